@@ -1,8 +1,8 @@
 """Syntax nodes of each package, without docstrings, beside the budget in `nodes.toml`.
 
-Exits with 1 where a package is above its budget. Nodes are those of `ast.walk`: unlike lines,
-they do not shrink when a line gets longer. A budget is raised by hand, in a commit that says what
-was gained; no command writes it.
+Exits with 1 where a package is above its budget. Nodes are those of `ast.walk`: unlike
+lines, they do not shrink when a line gets longer. A budget is raised by hand, in a
+commit that says what was gained; no command writes it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def n_nodes(tree: ast.AST) -> int:
-    """Return the number of nodes of a tree; a docstring is two of them, and left out."""
+    """Return the number of nodes of a tree.
+
+    A docstring is two of them, and left out.
+    """
     nodes = list(ast.walk(tree))
     return len(nodes) - 2 * sum(
-        isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None
+        isinstance(node, DOCUMENTED)
+        and ast.get_docstring(node, clean=False) is not None
         for node in nodes
     )
 
@@ -38,7 +42,10 @@ def main() -> int:
     budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))
     for room, nodes in found.most_common():
         mark = "  above its budget: take away, or raise it by hand and say why"
-        print(f"{room:12}{nodes:9,}{budget.get(room, 0):9,}{mark * (nodes > budget.get(room, 0))}")
+        print(
+            f"{room:12}{nodes:9,}{budget.get(room, 0):9,}"
+            f"{mark * (nodes > budget.get(room, 0))}"
+        )
     print(f"{'diploee':12}{sum(found.values()) - found['tests']:9,}")
     return int(any(nodes > budget.get(room, 0) for room, nodes in found.items()))
 

@@ -88,13 +88,18 @@ power is the devices', `rated_power_mw`, else their ratings. The result names wh
 ## Presets
 
 Most figures were seen in secondary sources: {check}.
-"""
+"""  # noqa: E501
 
 
 def limits_reference() -> str:
-    """Return the page on limits: verdicts, the presets with their figures, every key of a file."""
+    """Return the page on limits.
+
+    Verdicts, the presets with their figures, every key of a file.
+    """
     keys = markdown_reference(Limits, "Keys", "").partition("\n## Limits\n")[2]
-    presets = [line for name in shipped("limits") for line in _preset(name, load_limits(name))]
+    presets = [
+        line for name in shipped("limits") for line in _preset(name, load_limits(name))
+    ]
     head = _LIMITS_HEAD.format(check=CHECK_PRIMARY)
     return "\n".join([head, *presets, "## Keys of a file", keys])
 
@@ -109,8 +114,12 @@ def _preset(name: str, limits: Limits) -> Iterator[str]:
     yield from (f"- {note[0].upper()}{note[1:]}." for note in limits.notes)
     yield "\n| limit | figure | as the source has it |\n|---|---|---|"
     for key, spec in limits.each():
-        data = spec.model_dump(mode="json", exclude_defaults=True, exclude={"mark", "note"})
-        text = yaml.safe_dump(data, default_flow_style=True, sort_keys=False, width=1_000).strip()
+        data = spec.model_dump(
+            mode="json", exclude_defaults=True, exclude={"mark", "note"}
+        )
+        text = yaml.safe_dump(
+            data, default_flow_style=True, sort_keys=False, width=1_000
+        ).strip()
         mark = f" ({MARKS[spec.mark]})" if spec.mark else ""
         yield f"| {spec.what} | `{key.split('.')[0]}: [{text}]` | {spec.note}{mark} |"
     yield from (f"| {text} | no figure was seen | |" for text in limits.not_stated)

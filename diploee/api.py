@@ -71,7 +71,8 @@ def run(
     Parameters
     ----------
     scenario : Scenario, path or str
-        A scenario, its file, or the name of a shipped one such as ``"colocation_10mw"``.
+        A scenario, its file, or the name of a shipped one such as
+        ``"colocation_10mw"``.
     out : path, optional
         The run folder; ``runs/<scenario>-<hash>`` by default.
     target_utilization : float, optional
@@ -93,13 +94,16 @@ def run(
     Raises
     ------
     ScenarioError
-        If the scenario or a value is wrong; the text names the key as it was given here.
+        If the scenario or a value is wrong; the text names the key as it was given
+        here.
     InputError
         If there is no such option, or the profiles or the output folder are not usable.
     """
     known = {**signature(run).parameters, **signature(simulate).parameters}
     for name in options.keys() - known:
-        raise InputError(f"{name}: not an argument of diploee.run{did_you_mean(name, known)}")
+        raise InputError(
+            f"{name}: not an argument of diploee.run{did_you_mean(name, known)}"
+        )
     asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
     resolved, names = _with_values(scenario, asked, {}), {}
     if target_utilization is not None:
@@ -139,7 +143,10 @@ def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:
 
 
 def export(
-    run: Run | Path | str, format_name: str, out: Path | str | None = None, **options: Any
+    run: Run | Path | str,
+    format_name: str,
+    out: Path | str | None = None,
+    **options: Any,
 ) -> Path:
     """Write a run's power in the format of a planner's tool, and return its path.
 
@@ -157,7 +164,9 @@ def export(
     return _opened(run).export(format_name, out, **options)
 
 
-def datasheet(run: Run | Path | str, out: Path | str = "datasheet.html", **options: Any) -> Path:
+def datasheet(
+    run: Run | Path | str, out: Path | str = "datasheet.html", **options: Any
+) -> Path:
     """Write what an interconnection asks of a load on one page, and return its place.
 
     Parameters
@@ -204,44 +213,48 @@ def fit(
     log_format : str, optional
         Recognised by content by default.
     scenario : Scenario, path or name, optional
-        What the stream is for: gives the pool, its nodes and GPUs, and how to read the log where
-        its only replay of a log says so.
+        What the stream is for: gives the pool, its nodes and GPUs, and how to read the
+        log where its only replay of a log says so.
     pool : str, optional
-        Pool of the stream; the scenario's only one by default, ``"main"`` without a scenario.
+        Pool of the stream; the scenario's only one by default, ``"main"`` without a
+        scenario.
     stream : str
         Name of the stream.
     profiles : sequence of path
         Folders of power profiles instead of the shipped ones.
     out : path, optional
-        YAML file of the stream or, with `scenario`, of the scenario with it in place of the streams
-        of its pool.
+        YAML file of the stream or, with `scenario`, of the scenario with it in place of
+        the streams of its pool.
     force : bool
         Replace an existing file at `out`.
     **options : object
-        Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as
-        ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or ``states=("completed",)``.
+        Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such
+        as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
+        ``states=("completed",)``.
 
     Returns
     -------
     JobLogFit
-        Its `fragment` is what `out` holds or would hold; its `figures` compare the log, the
-        fragment and the jobs that it generates.
+        Its `fragment` is what `out` holds or would hold; its `figures` compare the log,
+        the fragment and the jobs that it generates.
 
     Raises
     ------
     InputError
-        If the log can't be read, neither or both of `workload` and `rules` are given, or an option
-        or a place is none.
+        If the log can't be read, neither or both of `workload` and `rules` are given,
+        or an option or a place is none.
 
     Examples
     --------
     >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
-    """
+    """  # noqa: E501
     from diploee.fits.fragment import check_place, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
 
-    of_fit = {key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields}
+    of_fit = {
+        key: options.pop(key) for key in [*options] if key in JobFitOptions.model_fields
+    }
     place = None if out is None else Path(out)
     read = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
     check_place(place, force, *read)
@@ -264,7 +277,9 @@ def fit(
 
 @overload
 def import_profile(
-    files: Files, source_format: Literal["nvidia-smi", "plain", "wattameter"], **told: Any
+    files: Files,
+    source_format: Literal["nvidia-smi", "plain", "wattameter"],
+    **told: Any,
 ) -> PowerProfile: ...
 
 
@@ -295,28 +310,37 @@ def import_profile(
     force : bool
         Replace profiles of the same ids there.
     **facts : object
-        What the importer takes besides, such as ``workload``, which logs of one job need,
-        ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.
+        What the importer takes besides, such as ``workload``, which logs of one job
+        need, ``profile_id``, ``n_nodes``, ``licence``, or ``side`` of MLPerf's folders.
 
     Returns
     -------
     PowerProfile or list of PowerProfile
-        The profile of one job, or those of the runs in a folder, of which ``skipped`` names the
-        runs that can't be read.
+        The profile of one job, or those of the runs in a folder, of which ``skipped``
+        names the runs that can't be read.
 
     Raises
     ------
     InputError
         If there is no such format, or the files can't be read.
     """
-    from diploee.importers.power_logs.formats import FORMATS, add_profiles, read_profiles
+    from diploee.importers.power_logs.formats import (
+        FORMATS,
+        add_profiles,
+        read_profiles,
+    )
 
     if source_format not in FORMATS:
         near = did_you_mean(source_format, FORMATS)
         raise InputError(
-            f"import_profile: no format '{source_format}' (have: {one_of(FORMATS)}){near}"
+            f"import_profile: no format '{source_format}' (have: "
+            f"{one_of(FORMATS)}){near}"
         )
-    paths = [Path(files)] if isinstance(files, Path | str) else [Path(file) for file in files]
+    paths = (
+        [Path(files)]
+        if isinstance(files, Path | str)
+        else [Path(file) for file in files]
+    )
     profiles = read_profiles(paths, source_format, **facts)
     if out is not None:
         add_profiles(profiles, Path(out), force, paths)

@@ -1,4 +1,7 @@
-"""The site's generated parts, beside the pages of this folder: reference, notebooks, formulas."""
+"""The site's generated parts, beside the pages of this folder.
+
+Reference, notebooks, formulas.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ PLACES = {
     "scenarios/sweeps/REFERENCE.md": "reference/sweep_keys.md",
     "notebooks/": "notebooks/",
 }
-"""Where files outside this folder, which pages link to as the repository has them, stand here."""
+"""Where files outside this folder, which pages link to as the repository has them,
+stand here."""
 FORMULAS = ("theory.md", "nomenclature.md")
 BEHIND = "---\nsearch:\n  boost: 0.2\n---\n\n"
 """Ranks a page of the reference behind the guides in the search."""
@@ -47,7 +51,11 @@ def public_names() -> dict[str, list[str]]:
 def on_config(config: Any) -> Any:
     """Add the pages of keys and one for each front to the navigation."""
     (reference,) = (part["Reference"] for part in config["nav"] if "Reference" in part)
-    keys = [{part: _key_page(part)} for part in dict.fromkeys(key_pages()[1].values()) if part]
+    keys = [
+        {part: _key_page(part)}
+        for part in dict.fromkeys(key_pages()[1].values())
+        if part
+    ]
     (scenario,) = (part for part in reference if "reference/keys.md" in part.values())
     scenario["Keys of scenarios"] = ["reference/keys.md", *keys]
     reference.append({"Public names": [{name: _page(name)} for name in public_names()]})
@@ -57,7 +65,9 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages and the notebooks."""
     pages = {
-        "reference/commands.md": run_path(str(ROOT / ".ci" / "pages.py"))["commands_reference"](),
+        "reference/commands.md": run_path(str(ROOT / ".ci" / "pages.py"))[
+            "commands_reference"
+        ](),
         "reference/sweep_keys.md": markdown_reference(
             SweepSpec, "Every key of a sweep file", "diploee schema --sweep --markdown"
         ),
@@ -69,7 +79,9 @@ def on_files(files: Any, config: Any) -> Any:
         pages[_page(package)] = f"{BEHIND}# {package}\n\n{about}\n\n{entries}\n"
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text("utf-8"))["cells"]
-        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(t for c in cells for t in _texts(c))
+        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(
+            t for c in cells for t in _texts(c)
+        )
     for place, text in pages.items():
         files.append(File.generated(config, place, content=text))
     return files
@@ -81,17 +93,21 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for place, here in PLACES.items():
         markdown = re.sub(rf"\]\((\.\./)+{re.escape(place)}", f"]({up}{here}", markdown)
     for anchor, place in key_pages()[1].items():
-        markdown = markdown.replace(f"keys.md#{anchor})", f"{_key_page(place)[10:]}#{anchor})")
+        markdown = markdown.replace(
+            f"keys.md#{anchor})", f"{_key_page(place)[10:]}#{anchor})"
+        )
     markdown = re.sub(r"(\]\([^)]*notebooks/\w+)\.ipynb", r"\1.md", markdown)
     if page.file.src_uri in FORMULAS:
-        markdown = re.sub(r"\$\$(.+?)\$\$", lambda m: _formula(m[1], "block"), markdown, flags=re.S)
+        markdown = re.sub(
+            r"\$\$(.+?)\$\$", lambda m: _formula(m[1], "block"), markdown, flags=re.S
+        )
         markdown = re.sub(r"\$(.+?)\$", lambda m: _formula(m[1], "inline"), markdown)
     return markdown
 
 
 @cache
 def key_pages() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the pages of a scenario's keys, one for each part, and of each anchor its part."""
+    """Return the pages of a scenario's keys by part, and each anchor's part."""
     title, command = "Every key of a scenario file", "diploee schema --markdown"
     top, *sections = markdown_reference(Scenario, title, command).split("\n## ")
     part_of, texts = {}, {"": [top]}
@@ -104,7 +120,9 @@ def key_pages() -> tuple[dict[str, str], dict[str, str]]:
     link = re.compile(r"\]\(#(\w+)\)")
     pages = {
         _key_page(part): link.sub(
-            lambda to: f"]({_key_page(part_of[to[1]]).removeprefix('reference/')}#{to[1]})",
+            lambda to: (
+                f"]({_key_page(part_of[to[1]]).removeprefix('reference/')}#{to[1]})"
+            ),
             "\n## ".join(found),
         )
         for part, found in texts.items()
@@ -127,7 +145,12 @@ class FieldTexts(griffe.Extension):
         """Make the text of each field, written once in the code, its docstring."""
         lines = cls.lines_collection[cls.filepath]
         for field in cls.members.values():
-            if field.is_attribute and not field.is_alias and not field.docstring and field.lineno:
+            if (
+                field.is_attribute
+                and not field.is_alias
+                and not field.docstring
+                and field.lineno
+            ):
                 text = field_text(lines, field.lineno, field.endlineno)
                 field.docstring = griffe.Docstring(text, parent=field) if text else None
 
@@ -139,7 +162,11 @@ def field_text(lines: list[str], first: int, last: int) -> str:
     """
     for node in ast.walk(ast.parse("\n".join(lines[first - 1 : last]).strip())):
         if isinstance(node, ast.keyword) and node.arg == "description":
-            return str(ast.literal_eval(node.value)) if isinstance(node.value, ast.Constant) else ""
+            return (
+                str(ast.literal_eval(node.value))
+                if isinstance(node.value, ast.Constant)
+                else ""
+            )
     _, beside, comment = lines[last - 1].partition("  # ")
     if beside:
         return comment
@@ -155,12 +182,17 @@ def field_text(lines: list[str], first: int, last: int) -> str:
 def _formula(latex: str, display: str) -> str:
     text = convert(latex.strip(), display=display)
     return (
-        f'<div style="overflow-x:auto;padding:.6em 0">{text}</div>' if display == "block" else text
+        f'<div style="overflow-x:auto;padding:.6em 0">{text}</div>'
+        if display == "block"
+        else text
     )
 
 
 def _texts(cell: Any) -> Iterator[str]:
-    """Yield a cell of a notebook as Markdown: its text or code, what it printed, its pictures."""
+    """Yield a cell of a notebook as Markdown.
+
+    Its text or code, what it printed, its pictures.
+    """
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         yield source

@@ -77,14 +77,20 @@ def leaderboard_data(**changes: Any) -> dict[str, Any]:
 
 
 def results_data(size: int, seed: int = 0, duration_s: float = 20.0) -> dict[str, Any]:
-    """The content of a result file: two GPUs, 10 s of warm-up, then the steady state."""
+    """The content of a result file: two GPUs, 10 s of warm-up, then the steady state."""  # noqa: E501
     rng = np.random.default_rng([seed, size])
     start_s = 1.7e9 + 10.0
     power_w = float(POWER.eval(size))
     timeline = {}
     for gpu in ("0", "1"):
-        t_s = start_s - 10 + np.cumsum(rng.uniform(0.05, 0.15, int(10 * (duration_s + 15))))
-        watts = np.where(t_s < start_s, 100.0, power_w / 2 + rng.normal(0, 20, t_s.size))
+        t_s = (
+            start_s
+            - 10
+            + np.cumsum(rng.uniform(0.05, 0.15, int(10 * (duration_s + 15))))
+        )
+        watts = np.where(
+            t_s < start_s, 100.0, power_w / 2 + rng.normal(0, 20, t_s.size)
+        )
         timeline[gpu] = [[float(t), float(w)] for t, w in zip(t_s, watts, strict=True)]
     throughput_tps = float(THROUGHPUT.eval(size))
     return {
@@ -97,14 +103,27 @@ def results_data(size: int, seed: int = 0, duration_s: float = 20.0) -> dict[str
             "steady_state_end_time": start_s + duration_s,
             "power": {"device_instant": timeline},
         },
-        "results": [{"success": True, "itl": MIXTURE.sample(200, rng).tolist()} for _ in range(5)],
+        "results": [
+            {"success": True, "itl": MIXTURE.sample(200, rng).tolist()}
+            for _ in range(5)
+        ],
     }
 
 
 def results_path(folder: Path, size: int, seed: int = 0, gpu: str = GPU) -> Path:
     """The place of a result file."""
     config = f"num_gpus+2+max_num_seqs+{size}+num_request_repeats+1+seed+{seed}"
-    return folder / "run" / "llm" / TASK / "results" / MODEL / gpu / config / "results.json"
+    return (
+        folder
+        / "run"
+        / "llm"
+        / TASK
+        / "results"
+        / MODEL
+        / gpu
+        / config
+        / "results.json"
+    )
 
 
 def write_results(folder: Path, sizes: tuple[int, ...] = SIZES, seeds: int = 1) -> Path:
@@ -128,11 +147,16 @@ def write_openg2g(folder: Path, spec: InferenceModelSpec | None = None) -> Path:
     per_batch = {str(size): parameters for size in spec.batch_sizes}
     write_json(folder / "itl_fit.json", {"schema": "itl", "per_batch": per_batch})
     curves = {"power": POWER, "latency": ITL, "throughput": THROUGHPUT}
-    fits = {k: {s: v for s, v in m.to_dict().items() if len(s) < 3} for k, m in curves.items()}
+    fits = {
+        k: {s: v for s, v in m.to_dict().items() if len(s) < 3}
+        for k, m in curves.items()
+    }
     for fit in fits.values():
         fit.pop("r2", None)
     write_json(folder / "logistic_fit.json", {"schema": "logistic_v1"} | fits)
     fields = {"precision": "bfloat16", "expert_parallel": 1}
-    fields |= {key: v for key, v in spec.model_dump(mode="json").items() if v is not None}
+    fields |= {
+        key: v for key, v in spec.model_dump(mode="json").items() if v is not None
+    }
     write_json(folder / "_manifest.json", {"schema_version": 3, "spec": fields})
     return folder

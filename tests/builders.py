@@ -1,4 +1,5 @@
-"""Small inputs for tests: profiles, libraries, job tables and scenarios that run in milliseconds.
+"""Small inputs for tests: profiles, libraries, job tables and scenarios that run in
+milliseconds.
 
 Tests import it as ``from builders import tiny_scenario``.
 """
@@ -71,14 +72,19 @@ TINY: dict[str, Any] = {
 """The tiny scenario as plain data; take a copy with `tiny_data`."""
 
 
-def changed(base: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a copy of plain data with values set (or, where None, removed) by dotted key."""
+def changed(
+    base: Mapping[str, Any], changes: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return a copy of plain data with values set (or, where None, removed) by dotted
+    key."""
     data: dict[str, Any] = deepcopy(dict(base))
     for key, value in (changes or {}).items():
         *parents, last = key.split(".")
         here: Any = data
         for part in parents:
-            here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+            here = (
+                here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+            )
         if isinstance(here, list):
             here[int(last)] = value
         elif value is None:
@@ -89,7 +95,7 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[
 
 
 def tiny_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a copy of `TINY` with values set (or, where None, removed) by dotted key."""
+    """Return a copy of `TINY` with values set (or, where None, removed) by dotted key."""  # noqa: E501
     return changed(TINY, changes)
 
 
@@ -99,13 +105,19 @@ def tiny_scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
 
 
 def write_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Path:
-    """Write the tiny scenario, with values changed by dotted key, and return its path."""
-    path.write_text(yaml.safe_dump(tiny_data(changes), sort_keys=False), encoding="utf-8")
+    """Write the tiny scenario, with values changed by dotted key, and return its path."""  # noqa: E501
+    path.write_text(
+        yaml.safe_dump(tiny_data(changes), sort_keys=False), encoding="utf-8"
+    )
     return path
 
 
 def profile(
-    profile_id: str, power_w: Sequence[float] | np.ndarray, *, n_nodes: int = 1, dt_ms: int = 1_000
+    profile_id: str,
+    power_w: Sequence[float] | np.ndarray,
+    *,
+    n_nodes: int = 1,
+    dt_ms: int = 1_000,
 ) -> PowerProfile:
     """Return a profile; its workload is its id up to the first hyphen."""
     workload = profile_id.split("-")[0]
@@ -113,7 +125,9 @@ def profile(
     return PowerProfile(profile_id, workload, n_nodes, dt_ms, values, PROVENANCE)
 
 
-def wavy_profile(profile_id: str, n_nodes: int, duration_s: int, seed: int) -> PowerProfile:
+def wavy_profile(
+    profile_id: str, n_nodes: int, duration_s: int, seed: int
+) -> PowerProfile:
     """Return a profile of whole watts that varies from second to second."""
     power_w = np.random.default_rng(seed).integers(500, 2_500, duration_s) * n_nodes
     return profile(profile_id, power_w, n_nodes=n_nodes)
@@ -131,10 +145,16 @@ def tiny_library() -> ProfileLibrary:
     )
 
 
-def tiny_run(folder: Path, changes: Mapping[str, Any] | None = None, **options: Any) -> Run:
+def tiny_run(
+    folder: Path, changes: Mapping[str, Any] | None = None, **options: Any
+) -> Run:
     """Run the tiny scenario, with values changed by dotted key, on its library."""
     return simulate(
-        tiny_scenario(changes), folder, library=tiny_library(), engine="compiled", **options
+        tiny_scenario(changes),
+        folder,
+        library=tiny_library(),
+        engine="compiled",
+        **options,
     )
 
 
@@ -178,7 +198,10 @@ def schedule_pool(
     cluster = Cluster(
         {"pool": pool}, horizon_ms, engine, {} if policy is None else {"pool": policy}
     )
-    edges_ms = [*range(window_ms or horizon_ms, horizon_ms, window_ms or horizon_ms), horizon_ms]
+    edges_ms = [
+        *range(window_ms or horizon_ms, horizon_ms, window_ms or horizon_ms),
+        horizon_ms,
+    ]
     parts, n_done = [], 0
     for edge_ms in edges_ms:
         stop = int(np.searchsorted(jobs.submit_ms, edge_ms))
@@ -212,17 +235,24 @@ def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[
 
 
 def job_energy_j(
-    schedule: Schedule, library: ProfileLibrary, scenario: Scenario, pieces_of: Any = None
+    schedule: Schedule,
+    library: ProfileLibrary,
+    scenario: Scenario,
+    pieces_of: Any = None,
 ) -> Float64Array:
-    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never started."""
+    """Return the energy of each job up to the horizon [J], shape (n,); 0 = never
+    started."""
     return lower_jobs(schedule, library, scenario.facility, pieces_of).energy_j(library)
 
 
 def change_metrics(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Edit the metrics of a run as a run would have written them."""
     metrics, manifest = (
-        json.loads((folder / name).read_text("utf-8")) for name in ("metrics.json", "manifest.json")
+        json.loads((folder / name).read_text("utf-8"))
+        for name in ("metrics.json", "manifest.json")
     )
     edit(metrics)
-    manifest["results_sha256"]["metrics.json"] = write_json(folder / "metrics.json", metrics)
+    manifest["results_sha256"]["metrics.json"] = write_json(
+        folder / "metrics.json", metrics
+    )
     write_json(folder / "manifest.json", manifest)

@@ -23,12 +23,14 @@ from diploee.cli import command_line
 PATIENCE_S = 900
 """For what a test waits for: only what hangs takes so long, on whatever machine."""
 LONGEST_S = 60
-"""CPU time of what should take a second, and 10 s at most: on a slow machine that compiles too."""
+"""CPU time of what should take a second, and 10 s at most: on a slow machine that
+compiles too."""
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last not on Windows
 SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
 
 for _number in SIGNALS:
-    # What is ignored, as in a shell's background, the processes of tests would ignore as well.
+    # What is ignored, as in a shell's background, the processes of tests would ignore
+    # as well.
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
 
@@ -66,7 +68,8 @@ def call(*arguments: object) -> Ended:
             redirect_stdout(out),
             redirect_stderr(err),
             mock.patch.object(sys, "argv", ["diploee", *map(str, arguments)]),
-            mock.patch.object(sys.modules["__main__"], "__package__", None),  # not `-m pytest`
+            # Not `-m pytest`
+            mock.patch.object(sys.modules["__main__"], "__package__", None),
         ):
             command_line()
     except SystemExit as ended:
@@ -89,7 +92,12 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100", **(environment or {})},
+        env={
+            **os.environ,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "COLUMNS": "100",
+            **(environment or {}),
+        },
         **options,
     )
 

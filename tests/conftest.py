@@ -1,4 +1,5 @@
-"""Fixtures shared by all tests; pytest also puts this folder on the path, for `builders`."""
+"""Fixtures shared by all tests; pytest also puts this folder on the path, for
+`builders`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import gc
 import os
 import shutil
 
-# Before NumPy comes in: its threads would only wait for each other, beside pytest's own workers.
+# Before NumPy comes in: its threads would only wait for each other, beside pytest's own
+# workers.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 from collections.abc import Callable, Iterator
@@ -30,8 +32,9 @@ if not hasattr(os, "mkfifo"):
 
 gc.disable()  # until all tests are collected: what they are made of stays to the end
 
-# The same examples on every machine, and time enough for a kernel that compiles at its first call.
-# A fixture is set up once for all examples of a test: each writes its files anew.
+# The same examples on every machine, and time enough for a kernel that compiles at its
+# first call. A fixture is set up once for all examples of a test: each writes its files
+# anew.
 settings.register_profile(
     "diploee",
     derandomize=True,
@@ -55,7 +58,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of tests in memory: tens of thousands of small ones would wait for the disk.
+    """Keep the files of tests in memory: tens of thousands of small ones would wait for
+    the disk.
 
     The default suite alone, which writes some 100 MB.
     """
@@ -70,10 +74,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes, long text and lambdas by their parameter; pytest numbers them.
 
-    Content such as a packed file may differ between the workers that must agree on test names.
+    Content such as a packed file may differ between the workers that must agree on test
+    names.
     """
     name = getattr(val, "__name__", val)
-    if isinstance(name, str) and (len(name) > 100 or not name.isprintable() or name == "<lambda>"):
+    if isinstance(name, str) and (
+        len(name) > 100 or not name.isprintable() or name == "<lambda>"
+    ):
         return argname
     return argname if isinstance(val, bytes) else None
 
@@ -86,7 +93,8 @@ class _Backwards(pytest.Dir):
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Dir | None:
-    """Let every other worker begin at the end: half of what it needs others have compiled then."""
+    """Let every other worker begin at the end: half of what it needs others have
+    compiled then."""
     backwards = os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579"
     return _Backwards.from_parent(parent, path=path) if backwards else None
 
@@ -119,13 +127,17 @@ def _without_the_time_of_the_disk(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _handle: None)
         yield
-    if tmp_path_factory.getbasetemp().is_relative_to(MEMORY) and not request.session.testsfailed:
+    if (
+        tmp_path_factory.getbasetemp().is_relative_to(MEMORY)
+        and not request.session.testsfailed
+    ):
         shutil.rmtree(tmp_path_factory.getbasetemp(), ignore_errors=True)
 
 
 @pytest.fixture(params=["synthetic", "published"])
 def sample(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Path]:
-    """Find a sample by its name in `samples`; synthetic ones always, published ones if at hand."""
+    """Find a sample by its name in `samples`; synthetic ones always, published ones if
+    at hand."""
 
     def find(name: str) -> Path:
         if request.param == "synthetic":

@@ -1,4 +1,5 @@
-"""Damages to JSON and Parquet files, as tables and at random, and what a command may answer.
+"""Damages to JSON and Parquet files, as tables and at random, and what a command may
+answer.
 
 Tests import it as ``from damages import json_damages, parquet_damages, answer``.
 """
@@ -24,7 +25,17 @@ Damage = tuple[str, Callable[[bytes], bytes]]
 """A name, and what becomes of a file's content."""
 
 TABLE_DAMAGES = (
-    *("dropped", "twice", "text", "list", "integer", "null", "nulls_all", "nan", "infinite"),
+    *(
+        "dropped",
+        "twice",
+        "text",
+        "list",
+        "integer",
+        "null",
+        "nulls_all",
+        "nan",
+        "infinite",
+    ),
     *("negative", "huge", "reversed", "swapped", "row_twice", "row_gone", "no_rows"),
 )
 
@@ -59,8 +70,11 @@ VALUES: dict[str, Any] = {
 _MARK = "@damaged@"
 
 
-def answer(*arguments: object, names: str = "", allowed: tuple[int, ...] = (0, 2)) -> Ended:
-    """Run a command: it succeeds or says quickly, in a line each, what is wrong with which file."""
+def answer(
+    *arguments: object, names: str = "", allowed: tuple[int, ...] = (0, 2)
+) -> Ended:
+    """Run a command: it succeeds or says quickly, in a line each, what is wrong with
+    which file."""
     started = time.process_time()
     ended = call(*arguments)
     told = f"{' '.join(map(str, arguments))}\n{ended.code}\n{ended.err}"
@@ -76,7 +90,9 @@ def answer(*arguments: object, names: str = "", allowed: tuple[int, ...] = (0, 2
         assert all(names in problem for problem in ended.problems), told
     elif ended.code == 0:
         assert not ended.err, told
-        assert not re.search(r"\b(nan|inf|infinity)\b", ended.out, re.IGNORECASE), ended.out
+        assert not re.search(r"\b(nan|inf|infinity)\b", ended.out, re.IGNORECASE), (
+            ended.out
+        )
     return ended
 
 
@@ -86,7 +102,10 @@ def json_damages(content: bytes) -> Iterator[Damage]:
     data = json.loads(content)
     for place in _places(data):
         name = ".".join(map(str, place))
-        for kind, raw in {**NOT_JSON, **{k: json.dumps(v) for k, v in VALUES.items()}}.items():
+        for kind, raw in {
+            **NOT_JSON,
+            **{k: json.dumps(v) for k, v in VALUES.items()},
+        }.items():
             yield f"{name}={kind}", _replaced(data, place, raw)
         yield f"{name} removed", _without(data, place)
         if isinstance(place[-1], str):
@@ -109,7 +128,7 @@ def parquet_damages(content: bytes, metadata_key: bytes = b"") -> Iterator[Damag
 
 
 def csv_damages(content: bytes) -> Iterator[Damage]:
-    """Yield damages of every field of a table's header and first rows, and of the file."""
+    """Yield damages of every field of a table's header and first rows, and of the file."""  # noqa: E501
     yield from _whole_file()
     rows = [line.split(",") for line in content.decode().splitlines()]
     values = {**NOT_JSON, **{kind: str(value) for kind, value in VALUES.items()}}
@@ -153,7 +172,9 @@ def _whole_file() -> Iterator[Damage]:
         yield f"whole={name}", lambda _, v=value: json.dumps(v).encode()
 
 
-def _places(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def _places(
+    data: Any, place: tuple[str | int, ...] = ()
+) -> Iterator[tuple[str | int, ...]]:
     items = list(data.items()) if isinstance(data, dict) else list(enumerate(data))
     for key, value in items if isinstance(data, dict) else items[:1]:
         yield (*place, key)
@@ -161,7 +182,9 @@ def _places(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
             yield from _places(value, (*place, key))
 
 
-def _copy_with(data: Any, place: tuple[str | int, ...], change: Callable[[Any, Any], None]) -> str:
+def _copy_with(
+    data: Any, place: tuple[str | int, ...], change: Callable[[Any, Any], None]
+) -> str:
     copy = json.loads(json.dumps(data))
     here = copy
     for key in place[:-1]:
@@ -170,7 +193,9 @@ def _copy_with(data: Any, place: tuple[str | int, ...], change: Callable[[Any, A
     return json.dumps(copy)
 
 
-def _replaced(data: Any, place: tuple[str | int, ...], raw: str) -> Callable[[bytes], bytes]:
+def _replaced(
+    data: Any, place: tuple[str | int, ...], raw: str
+) -> Callable[[bytes], bytes]:
     def damage(_: bytes) -> bytes:
         text = _copy_with(data, place, lambda here, key: here.__setitem__(key, _MARK))
         return text.replace(json.dumps(_MARK), raw).encode()
@@ -179,7 +204,9 @@ def _replaced(data: Any, place: tuple[str | int, ...], raw: str) -> Callable[[by
 
 
 def _without(data: Any, place: tuple[str | int, ...]) -> Callable[[bytes], bytes]:
-    return lambda _: _copy_with(data, place, lambda here, key: here.__delitem__(key)).encode()
+    return lambda _: _copy_with(
+        data, place, lambda here, key: here.__delitem__(key)
+    ).encode()
 
 
 def _key_twice(data: Any, place: tuple[str | int, ...]) -> Callable[[bytes], bytes]:
@@ -200,7 +227,9 @@ def _written(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _metadata_damage(key: bytes, damage: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+def _metadata_damage(
+    key: bytes, damage: Callable[[bytes], bytes]
+) -> Callable[[bytes], bytes]:
     def change(content: bytes) -> bytes:
         table = _table(content)
         metadata = dict(table.schema.metadata or {})
@@ -225,7 +254,9 @@ def _time_damage(kind: str) -> Callable[[bytes], bytes]:
             if pa.types.is_timestamp(table.schema.field(name).type):
                 values = table[name].cast(pa.int64()).fill_null(0)
                 factor = {"nanoseconds": 1_000_000, "seconds": 0.001}.get(kind, 1)
-                values = pa.array((values.to_numpy(zero_copy_only=False) * factor).astype(np.int64))
+                values = pa.array(
+                    (values.to_numpy(zero_copy_only=False) * factor).astype(np.int64)
+                )
                 table = table.set_column(at, name, values.cast(types[kind]))
         return _written(table)
 
@@ -257,11 +288,17 @@ def _table_damage(column: str, kind: str) -> Callable[[bytes], bytes]:
             "list": pa.array([[1]] * n),
             "integer": pa.array([7] * n),
             "nulls_all": pa.nulls(n, type_),
-            "null": pa.array([None if k == middle else v for k, v in enumerate(values)], type_),
+            "null": pa.array(
+                [None if k == middle else v for k, v in enumerate(values)], type_
+            ),
         }
         worst = {"nan": np.nan, "infinite": np.inf, "negative": -1e6, "huge": 1e308}
         if kind in worst:
-            numbers = np.zeros(n) if plain is None else plain.to_numpy(zero_copy_only=False).copy()
+            numbers = (
+                np.zeros(n)
+                if plain is None
+                else plain.to_numpy(zero_copy_only=False).copy()
+            )
             numbers[middle : middle + 1] = worst[kind]
             known[kind] = pa.array(numbers)
         return _written(table.set_column(at, column, known[kind]))
@@ -274,7 +311,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def a_device(folder: Path) -> Path:
-    """Return a device that a defect may destroy: one of our own where the user is root."""
+    """Return a device that a defect may destroy: one of our own where the user is root."""  # noqa: E501
     if os.geteuid() != 0:
         return Path(os.devnull)  # nobody else can replace it
     device = folder / "device"

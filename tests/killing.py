@@ -1,10 +1,12 @@
-"""Kill what writes at each of its steps, in a forked child, so that hundreds of kills are quick.
+"""Kill what writes at each of its steps, in a forked child, so that hundreds of kills
+are quick.
 
-A step is anything that changes a folder or asks for it to be kept: a file opened for writing, a
-rename, a removal, a new folder, a sync. Tests import it as ``from killing import kills``.
+A step is anything that changes a folder or asks for it to be kept: a file opened for
+writing, a rename, a removal, a new folder, a sync. Tests import it as
+``from killing import kills``.
 
-A child ends with this process and after `PATIENCE_S` at the latest: one that hung would hold the
-pipes of a test worker that died, for whose end pytest would wait for ever.
+A child ends with this process and after `PATIENCE_S` at the latest: one that hung would
+hold the pipes of a test worker that died, for whose end pytest would wait for ever.
 """
 
 from __future__ import annotations
@@ -34,16 +36,19 @@ MOST_STEPS = 400
 _FORKING = threading.Lock()
 _PR_SET_PDEATHSIG = 1  # of Linux' prctl.h
 
-# A child has the locks of this process as they stood. The C library's allocator takes all of its
-# own before a fork; those of pyarrow don't.
+# A child has the locks of this process as they stood. The C library's allocator takes
+# all of its own before a fork; those of pyarrow don't.
 pa.set_memory_pool(pa.system_memory_pool())
 
 
-def ended(action: Callable[[], object], prepare: Callable[[], object] | None = None) -> int:
-    """Do something in a forked child; return 0, 1 where it raised, or minus its signal."""
+def ended(
+    action: Callable[[], object], prepare: Callable[[], object] | None = None
+) -> int:
+    """Do something in a forked child; return 0, 1 where it raised, or minus its signal."""  # noqa: E501
     parent = os.getpid()
     with _FORKING, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of ours hold no lock
+        # Other threads of ours hold no lock
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         code = 1
@@ -53,7 +58,7 @@ def ended(action: Callable[[], object], prepare: Callable[[], object] | None = N
                 prepare()
             action()
             code = 0
-        except BaseException:  # noqa: BLE001  # the parent sees the code alone
+        except BaseException:  # the parent sees the code alone  # noqa: BLE001
             traceback.print_exc()
         finally:
             os._exit(code)
@@ -61,7 +66,8 @@ def ended(action: Callable[[], object], prepare: Callable[[], object] | None = N
 
 
 def end_with(parent: int) -> None:
-    """End this child when its parent ends, and tell where it stands when it takes for ever."""
+    """End this child when its parent ends, and tell where it stands when it takes for
+    ever."""
     faulthandler.dump_traceback_later(PATIENCE_S, exit=True, file=sys.__stderr__)
     with suppress(AttributeError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -69,8 +75,11 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def answer(action: Callable[[], Any], prepare: Callable[[], object] | None = None) -> Any:
-    """Do something in a forked child and return what it returned: JSON's types, under 64 KB."""
+def answer(
+    action: Callable[[], Any], prepare: Callable[[], object] | None = None
+) -> Any:
+    """Do something in a forked child and return what it returned: JSON's types, under
+    64 KB."""
     read, write = os.pipe()
     code = ended(lambda: os.write(write, json.dumps(action()).encode()), prepare)
     os.close(write)
@@ -80,7 +89,9 @@ def answer(action: Callable[[], Any], prepare: Callable[[], object] | None = Non
     return json.loads(found)
 
 
-def command(line: Sequence[object], prepare: Callable[[], object] | None = None) -> Ended:
+def command(
+    line: Sequence[object], prepare: Callable[[], object] | None = None
+) -> Ended:
     """Run ``diploee`` with a command line in a forked child."""
     return Ended(*answer(lambda: astuple(call(*line)), prepare))
 
@@ -97,12 +108,16 @@ def n_steps(folder: Path, action: Callable[[], object]) -> int:
 
 
 def kills(
-    folder: Path, action: Callable[[], object], steps: Iterable[int] = (), first: int = 1
+    folder: Path,
+    action: Callable[[], object],
+    steps: Iterable[int] = (),
+    first: int = 1,
 ) -> Iterator[int]:
-    """Do something again and again, killed before one more of its steps in a folder each time.
+    """Do something again and again, killed before one more of its steps in a folder
+    each time.
 
-    Yields the step after each kill, and ends when it was not killed any more; of `steps` only
-    those that are given.
+    Yields the step after each kill, and ends when it was not killed any more; of
+    `steps` only those that are given.
     """
     for step in steps or range(first, MOST_STEPS):
         code = ended(action, lambda step=step: kill_at(folder, step))
@@ -114,7 +129,8 @@ def kills(
 
 
 def kill_at(folder: Path, step: int, number: int = signal.SIGKILL) -> Callable[[], int]:
-    """Send this process a signal before its n-th change in a folder; return what counts them."""
+    """Send this process a signal before its n-th change in a folder; return what counts
+    them."""
     count = 0
 
     def change() -> None:

@@ -10,7 +10,8 @@ from diploee.loads.jobs.job_log import STATES, JobLog
 
 
 def check_log(log: JobLog, **expected: Any) -> None:
-    """Compare facts of a log with those of a case: columns of its jobs, counts, attributes."""
+    """Compare facts of a log with those of a case: columns of its jobs, counts,
+    attributes."""
     for name, value in expected.items():
         if name == "states":
             assert [STATES[index] for index in log.jobs.state_id] == value

@@ -1,4 +1,5 @@
-"""Features of the reference profiles, found in their power: full power, evaluations, training."""
+"""Features of the reference profiles, found in their power: full power, evaluations,
+training."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def node_w(profile: PowerProfile) -> npt.NDArray[np.float64]:
 
 def runs_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Start and end of each run of true samples, shape (k, 2)."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    edges = np.flatnonzero(
+        np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8))
+    )
     return edges.reshape(-1, 2)
 
 
@@ -29,7 +32,8 @@ def full_power_from(profile: PowerProfile) -> int:
 
 
 def llama2_evaluations(profile: PowerProfile) -> npt.NDArray[np.int64]:
-    """Flat stretches at the low level, longer than any low part of a cycle; shape (k, 2)."""
+    """Flat stretches at the low level, longer than any low part of a cycle; shape (k,
+    2)."""
     start = full_power_from(profile)
     low = runs_of(node_w(profile)[start:] < 2700)
     return start + low[low[:, 1] - low[:, 0] > 12 * STEPS_PER_S]
@@ -42,7 +46,8 @@ def llama2_training(profile: PowerProfile) -> npt.NDArray[np.float64]:
 
 
 def diffusion_evaluations(profile: PowerProfile) -> npt.NDArray[np.int64]:
-    """Phases whose bursts reach below 1.1 kW/node at least every two minutes; shape (k, 2)."""
+    """Phases whose bursts reach below 1.1 kW/node at least every two minutes; shape (k,
+    2)."""
     ramp = 300 * STEPS_PER_S
     low = runs_of(node_w(profile)[ramp:] < 1100) + ramp
     new = np.flatnonzero(low[1:, 0] - low[:-1, 1] > 120 * STEPS_PER_S) + 1

@@ -1,4 +1,5 @@
-"""Published samples by name, and made-up files of the same formats where they are not at hand.
+"""Published samples by name, and made-up files of the same formats where they are not
+at hand.
 
 Tests take the fixture ``sample``, which gives both by the same names.
 """
@@ -37,7 +38,10 @@ def _azure(folder: Path) -> None:
     times_s = np.sort(rng.triangular(0, 900, 3_500, 4_000))
     lengths = rng.lognormal((7.2, 2.8), (1.0, 0.9), (times_s.size, 2)).astype(int) + 1
     rows = (
-        f"{start + timedelta(seconds=float(t)):%Y-%m-%d %H:%M:%S.%f}0,{context},{answer}"
+        (
+            f"{start + timedelta(seconds=float(t)):%Y-%m-%d %H:%M:%S.%f}0,{context},"
+            f"{answer}"
+        )
         for t, (context, answer) in zip(times_s, lengths, strict=True)
     )
     _write(folder / AZURE, ["TIMESTAMP,ContextTokens,GeneratedTokens", *rows], "\r\n")
@@ -61,7 +65,10 @@ def _mooncake(folder: Path) -> None:
 def _servegen(folder: Path) -> None:
     """Two weeks of one client's rates, ten minutes a row."""
     rates = np.random.default_rng(78).integers(1, 4_000, 2_016) / 600
-    rows = (f"{600 * k},{rate},0.92,Gamma,1.17,0.16" for k, rate in enumerate(rates.tolist()))
+    rows = (
+        f"{600 * k},{rate},0.92,Gamma,1.17,0.16"
+        for k, rate in enumerate(rates.tolist())
+    )
     _write(folder / SERVEGEN, rows, "\r\n")
 
 
@@ -85,15 +92,22 @@ def _wattameter(folder: Path) -> None:
             values = np.hstack([gpu_mw, np.full((140, 4), 41)]).tolist()
         else:
             power_w = rng.uniform(50, 90, (140, 4)) * (1, 0.01, 1, 0.01)
-            joules = np.cumsum(np.diff(t_s, prepend=t_s[0])[:, None] * np.roll(power_w, 1, 0), 0)
+            joules = np.cumsum(
+                np.diff(t_s, prepend=t_s[0])[:, None] * np.roll(power_w, 1, 0), 0
+            )
             counter_uj = 18_000_000_000 + np.rint(1e6 * joules).astype(int)
             values = [
                 [*counted, *power]
-                for counted, power in zip(counter_uj.tolist(), power_w.tolist(), strict=True)
+                for counted, power in zip(
+                    counter_uj.tolist(), power_w.tolist(), strict=True
+                )
             ]
         head = f"# {start:%Y-%m-%d_%H:%M:%S.%f} -"
         rows = (
-            f"  {start + timedelta(seconds=t):%Y-%m-%d_%H:%M:%S.%f} 45560 {' '.join(map(str, row))}"
+            (
+                f"  {start + timedelta(seconds=t):%Y-%m-%d_%H:%M:%S.%f} 45560 "
+                f"{' '.join(map(str, row))}"
+            )
             for t, row in zip(t_s.tolist(), values, strict=True)
         )
         _write(
@@ -108,20 +122,29 @@ def _wattameter(folder: Path) -> None:
 
 
 def _zeus(folder: Path) -> None:
-    """Six workloads on two GPUs; half of the default batch size needs the least energy."""
+    """Six workloads on two GPUs; half of the default batch size needs the least energy."""  # noqa: E501
     rng = np.random.default_rng(6)
     key = "dataset,network,batch_size,optimizer"
     train = [f"{key},learning_rate,run,target_metric,target_epoch"]
-    power = {gpu: [f"{key},power_limit,time_per_epoch,average_power"] for gpu in ("v100", "a40")}
+    power = {
+        gpu: [f"{key},power_limit,time_per_epoch,average_power"]
+        for gpu in ("v100", "a40")
+    }
     for spec in (s for name, s in KNOWN_WORKLOADS.items() if "synthetic" not in name):
         for share in (0.25, 0.5, 1, 2, 4):
             size = int(share * spec.default_batch_size)
             key = f"{spec.dataset},{spec.network},{size},{spec.optimizer}"
             for run in range(1, 5):
-                for effort, target in ((1.0, spec.target_metric), (0.5, spec.target_metric / 2)):
+                for effort, target in (
+                    (1.0, spec.target_metric),
+                    (0.5, spec.target_metric / 2),
+                ):
                     at_best = min(10, spec.max_epochs / 2.3)
                     epochs = (
-                        at_best * effort * (1 + abs(np.log2(2 * share))) * rng.uniform(0.9, 1.1)
+                        at_best
+                        * effort
+                        * (1 + abs(np.log2(2 * share)))
+                        * rng.uniform(0.9, 1.1)
                     )
                     reached = "nan" if share == 4 and run < 4 else round(epochs)
                     train.append(f"{key},0.001,{run},{target:g},{reached}")
@@ -141,20 +164,29 @@ def _zeus(folder: Path) -> None:
 
 def _mllog(key: str, time_ms: float, value: object) -> str:
     event = {"namespace": "", "time_ms": round(time_ms), "event_type": "POINT_IN_TIME"}
-    return f":::MLLOG {json.dumps({**event, 'key': key, 'value': value, 'metadata': ''})}"
+    return (
+        f":::MLLOG {json.dumps({**event, 'key': key, 'value': value, 'metadata': ''})}"
+    )
 
 
 def _mlperf(folder: Path) -> None:
-    """Runs on one node and on four that share two meters, on both sides of the supplies.
+    """Runs on one node and on four that share two meters, on both sides of the
+    supplies.
 
-    A logger stalls once for 15 s and repeats its stamp; the supplies give out 0.935 of 2.8 kW
-    and 0.973 of 7.2 kW.
+    A logger stalls once for 15 s and repeats its stamp; the supplies give out 0.935 of
+    2.8 kW and 0.973 of 7.2 kW.
     """
     rng = np.random.default_rng(4)
     start_ms = 1_715_257_320_207
-    for n_nodes, run in ((1, "result_4951-2_1"), (1, "result_4951-2_3"), (4, "result_5740-1_1")):
+    for n_nodes, run in (
+        (1, "result_4951-2_1"),
+        (1, "result_4951-2_3"),
+        (4, "result_5740-1_1"),
+    ):
         system = f"{n_nodes}xSMC-H100-SXM-80GB"
-        t_ms = np.round(start_ms + 4_000 + 2_006 * np.arange(200) + rng.uniform(-15, 15, 200))
+        t_ms = np.round(
+            start_ms + 4_000 + 2_006 * np.arange(200) + rng.uniform(-15, 15, 200)
+        )
         t_ms = np.delete(t_ms, range(100, 107))
         t_ms[108] = t_ms[107]
         for meter in range((n_nodes + 1) // 2):
@@ -162,19 +194,41 @@ def _mlperf(folder: Path) -> None:
             ac_w = np.rint(np.where(busy, 7_200, 2_800) + rng.normal(0, 20, t_ms.size))
             dc_w = np.rint(np.where(busy, 0.973, 0.935) * ac_w)
             for side, power_w in (("ac", ac_w), ("dc", dc_w)):
-                results = folder / MLPERF / f"smc-{side}-power" / "results" / system / "llama2"
+                results = (
+                    folder
+                    / MLPERF
+                    / f"smc-{side}-power"
+                    / "results"
+                    / system
+                    / "llama2"
+                )
                 lines = [_mllog("power_measurement_start", start_ms, "null")]
                 readings = zip(t_ms, power_w.astype(int).tolist(), strict=True)
-                lines += [_mllog("power_reading", at_ms, watts) for at_ms, watts in readings]
+                lines += [
+                    _mllog("power_reading", at_ms, watts) for at_ms, watts in readings
+                ]
                 for node in range(meter * 2 + 1, min(meter * 2 + 2, n_nodes) + 1):
                     _write(results / "power" / run / f"node_{node}.txt", lines)
         submission = folder / MLPERF / "smc-ac-power"
-        marks = ("init_start", -20), ("init_stop", 57), ("run_start", 57), ("block_start", 57)
-        more = ("block_stop", 200), ("eval_start", 200), ("eval_stop", 230), ("run_stop", 360)
+        marks = (
+            ("init_start", -20),
+            ("init_stop", 57),
+            ("run_start", 57),
+            ("block_start", 57),
+        )
+        more = (
+            ("block_stop", 200),
+            ("eval_start", 200),
+            ("eval_stop", 230),
+            ("run_stop", 360),
+        )
         _write(
             submission / "results" / system / "llama2" / f"{run}.txt",
             ["+ echo 'Beginning trial 1 of 10'"]
-            + [f"0: {_mllog(key, start_ms + 1_000 * s, None)}" for key, s in (*marks, *more)],
+            + [
+                f"0: {_mllog(key, start_ms + 1_000 * s, None)}"
+                for key, s in (*marks, *more)
+            ],
         )
         described = {
             "number_of_nodes": str(n_nodes),

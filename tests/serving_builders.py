@@ -1,4 +1,4 @@
-"""Small request streams for tests: ``from serving_builders import serving_scenario``."""
+"""Small request streams for tests: ``from serving_builders import serving_scenario``."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ CONVERSATION = "request_streams.chat.services.conversation"
 
 
 def serving_data(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a copy of `SERVING` with values set (or, where None, removed) by dotted key."""
+    """Return a copy of `SERVING` with values set (or, where None, removed) by dotted
+    key."""
     return changed(SERVING, changes)
 
 
@@ -64,7 +65,9 @@ def serving_scenario(changes: Mapping[str, Any] | None = None) -> Scenario:
 
 def write_serving(path: Path, changes: Mapping[str, Any] | None = None) -> Path:
     """Write the small request scenario as a file and return its path."""
-    path.write_text(yaml.safe_dump(serving_data(changes), sort_keys=False), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump(serving_data(changes), sort_keys=False), encoding="utf-8"
+    )
     return path
 
 

@@ -30,7 +30,8 @@ def tiny_sweep(folder: Path, **content: Any) -> Sweep:
 
 
 def sweep_content(out: Path) -> dict[str, Any]:
-    """All files of a sweep by name, hidden ones too; of the manifests, all but the times."""
+    """All files of a sweep by name, hidden ones too; of the manifests, all but the
+    times."""
     found: dict[str, Any] = {}
     for path in sorted(p for p in out.rglob("*") if p.is_file()):
         name = str(path.relative_to(out))
@@ -52,7 +53,10 @@ class Failing:
         from diploee.sweeps.task import run_task
 
         for task in tasks:
-            if self.interrupt_after is not None and len(self.runs) == self.interrupt_after:
+            if (
+                self.interrupt_after is not None
+                and len(self.runs) == self.interrupt_after
+            ):
                 raise KeyboardInterrupt
             self.runs.append(task.run)
             if self.interrupt_after is None:

@@ -1,4 +1,4 @@
-"""Small synthetic weather files of the three formats, from functions of day and hour."""
+"""Small synthetic weather files of the three formats, from functions of day and hour."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ def days(year: int, *, leap_day: bool = False) -> Iterator[date]:
 
 
 def irradiance(day: date, hour: float) -> tuple[int, int, int]:
-    """Global, direct and diffuse irradiance of an hour that ends, cloudy every fourth day."""
-    high = max(np.sin((hour - 6.5) * np.pi / 12), 0.0) * (0.3 if day.day % 4 == 0 else 1.0)
+    """Global, direct and diffuse irradiance of an hour that ends, cloudy every fourth
+    day."""
+    high = max(np.sin((hour - 6.5) * np.pi / 12), 0.0) * (
+        0.3 if day.day % 4 == 0 else 1.0
+    )
     return round(900 * high), round(700 * high), round(200 * high)
 
 
@@ -41,10 +44,15 @@ def write_epw(
     step_min: int = 60,
     hourly_minute: int = 0,
 ) -> Path:
-    """Records by the end of their step: hour 1, minute 15 to 60 of the first hour by quarters."""
+    """Records by the end of their step: hour 1, minute 15 to 60 of the first hour by
+    quarters."""
     head = [f"LOCATION,Somewhere,CO,USA,TMY3,1,39.8,-104.7,{zone},1650.0"]
     head += [f"LINE {i}" for i in range(2, 9)]
-    ends = [(h, m, h - 1 + m / 60) for h in range(1, 25) for m in range(step_min, 61, step_min)]
+    ends = [
+        (h, m, h - 1 + m / 60)
+        for h in range(1, 25)
+        for m in range(step_min, 61, step_min)
+    ]
     rows = [
         f"{d.year},{d.month},{d.day},{h},{hourly_minute if step_min == 60 else m},?9,"
         f"{temperature_c(d, end)},1.0,50,{PRESSURE_PA},0,0,0,"
@@ -71,7 +79,12 @@ def write_tmy3(path: Path, zone: float = -7.0, year: int = 1996) -> Path:
 
 
 def write_psm(
-    path: Path, zone: int = -7, year: int = 2020, step_min: int = 30, *, sun: bool = False
+    path: Path,
+    zone: int = -7,
+    year: int = 2020,
+    step_min: int = 30,
+    *,
+    sun: bool = False,
 ) -> Path:
     head = [
         "Source,Location ID,City,State,Country,Latitude,Longitude,Time Zone,Elevation,"

@@ -1,4 +1,7 @@
-"""Units, errors, time, tables, files: what every other room stands on, and it on none."""
+"""Units, errors, time, tables, files.
+
+What every other room stands on, and it on none.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,7 @@
-"""Names that the core opens and never imports: one table, each line read on first use."""
+"""Names that the core opens and never imports.
+
+One table, each line read on first use.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Time on the wall: instants, zones, stamps of logs, and `RunClock`, the span of a run.
 
-The one place that turns time that runs on into local time. Instants are int64 ms since 1970 in UTC,
-local times int64 ms since 1970-01-01 00:00 on the wall clock.
+The one place that turns time that runs on into local time. Instants are int64 ms since
+1970 in UTC, local times int64 ms since 1970-01-01 00:00 on the wall clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ def named_zone(name: str) -> ZoneInfo:
         known = sorted(available_timezones())
         area = name.partition("/")[0] + "/"
         near = get_close_matches(name, known, n=1, cutoff=0.8)
-        alike = near or [zone for zone in known if zone.startswith(area)] or ["America/Chicago"]
+        alike = (
+            near
+            or [zone for zone in known if zone.startswith(area)]
+            or ["America/Chicago"]
+        )
         raise ValueError(
             f"unknown time zone {shown(name)}, expected a name such as {one_of(alike)}"
         ) from None
@@ -55,7 +59,7 @@ def fixed_zone(text: str) -> timezone:
 
 
 def zone_name(zone: tzinfo) -> str:
-    """Return the name of a zone, or its fixed offset such as ``-07:00``, as Arrow takes it."""
+    """Return a zone's name, or offset such as ``-07:00``, as Arrow takes it."""
     if isinstance(zone, ZoneInfo):
         return zone.key
     offset = datetime(2000, 1, 1, tzinfo=zone).isoformat()[-6:]
@@ -63,7 +67,10 @@ def zone_name(zone: tzinfo) -> str:
 
 
 def instant_ms(moment: datetime) -> int:
-    """Return a time with a zone as ms since 1970 in UTC; of an hour that comes twice the first."""
+    """Return a time with a zone as ms since 1970 in UTC.
+
+    Of an hour that comes twice the first.
+    """
     return (moment - _EPOCH) // _MS
 
 
@@ -87,16 +94,27 @@ def offsets_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
 
 
 def local_ms(instants_ms: Int64Array, zone: tzinfo) -> Int64Array:
-    """Return instants as times on the wall clock of a zone [ms]; arguments as in `offsets_ms`."""
+    """Return instants as times on the wall clock of a zone [ms].
+
+    Arguments as in `offsets_ms`.
+    """
     return instants_ms + offsets_ms(instants_ms, zone)
 
 
-def _changes(zone: tzinfo, first_ms: int, last_ms: int) -> tuple[Int64Array, Int64Array]:
-    """Return where the offset of a zone changes, and its offsets before and after [ms]."""
+def _changes(
+    zone: tzinfo, first_ms: int, last_ms: int
+) -> tuple[Int64Array, Int64Array]:
+    """Return when a zone's offset changes, and the offsets around that [ms]."""
     if isinstance(zone, timezone):
         return np.zeros(0, dtype=np.int64), np.array([zone.utcoffset(None) // _MS])
     first, last = (
-        min(max(int(np.datetime64(ms, "ms").astype("datetime64[Y]").astype(int)) + 1970, low), high)
+        min(
+            max(
+                int(np.datetime64(ms, "ms").astype("datetime64[Y]").astype(int)) + 1970,
+                low,
+            ),
+            high,
+        )
         for ms in (first_ms, last_ms)
         for low, high in [_ZONE_YEARS]
     )
@@ -104,15 +122,22 @@ def _changes(zone: tzinfo, first_ms: int, last_ms: int) -> tuple[Int64Array, Int
 
 
 @lru_cache(maxsize=64)
-def _changes_of_years(zone: tzinfo, first: int, end: int) -> tuple[Int64Array, Int64Array]:
-    """Look for changes from day to day and then by halves; two in one day would be missed."""
+def _changes_of_years(
+    zone: tzinfo, first: int, end: int
+) -> tuple[Int64Array, Int64Array]:
+    """Look for changes from day to day and then by halves.
+
+    Two in one day would be missed.
+    """
 
     def offset(second: int) -> timedelta:
         found = (_EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
         return found or timedelta()
 
     day_s = 86_400
-    begin_s, end_s = (round(datetime(y, 1, 1, tzinfo=UTC).timestamp()) for y in (first, end))
+    begin_s, end_s = (
+        round(datetime(y, 1, 1, tzinfo=UTC).timestamp()) for y in (first, end)
+    )
     before, begins_ms, offsets = offset(begin_s), [], [offset(begin_s) // _MS]
     for until_s in range(begin_s + day_s, end_s + 2 * day_s, day_s):
         after = offset(until_s)
@@ -121,7 +146,9 @@ def _changes_of_years(zone: tzinfo, first: int, end: int) -> tuple[Int64Array, I
             while high_s - low_s > 1:
                 middle_s = (low_s + high_s) // 2
                 low_s, high_s = (
-                    (middle_s, high_s) if offset(middle_s) == before else (low_s, middle_s)
+                    (middle_s, high_s)
+                    if offset(middle_s) == before
+                    else (low_s, middle_s)
                 )
             begins_ms.append(high_s * MS_PER_S)
             offsets.append(after // _MS)
@@ -161,9 +188,11 @@ class WallClock:
         return moment_at(self.origin_ms + int(time_ms), self.zone)
 
     def iso(self, time_ms: int) -> str:
-        """Return the local time `time_ms` after the start in ISO 8601, with its offset."""
+        """Return local time `time_ms` after the start in ISO 8601, with offset."""
         moment = self.at(time_ms)
-        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+        return moment.isoformat(
+            timespec="milliseconds" if moment.microsecond else "seconds"
+        )
 
     def time_ms(self, moment: datetime) -> int:
         """Return a moment as time from the start [ms]; local where it has no zone."""
@@ -175,7 +204,7 @@ class WallClock:
         return local_ms(times_ms + self.origin_ms, self.zone)
 
     def why_not_aligned(self, interval_ms: int) -> str:
-        """Return why clock intervals of a length aren't sums of a run's own, or an empty string."""
+        """Return why clock intervals aren't sums of a run's own, or ""."""
         step_ms = self.step_ms
         if interval_ms < step_ms:
             return f"shorter than the run's resolution of {self.step_s:g} s"
@@ -184,7 +213,9 @@ class WallClock:
         if MS_PER_DAY % interval_ms:
             return "does not divide a day"
         if self.local_ms(np.zeros(1, dtype=np.int64))[0] % step_ms:
-            return f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
+            return (
+                f"the run starts at {self.start:%H:%M:%S}, off its own clock intervals"
+            )
         return ""
 
     @property
@@ -223,16 +254,22 @@ class WallClock:
     def steady_spans(self, begin_ms: int, end_ms: int) -> list[SteadySpan]:
         """Return the spans between two times of the run in which the offset stays."""
         origin_ms = self.origin_ms
-        begins_ms, offsets = _changes(self.zone, origin_ms + begin_ms, origin_ms + end_ms)
-        inside = begins_ms[(begins_ms > origin_ms + begin_ms) & (begins_ms < origin_ms + end_ms)]
+        begins_ms, offsets = _changes(
+            self.zone, origin_ms + begin_ms, origin_ms + end_ms
+        )
+        inside = begins_ms[
+            (begins_ms > origin_ms + begin_ms) & (begins_ms < origin_ms + end_ms)
+        ]
         edges = [begin_ms, *(inside - origin_ms).tolist(), end_ms]
         first = int(np.searchsorted(begins_ms, origin_ms + begin_ms, side="right"))
         shifts = (origin_ms + offsets[first:]).tolist()
-        return [SteadySpan(*part) for part in zip(edges, edges[1:], shifts, strict=False)]
+        return [
+            SteadySpan(*part) for part in zip(edges, edges[1:], shifts, strict=False)
+        ]
 
 
 def whole_year(zone: tzinfo) -> RunClock:
-    """Return the clock of a leap year by hours, which holds every hour of a year of weather."""
+    """Return the clock of a leap year by hours, for every hour of weather."""
     return RunClock(datetime(2024, 1, 1), zone, 366 * MS_PER_DAY, MS_PER_H)
 
 
@@ -250,12 +287,13 @@ class RunClock:
     zone: tzinfo  # the facility's UTC offset, or its named zone
     horizon_ms: int  # length of the run [ms]
     step_ms: int  # interval of its series [ms], a divisor of the length
-    # Time before the start that is simulated as well and leaves no trace but its state [ms]
+    # Time before the start that is simulated as well and leaves no trace but its state
+    # [ms]
     warm_up_ms: int = 0
 
     @property
     def begin_ms(self) -> int:
-        """Time at which the simulation begins [ms], at or before the start of the run."""
+        """Time at which the simulation begins [ms], at or before the run's start."""
         return -self.warm_up_ms
 
     @property
@@ -303,23 +341,33 @@ class Zone:
         """Return the offset of standard time from UTC [min] in the year of a time."""
         if not self.name:
             return self.fixed_offset_min
-        year = int(np.datetime64(at_ms, "ms").astype("datetime64[Y]").astype(int)) + 1970
+        year = (
+            int(np.datetime64(at_ms, "ms").astype("datetime64[Y]").astype(int)) + 1970
+        )
         year = min(max(year, _YEARS_OF_ZONES[0]), _YEARS_OF_ZONES[1])
         zone = ZoneInfo(self.name)
-        offsets = [datetime(year, month, 1, tzinfo=UTC).astimezone(zone) for month in (1, 7)]
-        return min(int((at.utcoffset() or timedelta()).total_seconds()) // 60 for at in offsets)
+        offsets = [
+            datetime(year, month, 1, tzinfo=UTC).astimezone(zone) for month in (1, 7)
+        ]
+        return min(
+            int((at.utcoffset() or timedelta()).total_seconds()) // 60 for at in offsets
+        )
 
     def utc_ms(self, local_ms: Int64Array) -> Int64Array:
         """Return local times [ms since 1970] as UTC; `MISSING` stays.
 
-        In the hour that comes twice in autumn the first is meant; times in the hour that spring
-        leaves out become its end.
+        In the hour that comes twice in autumn the first is meant; times in the hour
+        that spring leaves out become its end.
         """
         missing = local_ms == MISSING
         if not self.name:
-            return np.where(missing, MISSING, local_ms - self.fixed_offset_min * MS_PER_MIN)
+            return np.where(
+                missing, MISSING, local_ms - self.fixed_offset_min * MS_PER_MIN
+            )
         naive = pa.array(local_ms, mask=missing).cast(pa.timestamp("ms"))
-        aware = pc.assume_timezone(naive, self.name, ambiguous="earliest", nonexistent="latest")
+        aware = pc.assume_timezone(
+            naive, self.name, ambiguous="earliest", nonexistent="latest"
+        )
         return np.asarray(aware.cast(pa.int64()).fill_null(MISSING), dtype=np.int64)
 
     def local_ms(self, utc_ms: Int64Array) -> Int64Array:
@@ -331,7 +379,10 @@ class Zone:
     def __str__(self) -> str:
         """Return the name, or the offset such as ``UTC+08:00``."""
         hours, minutes = divmod(abs(self.fixed_offset_min), 60)
-        return self.name or f"UTC{'-' if self.fixed_offset_min < 0 else '+'}{hours:02}:{minutes:02}"
+        return (
+            self.name
+            or f"UTC{'-' if self.fixed_offset_min < 0 else '+'}{hours:02}:{minutes:02}"
+        )
 
 
 UTC_ZONE = Zone()
@@ -350,7 +401,7 @@ def zone_of(text: str, where: str) -> Zone:
         zone.utc_ms(np.zeros(1, dtype=np.int64))  # Arrow looks names up by itself
     except (LookupError, ValueError, OSError, pa.ArrowException) as error:
         raise InputError(
-            f"{where}: unknown time zone {shown(text)}, expected a fixed offset such as '+08:00' "
-            "or a name such as 'Europe/Berlin'"
+            f"{where}: unknown time zone {shown(text)}, expected a fixed offset such "
+            "as '+08:00' or a name such as 'Europe/Berlin'"
         ) from error
     return zone

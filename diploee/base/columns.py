@@ -1,7 +1,8 @@
 """Columns of a power series: declared once, beside the code that computes them.
 
-The writer, the file's metadata and every reader take name, unit and boundary from here. A column of
-one pool or service carries its owner's name after a dot, as in ``it_power_w.h100``.
+The writer, the file's metadata and every reader take name, unit and boundary from here.
+A column of one pool or service carries its owner's name after a dot, as in
+``it_power_w.h100``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy.typing as npt
 
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
 
-Role = Literal["device", "overhead", "loss", "cooling", "load", "source", "store", "hold"]
+Role = Literal[
+    "device", "overhead", "loss", "cooling", "load", "source", "store", "hold"
+]
 """Role of a power between the devices and the meter."""
 
 ADDED: tuple[Role, ...] = ("loss", "cooling", "load")
@@ -34,11 +37,16 @@ VALUE_KINDS: dict[ValueKind, str] = {
 
 
 def coarser(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[Any]:
-    """Return each n values in turn as one, as their kind says; their number is a multiple of n."""
+    """Return each n values in turn as one, as their kind says.
+
+    Their number is a multiple of n.
+    """
     steps = values.reshape(-1, n)
     if kind in ("instant", "end"):
         return steps[:, 0 if kind == "instant" else -1].copy()
-    found: npt.NDArray[Any] = steps.sum(axis=1) if kind == "total" else steps.mean(axis=1)
+    found: npt.NDArray[Any] = (
+        steps.sum(axis=1) if kind == "total" else steps.mean(axis=1)
+    )
     return found
 
 
@@ -53,13 +61,14 @@ class Column(Brief):
     kind: ValueKind  # what a value is of its interval
     boundary: str | None  # of a power: where it is taken and so what it includes
     text: str  # what it is, in a few words
-    # Of a power, what it does to the power that passes its stage. Added to it: a `loss`, `cooling`,
-    # a `load`. Taken off it: the output of a `source`; the net discharge of a `store`, before its
-    # losses, which are a `loss`; what is held back of the load (`hold`). `device` and `overhead`
-    # are the nodes', the second with the first in it. None for any other column.
+    # Of a power, what it does to the power that passes its stage. Added to it: a
+    # `loss`, `cooling`, a `load`. Taken off it: the output of a `source`; the net
+    # discharge of a `store`, before its losses, which are a `loss`; what is held back
+    # of the load (`hold`). `device` and `overhead` are the nodes', the second with the
+    # first in it. None for any other column.
     role: Role | None = None
-    # Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``; `other` if
-    # absent
+    # Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``;
+    # `other` if absent
     part: str | None = None
 
     @property
@@ -93,8 +102,9 @@ def catalogue(*groups: Iterable[Column]) -> Columns:
     for column in (column for group in groups for column in group):
         if (first := found.setdefault(column.name, column)) is not column:
             raise InputError(
-                f"column '{column.name}' is declared twice: as {first.text} [{first.unit}] and as "
-                f"{column.text} [{column.unit}]; give one of them another name"
+                f"column '{column.name}' is declared twice: as {first.text} "
+                f"[{first.unit}] and as {column.text} [{column.unit}]; give one of "
+                "them another name"
             )
     return tuple(found.values())
 
@@ -102,13 +112,19 @@ def catalogue(*groups: Iterable[Column]) -> Columns:
 def with_boundary(columns: Columns, name: str, boundary: str) -> Columns:
     """Return the catalogue with another boundary of one column."""
     find_column(name, columns)
-    return tuple(replace(c, boundary=boundary) if c.name == name else c for c in columns)
+    return tuple(
+        replace(c, boundary=boundary) if c.name == name else c for c in columns
+    )
 
 
 def find_column(written: str, columns: Columns) -> tuple[Column, str]:
     """Return the column of a name as written in a file, and its owner."""
     name, _, owner = written.partition(".")
-    have = {c.name: c for c in columns if (c.per != "facility" if owner else c.per != "service")}
+    have = {
+        c.name: c
+        for c in columns
+        if (c.per != "facility" if owner else c.per != "service")
+    }
     if name not in have:
         of = "of pools and services" if owner else "of the facility"
         raise InputError(

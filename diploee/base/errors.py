@@ -1,7 +1,7 @@
 """Exceptions whose text is one clear line: where, what, found, allowed, remedy.
 
-The command line prints them without a traceback: `InputError` ends with exit code 2 (the user can
-mend the input), any other `DiploeeError` with 1.
+The command line prints them without a traceback: `InputError` ends with exit code 2
+(the user can mend the input), any other `DiploeeError` with 1.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DiploeeError(Exception):
     Parameters
     ----------
     problems : str or iterable of str
-        What is wrong; several things have a line each. Control characters are escaped and long
-        lines cut here, so that no message can carry them to a terminal.
+        What is wrong; several things have a line each. Control characters are escaped
+        and long lines cut here, so that no message can carry them to a terminal.
 
     Attributes
     ----------
@@ -52,14 +52,18 @@ class DiploeeError(Exception):
         if next(lines, None) is not None:
             kept.append("and more problems: mend those above first")
         self.problems = tuple(kept)
-        super().__init__(self.problems)  # what an error that crosses processes is made of again
+        # What an error that crosses processes is made of again
+        super().__init__(self.problems)
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
 
 
 class InputError(DiploeeError):
-    """Something that the user gave is wrong; the text names the place and the remedy."""
+    """Something that the user gave is wrong.
+
+    The text names the place and the remedy.
+    """
 
 
 class ScenarioError(InputError):
@@ -79,11 +83,11 @@ class WorkloadError(InputError):
 
 
 class PolicyError(InputError):
-    """A queue discipline starts what it may not, or leaves a pool empty beside its queue."""
+    """A queue discipline starts what it may not, or leaves a pool idle."""
 
 
 class StageError(InputError):
-    """A stage of the facility gives a column that it did not declare, or of a wrong shape."""
+    """A stage gives a column that it did not declare, or of a wrong shape."""
 
 
 class OutputError(DiploeeError):
@@ -102,25 +106,32 @@ class RunTooLongError(InputError):
 
 def printable(text: str) -> str:
     """Return the text with line ends and other control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def cell(value: Any) -> Any:
-    """Return a value for a table that a spreadsheet opens: text like a formula is quoted."""
+    """Return a value for a table that a spreadsheet opens.
+
+    Text like a formula is quoted.
+    """
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def one_line(text: str) -> str:
-    """Return the text with control characters escaped, its middle left out where it is long."""
+    """Return the text with control characters escaped, shortened where long."""
     half = LONGEST_LINE // 2
     if len(text) > 4 * LONGEST_LINE:  # of megabytes, what could be shown
         text = f"{text[: 2 * LONGEST_LINE]}{text[-2 * LONGEST_LINE :]}"
     line = printable(text)
-    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[5 - half :]}"
+    return (
+        line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[5 - half :]}"
+    )
 
 
 def shown(value: object) -> str:
-    """Return a value that was found as text for an error message, as YAML would say it."""
+    """Return a found value as text for an error message, as in YAML."""
     match value:
         case None:
             return "null"
@@ -137,13 +148,17 @@ def shown(value: object) -> str:
 
 
 class Brief:
-    """Base of records and models: whatever they hold, they show in one line of `LONGEST_REPR`."""
+    """Base of records and models.
+
+    Whatever they hold, they show in one line of `LONGEST_REPR`.
+    """
 
     __slots__ = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]  # a dataclass keeps it
+        # A dataclass keeps it
+        cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
         of: Any = type(self)
@@ -169,7 +184,10 @@ def _sized(value: object) -> str:
 
 
 def one_of(allowed: Iterable[object]) -> str:
-    """Return the allowed values as text for an error message, ``'a', 'b'``; not all of many."""
+    """Return the allowed values as text for an error message, ``'a', 'b'``.
+
+    Not all of many.
+    """
     names = [f"'{name}'" for name in allowed]
     ends = accumulate(len(name) + 2 for name in names)
     n_shown = max(1, sum(end <= LONGEST_LIST for end in ends))
@@ -186,13 +204,15 @@ def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
     """Return each text once, with how many of the things it was said of."""
     found: dict[str, list[str]] = {}
     for of_one in texts:
-        for alike, text in {re.sub(r"\d[\d.,]*", "#", text): text for text in of_one}.items():
+        for alike, text in {
+            re.sub(r"\d[\d.,]*", "#", text): text for text in of_one
+        }.items():
             found.setdefault(alike, []).append(text)
     return [f"{of[0]} ({len(of):,} of {plural(n_of, what)})" for of in found.values()]
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest allowed word or two, or an empty string."""
+    """Return ``; did you mean 'x'?`` for the nearest allowed words, or ""."""
     words = list(allowed)
     near = get_close_matches(word, words, n=2, cutoff=0.9)  # 0.9: about a letter off
     near = near or get_close_matches(word, words, n=1, cutoff=0.5)

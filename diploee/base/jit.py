@@ -1,10 +1,11 @@
 """Compiled functions: numba imported at the first call, its cache wherever one can be written.
 
-`njit` is numba's, but for three things. A module of kernels imports in no time, as numba follows
-with the first call of one. Machine code is kept where numba can keep it, else in a private folder
-for temporary files, else nowhere: a read-only installation without a home runs as well. And nothing
-about that cache ends a run: not a full disk, a damaged file, or another process that writes there.
-"""
+`njit` is numba's, but for three things. A module of kernels imports in no time, as
+numba follows with the first call of one. Machine code is kept where numba can keep it,
+else in a private folder for temporary files, else nowhere: a read-only installation
+without a home runs as well. And nothing about that cache ends a run: not a full disk, a
+damaged file, or another process that writes there.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def njit(
     """Return a decorator that compiles a function at its first call."""
 
     def decorate(function: Function) -> Function:
-        # A division by zero is infinite, as in numpy: the check of each takes a tenth of compiling.
+        # A division by zero is infinite, as in numpy: the check of each takes a tenth
+        # of compiling.
         options = {"nogil": nogil, "inline": inline, "error_model": "numpy"}
         return cast("Function", _Kernel(function, options))
 
@@ -57,9 +59,9 @@ class _Kernel:
     def compiled(self) -> Callable[..., Any]:
         """Return what numba makes of the function.
 
-        Kernels that it calls must be numba's own when it is compiled: they take their places among
-        the names of its module, each with all that it calls itself. Only then is this one shown to
-        other threads, which look at it without the lock.
+        Kernels that it calls must be numba's own when it is compiled: they take their
+        places among the names of its module, each with all that it calls itself. Only
+        then is this one shown to other threads, which look at it without the lock.
         """
         with _LOCK:
             if self._compiled is None:
@@ -90,7 +92,8 @@ def _dispatcher(
 ) -> Callable[..., Any]:
     numba = _numba()
     made = numba.njit(**options)(function)
-    cache = None if made is function else _cache(function, numba)  # as with NUMBA_DISABLE_JIT
+    # As with NUMBA_DISABLE_JIT
+    cache = None if made is function else _cache(function, numba)
     if cache is not None and _knows_sources(cache, sources):
         made._cache = _Cache(cache)
     return cast("Callable[..., Any]", made)
@@ -99,11 +102,13 @@ def _dispatcher(
 def _numba() -> Any:
     """Return numba without scipy.linalg, which it loads to see whether it is there.
 
-    That is a sixth of all imports of a short run. What uses linear algebra still asks for it.
+    That is a sixth of all imports of a short run. What uses linear algebra still asks
+    for it.
     """
     numba: Any = import_module("numba")
     if "numba.np.arraymath" not in sys.modules and find_spec("scipy") is not None:
-        with suppress(ImportError, AttributeError):  # another version, laid out otherwise
+        # Another version, laid out otherwise
+        with suppress(ImportError, AttributeError):
             linalg: Any = import_module("numba.np.linalg")
             ensure_blas, linalg.ensure_blas = linalg.ensure_blas, lambda: None
             try:
@@ -115,10 +120,11 @@ def _numba() -> Any:
 
 
 def _cache(function: Callable[..., Any], numba: Any) -> Any:
-    """Return numba's cache of a function's machine code, None where none can be written."""
+    """Return numba's cache of a function, None where none can be written."""
     of: Any = import_module("numba.core.caching").FunctionCache
     with suppress(Exception):
-        return of(function)  # NUMBA_CACHE_DIR, beside the module, or the user's cache folder
+        # NUMBA_CACHE_DIR, beside the module, or the user's cache folder
+        return of(function)
     if (folder := _private_folder()) is not None:
         numba.config.CACHE_DIR = str(folder)
         with suppress(Exception):
@@ -129,12 +135,15 @@ def _cache(function: Callable[..., Any], numba: Any) -> Any:
 def _knows_sources(cache: Any, sources: Collection[str]) -> bool:
     """Let machine code be as old as the newest of the files that it takes kernels from.
 
-    Numba looks at the file of the outermost alone, and would go on with what it took from another
-    before that was changed. Return whether that can be done.
+    Numba looks at the file of the outermost alone, and would go on with what it took
+    from another before that was changed. Return whether that can be done.
     """
     if len(sources) > 1:
         try:
-            stamps = [(found.st_mtime, found.st_size) for found in map(os.stat, sorted(sources))]
+            stamps = [
+                (found.st_mtime, found.st_size)
+                for found in map(os.stat, sorted(sources))
+            ]
             cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *stamps)
         except (AttributeError, OSError):
             return False
@@ -153,11 +162,13 @@ class _Cache:
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         with suppress(Exception):
             found = self._cache.load_overload(signature, target_context)
-            # Of two processes that add a signature each, one may write over the other's code.
+            # Of two processes that add a signature each, one may write over the other's
+            # code.
             if found is None or tuple(found.signature.args) == tuple(signature):
                 return found
         with suppress(Exception):
-            self._cache.flush()  # what can't be read would be in the way of what replaces it
+            # What can't be read would be in the way of what replaces it
+            self._cache.flush()
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -166,7 +177,7 @@ class _Cache:
 
 
 def _private_folder() -> Path | None:
-    """Return a folder for temporary files that no other user can write or has made, or None.
+    """Return a temporary folder that is this user's alone, or None.
 
     What lies in a cache is run: a folder of somebody else would be a way in.
     """
@@ -174,7 +185,8 @@ def _private_folder() -> Path | None:
         return None
     try:
         parent = Path(tempfile.gettempdir())
-        if parent == Path.cwd():  # where Python goes when no folder for temporary files is left
+        # Where Python goes when no folder for temporary files is left
+        if parent == Path.cwd():
             return None
         folder = parent / f"diploee-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,9 @@
 """Values of `metrics.json`: declared once, beside the code that computes them.
 
-A key is dotted as the values are nested; an entry of a list goes by what tells it from the others,
-as in ``grid.ramps.intervals.10s.up.max_mw``. A declaration has ``<...>`` where it stands for many
-keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one pool are in ``pools.<pool>.``.
+A key is dotted as the values are nested; an entry of a list goes by what tells it from
+the others, as in ``grid.ramps.intervals.10s.up.max_mw``. A declaration has ``<...>``
+where it stands for many keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of
+one pool are in ``pools.<pool>.``.
 """
 
 from __future__ import annotations
@@ -51,15 +52,20 @@ class Metric(Brief):
     label: str  # its name in lower case
     format: str = "{:,.3f}"  # format of the shown number
     text: str = ""  # what the label leaves open
-    # Main metrics head a report and stand for a run in a sweep; they and those of the table stand
-    # in every table of a run; a detail has its place in a section of its own
+    # Main metrics head a report and stand for a run in a sweep; they and those of the
+    # table stand in every table of a run; a detail has its place in a section of its
+    # own
     view: View = "detail"
     factor: float = 1  # from the stored to the shown number
-    of_means: bool = False  # it depends on the interval of the means, which is shown beside it
+    # It depends on the interval of the means, which is shown beside it
+    of_means: bool = False
 
     @property
     def title(self) -> str:
-        """Label and unit, as in ``mean power [MW]``; the label alone of a plain number."""
+        """Label and unit, as in ``mean power [MW]``.
+
+        The label alone of a plain number.
+        """
         return f"{self.label} [{self.unit}]" if self.suffix else self.label
 
     @property
@@ -87,7 +93,7 @@ class Metric(Brief):
         return number(value, self.format, self.factor, none)
 
     def sized(self, unit: PowerUnit) -> Metric:
-        """Return the metric with powers and energies [MW, Mvar, MVA, MWh] in another unit."""
+        """Return the metric with powers and energies in another unit."""
         if not re.match(r"M(Wh?|varh?|VA)\b", self.unit):
             return self
         factor = self.factor * W_PER_MW / unit.watts
@@ -95,7 +101,7 @@ class Metric(Brief):
 
 
 def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
-    """Return a number by a format, with at most five digits before and after its point together.
+    """Return a number by a format, with at most five digits before and after its point.
 
     `none` stands for what is not a number.
     """
@@ -119,8 +125,8 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
     for metric in (metric for group in groups for metric in group):
         if (first := found.setdefault(metric.key, metric)) is not metric:
             raise InputError(
-                f"metric '{metric.key}' is declared twice: as {first.title} and as {metric.title}; "
-                "give one of them another key"
+                f"metric '{metric.key}' is declared twice: as {first.title} and as "
+                f"{metric.title}; give one of them another key"
             )
     return tuple(found.values())
 
@@ -131,14 +137,16 @@ def is_plain_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_number(value: Any, least: float, most: float) -> bool:
-    """Return whether a value is a real number from one to another, of Python or of numpy."""
+    """Return whether a value is a real number, of Python or numpy, in a range."""
     return isinstance(value, Real) and bool(least <= value <= most)  # type: ignore[operator]
 
 
 def check_declared(
-    values: Iterable[tuple[str, Any]], metrics: Iterable[Metric], refuse: Callable[[str], NoReturn]
+    values: Iterable[tuple[str, Any]],
+    metrics: Iterable[Metric],
+    refuse: Callable[[str], NoReturn],
 ) -> None:
-    """Refuse values by key that are not declared, or neither a finite number nor None."""
+    """Refuse values by key that are undeclared, or neither finite nor None."""
     metrics = list(metrics)
     for key, value in values:
         if str(key).startswith("pools.") or not find_metric(str(key), metrics):
@@ -147,16 +155,22 @@ def check_declared(
                 f"gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
-        if value is not None and not is_number(value, -sys.float_info.max, sys.float_info.max):
-            refuse(f"gives {one_line(shown(value))} for '{key}', expected a finite number or None")
+        if value is not None and not is_number(
+            value, -sys.float_info.max, sys.float_info.max
+        ):
+            refuse(
+                f"gives {one_line(shown(value))} for '{key}', expected a finite "
+                "number or None"
+            )
 
 
 def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the single values of nested metrics by key.
 
-    Points of a curve go by their share of the time, as ``load_duration_curve.1%.exceeded_mw``,
-    lines of a spectrum by their rank, the strongest first. Other lists of plain numbers, and of
-    entries that nothing tells apart, such as the parts of a cause, stay in ``metrics.json``.
+    Points of a curve go by their share of the time, as
+    ``load_duration_curve.1%.exceeded_mw``, lines of a spectrum by their rank, the
+    strongest first. Other lists of plain numbers, and of entries that nothing tells
+    apart, such as the parts of a cause, stay in ``metrics.json``.
     """
     percents = metrics.get(_OF_TIME)
     for name, value in metrics.items():
@@ -174,26 +188,33 @@ def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         elif name != "absent":
             for entry in value:
                 told, part = _told_by(entry)
-                rest = {key: entry[key] for key in entry if key not in told} if told else {}
+                rest = (
+                    {key: entry[key] for key in entry if key not in told}
+                    if told
+                    else {}
+                )
                 yield from flatten(rest, f"{prefix}{name}.{part}.")
 
 
 def _told_by(entry: object) -> tuple[tuple[str, ...], str]:
-    """Return the keys that tell an entry of a list from the others, and their part of its key."""
+    """Return the keys that tell entries of a list apart, and their key part."""
     for told, form in _TOLD_BY:
         if isinstance(entry, Mapping) and all(key in entry for key in told):
-            ends = (inf if entry[key] is None else entry[key] for key in told)  # no upper end
+            # No upper end
+            ends = (inf if entry[key] is None else entry[key] for key in told)
             return told, form.format(*ends)
     return (), ""
 
 
 def of_curve(key: str) -> bool:
-    """Return whether a key is that of one point of a curve, or of one class of a count."""
+    """Return whether a key is of one point of a curve, or one class of a count."""
     return "%." in key or "MW.swings" in key
 
 
 def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
-    """Return the metric that is declared for a key, its label filled in; None where none is.
+    """Return the metric that is declared for a key, its label filled in.
+
+    None where none is.
 
     Parameters
     ----------
@@ -208,7 +229,11 @@ def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
             label = metric.label
             for name, part in parts.items():
                 label = label.replace(f"<{name}>", _LENGTH.sub(r"\1 \2", part))
-            owners = [f", {name} {parts[name]}" for name in ("service", "pool") if name in parts]
+            owners = [
+                f", {name} {parts[name]}"
+                for name in ("service", "pool")
+                if name in parts
+            ]
             return replace(metric, key=key, label="".join([label, *owners]))
     return None
 
@@ -222,6 +247,7 @@ def _pattern(key: str) -> re.Pattern[str]:
     parts = re.split(r"<(\w+)>", key)
     parts[::2] = map(re.escape, parts[::2])
     parts[1::2] = (
-        f"(?P<{name}>{'[^.]+' if name in _WITHOUT_DOT else '.+'})" for name in parts[1::2]
+        f"(?P<{name}>{'[^.]+' if name in _WITHOUT_DOT else '.+'})"
+        for name in parts[1::2]
     )
     return re.compile(rf"(?:pools\.(?P<pool>.+?)\.)?{''.join(parts)}")

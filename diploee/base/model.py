@@ -1,7 +1,8 @@
-"""Base of all scenario models, strict about keys and types, and choices by name among them.
+"""Base of scenario models, strict about keys and types, and choices by name.
 
-A kind of a thing is a model that stands beside the code that it configures and says its own name in
-`kind`. A package of kinds is a folder with one file each, and what others register.
+A kind of a thing is a model that stands beside the code that it configures and says its
+own name in `kind`. A package of kinds is a folder with one file each, and what others
+register.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -55,24 +66,33 @@ class Model(Brief, BaseModel):
     )
 
     def given_otherwise(self) -> Collection[str]:
-        """Return keys that another key stands in for, so that nothing is assumed of them."""
+        """Return keys replaced by another key, so nothing is assumed of them."""
         return ()
 
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_other_types(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what pydantic would convert: ``"5"`` and ``true`` to numbers, ``"5"`` to a date.
+        """Refuse what pydantic would convert.
 
-        Its strict mode is no help: it also refuses lists as tuples and text as dates.
+        ``"5"`` and ``true`` to numbers, ``"5"`` to a date. Its strict mode is no help:
+        it also refuses lists as tuples and text as dates.
         """
         field = cls.model_fields[info.field_name or ""]
         kinds = _unchecked(_kinds(field.annotation), field.metadata)
         if isinstance(value, bool | str) and (allowed := _only_numbers(kinds)):
             raise ValueError(f"must be {allowed}, found {shown(value)}")
-        if kinds == {datetime} and isinstance(value, str) and not _ISO_DATE.fullmatch(value):
-            raise ValueError(f"must be an ISO date such as 2018-01-01, found {shown(value)}")
+        if (
+            kinds == {datetime}
+            and isinstance(value, str)
+            and not _ISO_DATE.fullmatch(value)
+        ):
+            raise ValueError(
+                f"must be an ISO date such as 2018-01-01, found {shown(value)}"
+            )
         if isinstance(value, dict | list | tuple) and _only_numbers(_item_kinds(kinds)):
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            for key, item in (
+                value.items() if isinstance(value, dict) else enumerate(value)
+            ):
                 if isinstance(item, bool | str):
                     raise ValueError(f"'{key}' must be a number, found {shown(item)}")
         return value
@@ -92,7 +112,10 @@ def documented(model: type[M]) -> type[M]:
 
 
 class Choices(Model):
-    """Options of a function or a command; what is wrong with them is an `InputError`."""
+    """Options of a function or a command.
+
+    What is wrong with them is an `InputError`.
+    """
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -104,11 +127,11 @@ class Choices(Model):
 
 
 def _printable(text: str) -> str:
-    """Refuse names that would end a line, hide or reverse text wherever they are written."""
+    """Refuse names that would end a line, or hide or reverse text."""
     if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
         raise ValueError(
-            f"must be a name of 1 to {LONGEST_NAME} characters, none of them a control character, "
-            f"found {shown(text)}"
+            f"must be a name of 1 to {LONGEST_NAME} characters, none of them a "
+            f"control character, found {shown(text)}"
         )
     return text
 
@@ -135,7 +158,8 @@ class _Scales:
 
 
 SCALES = _Scales()
-"""Marks a field, in its annotation, that grows with the size of a site: nodes, rates, ratings."""
+"""Marks a field, in its annotation, that grows with the size of a site: nodes, rates,
+ratings."""
 
 
 def default(value: Any, description: str, **limits: Any) -> Any:
@@ -149,7 +173,10 @@ def unset(description: str, **limits: Any) -> Any:
 
 
 def optional(description: str, **limits: Any) -> Any:
-    """Declare a key that later versions added: absent from dumps and hashes where not given."""
+    """Declare a key that later versions added.
+
+    Absent from dumps and hashes where not given.
+    """
     return unset(description, exclude_if=lambda value: value is None, **limits)
 
 
@@ -168,7 +195,8 @@ def uncertain(
     Parameters
     ----------
     default : float, optional
-        None where another key or rule gives it; the key is then absent from dumps and hashes.
+        None where another key or rule gives it; the key is then absent from dumps and
+        hashes.
     text : str
         Its description; the marks of default and range are added.
     within : tuple of float
@@ -191,7 +219,9 @@ def uncertain(
     extra: Any = {"range": list(within), **({"per_rating": True} if per_rating else {})}
     if default is None:
         return optional(description, json_schema_extra=extra, **limits)
-    return Field(default=default, description=description, json_schema_extra=extra, **limits)
+    return Field(
+        default=default, description=description, json_schema_extra=extra, **limits
+    )
 
 
 def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -205,21 +235,25 @@ def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, 
 
 
 def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
-    """Yield the keys within a part of a scenario that take a value which their text calls assumed.
+    """Yield keys in a part of a scenario with a value that is assumed.
 
     They are left as they are, or name one of several sets of such values.
     """
     for key, inner, owner, name in parts_of(value, at):
         field = type(owner).model_fields[name] if owner else None
-        chosen = field and (inner is None or inner == field.default or isinstance(inner, str))
+        chosen = field and (
+            inner is None or inner == field.default or isinstance(inner, str)
+        )
         if owner and field and chosen and "assumed" in (field.description or ""):
             yield from () if name in owner.given_otherwise() else (key,)
         else:
             yield from assumed_keys(inner, key)
 
 
-def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[float, float], bool]]:
-    """Yield key and range of each `uncertain` number that has its default, and if it was given.
+def ranges(
+    value: Any, at: str, rating: float
+) -> Iterator[tuple[str, tuple[float, float], bool]]:
+    """Yield key and range of each `uncertain` number at its default, and if given.
 
     Ranges per rating are of the rating given.
     """
@@ -231,19 +265,30 @@ def ranges(value: Any, at: str, rating: float) -> Iterator[tuple[str, tuple[floa
         elif inner == field.default and name not in owner.given_otherwise():
             of = rating if "per_rating" in extra else 1.0
             low, high = extra["range"]
-            yield key, (float(low * of), float(high * of)), name in owner.model_fields_set
+            yield (
+                key,
+                (float(low * of), float(high * of)),
+                name in owner.model_fields_set,
+            )
 
 
 def parts_of(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
-    """Yield key and value of what lies directly within a value; of a model it and the name."""
+    """Yield key and value of what lies directly within a value.
+
+    Of a model it and the name.
+    """
     match value:
         case Model():
             for name in type(value).model_fields:
                 yield f"{at}.{name}", getattr(value, name), value, name
         case Mapping():
-            yield from ((f"{at}.{name}", inner, None, "") for name, inner in value.items())
+            yield from (
+                (f"{at}.{name}", inner, None, "") for name, inner in value.items()
+            )
         case list() | tuple():
-            yield from ((f"{at}.{index}", inner, None, "") for index, inner in enumerate(value))
+            yield from (
+                (f"{at}.{index}", inner, None, "") for index, inner in enumerate(value)
+            )
 
 
 def _kinds(annotation: Any) -> set[Any]:
@@ -265,7 +310,7 @@ def _unchecked(kinds: set[Any], metadata: Iterable[Any]) -> set[Any]:
 
 
 def _only_numbers(kinds: set[Any]) -> str:
-    """Return what stands for a number where that is neither text nor a truth value, else ""."""
+    """Return what stands for a number that is neither text nor truth value."""
     others = kinds - {int, float}
     if others == kinds or not all(get_origin(kind) in (list, tuple) for kind in others):
         return ""
@@ -273,9 +318,16 @@ def _only_numbers(kinds: set[Any]) -> str:
 
 
 def _item_kinds(kinds: set[Any]) -> set[Any]:
-    """Return the plain types of the values of mappings and lists; none where there are none."""
-    inner = [get_args(kind) for kind in kinds if get_origin(kind) in (dict, list, tuple)]
-    items = [args[1] if len(args) == 2 and args[1] is not ... else args[0] for args in inner]
+    """Return the plain types of the values of mappings and lists.
+
+    None where there are none.
+    """
+    inner = [
+        get_args(kind) for kind in kinds if get_origin(kind) in (dict, list, tuple)
+    ]
+    items = [
+        args[1] if len(args) == 2 and args[1] is not ... else args[0] for args in inner
+    ]
     return set[Any]().union(*map(_kinds, items))
 
 
@@ -283,7 +335,9 @@ def check_probabilities(probabilities: Iterable[float], of_what: str) -> None:
     """Raise `ValueError` unless the probabilities sum to 1 (within 1e-6)."""
     total = sum(probabilities)
     if abs(total - 1) > PROBABILITY_TOLERANCE:
-        raise ValueError(f"the probabilities of the {of_what} must sum to 1, found {total:.6g}")
+        raise ValueError(
+            f"the probabilities of the {of_what} must sum to 1, found {total:.6g}"
+        )
 
 
 class Kind(Model):
@@ -294,8 +348,8 @@ class Kind(Model):
     def open(self, *_: Any, **__: Any) -> Any:
         """Return what the spec stands for; each kind says how."""
         raise InputError(
-            f"kind '{self.kind}': {type(self).__name__} has no method open, which returns what it "
-            "stands for"
+            f"kind '{self.kind}': {type(self).__name__} has no method open, which "
+            "returns what it stands for"
         )
 
     @model_serializer(mode="wrap")
@@ -306,7 +360,10 @@ class Kind(Model):
 
 
 class StatefulKind(Kind):
-    """A kind that is itself what it stands for: a copy of the spec, opened, with its own state."""
+    """A kind that is itself what it stands for.
+
+    A copy of the spec, opened, with its own state.
+    """
 
     def open(self, setting: Any) -> Any:
         """Return a new one for a setting."""
@@ -324,21 +381,29 @@ def _imported(path: str) -> str:
     try:
         found = getattr(import_module(module), name) if module and name else None
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"can't import '{path}' ({error}); set PYTHONPATH to its folder") from None
+        raise ValueError(
+            f"can't import '{path}' ({error}); set PYTHONPATH to its folder"
+        ) from None
     if not callable(found):
         raise ValueError(
-            f"expected 'module:Class', found {shown(path)}; name a class that takes a setting and "
-            "the keys beside it"
+            f"expected 'module:Class', found {shown(path)}; name a class that takes a "
+            "setting and the keys beside it"
         )
     return path
 
 
 class OwnKind(Model):
-    """Makes a kind of what the user names by import path; other keys are arguments of it."""
+    """Makes a kind of what the user names by import path.
+
+    Other keys are arguments of it.
+    """
 
     kind: Literal["path"] = default("path", "One of your own, by import path.")
     path: Annotated[str, AfterValidator(_imported)] = Field(
-        description="Import path, module:Class, of what is made from a setting and the other keys."
+        description=(
+            "Import path, module:Class, of what is made from a setting and the other "
+            "keys."
+        )
     )
 
     def open(self, setting: Any) -> Any:
@@ -348,7 +413,8 @@ class OwnKind(Model):
 
 
 KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
-"""Groups of entry points: modules of kinds, registries of formats, readers of foreign files."""
+"""Groups of entry points: modules of kinds, registries of formats, readers of foreign
+files."""
 
 
 @cache
@@ -363,9 +429,10 @@ T = TypeVar("T", bound=Model)
 class Kinds(Generic[T]):
     """The kinds that one key of the scenario may name.
 
-    `what` they are is for messages; `home` is the module that declares them, or a package with
-    modules, such as ``diploee.facility``, or else an entry point, ``diploee.kinds:<name>``, that
-    names the module; `key` says which one, or is an attribute of its class.
+    `what` they are is for messages; `home` is the module that declares them, or a
+    package with modules, such as ``diploee.facility``, or else an entry point,
+    ``diploee.kinds:<name>``, that names the module; `key` says which one, or is an
+    attribute of its class.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -378,7 +445,9 @@ class Kinds(Generic[T]):
             home = installed(KINDS[:-1])[self._home.removeprefix(KINDS)]
         else:
             home = import_module(self._home)
-        within = pkgutil.iter_modules(getattr(home, "__path__", ()), f"{home.__name__}.")
+        within = pkgutil.iter_modules(
+            getattr(home, "__path__", ()), f"{home.__name__}."
+        )
         modules = [home, *(import_module(module.name) for module in within)]
         return {
             self._name_of(value): value
@@ -392,21 +461,26 @@ class Kinds(Generic[T]):
         }
 
     def register(self, spec: type[T]) -> type[T]:
-        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        """Add a kind from outside the package.
+
+        Returns it, so that it serves as a decorator.
+        """
         if not (isinstance(spec, type) and issubclass(spec, self._base)):
             raise InputError(
-                f"{self.what} kinds are derived from {self._base.__name__}, found {shown(spec)}"
+                f"{self.what} kinds are derived from {self._base.__name__}, found "
+                f"{shown(spec)}"
             )
         name = self._name_of(spec)
         if isabstract(spec):
             lacking = one_of(sorted(spec.__abstractmethods__))
             raise InputError(
-                f"{self.what} kind '{name}': {spec.__name__} has no {lacking}; give it all of these"
+                f"{self.what} kind '{name}': {spec.__name__} has no {lacking}; give "
+                "it all of these"
             )
         if self.by_name.get(name, spec) is not spec:
             raise InputError(
-                f"{self.what} kind '{name}' is taken by {self.by_name[name].__name__}; give "
-                f"{spec.__name__} another"
+                f"{self.what} kind '{name}' is taken by "
+                f"{self.by_name[name].__name__}; give {spec.__name__} another"
             )
         self._added[name] = spec
         return spec
@@ -415,7 +489,9 @@ class Kinds(Generic[T]):
         field = spec.model_fields.get(self._key)
         name = field.default if field else getattr(spec, self._key, None)
         if not isinstance(name, str):
-            raise InputError(f"{spec.__name__}: give '{self._key}' a default, the kind's name")
+            raise InputError(
+                f"{spec.__name__}: give '{self._key}' a default, the kind's name"
+            )
         return name
 
     @property
@@ -432,22 +508,29 @@ class Kinds(Generic[T]):
             return value
         key = self._key
         data = {key: value} if isinstance(value, str) else value
-        if isinstance(data, dict) and key not in data and "path" in data and "path" in self.by_name:
+        if (
+            isinstance(data, dict)
+            and key not in data
+            and "path" in data
+            and "path" in self.by_name
+        ):
             data = {key: "path", **data}  # an import path says of itself what it is
         name = data.get(key) if isinstance(data, dict) else None
         if not isinstance(name, str):
             raise ValueError(
-                f"must be a name or a group of keys with '{key}: ...' (have: {one_of(self)}), "
-                f"found {shown(value)}"
+                f"must be a name or a group of keys with '{key}: ...' (have: "
+                f"{one_of(self)}), found {shown(value)}"
             )
         if name not in self.by_name:
             raise ValueError(
-                f"unknown {self.what} '{name}' (have: {one_of(self)}){did_you_mean(name, self)}"
+                f"unknown {self.what} '{name}' (have: "
+                f"{one_of(self)}){did_you_mean(name, self)}"
             )
         spec = self.by_name[name]
         if isinstance(value, str) and (needed := _needed(spec)):
             raise ValueError(
-                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: {name}' and these"
+                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: "
+                f"{name}' and these"
             )
         try:
             return spec.model_validate(data)
@@ -457,7 +540,10 @@ class Kinds(Generic[T]):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """As metadata of an annotation: read what is given there as one of the kinds."""
+        """As metadata of an annotation.
+
+        Read what is given there as one of the kinds.
+        """
         return core_schema.no_info_before_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(
@@ -473,14 +559,16 @@ class Kinds(Generic[T]):
             group["required"] = sorted({self._key, *group.get("required", ())})
         if others := [name for name, spec in by_name.items() if spec not in keyed]:
             kind = {self._key: {"enum": others}}
-            found.insert(0, {"type": "object", "properties": kind, "additionalProperties": False})
+            found.insert(
+                0, {"type": "object", "properties": kind, "additionalProperties": False}
+            )
         if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
             found.insert(0, {"type": "string", "enum": plain})
         return {"anyOf": found}
 
 
 def with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
-    """Return an error with the kind's keys, which the annotation of its place doesn't tell."""
+    """Return an error with the kind's keys, which its annotation doesn't tell."""
     details: list[InitErrorDetails] = []
     for detail in error.errors(include_url=False):
         keys = allowed_keys(spec, detail["loc"][:-1])
@@ -509,9 +597,14 @@ F = TypeVar("F", bound=Named)
 
 
 class Registry(Mapping[str, F]):
-    """Formats, or another `noun`, by name; `what` they are formats of stands in errors."""
+    """Formats, or another `noun`, by name.
 
-    def __init__(self, what: str, formats: Iterable[F] = (), noun: str = "format") -> None:
+    `what` they are formats of stands in errors.
+    """
+
+    def __init__(
+        self, what: str, formats: Iterable[F] = (), noun: str = "format"
+    ) -> None:
         self._what, self._noun = what, noun
         self._formats = {known.name: known for known in formats}
 
@@ -528,7 +621,8 @@ class Registry(Mapping[str, F]):
         """Add a format, which is tried before those that there are."""
         if isinstance(known, type) or not isinstance(getattr(known, "name", None), str):
             raise InputError(
-                f"{self._what} {self._noun}s are objects with a name, found {shown(known)}"
+                f"{self._what} {self._noun}s are objects with a name, found "
+                f"{shown(known)}"
             )
         if known.name in self._formats:
             raise InputError(
@@ -540,8 +634,8 @@ class Registry(Mapping[str, F]):
         """Return the format of a name; an error ends with the remedy."""
         if name not in self._formats:
             raise InputError(
-                f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected one of "
-                f"{one_of(self)}{did_you_mean(str(name), self)}{remedy}"
+                f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected "
+                f"one of {one_of(self)}{did_you_mean(str(name), self)}{remedy}"
             )
         return self._formats[name]
 
@@ -560,7 +654,8 @@ class NameIn:
         known = self._names()
         if name not in known:
             raise ValueError(
-                f"must be {one_of(known)}, found {shown(name)}{did_you_mean(name, known)}"
+                f"must be {one_of(known)}, found "
+                f"{shown(name)}{did_you_mean(name, known)}"
             )
         return name
 
@@ -568,7 +663,9 @@ class NameIn:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Return the check that a text is one of the names."""
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        return core_schema.no_info_after_validator_function(
+            self._check, handler(source)
+        )
 
     def __get_pydantic_json_schema__(
         self,

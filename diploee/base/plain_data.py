@@ -1,7 +1,7 @@
 """Plain data from outside, JSON above all, checked before anything reads it.
 
-Pydantic's errors are turned into plain words here alone, for YAML, JSON, options and records alike:
-what is allowed, what was found, the nearest key.
+Pydantic's errors are turned into plain words here alone, for YAML, JSON, options and
+records alike: what is allowed, what was found, the nearest key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _BOUND = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _UNION_BRANCH = (*_WHOLE, *_NUMBER, *_BOUND, "literal_error", "string_type")
 _TEXT_PATTERNS = {
     "^[0-9a-f]{64}$": "64 hexadecimal digits",
-    r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": "of letters, digits, '_', '.', '-', the first no sign",
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": (
+        "of letters, digits, '_', '.', '-', the first no sign"
+    ),
 }
 
 MOST_DETAILS = 200
@@ -52,10 +54,11 @@ def checked(
     where: Callable[[KeyPath], str],
     error: Callable[[list[str]], InputError] = ScenarioError,
 ) -> T:
-    """Return data as a model, or raise one error with a line for each thing that is wrong."""
+    """Return data as a model, or raise one error with a line per problem."""
     try:
         if isinstance(root, type) and issubclass(root, BaseModel):
-            return root.model_validate(data)  # which knows the keys that were added to it
+            # Which knows the keys that were added to it
+            return root.model_validate(data)
         result: T = _adapter(cast("Hashable", root)).validate_python(data)
         return result
     except ValidationError as found:
@@ -72,14 +75,16 @@ def _adapter(root: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(cast("Any", root))
 
 
-def plain_problems(error: ValidationError, root: Any, data: Any) -> list[tuple[KeyPath, str]]:
+def plain_problems(
+    error: ValidationError, root: Any, data: Any
+) -> list[tuple[KeyPath, str]]:
     """Return what pydantic found wrong, each with its place in the data.
 
     Notes
     -----
-    Pydantic reports every branch of a union, of a list that is too short once its faulty entries
-    are taken out, and of both a key that is missing and the slip in its name. Here each is said
-    once.
+    Pydantic reports every branch of a union, of a list that is too short once its
+    faulty entries are taken out, and of both a key that is missing and the slip in its
+    name. Here each is said once.
     """
     # A file of aliases may be wrong in the same way a hundred thousand times.
     first = error.errors(include_url=False)[:MOST_DETAILS]
@@ -97,14 +102,20 @@ def plain_problems(error: ValidationError, root: Any, data: Any) -> list[tuple[K
             messages.append(_message(detail, root))
         else:
             messages[-1] = _either(messages[-1], _message(detail, root))
-    return [(key_path, message) for key_path, messages in found.items() for message in messages]
+    return [
+        (key_path, message)
+        for key_path, messages in found.items()
+        for message in messages
+    ]
 
 
 def _below(key_path: KeyPath, above: KeyPath) -> bool:
     return len(key_path) > len(above) and key_path[: len(above)] == above
 
 
-def _is_misspelt(missing: KeyPath, details: Sequence[tuple[KeyPath, ErrorDetails]]) -> bool:
+def _is_misspelt(
+    missing: KeyPath, details: Sequence[tuple[KeyPath, ErrorDetails]]
+) -> bool:
     """Return whether an unknown key beside a missing one looks like it."""
     return any(
         detail["type"] == "extra_forbidden"
@@ -115,7 +126,7 @@ def _is_misspelt(missing: KeyPath, details: Sequence[tuple[KeyPath, ErrorDetails
 
 
 def _either(first: str, second: str) -> str:
-    """Join two messages such as ``must be a number, found 'x'`` and ``must be 'y', found 'x'``."""
+    """Join two messages that end in the same ``found 'x'``."""
     allowed, found, value = first.rpartition(", found ")
     other, _, _ = second.rpartition(", found ")
     if not found or not other.startswith("must be "):
@@ -124,7 +135,7 @@ def _either(first: str, second: str) -> str:
 
 
 def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
-    """Drop what pydantic adds to a location, such as ``[key]`` or the branch of a union."""
+    """Drop pydantic's additions to a location, such as ``[key]``."""
     key_path: list[str | int] = []
     for part in detail["loc"]:
         if isinstance(data, Mapping):
@@ -149,7 +160,10 @@ def _message(detail: ErrorDetails, root: Any) -> str:
     if kind == "extra_forbidden":
         word = str(key_path[-1])
         allowed = context.get("allowed") or allowed_keys(root, key_path[:-1])
-        return f"unknown key '{word}' (allowed: {one_of(allowed)}){did_you_mean(word, allowed)}"
+        return (
+            f"unknown key '{word}' (allowed: "
+            f"{one_of(allowed)}){did_you_mean(word, allowed)}"
+        )
     if kind == "missing":
         return "this key is missing; add it"
     if kind == "literal_error":
@@ -157,7 +171,8 @@ def _message(detail: ErrorDetails, root: Any) -> str:
         near = did_you_mean(str(detail["input"])[:LONGEST_VALUE], words)
         return f"must be {' or '.join(map(repr, words))}, found {found}{near}"
     allowed_here = _allowed(kind, _at(root, key_path), context)
-    if not allowed_here:  # a message of the model's own, or of a kind that no model here uses
+    # A message of the model's own, or of a kind that no model here uses
+    if not allowed_here:
         return detail["msg"]
     remedy = "; put it in quotes" if kind in ("string_type", "invalid_key") else ""
     return f"must be {allowed_here}, found {found}{remedy}"
@@ -172,7 +187,9 @@ def _allowed(kind: str, annotation: Any, context: dict[str, Any]) -> str:
         keys = tuple(_fields(annotation))
         return f"a group of keys ({one_of(keys)})" if keys else "a group of keys"
     if kind == "string_pattern_mismatch":
-        return _TEXT_PATTERNS.get(str(context.get("pattern")), f"like {context.get('pattern')}")
+        return _TEXT_PATTERNS.get(
+            str(context.get("pattern")), f"like {context.get('pattern')}"
+        )
     if kind == "too_short" and context.get("min_length", 1) > 1:
         return f"given with {context['min_length']} entries or more"
     return {
@@ -194,11 +211,16 @@ def _number(kind: str, annotation: Any, context: dict[str, Any]) -> str:
         for name, cls in (("gt", Gt), ("ge", Ge), ("lt", Lt), ("le", Le))
         if name in context
     ]
-    return " ".join(("a whole number" if whole else "a number", *_in_words(limits, whole)))
+    return " ".join(
+        ("a whole number" if whole else "a number", *_in_words(limits, whole))
+    )
 
 
 def _in_words(limits: Sequence[Any], whole: bool) -> Iterator[str]:
-    """Say limits, such as ``above 0 and at most 1``; of a whole number, above 0 is 1 or more."""
+    """Say limits, such as ``above 0 and at most 1``.
+
+    Of a whole number, above 0 is 1 or more.
+    """
     said: list[str] = []
     for limit in limits:
         match limit:
@@ -231,7 +253,7 @@ def _at(root: Any, key_path: Sequence[str | int]) -> Any:
 
 
 def _arguments(here: Any) -> list[Any]:
-    """Return the types inside a container's annotation, through unions with None and metadata."""
+    """Return the types inside a container's annotation, through unions."""
     for part in here if isinstance(here, tuple) else (here,):
         inner = [a for a in get_args(part) if a not in (type(None), Ellipsis)]
         if hasattr(part, "__metadata__"):
@@ -244,7 +266,7 @@ def _arguments(here: Any) -> list[Any]:
 
 
 def _flat(here: Any) -> Iterator[Any]:
-    """Yield all types and limits of an annotation, but nothing of what a container holds."""
+    """Yield types and limits of an annotation, not of a container's contents."""
     if isinstance(here, tuple):
         for part in here:
             yield from _flat(part)
@@ -289,9 +311,14 @@ SHOWN_PROBLEMS = 2
 
 
 class Record(BaseModel):
-    """A part of a JSON file that is read back: no type is converted, further keys may follow."""
+    """A part of a JSON file that is read back.
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
+    No type is converted, further keys may follow.
+    """
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="allow", allow_inf_nan=False
+    )
 
 
 class _MissingKeyError(InputError, KeyError):
@@ -299,14 +326,19 @@ class _MissingKeyError(InputError, KeyError):
 
 
 class Group(dict[str, Any]):
-    """A group of keys of a file: a missing one is refused in one line by who reads it."""
+    """A group of keys of a file.
+
+    A missing one is refused in one line by who reads it.
+    """
 
     def __init__(self, values: Mapping[str, Any], where: str, remedy: str) -> None:
         super().__init__(values)
         self._where, self._remedy = where, remedy
 
     def __missing__(self, key: str) -> NoReturn:
-        raise _MissingKeyError(f"{self._where}{key}: this key is missing; {self._remedy}")
+        raise _MissingKeyError(
+            f"{self._where}{key}: this key is missing; {self._remedy}"
+        )
 
     def __or__(self, other: Any) -> Any:
         return Group({**self, **other}, self._where, self._remedy)
@@ -332,7 +364,9 @@ def read_json(path: Path, root: type[T], error: type[InputError] = InputError) -
         check_is_file(path, error)
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise error(f"{where}: is of {size:,} bytes, JSON is read up to {MAX_BYTES:,}")
+            raise error(
+                f"{where}: is of {size:,} bytes, JSON is read up to {MAX_BYTES:,}"
+            )
         content = path.read_bytes()
     except OSError as problem:
         raise error(f"{where}: can't be read ({reason(problem)})") from problem
@@ -347,7 +381,10 @@ def parse_json(
     *,
     finite: bool = True,
 ) -> T:
-    """Read JSON from memory and check what it holds; further arguments as for `read_json`."""
+    """Read JSON from memory and check what it holds.
+
+    Further arguments as for `read_json`.
+    """
     try:
         text = content.decode("utf-8-sig") if isinstance(content, bytes) else content
         data = json.loads(
@@ -358,17 +395,23 @@ def parse_json(
         raise error(f"{where}: is not UTF-8 text (byte {problem.start})") from problem
     except json.JSONDecodeError as problem:
         raise error(
-            f"{where}:{problem.lineno}: not valid JSON ({problem.msg}); is the file complete?"
+            f"{where}:{problem.lineno}: not valid JSON ({problem.msg}); is the file "
+            "complete?"
         ) from problem
     except RecursionError as problem:
         raise error(f"{where}: is nested more than {MAX_DEPTH} deep") from problem
-    except ValueError as problem:  # of the functions below, or a number of thousands of digits
+    # Of the functions below, or a number of thousands of digits
+    except ValueError as problem:
         raise error(f"{where}: {str(problem).partition(';')[0]}") from problem
     return checked_record(data, root, where, error)
 
 
 def checked_record(
-    data: Any, root: type[T], where: str, error: type[InputError] = InputError, remedy: str = ""
+    data: Any,
+    root: type[T],
+    where: str,
+    error: type[InputError] = InputError,
+    remedy: str = "",
 ) -> T:
     """Return plain data as a record."""
 
@@ -387,7 +430,7 @@ def checked_record(
 
 
 def plain(value: Any) -> Any:
-    """Return arrays as lists and numbers that JSON can't tell, infinite or unknown, as None."""
+    """Return arrays as lists, and infinite or unknown numbers as None."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -409,9 +452,15 @@ def _check_values(data: Any, finite: bool) -> None:
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, str):
-                if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-                    raise ValueError("holds half a character (a surrogate), which is no text")
-            elif isinstance(value, int | float if finite else int) and not _is_finite(value):
+                if not value.isascii() and any(
+                    "\ud800" <= c <= "\udfff" for c in value
+                ):
+                    raise ValueError(
+                        "holds half a character (a surrogate), which is no text"
+                    )
+            elif isinstance(value, int | float if finite else int) and not _is_finite(
+                value
+            ):
                 raise ValueError("holds a number that is too large")
         if not below:
             return

@@ -26,8 +26,9 @@ def _ignore(fraction: float, text: str) -> None:
 def stop_with(error: BaseException | None) -> None:
     """Have the next stage or lap of a run raise an error; None: have it raise nothing.
 
-    What a signal's handler raises is lost where it comes within a callback, such as that of a
-    finalizer or of compiled code: Python reports and drops it. A run must end all the same.
+    What a signal's handler raises is lost where it comes within a callback, such as
+    that of a finalizer or of compiled code: Python reports and drops it. A run must end
+    all the same.
     """
     _stops[:] = [] if error is None else [error]
 
@@ -41,7 +42,8 @@ class Progress:
     """Does nothing; the command line's watch draws a progress bar per stage."""
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Update]:  # noqa: ARG002  # subclasses show it
+    # Subclasses show it
+    def stage(self, name: str) -> Iterator[Update]:  # noqa: ARG002
         """Enclose a stage of the run; yields the function that reports its progress."""
         yield _ignore
 
@@ -69,7 +71,10 @@ def watched_by(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def stage(name: str, progress: Progress | None = None) -> Iterator[Update]:
-    """Enclose a long part, or decorate its function; within another stage it is a part of that."""
+    """Enclose a long part, or decorate its function.
+
+    Within another stage it is a part of that.
+    """
     watch = progress or _watch.get() or Progress()
     if progress is None and (outer := _stage.get()) is not None:
         yield outer
@@ -83,7 +88,10 @@ def stage(name: str, progress: Progress | None = None) -> Iterator[Update]:
 
 
 def report(fraction: float, text: str = "") -> None:
-    """Move the bar of the stage that is open: the fraction done, 0-1, and a short text."""
+    """Move the bar of the stage that is open.
+
+    The fraction done, 0-1, and a short text.
+    """
     if (update := _stage.get()) is not None:
         update(fraction, text)
 
@@ -103,7 +111,9 @@ class NotebookBar:
 
     def _bar(self, state: str, text: str) -> Any:
         words = escape(text)
-        return self._html(f"{escape(self._name)} <progress max=1 {state}></progress> {words}")
+        return self._html(
+            f"{escape(self._name)} <progress max=1 {state}></progress> {words}"
+        )
 
     def update(self, fraction: float, text: str) -> None:
         """Move the bar: the fraction done, 0-1, and a short text."""
@@ -113,7 +123,9 @@ class NotebookBar:
 
     def end(self) -> None:
         """Draw the bar full, with the time taken."""
-        self._handle.update(self._bar("value=1", f"{time.monotonic() - self._started_s:.1f} s"))
+        self._handle.update(
+            self._bar("value=1", f"{time.monotonic() - self._started_s:.1f} s")
+        )
 
 
 class NotebookProgress(Progress):
@@ -160,11 +172,17 @@ class Stopwatch:
         yield
         before_s = self.stages.get(name, {"wall_s": 0.0})["wall_s"]
         wall_s = round(before_s + time.perf_counter() - started, 6)
-        self.stages[name] = {"wall_s": wall_s, "peak_memory_mb": round(peak_memory_mb(), 1)}
+        self.stages[name] = {
+            "wall_s": wall_s,
+            "peak_memory_mb": round(peak_memory_mb(), 1),
+        }
 
 
 def peak_memory_mb() -> float:
-    """Return the largest resident memory of this process so far [MB]; 0 where unknown."""
+    """Return the largest resident memory of this process so far [MB].
+
+    0 where unknown.
+    """
     # Linux: ru_maxrss would also count the process that started this one.
     with suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text("ascii").splitlines():

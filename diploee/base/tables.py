@@ -1,4 +1,4 @@
-"""Tables: dataclasses of equally long NumPy columns, and Parquet files, opened with a check."""
+"""Tables: dataclasses of equally long NumPy columns, and checked Parquet files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ def arrow_numbers(
     missing: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Array:
     """Return numbers or truth values as an Arrow array, numbers without a copy."""
-    content = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    buffers = [None if missing is None else pa.py_buffer(_bits(~missing)), pa.py_buffer(content)]
-    return pa.Array.from_buffers(kind or pa.from_numpy_dtype(values.dtype), values.size, buffers)
+    content = (
+        _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    )
+    buffers = [
+        None if missing is None else pa.py_buffer(_bits(~missing)),
+        pa.py_buffer(content),
+    ]
+    return pa.Array.from_buffers(
+        kind or pa.from_numpy_dtype(values.dtype), values.size, buffers
+    )
 
 
 def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -46,7 +53,10 @@ def arrow_texts(texts: Sequence[str]) -> pa.Array:
 def as_numpy(
     column: pa.ChunkedArray, dtype: npt.DTypeLike, null: float | None = None
 ) -> npt.NDArray[Any]:
-    """Return a column of numbers or truth values as NumPy array; nulls as `null`, else NaN."""
+    """Return a column of numbers or truth values as NumPy array.
+
+    Nulls as `null`, else NaN.
+    """
     if not column.null_count and not pa.types.is_boolean(column.type):
         return np.from_dlpack(column.combine_chunks()).astype(dtype, copy=False)
     filled = column if null is None else column.fill_null(null)
@@ -66,9 +76,16 @@ T = TypeVar("T", bound="Table")
 
 
 def column(dtype: str, default: float | None = None) -> Any:
-    """Declare a table column of the given NumPy type; one with a default may be left out."""
+    """Declare a table column of the given NumPy type.
+
+    One with a default may be left out.
+    """
     metadata = {"dtype": np.dtype(dtype), "default": default}
-    return field(metadata=metadata) if default is None else field(default=None, metadata=metadata)
+    return (
+        field(metadata=metadata)
+        if default is None
+        else field(default=None, metadata=metadata)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +95,15 @@ class Table(Brief):
     def __post_init__(self) -> None:
         n_rows = -1
         for name, dtype in self._dtypes():
-            if getattr(self, name) is None:  # a column with a default, which others precede
+            # A column with a default, which others precede
+            if getattr(self, name) is None:
                 default = self.__dataclass_fields__[name].metadata["default"]
                 object.__setattr__(self, name, np.full(n_rows, default, dtype))
             values = np.ascontiguousarray(getattr(self, name), dtype=dtype)
             if values.ndim != 1 or n_rows not in (-1, values.size):
                 raise ValueError(
-                    f"{type(self).__name__}.{name}: shape {values.shape}, expected ({n_rows},)"
+                    f"{type(self).__name__}.{name}: shape {values.shape}, expected "
+                    f"({n_rows},)"
                 )
             n_rows = values.size
             object.__setattr__(self, name, values)
@@ -101,7 +120,9 @@ class Table(Brief):
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Self:
         """Return the rows of a boolean mask, an index array or a slice."""
-        return type(self)(**{name: getattr(self, name)[rows] for name, _ in self._dtypes()})
+        return type(self)(
+            **{name: getattr(self, name)[rows] for name, _ in self._dtypes()}
+        )
 
     def columns(self, *names: str) -> tuple[npt.NDArray[Any], ...]:
         """Return some columns."""
@@ -109,7 +130,9 @@ class Table(Brief):
 
     def to_arrow(self) -> pa.Table:
         """Return the columns as an Arrow table."""
-        return pa.table({name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()})
+        return pa.table(
+            {name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()}
+        )
 
     @classmethod
     def empty(cls) -> Self:
@@ -140,7 +163,7 @@ def concat(tables: Sequence[T]) -> T:
 
 
 Kind = Literal["number", "truth", "time", "text", "any"]
-"""Kind of a column: numbers, truth values, zone-aware stamps, text, or whatever it is."""
+"""Kind of a column: numbers, truth values, zone-aware stamps, text, or whatever it is."""  # noqa: E501
 
 MAX_SIZE = 1e15
 """Largest size of a number that is read; sums and squares of it stay finite."""
@@ -159,7 +182,8 @@ def open_parquet(
     where = one_line(str(path))
     check_is_file(path, error)
     try:
-        # A file may have many readers, and memory maps of files that change end the process.
+        # A file may have many readers, and memory maps of files that change end the
+        # process.
         with pq.ParquetFile(path, memory_map=False) as file:
             _check_columns(file.schema_arrow, columns, where, error)
             yield file
@@ -183,7 +207,9 @@ def _check_columns(
             )
         type_ = schema.field(name).type
         if not _is(type_, kind):
-            raise error(f"{where}: column '{name}' is of type {type_}, expected {_WORDS[kind]}")
+            raise error(
+                f"{where}: column '{name}' is of type {type_}, expected {_WORDS[kind]}"
+            )
 
 
 _WORDS = {
@@ -209,10 +235,19 @@ def _is(type_: pa.DataType, kind: Kind) -> bool:
 
 
 def numbers(
-    values: pa.Array | pa.ChunkedArray, where: str, first: int = 0, *, has_gaps: bool = False
+    values: pa.Array | pa.ChunkedArray,
+    where: str,
+    first: int = 0,
+    *,
+    has_gaps: bool = False,
 ) -> Float64Array:
-    """Return a column of numbers as an array; what is missing as NaN where it may have gaps."""
-    column = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    """Return a column of numbers as an array.
+
+    What is missing as NaN where it may have gaps.
+    """
+    column = (
+        values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    )
     result: Float64Array = as_numpy(column, np.float64)
     known = result[column.is_valid().to_numpy()] if has_gaps else result
     # NaN is neither above nor below.
@@ -220,8 +255,8 @@ def numbers(
         row = int(np.argmin(np.abs(result) <= MAX_SIZE))
         found = "missing" if not values[row].is_valid else f"{result[row]:g}"
         raise InputError(
-            f"{where}: the value of row {first + row:,} is {found}, expected a number up to "
-            f"{MAX_SIZE:g}"
+            f"{where}: the value of row {first + row:,} is {found}, expected a number "
+            f"up to {MAX_SIZE:g}"
         )
     return result
 

@@ -1,4 +1,7 @@
-"""Unit constants. Inside the package times are int64 milliseconds, power W, energy J."""
+"""Unit constants.
+
+Inside the package times are int64 milliseconds, power W, energy J.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,10 +31,11 @@ W_PER_KW = 1e3
 J_PER_MWH = 3.6e9
 
 LARGEST_NUMBER = 1e18
-"""Magnitude of the numbers in SI units that are read from files; squares of them stay finite."""
+"""Magnitude of the numbers in SI units that are read from files; squares of them stay
+finite."""
 
 PROFILE_STEP_MS = 100
-"""Sampling step of the measured power profiles, 0.1 s (arXiv:2604.07345, section 2.2)."""
+"""Sampling step of the measured power profiles, 0.1 s (arXiv:2604.07345, section 2.2)."""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ def power_unit(max_w: float) -> PowerUnit:
 
 
 SLOTS_PER_GPU = 100
-"""Jobs may be given parts of a GPU: fractions are rounded to hundredths, at least one of them
-(ASSUMPTION: [J])."""
+"""Jobs may be given parts of a GPU: fractions are rounded to hundredths, at least one
+of them (ASSUMPTION: [J])."""
 
 
 def whole_ms(dt_s: float) -> int:

@@ -9,7 +9,9 @@ __version__ = "0.4.0.dev0"
 
 
 @cache
-def full_version(root: Path = Path(__file__).parents[2], version: str = __version__) -> str:
+def full_version(
+    root: Path = Path(__file__).parents[2], version: str = __version__
+) -> str:
     """Return the version; of a development version in a git checkout with its commit.
 
     Changes that are not committed are marked, as in ``0.4.0.dev0+g1a2b3c4d5e.dirty``.
@@ -20,7 +22,9 @@ def full_version(root: Path = Path(__file__).parents[2], version: str = __versio
 
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
-        found = subprocess.run(command, cwd=root, capture_output=True, check=True, timeout=10)
+        found = subprocess.run(
+            command, cwd=root, capture_output=True, check=True, timeout=10
+        )
     except (OSError, subprocess.SubprocessError):
         return version
     return f"{version}+g{found.stdout.decode().strip().replace('-', '.')}"

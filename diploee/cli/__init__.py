@@ -23,7 +23,8 @@ class Interrupted(BaseException):
 def main() -> None:
     """Run the command line as users do: warnings of libraries are not for them."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a console may lack √ or ×, as Windows' cp1252
+        # A console may lack √ or ×, as Windows' cp1252
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     if not sys.warnoptions and not os.environ.get(DEBUG_VARIABLE):
         warnings.simplefilter("ignore")
@@ -31,7 +32,7 @@ def main() -> None:
 
 
 def command_line() -> None:
-    """Run the command line; errors of the user become one line each, without a traceback."""
+    """Run the command line; errors of the user become one line each, without a traceback."""  # noqa: E501
     from diploee.base.errors import DiploeeError, InputError
     from diploee.base.files import reason
     from diploee.base.progress import stop_with
@@ -45,7 +46,8 @@ def command_line() -> None:
         completed = _words_to_complete()
         words = completed or sys.argv[1:]
         called = next((word for word in words if not word.startswith("-")), "")
-        command = application(called, alone=not completed)  # `fit` is completed to `fit-requests`
+        # `fit` is completed to `fit-requests`
+        command = application(called, alone=not completed)
         command() if completed else command(words)
     except InputError as error:
         _complain(*error.problems)
@@ -63,16 +65,20 @@ def command_line() -> None:
         _complain(f"{error.filename or 'standard output'}: {reason(error)}")
         sys.exit(EXIT_FAILED)
     except MemoryError:
-        _complain("out of memory; simulate fewer nodes or a shorter duration; nothing was kept")
+        _complain(
+            "out of memory; simulate fewer nodes or a shorter duration; nothing was "
+            "kept"
+        )
         sys.exit(EXIT_FAILED)
     except Exception as error:
         if any(signal.getsignal(number) is _ignore for number in _interrupts()):
-            _end_interrupted()  # of which pydantic makes an error of its own where it calls back
+            # Of which pydantic makes an error of its own where it calls back
+            _end_interrupted()
         if os.environ.get(DEBUG_VARIABLE):
             raise
         _complain(
-            f"internal error: {type(error).__name__}: {error}; please report it, with the "
-            f"traceback that {DEBUG_VARIABLE}=1 shows"
+            f"internal error: {type(error).__name__}: {error}; please report it, with "
+            f"the traceback that {DEBUG_VARIABLE}=1 shows"
         )
         sys.exit(EXIT_FAILED)
     finally:
@@ -85,7 +91,10 @@ def _end_interrupted() -> NoReturn:
 
 
 def _words_to_complete() -> list[str]:
-    """Return the words behind ``diploee`` that a shell asks to complete, none where none does."""
+    """Return the words behind ``diploee`` that a shell asks to complete.
+
+    None where none does.
+    """
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:] if "_DIPLOEE_COMPLETE" in os.environ else []
 
@@ -106,13 +115,16 @@ def _complain(*problems: str) -> None:
 
 
 def _interrupts() -> list[signal.Signals]:
-    """Return the signals that end a run: Ctrl-C, termination, a terminal that hangs up."""
+    """Return the signals that end a run.
+
+    Ctrl-C, termination, a terminal that hangs up.
+    """
     names = ("SIGINT", "SIGTERM", "SIGHUP")
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
 def interrupt_at_once() -> None:
-    """Let a signal end a command of many results also when it comes just as one stands."""
+    """Let a signal end a command also just as one of its results stands."""
     for number in _interrupts():
         if signal.getsignal(number) is _interrupt:
             signal.signal(number, _interrupt_now)
@@ -126,7 +138,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_now(_number: int, _frame: FrameType | None) -> None:
-    # A second signal, such as a hang-up with the termination, must not stop the clean-up.
+    # A second signal, such as a hang-up with the termination, must not stop the
+    # clean-up.
     from diploee.base.progress import stop_with
 
     for number in _interrupts():

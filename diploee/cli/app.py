@@ -1,4 +1,4 @@
-"""The commands. Only the module of the one that is called is imported, so that help is quick."""
+"""The commands. Only the module of the one that is called is imported, so that help is quick."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def application(called: str | None = None, *, alone: bool = False) -> typer.Type
     alone = alone and any(called in names for names in COMMANDS.values())
     app = App(
         name="diploee",
-        help="Year-long power load of AI data centers, synthesised from published measurements.",
+        help=(
+            "Year-long power load of AI data centers, synthesised from published "
+            "measurements."
+        ),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -74,7 +77,11 @@ def application(called: str | None = None, *, alone: bool = False) -> typer.Type
                 group = _found(place) if is_loaded else App()
                 words = GROUPS[name]
                 app.add_typer(
-                    group, name=name, help=words, no_args_is_help=True, rich_help_panel=panel
+                    group,
+                    name=name,
+                    help=words,
+                    no_args_is_help=True,
+                    rich_help_panel=panel,
                 )
             else:
                 command = _found(place) if is_loaded else _stand_in(place)
@@ -88,10 +95,12 @@ def _found(place: str) -> Any:
 
 
 def _stand_in(place: str) -> Callable[[], None]:
-    """Return a command that has the docstring of another one alone, without importing that."""
+    """Return a command with another's docstring, without importing that."""
     module, _, name = place.partition(":")
     source = ast.parse(Path(__file__).with_name(f"{module}.py").read_text("utf-8"))
-    functions = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef)}
+    functions = {
+        node.name: node for node in source.body if isinstance(node, ast.FunctionDef)
+    }
 
     def stand_in() -> None:
         raise AssertionError("only the help of this command is loaded")
@@ -110,7 +119,10 @@ def _version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     pass

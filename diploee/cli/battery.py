@@ -45,14 +45,20 @@ def battery_command(
         typer.Option(
             metavar="MINUTES",
             min=0,
-            help="Longest that a run of a scenario, and that all cures, are forecast to take.",
+            help=(
+                "Longest that a run of a scenario, and that all cures, are forecast "
+                "to take."
+            ),
         ),
     ] = AT_MOST_MIN,
     profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
     """Find the smallest battery that keeps a site within limits, beside other cures."""
-    rules, library = [load_limits(name) for name in limits], ProfileLibrary.open(*(profiles or ()))
+    rules, library = (
+        [load_limits(name) for name in limits],
+        ProfileLibrary.open(*(profiles or ())),
+    )
     with TemporaryDirectory() as folder:
         if Path(site).is_dir():
             run = open_run(site)
@@ -74,4 +80,9 @@ def battery_command(
     if as_json:
         print_result({**found.as_dict(), "sections": as_dict(sections)})
     show_texts(() if as_json else [table for of in sections for table in of.tables])
-    print_result(None, [note for of in sections for note in of.notes], as_json=False, quiet=as_json)
+    print_result(
+        None,
+        [note for of in sections for note in of.notes],
+        as_json=False,
+        quiet=as_json,
+    )

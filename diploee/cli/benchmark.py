@@ -9,10 +9,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from diploee.base.errors import InputError, ScenarioError, did_you_mean, one_line, one_of
+from diploee.base.errors import (
+    InputError,
+    ScenarioError,
+    did_you_mean,
+    one_line,
+    one_of,
+)
 from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_S, TimeUnit
-from diploee.cli.options import Force, Json, ToLibrary, options, place_option, print_result
+from diploee.cli.options import (
+    Force,
+    Json,
+    ToLibrary,
+    options,
+    place_option,
+    print_result,
+)
 from diploee.importers.request_traces.read import read_request_trace
 from diploee.integrations.openg2g.compiled import LogisticModelStore, ModelFits
 from diploee.integrations.openg2g.measurements import BenchmarkSource
@@ -29,7 +42,10 @@ from diploee.scenario.serving import PowerLaw
 from diploee.scenario.yaml_lines import read_value
 
 DataDirOption = Annotated[
-    Path, place_option("Cache of what was made, a folder per hash of its parameters.", "--data-dir")
+    Path,
+    place_option(
+        "Cache of what was made, a folder per hash of its parameters.", "--data-dir"
+    ),
 ]
 LOW_R2 = 0.9
 """A curve that explains less of its points' variance is noted."""
@@ -40,25 +56,32 @@ SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 @options()
 def fit_models(
     specs: Annotated[
-        Path, typer.Argument(help="YAML file of model specs, under `models:`.", metavar="SPECS")
+        Path,
+        typer.Argument(
+            help="YAML file of model specs, under `models:`.", metavar="SPECS"
+        ),
     ],
     source: Annotated[
         SourceName,
         typer.Option(
-            help="leaderboard: ML.ENERGY's JSON; results: folders with results.json; openg2g: its "
-            "data/specs; hub: the gated data set, by the package mlenergy-data."
+            help=(
+                "leaderboard: ML.ENERGY's JSON; results: folders with results.json; "
+                "openg2g: its data/specs; hub: the gated data set, by the package "
+                "mlenergy-data."
+            )
         ),
     ] = "leaderboard",
     path: Annotated[
-        Path | None, typer.Option("--from", help="File or folder of the source; none for hub.")
+        Path | None,
+        typer.Option("--from", help="File or folder of the source; none for hub."),
     ] = None,
     data_dir: DataDirOption = Path("data/specs"),
     as_json: Json = False,
 ) -> None:
     """Fit power, latency and speed of served models to benchmark data, for a scenario.
 
-    Fits are cached and made again when the spec, the source or the schema changed. Models that
-    can't be fitted are listed behind those that can, a line each.
+    Fits are cached and made again when the spec, the source or the schema changed.
+    Models that can't be fitted are listed behind those that can, a line each.
     """
     wanted, of_source = load_specs(specs), _source(source, path)
     models: dict[str, ModelFits] = {}
@@ -78,13 +101,17 @@ def fit_models(
 
 def serving_trace(
     trace: Annotated[
-        Path, typer.Argument(help="Request trace with the tokens of prompts and answers.")
+        Path,
+        typer.Argument(help="Request trace with the tokens of prompts and answers."),
     ],
     out: ToLibrary,
     n_nodes: Annotated[
-        int, typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the replicas.")
+        int,
+        typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the replicas."),
     ] = 1,
-    workload: Annotated[str, typer.Option(help="Workload, as scenarios name it.")] = "served",
+    workload: Annotated[
+        str, typer.Option(help="Workload, as scenarios name it.")
+    ] = "served",
     parameters: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,7 +122,9 @@ def serving_trace(
     ] = None,
     time_unit: Annotated[
         TimeUnit | None,
-        typer.Option(help="Unit of times that are numbers; found by their size if absent."),
+        typer.Option(
+            help="Unit of times that are numbers; found by their size if absent."
+        ),
     ] = None,
     force: Force = False,
     as_json: Json = False,
@@ -111,7 +140,12 @@ def serving_trace(
     place = add_profile(profile, out, force)
     duration_s, mean_w = profile.duration_ms / 1000, profile.mean_power_w
     note = "experimental: energy within 12 % of open traces, levels of nine in ten"
-    content = {"written": [place], "duration_s": duration_s, "mean_power_w": mean_w, "note": note}
+    content = {
+        "written": [place],
+        "duration_s": duration_s,
+        "mean_power_w": mean_w,
+        "note": note,
+    }
     content["rows"] = rows = "; ".join(read.counts.lines())
     words = f"{place}: {duration_s:,.1f} s, mean {mean_w / 1000:,.2f} kW; {note}"
     print_result(content, [words, f"Rows: {rows}"], as_json=as_json)
@@ -128,7 +162,9 @@ def _law(texts: Sequence[str]) -> PowerLaw:
                 f"{did_you_mean(key, known)}"
             )
         values[key] = read_value(value, f"--set {key}")
-    return checked(values, PowerLaw, lambda place: f"--set {'.'.join(map(str, place))}".rstrip())
+    return checked(
+        values, PowerLaw, lambda place: f"--set {'.'.join(map(str, place))}".rstrip()
+    )
 
 
 def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
@@ -142,7 +178,7 @@ def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
 
 
 def _as_dict(model: ModelFits) -> dict[str, Any]:
-    """Return the curves under their names in a scenario, and which hardly follow their points."""
+    """Return the curves by scenario name, and which hardly fit their points."""
     fits = model.fits
     curves = {
         "power_w": (fits.power, 1.0),
@@ -161,29 +197,44 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
         for name, (curve, factor) in curves.items()
     }
     notes = [
-        f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size hardly explains it"
+        (
+            f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size "
+            "hardly explains it"
+        )
         for name, of in found.items()
         if of["r2"] is not None and of["r2"] < LOW_R2
     ]
-    found |= {"smallest_batch": fits.smallest_batch, "largest_batch": fits.largest_batch}
-    return found | ({"notes": notes} if notes else {}) | {"details": dict(model.details)}
+    found |= {
+        "smallest_batch": fits.smallest_batch,
+        "largest_batch": fits.largest_batch,
+    }
+    return (
+        found | ({"notes": notes} if notes else {}) | {"details": dict(model.details)}
+    )
 
 
 def _fragment(label: str, model: ModelFits) -> str:
     spec, found = model.spec, _as_dict(model)
     of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
-    lines = [one_line(f"# {label}: {of}")]  # names of the user's must not end the comment
+    # Names of the user's must not end the comment
+    lines = [one_line(f"# {label}: {of}")]
     lines += [f"# Note: {note}" for note in found.get("notes", ())]
     if spec.itl_deadline_s is not None:
-        lines.append(f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}")
+        lines.append(
+            f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}"
+        )
     lines.append("logistic:")
     if source := found["details"].get("source"):
         lines.append(f"  source: {json.dumps(str(source))}")
     for name in ("power_w", "itl_ms", "throughput_tps"):
         curve = found[name]
-        numbers = ", ".join(f"{symbol}: {curve[symbol]:.6g}" for symbol in ("L", "k", "x0", "b0"))
+        numbers = ", ".join(
+            f"{symbol}: {curve[symbol]:.6g}" for symbol in ("L", "k", "x0", "b0")
+        )
         r2 = curve["r2"]
         quality = "" if r2 is None else f"   # R2 {r2:.4f}, {curve['n_points']} points"
         lines.append(f"  {name}: {{{numbers}}}{quality}")
-    lines += [f"  {name}: {found[name]:g}" for name in ("smallest_batch", "largest_batch")]
+    lines += [
+        f"  {name}: {found[name]:g}" for name in ("smallest_batch", "largest_batch")
+    ]
     return "\n".join(lines) + "\n"

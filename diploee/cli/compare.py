@@ -17,19 +17,29 @@ if TYPE_CHECKING:
 MOST_ROWS, MOST_SETTINGS = 10, 3
 """Differences and keys that are listed without ``--all``."""
 
-ALWAYS = ("power.max_mw", "power.energy_mwh", "jobs.mean_queue_time_queued_h", "jobs.unstarted",
-          "jobs.queued_fraction")  # fmt: skip
+ALWAYS = (
+    "power.max_mw",
+    "power.energy_mwh",
+    "jobs.mean_queue_time_queued_h",
+    "jobs.unstarted",
+    "jobs.queued_fraction",
+)
 """Metrics that head the list, equal or not."""
 
 
 def compare_command(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR...", help="Run folders; the first is the base.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN_DIR...", help="Run folders; the first is the base."
+        ),
     ],
     everything: Annotated[
         bool, typer.Option("--all", help="All metrics, settings and warnings.")
     ] = False,
-    out: Annotated[Path | None, place_option("CSV file of all metrics and changes.")] = None,
+    out: Annotated[
+        Path | None, place_option("CSV file of all metrics and changes.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -55,11 +65,17 @@ def _show(found: Comparison, everything: bool) -> None:
 
     for line in found.stages:
         typer.echo(line)
-    settings = [f"{key}: {' -> '.join(map(_setting, v))}" for key, v in found.settings.items()]
+    settings = [
+        f"{key}: {' -> '.join(map(_setting, v))}" for key, v in found.settings.items()
+    ]
     if settings:
         shown = settings if everything else settings[:MOST_SETTINGS]
-        more = f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
-        typer.echo(f"{plural(len(settings), 'setting')} changed: {'; '.join(shown)}{more}")
+        more = (
+            f"; {len(settings) - len(shown)} more" if len(shown) < len(settings) else ""
+        )
+        typer.echo(
+            f"{plural(len(settings), 'setting')} changed: {'; '.join(shown)}{more}"
+        )
     for text, of_runs in found.verdicts.items():
         typer.echo(f"verdict changed: {text}: {' -> '.join(of_runs)}")
     differing = [row for row in found.rows if not row.is_shown_equal]
@@ -76,14 +92,18 @@ def _show(found: Comparison, everything: bool) -> None:
     elif left := len(first + differing) - len(rows):
         same = sum(row.is_shown_equal for row in found.rows)
         typer.echo(
-            f"{plural(left, 'more metric differs', 'more metrics differ')}, {same} are equal; "
-            "--all shows them and the warnings."
+            f"{plural(left, 'more metric differs', 'more metrics differ')}, {same} "
+            "are equal; --all shows them and the warnings."
         )
 
 
 def _cells(row: MetricRow, n_runs: int) -> tuple[str, ...]:
     shown = [row.shown(run) for run in range(n_runs)]
-    return (row.metric.heading, *shown, *(row.change_text(run) for run in range(1, n_runs)))
+    return (
+        row.metric.heading,
+        *shown,
+        *(row.change_text(run) for run in range(1, n_runs)),
+    )
 
 
 def _setting(value: Any) -> str:
@@ -94,17 +114,23 @@ def _setting(value: Any) -> str:
 def _as_dict(found: Comparison) -> dict[str, Any]:
     return {
         "runs": list(found.labels),
-        "settings": {key: [str(v) for v in values] for key, values in found.settings.items()},
+        "settings": {
+            key: [str(v) for v in values] for key, values in found.settings.items()
+        },
         "stages": list(found.stages),
         "verdicts": {text: list(of_runs) for text, of_runs in found.verdicts.items()},
         "metrics": {
             row.metric.key: {
                 "unit": row.metric.suffix,
-                "values": [None if v is None else v * row.metric.factor for v in row.values],
+                "values": [
+                    None if v is None else v * row.metric.factor for v in row.values
+                ],
                 "changes": [row.change(run) for run in range(1, len(found.labels))],
                 **({"lower_bounds": list(row.bounds)} if any(row.bounds) else {}),
             }
             for row in found.rows
         },
-        "warnings": [{"text": text, "runs": list(of)} for text, of in found.warnings.items()],
+        "warnings": [
+            {"text": text, "runs": list(of)} for text, of in found.warnings.items()
+        ],
     }

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class ProgressBars(Progress):
-    """Draws each stage on standard error: what is done, the date, the time taken and left."""
+    """Draws each stage on standard error.
+
+    What is done, the date, the time taken and left.
+    """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -55,13 +58,18 @@ class ProgressBars(Progress):
             TextColumn("{task.fields[text]}"),
         )
         # The time left by all that was done, not by the last half minute of it.
-        with RichProgress(*columns, console=self._console, speed_estimate_period=inf) as progress:
+        with RichProgress(
+            *columns, console=self._console, speed_estimate_period=inf
+        ) as progress:
             task = progress.add_task(name, total=None, text="")
 
             def update(fraction: float, text: str) -> None:
                 elapsed_s = progress.tasks[task].elapsed or 0.0
                 progress.update(
-                    task, total=1.0, completed=fraction, text=_with_rate(text, elapsed_s)
+                    task,
+                    total=1.0,
+                    completed=fraction,
+                    text=_with_rate(text, elapsed_s),
                 )
 
             yield update
@@ -69,7 +77,9 @@ class ProgressBars(Progress):
 
     def tell(self, text: str) -> None:
         """Say it on standard error."""
-        self._console.print(f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False)
+        self._console.print(
+            f"[yellow]Warning:[/yellow] {escape(text)}", highlight=False
+        )
 
     def forecast(self, text: str) -> None:
         """Print the expected time and memory on standard error."""
@@ -89,7 +99,7 @@ class ProgressBars(Progress):
 
 
 def _with_rate(text: str, elapsed_s: float) -> str:
-    """Add the rate to a text that ends with a count, such as ``2018-03-01  120,000 jobs``."""
+    """Add the rate to a count, such as ``2018-03-01  120,000 jobs``."""
     words = text.split()
     if elapsed_s < 0.5 or len(words) < 2 or words[-1] != "jobs":
         return text
@@ -98,25 +108,34 @@ def _with_rate(text: str, elapsed_s: float) -> str:
 
 
 def show_run(run: Run, limits: Sequence[str] = ()) -> None:
-    """Print verdicts, what answers first, the pools, the warnings, and where the files are.
+    """Print verdicts, first answers, pools, warnings, and places of the files.
 
     `limits` are the names of what the run was checked against, where they are known.
     """
     console, (answer, *others) = Console(), run.sections()
-    for name, report in zip(limits or ["LIMITS"] * len(run.verdicts), run.verdicts, strict=True):
+    for name, report in zip(
+        limits or ["LIMITS"] * len(run.verdicts), run.verdicts, strict=True
+    ):
         for line in (*report.brief(), *next_steps(report, name, run.folder)):
             console.print(escape(line), soft_wrap=True)
-        console.print(f"how it was read: diploee limits {name} {run.folder}\n", soft_wrap=True)
+        console.print(
+            f"how it was read: diploee limits {name} {run.folder}\n", soft_wrap=True
+        )
     show_figures(run.scenario.name, answer)
     for pools in (table for section in others for table in section.tables):
         if pools.title == "By pool":
             show_texts([pools])
-    of_pools = f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
+    of_pools = (
+        f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
+    )
     console.print(f"Boundary: {escape(run.boundary() + of_pools)}.")
     for warning in run.manifest["warnings"]:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
     place = escape(str(run.folder))
-    console.print(f"Files in [bold]{place}[/]; all figures: diploee report {place}", soft_wrap=True)
+    console.print(
+        f"Files in [bold]{place}[/]; all figures: diploee report {place}",
+        soft_wrap=True,
+    )
 
 
 def show_figures(title: str, section: Section) -> None:
@@ -125,7 +144,9 @@ def show_figures(title: str, section: Section) -> None:
     table.columns[0].no_wrap = True
     table.columns[3].justify, table.columns[3].no_wrap = "left", False
     for figure in section.figures:
-        table.add_row(*map(escape, (figure.item, figure.shown, figure.unit, figure.note)))
+        table.add_row(
+            *map(escape, (figure.item, figure.shown, figure.unit, figure.note))
+        )
     Console().print(table)
 
 
@@ -136,29 +157,46 @@ def show_texts(tables: Iterable[TextTable]) -> None:
         show_lines(table.title, (table.first, *table.heads), list(table.lines()))
 
 
-def show_lines(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of texts, numbers to the right; cells of words are broken into lines."""
-    numeric = (k > 0 and all(row[k][:1] in NUMERIC for row in rows) for k in range(len(header)))
+def show_lines(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table of texts, numbers to the right.
+
+    Cells of words are broken into lines.
+    """
+    numeric = (
+        k > 0 and all(row[k][:1] in NUMERIC for row in rows) for k in range(len(header))
+    )
     _show(title, zip(header, numeric, strict=True), rows)
 
 
-def _show(title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table without lines, of columns by name and whether they are of numbers."""
+def _show(
+    title: str, columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str]]
+) -> None:
+    """Print a table without lines, its columns by name and if they hold numbers."""
     table = titled_table(title, (), 0, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name, numeric in columns:
-        table.add_column(escape(name), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            escape(name), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(escape, row))
     Console(width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
-def titled_table(title: str, header: Sequence[str], n_names: int, **looks: Any) -> Table:
+def titled_table(
+    title: str, header: Sequence[str], n_names: int, **looks: Any
+) -> Table:
     """Return an empty table: `n_names` columns of names, then numbers to the right."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", **looks)
+    table = Table(
+        title=escape(title), title_justify="left", title_style="bold", **looks
+    )
     for name in header[:n_names]:
         table.add_column(escape(name).replace("_", "_\u200b"), overflow="fold")
     for name in header[n_names:]:
-        table.add_column(escape(name).replace("_", "_\u200b"), justify="right", no_wrap=True)
+        table.add_column(
+            escape(name).replace("_", "_\u200b"), justify="right", no_wrap=True
+        )
     return table
 
 
@@ -169,8 +207,15 @@ WIDE = 200
 """Width of tables that nobody looks at in a terminal [characters]."""
 
 
-def show_table(title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    """Print a plain table; numbers to the right. Into a file or pipe, no line is broken."""
+def show_table(
+    title: str, header: tuple[str, ...], rows: list[tuple[Any, ...]]
+) -> None:
+    """Print a plain table; numbers to the right.
+
+    Into a file or pipe, no line is broken.
+    """
     numeric = [isinstance(value, int | float) for value in (rows or [header])[0]]
-    texts = ((f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row) for row in rows)
+    texts = (
+        (f"{v:,.1f}" if isinstance(v, float) else str(v) for v in row) for row in rows
+    )
     _show(title, zip(header, numeric, strict=True), texts)

@@ -17,7 +17,9 @@ from diploee.grid.export.registry import FORMATS, export_run
 
 @options(first="--from", until="--to", event_window="--event-window --zoom")
 def export_command(
-    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")],
+    format_name: Annotated[
+        str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")
+    ],
     run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
     chosen: Options,
     out: Annotated[
@@ -29,9 +31,11 @@ def export_command(
 ) -> None:
     """Write a run's power as the file that a grid planner's tool loads.
 
-    Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON says units,
-    zone, interval convention, leap-day rule and source.
+    Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON
+    says units, zone, interval convention, leap-day rule and source.
     """
     progress = Progress() if quiet or as_json else ProgressBars()
-    place = export_run(run_dir, format_name, out, chosen, force=force, progress=progress)
+    place = export_run(
+        run_dir, format_name, out, chosen, force=force, progress=progress
+    )
     print_written([place], as_json, quiet)

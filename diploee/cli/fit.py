@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from diploee.base.errors import one_of
-from diploee.cli.options import Force, Fragment, Json, Profiles, as_option, give_fragment, options
+from diploee.cli.options import (
+    Force,
+    Fragment,
+    Json,
+    Profiles,
+    as_option,
+    give_fragment,
+    options,
+)
 from diploee.fits.fragment import check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.from_log import fit_from_log
@@ -22,16 +30,22 @@ from diploee.scenario.log_replay import LogReading
 
 @options(columns="--column MEANING=NAME", states="--state", start="--from", end="--to")
 def fit_command(
-    log: Annotated[Path, typer.Argument(help="Job log; may be gzipped.", metavar="LOG")],
+    log: Annotated[
+        Path, typer.Argument(help="Job log; may be gzipped.", metavar="LOG")
+    ],
     reading: LogReading,
     choices: JobFitOptions,
     log_format: Annotated[
         str | None,
-        typer.Option("--format", help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content."),
+        typer.Option(
+            "--format", help=f"{one_of(JOB_LOG_FORMATS)}; recognised by content."
+        ),
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(help="Workload that all jobs take their power from, at the nearest size."),
+        typer.Option(
+            help="Workload that all jobs take their power from, at the nearest size."
+        ),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(help="YAML list of rules that map jobs to workloads.")
@@ -39,9 +53,12 @@ def fit_command(
     scenario: Annotated[
         str | None,
         typer.Option(
-            help="Scenario that the stream is for: gives the pool, its nodes and GPUs, the zone of "
-            "stamps that name none, and how to read the log where its only replay of a log says "
-            "so. With --out it is written as a whole, the stream in place of those of the pool."
+            help=(
+                "Scenario that the stream is for: gives the pool, its nodes and GPUs, "
+                "the zone of stamps that name none, and how to read the log where its "
+                "only replay of a log says so. With --out it is written as a whole, "
+                "the stream in place of those of the pool."
+            )
         ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
@@ -53,9 +70,10 @@ def fit_command(
 ) -> None:
     """Learn from a job log when jobs come, how wide they are and how long they run.
 
-    Gives a stream of a scenario with the weights of the week that predict best, months where the
-    span covers them, classes with shares, durations and arrays, and, where hours, days or weeks
-    scatter more than Poisson counts, how much. Comments give confidence limits and goodness of fit.
+    Gives a stream of a scenario with the weights of the week that predict best, months
+    where the span covers them, classes with shares, durations and arrays, and, where
+    hours, days or weeks scatter more than Poisson counts, how much. Comments give
+    confidence limits and goodness of fit.
     """
     check_place(out, force, log, rules, scenario, named=as_option)
     fit = fit_from_log(

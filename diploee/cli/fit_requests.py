@@ -15,7 +15,12 @@ from diploee.base.model import Model, default, unset
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
 from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
 from diploee.fits.calendar import FitChoices
-from diploee.fits.fragment import check_place, into_scenario, naming_the_other_command, pool_of
+from diploee.fits.fragment import (
+    check_place,
+    into_scenario,
+    naming_the_other_command,
+    pool_of,
+)
 from diploee.fits.requests.fit import fit_requests, trimmed
 from diploee.fits.requests.summary import (
     fit_as_dict,
@@ -36,14 +41,16 @@ class TraceReading(Model):
         "csv: its column of a meaning, none where the name is empty; repeatable."
     )
     time_unit: TimeUnit | None = unset(
-        "Unit of times that are numbers; found by size, column name, span and spacing if absent."
+        "Unit of times that are numbers; found by size, column name, span and spacing "
+        "if absent."
     )
     services: tuple[str, ...] | None = unset(
         "Service to keep, repeatable; or name of all, where the trace has none."
     )
     utc_offset: str | None = unset(
-        "Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: stamps that "
-        "name none are in it; the offset of the first stamp if absent, else UTC."
+        "Zone of the trace's local time and of the weights, +08:00 or Europe/Berlin: "
+        "stamps that name none are in it; the offset of the first stamp if absent, "
+        "else UTC."
     )
     zero_hour_of_week: Annotated[float, Field(ge=0, lt=HOURS_PER_WEEK)] | None = unset(
         "Trace without dates: local hour of the week of its origin, 0 for Monday 00:00."
@@ -51,19 +58,31 @@ class TraceReading(Model):
     step_s: float = default(60.0, "Step of the counts in s; divides the hour.")
 
 
-@options(columns="--column MEANING=NAME", services="--service NAME", start="--from", end="--to")
+@options(
+    columns="--column MEANING=NAME",
+    services="--service NAME",
+    start="--from",
+    end="--to",
+)
 def fit_requests_command(
-    trace: Annotated[Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")],
+    trace: Annotated[
+        Path, typer.Argument(help="Request trace; may be gzipped.", metavar="TRACE")
+    ],
     reading: TraceReading,
     choices: FitChoices,
     trace_format: Annotated[
         str | None,
-        typer.Option("--format", help=f"{one_of(TRACE_FORMATS)}; recognised by content."),
+        typer.Option(
+            "--format", help=f"{one_of(TRACE_FORMATS)}; recognised by content."
+        ),
     ] = None,
     scenario: Annotated[
         str | None,
         typer.Option(
-            help="Scenario that the stream is for: gives the pool; with --out written as a whole."
+            help=(
+                "Scenario that the stream is for: gives the pool; with --out written "
+                "as a whole."
+            )
         ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of the stream.")] = None,
@@ -72,11 +91,12 @@ def fit_requests_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from a request trace when requests come, how they scatter and how long they are.
+    """Learn from a trace when requests come, how they scatter, their lengths.
 
-    Gives a request stream of a scenario with the weights of the week that predict best, months
-    where the span covers them, the scatter of minutes, and services with shares and output lengths.
-    Model, latency cap and hardware, which no trace records, are to be set in the result.
+    Gives a request stream of a scenario with the weights of the week that predict best,
+    months where the span covers them, the scatter of minutes, and services with shares
+    and output lengths. Model, latency cap and hardware, which no trace records, are to
+    be set in the result.
     """
     check_place(out, force, trace, scenario, named=as_option)
     _check_step(reading.step_s)
@@ -95,8 +115,8 @@ def fit_requests_command(
         )
     if not read.is_relative and zero_hour is not None:
         raise InputError(
-            f"{read.source}: --zero-hour-of-week is for a trace without dates, this one has them; "
-            "give --utc-offset"
+            f"{read.source}: --zero-hour-of-week is for a trace without dates, this "
+            "one has them; give --utc-offset"
         )
     read = trimmed(read, choices.start, choices.end)
     fit = fit_requests(
@@ -105,7 +125,10 @@ def fit_requests_command(
         **choices.model_dump(include={"months", "calendar", "confidence"}),
     )
     local = local_time(read, zero_hour)
-    rows = f"Rows: {'; '.join(read.counts.lines())}. Limits are those of {100 * confidence:g}%."
+    rows = (
+        f"Rows: {'; '.join(read.counts.lines())}. Limits are those of "
+        f"{100 * confidence:g}%."
+    )
     text = request_stream_yaml(fit, local, rows, name=stream, pool=pool_name)
     text = into_scenario(text, base, pool_name, out, as_option)
 
@@ -113,7 +136,9 @@ def fit_requests_command(
         return [*fit_remarks(fit), *fit_lines(fit), local, rows]
 
     data = partial(fit_as_dict, fit, zero_hour or 0.0, confidence) if as_json else None
-    give_fragment(text, out, force, data, lines, [f"next: diploee run {out}"] if scenario else ())
+    give_fragment(
+        text, out, force, data, lines, [f"next: diploee run {out}"] if scenario else ()
+    )
 
 
 def _check_step(step_s: float) -> None:

@@ -30,7 +30,10 @@ def init_command(
     time_zone: Annotated[str | None, _option("time_zone", metavar="ZONE")] = None,
     climate: Annotated[str | None, _option("climate", metavar="STATION")] = None,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="Ask nothing; take the default of what is not given.")
+        bool,
+        typer.Option(
+            "--defaults", help="Ask nothing; take the default of what is not given."
+        ),
     ] = False,
     out: Annotated[Path, place_option("The scenario file.")] = Path("my_site.yaml"),
     force: Force = False,
@@ -38,8 +41,8 @@ def init_command(
 ) -> None:
     """Write a first scenario of your site from the answers to seven questions.
 
-    What is given as an option is not asked. The file validates and runs as it is; what in it is
-    assumed is marked.
+    What is given as an option is not asked. The file validates and runs as it is; what
+    in it is assumed is marked.
     """
     from diploee.base.files import check_file, whole_file
     from diploee.importers.text.source import open_file
@@ -50,8 +53,8 @@ def init_command(
         with open_file(out) as file:
             if not re.search(rb"(?m)^facility:|\A\s*\Z", file.read(1 << 20)):
                 raise OutputExistsError(
-                    f"{out}: exists and is no scenario (no key 'facility'); --force replaces "
-                    "scenarios only, choose another --out"
+                    f"{out}: exists and is no scenario (no key 'facility'); --force "
+                    "replaces scenarios only, choose another --out"
                 )
     given = {
         "poi_mw": poi_mw,
@@ -71,7 +74,8 @@ def init_command(
         text, n_nodes = starter(site, out.stem)
         path.write_text(text, encoding="utf-8")
     words = (
-        f"{out}: written; next: diploee validate {out}, then diploee run {out} --engine compiled"
+        f"{out}: written; next: diploee validate {out}, then diploee run {out} "
+        "--engine compiled"
     )
     print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
 
@@ -82,7 +86,9 @@ def _site(answers: dict[str, Any]) -> Site:
     def where(place: tuple[str | int, ...]) -> str:
         return f"--{str(place[0]).replace('_', '-')}" if place else "the shares"
 
-    return checked(answers, Site, where, lambda problems: InputError("; ".join(problems)))
+    return checked(
+        answers, Site, where, lambda problems: InputError("; ".join(problems))
+    )
 
 
 def _asked(name: str, answers: dict[str, Any]) -> Any:
@@ -96,13 +102,16 @@ def _asked(name: str, answers: dict[str, Any]) -> Any:
         line = sys.stdin.readline()
         if not line:
             raise InputError(
-                f"--{name.replace('_', '-')}: there is nobody to ask; give it, or --defaults"
+                f"--{name.replace('_', '-')}: there is nobody to ask; give it, or "
+                "--defaults"
             )
         text = line.strip()
         if not text:
             return field.default
         try:
-            value = text if field.annotation is not float else read_value(text, "answer")
+            value = (
+                text if field.annotation is not float else read_value(text, "answer")
+            )
             return getattr(_site(NOTHING_LET | answers | {name: value}), name)
         except (InputError, ScenarioError) as error:
             typer.echo("; ".join(error.problems), err=True)

@@ -37,12 +37,16 @@ def limits_command(
         Path | None, typer.Argument(help="Folder of a finished run, or of a sweep.")
     ] = None,
     presets: Annotated[
-        bool, typer.Option("--list", help="Show the presets with source, date and status.")
+        bool,
+        typer.Option("--list", help="Show the presets with source, date and status."),
     ] = False,
     fail: Annotated[
         bool,
         typer.Option(
-            "--fail", help="Exit with 3 if a limit is not met, else with 4 if one is inconclusive."
+            "--fail",
+            help=(
+                "Exit with 3 if a limit is not met, else with 4 if one is inconclusive."
+            ),
         ),
     ] = False,
     as_json: Json = False,
@@ -58,14 +62,23 @@ def limits_command(
         _show_sweep(run_dir, loaded, fail, as_json)
         return
     report = open_run(run_dir).limits(loaded)
-    lines = [*report.brief(), *next_steps(report, limits, run_dir), "", "How each was read:"]
-    lines += [f"power is that at: {report.boundary}", *report.head()[1:], *report.lines()]
+    lines = [
+        *report.brief(),
+        *next_steps(report, limits, run_dir),
+        "",
+        "How each was read:",
+    ]
+    lines += [
+        f"power is that at: {report.boundary}",
+        *report.head()[1:],
+        *report.lines(),
+    ]
     print_result(report.as_dict(), lines, as_json=as_json)
     _end([report], fail)
 
 
 def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
-    """Yield what would meet limits that are not met, and what settles inconclusive ones."""
+    """Yield what would meet missed limits, and what settles open ones."""
     kinds = {result.key.partition(".")[0] for result in report.not_met}
     if any(KINDS.by_name[kind].is_sized_for for kind in kinds):
         scenario = open_run(run_dir).scenario
@@ -74,7 +87,8 @@ def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]
         if scenario.resolution_ms > most_ms:
             step = f"{min(most_ms, shows_all_ms) / MS_PER_S:g} s"
             battery = (
-                f"diploee run SITE --set 'resolution={step}', then diploee battery on that run"
+                f"diploee run SITE --set 'resolution={step}', then diploee battery on "
+                "that run"
             )
         yield f"next: {battery}"
     if "inconclusive" in (report.verdict, *(of.verdict for of in report.results)):
@@ -112,7 +126,9 @@ def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> Non
 
 def _show_presets(as_json: bool) -> None:
     found = {name: load_limits(path) for name, path in shipped("limits").items()}
-    content = {name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()}
+    content = {
+        name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()
+    }
     lines = (
         f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}"
         for name, limits in found.items()

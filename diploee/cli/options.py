@@ -1,4 +1,4 @@
-"""Options of commands: those that several share, and those made from models of what they set."""
+"""Options of commands: those that several share, and those made from models of what they set."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ MOMENTS = [f"%Y-%m-%d{time}" for time in ("", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S.
 
 
 def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> Any:
-    """Return an option of a local file or folder to write; URLs and empty names are refused."""
+    """Return an option of a local file or folder to write.
+
+    URLs and empty names are refused.
+    """
 
     def place(text: str | Path) -> Path:
         from diploee.base.files import local_place
@@ -39,9 +42,16 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
 
 
 def print_result(
-    content: object, lines: Iterable[str] = (), *, as_json: bool = True, quiet: bool = False
+    content: object,
+    lines: Iterable[str] = (),
+    *,
+    as_json: bool = True,
+    quiet: bool = False,
 ) -> None:
-    """Print the result of a command: as JSON, alone on standard output, or in lines of words."""
+    """Print the result of a command.
+
+    As JSON, alone on standard output, or in lines of words.
+    """
     from diploee.base.plain_data import plain
 
     if as_json:
@@ -71,7 +81,9 @@ def give_fragment(
     if data is None and out is None:
         typer.echo(text, nl=False)
     else:
-        content, said = (data(), ()) if data else ({}, [*lines(), f"Written: {out}", *following])
+        content, said = (
+            (data(), ()) if data else ({}, [*lines(), f"Written: {out}", *following])
+        )
         print_result(content, said, as_json=data is not None)
 
 
@@ -80,15 +92,22 @@ def as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def shipped_names(*kinds: Literal["scenario", "sweep", "limits"]) -> Callable[[str], list[str]]:
-    """Return what completes the names of what ships; files are completed where none fits."""
+def shipped_names(
+    *kinds: Literal["scenario", "sweep", "limits"],
+) -> Callable[[str], list[str]]:
+    """Return what completes the names of what ships.
+
+    Files are completed where none fits.
+    """
 
     def names(incomplete: str) -> list[str]:
         from diploee.base.files.places import shipped_folder
 
         places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
         folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
-        found = [path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))]
+        found = [
+            path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))
+        ]
         return [name for name in found if name.startswith(incomplete)]
 
     return names
@@ -99,25 +118,33 @@ Profiles = Annotated[
     typer.Option(
         "--profiles",
         metavar="DIR",
-        help="Folder of power profiles instead of the shipped 'reference'; may be repeated.",
+        help=(
+            "Folder of power profiles instead of the shipped 'reference'; may be "
+            "repeated."
+        ),
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ToLibrary = Annotated[Path, place_option("Folder of the library to add the profile to.")]
+ToLibrary = Annotated[
+    Path, place_option("Folder of the library to add the profile to.")
+]
 Fragment = Annotated[
     Path | None,
-    place_option("YAML file of the stream, or of --scenario with it; else it is printed."),
+    place_option(
+        "YAML file of the stream, or of --scenario with it; else it is printed."
+    ),
 ]
 
 
 def options(**spelt: str) -> Callable[[Command], Command]:
-    """Make typer options of what a command takes: of literals, and of every field of a model.
+    """Make typer options of what a command takes.
 
-    A parameter that is a pydantic model becomes one option per field, with the field's description
-    as help; a field that is not given keeps the model's default, and an error goes
-    under the option's name. Literals, also in lists, become choices.
+    Of literals, and of every field of a model. A parameter that is a pydantic model
+    becomes one option per field, with the field's description as help; a field that is
+    not given keeps the model's default, and an error goes under the option's name.
+    Literals, also in lists, become choices.
     """
 
     def decorate(command: Command) -> Command:
@@ -130,7 +157,9 @@ def options(**spelt: str) -> Callable[[Command], Command]:
                 models[name] = hint
                 shown += _of_model(hint, spelt)
             else:
-                shown.append(parameter.replace(annotation=_with_choices(hint), kind=_KEYWORD))
+                shown.append(
+                    parameter.replace(annotation=_with_choices(hint), kind=_KEYWORD)
+                )
 
         def called(**values: Any) -> None:
             plain = {name: _value(value) for name, value in values.items()}
@@ -141,7 +170,9 @@ def options(**spelt: str) -> Callable[[Command], Command]:
 
         called.__name__, called.__doc__ = command.__name__, command.__doc__
         called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+        called.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in shown
+        }
         return called
 
     return decorate
@@ -158,7 +189,9 @@ def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Paramete
             *flags,
             help=field.description,
             metavar=_metavar(name, spelt),
-            show_default=str(default) if default is not False and _is_shown(default) else False,
+            show_default=str(default)
+            if default is not False and _is_shown(default)
+            else False,
             formats=MOMENTS if kind is datetime else None,
         )
         if not is_switch and not is_needed:
@@ -181,7 +214,9 @@ def _flags(name: str, spelt: Mapping[str, str]) -> list[str]:
 
 
 def _metavar(name: str, spelt: Mapping[str, str]) -> str | None:
-    return next((word for word in _words(name, spelt) if not word.startswith("-")), None)
+    return next(
+        (word for word in _words(name, spelt) if not word.startswith("-")), None
+    )
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -193,7 +228,10 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def _kind(annotation: Any) -> Any:
-    """Return what typer makes an option of: a plain type, a literal, or a list for what repeats."""
+    """Return what typer makes an option of.
+
+    A plain type, a literal, or a list for what repeats.
+    """
     plain = _plain_type(annotation)
     if get_origin(plain) in (tuple, list):
         return list[_plain_type(get_args(plain)[0])]  # type: ignore[misc]
@@ -201,7 +239,7 @@ def _kind(annotation: Any) -> Any:
 
 
 def _with_choices(hint: Any) -> Any:
-    """Return an annotation with enumerations in place of literals, which typer takes in lists."""
+    """Return an annotation with enumerations for literals, as typer's lists need."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return Annotated[_with_choices(arguments[0]), *hint.__metadata__]
@@ -234,12 +272,16 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
         return " or ".join(_flags(str(place[0]), spelt)) if place else "the options"
 
     try:
-        return checked(given, model, where, lambda problems: InputError("; ".join(problems)))
+        return checked(
+            given, model, where, lambda problems: InputError("; ".join(problems))
+        )
     except InputError as error:  # a model that names its own fields, as in Python
         if not isinstance(error.__cause__, ValidationError):
             raise
         problems = plain_problems(error.__cause__, model, given)
-        raise InputError("; ".join(f"{where(at)}: {why}" for at, why in problems)) from error
+        raise InputError(
+            "; ".join(f"{where(at)}: {why}" for at, why in problems)
+        ) from error
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -1,4 +1,7 @@
-"""`diploee profiles`: the commands on power profiles; imports and recording in other modules."""
+"""`diploee profiles`: the commands on power profiles.
+
+Imports and recording in other modules.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +31,25 @@ profiles_app.add_typer(import_app, name="import")
 @profiles_app.command("check")
 def _check_command(
     libraries: Annotated[
-        list[str], typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'.")
+        list[str],
+        typer.Argument(metavar="LIB", help="Folders of profiles, or 'reference'."),
     ],
     idle_w: Annotated[
         float | None,
         typer.Option(
-            help="Idle power of a node [W]; a mean below it is reported. 420 for 4 x 700 W, and "
-            "in proportion for other GPUs, by default."
+            help=(
+                "Idle power of a node [W]; a mean below it is reported. 420 for 4 x "
+                "700 W, and in proportion for other GPUs, by default."
+            )
         ),
     ] = None,
     rated_w: Annotated[
         float | None,
         typer.Option(
-            help="Rated power of a node [W]; a mean above it is reported. 3,520 for 4 x 700 W, and "
-            "in proportion for other GPUs, by default."
+            help=(
+                "Rated power of a node [W]; a mean above it is reported. 3,520 for 4 "
+                "x 700 W, and in proportion for other GPUs, by default."
+            )
         ),
     ] = None,
     as_json: Json = False,
@@ -62,14 +70,18 @@ def _check_command(
             {"workload": workload, "n_nodes": nodes, "n_profiles": n}
             for (workload, nodes), n in checked.classes.items()
         ]
-        files = [{"path": str(file.path), "problems": list(file.problems)} for file in bad]
+        files = [
+            {"path": str(file.path), "problems": list(file.problems)} for file in bad
+        ]
         result = {"n_files": len(checked.files), "classes": classes, "bad_files": files}
         print_result(result)
     else:
         for file in bad:
             for problem in file.problems:
                 typer.echo(f"{file.path}: {problem}")
-        rows = [(workload, nodes, n) for (workload, nodes), n in checked.classes.items()]
+        rows = [
+            (workload, nodes, n) for (workload, nodes), n in checked.classes.items()
+        ]
         show_table("classes", ("workload", "nodes", "profiles"), rows)
         typer.echo(
             f"{plural(len(checked.files), 'file')}, "
@@ -81,7 +93,9 @@ def _check_command(
 
 @profiles_app.command("compare")
 def compare_command(
-    first: Annotated[str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="Folder of profiles, or 'reference'.")
+    ],
     second: Annotated[
         str, typer.Argument(metavar="B", help="The library that A is compared with.")
     ] = "reference",
@@ -104,7 +118,11 @@ def compare_command(
 
 
 profiles_app.command(
-    "record", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False}
+    "record",
+    context_settings={
+        "allow_interspersed_args": False,
+        "ignore_unknown_options": False,
+    },
 )(record_command)
 
 _FIGURES = (
@@ -117,15 +135,22 @@ _FIGURES = (
 )
 
 
-def show_differences(differences: list[ClassDifference], first: str, second: str) -> None:
-    """Print the classes of two libraries, a row per figure of a class that both have."""
+def show_differences(
+    differences: list[ClassDifference], first: str, second: str
+) -> None:
+    """Print the classes of two libraries, a row per figure that both have."""
     from diploee.cli.display import show_table
 
     rows: list[tuple[Any, ...]] = []
     for d in differences:
         name = f"{d.workload} {d.n_nodes}n"
         rows.append(
-            (name, "profiles", *(str(c.n_profiles) if c else "-" for c in (d.first, d.second)), "")
+            (
+                name,
+                "profiles",
+                *(str(c.n_profiles) if c else "-" for c in (d.first, d.second)),
+                "",
+            )
         )
         if d.first is None or d.second is None:
             continue
@@ -139,11 +164,20 @@ def show_differences(differences: list[ClassDifference], first: str, second: str
                 ]
             known = math.isfinite(a) and math.isfinite(b) and b != 0
             rows.append(("", label, *texts, f"{a / b - 1:+.1%}" if known else "-"))
-    header = ("class", "mean over the profiles", f"A: {first}", f"B: {second}", "A from B")
+    header = (
+        "class",
+        "mean over the profiles",
+        f"A: {first}",
+        f"B: {second}",
+        "A from B",
+    )
     show_table(f"{len(differences)} classes", header, rows)
     for d in differences:
         if d.boundaries_differ and d.first and d.second:
-            typer.echo(f"{d.workload} {d.n_nodes}n: the boundaries differ, so the means must, too:")
+            typer.echo(
+                f"{d.workload} {d.n_nodes}n: the boundaries differ, so the means "
+                "must, too:"
+            )
             typer.echo(f"  A: {'; '.join(d.first.boundaries)}")
             typer.echo(f"  B: {'; '.join(d.second.boundaries)}")
 
@@ -184,7 +218,9 @@ def _list_profiles(profiles: Profiles = None, as_json: Json = False) -> None:
 
 @profiles_app.command("show")
 def _show_profile(
-    profile_id: Annotated[str, typer.Argument(help="Id of the profile, as 'list' shows it.")],
+    profile_id: Annotated[
+        str, typer.Argument(help="Id of the profile, as 'list' shows it.")
+    ],
     out: Annotated[
         Path | None, place_option("PNG file to draw; <profile id>.png by default.")
     ] = None,
@@ -214,13 +250,21 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
 
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
     window_s = origin.averaging_window_s
-    repaired = (f"{n:,} {cause.replace('_', ' ')}" for cause, n in origin.counts.items() if n)
+    repaired = (
+        f"{n:,} {cause.replace('_', ' ')}" for cause, n in origin.counts.items() if n
+    )
     facts = {
         "profile": f"{profile.profile_id} ({origin.kind})",
         "workload": f"{profile.workload} on {plural(profile.n_nodes, 'node')}",
-        "duration": f"{profile.duration_ms / 1000:,.1f} s in steps of {profile.dt_ms / 1000:g} s",
-        "power": f"mean {mean_kw:,.3f} kW, {mean_kw / profile.n_nodes:,.3f} kW a node; "
-        f"{profile.power_w.min() / 1000:,.3f} to {profile.power_w.max() / 1000:,.3f} kW",
+        "duration": (
+            f"{profile.duration_ms / 1000:,.1f} s in steps of "
+            f"{profile.dt_ms / 1000:g} s"
+        ),
+        "power": (
+            f"mean {mean_kw:,.3f} kW, {mean_kw / profile.n_nodes:,.3f} kW a node; "
+            f"{profile.power_w.min() / 1000:,.3f} to "
+            f"{profile.power_w.max() / 1000:,.3f} kW"
+        ),
         "energy": f"{profile.energy_j / 3.6e6:,.4g} kWh",
         "boundary": origin.power_boundary,
         "hardware": _hardware(origin),

@@ -1,4 +1,7 @@
-"""`diploee profiles import`: measured power in foreign formats, one command per format."""
+"""`diploee profiles import`.
+
+Measured power in foreign formats, one command per format.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
     from diploee.profiles.profile import Provenance, Repair
 
 import_app = App(
-    help="Import measured power as profiles, a command per format.", no_args_is_help=True
+    help="Import measured power as profiles, a command per format.",
+    no_args_is_help=True,
 )
 
 OPTIONS = {
@@ -56,7 +60,9 @@ OPTIONS = {
 @import_app.command("wattameter")
 @options(**OPTIONS)
 def _import_wattameter_command(
-    files: Annotated[list[Path], typer.Argument(help="Log files of one job, or their folder.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Log files of one job, or their folder.")
+    ],
     new: WattAMeterOptions,
     out: ToLibrary,
     force: Force = False,
@@ -73,7 +79,9 @@ def _import_wattameter_command(
 @import_app.command("plain")
 @options(**OPTIONS)
 def _import_plain_command(
-    file: Annotated[Path, typer.Argument(help="CSV or Parquet file of time and power.")],
+    file: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file of time and power.")
+    ],
     new: PlainOptions,
     out: ToLibrary,
     force: Force = False,
@@ -94,7 +102,8 @@ def _import_plain_command(
 @options(**OPTIONS)
 def _import_nvidia_smi_command(
     files: Annotated[
-        list[Path], typer.Argument(help="CSV logs of one job, one per machine, or their folder.")
+        list[Path],
+        typer.Argument(help="CSV logs of one job, one per machine, or their folder."),
     ],
     new: NvidiaSmiOptions,
     out: ToLibrary,
@@ -114,9 +123,13 @@ def _import_nvidia_smi_command(
 @import_app.command("mlperf-power")
 @options(**OPTIONS)
 def _import_mlperf_power_command(
-    folder: Annotated[Path, typer.Argument(help="Folder of MLPerf results, or above several.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of MLPerf results, or above several.")
+    ],
     new: MLPerfOptions,
-    out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
+    out: Annotated[
+        Path, place_option("Folder of the library to write the profiles to.")
+    ],
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -133,7 +146,9 @@ def _import_mlperf_power_command(
 @options()
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
-    out: Annotated[Path, place_option("Folder of the library to write the profiles to.")],
+    out: Annotated[
+        Path, place_option("Folder of the library to write the profiles to.")
+    ],
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -160,17 +175,20 @@ def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
 
 
 def _show_repairs(provenance: Provenance) -> None:
-    """Print what was repaired by cause, with its energy and time in the device that has most."""
+    """Print repairs by cause, with energy and time in the worst device."""
     for cause, n in provenance.counts.items():
         repairs = [repair for repair in provenance.repairs if repair.cause == cause]
         if n and not repairs:
             typer.echo(f"  {n:,} {cause.replace('_', ' ')}")
-    by_cause = {repair.cause: repair for repair in sorted(provenance.repairs, key=_energy)}
+    by_cause = {
+        repair.cause: repair for repair in sorted(provenance.repairs, key=_energy)
+    }
     for cause, repair in by_cause.items():
         n = provenance.counts.get(cause, 0)
         typer.echo(
-            f"  {f'{n:,} ' if n else ''}{cause.replace('_', ' ')}: {repair.energy_fraction:.2%} of "
-            f"the energy and {repair.time_s:,.3g} s of {repair.device}"
+            f"  {f'{n:,} ' if n else ''}{cause.replace('_', ' ')}: "
+            f"{repair.energy_fraction:.2%} of the energy and {repair.time_s:,.3g} s "
+            f"of {repair.device}"
         )
 
 
@@ -191,7 +209,9 @@ def _import(
     from diploee.metrics.bands import Readings
 
     with naming_options(**OPTIONS):
-        profiles = read_profiles(files, source_format, **(new.model_dump() if new else {}))
+        profiles = read_profiles(
+            files, source_format, **(new.model_dump() if new else {})
+        )
     places = add_profiles(profiles, out, force, files)
     skipped = getattr(profiles, "skipped", ())
     if as_json:
@@ -201,7 +221,9 @@ def _import(
                 "n_nodes": profile.n_nodes,
                 "duration_s": profile.duration_ms / 1000,
                 "mean_power_w": profile.mean_power_w,
-                "counts": {cause: n for cause, n in profile.provenance.counts.items() if n},
+                "counts": {
+                    cause: n for cause, n in profile.provenance.counts.items() if n
+                },
                 "repairs": [asdict(repair) for repair in profile.provenance.repairs],
             }
             for profile, place in zip(profiles, places, strict=True)
@@ -212,12 +234,12 @@ def _import(
     for profile, place in zip(profiles, places, strict=True):
         found = Readings.of(profile.provenance)
         typer.echo(
-            f"{place}: {plural(profile.n_nodes, 'node')}, {profile.duration_ms / 1000:,.1f} s, "
-            f"mean {profile.mean_power_w:,.1f} W"
+            f"{place}: {plural(profile.n_nodes, 'node')}, "
+            f"{profile.duration_ms / 1000:,.1f} s, mean {profile.mean_power_w:,.1f} W"
         )
         typer.echo(
-            f"  {found.why}: levels trusted to {found.reach.trusted_hz:.2g} Hz, flagged to "
-            f"{found.reach.flagged_hz:.2g} Hz"
+            f"  {found.why}: levels trusted to {found.reach.trusted_hz:.2g} Hz, "
+            f"flagged to {found.reach.flagged_hz:.2g} Hz"
         )
         _show_repairs(profile.provenance)
     _show_skipped(skipped)

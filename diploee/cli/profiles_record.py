@@ -1,4 +1,7 @@
-"""`diploee profiles record`: a command beside WattAMeter or nvidia-smi, whose logs are imported."""
+"""`diploee profiles record`.
+
+A command beside WattAMeter or nvidia-smi, whose logs are imported.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,15 @@ from diploee.importers.power_logs.options import NewProfile
 
 POWERCAP, PATIENCE_S = Path("/sys/class/powercap"), 10.0
 PROBE_S, REFRESHES = 0.4, 4
-"""How long a GPU's energy counter is watched, and its refreshes in an interval at least [A]."""
+"""How long a GPU's energy counter is watched, and its refreshes in an interval at least
+[A]."""
 
 
 @options(**OPTIONS)
 def record_command(
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Program and arguments.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="Program and arguments.")
+    ],
     new: NewProfile,
     out: ToLibrary,
     interval_s: Annotated[
@@ -55,12 +61,16 @@ def record_command(
 
     # Before the command, whose hours must not be lost to a name.
     facts = new.of_nodes(new.n_nodes or 1)
-    job: dict[str, Any] = dict(zip(("profile_id", "workload", "n_nodes"), facts, strict=True))
+    job: dict[str, Any] = dict(
+        zip(("profile_id", "workload", "n_nodes"), facts, strict=True)
+    )
     with naming_options(**OPTIONS, workload="--workload"):
         checked_record(job, Job, "profiles record", ProfileError)
     check_file(place_of(job["profile_id"], out), force, option="id")
     if shutil.which(command[0]) is None:
-        raise InputError(f"{command[0]}: no such program; give one with its arguments after '--'")
+        raise InputError(
+            f"{command[0]}: no such program; give one with its arguments after '--'"
+        )
     source_format, recorder = _recorder(interval_s)
     logs = Path(mkdtemp(prefix="diploee-record-"))
     try:
@@ -68,8 +78,12 @@ def record_command(
         settings: dict[str, Any] = new.model_dump(exclude={"profile_id", "n_nodes"})
         settings["step_ms"] = max(1, round(1000 * interval_s))
         (profile,) = read_profiles([logs], source_format, **settings)
-        noted = replace(profile.provenance, notes=f"{profile.provenance.notes}; {notes}")
-        (place,) = add_profiles([replace(profile, **job, provenance=noted)], out, force, [])
+        noted = replace(
+            profile.provenance, notes=f"{profile.provenance.notes}; {notes}"
+        )
+        (place,) = add_profiles(
+            [replace(profile, **job, provenance=noted)], out, force, []
+        )
     except BaseException:
         if _has_readings(logs):
             remedy = f"import them with 'diploee profiles import {source_format}'"
@@ -84,21 +98,36 @@ def record_command(
 
 
 def _recorder(interval_s: float) -> tuple[str, list[str]]:
-    """Return the format of the logs and the command that writes them into its folder."""
+    """Return the format of the logs and the command that writes them."""
     if (smi := shutil.which("nvidia-smi")) is None:
         raise InputError(
-            "nvidia-smi is not on PATH, so the command was not run; record on a machine with an "
-            "NVIDIA driver, or measure otherwise and use 'diploee profiles import plain'"
+            "nvidia-smi is not on PATH, so the command was not run; record on a "
+            "machine with an NVIDIA driver, or measure otherwise and use 'diploee "
+            "profiles import plain'"
         )
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    path = os.pathsep.join(
+        (os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent))
+    )
     wattameter = shutil.which("wattameter", path=path)
-    if wattameter and any(os.access(p, os.R_OK) for p in POWERCAP.glob("*:*/energy_uj")):
-        counts = REFRESHES * _refresh_s() <= interval_s  # exact means; else they would scatter
+    if wattameter and any(
+        os.access(p, os.R_OK) for p in POWERCAP.glob("*:*/energy_uj")
+    ):
+        # Exact means; else they would scatter
+        counts = REFRESHES * _refresh_s() <= interval_s
         field = "nvml-energy" if counts else "nvml-power"
         return "wattameter", [wattameter, "--tracker", f"{interval_s:g},{field},rapl"]
-    why = "RAPL can't be read" if wattameter else "for these: pip install 'diploee[record]'"
+    why = (
+        "RAPL can't be read"
+        if wattameter
+        else "for these: pip install 'diploee[record]'"
+    )
     typer.echo(f"diploee: recording GPUs with nvidia-smi, no CPUs ({why})", err=True)
-    query = ["--query-gpu=timestamp,index,name,power.draw", "--format=csv", "-f", "nvidia-smi.csv"]
+    query = [
+        "--query-gpu=timestamp,index,name,power.draw",
+        "--format=csv",
+        "-f",
+        "nvidia-smi.csv",
+    ]
     return "nvidia-smi", [smi, *query, "-lms", f"{1000 * interval_s:.0f}"]
 
 
@@ -107,9 +136,14 @@ def _has_readings(logs: Path) -> bool:
 
 
 def _recorded(command: list[str], recorder: list[str], logs: Path) -> tuple[int, str]:
-    """Run a command while its power is recorded; return its exit code as shells do, and notes."""
+    """Run a command while its power is recorded.
+
+    Return its exit code as shells do, and notes.
+    """
     # In a session of its own: what interrupts the command must not cut the logs.
-    with subprocess.Popen(recorder, cwd=logs, stdout=2, start_new_session=True) as meter:
+    with subprocess.Popen(
+        recorder, cwd=logs, stdout=2, start_new_session=True
+    ) as meter:
         try:
             while not _has_readings(logs):
                 if meter.poll() is not None:
@@ -121,7 +155,10 @@ def _recorded(command: list[str], recorder: list[str], logs: Path) -> tuple[int,
             meter.terminate()
     notes = f"{Path(command[0]).name} ended with {code}"
     if before_j is not None and after_j is not None:
-        notes += f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J meanwhile"
+        notes += (
+            f"; the GPUs' energy counters moved by {after_j - before_j:,.1f} J "
+            "meanwhile"
+        )
     return code, notes
 
 
@@ -138,25 +175,33 @@ def _run(command: list[str]) -> int:
 
 
 def _gpu_counters() -> list[Callable[[], int]]:
-    """Return functions that read the energy counter of each GPU [mJ]; none where NVML has none."""
+    """Return functions that read the energy counter of each GPU [mJ].
+
+    None where NVML has none.
+    """
     with suppress(Exception):  # not installed, or the driver's; they are no need
         nvml = import_module("pynvml")
         nvml.nvmlInit()
         gpus = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        found: list[Any] = [partial(nvml.nvmlDeviceGetTotalEnergyConsumption, gpu) for gpu in gpus]
+        found: list[Any] = [
+            partial(nvml.nvmlDeviceGetTotalEnergyConsumption, gpu) for gpu in gpus
+        ]
         if all(read() for read in found):
             return found
     return []
 
 
 def _counters_j() -> float | None:
-    """Return the sum of the energy counters of all GPUs [J], None where NVML has none."""
+    """Return the sum of the energy counters of all GPUs [J].
+
+    None where NVML has none.
+    """
     counters = _gpu_counters()
     return sum(read() for read in counters) / 1000 if counters else None
 
 
 def _refresh_s() -> float:
-    """Return the longest time between two refreshes of the first GPU's energy counter [s]."""
+    """Return the longest time between refreshes of the first energy counter [s]."""
     moves_s: list[float] = []
     for read in _gpu_counters()[:1]:
         before, end_s = read(), time.monotonic() + PROBE_S

@@ -1,4 +1,7 @@
-"""``diploee report`` and ``diploee datasheet``: one self-contained page from run folders."""
+"""``diploee report`` and ``diploee datasheet``.
+
+One self-contained page from run folders.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from typing import Annotated
 import typer
 
 from diploee.cli.display import show_run
-from diploee.cli.options import Force, Json, Quiet, place_option, print_result, print_written
+from diploee.cli.options import (
+    Force,
+    Json,
+    Quiet,
+    place_option,
+    print_result,
+    print_written,
+)
 from diploee.reports.build import build_report, write_report
 from diploee.reports.datasheet import write_datasheet
 from diploee.runs.reader import open_run
@@ -18,8 +28,10 @@ Verdicts = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LIMITS",
-        help="Add the verdicts on a preset of 'diploee limits --list', or on a file of limits; "
-        "may be repeated.",
+        help=(
+            "Add the verdicts on a preset of 'diploee limits --list', or on a file of "
+            "limits; may be repeated."
+        ),
     ),
 ]
 
@@ -28,8 +40,10 @@ Bands = Annotated[
     Path | None,
     typer.Option(
         metavar="ENSEMBLE_DIR",
-        help="Show P5 to P95 beside each headline number, over an ensemble of the run's scenario: "
-        "'diploee ensemble SITE --assumed --runs 40'.",
+        help=(
+            "Show P5 to P95 beside each headline number, over an ensemble of the "
+            "run's scenario: 'diploee ensemble SITE --assumed --runs 40'."
+        ),
     ),
 ]
 
@@ -37,22 +51,27 @@ Bands = Annotated[
 def report_command(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."),
+        typer.Argument(
+            metavar="RUN_DIR...", help="Run folders to compare, or one sweep folder."
+        ),
     ],
     out: Annotated[
         Path, place_option("The page; a diploee report that stands there is replaced.")
     ] = Path("report.html"),
     png: Annotated[
-        Path | None, place_option("Also write each figure as PNG to a folder.", "--png", "DIR")
+        Path | None,
+        place_option("Also write each figure as PNG to a folder.", "--png", "DIR"),
     ] = None,
     svg: Annotated[
-        Path | None, place_option("Also write each figure as SVG to a folder.", "--svg", "DIR")
+        Path | None,
+        place_option("Also write each figure as SVG to a folder.", "--svg", "DIR"),
     ] = None,
     limits: Verdicts = None,
     by_load: Annotated[
         bool,
         typer.Option(
-            "--by-load", help="Split the power by stream and service, of 'run --by-load'."
+            "--by-load",
+            help="Split the power by stream and service, of 'run --by-load'.",
         ),
     ] = False,
     bands: Bands = None,
@@ -67,9 +86,15 @@ def report_command(
         print_result({**content, "warnings": found.warnings})
         return
     written = write_report(
-        folders, out, png=png, svg=svg, force=force, limits=limits or (), by_load=by_load,
+        folders,
+        out,
+        png=png,
+        svg=svg,
+        force=force,
+        limits=limits or (),
+        by_load=by_load,
         bands=bands,
-    )  # fmt: skip
+    )
     if quiet:
         return
     if bands is not None:
@@ -88,22 +113,31 @@ def datasheet_command(
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="Add the demand at a system's peaks: a table with start, end or duration_min, "
-            "and optionally name; local time or with an offset.",
+            help=(
+                "Add the demand at a system's peaks: a table with start, end or "
+                "duration_min, and optionally name; local time or with an offset."
+            ),
         ),
     ] = None,
     bands: Bands = None,
     out: Annotated[
         Path, place_option("The page; one of diploee that stands there is replaced.")
     ] = Path("datasheet.html"),
-    csv: Annotated[Path | None, place_option("Also as CSV, a row for a figure.", "--csv")] = None,
+    csv: Annotated[
+        Path | None, place_option("Also as CSV, a row for a figure.", "--csv")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write the page that a utility asks of a load: demand, ramps, limits, sources."""
     written = write_datasheet(
-        run_dir, out, csv_file=csv, limits=limits or (), peaks=peaks,
-        bands=bands, force=force,
-    )  # fmt: skip
+        run_dir,
+        out,
+        csv_file=csv,
+        limits=limits or (),
+        peaks=peaks,
+        bands=bands,
+        force=force,
+    )
     print_written(written, as_json, quiet)

@@ -14,7 +14,15 @@ from diploee.base.files import writing
 from diploee.base.progress import Progress
 from diploee.base.units import S_PER_MIN
 from diploee.cli.display import ProgressBars, show_figures, show_texts
-from diploee.cli.options import MOMENTS, Force, Json, Profiles, Quiet, place_option, print_result
+from diploee.cli.options import (
+    MOMENTS,
+    Force,
+    Json,
+    Profiles,
+    Quiet,
+    place_option,
+    print_result,
+)
 from diploee.cli.run import AT_MOST_MIN, SetOption
 from diploee.grid.dynamics.answer import ride_through
 from diploee.profiles.library import ProfileLibrary
@@ -53,37 +61,47 @@ def ride_through_command(
     set_: SetOption = None,
     profiles: Profiles = None,
     out: Annotated[
-        Path | None, place_option("Also write power over time, by block, to a Parquet file.")
+        Path | None,
+        place_option("Also write power over time, by block, to a Parquet file."),
     ] = None,
     picture: Annotated[
-        Path | None, place_option("Also draw it to a PNG, SVG or HTML file.", "--picture")
+        Path | None,
+        place_option("Also draw it to a PNG, SVG or HTML file.", "--picture"),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Report which load leaves the grid on voltage dips, when it returns, and the curves it meets.
+    """Report which load leaves the grid on dips, its return, the curves it meets.
 
-    Settings are the scenario's facility.ride_through. Of a run, --set changes these alone.
+    Settings are the scenario's facility.ride_through. Of a run, --set changes these
+    alone.
     """
     with TemporaryDirectory() as folder:
         overrides = set_ or []
         if Path(site).is_dir():
             run = open_run(site)
-            if other := [text for text in overrides if not text.strip().startswith(SETTINGS)]:
+            if other := [
+                text for text in overrides if not text.strip().startswith(SETTINGS)
+            ]:
                 raise InputError(
-                    f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate again"
+                    f"--set {other[0]}: of a run only {SETTINGS} can be set; simulate "
+                    "again"
                 )
         else:
             scenario, overrides = load_scenario(site, overrides), []
             run = simulate(
-                scenario, Path(folder) / scenario.name,
-                library=ProfileLibrary.open(*(profiles or ())), engine="compiled",
+                scenario,
+                Path(folder) / scenario.name,
+                library=ProfileLibrary.open(*(profiles or ())),
+                engine="compiled",
                 progress=Progress() if quiet or as_json else ProgressBars(),
                 at_most_s=AT_MOST_MIN * S_PER_MIN,
-            )  # fmt: skip
+            )
         data, _ = with_overrides(run.manifest["scenario"], overrides)
-        of = scenario_from_dict(data, lambda at: f"--set {'.'.join(map(str, at))}").facility
+        of = scenario_from_dict(
+            data, lambda at: f"--set {'.'.join(map(str, at))}"
+        ).facility
         found = ride_through(run, event, at, of.ride_through or {})
     with writing(force) as files:
         if out is not None:

@@ -32,11 +32,15 @@ ScenarioArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a dotted key; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a dotted key; may be repeated."
+    ),
 ]
 TargetOption = Annotated[
     float | None,
-    typer.Option(help="Mean node occupancy to reach, 0-1, of the scenario's only stream."),
+    typer.Option(
+        help="Mean node occupancy to reach, 0-1, of the scenario's only stream."
+    ),
 ]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
 
@@ -59,27 +63,33 @@ def run_command(
     event_windows: Annotated[
         bool,
         typer.Option(
-            "--event-windows", "--zooms", help="Also keep the worst moments at 0.1 s, in zooms/."
+            "--event-windows",
+            "--zooms",
+            help="Also keep the worst moments at 0.1 s, in zooms/.",
         ),
     ] = False,
     by_load: Annotated[
         bool,
         typer.Option(
-            "--by-load", help="Also keep the power of each stream and service, for the report."
+            "--by-load",
+            help="Also keep the power of each stream and service, for the report.",
         ),
     ] = False,
     before_stores: Annotated[
         bool,
         typer.Option(
             "--before-stores",
-            help="Also keep the load before batteries and ramp limits, in double precision, for "
-            "coupling to a simulator.",
+            help=(
+                "Also keep the load before batteries and ramp limits, in double "
+                "precision, for coupling to a simulator."
+            ),
         ),
     ] = False,
     nodes_file: Annotated[
         bool,
         typer.Option(
-            "--nodes-file", help="Also keep which nodes each job and service holds, nodes.parquet."
+            "--nodes-file",
+            help="Also keep which nodes each job and service holds, nodes.parquet.",
         ),
     ] = False,
     limits: Annotated[
@@ -87,8 +97,10 @@ def run_command(
         typer.Option(
             "--limits",
             metavar="NAME",
-            help="Check the run against limits, a preset or a file, at the step that they need; "
-            "may be repeated.",
+            help=(
+                "Check the run against limits, a preset or a file, at the step that "
+                "they need; may be repeated."
+            ),
             autocompletion=shipped_names("limits"),
         ),
     ] = None,
@@ -116,7 +128,11 @@ def run_command(
     show = not quiet and not as_json
     if show and engine == "simpy" and _takes_long(resolved):
         typer.echo(
-            "note: --engine compiled gives the same start times, power and metrics sooner", err=True
+            (
+                "note: --engine compiled gives the same start times, power and "
+                "metrics sooner"
+            ),
+            err=True,
         )
     if at_most is not None and not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
@@ -148,10 +164,13 @@ def run_command(
     elif show:
         show_run(result, [*resolved.limits, *(limits or ())])
         changed = SPAN & {each.partition("=")[0].strip() for each in set_ or ()}
-        if changed and any(stream.replay is None for stream in resolved.streams.values()):
+        if changed and any(
+            stream.replay is None for stream in resolved.streams.values()
+        ):
             typer.echo(
-                f"note: {' and '.join(sorted(changed))} changed: another span draws other jobs, so "
-                "its peak may be above or below that of the same days in the scenario's own span"
+                f"note: {' and '.join(sorted(changed))} changed: another span draws "
+                "other jobs, so its peak may be above or below that of the same days "
+                "in the scenario's own span"
             )
 
 
@@ -159,7 +178,7 @@ SPAN = {"start", "duration"}
 """Keys of the time that a run spans."""
 
 AT_MOST_MIN = 10.0
-"""A run that is checked against limits takes so long at most [min], where nobody says."""
+"""A run that is checked against limits takes so long at most [min], where nobody says."""  # noqa: E501
 
 LONG_NODE_H = 10_000_000
 """Node hours of jobs from which a run is called long: SimPy takes them in some 10 s."""
@@ -198,12 +217,14 @@ def validate(
     facility = found.scenario.facility
     rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
     step_s = found.scenario.step_ms / 1000
-    steps = f" from steps of {step_s:g} s" if step_s < resolved.resolution_ms / 1000 else ""
+    steps = (
+        f" from steps of {step_s:g} s" if step_s < resolved.resolution_ms / 1000 else ""
+    )
     words = (
         f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
-        f"{found.n_classes} job classes, "
-        f"{resolved.n_intervals:,} intervals of {resolved.resolution_ms / 1000:g} s{steps}, "
-        f"hash {resolved.sha256()[:8]}; a run takes {found.forecast.words()}"
+        f"{found.n_classes} job classes, {resolved.n_intervals:,} intervals of "
+        f"{resolved.resolution_ms / 1000:g} s{steps}, hash {resolved.sha256()[:8]}; a "
+        f"run takes {found.forecast.words()}"
     )
     content = {
         "name": resolved.name,
@@ -223,7 +244,10 @@ def validate(
 
 
 def _load(
-    scenario: str, overrides: list[str] | None, target_utilization: float | None, seed: int | None
+    scenario: str,
+    overrides: list[str] | None,
+    target_utilization: float | None,
+    seed: int | None,
 ) -> Any:
     from diploee.scenario.loading import load_scenario, target_values
 

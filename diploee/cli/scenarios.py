@@ -1,4 +1,4 @@
-"""`diploee scenarios`: the scenarios, sweeps and limits that ship, to look at and to copy."""
+"""`diploee scenarios`: the scenarios, sweeps and limits that ship, to look at and to copy."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def _list_scenarios(as_json: Json = False) -> None:
     from diploee.api import scenarios
     from diploee.cli.display import show_table
 
-    rows = [(name, kind, about) for kind in KINDS for name, about in scenarios(kind).items()]
+    rows = [
+        (name, kind, about) for kind in KINDS for name, about in scenarios(kind).items()
+    ]
     if as_json:
         names = ("name", "kind", "description")
         print_result([dict(zip(names, row, strict=True)) for row in rows])

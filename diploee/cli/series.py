@@ -1,4 +1,4 @@
-"""`diploee series`: the power of racks, rows and other parts of a run's site, at any step."""
+"""`diploee series`: the power of racks, rows and other parts of a run's site, at any step."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from diploee.cli.options import Force, Json, Profiles, Quiet, options, place_option, print_written
+from diploee.cli.options import (
+    Force,
+    Json,
+    Profiles,
+    Quiet,
+    options,
+    place_option,
+    print_written,
+)
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.reader import open_run
 from diploee.simulation.layout_power import Span, write_parts
@@ -19,18 +27,20 @@ def series_command(
     span: Span,
     out: Annotated[
         Path | None,
-        place_option("File in .parquet or .csv; <run folder>-<part>.parquet by default."),
+        place_option(
+            "File in .parquet or .csv; <run folder>-<part>.parquet by default."
+        ),
     ] = None,
     profiles: Profiles = None,
     force: Force = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write the power of a node, chassis, rack, row or hall of a run, or of each of them.
+    """Write the power of one node, chassis, rack, row or hall of a run, or of each.
 
-    The run's loads are played again up to the end of the span, at any step from 0.1 s on. Nodes of
-    a load draw alike. Parts are those of facility.layout, and files that the scenario names must be
-    where the run found them.
+    The run's loads are played again up to the end of the span, at any step from 0.1 s
+    on. Nodes of a load draw alike. Parts are those of facility.layout, and files that
+    the scenario names must be where the run found them.
     """
     library = ProfileLibrary.open(*(profiles or ()))
     place = write_parts(open_run(run_dir), span, out, force=force, library=library)

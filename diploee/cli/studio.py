@@ -20,20 +20,30 @@ NEEDED = ("starlette", "uvicorn")
 def studio_command(
     scenario: Annotated[
         str | None,
-        typer.Argument(help="Scenario file or shipped name to begin with, else the template."),
+        typer.Argument(
+            help="Scenario file or shipped name to begin with, else the template."
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The one folder that is read and written: scenarios in it, runs in runs/ below "
-            "it. That of the scenario file by default, else the current one.",
+            help=(
+                "The one folder that is read and written: scenarios in it, runs in "
+                "runs/ below it. That of the scenario file by default, else the "
+                "current one."
+            ),
         ),
     ] = None,
     at_most: Annotated[
-        float, typer.Option(metavar="MINUTES", help="Refuse runs that are forecast to take longer.")
+        float,
+        typer.Option(
+            metavar="MINUTES", help="Refuse runs that are forecast to take longer."
+        ),
     ] = AT_MOST_MIN,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
@@ -41,11 +51,13 @@ def studio_command(
 ) -> None:
     """Open a local page to build a site, see its year and take it away.
 
-    It listens on this machine alone, for who has the address with its token; Ctrl-C closes it.
+    It listens on this machine alone, for who has the address with its token; Ctrl-C
+    closes it.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InputError(
-            f"{' and '.join(missing)} not installed; install: pip install 'diploee[studio]'"
+            f"{' and '.join(missing)} not installed; install: pip install "
+            "'diploee[studio]'"
         )
     if not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")

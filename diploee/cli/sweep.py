@@ -1,4 +1,7 @@
-"""`diploee sweep` and `diploee ensemble`: many runs, a summary, the spread over the seeds."""
+"""`diploee sweep` and `diploee ensemble`.
+
+Many runs, a summary, the spread over the seeds.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,24 @@ class Running(Model):
     """Where and by whom the runs of a sweep are done, and what is shown."""
 
     out: str | None = unset(
-        "Folder; sweeps/<name> by default. Runs that are complete there are not repeated."
+        "Folder; sweeps/<name> by default. Runs that are complete there are not "
+        "repeated."
     )
     workers: Annotated[int, Field(ge=0)] | None = unset(
-        "Processes on this machine, all its cores by default; fewer run where memory is short; 0 "
-        "means in this process."
+        "Processes on this machine, all its cores by default; fewer run where memory "
+        "is short; 0 means in this process."
     )
-    dask: str | None = unset("Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786.")
+    dask: str | None = unset(
+        "Hand the runs to this Dask scheduler, such as tcp://10.0.0.1:8786."
+    )
     engine: Engine | None = unset(
-        "Scheduler; both give the same results. By default compiled, which is sooner, and simpy "
-        "for runs that it has no twin of."
+        "Scheduler; both give the same results. By default compiled, which is sooner, "
+        "and simpy for runs that it has no twin of."
     )
     max_runs: PositiveInt = default(10_000, "Refuse a sweep of more runs.")
     profiles: tuple[str, ...] = default(
-        (), "Folder of power profiles instead of the shipped 'reference'; may be repeated."
+        (),
+        "Folder of power profiles instead of the shipped 'reference'; may be repeated.",
     )
     dry_run: bool = default(
         False, "Check all runs, forecast their time, memory and disk, and run nothing."
@@ -55,14 +62,18 @@ class Running(Model):
 class Spread(Running):
     """How many seeds an ensemble has, and what they draw."""
 
-    seeds: Annotated[int, Field(ge=2)] | None = unset("Number of seeds; 20 for a scenario.")
+    seeds: Annotated[int, Field(ge=2)] | None = unset(
+        "Number of seeds; 20 for a scenario."
+    )
     accuracy: float | None = unset(
         "Relative half-width of a 95 % confidence interval to count the seeds for."
     )
     assumed: bool = default(
         False,
-        "Each seed also draws the numbers that the scenario leaves to assumptions, within their "
-        "ranges.",
+        (
+            "Each seed also draws the numbers that the scenario leaves to assumptions, "
+            "within their ranges."
+        ),
     )
 
 
@@ -145,7 +156,9 @@ def _run(sweep: Sweep, running: Running) -> SweepResult:
             progress=Progress() if running.quiet or running.as_json else ProgressBars(),
         )
     except (Interrupted, KeyboardInterrupt):
-        sys.stderr.write("diploee: finished runs are kept; the same command goes on from there\n")
+        sys.stderr.write(
+            "diploee: finished runs are kept; the same command goes on from there\n"
+        )
         raise
 
 
@@ -153,8 +166,8 @@ def _executor(running: Running) -> Executor:
     if running.dask is not None:
         if running.workers is not None:
             raise InputError(
-                "--workers and --dask exclude each other: the workers of a cluster are started "
-                "with 'dask worker'; leave one out"
+                "--workers and --dask exclude each other: the workers of a cluster "
+                "are started with 'dask worker'; leave one out"
             )
         return partial(run_on_dask, address=running.dask)
     if running.workers == 0:

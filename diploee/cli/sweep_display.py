@@ -31,11 +31,11 @@ T = TypeVar("T")
 MAX_ROWS = 40
 MAX_FAILURES = 10
 COLUMN_WIDTH = 12
-"""Of a column in the tables; metrics that do not fit the terminal are left to the file."""
+"""Of a column in the tables; metrics that do not fit the terminal are left to the file."""  # noqa: E501
 
 
 def show_sweep(sweep: Sweep, result: SweepResult) -> None:
-    """Print a row per point, seeds summed up, then what failed and where the files are."""
+    """Print a row per point over its seeds, then failures and places of files."""
     console = Console()
     rows: dict[int, list[dict[str, Any]]] = {}
     for row in result.summary.to_pylist():
@@ -50,26 +50,40 @@ def show_sweep(sweep: Sweep, result: SweepResult) -> None:
     table = titled_table(f"{sweep.name}{note}", (*names, *titles), len(axes))
     for of_point in list(rows.values())[:MAX_ROWS]:
         done = [row for row in of_point if row["status"] == "finished"]
-        counted = str(len(done)) if len(done) == len(of_point) else f"{len(done)}/{len(of_point)}"
+        counted = (
+            str(len(done))
+            if len(done) == len(of_point)
+            else f"{len(done)}/{len(of_point)}"
+        )
         values = [_summed(done, metric) for metric in columns]
-        table.add_row(*(escape(_value(of_point[0][name])) for name in axes), counted, *values)
+        table.add_row(
+            *(escape(_value(of_point[0][name])) for name in axes), counted, *values
+        )
     console.print(table)
     if len(rows) > MAX_ROWS:
-        console.print(f"... and {len(rows) - MAX_ROWS:,} more points in summary.parquet")
+        console.print(
+            f"... and {len(rows) - MAX_ROWS:,} more points in summary.parquet"
+        )
     show_failures(result)
 
 
 def show_failures(result: SweepResult) -> None:
-    """Print which runs failed with their scenario, how many were done, where the files are."""
+    """Print failed runs with their scenarios, the number done, places of files."""
     console = Console()
     failed = [run for run in result.runs if run.run in result.failed]
     for run in failed[:MAX_FAILURES]:
-        values = [f"{key} = {value}" for key, value in {**run.settings, "seed": run.seed}.items()]
+        values = [
+            f"{key} = {value}"
+            for key, value in {**run.settings, "seed": run.seed}.items()
+        ]
         console.print(
-            f"[red]failed[/] {escape(', '.join(values))}: {escape(result.failed[run.run])}"
+            f"[red]failed[/] {escape(', '.join(values))}: "
+            f"{escape(result.failed[run.run])}"
         )
     if len(failed) > MAX_FAILURES:
-        console.print(f"... and {len(failed) - MAX_FAILURES:,} more failed, see summary.parquet")
+        console.print(
+            f"... and {len(failed) - MAX_FAILURES:,} more failed, see summary.parquet"
+        )
     for warning in result.warnings:
         console.print(f"[yellow]warning:[/] {escape(warning)}")
     console.print(
@@ -80,14 +94,14 @@ def show_failures(result: SweepResult) -> None:
 
 
 def _short(name: str, names: Sequence[str]) -> str:
-    """Return the last part of a dotted key where that is enough to tell it from the others."""
+    """Return the last part of a dotted key where that tells it from the others."""
     last = name.rpartition(".")[2]
     alone = [n.rpartition(".")[2] for n in names].count(last) == 1
     return last if alone and not last.isdigit() else name.removeprefix("facility.")
 
 
 def _fitting_metrics(summary: pa.Table, chosen: Sequence[str]) -> list[Metric]:
-    """Return the chosen metrics that the runs have, powers in the unit of their size."""
+    """Return the chosen metrics of the runs, powers in the unit of their size."""
     if "power.max_mw" not in summary.column_names:
         return []
     unit = power_unit((pc.max(summary["power.max_mw"]).as_py() or 0.0) * W_PER_MW)
@@ -113,15 +127,18 @@ def _figure(value: float) -> str:
 
 
 def show_ensemble(ensemble: Ensemble) -> None:
-    """Print, per point, the percentiles, the seeds that the accuracy needs, causes of spread."""
+    """Print, per point, percentiles, seeds needed, and causes of spread."""
     console, of = Console(), "draws" if ensemble.draws else "seeds"
     for point in ensemble.points[:MAX_ROWS]:
         values = "".join(f", {key} = {_value(v)}" for key, v in point.settings.items())
         n_seeds = max(metric.n for metric in point.metrics.values())
-        console.print(_spread_table(point, f"spread over {n_seeds} {of}{values}", ensemble))
+        console.print(
+            _spread_table(point, f"spread over {n_seeds} {of}{values}", ensemble)
+        )
     if len(ensemble.points) > MAX_ROWS:
         console.print(
-            f"... and {len(ensemble.points) - MAX_ROWS:,} more points in ensemble.parquet"
+            f"... and {len(ensemble.points) - MAX_ROWS:,} more points in "
+            "ensemble.parquet"
         )
 
 
@@ -143,9 +160,15 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
     if drawn:
         table.add_column("moved by", overflow="fold")
     table.caption = (
-        f"{len(ensemble.draws)} numbers drawn; moved by: rank correlation above {STANDS_OUT:g}"
+        (
+            f"{len(ensemble.draws)} numbers drawn; moved by: rank correlation above "
+            f"{STANDS_OUT:g}"
+        )
         if drawn
-        else f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet has more"
+        else (
+            f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet "
+            "has more"
+        )
     )
     table.caption_justify = "left"
     for metric, spread in spreads:
@@ -153,11 +176,20 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
             continue
         seeds = (spread.seeds_for_mean, spread.seeds_for_p95)
         moved = point.moved_by.get(metric.key, {}).items()
-        said = ", ".join(f"{_short(key, ensemble.draws)} {rho:+.2f}" for key, rho in moved)
-        ends = (spread.min, spread.p50, spread.max) if few else (spread.p5, spread.p50, spread.p95)
+        said = ", ".join(
+            f"{_short(key, ensemble.draws)} {rho:+.2f}" for key, rho in moved
+        )
+        ends = (
+            (spread.min, spread.p50, spread.max)
+            if few
+            else (spread.p5, spread.p50, spread.p95)
+        )
         table.add_row(
             escape(metric.title),
-            *("-" if value is None else _figure(value * metric.factor) for value in ends),
+            *(
+                "-" if value is None else _figure(value * metric.factor)
+                for value in ends
+            ),
             *([said or none] if drawn else map(_seeds, seeds)),
         )
     return table

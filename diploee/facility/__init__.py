@@ -1,4 +1,4 @@
-"""Equipment between the devices and the meter, as stages that a block of power passes."""
+"""Equipment between the devices and the meter, as stages for blocks of power."""
 
 import lazy_loader
 

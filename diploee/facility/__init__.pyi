@@ -19,7 +19,9 @@ from .meters import EnergyMeter as EnergyMeter
 from .node_power import AC_POWER as AC_POWER
 from .node_power import AcPowerSpec as AcPowerSpec
 from .pdu import PduSpec as PduSpec
-from .point_of_interconnection import PointOfInterconnectionSpec as PointOfInterconnectionSpec
+from .point_of_interconnection import (
+    PointOfInterconnectionSpec as PointOfInterconnectionSpec,
+)
 from .ramp_limit import RampLimitSpec as RampLimitSpec
 from .solar import SolarSpec as SolarSpec
 from .transformers import TransformersSpec as TransformersSpec

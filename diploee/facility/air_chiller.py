@@ -11,28 +11,41 @@ from diploee.base.model import default, uncertain
 from diploee.base.tables import Float64Array
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, staged_fans
 from diploee.facility.psychrometrics import ZERO_C_K
-from diploee.facility.wse import Efficiency, Kelvin, Pascal, fan_power, of_large_sites, pump_power
+from diploee.facility.wse import (
+    Efficiency,
+    Kelvin,
+    Pascal,
+    fan_power,
+    of_large_sites,
+    pump_power,
+)
 
 LEAST_LIFT_K = 5.0
 LEAST_COP, MOST_COP = 1.5, 12.0
 
 
 class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
-    """Air-cooled chillers with an economizer of dry coolers, as a part of Carnot's efficiency.
+    """Air-cooled chillers with dry coolers, as a part of Carnot's efficiency.
 
     All its values are assumed: measured ones of a site belong into a `cooling_table`.
     """
 
     kind: Literal["air_chiller"] = default(
         "air_chiller",
-        "Air-cooled chillers with an economizer of dry coolers, by dry-bulb temperature (a part "
-        "of Carnot's efficiency; all values assumed).",
+        (
+            "Air-cooled chillers with an economizer of dry coolers, by dry-bulb "
+            "temperature (a part of Carnot's efficiency; all values assumed)."
+        ),
     )
     carnot_fraction: Efficiency = uncertain(
         0.45, "Efficiency of the chillers over Carnot's, 0-1", (0.35, 0.55)
     )
-    chilled_water_c: float = uncertain(18.0, "Chilled water supply [deg C]", (14, 22), ge=5, le=35)
-    evaporator_approach_k: Kelvin = uncertain(3.0, "Evaporator below the chilled water [K]", (2, 5))
+    chilled_water_c: float = uncertain(
+        18.0, "Chilled water supply [deg C]", (14, 22), ge=5, le=35
+    )
+    evaporator_approach_k: Kelvin = uncertain(
+        3.0, "Evaporator below the chilled water [K]", (2, 5)
+    )
     condenser_approach_k: Kelvin = uncertain(
         12.0, "Condenser above the dry-bulb temperature [K]", (8, 16)
     )
@@ -47,11 +60,16 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         8.0, "Dry cooler above the dry-bulb temperature [K]", (5, 11)
     )
     dry_fan_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
-        0.02, "Power of the dry coolers' fans over the design heat while they help", (0.01, 0.03)
+        0.02,
+        "Power of the dry coolers' fans over the design heat while they help",
+        (0.01, 0.03),
     )
     least_fluid_c: float = uncertain(
         13.0,
-        "Coldest fluid of the dry coolers, whose fans are switched off to hold it [deg C]",
+        (
+            "Coldest fluid of the dry coolers, whose fans are switched off to hold it "
+            "[deg C]"
+        ),
         (8, 18),
         ge=-40,
         le=30,
@@ -62,9 +80,14 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         (5, 10),
         "of large sites, Lei and Masanet",
     )
-    pump_pressure_pa: Pascal = uncertain(200e3, "Pressure of the pumps [Pa]", (150e3, 250e3))
+    pump_pressure_pa: Pascal = uncertain(
+        200e3, "Pressure of the pumps [Pa]", (150e3, 250e3)
+    )
     pump_efficiency: Efficiency = uncertain(
-        0.7, "Efficiency of the pumps, 0-1", (0.6, 0.8), "of large sites, Lei and Masanet"
+        0.7,
+        "Efficiency of the pumps, 0-1",
+        (0.6, 0.8),
+        "of large sites, Lei and Masanet",
     )
     room_fan_pressure_pa: Pascal = of_large_sites(
         500.0, "Pressure rise of the room's fans [Pa]", (400, 600)
@@ -88,37 +111,64 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
 
     @property
     def breaks_c(self) -> tuple[float, ...]:
-        """Dry-bulb temperatures at which the slope changes, or the dry coolers' fans stop."""
+        """Dry-bulb temperatures where the slope changes or the fans stop."""
         ends = self.chilled_water_c + self.water_rise_k - self.dry_cooler_approach_k
-        lift = self.chilled_water_c - self.evaporator_approach_k - self.condenser_approach_k
-        of_cops = [self.carnot_fraction * self._evaporator_k / cop for cop in (LEAST_COP, MOST_COP)]
+        lift = (
+            self.chilled_water_c
+            - self.evaporator_approach_k
+            - self.condenser_approach_k
+        )
+        of_cops = [
+            self.carnot_fraction * self._evaporator_k / cop
+            for cop in (LEAST_COP, MOST_COP)
+        ]
         return (
-            ends - self.water_rise_k, ends, ends - 1e-9, lift + LEAST_LIFT_K, 0.0,
+            ends - self.water_rise_k,
+            ends,
+            ends - 1e-9,
+            lift + LEAST_LIFT_K,
+            0.0,
             self.least_condensing_c - self.condenser_approach_k,
             self.least_fluid_c - self.dry_cooler_approach_k,
             *(lift + k for k in of_cops),
-        )  # fmt: skip
+        )
 
     @property
     def _evaporator_k(self) -> float:
         return self.chilled_water_c - self.evaporator_approach_k + ZERO_C_K
 
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+    def relative_power(
+        self, heat: Float64Array, temperature_c: Float64Array
+    ) -> Float64Array:
         """Return the plant's power over its design heat."""
-        g, evaporator_c = self.turned_down(heat), self.chilled_water_c - self.evaporator_approach_k
+        g, evaporator_c = (
+            self.turned_down(heat),
+            self.chilled_water_c - self.evaporator_approach_k,
+        )
         condenser_c = temperature_c + self.condenser_approach_k
         condenser_c = np.maximum(condenser_c, self.least_condensing_c)
         lift_k = np.maximum(condenser_c - evaporator_c, LEAST_LIFT_K)
-        cop = np.clip(self.carnot_fraction * self._evaporator_k / lift_k, LEAST_COP, MOST_COP)
+        cop = np.clip(
+            self.carnot_fraction * self._evaporator_k / lift_k, LEAST_COP, MOST_COP
+        )
         return_c = self.chilled_water_c + self.water_rise_k
         free = np.clip(
-            (return_c - (temperature_c + self.dry_cooler_approach_k)) / self.water_rise_k, 0.0, 1.0
+            (return_c - (temperature_c + self.dry_cooler_approach_k))
+            / self.water_rise_k,
+            0.0,
+            1.0,
         )
-        fans = staged_fans(temperature_c, self.dry_cooler_approach_k, self.least_fluid_c)
+        fans = staged_fans(
+            temperature_c, self.dry_cooler_approach_k, self.least_fluid_c
+        )
         return np.asarray(
             heat * (1 - free) / cop
             + np.where(free > 0, self.dry_fan_fraction * g * fans, 0.0)
             + self.frost_power(temperature_c)
-            + pump_power(g, self.pump_pressure_pa, self.pump_efficiency, self.water_rise_k)
-            + fan_power(g, self.room_fan_pressure_pa, self.room_fan_efficiency, self.air_rise_k)
+            + pump_power(
+                g, self.pump_pressure_pa, self.pump_efficiency, self.water_rise_k
+            )
+            + fan_power(
+                g, self.room_fan_pressure_pa, self.room_fan_efficiency, self.air_rise_k
+            )
         )

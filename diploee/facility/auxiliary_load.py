@@ -16,20 +16,34 @@ from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Value
 from diploee.facility.meters import EnergyMeter
 
 DESIGN_SHARE = 0.01
-"""ASSUMPTION: security, offices and building management, of the nodes' power (section 3.4) [J]."""
+"""ASSUMPTION: security, offices and building management, of the nodes' power (section
+3.4) [J]."""
 
 
 class AuxiliaryLoadSpec(StageSpec):
     """A constant load beside the IT equipment."""
 
     columns = (
-        Column("auxiliary_power_w", "W", "facility", "mean", "at the loads themselves",
-               "constant load beside the IT equipment", "load", "auxiliary"),
-    )  # fmt: skip
+        Column(
+            "auxiliary_power_w",
+            "W",
+            "facility",
+            "mean",
+            "at the loads themselves",
+            "constant load beside the IT equipment",
+            "load",
+            "auxiliary",
+        ),
+    )
     metrics = (
-        Metric("auxiliary_load.energy_mwh", "MWh", "energy of the auxiliary load", "{:,.1f}",
-               view="table"),
-    )  # fmt: skip
+        Metric(
+            "auxiliary_load.energy_mwh",
+            "MWh",
+            "energy of the auxiliary load",
+            "{:,.1f}",
+            view="table",
+        ),
+    )
     boundary = "with a constant auxiliary load"
     place = "auxiliary_load"
 
@@ -41,8 +55,10 @@ class AuxiliaryLoadSpec(StageSpec):
     )
     design_share: Annotated[float | None, Field(ge=0, le=1)] = uncertain(
         None,
-        "Its power, share of the nodes' power at their ratings; 0.01 if power_kw is not given "
-        "either",
+        (
+            "Its power, share of the nodes' power at their ratings; 0.01 if power_kw "
+            "is not given either"
+        ),
         (0.002, 0.03),
     )
     power_factor: PositiveShare = uncertain(

@@ -1,8 +1,9 @@
-"""Blocks of columns, the stages that they pass on their way to the meter, and their meters.
+"""Blocks of columns, the stages on their way to the meter, and meters.
 
-A stage reads columns of a block and adds its own; mostly it also gives `facility_power_w` anew, the
-power at the place behind it. Its state is whatever it needs of the past: it is handed over from
-block to block, so that results do not depend on how a run is cut into blocks.
+A stage reads columns of a block and adds its own; mostly it also gives
+`facility_power_w` anew, the power at the place behind it. Its state is whatever it
+needs of the past: it is handed over from block to block, so that results do not depend
+on how a run is cut into blocks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ from diploee.base.columns import (
     find_column,
     with_boundary,
 )
-from diploee.base.errors import Brief, DiploeeError, InputError, StageError, one_line, one_of, shown
+from diploee.base.errors import (
+    Brief,
+    DiploeeError,
+    InputError,
+    StageError,
+    one_line,
+    one_of,
+    shown,
+)
 from diploee.base.metric import Metric, check_declared
 from diploee.base.model import Kind, Kinds
 from diploee.base.tables import Int64Array
@@ -41,12 +50,21 @@ POWER = "facility_power_w"
 """Power at the place that a block has reached; every stage may give it anew."""
 
 REACTIVE = "facility_reactive_var"
-"""Reactive power there, drawn positive; a block has it where the nodes' AC power is modelled."""
+"""Reactive power there, drawn positive; a block has it where the nodes' AC power is
+modelled."""
 
 BALANCED = 1e-6
-"""Part of the power that a stage may change it by beyond what its columns say: rounding."""
+"""Part of the power that a stage may change it by beyond what its columns say:
+rounding."""
 
-PLACES = ("pdu", "ups", "cooling", "auxiliary_load", "transformers", "point_of_interconnection")
+PLACES = (
+    "pdu",
+    "ups",
+    "cooling",
+    "auxiliary_load",
+    "transformers",
+    "point_of_interconnection",
+)
 """Places in a facility, from the nodes to the meter, which is the last."""
 
 RESERVED_PARTS = ("device", "node_overhead", "total")
@@ -81,8 +99,12 @@ class Block(Brief):
 
     def part(self, begin_ms: int, end_ms: int) -> Block:
         """Return the intervals between two times, multiples of the interval."""
-        rows = slice((begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms)
-        return Block(begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()})
+        rows = slice(
+            (begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms
+        )
+        return Block(
+            begin_ms, self.dt_ms, {k: v[rows] for k, v in self.columns.items()}
+        )
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -90,7 +112,10 @@ def joined(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     first = blocks[0]
-    columns = {name: np.concatenate([b.columns[name] for b in blocks]) for name in first.columns}
+    columns = {
+        name: np.concatenate([b.columns[name] for b in blocks])
+        for name in first.columns
+    }
     return Block(first.t0_ms, first.dt_ms, columns)
 
 
@@ -99,10 +124,11 @@ class Site(Brief):
     """The facility, as far as a stage may know it."""
 
     clock: RunClock  # span, interval and zone of the run
-    # Power of all nodes at their ratings, as the first stage takes it in [W]: at their AC input
-    # where that is modelled, else at the devices
+    # Power of all nodes at their ratings, as the first stage takes it in [W]: at their
+    # AC input where that is modelled, else at the devices
     rated_power_w: float
-    ac: bool = False  # whether the nodes' AC power is modelled, and with it reactive power
+    # Whether the nodes' AC power is modelled, and with it reactive power
+    ac: bool = False
     weather: Weather | None = None  # weather over the run
     folder: Path = Path()  # where relative file names start from
     columns: Columns = ()  # what all its stages declare
@@ -115,8 +141,9 @@ class Site(Brief):
         """Refuse a kind of stage that takes AC power where there is none."""
         if not self.ac:
             raise InputError(
-                f"facility.stages: '{kind}' needs what the nodes draw at their AC input; name its "
-                "model for every type of node in use, facility.node_types.<name>.ac_power"
+                f"facility.stages: '{kind}' needs what the nodes draw at their AC "
+                "input; name its model for every type of node in use, "
+                "facility.node_types.<name>.ac_power"
             )
 
     def design_mw(self, kind: str) -> float:
@@ -124,14 +151,18 @@ class Site(Brief):
         self.require_ac(kind)
         if not self.rated_power_w > 0:
             raise InputError(
-                f"facility.stages: '{kind}' is built for the nodes' power at their ratings, which "
-                f"is {self.rated_power_w:g} W; give the nodes ratings above zero"
+                f"facility.stages: '{kind}' is built for the nodes' power at their "
+                f"ratings, which is {self.rated_power_w:g} W; give the nodes ratings "
+                "above zero"
             )
         return self.rated_power_w / W_PER_MW
 
 
 class Meter(Protocol):
-    """Measures a stage over the blocks of a run: a sink with a part of ``metrics.json``."""
+    """Measures a stage over the blocks of a run.
+
+    A sink with a part of ``metrics.json``.
+    """
 
     def add(self, block: Block) -> None:
         """Take in a block behind all stages."""
@@ -145,9 +176,10 @@ class Meter(Protocol):
 class Stage(Protocol):
     """A part of the facility.
 
-    A stage that is also measured has `metrics`, the catalogue of its values in a block of their
-    own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new `Meter`. One whose power
-    is interpolated has `interpolated_s`, the time within which it is [s].
+    A stage that is also measured has `metrics`, the catalogue of its values in a block
+    of their own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new
+    `Meter`. One whose power is interpolated has `interpolated_s`, the time within which
+    it is [s].
     """
 
     @property
@@ -157,7 +189,10 @@ class Stage(Protocol):
 
     @property
     def boundary(self) -> str | None:
-        """Its part of the boundary of `facility_power_w`, in words; None for nothing."""
+        """Its part of the boundary of `facility_power_w`, in words.
+
+        None for nothing.
+        """
         ...
 
     def start(self) -> Any:
@@ -182,7 +217,10 @@ STEPS_OF_TIME = 10
 
 
 def tenth_ms(*times_s: float) -> int | None:
-    """Return a tenth of the shortest of some times above 0 [ms]; None where there is none."""
+    """Return a tenth of the shortest of some times above 0 [ms].
+
+    None where there is none.
+    """
     fast_s = min((s for s in times_s if s > 0), default=np.inf)
     if fast_s == np.inf:
         return None
@@ -190,7 +228,10 @@ def tenth_ms(*times_s: float) -> int | None:
 
 
 class StageSpec(Kind):
-    """Settings of a stage in a scenario; the stage itself unless `open` makes another object."""
+    """Settings of a stage in a scenario.
+
+    The stage itself unless `open` makes another object.
+    """
 
     columns: ClassVar[Columns] = ()
     """The columns that the stage adds."""
@@ -200,7 +241,8 @@ class StageSpec(Kind):
     place: ClassVar[str | None] = None
     """Where it must stand, of `PLACES`; None for anywhere before the meter."""
     comes_again: ClassVar[bool] = False
-    """Whether a site may have several, the later ones numbered, as in ``battery_2_power_w``."""
+    """Whether a site may have several, the later ones numbered, as in
+    ``battery_2_power_w``."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -222,7 +264,10 @@ class StageSpec(Kind):
 
 @dataclass(frozen=True)
 class Another:
-    """A stage that is not the first of its kind: its columns and metrics carry its number."""
+    """A stage that is not the first of its kind.
+
+    Its columns and metrics carry its number.
+    """
 
     stage: Any
     number: int
@@ -233,17 +278,22 @@ class Another:
         return str(self.stage.kind)
 
     def renamed(self, name: str) -> str:
-        """Return the name of a column or metric with the number, behind its first word."""
+        """Return a column's or metric's name with the number behind a word."""
         first = re.match("[a-z]*", name)
         at = first.end() if first else 0
-        return name if name in (POWER, REACTIVE) else f"{name[:at]}_{self.number}{name[at:]}"
+        return (
+            name
+            if name in (POWER, REACTIVE)
+            else f"{name[:at]}_{self.number}{name[at:]}"
+        )
 
     @property
     def columns(self) -> Columns:
         """Its columns."""
         of = f", {self.kind} {self.number}"
         return tuple(
-            replace(c, name=self.renamed(c.name), text=c.text + of) for c in self.stage.columns
+            replace(c, name=self.renamed(c.name), text=c.text + of)
+            for c in self.stage.columns
         )
 
     @property
@@ -251,7 +301,8 @@ class Another:
         """Its metrics."""
         of = f", {self.kind} {self.number}"
         return tuple(
-            replace(m, key=self.renamed(m.key), label=m.label + of) for m in self.stage.metrics
+            replace(m, key=self.renamed(m.key), label=m.label + of)
+            for m in self.stage.metrics
         )
 
     @property
@@ -293,11 +344,13 @@ class _MeterOfAnother:
         self.meter.add(Block(block.t0_ms, block.dt_ms, {**block.columns, **columns}))
 
     def values(self) -> dict[str, float | None]:
-        return {self.of.renamed(key): value for key, value in self.meter.values().items()}
+        return {
+            self.of.renamed(key): value for key, value in self.meter.values().items()
+        }
 
 
 def numbered(stages: Sequence[Any]) -> list[Any]:
-    """Return stages, or what scenarios say of them, with those that come again numbered."""
+    """Return stages, or their specs, with those that come again numbered."""
     kinds = [getattr(stage, "kind", None) for stage in stages]
     before = [kinds[:i].count(kind) for i, kind in enumerate(kinds)]
     return [
@@ -307,8 +360,13 @@ def numbered(stages: Sequence[Any]) -> list[Any]:
 
 
 def interpolated_s(stages: Iterable[object]) -> float:
-    """Return the longest time within which the power of a stage is interpolated [s]; 0 for none."""
-    return max((float(getattr(stage, "interpolated_s", 0.0)) for stage in stages), default=0.0)
+    """Return the longest time within which the power of a stage is interpolated [s].
+
+    0 for none.
+    """
+    return max(
+        (float(getattr(stage, "interpolated_s", 0.0)) for stage in stages), default=0.0
+    )
 
 
 class Stages:
@@ -319,7 +377,9 @@ class Stages:
         for stage in self._stages:
             if isinstance(stage, type):
                 name = stage.__name__
-                raise StageError(f"stages: found the class {name}, expected an object: {name}(...)")
+                raise StageError(
+                    f"stages: found the class {name}, expected an object: {name}(...)"
+                )
             _check_shape(stage)
 
     def __bool__(self) -> bool:
@@ -332,49 +392,72 @@ class Stages:
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics that the measured stages declare."""
         measured = (stage for stage in self._stages if hasattr(stage, "meter"))
-        return tuple(metric for stage in measured for metric in getattr(stage, "metrics", ()))
+        return tuple(
+            metric for stage in measured for metric in getattr(stage, "metrics", ())
+        )
 
     def by_name(self) -> dict[str, Stage]:
         """Return the stages by their kinds, numbered where one comes again."""
-        names = [str(getattr(stage, "kind", type(stage).__name__)) for stage in self._stages]
+        names = [
+            str(getattr(stage, "kind", type(stage).__name__)) for stage in self._stages
+        ]
         repeated = (
-            f" {names[:i].count(n) + 1}" * (names.count(n) > 1) for i, n in enumerate(names)
+            f" {names[:i].count(n) + 1}" * (names.count(n) > 1)
+            for i, n in enumerate(names)
         )
         return dict(zip(map(str.__add__, names, repeated), self._stages, strict=True))
 
     def extend(self, columns: Columns) -> Columns:
-        """Return a catalogue with the stages' columns, and where the power is then taken."""
+        """Return a catalogue with the stages' columns, and the power's place."""
         for stage in self._stages:
             _check_roles(stage)
             have = {column.name for column in columns}
-            if twice := [column.name for column in stage.columns if column.name in have]:
+            if twice := [
+                column.name for column in stage.columns if column.name in have
+            ]:
                 raise StageError(
-                    f"stage {type(stage).__name__}: column '{twice[0]}' is declared twice, here "
-                    "and to the left of it; give it another name, or take a stage out"
+                    f"stage {type(stage).__name__}: column '{twice[0]}' is declared "
+                    "twice, here and to the left of it; give it another name, or "
+                    "take a stage out"
                 )
             columns = catalogue(columns, stage.columns)
             if stage.boundary is not None:
                 for name in {POWER, REACTIVE} & have:
                     before = find_column(name, columns)[0].boundary
-                    columns = with_boundary(columns, name, f"{before}, {stage.boundary}")
+                    columns = with_boundary(
+                        columns, name, f"{before}, {stage.boundary}"
+                    )
         return columns
 
     def start(self) -> tuple[Any, ...]:
         """Return the states at the start of a run."""
         return tuple(called(stage, "start") for stage in self._stages)
 
-    def apply(self, block: Block, states: Sequence[Any]) -> tuple[Block, tuple[Any, ...]]:
-        """Take a block through all stages; returns it with their columns, and their states."""
+    def apply(
+        self, block: Block, states: Sequence[Any]
+    ) -> tuple[Block, tuple[Any, ...]]:
+        """Take a block through all stages.
+
+        Returns it with their columns, and their states.
+        """
         after = []
         for stage, state in zip(self._stages, states, strict=True):
             found = called(stage, "apply", for_reading(stage, block), state)
-            if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Mapping)):
+            if not (
+                isinstance(found, tuple)
+                and len(found) == 2
+                and isinstance(found[0], Mapping)
+            ):
                 raise StageError(
-                    f"stage {type(stage).__name__}: apply must return its columns by name and its "
-                    f"state, found {one_line(shown(found))}"
+                    f"stage {type(stage).__name__}: apply must return its columns by "
+                    f"name and its state, found {one_line(shown(found))}"
                 )
             added = checked_columns(
-                found[0], stage.columns, len(block), _stage_error(stage), (POWER, REACTIVE)
+                found[0],
+                stage.columns,
+                len(block),
+                _stage_error(stage),
+                (POWER, REACTIVE),
             )
             _check_balance(stage, added, block)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
@@ -390,21 +473,21 @@ class Stages:
 
 
 def check_order(stages: Sequence[object]) -> None:
-    """Refuse stages, or what scenarios say of them, that do not stand as in `PLACES`."""
+    """Refuse stages, or their specs, that do not stand as in `PLACES`."""
     farthest, at = "", -1
     for i, stage in enumerate(stages):
         name = getattr(stage, "kind", type(stage).__name__)
         place = getattr(stage, "place", None)
         if place is not None and place not in PLACES:
             raise StageError(
-                f"facility.stages.{i}: '{name}' has the place {one_line(shown(place))}, expected "
-                f"{one_of(PLACES)} or None"
+                f"facility.stages.{i}: '{name}' has the place "
+                f"{one_line(shown(place))}, expected {one_of(PLACES)} or None"
             )
         rank = PLACES.index(place) if place is not None else at
         if rank < at or at == len(PLACES) - 1:
             raise StageError(
-                f"facility.stages.{i}: '{name}' must not stand behind '{farthest}'; the order is "
-                f"{', '.join(PLACES)}, which is the last"
+                f"facility.stages.{i}: '{name}' must not stand behind '{farthest}'; "
+                f"the order is {', '.join(PLACES)}, which is the last"
             )
         if rank > at:
             farthest, at = name, rank
@@ -415,18 +498,28 @@ def _check_shape(stage: Stage) -> None:
     check_declared_columns(getattr(stage, "columns", None), _stage_error(stage))
     boundary = getattr(stage, "boundary", 0)
     if not isinstance(boundary, str | None):
-        found = one_line(shown(boundary)) if hasattr(stage, "boundary") else "no such attribute"
+        found = (
+            one_line(shown(boundary))
+            if hasattr(stage, "boundary")
+            else "no such attribute"
+        )
         raise _stage_error(stage)(f": boundary must be text or None, found {found}")
 
 
 def check_declared_columns(columns: object, error: Refusal) -> None:
     """Refuse columns of a stage or load that are not declared as expected."""
-    if not isinstance(columns, tuple | list) or not all(isinstance(c, Column) for c in columns):
-        raise error(f": columns must be a tuple of Column, found {one_line(shown(columns))}")
+    if not isinstance(columns, tuple | list) or not all(
+        isinstance(c, Column) for c in columns
+    ):
+        raise error(
+            f": columns must be a tuple of Column, found {one_line(shown(columns))}"
+        )
     for column in columns:
         if column.per not in (owners := ("facility", "pool", "service")):
             found = one_line(shown(column.per))
-            raise error(f": column '{column.name}' is per {found}, expected {one_of(owners)}")
+            raise error(
+                f": column '{column.name}' is per {found}, expected {one_of(owners)}"
+            )
 
 
 def _check_roles(stage: Stage) -> None:
@@ -440,31 +533,37 @@ def _check_roles(stage: Stage) -> None:
             )
         if column.unit != "W" or column.per != "facility":
             raise StageError(
-                f"{found} has a role and is of {column.unit} per {column.per}; roles are of powers "
-                "of the whole facility [W]: leave it out"
+                f"{found} has a role and is of {column.unit} per {column.per}; roles "
+                "are of powers of the whole facility [W]: leave it out"
             )
         part = column.part
-        if part is not None and (part in RESERVED_PARTS or not PART_NAME.fullmatch(part)):
+        if part is not None and (
+            part in RESERVED_PARTS or not PART_NAME.fullmatch(part)
+        ):
             raise StageError(
-                f"{found} counts to the part '{part}' of the energy; name it by lower-case "
-                f"letters, digits and _, and not {one_of(RESERVED_PARTS)}"
+                f"{found} counts to the part '{part}' of the energy; name it by "
+                f"lower-case letters, digits and _, and not {one_of(RESERVED_PARTS)}"
             )
 
 
 def _check_balance(stage: Stage, added: Values, block: Block) -> None:
-    """Refuse a change of power that the stage's columns with a role do not add up to."""
+    """Refuse a change of power that the stage's columns do not add up to."""
     own = [c for c in stage.columns if c.role is not None and c.name in added]
     before_w = block.columns[POWER]
     after_w = added.get(POWER, before_w)
     gap_w = after_w - before_w - sum(c.sign * added[c.name] for c in own)
-    worst_w, most_w = (float(np.abs(w).max(initial=0)) for w in (gap_w, [before_w, after_w]))
+    worst_w, most_w = (
+        float(np.abs(w).max(initial=0)) for w in (gap_w, [before_w, after_w])
+    )
     if worst_w > BALANCED * most_w:
         named = ": " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
         raise StageError(
-            f"stage {type(stage).__name__} changes {POWER} by up to {worst_w:.4g} W more or less "
-            f"than its columns say{named if own else ', of which none has a role'}; declare what "
-            f"it adds as columns with role {one_of(ADDED)}, and what it takes off as "
-            f"{one_of(TAKEN_OFF)}, such as Column(..., role='source', part='generator')"
+            f"stage {type(stage).__name__} changes {POWER} by up to {worst_w:.4g} W "
+            "more or less than its columns "
+            f"say{named if own else ', of which none has a role'}; declare what it "
+            f"adds as columns with role {one_of(ADDED)}, and what it takes off as "
+            f"{one_of(TAKEN_OFF)}, such as Column(..., role='source', "
+            "part='generator')"
         )
 
 
@@ -502,7 +601,7 @@ def is_outside(of: object) -> bool:
 
 
 def for_reading(stage: object, block: Block) -> Block:
-    """Return a block that a stage or load from outside can't write, as others read it, too."""
+    """Return a block that a stage or load from outside can't write."""
     if not is_outside(stage):
         return block
     columns = {name: values.view() for name, values in block.columns.items()}
@@ -512,9 +611,13 @@ def for_reading(stage: object, block: Block) -> Block:
 
 
 def checked_columns(
-    given: Values, columns: Columns, n_values: int, error: Refusal, more: tuple[str, ...] = ()
+    given: Values,
+    columns: Columns,
+    n_values: int,
+    error: Refusal,
+    more: tuple[str, ...] = (),
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return a stage's or load's columns as arrays, powers in double precision, if all is right.
+    """Return a stage's or load's checked columns, powers in double precision.
 
     It gives those that it declares, and may give `more`, which are powers.
     """
@@ -543,16 +646,20 @@ def checked_columns(
             raise error(f" gives values of '{written}' that are not finite")
         added[written] = np.asarray(values, np.float64 if written in powers else None)
     if missing := own - {str(written).partition(".")[0] for written in added}:
-        raise error(f" lacks column '{min(missing)}', which it declares; give it in every block")
+        raise error(
+            f" lacks column '{min(missing)}', which it declares; give it in every block"
+        )
     return added
 
 
 STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
-"""Stages by name: one module of this package each, and those registered from outside."""
+"""Stages by name: one module of this package each, and those registered from outside."""  # noqa: E501
 
 
 class StageMeters:
-    """The meters of all stages that have one, as one sink; `taken` blocks are not a stage's own.
+    """The meters of all stages that have one, as one sink.
+
+    `taken` blocks are not a stage's own.
 
     Raises
     ------
@@ -562,17 +669,25 @@ class StageMeters:
 
     def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
         self._meters: list[tuple[Any, Meter]] = [
-            (stage, called(stage, "meter")) for stage in stages if hasattr(stage, "meter")
+            (stage, called(stage, "meter"))
+            for stage in stages
+            if hasattr(stage, "meter")
         ]
         seen: set[str] = set()
         for stage, meter in self._meters:
             if not (hasattr(meter, "add") and hasattr(meter, "values")):
-                _fail(stage, f"has a meter without add or values: {one_line(shown(meter))}")
+                _fail(
+                    stage,
+                    f"has a meter without add or values: {one_line(shown(meter))}",
+                )
             for key in (metric.key for metric in stage.metrics):
                 block, _, name = key.partition(".")
                 if key in seen or block in taken or not name:
-                    _fail(stage, f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
-                                 "with a block that no other part of a run has")  # fmt: skip
+                    _fail(
+                        stage,
+                        f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
+                        "with a block that no other part of a run has",
+                    )
                 seen.add(key)
 
     def add(self, block: Block) -> None:
@@ -581,7 +696,10 @@ class StageMeters:
             called(stage, "add", block, of=meter)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
-        """Return the metrics, a block for each first part of their keys; refuse undeclared ones."""
+        """Return the metrics, a block for each first part of their keys.
+
+        Refuse undeclared ones.
+        """
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
             values = called(stage, "values", of=meter)

@@ -1,22 +1,25 @@
 """A battery that holds the supply steady.
 
-Each interval of length dt asks for a supply: a wish through a first-order lag of time constant tau,
-and that within a ramp limit r of the supply before, ``clip(lagged, supply - r dt, supply + r dt)``.
-Held ramps alone follow the load's median, such as the upper level of a job's iterations, and the
-store stands full; with a lag of several iterations they follow its mean. The battery gives the
-difference b = load - supply as far as its power and its store reach; what it can't cover passes
+Each interval of length dt asks for a supply: a wish through a first-order lag of time
+constant tau, and that within a ramp limit r of the supply before,
+``clip(lagged, supply - r dt, supply + r dt)``. Held ramps alone follow the load's
+median, such as the upper level of a job's iterations, and the store stands full; with a
+lag of several iterations they follow its mean. The battery gives the difference b =
+load - supply as far as its power and its store reach; what it can't cover passes
 through, and is counted. With e the energy stored::
 
     e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
 
-The wish is the load, what the battery lost in the interval before, and ``feedback (e_ref - e)``,
-which brings the store back to its reference. All of it is O(1) an interval and its state is handed
-on, so that results do not depend on blocks. ASSUMPTION [J]: reactive power passes it unchanged.
+The wish is the load, what the battery lost in the interval before, and
+``feedback (e_ref - e)``, which brings the store back to its reference. All of it is
+O(1) an interval and its state is handed on, so that results do not depend on blocks.
+ASSUMPTION [J]: reactive power passes it unchanged.
 
 References
 ----------
-Sheet "Flexibility and mitigation", section 5 (C3, C6); parameters are assumed where it says so.
-"""
+Sheet "Flexibility and mitigation", section 5 (C3, C6); parameters are assumed where it
+says so.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ ROUNDING_W = 1e-3
 """A smaller shortfall is rounding [W]."""
 
 DEPTHS_PERCENT = (1, 10, 20, 50, 100)
-"""Edges of the classes of a cycle's depth [% of the nominal energy]; all depths are added up."""
+"""Edges of the classes of a cycle's depth [% of the nominal energy]; all depths are
+added up."""
 
 _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
@@ -79,7 +83,8 @@ class Store(NamedTuple):
     # Efficiencies, 0-1
     charge: float = 1.0
     discharge: float = 1.0
-    feedback_per_s: float = 0.0  # power that brings it back, per energy that lacks [1/s]
+    # Power that brings it back, per energy that lacks [1/s]
+    feedback_per_s: float = 0.0
     gives_w: float = np.nan  # most that it gives [W]; as much as it takes if NaN
 
 
@@ -112,7 +117,9 @@ class Held:
     state: Before
 
 
-def hold(load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: Before) -> Held:
+def hold(
+    load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: Before
+) -> Held:
     """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
     if np.isnan(store.gives_w):
@@ -126,8 +133,10 @@ def hold(load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: Be
 
 
 @njit(inline="always")
-def _given(gives_w: float, dt_s: float, store: Store, stored_j: float) -> tuple[float, float]:
-    """Return what a battery gives of what is asked [W], and the energy then in it [J]."""
+def _given(
+    gives_w: float, dt_s: float, store: Store, stored_j: float
+) -> tuple[float, float]:
+    """Return what a battery gives of a request [W], and its energy then [J]."""
     if gives_w > 0:
         room_w = max(stored_j - store.least_j, 0.0) * store.discharge / dt_s
         gives_w = min(gives_w, store.gives_w, room_w)
@@ -147,13 +156,16 @@ def _hold(
     rows: Float64Array,
 ) -> tuple[float, float, float, float]:
     supply_w, stored_j, level_w, loss_w = before
-    # A lag of interval means: what is left of a step after an interval, and of it on average.
+    # A lag of interval means: what is left of a step after an interval, and of it on
+    # average.
     kept = mean = 0.0
     if asked.lag_s > 0:
         kept = np.exp(-dt_s / asked.lag_s)
         mean = (1 - kept) * asked.lag_s / dt_s
     for k in range(load_w.size):
-        wish_w = load_w[k] + loss_w + store.feedback_per_s * (store.reference_j - stored_j)
+        wish_w = (
+            load_w[k] + loss_w + store.feedback_per_s * (store.reference_j - stored_j)
+        )
         lagged_w = wish_w + (level_w - wish_w) * mean
         level_w = wish_w + (level_w - wish_w) * kept
         lowest_w = supply_w - asked.down_w_per_s * dt_s
@@ -161,7 +173,9 @@ def _hold(
         gives_w = load_w[k] - asked_w
         gives_w, stored_j = _given(gives_w, dt_s, store, stored_j)
         loss_w = (
-            gives_w * (1 / store.discharge - 1) if gives_w > 0 else gives_w * (store.charge - 1)
+            gives_w * (1 / store.discharge - 1)
+            if gives_w > 0
+            else gives_w * (store.charge - 1)
         )
         supply_w = load_w[k] - gives_w
         rows[0, k] = supply_w
@@ -186,7 +200,8 @@ class Clock(NamedTuple):
     """Local time of intervals, each of shape (n,), for what goes by it."""
 
     plan: Float64Array  # 1 to charge, -1 to discharge, 0 to rest
-    # Number of the clock interval that bills, where in it each begins [s], and number of the month
+    # Number of the clock interval that bills, where in it each begins [s], and number
+    # of the month
     window: Int64Array
     offset_s: Float64Array
     month: Int64Array
@@ -203,9 +218,10 @@ def _dispatch(
     state: DispatchState,
     rows: Float64Array,
 ) -> tuple[float, float, float, int, int]:
-    """Hold the supply at a target or a billed mean, or charge and discharge by the clock.
+    """Hold the supply at a target or billed mean, or follow the clock.
 
-    `target_w` is infinite for the clock's plan, and `window_s` 0 where nothing is billed.
+    `target_w` is infinite for the clock's plan, and `window_s` 0 where nothing is
+    billed.
     """
     stored_j, billed_w, drawn_j, window, month = state
     for k in range(load_w.size):
@@ -222,7 +238,9 @@ def _dispatch(
             if begins:  # what a run has not seen of its first counts as held
                 drawn_j = hold_w * clock.offset_s[k]
             # The mean of the clock interval may still come to what is held
-            most_w = max((hold_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0)
+            most_w = max(
+                (hold_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0
+            )
         if np.isfinite(target_w):
             filled_w = load + store.feedback_per_s * (store.reference_j - stored_j)
             asked_w = min(filled_w, max(load, hold_w), most_w)
@@ -241,7 +259,7 @@ def _dispatch(
 
 @dataclass(frozen=True)
 class _CycleCount:
-    """Rainflow cycles of a state of charge, half-cycles as halves (ASTM E1049-85, 5.4.4)."""
+    """Rainflow cycles of a state of charge, with halves (ASTM E1049-85, 5.4.4)."""
 
     # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
     classes: tuple[float, ...]
@@ -294,7 +312,9 @@ MODES = {
     "smoothing_s": "600",
     "peak_shaving": "{target_mw: 8}",
     "demand_charge": "{target_mw: 8}",
-    "time_of_use": "{charge: [{from_h: 0, to_h: 6}], discharge: [{from_h: 17, to_h: 21}]}",
+    "time_of_use": (
+        "{charge: [{from_h: 0, to_h: 6}], discharge: [{from_h: 17, to_h: 21}]}"
+    ),
 }
 """Modes of a battery by key, with an example of each."""
 
@@ -330,22 +350,26 @@ class PeakShaving(Model):
     """A power that the supply is kept below."""
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
-        description="Power that the battery discharges above, and does not charge beyond [MW]."
+        description=(
+            "Power that the battery discharges above, and does not charge beyond [MW]."
+        )
     )
 
 
 class DemandCharge(PeakShaving):
-    """A mean over clock intervals that the supply is kept below, and that grows as it is missed."""
+    """A mean over clock intervals that caps the supply, and grows if missed."""
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
-        description="Mean over a clock interval that each month begins with; where one is larger, "
-        "it is billed anyway, and is kept for the rest of the month [MW]."
+        description=(
+            "Mean over a clock interval that each month begins with; where one is "
+            "larger, it is billed anyway, and is kept for the rest of the month [MW]."
+        )
     )
     interval_min: Literal[15, 30, 60] = default(15, "The clock interval [min].")
 
 
 class TimeOfUse(Model):
-    """Hours in which it charges and discharges at its power, the second never beyond the load."""
+    """Hours in which it charges at its power, and discharges up to the load."""
 
     charge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
         description="Hours in which it charges."
@@ -356,52 +380,135 @@ class TimeOfUse(Model):
 
 
 class BatterySpec(StageSpec):
-    """A battery at this place that holds ramps, smooths, shaves peaks or follows the clock."""
+    """A battery that holds ramps, smooths, shaves peaks or follows the clock."""
 
     columns = (
-        Column("battery_power_w", "W", "facility", "mean", "at the battery's terminals",
-               "what the battery gives, negative where it takes"),
-        Column("battery_discharge_w", "W", "facility", "mean", "within the battery",
-               "what leaves its store, losses included; negative where it fills", "store"),
-        Column("battery_state_of_charge", "1", "facility", "end", None,
-               "energy in the battery, of its nominal energy"),
-        Column("battery_loss_w", "W", "facility", "mean", "within the battery",
-               "conversion losses and auxiliary power of the battery", "loss"),
-        Column("battery_uncovered_w", "W", "facility", "mean", None,
-               "by how much the supply misses what the battery is asked to hold"),
-    )  # fmt: skip
+        Column(
+            "battery_power_w",
+            "W",
+            "facility",
+            "mean",
+            "at the battery's terminals",
+            "what the battery gives, negative where it takes",
+        ),
+        Column(
+            "battery_discharge_w",
+            "W",
+            "facility",
+            "mean",
+            "within the battery",
+            "what leaves its store, losses included; negative where it fills",
+            "store",
+        ),
+        Column(
+            "battery_state_of_charge",
+            "1",
+            "facility",
+            "end",
+            None,
+            "energy in the battery, of its nominal energy",
+        ),
+        Column(
+            "battery_loss_w",
+            "W",
+            "facility",
+            "mean",
+            "within the battery",
+            "conversion losses and auxiliary power of the battery",
+            "loss",
+        ),
+        Column(
+            "battery_uncovered_w",
+            "W",
+            "facility",
+            "mean",
+            None,
+            "by how much the supply misses what the battery is asked to hold",
+        ),
+    )
     metrics = (
-        Metric("battery.discharged_mwh", "MWh", "energy that the battery gave", "{:,.2f}",
-               view="table"),
-        Metric("battery.loss_mwh", "MWh", "energy that the battery lost", "{:,.2f}", view="table"),
-        Metric("battery.equivalent_full_cycles", "1", "equivalent full cycles", "{:,.1f}",
-               view="table", text="energy given and taken over twice the nominal energy"),
-        Metric("battery.cycled_depth", "1", "depths of all rainflow cycles added up", "{:,.1f}",
-               "of the state of charge, by ASTM E1049-85, half-cycles as halves", "table"),
-        Metric("battery.deepest_cycle", "%", "depth of the deepest rainflow cycle", "{:.1f}",
-               "of the nominal energy", "table", 100),
+        Metric(
+            "battery.discharged_mwh",
+            "MWh",
+            "energy that the battery gave",
+            "{:,.2f}",
+            view="table",
+        ),
+        Metric(
+            "battery.loss_mwh",
+            "MWh",
+            "energy that the battery lost",
+            "{:,.2f}",
+            view="table",
+        ),
+        Metric(
+            "battery.equivalent_full_cycles",
+            "1",
+            "equivalent full cycles",
+            "{:,.1f}",
+            view="table",
+            text="energy given and taken over twice the nominal energy",
+        ),
+        Metric(
+            "battery.cycled_depth",
+            "1",
+            "depths of all rainflow cycles added up",
+            "{:,.1f}",
+            "of the state of charge, by ASTM E1049-85, half-cycles as halves",
+            "table",
+        ),
+        Metric(
+            "battery.deepest_cycle",
+            "%",
+            "depth of the deepest rainflow cycle",
+            "{:.1f}",
+            "of the nominal energy",
+            "table",
+            100,
+        ),
         *(
-            Metric(f"battery.cycles_{low}_to_{high}_percent", "1",
-                   f"rainflow cycles of {low} to {high} % of the nominal energy", "{:,.1f}",
-                   view="table")
+            Metric(
+                f"battery.cycles_{low}_to_{high}_percent",
+                "1",
+                f"rainflow cycles of {low} to {high} % of the nominal energy",
+                "{:,.1f}",
+                view="table",
+            )
             for low, high in pairwise(DEPTHS_PERCENT)
         ),
-        Metric("battery.calendar_fade", "%", "nominal energy lost by age alone", "{:.3f}",
-               "at a constant rate; that by cycles is not in it", factor=100),
-        Metric("battery.uncovered_h", "h", "time beyond what the battery covers", "{:,.2f}",
-               view="table"),
-        Metric("battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"),
+        Metric(
+            "battery.calendar_fade",
+            "%",
+            "nominal energy lost by age alone",
+            "{:.3f}",
+            "at a constant rate; that by cycles is not in it",
+            factor=100,
+        ),
+        Metric(
+            "battery.uncovered_h",
+            "h",
+            "time beyond what the battery covers",
+            "{:,.2f}",
+            view="table",
+        ),
+        Metric(
+            "battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"
+        ),
         Metric("battery.least_state_of_charge", "1", "least state of charge", "{:.3f}"),
-        Metric("battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"),
+        Metric(
+            "battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"
+        ),
         Metric("battery.mean_state_of_charge", "1", "mean state of charge", "{:.3f}"),
-    )  # fmt: skip
+    )
     boundary = "behind a battery"
     comes_again = True
 
     kind: Literal["battery"] = default(
         "battery",
-        "A battery at this place that holds ramps, smooths the power, shaves peaks, or charges "
-        "and discharges by the clock.",
+        (
+            "A battery at this place that holds ramps, smooths the power, shaves "
+            "peaks, or charges and discharges by the clock."
+        ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(
         description="Most that it takes and gives [MW]."
@@ -410,25 +517,32 @@ class BatterySpec(StageSpec):
         description="Nominal energy [MWh]; usable of it: what is between least_ and "
         "most_state_of_charge, 80 % by default."
     )
-    ramp_limit: RampRates | None = unset("Ramps of the supply that it holds; or smoothing_s.")
+    ramp_limit: RampRates | None = unset(
+        "Ramps of the supply that it holds; or smoothing_s."
+    )
     smoothing_s: PositiveFloat | None = unset(
-        "Time constant of the lag that the supply follows the load with; a minute beside "
-        "ramp_limit makes it follow the mean over a job's iterations."
+        "Time constant of the lag that the supply follows the load with; a minute "
+        "beside ramp_limit makes it follow the mean over a job's iterations."
     )
     peak_shaving: PeakShaving | None = optional(
         "A power that the supply is kept below; it is filled again below that."
     )
     demand_charge: DemandCharge | None = optional(
-        "The month's largest billed mean so far, which the supply's means are kept below."
+        "The month's largest billed mean so far, which the supply's means are kept "
+        "below."
     )
-    time_of_use: TimeOfUse | None = optional("Local hours in which it charges and discharges.")
+    time_of_use: TimeOfUse | None = optional(
+        "Local hours in which it charges and discharges."
+    )
     charge_efficiency: PositiveShare = uncertain(
         0.95, "Energy stored per energy taken, 0-1", (0.92, 0.98)
     )
     discharge_efficiency: PositiveShare = uncertain(
         0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
     )
-    auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(0.0, "Its own constant power [kW].")
+    auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(
+        0.0, "Its own constant power [kW]."
+    )
     least_state_of_charge: Share = uncertain(
         0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
     )
@@ -437,34 +551,47 @@ class BatterySpec(StageSpec):
     )
     reference_state_of_charge: Share = uncertain(
         0.5,
-        "State that it starts with, and is brought back to; where it shaves peaks, it starts "
-        "filled and is filled again",
+        (
+            "State that it starts with, and is brought back to; where it shaves "
+            "peaks, it starts filled and is filled again"
+        ),
         (0.4, 0.6),
     )
     feedback_per_h: NonNegativeFloat = uncertain(
-        1.0, "Part of the lacking energy that it asks for per hour, to be brought back", (0.5, 2)
+        1.0,
+        "Part of the lacking energy that it asks for per hour, to be brought back",
+        (0.5, 2),
     )
     calendar_fade_per_year: Share = uncertain(
         0.02,
-        "Part of the nominal energy lost in a year by age alone, 0-1. It is measured, and takes"
-        " nothing from the energy within the run",
+        (
+            "Part of the nominal energy lost in a year by age alone, 0-1. It is "
+            "measured, and takes nothing from the energy within the run"
+        ),
         (0.01, 0.04),
     )
 
     @model_validator(mode="before")
     @classmethod
     def _one_mode(cls, value: Any) -> Any:
-        # Before the other keys are looked at: an entry of the kind alone is shown the modes.
-        modes = [key for key in MODES if isinstance(value, dict) and value.get(key) is not None]
+        # Before the other keys are looked at: an entry of the kind alone is shown the
+        # modes.
+        modes = [
+            key
+            for key in MODES
+            if isinstance(value, dict) and value.get(key) is not None
+        ]
         if (
             isinstance(value, dict)
             and len(modes) != 1
             and {*modes} != {"ramp_limit", "smoothing_s"}
         ):
-            examples = " or ".join(f"{key}: {example}" for key, example in MODES.items())
+            examples = " or ".join(
+                f"{key}: {example}" for key, example in MODES.items()
+            )
             raise ValueError(
-                f"a battery has one mode, found {' and '.join(modes) or 'none'}; give one, as in "
-                f"{EXAMPLE.format('...')} with {examples}"
+                f"a battery has one mode, found {' and '.join(modes) or 'none'}; give "
+                f"one, as in {EXAMPLE.format('...')} with {examples}"
             )
         return value
 
@@ -537,7 +664,9 @@ class BatterySpec(StageSpec):
         """Return the columns of what it does; arguments as in `Held`."""
         auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         loss_w = np.where(
-            battery_w > 0, battery_w * (1 / store.discharge - 1), -battery_w * (1 - store.charge)
+            battery_w > 0,
+            battery_w * (1 / store.discharge - 1),
+            -battery_w * (1 - store.charge),
         )
         return {
             "battery_power_w": battery_w,
@@ -574,7 +703,11 @@ class _Dispatched:
         store, n = spec.store(), len(block)
         # Its own power passes the meter too, and is within what it holds.
         auxiliary_w = spec.auxiliary_kw * W_PER_KW
-        asked, target_w, window_ms = spec.peak_shaving or spec.demand_charge, np.inf, MS_PER_DAY
+        asked, target_w, window_ms = (
+            spec.peak_shaving or spec.demand_charge,
+            np.inf,
+            MS_PER_DAY,
+        )
         local_ms = self.wall.local_ms(block.starts_ms)
         plan = np.zeros(n)
         if asked is not None:
@@ -587,16 +720,27 @@ class _Dispatched:
             plan = np.where(charges, 1.0, np.where(discharges, -1.0, 0.0))
         if spec.demand_charge is not None:
             window_ms = spec.demand_charge.interval_min * MS_PER_MIN
-        months = local_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
-        clock = Clock(plan, local_ms // window_ms, local_ms % window_ms / MS_PER_S, months)
+        months = (
+            local_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
+        )
+        clock = Clock(
+            plan, local_ms // window_ms, local_ms % window_ms / MS_PER_S, months
+        )
         rows = np.empty((4, n))
         after = _dispatch(
-            load_w, block.dt_ms / MS_PER_S,
-            store._replace(gives_w=store.power_w), target_w,
-            window_ms / MS_PER_S if spec.demand_charge else 0.0, clock, state, rows,
-        )  # fmt: skip
+            load_w,
+            block.dt_ms / MS_PER_S,
+            store._replace(gives_w=store.power_w),
+            target_w,
+            window_ms / MS_PER_S if spec.demand_charge else 0.0,
+            clock,
+            state,
+            rows,
+        )
         supply_w, battery_w, stored_j, uncovered_w = rows
-        return spec.values(supply_w, battery_w, stored_j, uncovered_w), DispatchState(*after)
+        return spec.values(supply_w, battery_w, stored_j, uncovered_w), DispatchState(
+            *after
+        )
 
     def meter(self) -> _BatteryMeter:
         """Return what measures it."""
@@ -610,21 +754,30 @@ class _BatteryMeter(ColumnMeter):
         power, uncovered, charge = (
             f"battery_{name}" for name in ("power_w", "uncovered_w", "state_of_charge")
         )
-        super().__init__({
-            "battery.discharged_mwh": (Energy(), lambda columns: np.maximum(columns[power], 0)),
-            "battery.loss_mwh": (Energy(), "battery_loss_w"),
-            "battery.uncovered_h": (HoursAbove(ROUNDING_W), uncovered),
-            "battery.uncovered_mwh": (Energy(), uncovered),
-            "battery.least_state_of_charge": (
-                Most(-np.inf, per=-1), lambda columns: -columns[charge]
-            ),
-            "battery.most_state_of_charge": (Most(-np.inf), charge),
-            "battery.mean_state_of_charge": (Mean(), charge),
-        })  # fmt: skip
+        super().__init__(
+            {
+                "battery.discharged_mwh": (
+                    Energy(),
+                    lambda columns: np.maximum(columns[power], 0),
+                ),
+                "battery.loss_mwh": (Energy(), "battery_loss_w"),
+                "battery.uncovered_h": (HoursAbove(ROUNDING_W), uncovered),
+                "battery.uncovered_mwh": (Energy(), uncovered),
+                "battery.least_state_of_charge": (
+                    Most(-np.inf, per=-1),
+                    lambda columns: -columns[charge],
+                ),
+                "battery.most_state_of_charge": (Most(-np.inf), charge),
+                "battery.mean_state_of_charge": (Mean(), charge),
+            }
+        )
         self._capacity_mwh, self._taken = spec.energy_mwh, Energy()
         self._cycles = ChargeCycles()
         self._cycles.add(np.array([spec.first_state_of_charge]))
-        self._fade_per_ms, self._ms = spec.calendar_fade_per_year / (365 * MS_PER_DAY), 0
+        self._fade_per_ms, self._ms = (
+            spec.calendar_fade_per_year / (365 * MS_PER_DAY),
+            0,
+        )
 
     def add(self, block: Block) -> None:
         """Take in a block."""
@@ -646,7 +799,9 @@ class _BatteryMeter(ColumnMeter):
             "battery.calendar_fade": self._ms * self._fade_per_ms,
             **{
                 f"battery.cycles_{low}_to_{high}_percent": n
-                for (low, high), n in zip(pairwise(DEPTHS_PERCENT), cycles.classes, strict=True)
+                for (low, high), n in zip(
+                    pairwise(DEPTHS_PERCENT), cycles.classes, strict=True
+                )
             },
             **found,
         }

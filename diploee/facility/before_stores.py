@@ -1,4 +1,4 @@
-"""The load that reaches a site's first battery or ramp limit, kept for what steps the site."""
+"""The load that reaches a site's first battery or ramp limit, kept for steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ from diploee.base.columns import Column, Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Values
 
 BEFORE_STORES = (
-    Column("before_stores_w", "W", "facility", "mean", "before the first battery or ramp limit",
-           "power of the load before the site's own stores"),
-    Column("before_stores_var", "var", "facility", "mean", "before the first battery or ramp limit",
-           "reactive power there, drawn positive"),
-)  # fmt: skip
+    Column(
+        "before_stores_w",
+        "W",
+        "facility",
+        "mean",
+        "before the first battery or ramp limit",
+        "power of the load before the site's own stores",
+    ),
+    Column(
+        "before_stores_var",
+        "var",
+        "facility",
+        "mean",
+        "before the first battery or ramp limit",
+        "reactive power there, drawn positive",
+    ),
+)
 """Columns that --before-stores keeps; the file then has double precision."""
 
 
@@ -37,11 +49,15 @@ class BeforeStores:
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
         """Return what arrives."""
-        arrives = (block.columns[name] for name in (POWER, REACTIVE) if name in block.columns)
-        return dict(zip((column.name for column in self.columns), arrives, strict=True)), state
+        arrives = (
+            block.columns[name] for name in (POWER, REACTIVE) if name in block.columns
+        )
+        return dict(
+            zip((column.name for column in self.columns), arrives, strict=True)
+        ), state
 
 
 def first_store(stages: Sequence[Any]) -> int:
-    """Return the place of the first stage that stores or holds back, or behind the last one."""
+    """Return the place of the first store or limit, or behind the last stage."""
     roles = [{column.role for column in stage.columns} for stage in stages]
     return next((k for k, of in enumerate(roles) if of & {"store", "hold"}), len(roles))

@@ -1,4 +1,7 @@
-"""A loss that is a constant part of what is drawn: conversion and distribution, roughly."""
+"""A loss that is a constant part of what is drawn.
+
+Conversion and distribution, roughly.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,28 @@ from diploee.facility.meters import EnergyMeter
 
 
 class ConstantLossSpec(StageSpec):
-    """A loss that is a constant part of what is drawn: ``P / (1 - loss_fraction)`` for a load P."""
+    """A loss that is a constant part of what is drawn.
+
+    ``P / (1 - loss_fraction)`` for a load P.
+    """
 
     columns = (
-        Column("loss_power_w", "W", "facility", "mean", "between the load and the supply",
-               "loss, a constant part of the supply", "loss", "constant_loss"),
-    )  # fmt: skip
-    metrics = (Metric("constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"),)
+        Column(
+            "loss_power_w",
+            "W",
+            "facility",
+            "mean",
+            "between the load and the supply",
+            "loss, a constant part of the supply",
+            "loss",
+            "constant_loss",
+        ),
+    )
+    metrics = (
+        Metric(
+            "constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"
+        ),
+    )
     boundary = "behind a loss that is a constant part of it"
 
     kind: Literal["constant_loss"] = default(
@@ -40,7 +58,9 @@ class ConstantLossSpec(StageSpec):
         load_w = block.columns[POWER]
         # Below 0 the load sends power on, and the same part of it is lost.
         lost = np.where(
-            load_w < 0, -self.loss_fraction, self.loss_fraction / (1 - self.loss_fraction)
+            load_w < 0,
+            -self.loss_fraction,
+            self.loss_fraction / (1 - self.loss_fraction),
         )
         loss_w = load_w * lost
         return {"loss_power_w": loss_w, POWER: load_w + loss_w}, None

@@ -1,8 +1,9 @@
 """Power of cooling: heat behind its lags, against the weather; the base of all models.
 
-Each model is a static map from heat and one temperature to power (the sheet's section 3), the same
-at every size when both are taken per design heat. The heat that reaches it lags (3.5): swings of
-the load within seconds hardly reach the cooling, and are not scaled by the PUE.
+Each model is a static map from heat and one temperature to power (the sheet's section
+3), the same at every size when both are taken per design heat. The heat that reaches it
+lags (3.5): swings of the load within seconds hardly reach the cooling, and are not
+scaled by the PUE.
 """
 
 from __future__ import annotations
@@ -40,45 +41,91 @@ LEAST_RATIO_OF_LAGS = 1.01
 
 HEATS_PER_DESIGN = 128
 HEATS = np.arange(193) / HEATS_PER_DESIGN
-"""Heat over design heat at which a model is tabulated; it goes on straight beyond the last."""
+"""Heat over design heat at which a model is tabulated; it goes on straight beyond the
+last."""
 STEP_K = 0.125
-"""Largest step of the temperature in the table; a model's own breaks stand in it as well."""
+"""Largest step of the temperature in the table; a model's own breaks stand in it as
+well."""
 
 COLUMNS: Columns = (
-    Column("cooling_w", "W", "facility", "mean", "at the cooling plant's supply",
-           "power of the cooling plant", "cooling", "cooling"),
-    Column(HEAT, "W", "facility", "mean", "at the cooling plant, behind its lags",
-           "what sets the cooling plant's load"),
-    Column("t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"),
-)  # fmt: skip
+    Column(
+        "cooling_w",
+        "W",
+        "facility",
+        "mean",
+        "at the cooling plant's supply",
+        "power of the cooling plant",
+        "cooling",
+        "cooling",
+    ),
+    Column(
+        HEAT,
+        "W",
+        "facility",
+        "mean",
+        "at the cooling plant, behind its lags",
+        "what sets the cooling plant's load",
+    ),
+    Column(
+        "t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"
+    ),
+)
 
 METRICS: tuple[Metric, ...] = (
-    Metric("cooling.energy_mwh", "MWh", "energy of the cooling plant", "{:,.1f}", view="table"),
+    Metric(
+        "cooling.energy_mwh",
+        "MWh",
+        "energy of the cooling plant",
+        "{:,.1f}",
+        view="table",
+    ),
     *load_metrics("cooling", "cooling plant")[1:],
-    Metric("cooling.hours_beyond_set_point", "h", "hours beyond the cooling's set point", "{:,.1f}",
-           "the weather does not allow the supply temperature that is set; nothing is throttled",
-           view="table"),
-    Metric("cooling.clamped_h", "h", "hours outside the cooling model's weather", "{:,.1f}",
-           "weather is taken at the edge of the model's range"),
-)  # fmt: skip
+    Metric(
+        "cooling.hours_beyond_set_point",
+        "h",
+        "hours beyond the cooling's set point",
+        "{:,.1f}",
+        (
+            "the weather does not allow the supply temperature that is set; nothing "
+            "is throttled"
+        ),
+        view="table",
+    ),
+    Metric(
+        "cooling.clamped_h",
+        "h",
+        "hours outside the cooling model's weather",
+        "{:,.1f}",
+        "weather is taken at the edge of the model's range",
+    ),
+)
 
 
 FROST_K = 20.0
 
 
 class PartLoad(Model):
-    """How fans and pumps follow the load: ``g(q) = max(q, least)^n`` (the sheet's 3.1)."""
+    """How fans and pumps follow the load.
+
+    ``g(q) = max(q, least)^n`` (the sheet's 3.1).
+    """
 
     part_load_exponent: float = uncertain(
         2.0,
-        "Exponent n of fan and pump power over load; 3 is an ideal variable speed drive, 1 a "
-        "constant power per heat",
+        (
+            "Exponent n of fan and pump power over load; 3 is an ideal variable speed "
+            "drive, 1 a constant power per heat"
+        ),
         (1, 3),
         ge=0,
         le=3,
     )
     least_part_load: float = uncertain(
-        0.5, "Load below which fans and pumps slow down no further, 0-1", (0.3, 0.7), ge=0, le=1
+        0.5,
+        "Load below which fans and pumps slow down no further, 0-1",
+        (0.3, 0.7),
+        ge=0,
+        le=1,
     )
 
     def turned_down(self, load: Any) -> Any:
@@ -87,12 +134,17 @@ class PartLoad(Model):
 
 
 class Winter(Model):
-    """How towers and dry coolers pass the cold: fans slow down, and heaters keep frost off."""
+    """How towers and dry coolers pass the cold.
+
+    Fans slow down, and heaters keep frost off.
+    """
 
     frost_fraction: float = uncertain(
         0.003,
-        "Power of basin heaters and traced pipes at 20 K below freezing, over the design heat; in "
-        "proportion to the cold",
+        (
+            "Power of basin heaters and traced pipes at 20 K below freezing, over the "
+            "design heat; in proportion to the cold"
+        ),
         (0.001, 0.01),
         ge=0,
         le=0.1,
@@ -104,10 +156,10 @@ class Winter(Model):
 
 
 def staged_fans(temperature_c: Any, approach_k: float, least_c: float) -> Any:
-    """Return the share of fans that run, so that water in the cold is not below `least_c`.
+    """Return the share of fans that keep cold water at `least_c` or above.
 
-    The air that takes a heat goes with one over its rise in temperature; fans are switched off one
-    by one, so that their power goes with the air.
+    The air that takes a heat goes with one over its rise in temperature; fans are
+    switched off one by one, so that their power goes with the air.
     """
     return approach_k / np.maximum(least_c - temperature_c, approach_k)
 
@@ -132,11 +184,16 @@ class Plant(ABC):
 
     @property
     def set_point_c(self) -> float | None:
-        """Temperature above which it can't hold its set point [deg C]; None if it always can."""
+        """Temperature above which it can't hold its set point [deg C].
+
+        None if it always can.
+        """
         return None
 
     @abstractmethod
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+    def relative_power(
+        self, heat: Float64Array, temperature_c: Float64Array
+    ) -> Float64Array:
         """Return the plant's power over its design heat."""
 
 
@@ -150,15 +207,19 @@ class CoolingSpec(StageSpec, ABC):
     source: ClassVar[str] = POWER
     default_lags_s: ClassVar[tuple[float, ...]] = (120.0, 300.0)
 
-    time_constants_s: Annotated[tuple[float, ...], Field(max_length=MOST_LAGS)] | None = optional(
-        "Lags that the heat passes one after the other [s]; none for an empty list. If absent: "
-        "room air 120 s (direct liquid cooling: its loop 60 s) and the facility's water 300 s "
-        "(assumed; ranges 60-600, 20-120 and 120-900 s)."
+    time_constants_s: (
+        Annotated[tuple[float, ...], Field(max_length=MOST_LAGS)] | None
+    ) = optional(
+        "Lags that the heat passes one after the other [s]; none for an empty list. "
+        "If absent: room air 120 s (direct liquid cooling: its loop 60 s) and the "
+        "facility's water 300 s (assumed; ranges 60-600, 20-120 and 120-900 s)."
     )
     power_factor: float = uncertain(
         0.96,
-        "Power factor of the drives of fans, pumps and chillers, lagging (0.95-0.96 of variable"
-        " speed drives)",
+        (
+            "Power factor of the drives of fans, pumps and chillers, lagging "
+            "(0.95-0.96 of variable speed drives)"
+        ),
         (0.94, 0.98),
         gt=0.1,
         le=1,
@@ -170,21 +231,25 @@ class CoolingSpec(StageSpec, ABC):
         for lag_s in lags_s:
             if not SHORTEST_LAG_S <= lag_s <= LONGEST_LAG_S:
                 raise ValueError(
-                    f"time_constants_s must be from {SHORTEST_LAG_S:g} to {LONGEST_LAG_S:g} s, "
-                    f"found {lag_s:g} s"
+                    f"time_constants_s must be from {SHORTEST_LAG_S:g} to "
+                    f"{LONGEST_LAG_S:g} s, found {lag_s:g} s"
                 )
         for shorter, longer in pairwise(lags_s):
             if longer < shorter * LEAST_RATIO_OF_LAGS:
                 raise ValueError(
-                    f"time_constants_s must differ by 1 % at least, found {shorter:g} and "
-                    f"{longer:g} s"
+                    f"time_constants_s must differ by 1 % at least, found {shorter:g} "
+                    f"and {longer:g} s"
                 )
         return self
 
     @property
     def lags_s(self) -> tuple[float, ...]:
         """Time constants of the lags [s]."""
-        return self.default_lags_s if self.time_constants_s is None else self.time_constants_s
+        return (
+            self.default_lags_s
+            if self.time_constants_s is None
+            else self.time_constants_s
+        )
 
     @abstractmethod
     def plant(self, site: Site) -> Plant:
@@ -210,8 +275,8 @@ class CoolingSpec(StageSpec, ABC):
             )
         if not self.design_w(site) > 0:
             raise StageError(
-                f"{kind} needs a design heat above 0, and the nodes' ratings are 0; give "
-                "ratings in facility.node_types"
+                f"{kind} needs a design heat above 0, and the nodes' ratings are 0; "
+                "give ratings in facility.node_types"
             )
         return Cooling(self, site)
 
@@ -221,15 +286,19 @@ class HeatCoolingSpec(CoolingSpec, Plant):
 
     design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = uncertain(
         None,
-        "Heat that the plant is designed for [MW]; 1.1 times the power of all nodes at their "
-        "ratings if absent",
+        (
+            "Heat that the plant is designed for [MW]; 1.1 times the power of all "
+            "nodes at their ratings if absent"
+        ),
         (1.0, 1.3),
         per_rating=True,
     )
     other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = default(
         0.0,
-        "Heat in the cooled space beside the power that reaches it, such as lights [kW]; what it "
-        "draws belongs to an auxiliary_load.",
+        (
+            "Heat in the cooled space beside the power that reaches it, such as lights "
+            "[kW]; what it draws belongs to an auxiliary_load."
+        ),
     )
 
     @property
@@ -264,7 +333,9 @@ class Cooling:
         self.design_w = spec.design_w(site)
         self._time_ms = weather.time_ms.astype(np.float64)
         self.temperature_c = (
-            weather.wet_bulb_c if self.plant.follows == "wet_bulb" else weather.dry_bulb_c
+            weather.wet_bulb_c
+            if self.plant.follows == "wet_bulb"
+            else weather.dry_bulb_c
         )
         low_c, high_c = self.plant.range_c
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
@@ -274,25 +345,44 @@ class Cooling:
         self._table = self.plant.relative_power(HEATS[None, :], self._nodes_c[:, None])
 
     def start(self) -> None:
-        """Return the state at the start: none, the first interval's heat has flowed for long."""
+        """Return the state at the start.
+
+        None, the first interval's heat has flowed for long.
+        """
         return None
 
-    def apply(self, block: Block, state: Float64Array | None) -> tuple[Values, Float64Array | None]:
+    def apply(
+        self, block: Block, state: Float64Array | None
+    ) -> tuple[Values, Float64Array | None]:
         """Add the plant's power; the state is the heat in each lag [W], shape (k,)."""
         heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
         for name in self._given:
             heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
         other_w = self.spec.other_heat_w
         share, decay = _lags(self.spec.lags_s, block.dt_ms / MS_PER_S)
-        state = np.full(MOST_LAGS, heat_w[0] + other_w) if state is None else state.copy()
+        state = (
+            np.full(MOST_LAGS, heat_w[0] + other_w) if state is None else state.copy()
+        )
         middle_ms = block.t0_ms + block.dt_ms / 2
         hour = np.searchsorted(self._weather.time_ms, middle_ms, side="right") - 1
         cooling_w, lagged_w, wet_c = rows = np.empty((3, heat_w.size))
         _cool(
-            heat_w, other_w, middle_ms, float(block.dt_ms), state, share, decay,
-            min(max(int(hour), 0), self._time_ms.size - 2), self._time_ms, self.temperature_c,
-            self._weather.wet_bulb_c, self._nodes_c, self._table.ravel(), self.design_w, rows,
-        )  # fmt: skip
+            heat_w,
+            other_w,
+            middle_ms,
+            float(block.dt_ms),
+            state,
+            share,
+            decay,
+            min(max(int(hour), 0), self._time_ms.size - 2),
+            self._time_ms,
+            self.temperature_c,
+            self._weather.wet_bulb_c,
+            self._nodes_c,
+            self._table.ravel(),
+            self.design_w,
+            rows,
+        )
         found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
         found[POWER] = block.columns[POWER] + cooling_w
         if REACTIVE in block.columns:
@@ -309,7 +399,9 @@ class Cooling:
         """Hours outside the model's range."""
         low_c, high_c = self.plant.range_c
         time_ms, found_c = self._weather.time_ms, self.temperature_c
-        return Hours.above(time_ms, found_c, high_c) + Hours.above(time_ms, -found_c, -low_c)
+        return Hours.above(time_ms, found_c, high_c) + Hours.above(
+            time_ms, -found_c, -low_c
+        )
 
     @cached_property
     def beyond(self) -> Hours | None:
@@ -324,7 +416,9 @@ class _CoolingMeter(LoadMeter):
     """Energy, load and hours of a cooling plant."""
 
     def __init__(self, cooling: Cooling) -> None:
-        super().__init__("cooling", "cooling_w", lambda columns: columns[HEAT] / cooling.design_w)
+        super().__init__(
+            "cooling", "cooling_w", lambda columns: columns[HEAT] / cooling.design_w
+        )
         self._cooling, self._clamped_h, self._beyond_h = cooling, 0.0, 0.0
 
     def add(self, block: Block) -> None:
@@ -358,7 +452,9 @@ class Hours(NamedTuple):
         over = values - limit
         crosses = np.flatnonzero((over[:-1] > 0) != (over[1:] > 0))
         part = over[crosses] / (over[crosses] - over[crosses + 1])
-        crossing_ms = time_ms[crosses] + part * (time_ms[crosses + 1] - time_ms[crosses])
+        crossing_ms = time_ms[crosses] + part * (
+            time_ms[crosses + 1] - time_ms[crosses]
+        )
         edges_ms = np.sort(np.concatenate([time_ms, crossing_ms]))
         middle = np.interp((edges_ms[:-1] + edges_ms[1:]) / 2, time_ms, over)
         lasts = np.where(middle > 0, np.diff(edges_ms), 0.0) / MS_PER_H
@@ -377,15 +473,19 @@ class Hours(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64Array]:
-    """Return lags in a row as partial fractions: share of the mean, and decay, of each lag.
+    """Return lags in a row as partial fractions.
 
-    A row of first-order lags, distinct, is the sum of single ones with shares that sum to 1; each
-    has an exact update and an exact mean over an interval of constant heat u, so that nothing
-    depends on the interval: ``y' = u + (y - u) e^(-dt/tau)``, mean ``u + (y - u) (tau/dt)
-    (1 - e^(-dt/tau))`` (3.5). Lags that there are not have a share of 0.
+    Share of the mean, and decay, of each lag. A row of first-order lags, distinct, is
+    the sum of single ones with shares that sum to 1; each has an exact update and an
+    exact mean over an interval of constant heat u, so that nothing depends on the
+    interval: ``y' = u + (y - u) e^(-dt/tau)``, mean
+    ``u + (y - u) (tau/dt) (1 - e^(-dt/tau))`` (3.5). Lags that there are not have a
+    share of 0.
     """
     tau = np.array(lags_s, dtype=np.float64)
-    share = np.array([np.prod([t / (t - other) for other in tau if other != t]) for t in tau])
+    share = np.array(
+        [np.prod([t / (t - other) for other in tau if other != t]) for t in tau]
+    )
     missing = (0, MOST_LAGS - tau.size)
     decay = np.exp(-dt_s / tau)
     mean = -np.expm1(-dt_s / tau) * tau / dt_s
@@ -394,14 +494,26 @@ def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64
 
 @njit()
 def _cool(
-    heat_w: Any, other_w: float, middle_ms: float, dt_ms: float,
-    state: Any, share: Any, decay: Any, hour: int, time_ms: Any, driving_c: Any,
-    wet_bulb_c: Any, nodes_c: Any, table: Any, design_w: float, rows: Any,
-) -> None:  # fmt: skip
-    """Find cooling power, lagged heat and wet-bulb, and the lags after it in place of the state.
+    heat_w: Any,
+    other_w: float,
+    middle_ms: float,
+    dt_ms: float,
+    state: Any,
+    share: Any,
+    decay: Any,
+    hour: int,
+    time_ms: Any,
+    driving_c: Any,
+    wet_bulb_c: Any,
+    nodes_c: Any,
+    table: Any,
+    design_w: float,
+    rows: Any,
+) -> None:
+    """Find cooling power, lagged heat and wet-bulb; update the lags in place.
 
-    Every value follows from its own time, the lags and the tables alone, so that results do not
-    depend on where a block begins.
+    Every value follows from its own time, the lags and the tables alone, so that
+    results do not depend on where a block begins.
     """
     n, n_heats = heat_w.size, table.size // nodes_c.size
     cooling_w, lagged_w, wet_c = rows[0], rows[1], rows[2]

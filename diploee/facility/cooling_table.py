@@ -1,4 +1,7 @@
-"""Cooling by a site's own measured table: power over IT power, by weather and load (3.4)."""
+"""Cooling by a site's own measured table.
+
+Power over IT power, by weather and load (3.4).
+"""
 
 from __future__ import annotations
 
@@ -32,39 +35,51 @@ class _MeasuredPlant(Plant):
 
     temperature: Temperature  # what the plant follows
     nodes_c: Float64Array  # temperatures, rising [deg C]
-    loads: Float64Array  # IT power over that of all nodes at their ratings, rising from 0 on
+    # IT power over that of all nodes at their ratings, rising from 0 on
+    loads: Float64Array
     power: Float64Array  # cooling power over that of all nodes at their ratings
 
     @classmethod
-    def of_points(cls, temperature: Temperature, points: Sequence[Point]) -> _MeasuredPlant:
-        """Return the table of points of temperature, load and cooling power over IT power.
+    def of_points(
+        cls, temperature: Temperature, points: Sequence[Point]
+    ) -> _MeasuredPlant:
+        """Return the points of temperature, load, and cooling power over IT power.
 
         Below the least and above the highest load power goes on straight, not below 0.
         """
-        nodes_c, loads = (np.unique([point[axis] for point in points]) for axis in (0, 1))
+        nodes_c, loads = (
+            np.unique([point[axis] for point in points]) for axis in (0, 1)
+        )
         if nodes_c.size < 2 or len(points) != nodes_c.size * loads.size:
             raise ValueError(
-                "must have one point for each of two or more temperatures and each load, found "
-                f"{len(points)} points of {nodes_c.size} temperatures and {loads.size} loads"
+                "must have one point for each of two or more temperatures and each "
+                f"load, found {len(points)} points of {nodes_c.size} temperatures and "
+                f"{loads.size} loads"
             )
         power = np.full((nodes_c.size, loads.size), np.nan)
         for t_c, load, ratio in points:
-            power[np.searchsorted(nodes_c, t_c), np.searchsorted(loads, load)] = ratio * load
+            power[np.searchsorted(nodes_c, t_c), np.searchsorted(loads, load)] = (
+                ratio * load
+            )
         if np.isnan(power).any():
             at = np.argwhere(np.isnan(power))[0]
             raise ValueError(
-                f"has no point at {nodes_c[at[0]]:g} deg C and a load of {loads[at[1]]:g}, and two "
-                "at another place"
+                f"has no point at {nodes_c[at[0]]:g} deg C and a load of "
+                f"{loads[at[1]]:g}, and two at another place"
             )
         most = max(float(HEATS[-1]), loads[-1] + 1)
         if loads.size == 1:  # one load alone: in proportion to it
             ends = [np.zeros((nodes_c.size, 1)), power * (most / loads)]
         else:
             slopes = np.diff(power) / np.diff(loads)
-            ends = [power[:, :1] - slopes[:, :1] * loads[0],
-                    power[:, -1:] + slopes[:, -1:] * (most - loads[-1])]  # fmt: skip
+            ends = [
+                power[:, :1] - slopes[:, :1] * loads[0],
+                power[:, -1:] + slopes[:, -1:] * (most - loads[-1]),
+            ]
         extended = np.maximum(np.hstack([ends[0], power, ends[1]]), 0.0)
-        return cls(temperature, nodes_c, np.concatenate([[0.0], loads, [most]]), extended)
+        return cls(
+            temperature, nodes_c, np.concatenate([[0.0], loads, [most]]), extended
+        )
 
     @property
     def follows(self) -> Temperature:
@@ -81,7 +96,9 @@ class _MeasuredPlant(Plant):
         """The table's temperatures [deg C]."""
         return [float(t) for t in self.nodes_c]
 
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+    def relative_power(
+        self, heat: Float64Array, temperature_c: Float64Array
+    ) -> Float64Array:
         """Return cooling power over the nodes' rated power, by load and temperature."""
         from scipy.interpolate import RegularGridInterpolator
 
@@ -96,29 +113,34 @@ class CoolingTableSpec(CoolingSpec):
 
     kind: Literal["cooling_table"] = default(
         "cooling_table",
-        "Cooling power over IT power as measured at the site, by temperature and load; the best "
-        "model where there is one.",
+        (
+            "Cooling power over IT power as measured at the site, by temperature and "
+            "load; the best model where there is one."
+        ),
     )
     temperature: Temperature = default("wet_bulb", "Which temperature the table has.")
     points: Annotated[tuple[Point, ...], Field(min_length=2)] | None = optional(
-        "Points of temperature [deg C], load (IT power at the nodes' AC input over that of all "
-        "nodes at their ratings) and cooling power over IT power, one for each temperature and "
-        "load; instead of path."
+        "Points of temperature [deg C], load (IT power at the nodes' AC input over "
+        "that of all nodes at their ratings) and cooling power over IT power, one for "
+        "each temperature and load; instead of path."
     )
     path: str | None = optional(
-        "CSV file with the columns temperature_c, load and cooling_ratio, relative to the scenario "
-        "file; instead of points."
+        "CSV file with the columns temperature_c, load and cooling_ratio, relative to "
+        "the scenario file; instead of points."
     )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.points is None) == (self.path is None):
-            raise ValueError("give either points or path, the table of measured cooling power")
+            raise ValueError(
+                "give either points or path, the table of measured cooling power"
+            )
         for number, point in enumerate(self.points or ()):
             for value, (name, limit) in zip(point, LIMITS.items(), strict=True):
                 if not limit.holds(np.array([value])).all():
                     raise ValueError(
-                        f"points: {name} of point {number + 1} must be {limit}, found {value:g}"
+                        f"points: {name} of point {number + 1} must be {limit}, found "
+                        f"{value:g}"
                     )
         if self.points is not None:
             _MeasuredPlant.of_points(self.temperature, self.points)
@@ -130,7 +152,7 @@ class CoolingTableSpec(CoolingSpec):
         return () if self.path is None else (self.path,)
 
     def design_w(self, site: Site) -> float:
-        """Return the power that loads are relative to: that of all nodes at their ratings [W]."""
+        """Return the power that loads are relative to, of all nodes' ratings [W]."""
         return site.rated_power_w
 
     def plant(self, site: Site) -> Plant:

@@ -1,4 +1,4 @@
-"""Direct liquid cooling by warm water and towers, without chillers for it (the sheet's 3.2)."""
+"""Direct liquid cooling by warm water and towers, no chillers (the sheet's 3.2)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,33 @@ from pydantic import Field
 from diploee.base.model import Share, default, uncertain
 from diploee.base.tables import Float64Array
 from diploee.facility.cooling import HeatCoolingSpec, PartLoad
-from diploee.facility.wse import CONDENSER_C, Kelvin, Pascal, WaterPlant, pump_power, tower_power
+from diploee.facility.wse import (
+    CONDENSER_C,
+    Kelvin,
+    Pascal,
+    WaterPlant,
+    pump_power,
+    tower_power,
+)
 
 
 class DlcTowerSpec(HeatCoolingSpec, PartLoad):
-    """Direct liquid cooling by warm water and towers; the rest of the heat by a `wse` plant.
+    """Direct liquid cooling by warm water and towers.
 
-    Warmer weather than the set point allows is counted, not throttled, and no trim chiller runs.
-    Its measured anchor is NREL's ESIF with an annual PUE of 1.036, whose meters list no UPS and no
-    transformer: compare it with the cooling-only figure.
+    The rest of the heat by a `wse` plant. Warmer weather than the set point allows is
+    counted, not throttled, and no trim chiller runs. Its measured anchor is NREL's ESIF
+    with an annual PUE of 1.036, whose meters list no UPS and no transformer: compare it
+    with the cooling-only figure.
     """
 
     default_lags_s = (60.0, 300.0)
 
     kind: Literal["dlc_tower"] = default(
         "dlc_tower",
-        "Direct liquid cooling by warm water and towers; the rest of the heat, in the air, by the "
-        "plant of wse.",
+        (
+            "Direct liquid cooling by warm water and towers; the rest of the heat, in "
+            "the air, by the plant of wse."
+        ),
     )
     liquid_fraction: Share = uncertain(
         0.9,
@@ -44,25 +54,36 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     water_pump_pressure_pa: Pascal = uncertain(
         150e3, "Pressure of the facility's water pumps [Pa]", (100e3, 200e3)
     )
-    water_rise_k: Kelvin = uncertain(10.0, "Rise of the facility's water temperature [K]", (7, 13))
-    tower_rise_k: Kelvin = uncertain(8.0, "Rise of the tower water's temperature [K]", (6, 10))
+    water_rise_k: Kelvin = uncertain(
+        10.0, "Rise of the facility's water temperature [K]", (7, 13)
+    )
+    tower_rise_k: Kelvin = uncertain(
+        8.0, "Rise of the tower water's temperature [K]", (6, 10)
+    )
     approach_k: Kelvin = uncertain(
         10.0,
-        "Coolant supply above the wet-bulb temperature [K]: tower 4, plates 2, distribution "
-        "units 4",
+        (
+            "Coolant supply above the wet-bulb temperature [K]: tower 4, plates 2, "
+            "distribution units 4"
+        ),
         (7, 13),
     )
     set_point_supply_c: float = uncertain(
         32.0,
-        "Highest supply temperature of the coolant [deg C]; hours beyond it are counted",
+        (
+            "Highest supply temperature of the coolant [deg C]; hours beyond it are "
+            "counted"
+        ),
         (28, 36),
         ge=10,
         le=60,
     )
     rest: WaterPlant = Field(
         default_factory=WaterPlant,
-        description="Plant for the heat that stays in the air; its towers' fans and pumps have the "
-        "efficiencies of those of the liquid as well.",
+        description=(
+            "Plant for the heat that stays in the air; its towers' fans and pumps "
+            "have the efficiencies of those of the liquid as well."
+        ),
     )
 
     @property
@@ -77,20 +98,26 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
 
     @property
     def set_point_c(self) -> float | None:
-        """Wet-bulb temperature above which the supply is warmer than its set point [deg C]."""
+        """Wet-bulb temperature from which the supply is above its set point [deg C]."""
         return self.set_point_supply_c - self.approach_k
 
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+    def relative_power(
+        self, heat: Float64Array, temperature_c: Float64Array
+    ) -> Float64Array:
         """Return the plant's power over its design heat."""
         at_design = (
             self.loop_pump_fraction
             + pump_power(
-                1.0, self.water_pump_pressure_pa, self.rest.pump_efficiency, self.water_rise_k
+                1.0,
+                self.water_pump_pressure_pa,
+                self.rest.pump_efficiency,
+                self.water_rise_k,
             )
             + tower_power(self.rest, self.tower_rise_k, temperature_c)
         )
         frost = self.rest.frost_power(temperature_c)
         by_liquid = self.liquid_fraction * (at_design * self.turned_down(heat) + frost)
         return np.asarray(
-            by_liquid + (1 - self.liquid_fraction) * self.rest.relative_power(heat, temperature_c)
+            by_liquid
+            + (1 - self.liquid_fraction) * self.rest.relative_power(heat, temperature_c)
         )

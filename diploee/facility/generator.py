@@ -1,15 +1,17 @@
-"""A generator at this place: engines or turbines that run by the clock or above a demand.
+"""A generator at this place.
 
-It starts after a delay, ramps to its output and back, and is not run steadily below its least load.
-Output and fuel are means of what happens within an interval, ramps and the end of the delay
-included; it is started and stopped at the start of an interval, by that interval's mean demand. Its
-fuel is linear in its output P while it runs (Willans' line), with P_r its rated power::
+Engines or turbines that run by the clock or above a demand. It starts after a delay,
+ramps to its output and back, and is not run steadily below its least load. Output and
+fuel are means of what happens within an interval, ramps and the end of the delay
+included; it is started and stopped at the start of an interval, by that interval's mean
+demand. Its fuel is linear in its output P while it runs (Willans' line), with P_r its
+rated power::
 
     fuel = P_r / efficiency * (no_load_fuel + (1 - no_load_fuel) P / P_r)
 
-ASSUMPTION [J]: it does not fail, gives active power alone, and has no auxiliaries of its own. The
-defaults are assumed, from memory of makers' data sheets; the ranges are those of diesel and gas
-engines up to simple-cycle gas turbines.
+ASSUMPTION [J]: it does not fail, gives active power alone, and has no auxiliaries of
+its own. The defaults are assumed, from memory of makers' data sheets; the ranges are
+those of diesel and gas engines up to simple-cycle gas turbines.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from diploee.base.columns import Column, Columns
 from diploee.base.jit import njit
 from diploee.base.measures.distribution import CountAbove, Energy, Most
 from diploee.base.metric import Metric
-from diploee.base.model import SCALES, PositiveShare, Share, default, optional, uncertain
+from diploee.base.model import (
+    SCALES,
+    PositiveShare,
+    Share,
+    default,
+    optional,
+    uncertain,
+)
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
@@ -43,34 +52,81 @@ class GeneratorState(NamedTuple):
 
 
 class GeneratorSpec(StageSpec):
-    """A generator that runs in hours of local time, or where demand is above a power."""
+    """A generator that runs in local hours, or where demand is above a power."""
 
     columns = (
-        Column("generator_w", "W", "facility", "mean", "at the generator's terminals",
-               "output of the generator", "source", "generator"),
-        Column("generator_fuel_w", "W", "facility", "mean", None,
-               "heat in the fuel that the generator burns, by its lower heating value"),
-        Column("generator_running", "1", "facility", "mean", None,
-               "part of the interval in which the generator runs"),
-        Column("generator_starts", "1", "facility", "total", None, "starts of the generator"),
-    )  # fmt: skip
+        Column(
+            "generator_w",
+            "W",
+            "facility",
+            "mean",
+            "at the generator's terminals",
+            "output of the generator",
+            "source",
+            "generator",
+        ),
+        Column(
+            "generator_fuel_w",
+            "W",
+            "facility",
+            "mean",
+            None,
+            "heat in the fuel that the generator burns, by its lower heating value",
+        ),
+        Column(
+            "generator_running",
+            "1",
+            "facility",
+            "mean",
+            None,
+            "part of the interval in which the generator runs",
+        ),
+        Column(
+            "generator_starts",
+            "1",
+            "facility",
+            "total",
+            None,
+            "starts of the generator",
+        ),
+    )
     metrics = (
-        Metric("generator.energy_mwh", "MWh", "energy that the generator gave", "{:,.2f}",
-               view="table"),
-        Metric("generator.fuel_mwh", "MWh", "heat in the fuel that the generator burnt",
-               "{:,.1f}", "by its lower heating value", "table"),
-        Metric("generator.starts", "1", "starts of the generator", "{:,.0f}", view="table"),
-        Metric("generator.running_h", "h", "hours that the generator ran", "{:,.2f}",
-               view="table"),
+        Metric(
+            "generator.energy_mwh",
+            "MWh",
+            "energy that the generator gave",
+            "{:,.2f}",
+            view="table",
+        ),
+        Metric(
+            "generator.fuel_mwh",
+            "MWh",
+            "heat in the fuel that the generator burnt",
+            "{:,.1f}",
+            "by its lower heating value",
+            "table",
+        ),
+        Metric(
+            "generator.starts", "1", "starts of the generator", "{:,.0f}", view="table"
+        ),
+        Metric(
+            "generator.running_h",
+            "h",
+            "hours that the generator ran",
+            "{:,.2f}",
+            view="table",
+        ),
         Metric("generator.max_mw", "MW", "highest output of the generator"),
-    )  # fmt: skip
+    )
     boundary = "behind a generator"
     comes_again = True
 
     kind: Literal["generator"] = default(
         "generator",
-        "A generator at this place that runs in hours of local time, at its rated power, or where "
-        "demand is above a power, and gives what is above it.",
+        (
+            "A generator at this place that runs in hours of local time, at its rated "
+            "power, or where demand is above a power, and gives what is above it."
+        ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(description="Rated power [MW].")
     schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
@@ -82,7 +138,9 @@ class GeneratorSpec(StageSpec):
     hysteresis_mw: Annotated[NonNegativeFloat, SCALES] = default(
         0.0, "By how much demand must fall below above_mw to stop it [MW]."
     )
-    least_load: Share = uncertain(0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6))
+    least_load: Share = uncertain(
+        0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6)
+    )
     ramp_per_min: PositiveFloat = uncertain(
         1.0, "Its ramp up and down, of its rated power per minute", (0.1, 1)
     )
@@ -100,7 +158,10 @@ class GeneratorSpec(StageSpec):
     )
     no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = uncertain(
         0.08,
-        "Fuel that it burns without output, of that at its rated power, 0-1; gas turbines 0.2-0.35",
+        (
+            "Fuel that it burns without output, of that at its rated power, 0-1; gas "
+            "turbines 0.2-0.35"
+        ),
         (0.03, 0.12),
     )
 
@@ -108,13 +169,17 @@ class GeneratorSpec(StageSpec):
     def _runs_by_one(self) -> GeneratorSpec:
         if (self.schedule is None) == (self.above_mw is None):
             both = "both" if self.schedule is not None else "neither"
-            raise ValueError(f"runs by schedule or above_mw, found {both}; give one of them")
+            raise ValueError(
+                f"runs by schedule or above_mw, found {both}; give one of them"
+            )
         if self.schedule is not None and self.hysteresis_mw:
-            raise ValueError("hysteresis_mw is of above_mw: leave it out beside a schedule")
+            raise ValueError(
+                "hysteresis_mw is of above_mw: leave it out beside a schedule"
+            )
         return self
 
     def needed_step_ms(self) -> int | None:
-        """Return a tenth of its start delay, or of its ramp where that is shorter [ms]."""
+        """Return a tenth of its start delay, or of a shorter ramp [ms]."""
         return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
     def open(self, site: Site) -> _Generator:
@@ -134,18 +199,23 @@ class _Generator:
     boundary: ClassVar[str | None] = GeneratorSpec.boundary
 
     def start(self) -> GeneratorState | None:
-        """Return its state at the start of a run: at rest, or as its schedule has it before."""
+        """Return its state at the start of a run.
+
+        At rest, or as its schedule has it before.
+        """
         return None
 
-    def apply(self, block: Block, state: GeneratorState | None) -> tuple[Values, GeneratorState]:
+    def apply(
+        self, block: Block, state: GeneratorState | None
+    ) -> tuple[Values, GeneratorState]:
         """Run it, and return what it gives and burns."""
         spec, load_w = self.spec, block.columns[POWER]
         rated_w = spec.power_mw * W_PER_MW
         if spec.schedule is not None:
             times_ms = np.append(block.t0_ms - block.dt_ms, block.starts_ms)
             ran, *_ = scheduled = any_hold(spec.schedule, self.wall, times_ms)
-            # It is wanted where a signal is above the first of two values, until it is not above
-            # the second
+            # It is wanted where a signal is above the first of two values, until it is
+            # not above the second
             signal, bounds = scheduled[1:].astype(np.float64), (0.5, 0.5)
             wish_w = np.full(len(block), rated_w)
             first = GeneratorState(True, rated_w) if ran else GeneratorState()
@@ -156,16 +226,22 @@ class _Generator:
             wish_w, first = load_w - above_w, GeneratorState()
         rows = np.empty((3, len(block)))
         after = _run(
-            signal, np.clip(wish_w, spec.least_load * rated_w, rated_w), block.dt_ms / MS_PER_S,
-            bounds, (spec.least_up_min * S_PER_MIN, spec.least_down_min * S_PER_MIN),
-            spec.start_delay_s, spec.ramp_per_min * rated_w / S_PER_MIN,
-            first if state is None else state, rows,
-        )  # fmt: skip
+            signal,
+            np.clip(wish_w, spec.least_load * rated_w, rated_w),
+            block.dt_ms / MS_PER_S,
+            bounds,
+            (spec.least_up_min * S_PER_MIN, spec.least_down_min * S_PER_MIN),
+            spec.start_delay_s,
+            spec.ramp_per_min * rated_w / S_PER_MIN,
+            first if state is None else state,
+            rows,
+        )
         given_w, running, starts = rows
         idle = spec.no_load_fuel
         columns = {
             "generator_w": given_w,
-            "generator_fuel_w": (idle * rated_w * running + (1 - idle) * given_w) / spec.efficiency,
+            "generator_fuel_w": (idle * rated_w * running + (1 - idle) * given_w)
+            / spec.efficiency,
             "generator_running": running,
             "generator_starts": starts,
             POWER: load_w - given_w,
@@ -174,15 +250,18 @@ class _Generator:
 
     def meter(self) -> ColumnMeter:
         """Return what measures what it gives and burns."""
-        return ColumnMeter({
-            "generator.energy_mwh": (Energy(), "generator_w"),
-            "generator.fuel_mwh": (Energy(), "generator_fuel_w"),
-            "generator.starts": (CountAbove(0.5), "generator_starts"),
-            "generator.running_h": (
-                Energy(), lambda columns: W_PER_MW * columns["generator_running"]
-            ),
-            "generator.max_mw": (Most(per=W_PER_MW), "generator_w"),
-        })  # fmt: skip
+        return ColumnMeter(
+            {
+                "generator.energy_mwh": (Energy(), "generator_w"),
+                "generator.fuel_mwh": (Energy(), "generator_fuel_w"),
+                "generator.starts": (CountAbove(0.5), "generator_starts"),
+                "generator.running_h": (
+                    Energy(),
+                    lambda columns: W_PER_MW * columns["generator_running"],
+                ),
+                "generator.max_mw": (Most(per=W_PER_MW), "generator_w"),
+            }
+        )
 
 
 @njit()
@@ -197,7 +276,7 @@ def _run(
     state: GeneratorState,
     rows: Float64Array,
 ) -> tuple[bool, float, float, float]:
-    """Give mean output [W], part of the interval that it runs, and starts, of each interval."""
+    """Give mean output [W], share of time run, and starts of each interval."""
     on, level_w, delay_s, since_s = state
     for k in range(signal.size):
         rows[2, k] = 0.0

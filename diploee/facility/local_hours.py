@@ -1,4 +1,7 @@
-"""Hours of local time in which a stage does something: by hour, kind of day and date."""
+"""Hours of local time in which a stage does something.
+
+By hour, kind of day and date.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ class LocalHours(Model):
     """Hours of some days; an interval is in them where its start is."""
 
     from_h: Hour = default(0.0, "Local hour from which on [h].")
-    to_h: Hour = default(24.0, "Local hour until which [h]; below from_h it goes past midnight.")
+    to_h: Hour = default(
+        24.0, "Local hour until which [h]; below from_h it goes past midnight."
+    )
     days: Literal["all", "weekdays", "weekends"] = default(
         "all", "Days of the week; each hour by its own date."
     )
@@ -37,7 +42,9 @@ class LocalHours(Model):
         if self.from_h == self.to_h:
             raise ValueError(f"from_h and to_h are both {self.to_h:g}; let them differ")
         if self.first is not None and self.last is not None and self.last < self.first:
-            raise ValueError(f"last {self.last} is before first {self.first}; swap them")
+            raise ValueError(
+                f"last {self.last} is before first {self.first}; swap them"
+            )
         return self
 
     def hold_at(self, local_ms: Int64Array) -> npt.NDArray[np.bool_]:
@@ -46,7 +53,9 @@ class LocalHours(Model):
         after, before = hour >= self.from_h, hour < self.to_h
         inside = after & before if self.from_h < self.to_h else after | before
         if self.days != "all":
-            inside &= ((day + THURSDAY) % DAYS_PER_WEEK < 5) == (self.days == "weekdays")
+            inside &= ((day + THURSDAY) % DAYS_PER_WEEK < 5) == (
+                self.days == "weekdays"
+            )
         for date, sign in ((self.first, 1), (self.last, -1)):
             if date is not None:
                 inside &= sign * (day - (date - dt.date(1970, 1, 1)).days) >= 0

@@ -1,8 +1,8 @@
 """Losses of converters by their load: power supplies and UPS.
 
-A converter that gives a part x of its rating draws x plus a loss, both in parts of its rating; its
-efficiency is ``x / (x + loss)``. The loss is ``a0 + a1 x + a2 x^2`` as of a preset, or of a user's
-own measured efficiencies.
+A converter that gives a part x of its rating draws x plus a loss, both in parts of its
+rating; its efficiency is ``x / (x + loss)``. The loss is ``a0 + a1 x + a2 x^2`` as of a
+preset, or of a user's own measured efficiencies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORST_FIT = 0.005
 
 @dataclass(frozen=True, eq=False)
 class LossCurve(Brief):
-    """A loss in parts of the rating, quadratic in the load between edges, not below zero."""
+    """A loss in parts of the rating, quadratic in the load between edges."""
 
     coefficients: Float64Array  # a0, a1 and a2 of each part
     edges: Float64Array  # loads at which the next part begins, rising
@@ -63,7 +63,8 @@ class TitaniumTypSpec(CurveSpec):
 
     # ASSUMPTION: 92.4, 95.1, 95.9 and 94.6 % at 10, 20, 50 and 100 % load [M].
     kind: Literal["titanium_typ"] = default(
-        "titanium_typ", "A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load)."
+        "titanium_typ",
+        "A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load).",
     )
 
     @cached_property
@@ -90,26 +91,31 @@ class MeasuredSpec(CurveSpec):
     """Base of a user's own: efficiencies at loads."""
 
     efficiency: dict[float, float] = Field(
-        description="Efficiency (output over input, 0-1) by load (output over rating, 0-1)."
+        description=(
+            "Efficiency (output over input, 0-1) by load (output over rating, 0-1)."
+        )
     )
 
     @model_validator(mode="after")
     def _possible(self) -> MeasuredSpec:
         for load, efficiency in self.efficiency.items():
             if not 0 < load <= 1:
-                raise ValueError(f"a load must be above 0 and at most 1, found {load:g}")
+                raise ValueError(
+                    f"a load must be above 0 and at most 1, found {load:g}"
+                )
             if not 0 < efficiency <= 1:
                 raise ValueError(
-                    f"an efficiency must be above 0 and at most 1, found {efficiency:g} at load "
-                    f"{load:g}"
+                    "an efficiency must be above 0 and at most 1, found "
+                    f"{efficiency:g} at load {load:g}"
                 )
         load, efficiency = self._points
         inputs = load / efficiency
         if (np.diff(inputs) <= 0).any():
             at = int(np.argmax(np.diff(inputs) <= 0))
             raise ValueError(
-                f"from load {load[at]:g} to {load[at + 1]:g} the efficiency rises so steeply, from "
-                f"{efficiency[at]:g} to {efficiency[at + 1]:g}, that less is drawn for more"
+                f"from load {load[at]:g} to {load[at + 1]:g} the efficiency rises so "
+                f"steeply, from {efficiency[at]:g} to {efficiency[at + 1]:g}, that "
+                "less is drawn for more"
             )
         _ = self.curve
         return self
@@ -121,7 +127,9 @@ class MeasuredSpec(CurveSpec):
 
     @property
     def _points(self) -> Float64Array:
-        return np.array(sorted(self.efficiency.items()), dtype=np.float64).T.reshape(2, -1)
+        return np.array(sorted(self.efficiency.items()), dtype=np.float64).T.reshape(
+            2, -1
+        )
 
     def _at_least(self, n: int) -> None:
         if len(self.efficiency) < n:
@@ -132,14 +140,16 @@ class MeasuredSpec(CurveSpec):
 
 
 class PointsSpec(MeasuredSpec):
-    """Measured efficiencies, as the loss ``a0 + a1 x + a2 x^2`` that is nearest to them.
+    """Measured efficiencies as the nearest loss ``a0 + a1 x + a2 x^2``.
 
-    ``a >= 0`` by least squares of ``x (1 / efficiency - 1)`` with weights 1 / x. What no such loss
-    meets within half a percentage point is refused: limits, as of 80 PLUS, are no curve.
+    ``a >= 0`` by least squares of ``x (1 / efficiency - 1)`` with weights 1 / x. What
+    no such loss meets within half a percentage point is refused: limits, as of 80 PLUS,
+    are no curve.
     """
 
     kind: Literal["points"] = default(
-        "points", "A quadratic loss fitted to measured efficiencies, to half a percentage point."
+        "points",
+        "A quadratic loss fitted to measured efficiencies, to half a percentage point.",
     )
 
     @cached_property
@@ -153,10 +163,11 @@ class PointsSpec(MeasuredSpec):
         worst = int(np.argmax(np.abs(missed)))
         if abs(missed[worst]) > WORST_FIT:
             raise ValueError(
-                f"no loss a0 + a1 x + a2 x^2 with a >= 0 has these efficiencies: the nearest one "
-                f"misses {efficiency[worst]:g} at load {load[worst]:g} by "
-                f"{100 * abs(missed[worst]):.2f} points, at most {100 * WORST_FIT:g} are allowed; "
-                "mend the point, or use 'table' for straight lines between points"
+                "no loss a0 + a1 x + a2 x^2 with a >= 0 has these efficiencies: the "
+                f"nearest one misses {efficiency[worst]:g} at load {load[worst]:g} by "
+                f"{100 * abs(missed[worst]):.2f} points, at most {100 * WORST_FIT:g} "
+                "are allowed; mend the point, or use 'table' for straight lines "
+                "between points"
             )
         return quadratic(*a)
 
@@ -164,7 +175,8 @@ class PointsSpec(MeasuredSpec):
 class TableSpec(MeasuredSpec):
     """Measured efficiencies with the loss on straight lines between them.
 
-    The outer lines go on beyond the points, to no load and to overload, but not below no loss.
+    The outer lines go on beyond the points, to no load and to overload, but not below
+    no loss.
     """
 
     kind: Literal["table"] = default(

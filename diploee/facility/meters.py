@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from diploee.base.measures.distribution import CountAbove, Energy, HoursAbove, Mean, Most
+from diploee.base.measures.distribution import (
+    CountAbove,
+    Energy,
+    HoursAbove,
+    Mean,
+    Most,
+)
 from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array
 from diploee.facility.base import Block, Values
@@ -53,24 +59,43 @@ class EnergyMeter(ColumnMeter):
 
 
 class LoadMeter(ColumnMeter):
-    """The energy lost in a part of the facility [W], its highest load, and hours above the rating.
+    """Energy lost in a part of the facility, highest load, overload hours.
 
     `load` is a column, or gives the load in parts of the rating.
     """
 
     def __init__(self, part: str, column: str, load: Of) -> None:
-        super().__init__({
-            f"{part}.energy_mwh": (Energy(), column),
-            f"{part}.max_load": (Most(), load),
-            f"{part}.hours_above_rating": (HoursAbove(ABOVE_RATING), load),
-        })  # fmt: skip
+        super().__init__(
+            {
+                f"{part}.energy_mwh": (Energy(), column),
+                f"{part}.max_load": (Most(), load),
+                f"{part}.hours_above_rating": (HoursAbove(ABOVE_RATING), load),
+            }
+        )
 
 
 def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
-    """Declare what a `LoadMeter` gives of a part of the facility, by its name in prose."""
+    """Declare what a `LoadMeter` gives of a named part of the facility."""
     return (
-        Metric(f"{part}.energy_mwh", "MWh", f"energy lost in the {name}", "{:,.1f}", view="table"),
-        Metric(f"{part}.max_load", "1", f"highest load of the {name}", "{:.3f}", "over the rating"),
-        Metric(f"{part}.hours_above_rating", "h", f"hours of the {name} above the rating",
-               "{:,.1f}", "counted, not clipped"),
-    )  # fmt: skip
+        Metric(
+            f"{part}.energy_mwh",
+            "MWh",
+            f"energy lost in the {name}",
+            "{:,.1f}",
+            view="table",
+        ),
+        Metric(
+            f"{part}.max_load",
+            "1",
+            f"highest load of the {name}",
+            "{:.3f}",
+            "over the rating",
+        ),
+        Metric(
+            f"{part}.hours_above_rating",
+            "h",
+            f"hours of the {name} above the rating",
+            "{:,.1f}",
+            "counted, not clipped",
+        ),
+    )

@@ -17,15 +17,24 @@ Loss = Share
 
 
 class PduSpec(StageSpec):
-    """Distribution between the UPS and the nodes: ``R (p1 y + p2 y^2)`` is lost at a load y = P/R.
+    """Distribution between the UPS and the nodes.
 
-    Sheet, section 2. Reactive power passes as it is.
+    ``R (p1 y + p2 y^2)`` is lost at a load y = P/R. Sheet, section 2. Reactive power
+    passes as it is.
     """
 
     columns = (
-        Column("pdu_loss_w", "W", "facility", "mean", "between the PDUs' input and the nodes",
-               "loss of PDUs and busways", "loss", "pdu"),
-    )  # fmt: skip
+        Column(
+            "pdu_loss_w",
+            "W",
+            "facility",
+            "mean",
+            "between the PDUs' input and the nodes",
+            "loss of PDUs and busways",
+            "loss",
+            "pdu",
+        ),
+    )
     metrics = load_metrics("pdu", "PDUs")
     boundary = "behind PDUs"
     place = "pdu"
@@ -34,7 +43,8 @@ class PduSpec(StageSpec):
         "pdu", "Losses of PDUs and busways between the UPS and the nodes."
     )
     rated_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Power of the nodes that they are built for [MW]; all nodes at their ratings if absent."
+        "Power of the nodes that they are built for [MW]; all nodes at their ratings "
+        "if absent."
     )
     linear_loss: Loss = uncertain(
         0.005,
@@ -57,7 +67,9 @@ class PduSpec(StageSpec):
     def meter(self) -> LoadMeter:
         """Return the meter of its loss and load."""
         rated_w = (self.rated_mw or 0.0) * W_PER_MW
-        return LoadMeter("pdu", "pdu_loss_w", lambda columns: columns["it_ac_power_w"] / rated_w)
+        return LoadMeter(
+            "pdu", "pdu_loss_w", lambda columns: columns["it_ac_power_w"] / rated_w
+        )
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power."""

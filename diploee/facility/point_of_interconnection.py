@@ -18,21 +18,25 @@ _AT = "at the point of interconnection"
 
 
 class Billing(Model):
-    """Rules by which a tariff turns the demand of a month into what is billed; one at least."""
+    """Rules by which a tariff turns the demand of a month into what is billed.
+
+    One at least.
+    """
 
     interval_min: Literal[15, 30, 60] = default(
         15, "Clock interval of the demand that the rules take [min]."
     )
     power_factor_min: PositiveShare | None = optional(
-        "A month's demand is billed times this over its average lagging power factor where that is "
-        "lower, 0-1."
+        "A month's demand is billed times this over its average lagging power factor "
+        "where that is lower, 0-1."
     )
     kvar_free_share: NonNegativeFloat | None = optional(
-        "Largest reactive demand that is free, as a part of the month's maximum demand; 0.62 is a "
-        "power factor of 0.85."
+        "Largest reactive demand that is free, as a part of the month's maximum "
+        "demand; 0.62 is a power factor of 0.85."
     )
     ratchet: PositiveShare | None = optional(
-        "Part of the highest demand of the 11 months before that is billed at least, 0-1."
+        "Part of the highest demand of the 11 months before that is billed at least, "
+        "0-1."
     )
     contract_minimum_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Demand that is billed at least [MW]."
@@ -42,7 +46,9 @@ class Billing(Model):
     def _some_rule(self) -> Billing:
         rules = [name for name in type(self).model_fields if name != "interval_min"]
         if all(getattr(self, name) is None for name in rules):
-            raise ValueError(f"bills nothing without a rule; give one of {one_of(rules)}")
+            raise ValueError(
+                f"bills nothing without a rule; give one of {one_of(rules)}"
+            )
         return self
 
 
@@ -55,30 +61,47 @@ class Contract(NamedTuple):
 
 
 class PointOfInterconnectionSpec(StageSpec):
-    """The point of interconnection, the last stage: active and reactive power, and all losses.
+    """The point of interconnection, the last stage.
 
-    Reactive power is of fundamental frequency at constant voltage, and no better than its assumed
-    parts, +-30 % unless they are given: `reactive_share`, `filter_share` and `u_k`.
+    Active and reactive power, and all losses. Reactive power is of fundamental
+    frequency at constant voltage, and no better than its assumed parts, +-30 % unless
+    they are given: `reactive_share`, `filter_share` and `u_k`.
     """
 
     columns = (
-        Column("poi_power_w", "W", "facility", "mean", _AT, "power drawn from the grid"),
-        Column("poi_reactive_var", "var", "facility", "mean", _AT,
-               "reactive power, drawn positive"),
-        Column("loss_w", "W", "facility", "mean", "between the nodes' AC input and the grid",
-               "electrical losses of all stages, without cooling and auxiliary load"),
-    )  # fmt: skip
+        Column(
+            "poi_power_w", "W", "facility", "mean", _AT, "power drawn from the grid"
+        ),
+        Column(
+            "poi_reactive_var",
+            "var",
+            "facility",
+            "mean",
+            _AT,
+            "reactive power, drawn positive",
+        ),
+        Column(
+            "loss_w",
+            "W",
+            "facility",
+            "mean",
+            "between the nodes' AC input and the grid",
+            "electrical losses of all stages, without cooling and auxiliary load",
+        ),
+    )
     boundary = _AT
     place = "point_of_interconnection"
 
     kind: Literal["point_of_interconnection"] = default(
-        "point_of_interconnection", "The meter between the site and the grid; the last stage."
+        "point_of_interconnection",
+        "The meter between the site and the grid; the last stage.",
     )
     contract_mva: Annotated[PositiveFloat | None, SCALES] = optional(
         "Apparent power that the connection is contracted for [MVA]."
     )
     contract_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Active power that the connection is contracted for [MW]; in place of contract_mva."
+        "Active power that the connection is contracted for [MW]; in place of "
+        "contract_mva."
     )
     billing: Billing | None = optional(
         "Rules of a tariff that demand is billed by; none if absent."
@@ -88,7 +111,8 @@ class PointOfInterconnectionSpec(StageSpec):
     def _one_contract(self) -> Self:
         if self.contract_mva is not None and self.contract_mw is not None:
             raise ValueError(
-                "has contract_mva and contract_mw; give the contracted one, and null for the other"
+                "has contract_mva and contract_mw; give the contracted one, and null "
+                "for the other"
             )
         return self
 
@@ -98,7 +122,9 @@ class PointOfInterconnectionSpec(StageSpec):
         if (mw := self.contract_mw) is not None:
             return Contract(mw, f"contract, {short(mw)} MW", "MW")
         if (mva := self.contract_mva) is not None:
-            return Contract(mva, f"contract, {short(mva)} MVA at unity power factor", "MVA")
+            return Contract(
+                mva, f"contract, {short(mva)} MVA at unity power factor", "MVA"
+            )
         return None
 
     def open(self, site: Site) -> _PointOfInterconnection:
@@ -125,4 +151,7 @@ class _PointOfInterconnection:
         for name in self.losses:
             loss_w = loss_w + block.columns.get(name, 0.0)
         arrives = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
-        return {**{name: block.columns[of] for name, of in arrives.items()}, "loss_w": loss_w}, None
+        return {
+            **{name: block.columns[of] for name, of in arrives.items()},
+            "loss_w": loss_w,
+        }, None

@@ -1,7 +1,8 @@
-"""Moist air: saturation pressure, relative humidity and thermodynamic wet-bulb temperature.
+"""Moist air: saturation pressure, relative humidity and wet-bulb temperature.
 
-ASHRAE Handbook Fundamentals (2017, SI), chapter 1: equations 5 and 6 (saturation), 22 (humidity
-ratio), 33 and 35 (psychrometer equation over water and over ice); the sheet's section 5.
+ASHRAE Handbook Fundamentals (2017, SI), chapter 1: equations 5 and 6 (saturation), 22
+(humidity ratio), 33 and 35 (psychrometer equation over water and over ice); the sheet's
+section 5.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _HALVINGS = 50
 
 
 def saturation_pressure_pa(temperature_c: Float64Array) -> Float64Array:
-    """Return the pressure of saturated water vapour, over ice below the triple point [Pa]."""
+    """Return the pressure of saturated water vapour, also over ice [Pa]."""
     t_k = np.asarray(temperature_c, dtype=np.float64) + ZERO_C_K
     ice = (
         -5.6745359e3 / t_k + 6.3925247 - 9.677843e-3 * t_k + 6.2215701e-7 * t_k**2
@@ -39,7 +40,10 @@ def wet_bulb_c(
     """Return the thermodynamic wet-bulb temperature [deg C], shape (n,)."""
     vapour_pa = relative_humidity * saturation_pressure_pa(dry_bulb_c)
     humidity_ratio = _humidity_ratio(vapour_pa, pressure_pa)
-    low, high = np.full_like(dry_bulb_c, _LOWEST_C), np.array(dry_bulb_c, dtype=np.float64)
+    low, high = (
+        np.full_like(dry_bulb_c, _LOWEST_C),
+        np.array(dry_bulb_c, dtype=np.float64),
+    )
     # The humidity ratio that a wet-bulb temperature stands for rises with it.
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -51,7 +55,10 @@ def wet_bulb_c(
 def relative_humidity(
     dry_bulb_c: Float64Array, wet_bulb_c: Float64Array, pressure_pa: Float64Array
 ) -> Float64Array:
-    """Return the relative humidity 0-1 at a wet-bulb temperature; arguments as in `wet_bulb_c`."""
+    """Return the relative humidity 0-1 at a wet-bulb temperature.
+
+    Arguments as in `wet_bulb_c`.
+    """
     ratio = np.maximum(_ratio_at_wet_bulb(dry_bulb_c, wet_bulb_c, pressure_pa), 0.0)
     vapour_pa = pressure_pa * ratio / (_WATER_TO_AIR + ratio)
     return np.minimum(vapour_pa / saturation_pressure_pa(dry_bulb_c), 1.0)
@@ -64,7 +71,7 @@ def _humidity_ratio(vapour_pa: Float64Array, pressure_pa: Float64Array) -> Float
 def _ratio_at_wet_bulb(
     dry_bulb_c: Float64Array, wet_bulb_c: Float64Array, pressure_pa: Float64Array
 ) -> Float64Array:
-    """Return the humidity ratio by the psychrometer equation, over ice below 0 deg C."""
+    """Return the humidity ratio by the psychrometer equation, also over ice."""
     t, t_wet = dry_bulb_c, wet_bulb_c
     saturated = _humidity_ratio(saturation_pressure_pa(t_wet), pressure_pa)
     water = ((2501 - 2.326 * t_wet) * saturated - 1.006 * (t - t_wet)) / (

@@ -1,11 +1,13 @@
-"""A ramp limit without storage: a ballast that burns what falls too fast, and curtailing.
+"""A ramp limit without storage.
 
-The supply asked for is that of a battery that holds ramps, ``clip(load, supply - r dt, supply +
-r dt)``, with nothing to store in. On a fall a ballast (resistors, dummy work) draws what lacks, and
-all of it is heat. A rise can't be held back by a ballast: it passes and is counted, unless the load
-itself can be curtailed, whose work is lost. What is left beyond the ramp is counted as it passes,
-interval by interval: the next ramp begins where the supply really is. ASSUMPTION [J]: ballast and
-curtailing act within the interval, and reactive power passes unchanged.
+A ballast that burns what falls too fast, and curtailing. The supply asked for is that
+of a battery that holds ramps, ``clip(load, supply - r dt, supply + r dt)``, with
+nothing to store in. On a fall a ballast (resistors, dummy work) draws what lacks, and
+all of it is heat. A rise can't be held back by a ballast: it passes and is counted,
+unless the load itself can be curtailed, whose work is lost. What is left beyond the
+ramp is counted as it passes, interval by interval: the next ramp begins where the
+supply really is. ASSUMPTION [J]: ballast and curtailing act within the interval, and
+reactive power passes unchanged.
 
 References
 ----------
@@ -30,52 +32,110 @@ from diploee.facility.meters import ColumnMeter
 
 
 class RampLimitSpec(StageSpec, RampRates):
-    """Ramps held at this place without storage: a ballast on falls, and curtailing on rises."""
+    """Ramps held at this place without storage.
+
+    A ballast on falls, and curtailing on rises.
+    """
 
     columns = (
-        Column("ballast_power_w", "W", "facility", "mean", "at the ballast's terminals",
-               "what the ballast draws so that the supply falls no faster than its ramp", "load"),
-        Column("curtailed_power_w", "W", "facility", "mean", None,
-               "what is held back of the load so that the supply rises no faster than its ramp",
-               "hold"),
-        Column("ramp_uncovered_w", "W", "facility", "mean", None,
-               "by how much the supply misses the ramp from the interval before"),
-    )  # fmt: skip
+        Column(
+            "ballast_power_w",
+            "W",
+            "facility",
+            "mean",
+            "at the ballast's terminals",
+            "what the ballast draws so that the supply falls no faster than its ramp",
+            "load",
+        ),
+        Column(
+            "curtailed_power_w",
+            "W",
+            "facility",
+            "mean",
+            None,
+            (
+                "what is held back of the load so that the supply rises no faster "
+                "than its ramp"
+            ),
+            "hold",
+        ),
+        Column(
+            "ramp_uncovered_w",
+            "W",
+            "facility",
+            "mean",
+            None,
+            "by how much the supply misses the ramp from the interval before",
+        ),
+    )
     metrics = (
-        Metric("ramp_limit.burnt_mwh", "MWh", "energy that the ballast burnt", "{:,.2f}",
-               view="table"),
-        Metric("ramp_limit.max_ballast_mw", "MW", "highest power of the ballast", view="table"),
-        Metric("ramp_limit.curtailed_mwh", "MWh", "energy held back of the load", "{:,.2f}",
-               "its work is lost: jobs do not run longer for it", "table"),
+        Metric(
+            "ramp_limit.burnt_mwh",
+            "MWh",
+            "energy that the ballast burnt",
+            "{:,.2f}",
+            view="table",
+        ),
+        Metric(
+            "ramp_limit.max_ballast_mw",
+            "MW",
+            "highest power of the ballast",
+            view="table",
+        ),
+        Metric(
+            "ramp_limit.curtailed_mwh",
+            "MWh",
+            "energy held back of the load",
+            "{:,.2f}",
+            "its work is lost: jobs do not run longer for it",
+            "table",
+        ),
         Metric("ramp_limit.max_curtailed_mw", "MW", "most power held back of the load"),
-        Metric("ramp_limit.uncovered_steps", "1", "intervals beyond the ramp", "{:,.0f}",
-               view="table"),
-        Metric("ramp_limit.uncovered_mwh", "MWh", "energy beyond the ramp, interval by interval"),
+        Metric(
+            "ramp_limit.uncovered_steps",
+            "1",
+            "intervals beyond the ramp",
+            "{:,.0f}",
+            view="table",
+        ),
+        Metric(
+            "ramp_limit.uncovered_mwh",
+            "MWh",
+            "energy beyond the ramp, interval by interval",
+        ),
         Metric("ramp_limit.max_uncovered_mw", "MW", "most power beyond the ramp"),
-    )  # fmt: skip
+    )
     boundary = "behind a ramp limit"
     comes_again = True
 
     kind: Literal["ramp_limit"] = default(
         "ramp_limit",
-        "Ramps held at this place without storage: a ballast burns what falls too fast; rises "
-        "pass and are counted, unless the load is curtailed.",
+        (
+            "Ramps held at this place without storage: a ballast burns what falls too "
+            "fast; rises pass and are counted, unless the load is curtailed."
+        ),
     )
     ballast_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
         "Most that the ballast draws [MW]; as much as falls ask for if absent."
     )
     curtails: bool = default(
         False,
-        "Whether the load can be held back on a rise; the work lost is counted as energy and not "
-        "made up.",
+        (
+            "Whether the load can be held back on a rise; the work lost is counted as "
+            "energy and not made up."
+        ),
     )
 
     @model_validator(mode="after")
     def _each_has_its_ramp(self) -> RampLimitSpec:
         if self.ballast_mw is not None and self.down_mw_per_min is None:
-            raise ValueError("ballast_mw holds falls alone: give down_mw_per_min, or leave it out")
+            raise ValueError(
+                "ballast_mw holds falls alone: give down_mw_per_min, or leave it out"
+            )
         if self.curtails and self.up_mw_per_min is None:
-            raise ValueError("curtails holds rises alone: give up_mw_per_min, or leave it out")
+            raise ValueError(
+                "curtails holds rises alone: give up_mw_per_min, or leave it out"
+            )
         return self
 
     def needed_step_ms(self) -> int | None:
@@ -83,7 +143,7 @@ class RampLimitSpec(StageSpec, RampRates):
         return tenth_ms(S_PER_MIN)
 
     def store(self) -> Store:
-        """Return a store that takes what the ballast can, and gives what is curtailed."""
+        """Return a store that takes the ballast's power and gives the curtailed."""
         takes_w = np.inf if self.ballast_mw is None else self.ballast_mw * W_PER_MW
         gives_w = np.inf if self.curtails else 0.0
         return Store(takes_w, -np.inf, np.inf, 0.0, gives_w=gives_w)
@@ -103,13 +163,19 @@ class RampLimitSpec(StageSpec, RampRates):
 
     def meter(self) -> ColumnMeter:
         """Return what measures what it burns, curtails and leaves."""
-        burnt, curtailed, uncovered = "ballast_power_w", "curtailed_power_w", "ramp_uncovered_w"
-        return ColumnMeter({
-            "ramp_limit.burnt_mwh": (Energy(), burnt),
-            "ramp_limit.curtailed_mwh": (Energy(), curtailed),
-            "ramp_limit.uncovered_mwh": (Energy(), uncovered),
-            "ramp_limit.max_ballast_mw": (Most(per=W_PER_MW), burnt),
-            "ramp_limit.max_curtailed_mw": (Most(per=W_PER_MW), curtailed),
-            "ramp_limit.max_uncovered_mw": (Most(per=W_PER_MW), uncovered),
-            "ramp_limit.uncovered_steps": (CountAbove(ROUNDING_W), uncovered),
-        })  # fmt: skip
+        burnt, curtailed, uncovered = (
+            "ballast_power_w",
+            "curtailed_power_w",
+            "ramp_uncovered_w",
+        )
+        return ColumnMeter(
+            {
+                "ramp_limit.burnt_mwh": (Energy(), burnt),
+                "ramp_limit.curtailed_mwh": (Energy(), curtailed),
+                "ramp_limit.uncovered_mwh": (Energy(), uncovered),
+                "ramp_limit.max_ballast_mw": (Most(per=W_PER_MW), burnt),
+                "ramp_limit.max_curtailed_mw": (Most(per=W_PER_MW), curtailed),
+                "ramp_limit.max_uncovered_mw": (Most(per=W_PER_MW), uncovered),
+                "ramp_limit.uncovered_steps": (CountAbove(ROUNDING_W), uncovered),
+            }
+        )

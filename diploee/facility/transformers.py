@@ -1,6 +1,7 @@
 """Transformers in series, from the nodes' side to the point of interconnection.
 
-They need the nodes' AC power. [M] marks figures from memory, unverified; [J] our own choice.
+They need the nodes' AC power. [M] marks figures from memory, unverified; [J] our own
+choice.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ PRESETS = {
 """Losses by kind of transformer."""
 
 INSTALLED = 1.6
-"""Default rating over the nodes' rated power; it covers cooling and losses too. ASSUMPTION: 16 MVA
-for a site of 10 MW."""
+"""Default rating over the nodes' rated power; it covers cooling and losses too.
+ASSUMPTION: 16 MVA for a site of 10 MW."""
 
 Part = Annotated[float | None, Field(ge=0, le=1)]
 
@@ -50,12 +51,15 @@ class Transformer(Model):
     """Transformers of one voltage level, all together."""
 
     preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
-        "Parameters of a medium to low voltage, a dry-type PDU or a high to medium voltage "
-        "transformer (assumed); parameters that are given override it."
+        "Parameters of a medium to low voltage, a dry-type PDU or a high to medium "
+        "voltage transformer (assumed); parameters that are given override it."
     )
     rated_mva: Annotated[PositiveFloat | None, SCALES] = uncertain(
         None,
-        "Installed apparent power [MVA]; 1.6 times the nodes' power at their ratings if absent",
+        (
+            "Installed apparent power [MVA]; 1.6 times the nodes' power at their "
+            "ratings if absent"
+        ),
         (1.3, 2.2),
         per_rating=True,
     )
@@ -72,34 +76,59 @@ class Transformer(Model):
     @property
     def losses(self) -> Losses:
         """Its parameters, own ones first."""
-        given = self.model_dump(include=set(Losses._fields))  # without those that are not given
-        return PRESETS[self.preset]._replace(**given) if self.preset else Losses(**given)
+        # Without those that are not given
+        given = self.model_dump(include=set(Losses._fields))
+        return (
+            PRESETS[self.preset]._replace(**given) if self.preset else Losses(**given)
+        )
 
     @model_validator(mode="after")
     def _possible(self) -> Transformer:
         missing = [key for key in Losses._fields if getattr(self, key) is None]
         if self.preset is None and missing:
-            raise ValueError(f"give {', '.join(missing)}, or a preset (have: {', '.join(PRESETS)})")
+            raise ValueError(
+                f"give {', '.join(missing)}, or a preset (have: {', '.join(PRESETS)})"
+            )
         p0, p_k, i0, u_k = self.losses
         for loss, of, key, of_key in ((p0, i0, "p0", "i0"), (p_k, u_k, "p_k", "u_k")):
             if loss > of:
-                raise ValueError(f"{of_key} must be {key} ({loss:g}) or more, found {of:g}")
+                raise ValueError(
+                    f"{of_key} must be {key} ({loss:g}) or more, found {of:g}"
+                )
         return self
 
 
 class TransformersSpec(StageSpec):
     """Transformers in their order from the nodes on, at constant voltage.
 
-    With s^2 = (P^2 + Q^2) / S^2 at the secondary and S the rating, each takes ``S (p0 + p_k s^2)``
-    and ``S (sqrt(i0^2 - p0^2) + sqrt(u_k^2 - p_k^2) s^2)`` of reactive power (sheet, section 2).
+    With s^2 = (P^2 + Q^2) / S^2 at the secondary and S the rating, each takes
+    ``S (p0 + p_k s^2)`` and ``S (sqrt(i0^2 - p0^2) + sqrt(u_k^2 - p_k^2) s^2)`` of
+    reactive power (sheet, section 2).
     """
 
     columns = (
-        Column("transformer_loss_w", "W", "facility", "mean", "between primary and secondary sides",
-               "loss of all transformers", "loss", "transformers"),
-        Column("transformer_load", "1", "facility", "mean", None,
-               "apparent power at the secondary of the fullest transformers, over their rating"),
-    )  # fmt: skip
+        Column(
+            "transformer_loss_w",
+            "W",
+            "facility",
+            "mean",
+            "between primary and secondary sides",
+            "loss of all transformers",
+            "loss",
+            "transformers",
+        ),
+        Column(
+            "transformer_load",
+            "1",
+            "facility",
+            "mean",
+            None,
+            (
+                "apparent power at the secondary of the fullest transformers, over "
+                "their rating"
+            ),
+        ),
+    )
     metrics = load_metrics("transformers", "transformers")
     boundary = "behind transformers"
     place = "transformers"
@@ -109,31 +138,38 @@ class TransformersSpec(StageSpec):
     )
     units: tuple[Transformer, ...] = default(
         (Transformer(preset="mv_lv"),),
-        "Transformers of each voltage level, from the nodes on; one level from medium to low "
-        "voltage if absent (assumed).",
+        (
+            "Transformers of each voltage level, from the nodes on; one level from "
+            "medium to low voltage if absent (assumed)."
+        ),
         min_length=1,
     )
 
     def open(self, site: Site) -> TransformersSpec:
         """Return the stage with its ratings."""
         rated_mva = INSTALLED * site.design_mw(self.kind)
-        units = [unit.model_copy(update={"rated_mva": unit.rated_mva or rated_mva})
-                 for unit in self.units]  # fmt: skip
+        units = [
+            unit.model_copy(update={"rated_mva": unit.rated_mva or rated_mva})
+            for unit in self.units
+        ]
         return self.model_copy(update={"units": tuple(units)})
 
     @cached_property
     def _parameters(self) -> Float64Array:
-        """Rating [VA], loss of P without load and at the rating, and the same of Q, of each."""
+        """Rating [VA], losses of P and Q without load and at the rating, of each."""
         return np.array(
             [
                 [
-                    (unit.rated_mva or 0.0) * W_PER_MW, p0, p_k,
-                    sqrt(i0**2 - p0**2), sqrt(u_k**2 - p_k**2),
+                    (unit.rated_mva or 0.0) * W_PER_MW,
+                    p0,
+                    p_k,
+                    sqrt(i0**2 - p0**2),
+                    sqrt(u_k**2 - p_k**2),
                 ]
                 for unit in self.units
                 for p0, p_k, i0, u_k in (unit.losses,)
             ]
-        )  # fmt: skip
+        )
 
     def meter(self) -> LoadMeter:
         """Return the meter of their loss and load."""

@@ -1,4 +1,7 @@
-"""Uninterruptible power supplies: their loss, and what they let through of reactive power."""
+"""Uninterruptible power supplies.
+
+Their loss, and what they let through of reactive power.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 
 CURVES = {
-    # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25 % load.
+    # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25
+    # % load.
     "double_conversion": quadratic(0.0085, 0.0130, 0.0235),
     # ASSUMPTION: "up to 97.5 %" (a secondary source); 97.4 % at 75 % load.
     "high_efficiency_dc": quadratic(0.0095, 0.0, 0.0190),
@@ -36,18 +40,32 @@ FILTER_SHARE = 0.05
 
 
 class UpsSpec(StageSpec):
-    """Uninterruptible power supplies: ``R (a0 + a1 x + a2 x^2)`` is lost at a load x = P/R.
+    """Uninterruptible power supplies.
 
-    Sheet, sections 2 and 4. One mode through the whole run; transfer to the battery and recharge
-    are not modelled.
+    ``R (a0 + a1 x + a2 x^2)`` is lost at a load x = P/R. Sheet, sections 2 and 4. One
+    mode through the whole run; transfer to the battery and recharge are not modelled.
     """
 
     columns = (
-        Column("ups_input_w", "W", "facility", "mean", "at the UPS' input",
-               "power that the UPS draws"),
-        Column("ups_loss_w", "W", "facility", "mean", "between the UPS' input and output",
-               "loss of the UPS", "loss", "ups"),
-    )  # fmt: skip
+        Column(
+            "ups_input_w",
+            "W",
+            "facility",
+            "mean",
+            "at the UPS' input",
+            "power that the UPS draws",
+        ),
+        Column(
+            "ups_loss_w",
+            "W",
+            "facility",
+            "mean",
+            "between the UPS' input and output",
+            "loss of the UPS",
+            "loss",
+            "ups",
+        ),
+    )
     metrics = load_metrics("ups", "UPS")
     boundary = "behind the UPS"
     place = "ups"
@@ -55,29 +73,33 @@ class UpsSpec(StageSpec):
     kind: Literal["ups"] = default(
         "ups", "Loss and reactive power of the uninterruptible power supplies."
     )
-    mode: Literal["double_conversion", "high_efficiency_dc", "eco", "econversion", "none"] = (
-        default(
-            "double_conversion",
-            "How it runs, with a loss assumed for each. Double conversion hides the nodes' "
-            "reactive power, eco and none (batteries in the racks) pass it on, econversion holds "
-            "it at zero.",
-        )
+    mode: Literal[
+        "double_conversion", "high_efficiency_dc", "eco", "econversion", "none"
+    ] = default(
+        "double_conversion",
+        (
+            "How it runs, with a loss assumed for each. Double conversion hides the "
+            "nodes' reactive power, eco and none (batteries in the racks) pass it on, "
+            "econversion holds it at zero."
+        ),
     )
     efficiency: Annotated[SerializeAsAny[MeasuredSpec], MEASURED] | None = optional(
-        "Measured efficiencies instead of those assumed for the mode: {kind: points, efficiency: "
-        "{0.25: 0.95, ...}}, by load over its rating."
+        "Measured efficiencies instead of those assumed for the mode: {kind: points, "
+        "efficiency: {0.25: 0.95, ...}}, by load over its rating."
     )
     redundancy: Literal["n", "n+1", "2n"] | None = optional(
-        "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 times (assumed); n+1 "
-        "if neither it nor installed_mw is given (assumed)."
+        "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 times "
+        "(assumed); n+1 if neither it nor installed_mw is given (assumed)."
     )
     installed_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Installed power, all units together [MW]; or redundancy."
     )
     filter_share: Share = uncertain(
         FILTER_SHARE,
-        "Input filter in double conversion: reactive power supplied, constant, share of the "
-        "installed power",
+        (
+            "Input filter in double conversion: reactive power supplied, constant, "
+            "share of the installed power"
+        ),
         (0, 0.15),
     )
 
@@ -86,16 +108,24 @@ class UpsSpec(StageSpec):
         if self.redundancy is not None and self.installed_mw is not None:
             raise ValueError("give either redundancy or installed_mw")
         if self.mode not in DOUBLE_CONVERSION and self.filter_share != FILTER_SHARE:
-            raise ValueError(f"filter_share is of double conversion, found mode '{self.mode}'")
+            raise ValueError(
+                f"filter_share is of double conversion, found mode '{self.mode}'"
+            )
         if self.mode == "none" and self.efficiency is not None:
-            raise ValueError("mode 'none' has no loss; leave efficiency out, or name a mode")
+            raise ValueError(
+                "mode 'none' has no loss; leave efficiency out, or name a mode"
+            )
         return self
 
     def given_otherwise(self) -> tuple[str, ...]:
-        """Return the redundancy beside an installed power, and what a mode does without."""
+        """Return the redundancy beside a power, and what a mode does without."""
         sized = () if self.installed_mw is None else ("redundancy",)
         converts = () if self.mode in DOUBLE_CONVERSION else ("filter_share",)
-        return (*sized, *converts, *(("mode", "efficiency") if self.mode == "none" else ()))
+        return (
+            *sized,
+            *converts,
+            *(("mode", "efficiency") if self.mode == "none" else ()),
+        )
 
     def open(self, site: Site) -> UpsSpec:
         """Return the stage with its installed power."""
@@ -111,18 +141,22 @@ class UpsSpec(StageSpec):
         """Return the meter of its loss and load."""
         installed_w = self._installed_w
         return LoadMeter(
-            "ups", "ups_loss_w", lambda of: (of["ups_input_w"] - of["ups_loss_w"]) / installed_w
+            "ups",
+            "ups_loss_w",
+            lambda of: (of["ups_input_w"] - of["ups_loss_w"]) / installed_w,
         )
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
-        """Add the loss to the facility's power, and put its reactive power in place of before."""
+        """Add the loss to the facility's power, and replace its reactive power."""
         load_w = block.columns[POWER]
         curve = CURVES[self.mode] if self.efficiency is None else self.efficiency.curve
         loss_w = curve.loss_w(load_w, self._installed_w)
         input_w = load_w + loss_w
         given = {"ups_input_w": input_w, "ups_loss_w": loss_w, POWER: input_w}
         if self.mode in DOUBLE_CONVERSION:
-            given[REACTIVE] = np.full(len(block), -self.filter_share * self._installed_w)
+            given[REACTIVE] = np.full(
+                len(block), -self.filter_share * self._installed_w
+            )
         elif self.mode == "econversion":
             given[REACTIVE] = np.zeros(len(block))
         return given, None

@@ -1,7 +1,8 @@
 """Weather over a run, as the stages of a facility take it, and where it comes from.
 
-Weather is kept as one year of records by month, day and hour in local standard time of its station.
-It is laid over a run by the calendar: every year of the run has the same weather on the same date.
+Weather is kept as one year of records by month, day and hour in local standard time of
+its station. It is laid over a run by the calendar: every year of the run has the same
+weather on the same date.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from pydantic import Field
 from diploee.base.clock import RunClock, fixed_zone, offsets_ms
 from diploee.base.errors import Brief, one_of
 from diploee.base.files.places import shipped_folder
-from diploee.base.model import READERS, Kind, Kinds, UtcOffset, default, installed, optional
+from diploee.base.model import (
+    READERS,
+    Kind,
+    Kinds,
+    UtcOffset,
+    default,
+    installed,
+    optional,
+)
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, MONTHS_PER_YEAR, MS_PER_DAY, MS_PER_H
 from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
@@ -37,12 +46,13 @@ STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
 
 @dataclass(frozen=True, eq=False)
 class Sun(Brief):
-    """Irradiance and wind over a run as means of consecutive records, and where they are from."""
+    """Irradiance and wind over a run as means of records, and their source."""
 
-    # Global horizontal, direct normal and diffuse horizontal irradiance [W/m2], wind [m/s] and air
-    # [deg C], shape (5, n)
+    # Global horizontal, direct normal and diffuse horizontal irradiance [W/m2], wind
+    # [m/s] and air [deg C], shape (5, n)
     records: Float64Array
-    middle_ms: Int64Array  # middle of each record since the start of the run [ms], equal steps
+    # Middle of each record since the start of the run [ms], equal steps
+    middle_ms: Int64Array
     utc_ms: int  # of the middles, from the start of the run to the station's epoch [ms]
     station: tuple[float, ...]  # latitude and longitude [deg], altitude [m]
 
@@ -56,7 +66,8 @@ class Sun(Brief):
 class Weather(Brief):
     """Weather at instants, linear in time between them."""
 
-    time_ms: Int64Array  # instants since the start of the run [ms], rising; they enclose the run
+    # Instants since the start of the run [ms], rising; they enclose the run
+    time_ms: Int64Array
     # Temperatures [deg C] and air pressure [Pa] there, shape (n,)
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
@@ -84,45 +95,59 @@ class WeatherYear:
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
     pressure_pa: Float64Array  # air pressure [Pa]
-    # Instant of the first record after the year's beginning [ms]: an hour where records are made at
-    # the end of their hour
+    # Instant of the first record after the year's beginning [ms]: an hour where records
+    # are made at the end of their hour
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # where it is from, in a few words
     sun: SunYear | str = "this weather holds none"  # irradiance, or why there is none
-    years: tuple[int, ...] = ()  # calendar years that its records are of, where it says so
+    # Calendar years that its records are of, where it says so
+    years: tuple[int, ...] = ()
 
     def shifted(self, offset_k: float) -> WeatherYear:
         """Return it warmer by some kelvin at the same relative humidity and pressure.
 
-        ASSUMPTION: relative humidity stays [J]; the wet-bulb temperature follows, by less than the
-        dry-bulb temperature. At a constant dew point it would rise by about a third of it.
+        ASSUMPTION: relative humidity stays [J]; the wet-bulb temperature follows, by
+        less than the dry-bulb temperature. At a constant dew point it would rise by
+        about a third of it.
         """
         if offset_k == 0:
             return self
         humidity = relative_humidity(self.dry_bulb_c, self.wet_bulb_c, self.pressure_pa)
         dry_c = self.dry_bulb_c + offset_k
         return WeatherYear(
-            dry_c, wet_bulb_c(dry_c, humidity, self.pressure_pa), self.pressure_pa,
-            self.first_ms, self.zone, f"{self.source}, {offset_k:+g} K", self.sun, self.years,
-        )  # fmt: skip
+            dry_c,
+            wet_bulb_c(dry_c, humidity, self.pressure_pa),
+            self.pressure_pa,
+            self.first_ms,
+            self.zone,
+            f"{self.source}, {offset_k:+g} K",
+            self.sun,
+            self.years,
+        )
 
     def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
-        """Return the weather over a run, warm-up included, the year's hours taken in a zone."""
+        """Return the weather over a run with its warm-up, hours in a zone."""
         origin_ms = clock.wall.origin_ms
         shift_ms = origin_ms + int(offsets_ms(np.array([origin_ms]), zone)[0])
         begin_ms, end_ms = clock.begin_ms + shift_ms, clock.horizon_ms + shift_ms
         # A day more at both ends, so that records enclose the run.
-        edges = np.array([begin_ms - MS_PER_DAY, end_ms + MS_PER_DAY], dtype="datetime64[ms]")
+        edges = np.array(
+            [begin_ms - MS_PER_DAY, end_ms + MS_PER_DAY], dtype="datetime64[ms]"
+        )
         first, last = edges.astype("datetime64[Y]").astype(int) + 1970
         step_ms = LEAP_DAYS * MS_PER_DAY // self.dry_bulb_c.size
         rows = np.arange(self.dry_bulb_c.size)
         in_common = rows[rows * step_ms // MS_PER_DAY != LEAP_DAY]
         times, taken = [], []
         for year in range(first, last + 1):
-            begins = np.array([f"{year:04}-01-01", f"{year + 1:04}-01-01"], dtype="datetime64[ms]")
+            begins = np.array(
+                [f"{year:04}-01-01", f"{year + 1:04}-01-01"], dtype="datetime64[ms]"
+            )
             year_ms, next_ms = begins.astype(np.int64)
-            taken.append(rows if next_ms - year_ms == LEAP_DAYS * MS_PER_DAY else in_common)
+            taken.append(
+                rows if next_ms - year_ms == LEAP_DAYS * MS_PER_DAY else in_common
+            )
             times.append(year_ms + self.first_ms + np.arange(taken[-1].size) * step_ms)
         time_ms, row = np.concatenate(times), np.concatenate(taken)
         within = slice(
@@ -132,20 +157,29 @@ class WeatherYear:
         sun: Sun | str
         if isinstance(self.sun, str):
             sun = self.sun
-        else:  # with a record more at both ends, so that none of the run's is the outermost
+        # With a record more at both ends, so that none of the run's is the outermost
+        else:
             more = slice(within.start - 1, within.stop + 1)
             middle_ms = time_ms[more] + self.sun.middle_ms
             air_c = np.interp(middle_ms, time_ms, self.dry_bulb_c[row])
             utc_ms = shift_ms - int(offsets_ms(np.array([origin_ms]), self.zone)[0])
             sun = Sun(
-                np.vstack([self.sun.records[:, row[more]], air_c]), middle_ms - shift_ms, utc_ms,
+                np.vstack([self.sun.records[:, row[more]], air_c]),
+                middle_ms - shift_ms,
+                utc_ms,
                 self.sun.station,
-            )  # fmt: skip
+            )
         row = row[within]
         return Weather(
-            time_ms[within] - shift_ms, self.dry_bulb_c[row], self.wet_bulb_c[row],
-            self.pressure_pa[row], self.source, typical, sun, shift_ms - origin_ms,
-        )  # fmt: skip
+            time_ms[within] - shift_ms,
+            self.dry_bulb_c[row],
+            self.wet_bulb_c[row],
+            self.pressure_pa[row],
+            self.source,
+            typical,
+            sun,
+            shift_ms - origin_ms,
+        )
 
 
 Read = Callable[..., WeatherYear]
@@ -157,14 +191,17 @@ class WeatherSpec(Kind):
 
     offset_k: float = default(
         0.0,
-        "Added to the dry-bulb temperature as a stress test [K]; relative humidity and pressure "
-        "stay (our choice), and the wet-bulb temperature follows.",
+        (
+            "Added to the dry-bulb temperature as a stress test [K]; relative humidity "
+            "and pressure stay (our choice), and the wet-bulb temperature follows."
+        ),
         ge=-20,
         le=20,
     )
     utc_offset: UtcOffset | None = optional(
-        "Offset from UTC that the weather's hours are taken in, such as '-07:00', where its "
-        "station stands in for a place in another zone; the station's standard time if absent."
+        "Offset from UTC that the weather's hours are taken in, such as '-07:00', "
+        "where its station stands in for a place in another zone; the station's "
+        "standard time if absent."
     )
 
     @property
@@ -179,24 +216,32 @@ class WeatherSpec(Kind):
 
     @abstractmethod
     def year(self, folder: Path, read: Read) -> WeatherYear:
-        """Return the year of weather, read by calling `read` with a reader, file and options."""
+        """Return the year of weather that `read` gives for a file and options."""
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
-        """Return the weather over a run; files are in the folder, and `read` is as in `year`."""
+        """Return the weather over a run.
+
+        Files are in the folder, and `read` is as in `year`.
+        """
         year = self.year(folder, read).shifted(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
         return year.over(clock, zone, self.typical)
 
 
 class TypicalDaySpec(WeatherSpec):
-    """A mean day of each month of a station, from one mid-month to the next without a step."""
+    """A mean day of each month of a station, with smooth passage between."""
 
     kind: Literal["typical_day"] = default(
         "typical_day",
-        "A mean day of each month of a shipped station, by TMY3; it needs no file. Mean days know "
-        "no heat waves: hours beyond a set point, peaks and headroom come out low.",
+        (
+            "A mean day of each month of a shipped station, by TMY3; it needs no "
+            "file. Mean days know no heat waves: hours beyond a set point, peaks and "
+            "headroom come out low."
+        ),
     )
-    station: Literal["denver", "greensboro"] = Field(description=f"One of {one_of(STATIONS)}.")
+    station: Literal["denver", "greensboro"] = Field(
+        description=f"One of {one_of(STATIONS)}."
+    )
 
     def year(self, folder: Path, read: Read) -> WeatherYear:  # noqa: ARG002
         """Return the year of weather."""
@@ -209,12 +254,17 @@ class WeatherFileSpec(WeatherSpec):
 
     kind: Literal["file"] = default(
         "file",
-        "A file with the records of one year: EPW, TMY3 CSV, or CSV of the National Solar "
-        "Radiation Database (PSM); needs the extra 'weather'. Records are laid over the run by "
-        "month, day and hour in the standard time that the file names; 29 February repeats the "
-        "28th where the file has none.",
+        (
+            "A file with the records of one year: EPW, TMY3 CSV, or CSV of the "
+            "National Solar Radiation Database (PSM); needs the extra 'weather'. "
+            "Records are laid over the run by month, day and hour in the standard "
+            "time that the file names; 29 February repeats the 28th where the file "
+            "has none."
+        ),
     )
-    path: str = Field(min_length=1, description="The file, relative to the scenario file.")
+    path: str = Field(
+        min_length=1, description="The file, relative to the scenario file."
+    )
     actual_year: bool = default(
         False, "The file holds a year as it was, not a typical one: its peaks count."
     )
@@ -235,35 +285,47 @@ class WeatherFileSpec(WeatherSpec):
 
 
 WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")  # type: ignore[type-abstract]
-"""Sources of weather by name: those of this module, and those registered from outside."""
+"""Sources of weather by name: those of this module, and those registered from outside."""  # noqa: E501
 
 
 def read_typical_days(path: Path, station: str) -> WeatherYear:
     """Return the shipped mean days of a station as a year.
 
-    Each hour of the day goes on a straight line from the middle of one month to that of the next,
-    so that nothing steps where a month begins; the values at the middles are such that every
-    month keeps its mean.
+    Each hour of the day goes on a straight line from the middle of one month to that of
+    the next, so that nothing steps where a month begins; the values at the middles are
+    such that every month keeps its mean.
     """
     with path.open(encoding="utf-8") as file:
         lines = csv.DictReader(line for line in file if not line.startswith("#"))
         rows = [row for row in lines if row["station"] == station]
-    # A day's weights of the middles of the months before and after it; the year is a ring.
+    # A day's weights of the middles of the months before and after it; the year is a
+    # ring.
     months = np.repeat(np.arange(MONTHS_PER_YEAR), np.diff(DAYS_BEFORE_MONTH))
     middles = (DAYS_BEFORE_MONTH[:-1] + DAYS_BEFORE_MONTH[1:]) / 2
     days = np.arange(LEAP_DAYS) + 0.5
     weights = np.column_stack(
-        [np.interp(days, middles, unit, period=LEAP_DAYS) for unit in np.eye(MONTHS_PER_YEAR)]
+        [
+            np.interp(days, middles, unit, period=LEAP_DAYS)
+            for unit in np.eye(MONTHS_PER_YEAR)
+        ]
     )
-    means = np.array([weights[months == month].mean(axis=0) for month in range(MONTHS_PER_YEAR)])
+    means = np.array(
+        [weights[months == month].mean(axis=0) for month in range(MONTHS_PER_YEAR)]
+    )
 
     def column(name: str) -> Float64Array:
         table = np.array([float(row[name]) for row in rows])
-        at_middles = np.linalg.solve(means, table.reshape(MONTHS_PER_YEAR, HOURS_PER_DAY))
+        at_middles = np.linalg.solve(
+            means, table.reshape(MONTHS_PER_YEAR, HOURS_PER_DAY)
+        )
         return np.asarray(weights @ at_middles).ravel()
 
     # A record is made at the end of its hour, as in TMY3.
     return WeatherYear(
-        column("t_db_c"), column("t_wb_c"), column("p_pa"), MS_PER_H,
-        fixed_zone(STATIONS[station]), f"typical days of {station.title()} (NREL TMY3)",
-    )  # fmt: skip
+        column("t_db_c"),
+        column("t_wb_c"),
+        column("p_pa"),
+        MS_PER_H,
+        fixed_zone(STATIONS[station]),
+        f"typical days of {station.title()} (NREL TMY3)",
+    )

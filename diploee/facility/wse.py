@@ -25,9 +25,13 @@ Efficiency = PositiveShare
 
 
 def fan_power(
-    heat: Any, pressure_pa: float, efficiency: float, rise_k: float, density: Any = 1.16,
+    heat: Any,
+    pressure_pa: float,
+    efficiency: float,
+    rise_k: float,
+    density: Any = 1.16,
     heat_capacity: float = CP_AIR,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the power of fans that move heat by air, in the heat's unit."""
     return heat * pressure_pa / (density * heat_capacity * rise_k * efficiency)
 
@@ -38,19 +42,32 @@ def pump_power(heat: Any, pressure_pa: float, efficiency: float, rise_k: float) 
 
 
 def tower_fan_power(
-    heat: Any, pressure_pa: float, efficiency: float, rise_k: float, water_to_air: float,
+    heat: Any,
+    pressure_pa: float,
+    efficiency: float,
+    rise_k: float,
+    water_to_air: float,
     density: Any = 1.16,
-) -> Any:  # fmt: skip
-    """Return the power of tower fans, in the heat's unit: air by the water's mass flow."""
-    return heat / (CP_WATER * rise_k * water_to_air) * pressure_pa / (density * efficiency)
+) -> Any:
+    """Return the power of tower fans, in the heat's unit.
+
+    Air by the water's mass flow.
+    """
+    return (
+        heat / (CP_WATER * rise_k * water_to_air) * pressure_pa / (density * efficiency)
+    )
 
 
-def return_water_c(supply_air_c: float, rise_k: float, effectiveness: float, water_k: float) -> Any:
-    """Return the temperature of the chilled water that comes back from the coils [deg C]."""
+def return_water_c(
+    supply_air_c: float, rise_k: float, effectiveness: float, water_k: float
+) -> Any:
+    """Return the temperature of chilled water back from the coils [deg C]."""
     return supply_air_c + rise_k - rise_k / effectiveness + water_k
 
 
-def free_cooling_share(wet_bulb_c: Any, return_c: float, approach_k: float, water_k: float) -> Any:
+def free_cooling_share(
+    wet_bulb_c: Any, return_c: float, approach_k: float, water_k: float
+) -> Any:
     """Return the share of heat that the economizer takes, 0-1."""
     return np.clip((return_c - (wet_bulb_c + approach_k)) / water_k, 0.0, 1.0)
 
@@ -66,7 +83,10 @@ of_large_sites = partial(uncertain, source="of large sites, Lei and Masanet", ba
 
 
 class WaterPlant(PartLoad, Winter):
-    """Chillers, towers, coils and pumps; ranges are those of large sites (Lei and Masanet)."""
+    """Chillers, towers, coils and pumps.
+
+    Ranges are those of large sites (Lei and Masanet).
+    """
 
     supply_air_c: float = of_large_sites(
         27.0, "Supply air temperature [deg C]", (27, 35), ge=10, le=40
@@ -80,15 +100,19 @@ class WaterPlant(PartLoad, Winter):
     water_rise_k: Kelvin = of_large_sites(
         7.5, "Rise of the chilled water's temperature [K]", (5, 10)
     )
-    tower_rise_k: Kelvin = of_large_sites(5.0, "Rise of the tower water's temperature [K]", (4, 6))
+    tower_rise_k: Kelvin = of_large_sites(
+        5.0, "Rise of the tower water's temperature [K]", (4, 6)
+    )
     tower_approach_k: Kelvin = of_large_sites(
         4.75, "Tower water above the wet-bulb temperature [K]", (2.8, 6.7)
     )
     least_tower_water_c: float = uncertain(
         18.0,
-        "Coldest tower water [deg C]: in colder weather tower fans are switched off to hold it, "
-        "unless the economizer needs colder, and chillers get none colder by a bypass, as their "
-        "head pressure needs",
+        (
+            "Coldest tower water [deg C]: in colder weather tower fans are switched "
+            "off to hold it, unless the economizer needs colder, and chillers get "
+            "none colder by a bypass, as their head pressure needs"
+        ),
         (13, 21),
         ge=-40,
         le=30,
@@ -117,11 +141,15 @@ class WaterPlant(PartLoad, Winter):
     tower_pump_pressure_pa: Pascal = of_large_sites(
         208_660.0, "Pressure of the tower-water pumps [Pa]", (167e3, 250e3)
     )
-    pump_efficiency: Efficiency = of_large_sites(0.7, "Efficiency of the pumps, 0-1", (0.6, 0.8))
+    pump_efficiency: Efficiency = of_large_sites(
+        0.7, "Efficiency of the pumps, 0-1", (0.6, 0.8)
+    )
     cop_relative_error: float = of_large_sites(
         -0.05,
-        "How far the chillers' efficiency is off its regression, as a part of it; small sites' "
-        "down to -0.6",
+        (
+            "How far the chillers' efficiency is off its regression, as a part of it; "
+            "small sites' down to -0.6"
+        ),
         (-0.11, 0.11),
         gt=-0.9,
         le=1,
@@ -131,20 +159,27 @@ class WaterPlant(PartLoad, Winter):
     )
     air_density_kg_m3: float = default(
         1.16,
-        "Density of the air that fans move [kg/m3]: 1.16 near sea level, about 0.96 at Denver's "
-        "height.",
+        (
+            "Density of the air that fans move [kg/m3]: 1.16 near sea level, about "
+            "0.96 at Denver's height."
+        ),
         ge=0.5,
         le=1.5,
     )
 
     @property
     def breaks_c(self) -> tuple[float, ...]:
-        """Wet-bulb temperatures where free cooling ends, where it begins, and of the regression."""
+        """Wet-bulb temperatures where free cooling ends and begins, and of the fit."""
         approach = self.tower_approach_k + self.exchanger_approach_k
         returns = self._return_c
         water = (*self._condenser_c, self.held_water_c)
         towers = [t - self.tower_approach_k for t in water]
-        return (returns - approach - self.water_rise_k, returns - approach, 0.0, *towers)
+        return (
+            returns - approach - self.water_rise_k,
+            returns - approach,
+            0.0,
+            *towers,
+        )
 
     @property
     def _condenser_c(self) -> tuple[float, float]:
@@ -152,7 +187,10 @@ class WaterPlant(PartLoad, Winter):
 
     @property
     def held_water_c(self) -> float:
-        """Tower water that fans hold in the cold: none colder than the economizer needs."""
+        """Tower water that fans hold in the cold.
+
+        None colder than the economizer needs.
+        """
         needed_c = self._return_c - self.water_rise_k - self.exchanger_approach_k
         return min(self.least_tower_water_c, needed_c)
 
@@ -160,28 +198,42 @@ class WaterPlant(PartLoad, Winter):
     def _return_c(self) -> float:
         return float(
             return_water_c(
-                self.supply_air_c, self.air_rise_k, self.coil_effectiveness, self.water_rise_k
+                self.supply_air_c,
+                self.air_rise_k,
+                self.coil_effectiveness,
+                self.water_rise_k,
             )
         )
 
-    def relative_power(self, heat: Float64Array, temperature_c: Float64Array) -> Float64Array:
+    def relative_power(
+        self, heat: Float64Array, temperature_c: Float64Array
+    ) -> Float64Array:
         """Return the plant's power over its design heat, of heat over design heat."""
         room_fans = fan_power(
-            self.turned_down(heat), self.room_fan_pressure_pa, self.room_fan_efficiency,
-            self.air_rise_k, self.air_density_kg_m3,
-        )  # fmt: skip
+            self.turned_down(heat),
+            self.room_fan_pressure_pa,
+            self.room_fan_efficiency,
+            self.air_rise_k,
+            self.air_density_kg_m3,
+        )
         approach_k = self.tower_approach_k + self.exchanger_approach_k
-        free = free_cooling_share(temperature_c, self._return_c, approach_k, self.water_rise_k)
+        free = free_cooling_share(
+            temperature_c, self._return_c, approach_k, self.water_rise_k
+        )
         chilled = heat * (1 - free)
         n = self.n_chillers
         running = np.clip(np.ceil(chilled * n / MOST_LOAD_OF_CHILLER), 1, n)
         part_load = np.clip(chilled * n / running, LEAST_LOAD_OF_CHILLER, 1)
         condenser_c = np.clip(temperature_c + self.tower_approach_k, *self._condenser_c)
-        chillers = chilled / chiller_cop(condenser_c, part_load, self.cop_relative_error)
+        chillers = chilled / chiller_cop(
+            condenser_c, part_load, self.cop_relative_error
+        )
         chilled_pumps = pump_power(
-            self.turned_down(heat), self.chilled_pump_pressure_pa, self.pump_efficiency,
+            self.turned_down(heat),
+            self.chilled_pump_pressure_pa,
+            self.pump_efficiency,
             self.water_rise_k,
-        )  # fmt: skip
+        )
         # The towers also take away what the chillers draw.
         at_load = tower_power(self, self.tower_rise_k, temperature_c)
         towers = self.turned_down(heat + chillers) * at_load
@@ -190,12 +242,16 @@ class WaterPlant(PartLoad, Winter):
 
 
 def tower_power(plant: WaterPlant, rise_k: float, temperature_c: Any) -> Any:
-    """Return the power of tower pumps and fans at design, over the heat, in some weather."""
+    """Return design power of tower pumps and fans over the heat, in a weather."""
     pumps = pump_power(1.0, plant.tower_pump_pressure_pa, plant.pump_efficiency, rise_k)
     fans = tower_fan_power(
-        1.0, plant.tower_fan_pressure_pa, plant.tower_fan_efficiency, rise_k, plant.water_to_air,
+        1.0,
+        plant.tower_fan_pressure_pa,
+        plant.tower_fan_efficiency,
+        rise_k,
+        plant.water_to_air,
         plant.air_density_kg_m3,
-    )  # fmt: skip
+    )
     approach_k, held_c = plant.tower_approach_k, plant.held_water_c
     return pumps + fans * staged_fans(temperature_c, approach_k, held_c)
 
@@ -203,19 +259,24 @@ def tower_power(plant: WaterPlant, rise_k: float, temperature_c: Any) -> Any:
 class WseSpec(WaterPlant, HeatCoolingSpec):
     """Water-cooled chillers with towers and a waterside economizer.
 
-    The equations of Lei and Masanet with part load added (assumed). From one number of running
-    chillers to the next, power goes over within a 128th of the design heat rather than in a step.
-    Not for the PUE of a site that it was not fitted to within 0.05, nor for ramps within a minute,
-    starts of chillers or water use.
+    The equations of Lei and Masanet with part load added (assumed). From one number of
+    running chillers to the next, power goes over within a 128th of the design heat
+    rather than in a step. Not for the PUE of a site that it was not fitted to within
+    0.05, nor for ramps within a minute, starts of chillers or water use.
     """
 
     kind: Literal["wse"] = default(
         "wse",
-        "Water-cooled chillers with towers and a waterside economizer, by wet-bulb temperature "
-        "(Lei and Masanet; part load assumed).",
+        (
+            "Water-cooled chillers with towers and a waterside economizer, by wet-bulb "
+            "temperature (Lei and Masanet; part load assumed)."
+        ),
     )
 
     @property
     def range_c(self) -> tuple[float, float]:
-        """Lowest and highest wet-bulb temperature: up to the regression's 35 deg C of water."""
+        """Lowest and highest wet-bulb temperature.
+
+        Up to the regression's 35 deg C of water.
+        """
         return -40.0, CONDENSER_C[1] - self.tower_approach_k

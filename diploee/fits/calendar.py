@@ -1,8 +1,8 @@
 """Calendar weights of counts: how the rate varies over the week and the months.
 
-The expected count of a step is a product, rate x weight of its hour of the week x weight of its
-month; which weights the week has is chosen by what predicts (`diploee.fits.week_shape`), and
-months are kept where they differ by more than chance.
+The expected count of a step is a product, rate x weight of its hour of the week x
+weight of its month; which weights the week has is chosen by what predicts
+(`diploee.fits.week_shape`), and months are kept where they differ by more than chance.
 """
 
 from __future__ import annotations
@@ -17,22 +17,34 @@ from scipy import stats
 from diploee.base.errors import WorkloadError
 from diploee.base.model import Choices, InnerShare, default, unset
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR
+from diploee.base.units import (
+    DAYS_PER_WEEK,
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MONTHS_PER_YEAR,
+)
 from diploee.fits.counts import Counts, sums
 from diploee.fits.limits import negative_binomial_limits, poisson_limits
-from diploee.fits.week_shape import IN_WORDS, CalendarChoice, Detail, WeekShape, fit_week_shape
+from diploee.fits.week_shape import (
+    IN_WORDS,
+    CalendarChoice,
+    Detail,
+    WeekShape,
+    fit_week_shape,
+)
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_factors
 from diploee.scenario.times import Calendar
 
 MIN_SIGHTINGS = 2
-"""Times that an hour of the week (or of the day) must have been observed to get its own weight."""
+"""Times that an hour of the week (or of the day) must have been observed to get its own
+weight."""
 
 MIN_SEEN_H = 0.5
-"""Least observed time of each hour of the week (or of the day) in a request trace too short to hold
-out weeks [h]."""
+"""Least observed time of each hour of the week (or of the day) in a request trace too
+short to hold out weeks [h]."""
 
 MIN_DAYS_OF_MONTH = 27
-"""Days of every calendar month that must have been observed to fit weights of months."""
+"""Days of every calendar month that must have been observed to fit weights of months."""  # noqa: E501
 
 MONTHS_BELOW = 0.01
 """Probability that months differ so by chance below which they are kept."""
@@ -59,13 +71,14 @@ class FitChoices(Choices):
 
 @dataclass(frozen=True)
 class MonthTest:
-    """Whether months differ: an analysis of variance of weeks, or of months of several years."""
+    """Whether months differ: an analysis of variance."""
 
     ratio: float  # mean square between months over that within them (F)
     freedom: tuple[int, int]  # degrees of freedom of both
-    p_value: float  # probability of such a ratio or a larger one where months do not differ
-    # Reference of the months: the weeks within them, or, where each was seen in two years, the
-    # same month of other years
+    # Probability of such a ratio or a larger one where months do not differ
+    p_value: float
+    # Reference of the months: the weeks within them, or, where each was seen in two
+    # years, the same month of other years
     within: str
 
     @property
@@ -75,12 +88,18 @@ class MonthTest:
 
     def line(self) -> str:
         """Return what was taken, and why, in words."""
-        kept = "kept, they differ more" if self.differ else "left out, they differ no more"
-        weeks = "the weeks within them" if self.within == "weeks" else "one month of several years"
+        kept = (
+            "kept, they differ more" if self.differ else "left out, they differ no more"
+        )
+        weeks = (
+            "the weeks within them"
+            if self.within == "weeks"
+            else "one month of several years"
+        )
         return (
-            f"Months: {kept} than {weeks} (F {self.ratio:.3g} with {self.freedom[0]} and "
-            f"{self.freedom[1]} degrees of freedom, p {self.p_value:.2g} if by chance); --months "
-            "and --no-months override it."
+            f"Months: {kept} than {weeks} (F {self.ratio:.3g} with {self.freedom[0]} "
+            f"and {self.freedom[1]} degrees of freedom, p {self.p_value:.2g} if by "
+            "chance); --months and --no-months override it."
         )
 
 
@@ -89,8 +108,10 @@ class CalendarFit:
     """Fitted calendar weights of counted steps."""
 
     steps: Counts
-    exposure: Float64Array  # of each step: hours that the span covers, or 1 where rates are by step
-    shape: WeekShape  # rates of the hours of the week per unit of exposure, and why these
+    # Of each step: hours that the span covers, or 1 where rates are by step
+    exposure: Float64Array
+    # Rates of the hours of the week per unit of exposure, and why these
+    shape: WeekShape
     has_months: bool  # whether the groups of the shape are months; else there is one
     months: MonthTest | None  # whether months differ; None where that was not asked
 
@@ -107,7 +128,9 @@ class CalendarFit:
     @property
     def n_day_parameters(self) -> int:
         """Parameters of a day's total: days of the week, and months."""
-        of_week = DAYS_PER_WEEK if self.detail in ("day_and_hour", "hour_of_week") else 1
+        of_week = (
+            DAYS_PER_WEEK if self.detail in ("day_and_hour", "hour_of_week") else 1
+        )
         return of_week + (MONTHS_PER_YEAR - 1 if self.has_months else 0)
 
     @property
@@ -117,7 +140,10 @@ class CalendarFit:
 
     @property
     def month_weight(self) -> Float64Array | None:
-        """Weights of the months, mean 1 over the days of a year of 365; None where not fitted."""
+        """Weights of the months, mean 1 over the days of a year of 365.
+
+        None where not fitted.
+        """
         return self.shape.of_group / self._of_year if self.has_months else None
 
     @property
@@ -135,7 +161,9 @@ class CalendarFit:
     @property
     def of_month(self) -> Float64Array:
         """Factor of the group of each step: its month, where months are fitted."""
-        group = self.steps.month if self.has_months else np.zeros_like(self.steps.start_ms)
+        group = (
+            self.steps.month if self.has_months else np.zeros_like(self.steps.start_ms)
+        )
         return self.shape.of_group[group]
 
     @cached_property
@@ -144,11 +172,13 @@ class CalendarFit:
         return self.shape.rate[self.steps.hour_of_week] * self.of_month * self.exposure
 
     def laid(self) -> Float64Array:
-        """Return what months as a scenario lays them, smoothly, have over those of the fit."""
+        """Return what months as a scenario lays them, smoothly, have over those of the fit."""  # noqa: E501
         ones = np.ones(self.steps.counts.size)
         if self.month_weight is None:
             return ones
-        calendar = Calendar(hour_of_week=tuple(self.week_weight), month=tuple(self.month_weight))
+        calendar = Calendar(
+            hour_of_week=tuple(self.week_weight), month=tuple(self.month_weight)
+        )
         hours, of_hour = np.unique(self.steps.hour, return_inverse=True)
         smooth = month_factors(calendar, hours)[of_hour]
         stepped = self.month_weight[self.steps.month]
@@ -164,19 +194,28 @@ def fit_calendar(
     # Of a span too short for weeks, days are held out.
     length = HOURS_PER_WEEK if "day_and_hour" in allowed else HOURS_PER_DAY
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // length
-    fitted = _fitted(hours, hours.coverage, block, allowed, wanted, months is None, choice)
+    fitted = _fitted(
+        hours, hours.coverage, block, allowed, wanted, months is None, choice
+    )
     return CalendarFit(hours, hours.coverage, *fitted)
 
 
 def fit_step_calendar(
-    steps: Counts, has_dates: bool, months: bool | None = None, choice: CalendarChoice = "auto"
+    steps: Counts,
+    has_dates: bool,
+    months: bool | None = None,
+    choice: CalendarChoice = "auto",
 ) -> CalendarFit:
-    """Fit calendar weights to the requests of steps of an hour or less; rates are per step."""
+    """Fit calendar weights to the requests of steps of an hour or less.
+
+    Rates are per step.
+    """
     hours = steps.hourly()
     wanted = wants_months(hours.month, hours.coverage, months if has_dates else False)
     allowed = _seen_details(hours, MIN_SIGHTINGS - ROUNDING)
     block = (hours.hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
-    if len(allowed) < len(IN_WORDS):  # no week can be held out: the finest that was seen
+    # No week can be held out: the finest that was seen
+    if len(allowed) < len(IN_WORDS):
         allowed, block = _seen_details(hours, MIN_SEEN_H), np.zeros_like(block)
     n_steps = np.rint(hours.coverage * (hours.step_ms / steps.step_ms))
     fitted = _fitted(hours, n_steps, block, allowed, wanted, months is None, choice)
@@ -192,7 +231,7 @@ def _fitted(
     are_tested: bool,
     choice: CalendarChoice,
 ) -> tuple[WeekShape, bool, MonthTest | None]:
-    """Fit the week, then the months too where they are wanted and differ, as `CalendarFit`."""
+    """Fit the week, and the months where wanted and different."""
     counts, slot = hours.counts, hours.hour_of_week
 
     def shape_of(group: Int64Array) -> WeekShape:
@@ -200,7 +239,9 @@ def _fitted(
 
     test, shape = None, shape_of(np.zeros_like(slot))
     if has_months and are_tested:
-        test = _months_differ(counts, shape.rate[slot] * exposure, hours.month, hours.hour)
+        test = _months_differ(
+            counts, shape.rate[slot] * exposure, hours.month, hours.hour
+        )
         has_months = test.differ
     if has_months:
         shape = shape_of(hours.month)
@@ -208,7 +249,10 @@ def _fitted(
 
 
 def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
-    """Return the details whose hours of the week (or of the day) were all seen, coarsest first."""
+    """Return the details whose hours of the week (or of the day) were all seen.
+
+    Coarsest first.
+    """
     details: tuple[Detail, ...] = tuple(IN_WORDS)
     slot = hours.hour_of_week
     if np.bincount(slot, hours.coverage, HOURS_PER_WEEK).min() >= least_h:
@@ -217,12 +261,20 @@ def _seen_details(hours: Counts, least_h: float) -> tuple[Detail, ...]:
     return details[: 2 if of_day.min() >= least_h else 1]
 
 
-def wants_months(month: Int64Array, coverage: Float64Array, months: bool | None) -> bool:
-    """Return whether to fit weights of the months: as asked, or where the span covers them."""
-    if months and (missing := sorted(set(range(MONTHS_PER_YEAR)) - set(month.tolist()))):
+def wants_months(
+    month: Int64Array, coverage: Float64Array, months: bool | None
+) -> bool:
+    """Return whether to fit weights of the months.
+
+    As asked, or where the span covers them.
+    """
+    if months and (
+        missing := sorted(set(range(MONTHS_PER_YEAR)) - set(month.tolist()))
+    ):
         raise WorkloadError(
             f"weights of the months: the span does not hold month {missing[0] + 1} "
-            f"({len(missing)} of 12 are missing); give a longer span, or leave the months out"
+            f"({len(missing)} of 12 are missing); give a longer span, or leave the "
+            "months out"
         )
     return covers_months(month, coverage) if months is None else months
 
@@ -238,21 +290,32 @@ def _months_differ(
 ) -> MonthTest:
     """Compare months with the weeks within them, or with those of other years.
 
-    Weighted analysis of variance (Fisher 1925) of counts over what a calendar without months
-    expects. Correlated weeks can look like months: only several years can separate the two.
+    Weighted analysis of variance (Fisher 1925) of counts over what a calendar without
+    months expects. Correlated weeks can look like months: only several years can
+    separate the two.
     """
-    year = (np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]) // MONTHS_PER_YEAR
+    year = (
+        np.cumsum(np.diff(month, prepend=month[0]) != 0) + month[0]
+    ) // MONTHS_PER_YEAR
     of_year = np.unique(year * MONTHS_PER_YEAR + month)
     within = "years" if np.bincount(of_year % MONTHS_PER_YEAR).min() > 1 else "weeks"
     unit = year if within == "years" else (hour + EPOCH_HOUR_OF_WEEK) // HOURS_PER_WEEK
     cells, of_cell = np.unique(unit * MONTHS_PER_YEAR + month, return_inverse=True)
     mean, seen = (np.bincount(of_cell.ravel(), x) for x in (expected, counts))
     used = mean > 0
-    mean, ratio, month = mean[used], seen[used] / mean[used], cells[used] % MONTHS_PER_YEAR
-    of_month = np.bincount(month, mean * ratio) / np.maximum(np.bincount(month, mean), 1e-300)
+    mean, ratio, month = (
+        mean[used],
+        seen[used] / mean[used],
+        cells[used] % MONTHS_PER_YEAR,
+    )
+    of_month = np.bincount(month, mean * ratio) / np.maximum(
+        np.bincount(month, mean), 1e-300
+    )
     off = ratio - of_month[month]
     freedom = np.unique(month).size - 1, ratio.size - np.unique(month).size
-    between = float((mean * (of_month[month] - np.average(ratio, weights=mean)) ** 2).sum())
+    between = float(
+        (mean * (of_month[month] - np.average(ratio, weights=mean)) ** 2).sum()
+    )
     inside = float((mean * off**2).sum())
     if min(freedom) < 1:
         return MonthTest(float("nan"), freedom, 1.0, within)
@@ -269,27 +332,34 @@ def week_limits(
 ) -> tuple[Float64Array, Float64Array]:
     """Return the confidence limits of the weights of the hours of the week.
 
-    The total that a weight comes from is Poisson, or negative binomial with a shape of (number of
-    its hours) / dispersion; the limits are exact, as Garwood's (1936) and as Clopper and Pearson's
-    (1934). Where there is no dispersion its variance is `factor` times that of Poisson counts. A
-    product of days and hours has the relative variances of both. The uncertainty of the overall
-    rate, far smaller, is left out, and so is the bias of smoothed weights.
+    The total that a weight comes from is Poisson, or negative binomial with a shape of
+    (number of its hours) / dispersion; the limits are exact, as Garwood's (1936) and as
+    Clopper and Pearson's (1934). Where there is no dispersion its variance is `factor`
+    times that of Poisson counts. A product of days and hours has the relative variances
+    of both. The uncertainty of the overall rate, far smaller, is left out, and so is
+    the bias of smoothed weights.
     """
     steps = fit.steps
     # What a weight of 1 would have brought in each step, seasons included.
     of_month = 1.0 if fit.month_weight is None else fit.month_weight[steps.month]
     unit = fit.mean_rate * of_month * fit.exposure
     of_slot, seen, in_slot = (
-        np.bincount(steps.hour_of_week, x, HOURS_PER_WEEK).reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
+        np.bincount(steps.hour_of_week, x, HOURS_PER_WEEK).reshape(
+            DAYS_PER_WEEK, HOURS_PER_DAY
+        )
         for x in (unit, steps.coverage, steps.counts)
     )
 
-    def totals(axes: tuple[int, ...], together: int = 1) -> tuple[Float64Array, Float64Array]:
+    def totals(
+        axes: tuple[int, ...], together: int = 1
+    ) -> tuple[Float64Array, Float64Array]:
         """Return sums of counts over days or hours, and the dispersion of each."""
         of_hour = dispersion + (1 + dispersion) * day_dispersion * together
         sightings = np.maximum(seen.sum(axis=axes, keepdims=True), ROUNDING)
         total = np.broadcast_to(in_slot.sum(axis=axes, keepdims=True), in_slot.shape)
-        return total.astype(np.float64), np.broadcast_to(of_hour / sightings, in_slot.shape)
+        return total.astype(np.float64), np.broadcast_to(
+            of_hour / sightings, in_slot.shape
+        )
 
     axes: dict[Detail, tuple[int, ...]] = {"uniform": (0, 1), "hour_of_day": (0,)}
     total, spread = totals(axes.get(fit.detail, ()))
@@ -314,7 +384,8 @@ def month_limits(
 ) -> tuple[Float64Array | None, Float64Array | None]:
     """Return the confidence limits of the months' weights.
 
-    The variance of counts is `factor` times that of Poisson counts, by default that of daily ones.
+    The variance of counts is `factor` times that of Poisson counts, by default that of
+    daily ones.
     """
     if not fit.has_months:
         return None, None
@@ -328,7 +399,10 @@ def month_limits(
 
 
 def _daily_scatter(fit: CalendarFit) -> float:
-    """Return the variance of daily counts about the calendar over their mean; 1 for Poisson."""
+    """Return the variance of daily counts about the calendar over their mean.
+
+    1 for Poisson.
+    """
     counts = fit.steps.counts
     n_days = counts.size // HOURS_PER_DAY
     if n_days < 2:

@@ -10,7 +10,13 @@ import numpy as np
 from diploee.base.clock import Zone
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
-from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, MS_PER_MIN
+from diploee.base.units import (
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+)
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK, month_of_year
 from diploee.loads.services.request_trace import RequestTrace
 
@@ -18,7 +24,7 @@ MAX_SPAN_H = 40 * 366 * HOURS_PER_DAY
 """Longest span of a fit [h]; where a log seems to span more, a stamp is wrong."""
 
 MONDAY_MS = 4 * MS_PER_DAY
-"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""
+"""1970-01-05, a Monday [ms since 1970]: where a log that has no dates begins its clock."""  # noqa: E501
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +34,8 @@ class Counts:
     step_ms: int  # length of a step [ms]
     start_ms: Int64Array  # start of each step in local time [ms since 1970]
     counts: Float64Array
-    # Hours of each step that the span covers; up to 2 of one that the wall clock shows twice
+    # Hours of each step that the span covers; up to 2 of one that the wall clock shows
+    # twice
     coverage: Float64Array
 
     @property
@@ -79,15 +86,20 @@ def count_hours(
 ) -> tuple[Counts, BoolArray]:
     """Count submissions per local clock hour, and return which of them the span holds.
 
-    The span begins and ends where the user says. Where it is not given, the log is taken to begin
-    half a mean distance of submissions before its first, and to end as much after its last, in the
-    same clock hours: n submissions then have n distances. Of a log that spans less than an hour
-    the clock hours are taken as covered, as it does not tell a rate.
+    The span begins and ends where the user says. Where it is not given, the log is
+    taken to begin half a mean distance of submissions before its first, and to end as
+    much after its last, in the same clock hours: n submissions then have n distances.
+    Of a log that spans less than an hour the clock hours are taken as covered, as it
+    does not tell a rate.
     """
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
     shortest, longest = int(local_ms.min()), int(local_ms.max())
-    if start is not None and end is not None and local_moment_ms(start) >= local_moment_ms(end):
+    if (
+        start is not None
+        and end is not None
+        and local_moment_ms(start) >= local_moment_ms(end)
+    ):
         raise WorkloadError(
             f"no job lies from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}; "
             "give a later end (--from, --to)"
@@ -104,39 +116,45 @@ def count_hours(
         inside &= used
     if not inside.any():
         raise WorkloadError(
-            f"no job to fit is submitted from {_shown(first_ms)} to {_shown(last_ms)}, local time; "
-            f"the log's submissions reach from {_shown(shortest)} to {_shown(longest)}; change the "
-            "span (--from, --to)"
+            f"no job to fit is submitted from {_shown(first_ms)} to "
+            f"{_shown(last_ms)}, local time; the log's submissions reach from "
+            f"{_shown(shortest)} to {_shown(longest)}; change the span (--from, --to)"
         )
     first, last = first_ms // MS_PER_H, -(-last_ms // MS_PER_H)
     if last - first > MAX_SPAN_H:
         raise WorkloadError(
-            f"the submissions reach from {_shown(shortest)} to {_shown(longest)}, expected 40 "
-            "years at most; correct the wrong stamps, or trim the span (--from, --to)"
+            f"the submissions reach from {_shown(shortest)} to {_shown(longest)}, "
+            "expected 40 years at most; correct the wrong stamps, or trim the span "
+            "(--from, --to)"
         )
     hours = np.arange(first, last)
     counts = sums(local_ms[inside] // MS_PER_H - first, None, hours.size)
     coverage = np.ones(hours.size)
-    if zone is not None and zone.name:  # how often its wall clock, which is changed, shows each
+    # How often its wall clock, which is changed, shows each
+    if zone is not None and zone.name:
         quarters = np.arange((first - HOURS_PER_DAY) * 4, (last + HOURS_PER_DAY) * 4)
         shown = zone.local_ms(quarters * (MS_PER_H // 4)) // MS_PER_H - first
         shown = shown[(shown >= 0) & (shown < hours.size)]
         coverage = np.bincount(shown, minlength=hours.size) / 4
-    coverage[:1] -= 1 - (first + 1 - first_ms / MS_PER_H)  # parts of the first and last hour
+    # Parts of the first and last hour
+    coverage[:1] -= 1 - (first + 1 - first_ms / MS_PER_H)
     coverage[-1:] -= 1 - (last_ms / MS_PER_H - (last - 1))
     return Counts(MS_PER_H, hours * MS_PER_H, counts, coverage), inside
 
 
 def steps_of(trace: RequestTrace, zero_hour_of_week: float = 0.0) -> Counts:
-    """Return the requests of all steps of a trace; one without dates begins on `MONDAY_MS`."""
+    """Return the requests of all steps of a trace.
+
+    One without dates begins on `MONDAY_MS`.
+    """
     shift_ms = trace.zone.offset_min(trace.origin_ms) * MS_PER_MIN
     if trace.is_relative:
         shift_ms = MONDAY_MS + round(zero_hour_of_week % HOURS_PER_WEEK * MS_PER_H)
     first_ms = trace.origin_ms + shift_ms
     if MS_PER_H % trace.step_ms or first_ms % trace.step_ms:
         raise WorkloadError(
-            f"{trace.source}: steps of {trace.step_ms / 1000:g} s, expected steps that divide "
-            "the hour of local time; read the trace with step_s = 60"
+            f"{trace.source}: steps of {trace.step_ms / 1000:g} s, expected steps "
+            "that divide the hour of local time; read the trace with step_s = 60"
         )
     counts = trace.requests_of()
     start_ms = first_ms + np.arange(counts.size, dtype=np.int64) * trace.step_ms

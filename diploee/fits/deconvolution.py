@@ -1,7 +1,7 @@
 """When the jobs of an observed load were submitted, by non-negative least squares.
 
-The busy nodes of a facility without queueing are linear in the rate of submissions: the rate of
-every hour times what the mean job keeps busy in the hours after it.
+The busy nodes of a facility without queueing are linear in the rate of submissions: the
+rate of every hour times what the mean job keeps busy in the hours after it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from diploee.scenario.models import Scenario
 from diploee.simulation.steps import stream_classes
 
 PARTS_PER_H = 12
-"""Parts of an hour by which a line of rates is followed; an even number, as it bends midway."""
+"""Parts of an hour by which a line of rates is followed; an even number, as it bends
+midway."""
 
 MIN_WEEKS = 2
 MOST_BLOCKS = 52
@@ -43,7 +44,7 @@ _STEP = 1e-6
 _LEVELS, _START_LEVELS = ((np.arange(n) + 0.5) / n for n in (4_096, 64))
 _LONGEST_H = 28 * HOURS_PER_DAY
 _REST = 1e-3
-"""Share of the mean job's node time that may lie beyond the hours that are looked at."""
+"""Share of the mean job's node time that may lie beyond the hours that are looked at."""  # noqa: E501
 
 _RIDGE = 1e-10
 """Keeps the equations solvable where the load of two hours can't be distinguished."""
@@ -51,19 +52,21 @@ _RIDGE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class RecoveredWeights(Brief):
-    """Submissions recovered from an observed load, with limits from leaving out weeks in turn."""
+    """Submissions recovered from an observed load, with jackknife limits."""
 
     # Weights of the hours of the week, Monday 00:00 first, mean 1; and their limits
     hour_of_week: Float64Array
     hour_of_week_low: Float64Array
     hour_of_week_high: Float64Array
-    month: Float64Array | None  # of the months, mean 1 over 365 days; None where not covered
+    # Of the months, mean 1 over 365 days; None where not covered
+    month: Float64Array | None
     # Mean daily count over a week and a year, and its limits
     jobs_per_day: float
     jobs_per_day_low: float
     jobs_per_day_high: float
     fitted: Float64Array  # busy nodes of each hour of the load, as the rates give them
-    first: int  # first hour that was fitted; those before may hold jobs from before the load
+    # First hour that was fitted; those before may hold jobs from before the load
+    first: int
 
 
 def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
@@ -79,8 +82,9 @@ def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
     Returns
     -------
     ndarray
-        Busy nodes in the part of an hour (of `PARTS_PER_H`) in which a job is submitted, at any
-        moment of it, and in those that follow, while the job starts at once.
+        Busy nodes in the part of an hour (of `PARTS_PER_H`) in which a job is
+        submitted, at any moment of it, and in those that follow, while the job starts
+        at once.
 
     Raises
     ------
@@ -91,10 +95,14 @@ def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
     others = scenario.request_streams or scenario.replica_streams
     if len(streams) != 1 or others or streams[0].replay is not None:
         raise WorkloadError(
-            f"scenario '{scenario.name}': expected one stream of jobs with mix or classes and no "
-            "other, as the load can't be shared out; leave others and replays out"
+            f"scenario '{scenario.name}': expected one stream of jobs with mix or "
+            "classes and no other, as the load can't be shared out; leave others and "
+            "replays out"
         )
-    n_gpus, startup = scenario.facility.node_type_of(streams[0].pool).n_gpus, streams[0].startup
+    n_gpus, startup = (
+        scenario.facility.node_type_of(streams[0].pool).n_gpus,
+        streams[0].startup,
+    )
     classes, profiles = stream_classes(scenario, library)
     busy_s, weights = [], []
     for c in classes:
@@ -104,13 +112,18 @@ def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
             of_class = job.duration.quantile(_LEVELS)
         if startup is not None:
             of_class = np.add.outer(of_class, startup.quantile(_START_LEVELS)).ravel()
-        n_nodes = job.n_nodes if job.n_gpus is None else job.n_nodes * job.n_gpus / n_gpus
+        n_nodes = (
+            job.n_nodes if job.n_gpus is None else job.n_nodes * job.n_gpus / n_gpus
+        )
         busy_s.append(of_class)
-        weights.append(np.full(of_class.size, job.probability * n_nodes / of_class.size))
+        weights.append(
+            np.full(of_class.size, job.probability * n_nodes / of_class.size)
+        )
     order = np.argsort(times := np.concatenate(busy_s))
-    # A job of duration D has used min(D, t) by time t, and the integral of that up to t is
-    # D t - D^2 / 2 from its end on and t^2 / 2 before. Second differences of the mean over jobs
-    # are means over the part of the submission and over the part that is observed.
+    # A job of duration D has used min(D, t) by time t, and the integral of that up to t
+    # is D t - D^2 / 2 from its end on and t^2 / 2 before. Second differences of the
+    # mean over jobs are means over the part of the submission and over the part that is
+    # observed.
     run_s, weight = times[order], np.concatenate(weights)[order]
     ended = [np.append(0.0, np.cumsum(weight * x)) for x in (1.0, run_s, run_s**2 / 2)]
     at_s = np.arange(_LONGEST_H * PARTS_PER_H + 1) * (S_PER_H / PARTS_PER_H)
@@ -123,8 +136,10 @@ def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
 
 
 def expected_load(rate_per_h: Float64Array, job: Float64Array) -> Float64Array:
-    """Return the mean busy nodes of each hour by jobs at rates that a scenario lays as lines."""
-    nodes_ms, rates = line_through_means(np.arange(rate_per_h.size + 1) * MS_PER_H, rate_per_h)
+    """Return the mean busy nodes of each hour at a scenario's lines of rates."""
+    nodes_ms, rates = line_through_means(
+        np.arange(rate_per_h.size + 1) * MS_PER_H, rate_per_h
+    )
     edges_ms = np.arange(rate_per_h.size * PARTS_PER_H + 1) * (MS_PER_H // PARTS_PER_H)
     line = np.interp(edges_ms, nodes_ms, rates)
     of_parts = (line[1:] + line[:-1]) / 2 / PARTS_PER_H
@@ -141,14 +156,14 @@ def recover_weights(
 ) -> RecoveredWeights:
     """Recover when jobs were submitted from the load that they caused.
 
-    The first hours, as many as the mix's jobs run, are left out: jobs from before may run in them.
-    The facility should not have been full: jobs that queue are seen late.
+    The first hours, as many as the mix's jobs run, are left out: jobs from before may
+    run in them. The facility should not have been full: jobs that queue are seen late.
 
     Parameters
     ----------
     busy_nodes : ndarray
-        Mean busy nodes of each clock hour: utilization times nodes, or power above that of an idle
-        facility over that of a busy node.
+        Mean busy nodes of each clock hour: utilization times nodes, or power above that
+        of an idle facility over that of a busy node.
     first_hour : datetime64
         The first of them, local time.
     job : ndarray
@@ -166,7 +181,8 @@ def recover_weights(
     Raises
     ------
     WorkloadError
-        If the load is too short, has gaps, is nowhere above 0, or lacks months that were asked for.
+        If the load is too short, has gaps, is nowhere above 0, or lacks months that
+        were asked for.
     """
     n, first = busy_nodes.size, job.size // PARTS_PER_H + 1
     if n - first < MIN_WEEKS * HOURS_PER_WEEK:
@@ -177,7 +193,8 @@ def recover_weights(
         )
     if not (np.isfinite(busy_nodes).all() and (busy_nodes[first:] > 0).any()):
         raise WorkloadError(
-            "a load without busy nodes, or with gaps; give the busy nodes of every hour, fill gaps"
+            "a load without busy nodes, or with gaps; give the busy nodes of every "
+            "hour, fill gaps"
         )
     hours = first_hour.astype("datetime64[h]") + np.arange(n, dtype="timedelta64[h]")
     slot, month = hour_of_week(hours), month_of_year(hours)
@@ -220,10 +237,10 @@ def recover_weights(
 def _design(
     rate: Float64Array, group: Int64Array, factor: Float64Array, job: Float64Array
 ) -> Float64Array:
-    """Return what the rate of each group of hours adds to the load of every hour, (n, n_groups).
+    """Return what each group's rate adds to each hour's load, (n, n_groups).
 
-    Lines are linear in the rates but for which of two hours sets the rate at their edge: that is as
-    at the given rates.
+    Lines are linear in the rates but for which of two hours sets the rate at their
+    edge: that is as at the given rates.
     """
     load, step = expected_load(rate, job), _STEP * float(rate.mean())
     more = (rate + step * factor * (group == k) for k in range(int(group.max()) + 1))
@@ -236,4 +253,6 @@ def _solved(design: Float64Array, seen: Float64Array) -> Float64Array:
     # With A^T A = L L^T, |A x - b|^2 = |L^T x - L^-1 A^T b|^2 + what x does not change.
     ridge = _RIDGE * float(squares.trace()) * np.eye(squares.shape[0])
     lower = np.linalg.cholesky(squares + ridge)
-    return np.asarray(nnls(lower.T, solve_triangular(lower, design.T @ seen, lower=True))[0])
+    return np.asarray(
+        nnls(lower.T, solve_triangular(lower, design.T @ seen, lower=True))[0]
+    )

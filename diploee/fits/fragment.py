@@ -1,4 +1,7 @@
-"""A learned stream as a piece of a scenario, or as the whole: its pool, its YAML, its files."""
+"""A learned stream as a piece of a scenario, or as the whole.
+
+Its pool, its YAML, its files.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,22 @@ from diploee.scenario.loading import load_scenario, scenario_from_dict
 from diploee.scenario.models import Scenario
 
 Named = Callable[[str], str]
-"""Returns how errors call an argument: `str` in Python, as an option on the command line."""
+"""Returns how errors call an argument: `str` in Python, as an option on the command
+line."""
 
 FitCommand = Literal["fit", "fit-requests"]
 
 _KINDS: dict[FitCommand, str] = {"fit": "job log", "fit-requests": "request trace"}
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAYS = (
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+)
 WIDTH = 100
 
 
@@ -52,7 +64,7 @@ def pool_of(
     default: str = "main",
     named: Named = str,
 ) -> tuple[Scenario | None, str]:
-    """Return the scenario that a stream is for, if one was given, and the stream's pool."""
+    """Return the scenario that a stream is for, if any, and the stream's pool."""
     if scenario is None:
         return None, pool or default
     base = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -62,32 +74,38 @@ def pool_of(
     if pool not in names:
         near = did_you_mean(pool or "", names)
         found = "none" if pool is None else repr(pool)
-        raise InputError(f"{named('pool')}: must be one of {one_of(names)}, found {found}{near}")
+        raise InputError(
+            f"{named('pool')}: must be one of {one_of(names)}, found {found}{near}"
+        )
     return base, pool
 
 
 def check_fragment(text: str, base: Scenario | None) -> None:
-    """Raise `ScenarioError` if a fragment's streams do not load in the scenario they are for."""
+    """Raise `ScenarioError` if a fragment does not load in its scenario."""
     if base is not None:
         data: dict[str, Any] = base.model_dump(mode="json")
         # One pool serves one stream: the scenario's own would be in the way.
-        scenario_from_dict(data | {"streams": {}, "request_streams": {}} | yaml.safe_load(text))
+        scenario_from_dict(
+            data | {"streams": {}, "request_streams": {}} | yaml.safe_load(text)
+        )
 
 
 def into_scenario(
     text: str, base: Scenario | None, pool: str, out: Path | None, named: Named = str
 ) -> str:
-    """Return a checked fragment, as a whole scenario where it goes to a file and has a base.
+    """Return a checked fragment, as a whole scenario for a file with a base.
 
-    The streams of its pool give way to it, those of other pools stay; relative names of files start
-    from the new folder.
+    The streams of its pool give way to it, those of other pools stay; relative names of
+    files start from the new folder.
     """
     check_fragment(text, base)
     if base is None or out is None:
         return text
-    data = _told_from(out.absolute().parent, base.folder.absolute(), base.model_dump(
-        mode="json", exclude_unset=True
-    ))  # fmt: skip
+    data = _told_from(
+        out.absolute().parent,
+        base.folder.absolute(),
+        base.model_dump(mode="json", exclude_unset=True),
+    )
     groups = {
         group: {name: s for name, s in data.pop(group, {}).items() if s["pool"] != pool}
         for group in ("streams", "request_streams")
@@ -97,30 +115,42 @@ def into_scenario(
     for others in groups.values():
         if name in others:
             raise InputError(
-                f"{named('stream')}: '{name}' is a stream of pool '{others[name]['pool']}' of the "
-                "scenario; give another name"
+                f"{named('stream')}: '{name}' is a stream of pool "
+                f"'{others[name]['pool']}' of the scenario; give another name"
             )
     rest = groups.pop(own)
     data |= {group: others for group, others in groups.items() if others}
     # The fragment ends within its streams: others of the kind follow it.
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", out.stem):  # what a scenario may be called
+    # What a scenario may be called
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", out.stem):
         data["name"] = out.stem
-    whole = _yaml(data) + text + "".join(f"  {line}\n" for line in _yaml(rest).splitlines())
+    whole = (
+        _yaml(data) + text + "".join(f"  {line}\n" for line in _yaml(rest).splitlines())
+    )
     scenario_from_dict(yaml.safe_load(whole))
     return whole
 
 
 def _yaml(data: dict[str, Any]) -> str:
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100) if data else ""
+    return (
+        yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+        if data
+        else ""
+    )
 
 
 def _told_from(folder: Path, old: Path, data: Any) -> Any:
-    """Return data with the relative names of files there rewritten to start from another folder."""
+    """Return data with relative file names rewritten for another folder."""
     if isinstance(data, dict):
         return {key: _told_from(folder, old, value) for key, value in data.items()}
     if isinstance(data, list):
         return [_told_from(folder, old, value) for value in data]
-    is_file = isinstance(data, str) and "." in data and "\n" not in data and (old / data).exists()
+    is_file = (
+        isinstance(data, str)
+        and "." in data
+        and "\n" not in data
+        and (old / data).exists()
+    )
     if not is_file or Path(data).is_absolute():
         return data
     return Path(os.path.relpath(old / data, folder)).as_posix()
@@ -134,7 +164,9 @@ def write_fragment(text: str, out: Path | None, force: bool) -> None:
 
 
 @contextmanager
-def naming_the_other_command(path: Path, command: FitCommand, name: str | None) -> Iterator[None]:
+def naming_the_other_command(
+    path: Path, command: FitCommand, name: str | None
+) -> Iterator[None]:
     """Name the command that fits a file which this one can't read."""
     own, others = (JOB_LOG_FORMATS, TRACE_FORMATS)[:: 1 if command == "fit" else -1]
     (other,) = (each for each in _KINDS if each != command)
@@ -144,8 +176,14 @@ def naming_the_other_command(path: Path, command: FitCommand, name: str | None) 
     try:
         yield
     except LogFormatError as error:
-        if name is None and _recognised(own, path) is None and (found := _recognised(others, path)):
-            raise InputError(f"{path}: is a {_KINDS[other]} ({found}), {remedy}") from error
+        if (
+            name is None
+            and _recognised(own, path) is None
+            and (found := _recognised(others, path))
+        ):
+            raise InputError(
+                f"{path}: is a {_KINDS[other]} ({found}), {remedy}"
+            ) from error
         raise
 
 
@@ -153,7 +191,11 @@ def _recognised(formats: Formats[Any], path: Path) -> str | None:
     """Return which of some formats a file or folder is of, None if it is of none."""
     if path.is_dir():
         name = servegen.FORMAT.name
-        return name if name in formats and next(path.rglob(servegen.CHUNKS), None) else None
+        return (
+            name
+            if name in formats and next(path.rglob(servegen.CHUNKS), None)
+            else None
+        )
     try:
         known = formats.recognised(first_block(path)[0])
     except LogFormatError:
@@ -168,7 +210,13 @@ def comments(texts: Iterable[str]) -> list[str]:
 
 
 def limited(
-    key: str, level: str, value: float, low: float, high: float, digits: int, of_limits: int
+    key: str,
+    level: str,
+    value: float,
+    low: float,
+    high: float,
+    digits: int,
+    of_limits: int,
 ) -> str:
     """Return a key of a stream with the limits of its value in a comment."""
     limits = f"{number(low, of_limits)} to {number(high, of_limits)}"
@@ -176,9 +224,11 @@ def limited(
 
 
 def calendar_lines(
-    week_weight: Float64Array, month_weight: Float64Array | None, weeks: WeekFit | None = None
+    week_weight: Float64Array,
+    month_weight: Float64Array | None,
+    weeks: WeekFit | None = None,
 ) -> list[str]:
-    """Return a stream's ``calendar`` as lines of YAML, one row of numbers for half a day."""
+    """Return a stream's ``calendar`` as YAML, one row of numbers for half a day."""
 
     def numbers(weights: Float64Array) -> str:
         return ", ".join(number(weight, 5) for weight in weights)
@@ -195,7 +245,9 @@ def calendar_lines(
                 rows.append(f"day_of_week: [{numbers(of_day)}]  # Monday first")
         else:
             named = zip(WEEKDAYS, days, strict=True)
-            of_days = [line for name, day in named for line in (f"  # {name}", *halves(day))]
+            of_days = [
+                line for name, day in named for line in (f"  # {name}", *halves(day))
+            ]
             rows += ["hour_of_week: [", *of_days, "]"]
     if month_weight is not None:
         rows.append(f"month: [{numbers(month_weight)}]")
@@ -206,13 +258,17 @@ def calendar_lines(
 
 def word(text: str) -> str:
     """Return a text as YAML, quoted where it could be read as something else."""
-    plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and yaml.safe_load(text) == text
+    plain = (
+        re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", text) and yaml.safe_load(text) == text
+    )
     return text if plain else json.dumps(text)
 
 
 def number(value: float, digits: int) -> str:
     """Return a number as YAML 1.1 reads it: no exponent without a point and a sign."""
-    text = np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
+    text = np.format_float_positional(
+        value, digits, unique=False, fractional=False, trim="-"
+    )
     return text if np.isfinite(value) else "infinity"
 
 

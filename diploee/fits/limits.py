@@ -1,4 +1,4 @@
-"""Confidence limits of totals and shares of what was counted, and of what blocks of it give."""
+"""Confidence limits of counted totals and shares, and of blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIN_BATCHES = 8
 
 
 def jackknife_error(without: Float64Array) -> Float64Array:
-    """Return the standard errors of values from those without each block in turn, (n, ...).
+    """Return jackknife standard errors of values over blocks, (n, ...).
 
     Infinite where some give no number (Efron and Stein 1981).
     """
@@ -28,11 +28,13 @@ def jackknife_error(without: Float64Array) -> Float64Array:
 def poisson_limits(
     total: Float64Array, factor: float, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return confidence limits of the expectation of totals whose variance is factor x mean.
+    """Return confidence limits of totals whose variance is factor x mean.
 
-    Divided by the factor they are taken as Poisson, whose limits are exact (Garwood 1936).
+    Divided by the factor they are taken as Poisson, whose limits are exact (Garwood
+    1936).
     """
-    # chi2(tail; 2 n) / 2 to chi2(1 - tail; 2 n + 2) / 2, as inverse incomplete gamma functions.
+    # chi2(tail; 2 n) / 2 to chi2(1 - tail; 2 n + 2) / 2, as inverse incomplete gamma
+    # functions.
     tail, n = (1 - confidence) / 2, total / factor
     low = np.where(n > 0, special.gammaincinv(np.maximum(n, 1e-9), tail), 0.0)
     return low * factor, special.gammainccinv(n + 1, tail) * factor
@@ -41,7 +43,10 @@ def poisson_limits(
 def negative_binomial_limits(
     total: Float64Array, shape: Float64Array, confidence: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return limits of the mean; the distribution's tails are incomplete beta functions."""
+    """Return limits of the mean.
+
+    The distribution's tails are incomplete beta functions.
+    """
     tail = (1 - confidence) / 2
     chance = stats.beta.isf(tail, shape, np.maximum(total, 1e-9))
     low = np.where(total > 0, shape * (1 - chance) / chance, 0.0)
@@ -55,10 +60,10 @@ def share_limits(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return the shares of kinds among jobs, and their confidence limits.
 
-    Users submit many jobs of a kind at once, so that shares scatter more than independent draws.
-    Their variance is taken from day to day, as of a ratio of totals (Cochran 1977, section 6.3),
-    but never below that of independent draws; the limits are Wilson's (1927) with as many draws as
-    have that variance.
+    Users submit many jobs of a kind at once, so that shares scatter more than
+    independent draws. Their variance is taken from day to day, as of a ratio of totals
+    (Cochran 1977, section 6.3), but never below that of independent draws; the limits
+    are Wilson's (1927) with as many draws as have that variance.
     """
     n_days = int(day.max()) + 1
     counts = np.zeros((n_days, n_kinds))
@@ -86,7 +91,7 @@ def share_limits(
 def total_limits(
     seen: Float64Array, expected: Float64Array, confidence: float
 ) -> tuple[float, float]:
-    """Return factors on a total that bound it, from the scatter of batches such as weeks."""
+    """Return factors on a total that bound it, from the scatter of batches."""
     total, n = float(seen.sum()), seen.size
     if n > 1:
         error = float(np.sqrt(((seen - expected) ** 2).sum() * n / (n - 1))) / total
@@ -97,7 +102,10 @@ def total_limits(
 
 
 def closed_shares(shares: Sequence[float] | Float64Array, digits: int) -> list[float]:
-    """Return shares that are rounded and sum to 1: the largest takes what rounding left over."""
+    """Return shares that are rounded and sum to 1.
+
+    The largest takes what rounding left over.
+    """
     closed = np.round(np.asarray(shares), digits)
     closed[np.argmax(closed)] += 1 - closed.sum()
     return [round(float(share), digits) for share in closed]

@@ -1,12 +1,12 @@
 """How counts scatter about what is expected of them: as Poisson counts, or more.
 
-Jobs by the hour and by the day: the rate of an hour is taken as calendar x factor of the hour x
-factor of the day (x factor of the week), gamma distributed with mean 1 and variances d. Then
-n (n - 1) has the expectation (1 + d_hour) (1 + d_day) (1 + d_week) m**2, the product of two hours
-of one day (1 + d_day) (1 + d_week) m m', of two days of one week (1 + d_week) m m', and of two
-weeks m m'. Ratios of sums of such products give each variance by itself. Of jobs that come several
-at a time, n (n - 1) is n**2 less the squares of their numbers: only products of jobs of different
-submissions count.
+Jobs by the hour and by the day: the rate of an hour is taken as calendar x factor of
+the hour x factor of the day (x factor of the week), gamma distributed with mean 1 and
+variances d. Then n (n - 1) has the expectation (1 + d_hour) (1 + d_day) (1 + d_week)
+m**2, the product of two hours of one day (1 + d_day) (1 + d_week) m m', of two days of
+one week (1 + d_week) m m', and of two weeks m m'. Ratios of sums of such products give
+each variance by itself. Of jobs that come several at a time, n (n - 1) is n**2 less the
+squares of their numbers: only products of jobs of different submissions count.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ FEWEST = 10
 class Dispersion:
     """Scatter of independent counts about their expectation."""
 
-    # Variance over mean given the weights (Pearson's chi-square over its degrees of freedom), 1 for
-    # Poisson, and its confidence limits, by the scatter of its own terms. NaN where there are no
-    # more counts than weights; limits are 0 and infinity where there are no more than `FEWEST`
-    # beyond them.
+    # Variance over mean given the weights (Pearson's chi-square over its degrees of
+    # freedom), 1 for Poisson, and its confidence limits, by the scatter of its own
+    # terms. NaN where there are no more counts than weights; limits are 0 and infinity
+    # where there are no more than `FEWEST` beyond them.
     index: float
     low: float
     high: float
     freedom: int  # counts less fitted weights
-    poisson_p_value: float  # probability of as large an index if the counts were Poisson
-    relative_std: float  # relative standard deviation of the rate, that of Poisson counts taken off
+    # Probability of as large an index if the counts were Poisson
+    poisson_p_value: float
+    # Relative standard deviation of the rate, that of Poisson counts taken off
+    relative_std: float
 
 
 def dispersion_of(
@@ -75,7 +77,7 @@ def dispersion_of(
 
 
 def _poisson_p_value(chi_square: float, freedom: int, expected: Float64Array) -> float:
-    """Return the probability of a chi-square as large or larger if the counts were Poisson."""
+    """Return the probability of such a chi-square if counts were Poisson."""
     # The squared residual over m has the variance 2 + 1 / m if the count is Poisson.
     spread = float(np.sqrt((2 + 1 / expected).sum()))
     return float(special.ndtr((freedom - chi_square) / spread))
@@ -85,11 +87,12 @@ def _poisson_p_value(chi_square: float, freedom: int, expected: Float64Array) ->
 class DispersionFit:
     """Scatter of hourly counts about their calendar.
 
-    Limits leave out each week (or day, of short spans) in turn (jackknife, Efron and Stein 1981).
+    Limits leave out each week (or day, of short spans) in turn (jackknife, Efron and
+    Stein 1981).
     """
 
-    # Variance over mean of the hourly counts given the weights, with its limits; 1 for Poisson,
-    # below 1 for submissions more regular than that
+    # Variance over mean of the hourly counts given the weights, with its limits; 1 for
+    # Poisson, below 1 for submissions more regular than that
     index: float
     index_low: float
     index_high: float
@@ -118,7 +121,7 @@ def fit_dispersion(
     weeks_differ: bool = False,
     own_squares: Float64Array | None = None,
 ) -> DispersionFit | None:
-    """Estimate the dispersion of hours and of days, and test whether counts are Poisson."""
+    """Estimate dispersion of hours and days, and test if counts are Poisson."""
     n, m = counts, expected
     used = m > 0
     freedom = int(used.sum()) - n_parameters
@@ -153,11 +156,15 @@ def fit_dispersion(
         pairs.append((left_out(own), left_out(day_square - of_hours), in_weeks, across))
     with np.errstate(divide="ignore", invalid="ignore"):
         hours, same_day, in_weeks, across = (a / b for a, b in zip(*pairs, strict=True))
-        of_hour, of_day_ratio = hours / same_day, same_day / (in_weeks if weeks_differ else across)
+        of_hour, of_day_ratio = (
+            hours / same_day,
+            same_day / (in_weeks if weeks_differ else across),
+        )
         total = hours / across
     if not np.isfinite(total[0]):
         return None
-    # Pearson: sum of (n - m)^2 / m, on average its degrees of freedom if counts are Poisson.
+    # Pearson: sum of (n - m)^2 / m, on average its degrees of freedom if counts are
+    # Poisson.
     chi_square = float(((n - m)[used] ** 2 / m[used]).sum())
     z = float(stats.t.isf((1 - confidence) / 2, total.size - 2))
     mean = float(m.mean())

@@ -1,8 +1,9 @@
-"""Which calendar of a week predicts: flat, by the hour, day times hour, or all 168 hours, smoothed.
+"""Which calendar of a week predicts.
 
-Free weights of 168 hours follow the noise of each hour, and most of all bursts. The calendar is
-chosen by what it says of weeks that it was not fitted to: the least Poisson deviance of held-out
-weeks (cross-validation, Hastie, Tibshirani and Friedman 2009, section 7.10).
+Flat, by the hour, day times hour, or all 168 hours, smoothed. Free weights of 168 hours
+follow the noise of each hour, and most of all bursts. The calendar is chosen by what it
+says of weeks that it was not fitted to: the least Poisson deviance of held-out weeks
+(cross-validation, Hastie, Tibshirani and Friedman 2009, section 7.10).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY, HOURS_PER_WEEK
 
 Detail = Literal["uniform", "hour_of_day", "day_and_hour", "hour_of_week"]
-CalendarChoice = Literal["auto", "uniform", "hour_of_day", "day_and_hour", "hour_of_week"]
+CalendarChoice = Literal[
+    "auto", "uniform", "hour_of_day", "day_and_hour", "hour_of_week"
+]
 
 IN_WORDS: dict[Detail, str] = {
     "uniform": "flat",
@@ -39,14 +42,15 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class WeekShape:
-    """Fitted rates of the hours of the week, and of groups such as months that multiply them."""
+    """Fitted rates of the hours of the week, and of groups that multiply them."""
 
     detail: Detail  # which weights the hours have
-    rate: Float64Array  # rate per unit of exposure in each hour of the week, Monday 00:00 first
+    # Rate per unit of exposure in each hour of the week, Monday 00:00 first
+    rate: Float64Array
     of_group: Float64Array  # factor of each group
     n_parameters: int  # free parameters, those that smoothing holds counted in part
-    # Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where the detail
-    # was given, or the span allows but one
+    # Mean Poisson deviance of an hour that the fit had not seen, by detail; empty where
+    # the detail was given, or the span allows but one
     deviance: dict[Detail, float]
 
 
@@ -56,8 +60,8 @@ def in_words(detail: Detail, deviance: dict[Detail, float]) -> str:
         return f"{IN_WORDS[detail]}."
     told = ", ".join(f"{IN_WORDS[d]} {value:.4g}" for d, value in deviance.items())
     return (
-        f"{IN_WORDS[detail]}, the coarsest that predicts what was held out as well as the best; "
-        f"Poisson deviance of an hour: {told}."
+        f"{IN_WORDS[detail]}, the coarsest that predicts what was held out as well as "
+        f"the best; Poisson deviance of an hour: {told}."
     )
 
 
@@ -73,9 +77,9 @@ def fit_week_shape(
     """Fit the weights of the week, in the detail that predicts best."""
     if choice != "auto" and choice not in allowed:
         raise WorkloadError(
-            f"calendar {choice}: hours of the {'week' if len(allowed) > 1 else 'day'} were seen "
-            f"less than twice, the span allows {IN_WORDS[allowed[-1]]} at most; give a longer span "
-            "or another calendar"
+            f"calendar {choice}: hours of the {'week' if len(allowed) > 1 else 'day'} "
+            f"were seen less than twice, the span allows {IN_WORDS[allowed[-1]]} at "
+            "most; give a longer span or another calendar"
         )
     n_groups = int(group.max()) + 1
     folds, fold = np.unique(week, return_inverse=True)
@@ -101,17 +105,24 @@ def fit_week_shape(
         gains = np.empty((len(candidates), n_folds))
         for k in range(n_folds):
             counted, rest = of_folds[k].sum(axis=1), (total - of_folds[k]).sum(axis=1)
-            held, seen_rest = seen_in_folds[k] @ weight, (seen - seen_in_folds[k]) @ weight
+            held, seen_rest = (
+                seen_in_folds[k] @ weight,
+                (seen - seen_in_folds[k]) @ weight,
+            )
             least = LEAST_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
             for row, detail in enumerate(candidates):
                 rate = _fitted(rest[:, None], seen_rest[:, None], detail, index)[0]
                 rate = np.maximum(rate, least)
                 gains[row, k] = (special.xlogy(counted, rate) - rate * held).sum()
-        of_counts = special.xlogy(counts, counts / np.maximum(exposure, ROUNDING)) - counts
+        of_counts = (
+            special.xlogy(counts, counts / np.maximum(exposure, ROUNDING)) - counts
+        )
         constant = float(of_counts.sum() - special.xlogy(total, weight).sum())
         deviance = dict(
             zip(
-                candidates, (2 * (constant - gains.sum(axis=1)) / counts.size).tolist(), strict=True
+                candidates,
+                (2 * (constant - gains.sum(axis=1)) / counts.size).tolist(),
+                strict=True,
             )
         )
         # The coarsest that is no worse than the best by more than a standard error.
@@ -124,7 +135,7 @@ def fit_week_shape(
 def _product(
     total: Float64Array, seen: Float64Array, detail: Detail
 ) -> tuple[Float64Array, Float64Array, int]:
-    """Return rates of 168 hours and factors of groups, whose products match all totals."""
+    """Return rates of 168 hours and factors of groups that match all totals."""
     n_groups = total.shape[1]
     of_days = (DAYS_PER_WEEK, HOURS_PER_DAY, n_groups)
     summed: tuple[int, ...] = ()
@@ -141,7 +152,8 @@ def _product(
         )
         of_group = factors[2]
         rate = np.outer(
-            np.broadcast_to(factors[0], DAYS_PER_WEEK), np.broadcast_to(factors[1], HOURS_PER_DAY)
+            np.broadcast_to(factors[0], DAYS_PER_WEEK),
+            np.broadcast_to(factors[1], HOURS_PER_DAY),
         ).ravel()
     n_parameters = sum(int((f > 0).sum()) - 1 for f in factors) + 1
     return rate, of_group, max(1, n_parameters)
@@ -152,10 +164,11 @@ def _fitted(
 ) -> tuple[Float64Array, Float64Array, int]:
     """Return the fit of a detail; that of 168 hours is drawn towards days times hours.
 
-    An hour's total T about the product's E has the variance index x E, and its own departure from
-    the product t**2 E**2: the best linear prediction of T / E is 1 + w (T / E - 1) with
-    w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated from the totals. No hour is
-    drawn by more than its standard error (limited translation, Efron and Morris 1972).
+    An hour's total T about the product's E has the variance index x E, and its own
+    departure from the product t**2 E**2: the best linear prediction of T / E is 1 + w
+    (T / E - 1) with w = E t**2 / (index + E t**2) (Bühlmann 1967). t**2 is estimated
+    from the totals. No hour is drawn by more than its standard error (limited
+    translation, Efron and Morris 1972).
     """
     if detail != "hour_of_week":
         return _product(total, seen, detail)
@@ -173,11 +186,13 @@ def _fitted(
     return rate, of_group, n_parameters + round(float(weight.sum()))
 
 
-def _proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Float64Array, ...]:
+def _proportional_fit(
+    total: Float64Array, exposure: Float64Array
+) -> tuple[Float64Array, ...]:
     """Return the factors of each axis whose products match the totals along it."""
-    # Most likely for Poisson counts of mean (product of factors) * exposure: each factor is its
-    # total over what the others give it, in turn (iterative proportional fitting, Deming and
-    # Stephan 1940).
+    # Most likely for Poisson counts of mean (product of factors) * exposure: each
+    # factor is its total over what the others give it, in turn (iterative proportional
+    # fitting, Deming and Stephan 1940).
     axes = range(total.ndim)
     factors = [np.ones(n) for n in total.shape]
 
@@ -187,13 +202,17 @@ def _proportional_fit(total: Float64Array, exposure: Float64Array) -> tuple[Floa
             if other != axis:
                 others = np.tensordot(others, factors[other], (other, 0))
         own = total.sum(axis=tuple(k for k in axes if k != axis))
-        return np.asarray(np.divide(own, others, out=np.zeros_like(own), where=others > 0))
+        return np.asarray(
+            np.divide(own, others, out=np.zeros_like(own), where=others > 0)
+        )
 
     for _ in range(MAX_ROUNDS):
         before = factors[-1]
         for axis in axes:
             factors[axis] = fitted(axis)
-        if float(np.abs(factors[-1] - before).max()) <= TOLERANCE * float(factors[-1].max()):
+        if float(np.abs(factors[-1] - before).max()) <= TOLERANCE * float(
+            factors[-1].max()
+        ):
             break
     factors[0] = fitted(0)
     return tuple(factors)

@@ -1,9 +1,10 @@
 """How weeks differ: size and correlation of the weekly means about a fitted calendar.
 
-A week's count over its expectation is taken as normal: a mean, the week's own factor with the
-variance and correlation of `WeekToWeek`, and noise as large as the days within a week scatter. Both
-parameters are those of restricted maximum likelihood (Patterson and Thompson 1971), which allows
-for the mean. Months are taken as they were fitted: what they took from the weeks is in them.
+A week's count over its expectation is taken as normal: a mean, the week's own factor
+with the variance and correlation of `WeekToWeek`, and noise as large as the days within
+a week scatter. Both parameters are those of restricted maximum likelihood (Patterson
+and Thompson 1971), which allows for the mean. Months are taken as they were fitted:
+what they took from the weeks is in them.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ _CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
 _LEAST_NOISE = 1e-10
 
 _DEAD_WEEK = 20
-"""ASSUMPTION: a week of no count where as many or more are expected is a gap of the log [J]. The
-month has it already; as a factor of 0 it would make the weeks of that month scatter by any size."""
+"""ASSUMPTION: a week of no count where as many or more are expected is a gap of the log
+[J]. The month has it already; as a factor of 0 it would make the weeks of that month
+scatter by any size."""
 
 _SPAN_OVER_CORRELATION = 4
-"""ASSUMPTION: a span tells a correlation time of a quarter of it at most [J]. Beyond, variance and
-time grow together without limit, and years come out that differ from the log by any factor."""
+"""ASSUMPTION: a span tells a correlation time of a quarter of it at most [J]. Beyond,
+variance and time grow together without limit, and years come out that differ from the
+log by any factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,8 @@ class WeekFit:
     """How weeks differ."""
 
     n_weeks: int  # whole calendar weeks, Monday to Sunday, that were seen
-    # Relative standard deviation of weekly means, less for its uncertainty, and its limits
+    # Relative standard deviation of weekly means, less for its uncertainty, and its
+    # limits
     relative_std: float
     low: float
     high: float
@@ -53,7 +57,8 @@ class WeekFit:
     correlation_high: float
     # Count over expectation of the week of every step; 1 in weeks seen in part
     factor: Float64Array
-    n_dead: int  # weeks without a count that are taken as gaps of the log, not as weeks that differ
+    # Weeks without a count that are taken as gaps of the log, not as weeks that differ
+    n_dead: int
 
     @property
     def is_told(self) -> bool:
@@ -74,13 +79,18 @@ class WeekFit:
 
     def line(self) -> str:
         """Return what was found in words."""
-        size = f"relative standard deviation {self.relative_std:.3g} ({self.low:.3g} to "
-        gaps = f", {self.n_dead} without any count left out as gaps" if self.n_dead else ""
+        size = (
+            f"relative standard deviation {self.relative_std:.3g} ({self.low:.3g} to "
+        )
+        gaps = (
+            f", {self.n_dead} without any count left out as gaps" if self.n_dead else ""
+        )
         return (
-            f"Weeks about the calendar: {self.n_weeks} whole ones{gaps}, {size}{self.high:.3g}), "
-            f"correlation time {self.correlation_weeks:.3g} weeks ({self.correlation_low:.3g} to "
-            f"{self.correlation_high:.3g})"
-            f"{'' if self.is_told else ': no more than noise, left out'}."
+            f"Weeks about the calendar: {self.n_weeks} whole ones{gaps}, "
+            f"{size}{self.high:.3g}), correlation time {self.correlation_weeks:.3g} "
+            f"weeks ({self.correlation_low:.3g} to "
+            f"{self.correlation_high:.3g}"
+            f"){'' if self.is_told else ': no more than noise, left out'}."
         )
 
 
@@ -94,7 +104,10 @@ def fit_weeks(
     """Estimate how weeks differ."""
     day = start_ms // MS_PER_DAY + _EPOCH_DAY
     begin_ms, end_ms = int(start_ms[0]), int(start_ms[-1]) + step_ms
-    first = -(-(begin_ms // MS_PER_DAY + _EPOCH_DAY + (begin_ms % MS_PER_DAY > 0)) // DAYS_PER_WEEK)
+    first = -(
+        -(begin_ms // MS_PER_DAY + _EPOCH_DAY + (begin_ms % MS_PER_DAY > 0))
+        // DAYS_PER_WEEK
+    )
     end = min((end_ms // MS_PER_DAY + _EPOCH_DAY) // DAYS_PER_WEEK, first + MOST_WEEKS)
     n_weeks = end - first
     if n_weeks < MIN_WEEKS:
@@ -102,7 +115,9 @@ def fit_weeks(
     inside = (day >= first * DAYS_PER_WEEK) & (day < end * DAYS_PER_WEEK)
     day_of = day[inside] - first * DAYS_PER_WEEK
     of_day, expected_of_day = (
-        np.bincount(day_of, x[inside], n_weeks * DAYS_PER_WEEK).reshape(n_weeks, DAYS_PER_WEEK)
+        np.bincount(day_of, x[inside], n_weeks * DAYS_PER_WEEK).reshape(
+            n_weeks, DAYS_PER_WEEK
+        )
         for x in (counts, expected)
     )
     total = expected_of_day.sum(axis=1)
@@ -112,8 +127,8 @@ def fit_weeks(
     if ratio.size < MIN_WEEKS or not ratio.any():
         return None
 
-    # Variance over mean of the days about their week, all days together, as it grows with their
-    # mean: what a week's ratio scatters by itself.
+    # Variance over mean of the days about their week, all days together, as it grows
+    # with their mean: what a week's ratio scatters by itself.
     mean = expected_of_day[used] * ratio[:, None]
     seen = mean > 0
     squares = ((of_day[used] - mean) ** 2).sum()
@@ -133,7 +148,8 @@ def fit_weeks(
     of_week[used] = ratio
     factor[inside] = of_week[day_of // DAYS_PER_WEEK]
     std, low, high = (
-        float(_STDS[k]) for k in (best[1], max(stds[0] - 1, 0), min(stds[-1] + 1, _STDS.size - 1))
+        float(_STDS[k])
+        for k in (best[1], max(stds[0] - 1, 0), min(stds[-1] + 1, _STDS.size - 1))
     )
     if low > 0:  # the part of its square that is not its own uncertainty
         relative_error = np.log(high / low) / (2 * special.ndtri((1 + confidence) / 2))
@@ -156,17 +172,21 @@ def _likelihood(
 ) -> Float64Array:
     """Return the restricted log-likelihood for every standard deviation of `_STDS`.
 
-    With V = s**2 R + D and the eigenvectors of D**-1/2 R D**-1/2, V is diagonal for every s.
+    With V = s**2 R + D and the eigenvectors of D**-1/2 R D**-1/2, V is diagonal for
+    every s.
     """
     rho = week_correlation(correlation_weeks)
     lag = np.abs(week[:, None] - week[None, :])
-    # Weekly means hold 1/8, 3/4 and 1/8 of three levels: their products by lag are 38, 12 and 1/64.
+    # Weekly means hold 1/8, 3/4 and 1/8 of three levels: their products by lag are 38,
+    # 12 and 1/64.
     shared = sum(
         part * rho ** np.abs(lag + shift) / 64
         for shift, part in ((-2, 1), (-1, 12), (0, 38), (1, 12), (2, 1))
     )
     scale = 1 / np.sqrt(noise)
-    values, vectors = linalg.eigh(shared / week_share(correlation_weeks) * np.outer(scale, scale))
+    values, vectors = linalg.eigh(
+        shared / week_share(correlation_weeks) * np.outer(scale, scale)
+    )
     r, x = vectors.T @ (scale * ratio), vectors.T @ scale
     weight = 1 / (_STDS[:, None] ** 2 * np.maximum(values, 0.0) + 1)
     information = weight @ x**2

@@ -1,6 +1,7 @@
-"""Readers of foreign files, one file per format: job logs, request traces, power, benchmarks.
+"""Readers of foreign files, one file per format.
 
-Names are imported on first use: the command line lists its options without loading them.
+Job logs, request traces, power, benchmarks. Names are imported on first use: the
+command line lists its options without loading them.
 """
 
 import lazy_loader

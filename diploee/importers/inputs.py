@@ -16,7 +16,11 @@ from diploee.facility.weather import Weather
 from diploee.importers.text.source import readable
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
-from diploee.loads.services.request_trace import LONGEST_STEP_MS, RequestTrace, trace_step_ms
+from diploee.loads.services.request_trace import (
+    LONGEST_STEP_MS,
+    RequestTrace,
+    trace_step_ms,
+)
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import content_hash, input_files
 from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
@@ -34,10 +38,11 @@ def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> In
 
 
 class InputReader:
-    """Reads the inputs of one scenario after another; a file that the next one shares is kept.
+    """Reads the inputs of one scenario after another.
 
-    What is kept is what the last scenario named. It is read again when its options change, or the
-    file's size, time or identity.
+    A file that the next one shares is kept. What is kept is what the last scenario
+    named. It is read again when its options change, or the file's size, time or
+    identity.
     """
 
     def __init__(self) -> None:
@@ -71,7 +76,10 @@ class InputReader:
             for key, replay in requests.replays(name).items():
                 with _of_replay(f"request_streams.{key}"):
                     traces[key] = self._trace(replay, folder, scenario.clock)
-        hashes = {name: self._once(content_hash, folder / name) for name in input_files(scenario)}
+        hashes = {
+            name: self._once(content_hash, folder / name)
+            for name in input_files(scenario)
+        }
         batched = {
             name: spec
             for name, spec in scenario.streams.items()
@@ -87,7 +95,9 @@ class InputReader:
 
             batches = load_batches(batched, folder)
         if scenario.replica_streams:
-            replicas = load_kind("replica_streams").read(scenario.replica_streams, folder)
+            replicas = load_kind("replica_streams").read(
+                scenario.replica_streams, folder
+            )
         return Inputs(
             profiles=library,
             logs=logs,
@@ -98,7 +108,9 @@ class InputReader:
             weather=self.weather(scenario, scenario.clock),
             weather_year=self.weather(scenario, whole_year(facility.zone)),
             signals=self._signals(scenario),
-            hashes={name: sha256 for name, sha256 in hashes.items() if sha256 is not None},
+            hashes={
+                name: sha256 for name, sha256 in hashes.items() if sha256 is not None
+            },
             replicas=replicas,
         )
 
@@ -112,7 +124,9 @@ class InputReader:
         found: T = self._kept[key][1]
         return found
 
-    def _log(self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None) -> JobLog:
+    def _log(
+        self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
+    ) -> JobLog:
         from diploee.importers.job_logs import read_job_log
 
         return self._once(
@@ -123,7 +137,9 @@ class InputReader:
             **{key: getattr(replay, key) for key in LogReading.model_fields},
         )
 
-    def _trace(self, replay: RequestReplay, folder: Path, clock: RunClock) -> RequestTrace:
+    def _trace(
+        self, replay: RequestReplay, folder: Path, clock: RunClock
+    ) -> RequestTrace:
         from diploee.importers.request_traces import read_request_trace
 
         def read(step_ms: int) -> RequestTrace:
@@ -159,7 +175,9 @@ class InputReader:
 
         found: dict[str, Signal] = {}
         for name, spec in scenario.flexibility.signals.given().items():
-            path = readable(scenario.folder / spec.file, f"flexibility.signals.{name}.file")
+            path = readable(
+                scenario.folder / spec.file, f"flexibility.signals.{name}.file"
+            )
             signal = self._once(read_signal, path, name=name, spec=spec)
             found[name] = fit_to_run(signal, path, scenario.clock)
         return found
@@ -167,7 +185,7 @@ class InputReader:
 
 @contextmanager
 def _of_replay(stream: str) -> Iterator[None]:
-    """Name the replay in problems of its file, without options of the commands that read such."""
+    """Name the replay in problems of its file, without command options."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,7 @@
-"""`Formats`: formats of files by name, in the order in which a file is checked against them."""
+"""`Formats`: formats of files by name.
+
+In the order in which a file is checked against them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ class FileFormat(Generic[R]):
 
     name: str  # as users write it, such as ``"swf"``
     title: str  # what it is, for lists and errors
-    recognises: Callable[[Text], bool]  # whether a file looks like one; cheap, from its first lines
+    # Whether a file looks like one; cheap, from its first lines
+    recognises: Callable[[Text], bool]
     read: R  # reads a file
 
 
@@ -27,4 +31,6 @@ class Formats(Registry[FileFormat[R]]):
 
     def recognised(self, text: Text) -> FileFormat[R] | None:
         """Return the format of a text, None where it is of none."""
-        return next((known for known in self._formats.values() if known.recognises(text)), None)
+        return next(
+            (known for known in self._formats.values() if known.recognises(text)), None
+        )

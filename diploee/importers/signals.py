@@ -1,8 +1,8 @@
 """Signals from outside, such as a price: read from files.
 
-Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO (prices, Eastern
-time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV or Parquet file whose stamps
-have an offset. Reference sheet ``flexibility.md``, B1.
+Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
+(prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV
+or Parquet file whose stamps have an offset. Reference sheet ``flexibility.md``, B1.
 """
 
 from __future__ import annotations
@@ -57,34 +57,48 @@ FORMATS = (
         zone="UTC",
     ),
     _SignalFormat(
-        "caiso", "INTERVALSTARTTIME_GMT", "MW|VALUE|LMP_PRC", "NODE|NODE_ID", "LMP_TYPE", "LMP",
+        "caiso",
+        "INTERVALSTARTTIME_GMT",
+        "MW|VALUE|LMP_PRC",
+        "NODE|NODE_ID",
+        "LMP_TYPE",
+        "LMP",
         zone="UTC",
     ),
     _SignalFormat(
-        "nyiso", "Time Stamp", r"LBMP \(\$/MWHr\)", "Name", zone="America/New_York",
+        "nyiso",
+        "Time Stamp",
+        r"LBMP \(\$/MWHr\)",
+        "Name",
+        zone="America/New_York",
         time_format="%m/%d/%Y %H:%M",
     ),
     _SignalFormat("gridstatus", "Interval Start", "LMP", "Location"),
-)  # fmt: skip
-"""Formats that are recognised by their header; of alternatives the first that a file has."""
+)
+"""Formats that are recognised by their header; of alternatives the first that a file
+has."""
 ANY = _SignalFormat("", f"({'|'.join(TIMES)}).*")
 
 ENDING_STEP_MS = 5 * MS_PER_MIN
-"""ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their begin [S]."""
+"""ASSUMPTION: NYISO stamps five-minute prices at their end [M], hourly ones at their
+begin [S]."""
 
 
 def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     """Read a signal from a file; its times are ms since 1970 in UTC.
 
-    Rows may be in any order. A value that is missing, a time that comes twice, and of prices and
-    carbon intensities a gap are refused; the values of a cap hold until the next.
+    Rows may be in any order. A value that is missing, a time that comes twice, and of
+    prices and carbon intensities a gap are refused; the values of a cap hold until the
+    next.
     """
     sheet = read_sheet(path, "a column of times and one of values")
     form = _format(sheet, spec)
     table = _rows(sheet, form, spec)
     units = SIGNAL_UNITS[name]
     factor = units[spec.unit] if spec.unit else 1.0
-    number = Number(LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_miss=False)
+    number = Number(
+        LARGEST[name] / factor, at_least=_LEAST[name] / factor, may_miss=False
+    )
     values = numbers(table, "value", number) * factor
     utc_ms = _utc_ms(table, form, spec)
     order = np.argsort(utc_ms, kind="stable")
@@ -94,8 +108,10 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
         other = table.where(rows[twice[0]]).rpartition(":")[2].strip()
         table.fail(
             rows[twice[0] + 1],
-            f"the same time as in line {other}, expected one value each; remove one of them, or "
-            "name the place that is meant",
+            (
+                f"the same time as in line {other}, expected one value each; remove "
+                "one of them, or name the place that is meant"
+            ),
         )
     end_ms = NO_END_MS
     if name != "cap":
@@ -111,9 +127,12 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
         if (gaps := np.flatnonzero(steps_ms > step_ms)).size:
             table.fail(
                 rows[gaps[0] + 1],
-                f"no value for {steps_ms[gaps[0]] / MS_PER_MIN:,.4g} min before this one, expected "
-                f"one each {step_ms / MS_PER_MIN:,.4g} min; fill the gap"
-                f"{f' ({gaps.size:,} such gaps)' if gaps.size > 1 else ''}",
+                (
+                    f"no value for {steps_ms[gaps[0]] / MS_PER_MIN:,.4g} min before "
+                    f"this one, expected one each {step_ms / MS_PER_MIN:,.4g} min; "
+                    "fill the "
+                    f"gap{f' ({gaps.size:,} such gaps)' if gaps.size > 1 else ''}"
+                ),
             )
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
 
@@ -122,13 +141,20 @@ def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
     """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
-    stated = (form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value))
+    stated = (
+        form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value)
+    )
     return next(stated, ANY)
 
 
 def _find(sheet: Sheet, patterns: str) -> str:
-    """Return the first column that a pattern means, whatever its case; empty for none."""
-    found = (n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE))
+    """Return the first column that a pattern means, whatever its case.
+
+    Empty for none.
+    """
+    found = (
+        n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE)
+    )
     return next(found, "")
 
 
@@ -137,15 +163,15 @@ def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
     time = _find(sheet, form.time)
     if not time and form is ANY:
         raise LogFormatError(
-            f"{sheet.header}: no column of times (found: {listed(sheet.names)}), expected one "
-            f"whose name begins with {one_of(TIMES)}; rename it"
+            f"{sheet.header}: no column of times (found: {listed(sheet.names)}), "
+            f"expected one whose name begins with {one_of(TIMES)}; rename it"
         )
     others = [name for name in sheet.names if name != time]
     value = spec.column or _find(sheet, form.value) or form.value
     if not value and len(others) != 1:
         raise LogFormatError(
-            f"{sheet.header}: {len(others)} columns beside the time (found: {listed(others)}), "
-            "expected one; name it as column"
+            f"{sheet.header}: {len(others)} columns beside the time (found: "
+            f"{listed(others)}), expected one; name it as column"
         )
     wanted = {"time": time or form.time, "value": value or others[0]}
     found = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
@@ -155,7 +181,9 @@ def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
         table = table.take(_words(table, "kind") == form.of_kind)
     table = _of_place(table, spec.place)
     if not len(table):
-        raise LogFormatError(f"{sheet.path}: no rows, expected a time and a value in each")
+        raise LogFormatError(
+            f"{sheet.path}: no rows, expected a time and a value in each"
+        )
     return table
 
 
@@ -169,19 +197,21 @@ def _of_place(table: ReadTable, place: str | None) -> ReadTable:
     if "place" not in table:
         if place is not None:
             raise LogFormatError(
-                f"{table.path}: has no column of places, found place '{place}'; remove it"
+                f"{table.path}: has no column of places, found place '{place}'; "
+                "remove it"
             )
         return table
     names = _words(table, "place")
     known = list(dict.fromkeys(names.tolist()))
     if place is None and len(known) > 1:
         raise LogFormatError(
-            f"{table.path}: column '{table.names['place']}' names {len(known):,} places "
-            f"({one_line(one_of(known))}), expected one; give place"
+            f"{table.path}: column '{table.names['place']}' names {len(known):,} "
+            f"places ({one_line(one_of(known))}), expected one; give place"
         )
     if place is not None and place not in known:
         raise LogFormatError(
-            f"{table.path}: column '{table.names['place']}' has no '{one_line(place)}' (have: "
+            f"{table.path}: column '{table.names['place']}' has no "
+            f"'{one_line(place)}' (have: "
             f"{one_line(one_of(known))}){one_line(did_you_mean(place, known))}"
         )
     return table if place is None else table.take(names == place)
@@ -204,15 +234,20 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
     if spec.utc_offset is None:
         table.fail(
             0,
-            "a time without an offset from UTC, expected one such as 2023-05-17 11:00+02:00; give "
-            "utc_offset",
+            (
+                "a time without an offset from UTC, expected one such as 2023-05-17 "
+                "11:00+02:00; give utc_offset"
+            ),
         )
     offset = fixed_zone(spec.utc_offset).utcoffset(None)
     return ms - round(offset.total_seconds() * 1000)
 
 
 def _of_zone(local_ms: Int64Array, zone: str) -> Int64Array:
-    """Return local times as UTC; of an hour that comes twice, the second is behind the first."""
+    """Return local times as UTC.
+
+    Of an hour that comes twice, the second is behind the first.
+    """
     utc_ms = Zone(zone).utc_ms(local_ms).copy()
     naive = pa.array(local_ms).cast(pa.timestamp("ms"))
     latest = pc.assume_timezone(naive, zone, ambiguous="latest", nonexistent="latest")

@@ -1,4 +1,7 @@
-"""Small tables of a site: measured cooling power, Q(P) of an export, and a voltage over time."""
+"""Small tables of a site.
+
+Measured cooling power, Q(P) of an export, and a voltage over time.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,23 @@ def read_cooling_points(path: Path) -> tuple[Point, ...]:
 
 
 def read_reactive_table(path: Path) -> ReactiveTable:
-    """Read a CSV with the header ``p_mw,q_mvar``; lines that start with ``#`` are comments."""
+    """Read a CSV with the header ``p_mw,q_mvar``.
+
+    Lines that start with ``#`` are comments.
+    """
     what = f"a table '{','.join(HEADER)}'"
     table = read_sheet(path, what).read(HEADER, what)
     p_mw, q_mvar = (numbers(table, name, Number(may_miss=False)) for name in HEADER)
     if len(table) < 2:
-        raise InputError(f"{path}: a Q(P) table needs two rows or more, found {len(table)}")
-    fail_values(table, HEADER[0], np.diff(p_mw, prepend=-np.inf) > 0, "more than in the row before")
+        raise InputError(
+            f"{path}: a Q(P) table needs two rows or more, found {len(table)}"
+        )
+    fail_values(
+        table,
+        HEADER[0],
+        np.diff(p_mw, prepend=-np.inf) > 0,
+        "more than in the row before",
+    )
     return ReactiveTable(path, p_mw, q_mvar)
 
 
@@ -63,22 +76,37 @@ def read_event(path: Path) -> Event:
         raise InputError(f"{path}: has no rows, expected a voltage from each time on")
     stamps, values, *hz = (numbers(table, name, EVENT[name]) for name in names)
     steps = np.diff(stamps)
-    fail_values(table, "t_s", np.diff(stamps, prepend=-np.inf) > 0, "more than in the row before")
-    frequency = tuple(zip(stamps.tolist(), *(of_hz.tolist() for of_hz in hz), strict=True))
+    fail_values(
+        table,
+        "t_s",
+        np.diff(stamps, prepend=-np.inf) > 0,
+        "more than in the row before",
+    )
+    frequency = tuple(
+        zip(stamps.tolist(), *(of_hz.tolist() for of_hz in hz), strict=True)
+    )
     if of == "waveform_pu":
         nominal_hz = hz[0][0] if hz else 60.0
         longest_s = 1 / nominal_hz / LEAST_SAMPLES
-        if steps.sum() < 1 / nominal_hz or steps.max() > longest_s or np.ptp(steps) > longest_s / 9:
+        if (
+            steps.sum() < 1 / nominal_hz
+            or steps.max() > longest_s
+            or np.ptp(steps) > longest_s / 9
+        ):
             raise InputError(
-                f"{path}: column 'waveform_pu' must be a cycle or more in even steps of at most "
-                f"{1e3 * longest_s:.3g} ms; give 'voltage_pu', the RMS, for what is coarser"
+                f"{path}: column 'waveform_pu' must be a cycle or more in even steps "
+                f"of at most {1e3 * longest_s:.3g} ms; give 'voltage_pu', the RMS, "
+                "for what is coarser"
             )
         stamps, values = half_cycle_rms(stamps, values, nominal_hz)
     keep = np.abs(np.diff(values, prepend=np.inf)) > SAME_PU
     return Event(
         path.name,
         f"your file {path.name}",
-        series=Voltage(tuple(stamps[keep].tolist()), tuple(values[keep].tolist()),
-                       of == "waveform_pu"),
+        series=Voltage(
+            tuple(stamps[keep].tolist()),
+            tuple(values[keep].tolist()),
+            of == "waveform_pu",
+        ),
         frequency=frequency if has_hz else (),
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""Weather files: EPW, TMY3 CSV and CSV of the National Solar Radiation Database, through pvlib."""
+"""Weather files: EPW, TMY3 CSV and CSV of the National Solar Radiation Database, through pvlib."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from diploee.base.errors import LogFormatError, one_line
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, MS_PER_MIN, S_PER_MIN
 from diploee.facility.psychrometrics import saturation_pressure_pa, wet_bulb_c
-from diploee.facility.weather import DAYS_BEFORE_MONTH, LEAP_DAY, LEAP_DAYS, SunYear, WeatherYear
+from diploee.facility.weather import (
+    DAYS_BEFORE_MONTH,
+    LEAP_DAY,
+    LEAP_DAYS,
+    SunYear,
+    WeatherYear,
+)
 from diploee.importers.text.source import read_bytes, unpacked
 from diploee.importers.text.text import Text, text_of
 
@@ -37,14 +43,15 @@ _LIMITS = {
     "relative humidity [%]": (0.0, 110.0),
     "pressure [Pa]": (31_000.0, 120_000.0),
 }
-"""Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie outside."""
+"""Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie
+outside."""
 
 MOST_IRRADIANCE_W_M2, MOST_WIND_M_S = 2_000.0, 100.0
 """More than under any cloud's edge or storm; the codes of missing values lie above."""
 
 
 class _Format(NamedTuple):
-    """A format: pvlib's reader, lines of its head, and how its rows and head are understood."""
+    """A format by pvlib's reader, lines of its head, and how to take them."""
 
     name: str
     read: Callable[[ModuleType, Any], tuple[pd.DataFrame, dict[str, Any]]]
@@ -53,15 +60,18 @@ class _Format(NamedTuple):
     pressure: tuple[str, float]
     minutes: Callable[[pd.DataFrame], Int64Array]
     years: Callable[[pd.DataFrame], pd.Series]
-    middle: float  # of what a record of irradiance is the mean of, from its stamp, in records
+    # Of what a record of irradiance is the mean of, from its stamp, in records
+    middle: float
 
 
 def _by_columns(data: pd.DataFrame) -> Int64Array:
-    return _minutes(*(data[name].to_numpy(np.int64) for name in ("Month", "Day", "Hour", "Minute")))
+    return _minutes(
+        *(data[name].to_numpy(np.int64) for name in ("Month", "Day", "Hour", "Minute"))
+    )
 
 
 def _by_hours(data: pd.DataFrame) -> Int64Array:
-    """Return the ends of records of hours 1 to 24, or of parts of hours by their minute.
+    """Return the ends of records of hours 1 to 24, or of parts by minute.
 
     The minute of an hourly record, 0, 60 or any, says nothing.
     """
@@ -75,7 +85,12 @@ def _by_hours(data: pd.DataFrame) -> Int64Array:
 
 
 def _by_stamp(data: pd.DataFrame) -> Int64Array:
-    date = data["Date (MM/DD/YYYY)"].str.split("/", expand=True).astype(np.int64).to_numpy()
+    date = (
+        data["Date (MM/DD/YYYY)"]
+        .str.split("/", expand=True)
+        .astype(np.int64)
+        .to_numpy()
+    )
     time = data["Time (HH:MM)"].str.split(":", expand=True).astype(np.int64).to_numpy()
     return _minutes(date[:, 0], date[:, 1], time[:, 0], time[:, 1])
 
@@ -83,25 +98,48 @@ def _by_stamp(data: pd.DataFrame) -> Int64Array:
 def _minutes(
     month: Int64Array, day: Int64Array, hour: Int64Array, minute: Int64Array
 ) -> Int64Array:
-    """Return minutes since a leap year's beginning; a month that does not exist is far off."""
+    """Return minutes since a leap year's beginning.
+
+    A month that does not exist is far off.
+    """
     before = np.append(DAYS_BEFORE_MONTH, -LEAP_DAYS)[np.clip(month, 0, 13) - 1]
-    return np.asarray((before + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64)
+    return np.asarray(
+        (before + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64
+    )
 
 
 _FORMATS = {
     "epw": _Format(
-        "EPW", lambda io_, file: io_.read_epw(file), 8, "TZ", ("atmospheric_pressure", 1.0),
-        _by_hours, lambda data: data["year"], -0.5,
+        "EPW",
+        lambda io_, file: io_.read_epw(file),
+        8,
+        "TZ",
+        ("atmospheric_pressure", 1.0),
+        _by_hours,
+        lambda data: data["year"],
+        -0.5,
     ),
     "tmy3": _Format(
-        "TMY3", lambda io_, file: io_.read_tmy3(file), 2, "TZ", ("pressure", 100.0), _by_stamp,
-        lambda data: data["Date (MM/DD/YYYY)"].str[-4:], -0.5,
+        "TMY3",
+        lambda io_, file: io_.read_tmy3(file),
+        2,
+        "TZ",
+        ("pressure", 100.0),
+        _by_stamp,
+        lambda data: data["Date (MM/DD/YYYY)"].str[-4:],
+        -0.5,
     ),
     "psm": _Format(
-        "NSRDB", lambda io_, file: io_.read_nsrdb_psm4(file), 3, "Time Zone", ("pressure", 100.0),
-        _by_columns, lambda data: data["Year"], 0.0,
+        "NSRDB",
+        lambda io_, file: io_.read_nsrdb_psm4(file),
+        3,
+        "Time Zone",
+        ("pressure", 100.0),
+        _by_columns,
+        lambda data: data["Year"],
+        0.0,
     ),
-}  # fmt: skip
+}
 
 
 def read_weather(path: Path) -> WeatherYear:
@@ -114,9 +152,9 @@ def read_weather(path: Path) -> WeatherYear:
 
     Notes
     -----
-    Records of EPW and TMY3 hold at the end of their hour, or part of one ("at the time indicated"
-    [NREL/TP-581-43156]), those of the National Solar Radiation Database at their stamp; their
-    irradiance is of the hour or part that ends, or about the stamp.
+    Records of EPW and TMY3 hold at the end of their hour, or part of one ("at the time
+    indicated" [NREL/TP-581-43156]), those of the National Solar Radiation Database at
+    their stamp; their irradiance is of the hour or part that ends, or about the stamp.
     """
     data = unpacked(path, read_bytes(path))
     try:
@@ -132,7 +170,9 @@ def read_weather(path: Path) -> WeatherYear:
         years = sorted(set(form.years(frame).astype(int).tolist()))
     lines = text.filled_lines(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:
-        raise LogFormatError(f"{path}: not a whole {form.name} file: it has no rows of records")
+        raise LogFormatError(
+            f"{path}: not a whole {form.name} file: it has no rows of records"
+        )
     first_min, days = _checked_times(text, minutes, lines)
 
     def column(what: str, name: str, factor: float = 1.0) -> Float64Array:
@@ -148,8 +188,8 @@ def read_weather(path: Path) -> WeatherYear:
         humidity = saturation_pressure_pa(dew_c) / saturation_pressure_pa(dry_c)
     else:
         raise LogFormatError(
-            f"{path}:{lines[0] - 1}: neither a relative humidity nor a dew point among the "
-            "columns; export the file with one of them"
+            f"{path}:{lines[0] - 1}: neither a relative humidity nor a dew point "
+            "among the columns; export the file with one of them"
         )
     wet_c = wet_bulb_c(dry_c, np.minimum(humidity, 1.0), pressure_pa)
     if days.size == LEAP_DAYS - 1:  # 29 February repeats the 28th
@@ -181,13 +221,14 @@ RETURN_YEARS = (5, 10, 20, 50)
 
 
 def read_design(path: Path) -> dict[str, Any] | None:
-    """Return the design conditions in the head of an EPW file; None where there are none known.
+    """Return the design conditions in the head of an EPW file.
 
-    Dry and wet bulbs [deg C] exceeded in `DESIGN_PERCENT` of all hours, the highest dry bulb of a
-    year in the mean and once in `RETURN_YEARS`, and the highest wet bulb on record, which has no
-    return period. The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest wet
-    bulb among the extremes, of 2017 and 2021 behind the cooling conditions [S: files of Denver and
-    Munich].
+    None where there are none known. Dry and wet bulbs [deg C] exceeded in
+    `DESIGN_PERCENT` of all hours, the highest dry bulb of a year in the mean and once
+    in `RETURN_YEARS`, and the highest wet bulb on record, which has no return period.
+    The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest wet bulb
+    among the extremes, of 2017 and 2021 behind the cooling conditions [S: files of
+    Denver and Munich].
     """
     first, second = [*read_bytes(path)[:4096].decode("latin-1").split("\n"), "", ""][:2]
     parts = [part.strip() for part in second.split(",")]
@@ -195,7 +236,9 @@ def read_design(path: Path) -> dict[str, Any] | None:
         return None
     at, end = parts.index("Cooling") + 1, parts.index("Extremes")
     try:
-        cooling, extremes = (list(map(float, of)) for of in (parts[at:end], parts[end + 1 :]))
+        cooling, extremes = (
+            list(map(float, of)) for of in (parts[at:end], parts[end + 1 :])
+        )
     except ValueError:
         return None
     if len(cooling) != 32 or len(extremes) not in (15, 16):
@@ -206,7 +249,9 @@ def read_design(path: Path) -> dict[str, Any] | None:
         "dry_bulb_c": dict(zip(DESIGN_PERCENT, cooling[2:8:2], strict=True)),
         "wet_bulb_c": dict(zip(DESIGN_PERCENT, cooling[8:14:2], strict=True)),
         "yearly_dry_bulb_c": extremes[4],
-        "dry_bulb_once_in_years_c": dict(zip(RETURN_YEARS, extremes[8::2], strict=True)),
+        "dry_bulb_once_in_years_c": dict(
+            zip(RETURN_YEARS, extremes[8::2], strict=True)
+        ),
         "highest_wet_bulb_c": highest_wet_c,
     }
 
@@ -218,15 +263,22 @@ def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYea
     names = ("ghi", "dni", "dhi", "wind_speed")
     if missing := [name for name in names if name not in frame]:
         return f"the file has no column '{missing[0]}' (as pvlib names it)"
-    records = np.array([pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64)
+    records = np.array(
+        [pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64
+    )
     most = np.array([[MOST_IRRADIANCE_W_M2]] * 3 + [[MOST_WIND_M_S]])
     for name, bad in zip(names, ~((records >= 0) & (records <= most)), strict=True):
         if bad.any():
-            return f"'{name}' is missing or out of range in its line {lines[int(bad.argmax())]}"
+            return (
+                f"'{name}' is missing or out of range in its line "
+                f"{lines[int(bad.argmax())]}"
+            )
     if not records[0].any():
         return "its irradiance is 0 all year"
     try:
-        station = tuple(float(head[name]) for name in ("latitude", "longitude", "altitude"))
+        station = tuple(
+            float(head[name]) for name in ("latitude", "longitude", "altitude")
+        )
     except (ValueError, LookupError):
         return "its head has no latitude, longitude and altitude"
     return SunYear(records, 0, station)
@@ -242,8 +294,11 @@ def _format_of(text: Text) -> str:
         return "psm"
     text.fail(
         text.start_line,
-        "neither an EPW file ('LOCATION,...'), a TMY3 CSV (second line 'Date (MM/DD/YYYY),...') "
-        "nor a CSV of the National Solar Radiation Database ('Source,Location ID,...'); give one",
+        (
+            "neither an EPW file ('LOCATION,...'), a TMY3 CSV (second line 'Date "
+            "(MM/DD/YYYY),...') nor a CSV of the National Solar Radiation Database "
+            "('Source,Location ID,...'); give one"
+        ),
     )
 
 
@@ -252,8 +307,8 @@ def _pvlib(path: Path) -> ModuleType:
         return import_module("pvlib.iotools")
     except ImportError:
         raise LogFormatError(
-            f"{path}: weather files need the package pvlib; pip install 'diploee[weather]', "
-            "or use kind: typical_day"
+            f"{path}: weather files need the package pvlib; pip install "
+            "'diploee[weather]', or use kind: typical_day"
         ) from None
 
 
@@ -262,11 +317,17 @@ def _naming_the_file(text: Text, form: _Format) -> Iterator[None]:
     """Name the file in whatever pvlib and pandas raise about it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd values, which are refused with their line
+            # Of odd values, which are refused with their line
+            warnings.simplefilter("ignore")
             yield
     except (
-        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, csv.Error,
-    ) as error:  # fmt: skip
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        csv.Error,
+    ) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise LogFormatError(
             f"{one_line(str(text.path))}: not a whole {form.name} file "
@@ -274,20 +335,29 @@ def _naming_the_file(text: Text, form: _Format) -> Iterator[None]:
         ) from error
 
 
-def _checked_times(text: Text, found_min: Int64Array, lines: Int64Array) -> tuple[int, Int64Array]:
+def _checked_times(
+    text: Text, found_min: Int64Array, lines: Int64Array
+) -> tuple[int, Int64Array]:
     """Return the minute of the first record, and the days; fails at the first gap."""
     n = found_min.size
     step = int(found_min[1] - found_min[0]) if n > 1 else 0
-    if not (0 < step <= S_PER_MIN and S_PER_MIN % step == 0 and 0 <= found_min[0] <= step):
-        text.fail(int(lines[0]), "a year of records is expected, of one hour or an even part of "
-                                 "it, from the first of 1 January on")  # fmt: skip
+    if not (
+        0 < step <= S_PER_MIN and S_PER_MIN % step == 0 and 0 <= found_min[0] <= step
+    ):
+        text.fail(
+            int(lines[0]),
+            "a year of records is expected, of one hour or an even part of "
+            "it, from the first of 1 January on",
+        )
     per_day = MIN_PER_DAY // step
     has_leap_day = n > LEAP_DAY * per_day and found_min[LEAP_DAY * per_day] < (
         (LEAP_DAY + 1) * MIN_PER_DAY
     )
     days = np.arange(LEAP_DAYS if has_leap_day else LEAP_DAYS - 1)
     in_leap_year = days if has_leap_day else days + (days >= LEAP_DAY)
-    expected = found_min[0] + in_leap_year[:, None] * MIN_PER_DAY + np.arange(per_day) * step
+    expected = (
+        found_min[0] + in_leap_year[:, None] * MIN_PER_DAY + np.arange(per_day) * step
+    )
     expected = expected.ravel()
     both = min(n, expected.size)
     wrong = np.flatnonzero(found_min[:both] != expected[:both])
@@ -297,8 +367,10 @@ def _checked_times(text: Text, found_min: Int64Array, lines: Int64Array) -> tupl
         has = f"found {_date(int(found_min[row]))}" if row < n else "the file ends"
         text.fail(
             where,
-            f"a gap: expected the record of {_date(int(expected[row]))}, {has}; weather needs "
-            "every record of a year once, in order",
+            (
+                f"a gap: expected the record of {_date(int(expected[row]))}, {has}; "
+                "weather needs every record of a year once, in order"
+            ),
         )
     if n > expected.size:
         text.fail(int(lines[row]), "a second year begins; give a file with one year")
@@ -315,12 +387,20 @@ def _date(minute: int) -> str:
 
 
 def _values(
-    text: Text, frame: pd.DataFrame, lines: Int64Array, what: str, name: str, factor: float
+    text: Text,
+    frame: pd.DataFrame,
+    lines: Int64Array,
+    what: str,
+    name: str,
+    factor: float,
 ) -> Float64Array:
     import pandas as pd
 
     if name not in frame:
-        text.fail(int(lines[0]) - 1, f"no column of {what} ('{name}' to pvlib); export it as well")
+        text.fail(
+            int(lines[0]) - 1,
+            f"no column of {what} ('{name}' to pvlib); export it as well",
+        )
     values = pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64) * factor
     low, high = _LIMITS[what]
     bad = np.flatnonzero(~((values >= low) & (values <= high)))
@@ -329,7 +409,9 @@ def _values(
         found = "none" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
         text.fail(
             int(lines[bad[0]]),
-            f"{what} is missing or out of range: found {found}{others}, expected {low:g} to "
-            f"{high:g}; fill it in, or take another file",
+            (
+                f"{what} is missing or out of range: found {found}{others}, expected "
+                f"{low:g} to {high:g}; fill it in, or take another file"
+            ),
         )
     return values

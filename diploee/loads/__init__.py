@@ -1,4 +1,7 @@
-"""Loads of a site: jobs, request services, replicas; each lowers to segments of power."""
+"""Loads of a site: jobs, request services, replicas.
+
+Each lowers to segments of power.
+"""
 
 import lazy_loader
 

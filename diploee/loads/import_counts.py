@@ -1,4 +1,7 @@
-"""Counts of what an importer read, dropped and repaired, by cause; times that no log can have."""
+"""Counts of what an importer read, dropped and repaired, by cause.
+
+Times that no log can have.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,17 @@ import numpy as np
 from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array, Int64Array
 
-YEARS_MS = tuple(int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100"))
+YEARS_MS = tuple(
+    int(np.datetime64(year, "ms").astype(np.int64)) for year in ("1980", "2100")
+)
 """A time of a log that has dates lies between these [ms since 1970]."""
 
 NOT_BELIEVED = "time before 1980 or after 2099"
 STRAY = "submitted more than a year apart from all others"
 STRAY_GAP_MS = 366 * 86_400_000
 FEW = 0.05
-"""Rows that are fewer than this part of all and lie further off than `STRAY_GAP_MS` are strays."""
+"""Rows that are fewer than this part of all and lie further off than `STRAY_GAP_MS` are
+strays."""
 
 
 NAIVE = "time stamps without a zone, taken as UTC"
@@ -27,7 +33,7 @@ NAIVE_AS_LOCAL = "time stamps without a zone, taken as local time of the site"
 def believed_span(
     times: Int64Array, weights: Float64Array | Int64Array, gap: int
 ) -> tuple[int, int] | None:
-    """Return the first and the last time that are believed, where a few rows lie far from all."""
+    """Return the first and the last time believed, where a few rows lie far away."""
     parts = np.split(np.arange(times.size), np.flatnonzero(np.diff(times) > gap) + 1)
     main = max(parts, key=lambda part: weights[part].sum())
     if len(parts) == 1 or weights[main].sum() <= (1 - FEW) * weights.sum():
@@ -42,10 +48,13 @@ class ImportCounts(Brief):
     """Rows of a foreign file: how many there were and what became of them."""
 
     n_rows: int  # data rows read, headers and comments aside
-    n_kept: int  # rows that became records; with all that were dropped they add up to `n_rows`
-    # Rows left out, by cause in words, such as ``"job steps"`` or ``"negative run time"``
+    # Rows that became records; with all that were dropped they add up to `n_rows`
+    n_kept: int
+    # Rows left out, by cause in words, such as ``"job steps"`` or
+    # ``"negative run time"``
     dropped: Mapping[str, int] = field(default_factory=dict)
-    # Rows kept with a changed value, by cause in words, such as ``"start before submission"``
+    # Rows kept with a changed value, by cause in words, such as
+    # ``"start before submission"``
     repaired: Mapping[str, int] = field(default_factory=dict)
     # Rows kept as they are that the user should know of, such as ``"CPU-only job"``
     noted: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +77,7 @@ class ImportCounts(Brief):
         }
 
     def lines(self) -> list[str]:
-        """Return one line of text per cause that occurred, after one with the totals."""
+        """Return one line of text per cause that occurred, after one with the totals."""  # noqa: E501
         found = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
         for what in ("dropped", "repaired", "noted"):
             causes: Mapping[str, int] = getattr(self, what)

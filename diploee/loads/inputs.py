@@ -19,18 +19,21 @@ from diploee.schedule.signals import Signal
 class Inputs:
     """Inputs of a run."""
 
-    # Power profiles of the jobs; a profile's samples are read when they are first needed
+    # Power profiles of the jobs; a profile's samples are read when they are first
+    # needed
     profiles: ProfileLibrary
     logs: Mapping[str, JobLog]  # the log of each job stream with a `replay`
     zeus: Mapping[str, Any]  # the traces of each job stream with a `zeus` block
-    traces: Mapping[str, RequestTrace]  # the trace of each request stream with a `replay`
+    # The trace of each request stream with a `replay`
+    traces: Mapping[str, RequestTrace]
     curves: Curves  # latency and power curves by request stream and service
     # One batch of each class with `batch_inference`, by the names of stream and class
     batches: Mapping[tuple[str, str], PowerProfile]
     # Weather over the run, and over `whole_year`, where the facility names it
     weather: Weather | None
     weather_year: Weather | None
-    signals: Mapping[str, Signal]  # signals from outside in the time of the run, by name
+    # Signals from outside in the time of the run, by name
+    signals: Mapping[str, Signal]
     # SHA-256 of each log and trace, by the name that the scenario gives it
     hashes: Mapping[str, str]
     # Measurements of the models of replica streams, by the names of stream and model

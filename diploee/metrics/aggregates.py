@@ -1,4 +1,7 @@
-"""Minimum, mean and maximum of power, nodes, occupancy and queue: of all, and of job classes."""
+"""Minimum, mean and maximum of power, nodes, occupancy and queue.
+
+Of all, and of job classes.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,25 @@ _QUANTITIES = (
 )
 _TEXT = "of all, or with `--by-load` of a job class, without idle nodes"
 AGGREGATE_METRICS = tuple(
-    Metric(f"aggregates.<of>.{name}.{kind}{suffix}", unit, f"{word} {label} of <of>", form, _TEXT,
-           factor=factor)
+    Metric(
+        f"aggregates.<of>.{name}.{kind}{suffix}",
+        unit,
+        f"{word} {label} of <of>",
+        form,
+        _TEXT,
+        factor=factor,
+    )
     for name, suffix, unit, label, form, factor in _QUANTITIES
     for kind, word in _KINDS.items()
-)  # fmt: skip
+)
 
 
 class Aggregates:
     """A sink of blocks, and with `classes` of the windows of jobs.
 
-    Power, and occupancy of the pool's nodes, are means over intervals; busy nodes and waiting jobs
-    are those at their starts. A job that is put back into the queue does not wait here.
+    Power, and occupancy of the pool's nodes, are means over intervals; busy nodes and
+    waiting jobs are those at their starts. A job that is put back into the queue does
+    not wait here.
     """
 
     def __init__(
@@ -51,8 +61,12 @@ class Aggregates:
             for name, of in zip(names, classes, strict=True)
         ]
         facility = model.facility
-        self._slots = np.array([[facility.slots[pool]] for pool in pools]).reshape(-1, 1)
-        self._n_nodes = np.array([[facility.pools[pool].n_nodes] for pool in pools]).reshape(-1, 1)
+        self._slots = np.array([[facility.slots[pool]] for pool in pools]).reshape(
+            -1, 1
+        )
+        self._n_nodes = np.array(
+            [[facility.pools[pool].n_nodes] for pool in pools]
+        ).reshape(-1, 1)
         self._pools = pools if len(facility.pools) > 1 else [""] * len(pools)
         self._model, self._active = model, ActiveSegments()
         self._queues = [QueueLength() for _ in classes]
@@ -66,7 +80,10 @@ class Aggregates:
             return
         self._active.add(window.segments)
         jobs, started = window.submitted, window.started
-        of_started, start_ms = started.jobs.class_id[started.first], started.start_ms[started.first]
+        of_started, start_ms = (
+            started.jobs.class_id[started.first],
+            started.start_ms[started.first],
+        )
         for k, queue in enumerate(self._queues):
             queue.add(jobs.submit_ms[jobs.class_id == k], start_ms[of_started == k])
 
@@ -85,7 +102,7 @@ class Aggregates:
         self._weight += weight.sum(axis=2)
 
     def _standing(self, block: Block) -> Float64Array:
-        """Return the nodes that stand in the pool of each class, shape (classes, B or 1)."""
+        """Return the standing nodes in each class's pool, shape (classes, B or 1)."""
         if "standing_nodes" not in block.columns:
             return self._n_nodes
         names = (f"standing_nodes.{pool}".removesuffix(".") for pool in self._pools)
@@ -97,7 +114,9 @@ class Aggregates:
         rows = replace(rows, pool_id=class_of_owner(rows.owner).astype(np.int16))
         energy_j = np.zeros((size, len(block)))
         add_directly(rows, self._model.tables, block.t0_ms, energy_j)
-        at_start, mean = node_occupancy(rows, size, block.t0_ms, block.dt_ms, len(block))
+        at_start, mean = node_occupancy(
+            rows, size, block.t0_ms, block.dt_ms, len(block)
+        )
         queued = np.array([queue.at(block.starts_ms) for queue in self._queues])
         self._active.drop_before(block.end_ms)
         power_w = energy_j * (MS_PER_S / block.dt_ms)

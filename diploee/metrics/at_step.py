@@ -9,7 +9,14 @@ import numpy as np
 from diploee.base.clock import RunClock
 from diploee.base.measures.distribution import Largest
 from diploee.base.measures.ramps import LargestChanges, ramps
-from diploee.base.measures.series import QUANTA_PER_W, Measure, Series, Stretch, to_mw, to_quanta
+from diploee.base.measures.series import (
+    QUANTA_PER_W,
+    Measure,
+    Series,
+    Stretch,
+    to_mw,
+    to_quanta,
+)
 from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block
@@ -22,18 +29,34 @@ RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
 
 STEP_METRICS = (
     Metric("grid.at_step.step_s", "s", "step at which the run was computed", "{:g}"),
-    Metric("grid.at_step.peaks.<length>.max_mw", "MW", "largest mean over <length>",
-           text="consecutive means from the start of the run"),
-    Metric("grid.at_step.ramps.<length>.up_mw_per_min", "MW/min", "largest ramp up over <length>",
-           text="of adjacent means, sliding by the step"),
-    Metric("grid.at_step.ramps.<length>.down_mw_per_min", "MW/min",
-           "largest ramp down over <length>", text="of adjacent means, sliding by the step"),
+    Metric(
+        "grid.at_step.peaks.<length>.max_mw",
+        "MW",
+        "largest mean over <length>",
+        text="consecutive means from the start of the run",
+    ),
+    Metric(
+        "grid.at_step.ramps.<length>.up_mw_per_min",
+        "MW/min",
+        "largest ramp up over <length>",
+        text="of adjacent means, sliding by the step",
+    ),
+    Metric(
+        "grid.at_step.ramps.<length>.down_mw_per_min",
+        "MW/min",
+        "largest ramp down over <length>",
+        text="of adjacent means, sliding by the step",
+    ),
     *(
-        Metric(f"grid.at_step.changes.<length>.{way}.max_mw", "MW",
-               f"largest {form.format('<length>')}", text="between any two steps so far apart")
+        Metric(
+            f"grid.at_step.changes.<length>.{way}.max_mw",
+            "MW",
+            f"largest {form.format('<length>')}",
+            text="between any two steps so far apart",
+        )
         for way, form in CHANGE.items()
     ),
-)  # fmt: skip
+)
 
 
 class _Peak:
@@ -46,11 +69,17 @@ class _Peak:
 
     def add(self, stretch: Stretch) -> None:
         """Take in the new values of a stretch."""
-        values = np.concatenate([self._left, stretch.new]) if self._left.size else stretch.new
+        values = (
+            np.concatenate([self._left, stretch.new])
+            if self._left.size
+            else stretch.new
+        )
         whole = values.size // self._n * self._n
         begin_ms = stretch.end_ms - values.size * stretch.step_ms
         sums = values[:whole].reshape(-1, self._n).sum(axis=1)
-        self.most.add(sums / (self._n * QUANTA_PER_W), begin_ms, self._n * stretch.step_ms)
+        self.most.add(
+            sums / (self._n * QUANTA_PER_W), begin_ms, self._n * stretch.step_ms
+        )
         self._left = values[whole:].copy()
 
     def result(self) -> Largest:
@@ -84,22 +113,30 @@ class StepExtremes:
         step_ms, self._clock, self._transient = clock.step_ms, clock.wall, transient
         self._peaks = {n: _Peak(n // step_ms) for n in PEAK_MS if n % step_ms == 0}
         self._ramps = {n: _Ramp(n // step_ms) for n in RAMP_MS if n % step_ms == 0}
-        self._changes = {n: LargestChanges(n // step_ms) for n in WITHIN_MS if n >= step_ms}
+        self._changes = {
+            n: LargestChanges(n // step_ms) for n in WITHIN_MS if n >= step_ms
+        }
         measures: list[Measure] = [*self._peaks.values(), *self._ramps.values()]
         self._series = Series(step_ms, [*measures, *self._changes.values()])
 
     def add(self, block: Block) -> None:
         """Take in a block at the step."""
-        self._series.add(block.t0_ms, to_quanta(block.columns[POWER]), self._transient.end_ms)
+        self._series.add(
+            block.t0_ms, to_quanta(block.columns[POWER]), self._transient.end_ms
+        )
 
     def block(self) -> dict[str, Any]:
-        """Return the `grid.at_step` block; lengths that the run does not hold are left out."""
+        """Return the `grid.at_step` block.
+
+        Lengths that the run does not hold are left out.
+        """
 
         def moment(largest: Largest) -> dict[str, Any]:
             return {"time": self._clock.iso(largest.at_ms)}
 
         peaks = {
-            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW} | moment(peak.most)
+            f"{n / MS_PER_S:g}s": {"max_mw": peak.most.value / W_PER_MW}
+            | moment(peak.most)
             for n, peak in self._peaks.items()
             if np.isfinite(peak.most.value)
         }
@@ -113,7 +150,10 @@ class StepExtremes:
                 }
         changes = {
             f"{n / MS_PER_S:g}s": {
-                way: {"max_mw": to_mw(size), "time": self._clock.iso(at_ms) if size else None}
+                way: {
+                    "max_mw": to_mw(size),
+                    "time": self._clock.iso(at_ms) if size else None,
+                }
                 for way, (size, at_ms, _) in zip(CHANGE, of.result(), strict=True)
             }
             for n, of in self._changes.items()

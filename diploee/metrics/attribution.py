@@ -1,10 +1,10 @@
 """Whose power it was: a change between two spans of time, split over jobs and services.
 
-With all nodes idle the devices of a facility draw a constant. Every segment adds the profile that
-it plays, less what its nodes would draw idle, so that the change of the devices' mean power from
-one span to a later one is a sum over segments:
-``change = sum of (mean over the later span - mean over the earlier one)``.
-The sum is split by the owners of the segments and by what became of them; nothing is estimated.
+With all nodes idle the devices of a facility draw a constant. Every segment adds the
+profile that it plays, less what its nodes would draw idle, so that the change of the
+devices' mean power from one span to a later one is a sum over segments: ``change = sum
+of (mean over the later span - mean over the earlier one)``. The sum is split by the
+owners of the segments and by what became of them; nothing is estimated.
 """
 
 from __future__ import annotations
@@ -22,11 +22,21 @@ from diploee.facility.base import Block, Values
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import Phase
 from diploee.loads.services.banks import Bank
-from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
+from diploee.loads.services.service_plan import (
+    PlannedService,
+    ServicePlan,
+    service_labels,
+)
 from diploee.metrics.changes import Span
 from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly, energies_within
-from diploee.power.segments import OF_SERVICES, Segments, class_of_owner, job_of_owner, slots_of
+from diploee.power.segments import (
+    OF_SERVICES,
+    Segments,
+    class_of_owner,
+    job_of_owner,
+    slots_of,
+)
 from diploee.profiles.profile import DEVICE_POWER
 from diploee.scenario.models import Scenario
 
@@ -37,21 +47,41 @@ if TYPE_CHECKING:
 
 LOAD, IDLE = "load_power_w", "idle_power_w"
 LOAD_COLUMNS = (
-    Column(LOAD, "W", "service", "mean", DEVICE_POWER,
-           "with `--by-load`: power of a stream's jobs, a service or replicas"),
-    Column(IDLE, "W", "facility", "mean", DEVICE_POWER, "with `--by-load`: power of idle nodes"),
-)  # fmt: skip
+    Column(
+        LOAD,
+        "W",
+        "service",
+        "mean",
+        DEVICE_POWER,
+        "with `--by-load`: power of a stream's jobs, a service or replicas",
+    ),
+    Column(
+        IDLE,
+        "W",
+        "facility",
+        "mean",
+        DEVICE_POWER,
+        "with `--by-load`: power of idle nodes",
+    ),
+)
 """Columns by load, which a run holds on request."""
 
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are divided by whether they began so shortly before."""
 
 _OF_JOBS = (
-    "jobs ran on", "jobs started", "jobs ended", "jobs started and ended",
-    "jobs wrote checkpoints", "jobs took up training", "jobs stopped as planned", "jobs failed",
+    "jobs ran on",
+    "jobs started",
+    "jobs ended",
+    "jobs started and ended",
+    "jobs wrote checkpoints",
+    "jobs took up training",
+    "jobs stopped as planned",
+    "jobs failed",
     "jobs failed and took up training",
-)  # fmt: skip
-"""Actions of jobs; those that neither started nor ended are divided by the last, if any."""
+)
+"""Actions of jobs; those that neither started nor ended are divided by the last, if
+any."""
 
 
 Part = tuple[float, dict[str, Any]]
@@ -66,7 +96,7 @@ def part(power_w: float, what: str, of: str = "", pool: str = "", **more: Any) -
 
 @dataclass(frozen=True)
 class _Service:
-    """A service: its plan, its banks, and what a reserved node draws at least beyond idle [W]."""
+    """A service: its plan, its banks, and least power of a reserved node [W]."""
 
     name: str
     plan: ServicePlan
@@ -83,13 +113,13 @@ class _Service:
         return float(values[low:stop] @ np.diff(inside_ms)) / (span[1] - span[0])
 
     def least_over(self, span: Span) -> float:
-        """Return what the reserved nodes draw at least beyond idle, mean over a span [W]."""
+        """Return the least power of reserved nodes beyond idle, mean of a span [W]."""
         reserved = self.planned.reserved
         constant = reserved[0] == reserved[-1]
         return self.least_w * (reserved[0] if constant else self.mean(reserved, span))
 
     def scaled(self, before: Span, after: Span, each_w: float) -> dict[str, Any]:
-        """Return how many instances started and stopped, and what both gave to a change."""
+        """Return the instances started and stopped, and their part of a change."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], before[0], side="right"))
         stop = int(np.searchsorted(edges_ms[:-1], after[1]))
@@ -106,12 +136,14 @@ class _Service:
         return found
 
     def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
-        """Return the calendar mean, relative to its own, in the middles of two spans."""
+        """Return the relative calendar mean in the middles of two spans."""
         calendar = self.plan.calendar
         if calendar is None:
             return 1.0, 1.0
         middles_ms = [sum(span) / 2 for span in (before, after)]
-        earlier, later = np.interp(middles_ms, calendar.nodes_ms, calendar.relative_mean)
+        earlier, later = np.interp(
+            middles_ms, calendar.nodes_ms, calendar.relative_mean
+        )
         return float(earlier), float(later)
 
 
@@ -123,7 +155,7 @@ def _phase_of_profile(profile_id: str) -> int:
 
 
 class Attribution:
-    """Splits the power of a facility's devices over its job streams, services and replicas."""
+    """Splits the power of devices over job streams, services and replicas."""
 
     def __init__(
         self,
@@ -145,11 +177,16 @@ class Attribution:
             [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
         )
         self._slots = slots_of(facility)
-        # What synchronous jobs do while they play each profile; -1 for all other profiles.
-        self._phase_of = np.array([_phase_of_profile(name) for name in model.library.ids])
+        # What synchronous jobs do while they play each profile; -1 for all other
+        # profiles.
+        self._phase_of = np.array(
+            [_phase_of_profile(name) for name in model.library.ids]
+        )
         self._streams = [(name, spec.pool) for name, spec in scenario.streams.items()]
         names, classes = list(scenario.streams), jobs.streams.classes
-        self._stream_of = np.array([names.index(c.stream) for c in classes], dtype=np.int64)
+        self._stream_of = np.array(
+            [names.index(c.stream) for c in classes], dtype=np.int64
+        )
         self._services: list[_Service] = []
         if services is None:
             return
@@ -160,7 +197,9 @@ class Attribution:
                 banks = tuple(bank for bank in services.banks if bank.of is planned)
                 least_w = services.standby_w[number] - self._idle_w[plan.pool_id]
                 least_w *= planned.warm
-                self._services.append(_Service(name, plan, planned, banks, float(least_w)))
+                self._services.append(
+                    _Service(name, plan, planned, banks, float(least_w))
+                )
 
     def of_streams(self, class_id: Int16Array, amounts: Int64Array) -> Int64Array:
         """Sum whole amounts of jobs by their stream, shape (streams,)."""
@@ -173,10 +212,10 @@ class Attribution:
     ) -> tuple[list[Part], list[dict[str, Any]]]:
         """Split the change of the devices' mean power from one span to a later one.
 
-        `segments` are at least all of jobs that overlap the time from the start of the first span
-        to the end of the other. Returns the parts, and how the calendar mean of each stream's
-        submissions and each service's requests changed, relatively, and what would be missing
-        without: among the parts already.
+        `segments` are at least all of jobs that overlap the time from the start of the
+        first span to the end of the other. Returns the parts, and how the calendar mean
+        of each stream's submissions and each service's requests changed, relatively,
+        and what would be missing without: among the parts already.
         """
         parts = list(self._change_of_jobs(segments, before, after))
         added = self._nodes_over(after) - self._nodes_over(before)
@@ -192,27 +231,33 @@ class Attribution:
             )
             net_w = [earlier_w, later_w]
             parts += _change_of(service, net_w, later_noise_w - noise_w, before, after)
-            # Power follows the requests: that of both spans is in proportion to both means.
+            # Power follows the requests: that of both spans is in proportion to both
+            # means.
             means = service.calendar_means(before, after)
             calendar += _of_calendar(service.name, service.plan.pool, means, sum(net_w))
         for plan, bank in self._replicas:
             found = [bank.means(self._tables, *span) for span in (before, after)]
             idle_w = float(self._idle_w[bank.pool_id])
-            earlier_w, later_w = (power_w - n_nodes * idle_w for power_w, n_nodes, _ in found)
+            earlier_w, later_w = (
+                power_w - n_nodes * idle_w for power_w, n_nodes, _ in found
+            )
             numbers = [plan.mean_replicas(*span) for span in (before, after)]
             change_w = later_w - earlier_w
-            parts.append(part(change_w, "replicas", plan.stream, plan.pool, replicas=numbers))
+            parts.append(
+                part(change_w, "replicas", plan.stream, plan.pool, replicas=numbers)
+            )
         return parts, calendar
 
     def _calendar_of_jobs(
         self, segments: Segments, before: Span, after: Span
     ) -> Iterator[dict[str, Any]]:
-        """Yield what the submissions of each stream had given less, had their mean stayed.
+        """Yield what submissions of each stream would have given at a constant mean.
 
-        Jobs that start within a span have a mean power in it in proportion to its rate: E in both
-        spans together at rates a and b, so that a in both had changed the mean by
-        ``E (b - a) / (a + b)`` less (ASSUMPTION: jobs start when they are submitted). E is above 0
-        for jobs that end soon as well, whose own change is of either sign.
+        Jobs that start within a span have a mean power in it in proportion to its rate:
+        E in both spans together at rates a and b, so that a in both had changed the
+        mean by ``E (b - a) / (a + b)`` less (ASSUMPTION: jobs start when they are
+        submitted). E is above 0 for jobs that end soon as well, whose own change is of
+        either sign.
         """
         powers_w = np.zeros(len(self._streams))
         for span, since_ms in ((before, before[0]), (after, before[1])):
@@ -234,7 +279,7 @@ class Attribution:
                 yield from _of_calendar(name, pool, (earlier, later), power_w)
 
     def composition(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
-        """Split the devices' mean power over a span, `it_w`: job streams, services, idle nodes.
+        """Split the mean power `it_w` over job streams, services and idle nodes.
 
         `segments` are at least all of jobs that overlap the span.
         """
@@ -252,7 +297,9 @@ class Attribution:
             power_w, n_busy, _ = self._gross_of(service, span)
             n_idle -= n_busy
             count = round(service.mean(service.planned.served.n_instances, span))
-            parts.append(part(power_w, "instances", service.name, service.plan.pool, count=count))
+            parts.append(
+                part(power_w, "instances", service.name, service.plan.pool, count=count)
+            )
         for plan, bank in self._replicas:
             power_w, n_busy, _ = bank.means(self._tables, *span)
             n_idle -= n_busy
@@ -264,12 +311,16 @@ class Attribution:
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service and replica stream over a span [W]."""
         services = [self._gross_of(service, span)[0] for service in self._services]
-        return [*services, *(b.means(self._tables, *span)[0] for _, b in self._replicas)]
+        return [
+            *services,
+            *(b.means(self._tables, *span)[0] for _, b in self._replicas),
+        ]
 
     def columns(self, segments: Segments, block: Block) -> Values:
-        """Return `LOAD_COLUMNS` over a block: each stream and service, and the idle nodes.
+        """Return `LOAD_COLUMNS` over a block.
 
-        `segments` are at least all of jobs that overlap the block.
+        Each stream and service, and the idle nodes. `segments` are at least all of jobs
+        that overlap the block.
         """
         span, streams = (block.t0_ms, block.end_ms), [name for name, _ in self._streams]
         jobs = segments.take(segments.owner < OF_SERVICES)
@@ -288,10 +339,12 @@ class Attribution:
         return found | {IDLE: block.columns["it_power_w"] - sum(found.values())}
 
     def _nodes_over(self, span: Span) -> Float64Array:
-        """Return the nodes of each pool that stand, mean over a span, shape (pools,)."""
+        """Return the standing nodes of each pool, mean over a span, shape (pools,)."""
         return self._standing(span[0], span[1] - span[0], 1)[:, 0]
 
-    def _change_of_jobs(self, segments: Segments, before: Span, after: Span) -> Iterator[Part]:
+    def _change_of_jobs(
+        self, segments: Segments, before: Span, after: Span
+    ) -> Iterator[Part]:
         rows = _of_jobs(segments, (before[0], after[1]))
         if not len(rows):
             return
@@ -307,7 +360,9 @@ class Attribution:
         group = stream * len(_OF_JOBS) + did
         counts = np.bincount(group, minlength=len(self._streams) * len(_OF_JOBS))
         # A segment that plays a profile from its beginning is the first of its job.
-        recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (rows.offset_ms[first] == 0)
+        recent = (rows.start_ms[first] > before[0] - RECENT_MS) & (
+            rows.offset_ms[first] == 0
+        )
         recent &= self._phase_of[rows.profile_id[first]] < 0
         for k in np.flatnonzero(counts).tolist():
             name, pool = self._streams[k // len(_OF_JOBS)]
@@ -316,7 +371,9 @@ class Attribution:
             row = first[most]
             largest = {
                 "job_id": int(job_of_owner(rows.owner[row])),
-                "n_nodes": -(-int(rows.n_nodes[row]) // int(self._slots[rows.pool_id[row]])),
+                "n_nodes": -(
+                    -int(rows.n_nodes[row]) // int(self._slots[rows.pool_id[row]])
+                ),
                 "mw": float(of_job_w[most]) / W_PER_MW,
             }
             more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
@@ -330,7 +387,7 @@ class Attribution:
     def _phases_of(
         self, rows: Segments, first: Int64Array, begin_ms: int, falls: BoolArray
     ) -> Int64Array:
-        """Return what jobs that ran on did besides, as a number of `_OF_JOBS`, 0 = nothing.
+        """Return what running jobs did besides, as a number of `_OF_JOBS`, 0 = nothing.
 
         A stop alone is reported of a job whose power fell: it explains no rise.
         """
@@ -350,15 +407,19 @@ class Attribution:
         stops = any_of(began & (phase == Phase.PLANNED))
         fails = any_of(began & (phase == Phase.HUNG))
         did: Int64Array = np.select(
-            [fails & trains, fails & falls, stops & falls, trains, writes], [8, 7, 6, 5, 4], 0
+            [fails & trains, fails & falls, stops & falls, trains, writes],
+            [8, 7, 6, 5, 4],
+            0,
         )
         return did
 
     def _net_of(self, service: _Service, span: Span) -> tuple[float, float]:
-        """Return a service's power beyond its nodes without an instance, and its noise [W]."""
+        """Return a service's power beyond nodes without instances, and noise [W]."""
         gross_w, n_nodes, steady_w = self._gross_of(service, span)
         idle_w = float(self._idle_w[service.plan.pool_id])
-        return steady_w - n_nodes * idle_w - service.least_over(span), gross_w - steady_w
+        return steady_w - n_nodes * idle_w - service.least_over(
+            span
+        ), gross_w - steady_w
 
     def _gross_of(self, service: _Service, span: Span) -> tuple[float, float, float]:
         """Return a service's `Bank.means` over a span."""
@@ -368,14 +429,16 @@ class Attribution:
         return power_w, nodes, steady_w
 
     def _net_w(self, rows: Segments, span: Span) -> Float64Array:
-        """Return the mean power of segments over a span beyond that of their idle nodes [W]."""
+        """Return the mean power of segments over a span beyond idle nodes [W]."""
         gross_w, nodes = self._mean_w(rows, span)
         net_w: Float64Array = gross_w - nodes * self._idle_w[rows.pool_id]
         return net_w
 
     def _mean_w(self, rows: Segments, span: Span) -> tuple[Float64Array, Float64Array]:
         """Return the mean power [W] and the mean nodes of segments over a span."""
-        inside_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(rows.start_ms, span[0])
+        inside_ms = np.minimum(rows.end_ms, span[1]) - np.maximum(
+            rows.start_ms, span[0]
+        )
         length_ms = span[1] - span[0]
         energy_j = energies_within(rows, self._tables, *span)
         nodes: Float64Array = rows.n_nodes * (np.maximum(inside_ms, 0) / length_ms)
@@ -384,7 +447,7 @@ class Attribution:
 
 
 def _of_jobs(segments: Segments, span: Span) -> Segments:
-    """Return the segments of jobs that overlap a span, job by job in the order of time."""
+    """Return the segments of jobs that overlap a span, by job and time."""
     overlaps = (segments.start_ms < span[1]) & (segments.end_ms > span[0])
     rows = segments.take(overlaps & (segments.owner < OF_SERVICES))
     return rows.take(np.lexsort((rows.start_ms, rows.owner)))
@@ -398,29 +461,40 @@ def _first(rows: Segments) -> Int64Array:
 def _change_of(
     service: _Service, net_w: Sequence[float], noise_w: float, before: Span, after: Span
 ) -> Iterator[Part]:
-    """Split a service's change: of K instances at p each without noise, by the means of both spans.
+    """Split a service's change.
 
-    ``K2 p2 - K1 p1 = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``
+    Of K instances at p each without noise, by the means of both spans. ``K2 p2 - K1 p1
+    = (K2 - K1) (p1 + p2) / 2 + (p2 - p1) (K1 + K2) / 2``
     """
     served, spans = service.planned.served, (before, after)
     counts = [service.mean(served.n_instances, span) for span in spans]
     # Without instances there is no power of each: all is due to their number.
-    each_w = [power_w / count for power_w, count in zip(net_w, counts, strict=True) if count > 0]
+    each_w = [
+        power_w / count
+        for power_w, count in zip(net_w, counts, strict=True)
+        if count > 0
+    ]
     mean_w = sum(each_w) / max(len(each_w), 1)
     by_number_w = (counts[1] - counts[0]) * mean_w
     rates = [service.mean(served.rate_rps, span) for span in spans]
-    scaled, owner = service.scaled(before, after, mean_w), (service.name, service.plan.pool)
+    scaled, owner = (
+        service.scaled(before, after, mean_w),
+        (service.name, service.plan.pool),
+    )
     yield part(by_number_w, "instances", *owner, instances=counts, **scaled)
-    yield part(net_w[1] - net_w[0] - by_number_w, "rate per instance", *owner, rate_rps=rates)
+    yield part(
+        net_w[1] - net_w[0] - by_number_w, "rate per instance", *owner, rate_rps=rates
+    )
     yield part(noise_w, "noise of serving samples", *owner)
 
 
 def _of_calendar(
     name: str, pool: str, means: tuple[float, float], power_w: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a calendar gave where its mean changed, of a power in proportion to both means.
+    """Yield what a calendar gave where its mean changed, in proportion to power.
 
-    ``change`` is relative to the mean before, so that a fall is at most -1; None from nothing.
+    ``change`` is relative to the mean before, so that a fall is at most -1; None from
+    nothing.
     """
     earlier, later = means
     if earlier == later:

@@ -1,10 +1,10 @@
-"""Bands: what frequencies the profiles support, and the levels and lines that the load has there.
+"""Bands: what frequencies the profiles support, and levels and lines of the load.
 
-Window and sampling of the readings together decide (`diploee.profiles.meters`): what is trusted,
-what is flagged, and that above it nothing is claimed; a step over less than two windows or samples
-is a lower bound. The run's own interval means are one more average, and alias near their Nyquist
-frequency. Synthetic profiles have no meter: there the run's step decides. Nothing here supports a
-claim on flicker, torsion or harmonics.
+Window and sampling of the readings together decide (`diploee.profiles.meters`): what is
+trusted, what is flagged, and that above it nothing is claimed; a step over less than
+two windows or samples is a lower bound. The run's own interval means are one more
+average, and alias near their Nyquist frequency. Synthetic profiles have no meter: there
+the run's step decides. Nothing here supports a claim on flicker, torsion or harmonics.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ from diploee.profiles.profile import Provenance
 FLAGGED_STEPS = 0.4
 """Frequency times resolution up to which a band is reported at all: 80 % of Nyquist."""
 TRUSTED_OF_BANDWIDTH = 0.8
-"""Part of the provenance's bandwidth that is trusted, where no averaging window limits it."""
+"""Part of the provenance's bandwidth that is trusted, where no averaging window limits
+it."""
 FOLDED_SAMPLES = 100
 """Means over this many readings that fold hold a tenth of their rms, or less.
 
-ASSUMPTION [A]: the power is white beyond half of their rate, so that n readings leave 1/sqrt(n).
+ASSUMPTION [A]: the power is white beyond half of their rate, so that n readings leave
+1/sqrt(n).
 """
 
 BANDS_HZ: tuple[tuple[float, float], ...] = (
@@ -56,27 +58,58 @@ BANDS_HZ: tuple[tuple[float, float], ...] = (
     (0.44, 1.0),
     (1.0, 2.5),
 )
-"""Bands that are reported where they are supported [Hz]; the lower edge belongs to a band."""
+"""Bands that are reported where they are supported [Hz]; the lower edge belongs to a
+band."""
 
 NO_METER, NO_PROFILE = "synthetic, no meter", "no profile, so means over 1 s"
-NO_CLAIM = "no claim on flicker, torsion or harmonics; a playback supports no fault study"
+NO_CLAIM = (
+    "no claim on flicker, torsion or harmonics; a playback supports no fault study"
+)
 
 BANDWIDTH_METRICS = (
-    Metric("grid.bandwidth.trusted_hz", "Hz", "frequency up to which levels are trusted", "{:g}"),
-    Metric("grid.bandwidth.flagged_hz", "Hz", "frequency above which nothing is claimed", "{:g}"),
     Metric(
-        "grid.bandwidth.lower_bound_below_s", "s", "length below which steps are lower bounds",
+        "grid.bandwidth.trusted_hz",
+        "Hz",
+        "frequency up to which levels are trusted",
         "{:g}",
     ),
     Metric(
-        "grid.bandwidth.interpolated_s", "s", "records within which a source is interpolated",
+        "grid.bandwidth.flagged_hz",
+        "Hz",
+        "frequency above which nothing is claimed",
         "{:g}",
     ),
-    Metric("grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.trusted_hz", "Hz", "trusted: <name>", "{:.3g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.flagged_hz", "Hz", "flagged: <name>", "{:.3g}"),
-    Metric("grid.bandwidth.of_profiles.<name>.energy_share", "1", "share of energy: <name>"),
-)  # fmt: skip
+    Metric(
+        "grid.bandwidth.lower_bound_below_s",
+        "s",
+        "length below which steps are lower bounds",
+        "{:g}",
+    ),
+    Metric(
+        "grid.bandwidth.interpolated_s",
+        "s",
+        "records within which a source is interpolated",
+        "{:g}",
+    ),
+    Metric(
+        "grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"
+    ),
+    Metric(
+        "grid.bandwidth.of_profiles.<name>.trusted_hz",
+        "Hz",
+        "trusted: <name>",
+        "{:.3g}",
+    ),
+    Metric(
+        "grid.bandwidth.of_profiles.<name>.flagged_hz",
+        "Hz",
+        "flagged: <name>",
+        "{:.3g}",
+    ),
+    Metric(
+        "grid.bandwidth.of_profiles.<name>.energy_share", "1", "share of energy: <name>"
+    ),
+)
 
 NONE: Mapping[str, float] = MappingProxyType({})
 _ROUNDING = 1e-9
@@ -101,16 +134,22 @@ class Readings(NamedTuple):
         return f"{self.why} ({_listed(self.names)})" if self.names else self.why
 
     def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
-        """Return what the profiles show, and their share of the energy of all, by name."""
+        """Return what the profiles show, and their share of all energy, by name."""
         share, found = None, {"name": self.why, "note": _listed(self.names)}
         if whole_j := sum(energy_j.values()):
             # Energies are summed window by window: no more digits than all windows have
-            share = round(sum(energy_j.get(name, 0.0) for name in self.names) / whole_j, 6)
+            share = round(
+                sum(energy_j.get(name, 0.0) for name in self.names) / whole_j, 6
+            )
             found["note"] += f", {share:.0%} of the energy of jobs and services"
         if self.reach.flagged_hz == np.inf:
             return {**found, "energy_share": share}
         found["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {found['note']}"
-        return {**found, **dict(zip(_HZ, self.reach, strict=False)), "energy_share": share}
+        return {
+            **found,
+            **dict(zip(_HZ, self.reach, strict=False)),
+            "energy_share": share,
+        }
 
     @classmethod
     def of(cls, origin: Provenance | Mapping[str, Any], name: str = "") -> Readings:
@@ -122,7 +161,8 @@ class Readings(NamedTuple):
         meter = has.get("meter")
         if meter is None:
             meter = Meter(
-                window_s=has["averaging_window_s"], polled_s=has.get("sampling_interval_s")
+                window_s=has["averaging_window_s"],
+                polled_s=has.get("sampling_interval_s"),
             )
         elif isinstance(meter, Mapping):
             meter = Meter(**meter)
@@ -132,13 +172,23 @@ class Readings(NamedTuple):
             window_s = FLAGGED_WINDOWS / most_hz
         why = f"means over {window_s:.3g} s"
         restored_hz = has.get("restored_hz")
-        is_given = found and has.get("meter") and not restored_hz and most_hz > found.flagged_hz
+        is_given = (
+            found
+            and has.get("meter")
+            and not restored_hz
+            and most_hz > found.flagged_hz
+        )
         if found is None or is_reference or is_given or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
-            found = Reach(by_window_hz, most_hz, max(2 * window_s, 0.5 / most_hz), False)
+            found = Reach(
+                by_window_hz, most_hz, max(2 * window_s, 0.5 / most_hz), False
+            )
             why = f"{most_hz:.3g} Hz given on import" if is_given else why
         elif found.is_sampled:
-            why = f"readings every {interval_s:.3g} s{'' if found.flagged_hz else ' fold'}"
+            why = (
+                f"readings every {interval_s:.3g} "
+                f"s{'' if found.flagged_hz else ' fold'}"
+            )
         if restored_hz:
             trusted_hz, flagged_hz = RESTORED_TRUSTED * restored_hz, restored_hz
             why = f"{why}, restored to {restored_hz:.2g} Hz"
@@ -154,7 +204,8 @@ class Support:
     """Reach of a series: the frequencies and steps that it can show."""
 
     trusted_hz: float  # up to which levels of bands are trusted
-    flagged_hz: float  # up to which they are given, with a flag; nothing is claimed above
+    # Up to which they are given, with a flag; nothing is claimed above
+    flagged_hz: float
     min_step_s: float  # a step over less is a lower bound
     averaging_window_s: float  # longest of the readings; 0 where they are not averaged
     readings_hz: float  # what these support at most
@@ -178,7 +229,9 @@ class Support:
 
     def band(self, high_hz: float) -> tuple[Status, str]:
         """Return how far a band up to `high_hz` is supported, and why not further."""
-        if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (1 + _ROUNDING):
+        if self.is_interpolated(1 / high_hz) and high_hz <= self.flagged_hz * (
+            1 + _ROUNDING
+        ):
             return "flagged", f"at least: {self.interpolation}"
         if high_hz <= self.trusted_hz * (1 + _ROUNDING):
             return "supported", ""
@@ -187,30 +240,46 @@ class Support:
         if self.folded:
             return "absent", self.folded
         if high_hz > self.readings_hz * (1 + _ROUNDING):
-            return "absent", f"the profiles support nothing above {self.readings_hz:.3g} Hz"
+            return (
+                "absent",
+                f"the profiles support nothing above {self.readings_hz:.3g} Hz",
+            )
         return "absent", f"the run's resolution of {self.step_s:g} s does not hold it"
 
     def gain(self, frequency_hz: float) -> float:
-        """Return the amplitude gain of both averages at a frequency; values are not corrected."""
+        """Return the amplitude gain of both averages at a frequency.
+
+        Values are not corrected.
+        """
         windows = (self.averaging_window_s, self.step_s)
-        return float(np.prod([abs(np.sinc(frequency_hz * window)) for window in windows]))
+        return float(
+            np.prod([abs(np.sinc(frequency_hz * window)) for window in windows])
+        )
 
     def is_lower_bound(self, window_s: float) -> bool:
-        """Say whether a step over a window is smeared by the readings, so a lower bound."""
-        return window_s < self.min_step_s * (1 - _ROUNDING) or self.is_interpolated(window_s)
+        """Say whether a step over a window is a lower bound, smeared by readings."""
+        return window_s < self.min_step_s * (1 - _ROUNDING) or self.is_interpolated(
+            window_s
+        )
 
     def is_interpolated(self, window_s: float) -> bool:
-        """Say whether a source is interpolated where a step over a window would be seen."""
+        """Say whether a source is interpolated where a step would be seen."""
         return window_s < 2 * self.interpolated_s * (1 - _ROUNDING)
 
     @property
     def interpolation(self) -> str:
         """Reason in words why less than all is seen where a source is interpolated."""
-        return f"clouds are not seen within the weather's records of {self.interpolated_s:g} s"
+        return (
+            "clouds are not seen within the weather's records of "
+            f"{self.interpolated_s:g} s"
+        )
 
     @property
     def folded(self) -> str:
-        """Reason in words why folding leaves nothing of any band; empty where it does not."""
+        """Reason in words why folding leaves nothing of any band.
+
+        Empty where it does not.
+        """
         if self.readings_hz:
             return ""
         return f"{self.readings[0].named}: fast swings show as slow ones"
@@ -222,7 +291,7 @@ class Support:
         return f"{most.named} smear steps under {self.min_step_s:g} s"
 
     def scope(self, high_hz: float, seen_hz: float) -> str:
-        """Return on what detail a band up to `high_hz` is seen to `seen_hz`, where not on all."""
+        """Return on what detail a band to `high_hz` is seen to `seen_hz`, if partly."""
         if self.is_interpolated(1 / high_hz):
             return f"a lower bound: {self.interpolation}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
@@ -235,7 +304,7 @@ class Support:
         return f"{words}; {self.readings[0].named} decide"
 
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
-        """Return the `bandwidth` block, with the energy that each profile gave, by name."""
+        """Return the `bandwidth` block, with the energy of each profile, by name."""
         others = set(energy_j).difference(*(of.names for of in self.readings))
         rest = Readings(reach(0.0, 0.0), "constant power", names=tuple(sorted(others)))
         return {
@@ -246,13 +315,18 @@ class Support:
             "averaging_window_s": self.averaging_window_s,
             "resolution_s": self.step_s,
             "note": NO_CLAIM,
-            "of_profiles": [of.entry(energy_j) for of in (*self.readings, rest) if of.names],
+            "of_profiles": [
+                of.entry(energy_j) for of in (*self.readings, rest) if of.names
+            ],
         }
 
 
 def recorded_readings(manifest: dict[str, Any]) -> list[Readings]:
-    """Return what limits the profiles and measured samples of a run, from its manifest."""
-    origins = {name: entry["provenance"] for name, entry in manifest.get("profiles", {}).items()}
+    """Return what limits the profiles and samples of a run, from its manifest."""
+    origins = {
+        name: entry["provenance"]
+        for name, entry in manifest.get("profiles", {}).items()
+    }
     for service, rates in manifest.get("power_samples", {}).items():
         origins |= {f"{service} at {rate} requests/s": of for rate, of in rates.items()}
     return [Readings.of(origin, name) for name, origin in origins.items()]
@@ -265,8 +339,8 @@ def profile_support(
 
     `interpolated_s` is the time within which a source is interpolated.
 
-    The published ones' limits hold if there is none: for a 1 s averaging window trusted up to 0.25
-    Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
+    The published ones' limits hold if there is none: for a 1 s averaging window trusted
+    up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
     """
     alike: dict[tuple[Reach, str], Readings] = {}
     for each in readings:
@@ -274,7 +348,9 @@ def profile_support(
         before = alike.setdefault((of.reach, of.why), of._replace(names=()))
         alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
     found = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
-    found = found or [Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)]
+    found = found or [
+        Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)
+    ]
     found.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
     finest = max(found, key=lambda of: of.reach.flagged_hz)
     return Support(
@@ -297,13 +373,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 METHOD = (
-    "Welch: linear detrend, Hann window, one-sided periodogram, windows overlap by half; a band "
-    "holds the bins k/600 Hz from its lower edge to below its upper; the mean over the windows is "
-    "listed from k = 1 on; not corrected for gain"
+    "Welch: linear detrend, Hann window, one-sided periodogram, windows overlap by "
+    "half; a band holds the bins k/600 Hz from its lower edge to below its upper; the "
+    "mean over the windows is listed from k = 1 on; not corrected for gain"
 )
 SLOW_BAND_NOTE = (
-    "a 10-minute window resolves 1/600 Hz and loses its trend: of 0.001-0.01 Hz the five bins from "
-    "0.0017 to 0.0083 Hz are counted, slower content is left out"
+    "a 10-minute window resolves 1/600 Hz and loses its trend: of 0.001-0.01 Hz the "
+    "five bins from 0.0017 to 0.0083 Hz are counted, slower content is left out"
 )
 NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 BAND = "rms in {}"
@@ -313,35 +389,69 @@ SPECTRUM_METRICS = (
     Metric("grid.spectrum.window_s", "s", "length of the windows", "{:g}"),
     Metric("grid.spectrum.windows", "windows", "windows seen", "{:,.0f}"),
     Metric("grid.spectrum.frequency_resolution_hz", "Hz", "width of a bin", "{:.4f}"),
-    Metric(f"{_BAND}.rms_p50_mw", "MW", f"P50 {BAND.format('<band>')}", text="over the windows"),
-    Metric(f"{_BAND}.rms_p99_mw", "MW", f"P99 {BAND.format('<band>')}", text="over the windows"),
     Metric(
-        f"{_BAND}.rms_max_mw", "MW", f"largest {BAND.format('<band>')}", text="over the windows"
+        f"{_BAND}.rms_p50_mw",
+        "MW",
+        f"P50 {BAND.format('<band>')}",
+        text="over the windows",
     ),
-    Metric(f"{_BAND}.worst_window_strongest_hz", "Hz", "strongest of <band> there", "{:.4f}"),
+    Metric(
+        f"{_BAND}.rms_p99_mw",
+        "MW",
+        f"P99 {BAND.format('<band>')}",
+        text="over the windows",
+    ),
+    Metric(
+        f"{_BAND}.rms_max_mw",
+        "MW",
+        f"largest {BAND.format('<band>')}",
+        text="over the windows",
+    ),
+    Metric(
+        f"{_BAND}.worst_window_strongest_hz",
+        "Hz",
+        "strongest of <band> there",
+        "{:.4f}",
+    ),
     Metric(f"{_LINE}.frequency_hz", "Hz", "frequency of line <rank>", "{:.4f}"),
     Metric(f"{_LINE}.period_s", "s", "period of line <rank>", "{:.3g}"),
     Metric(f"{_LINE}.rms_mw", "MW", "rms of line <rank>"),
-    Metric(f"{_LINE}.over_floor", "1", "line <rank> over the floor beside it", "{:.1f}",
-           "null where a strictly periodic load has no floor"),
+    Metric(
+        f"{_LINE}.over_floor",
+        "1",
+        "line <rank> over the floor beside it",
+        "{:.1f}",
+        "null where a strictly periodic load has no floor",
+    ),
     Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
-)  # fmt: skip
+)
 
 
 def why_no_spectrum(step_ms: int) -> str:
     """Return why there is no spectrum at a resolution, or an empty string."""
     if STRIDE_MS % step_ms:
-        return f"the run's resolution of {step_ms / MS_PER_S:g} s does not divide 5 minutes"
+        return (
+            f"the run's resolution of {step_ms / MS_PER_S:g} s does not divide 5 "
+            "minutes"
+        )
     return ""
 
 
 def spectrum_block(
     found: BandRms | None, clock: WallClock, support: Support, reason: str
 ) -> dict[str, Any]:
-    """Return the `spectrum` block; bands that are not supported are absent with the reason."""
+    """Return the `spectrum` block.
+
+    Bands that are not supported are absent with the reason.
+    """
     resolution = {"resolution_s": clock.step_s}
     if found is None:
-        return {**resolution, "bands": [], "absent": _absent_bands(support, reason), "lines": []}
+        return {
+            **resolution,
+            "bands": [],
+            "absent": _absent_bands(support, reason),
+            "lines": [],
+        }
     n = found.starts_ms.size
     head = {
         "window_s": WINDOW_MS / MS_PER_S,
@@ -352,8 +462,15 @@ def spectrum_block(
     }
     if not n:
         reason = "the run holds no whole 10-minute window"
-        return {**head, "bands": [], "absent": _absent_bands(support, reason), "lines": []}
-    n_claimed = int(np.searchsorted(found.frequency_hz, support.flagged_hz, side="right"))
+        return {
+            **head,
+            "bands": [],
+            "absent": _absent_bands(support, reason),
+            "lines": [],
+        }
+    n_claimed = int(
+        np.searchsorted(found.frequency_hz, support.flagged_hz, side="right")
+    )
     return {
         **head,
         "bands": _bands(found, clock, support),
@@ -367,7 +484,9 @@ def spectrum_block(
                 "flagged": line.frequency_hz > support.trusted_hz,
                 **({"reason": NO_FLOOR} if line.over_floor is None else {}),
             }
-            for line in strongest_lines(found.frequency_hz, found.mean_psd, n, support.flagged_hz)
+            for line in strongest_lines(
+                found.frequency_hz, found.mean_psd, n, support.flagged_hz
+            )
         ],
         "mean_psd_mw2_per_hz": found.mean_psd[1:n_claimed].tolist(),
     }
@@ -403,7 +522,7 @@ def reported_bands(support: Support) -> tuple[tuple[float, float], ...]:
 
 
 def _absent_bands(support: Support, reason: str = "") -> list[dict[str, Any]]:
-    """Return the bands that are not reported, each with the reason (a common one if given)."""
+    """Return the bands not reported, each with the reason (or a common one)."""
     return [
         {"low_hz": low, "high_hz": high, "reason": reason or support.band(high)[1]}
         for low, high in BANDS_HZ

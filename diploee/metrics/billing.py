@@ -30,43 +30,108 @@ _DEMAND = f"{_MONTH}.demand.<interval>"
 
 BILLING_METRICS = (
     Metric(f"{_MONTH}.hours", "h", "hours of <month> that the run covers", "{:,.1f}"),
-    Metric(f"{_MONTH}.energy_mwh", "MWh", "energy in <month>", "{:,.1f}",
-           "drawn less exported"),
-    Metric(f"{_MONTH}.exported_mwh", "MWh", "energy exported to the grid in <month>", "{:,.1f}"),
-    Metric(f"{_MONTH}.drawn_mvarh", "Mvarh", "reactive energy drawn in <month>", "{:,.1f}",
-           "sum over the intervals that draw it; what others supply is not taken off"),
-    Metric(f"{_MONTH}.supplied_mvarh", "Mvarh", "reactive energy supplied in <month>", "{:,.1f}"),
-    Metric(f"{_MONTH}.lagging_power_factor", "1", "average lagging power factor in <month>",
-           "{:.2f}",
-           text="energy over the root of its square and that of the drawn reactive energy"),
-    Metric(f"{_MONTH}.leading_power_factor", "1", "average leading power factor in <month>",
-           "{:.2f}",
-           text="the same with the supplied reactive energy"),
-    Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval> in <month>",
-           text="at the point of interconnection"),
+    Metric(
+        f"{_MONTH}.energy_mwh",
+        "MWh",
+        "energy in <month>",
+        "{:,.1f}",
+        "drawn less exported",
+    ),
+    Metric(
+        f"{_MONTH}.exported_mwh",
+        "MWh",
+        "energy exported to the grid in <month>",
+        "{:,.1f}",
+    ),
+    Metric(
+        f"{_MONTH}.drawn_mvarh",
+        "Mvarh",
+        "reactive energy drawn in <month>",
+        "{:,.1f}",
+        "sum over the intervals that draw it; what others supply is not taken off",
+    ),
+    Metric(
+        f"{_MONTH}.supplied_mvarh",
+        "Mvarh",
+        "reactive energy supplied in <month>",
+        "{:,.1f}",
+    ),
+    Metric(
+        f"{_MONTH}.lagging_power_factor",
+        "1",
+        "average lagging power factor in <month>",
+        "{:.2f}",
+        text="energy over the root of its square and that of the drawn reactive energy",
+    ),
+    Metric(
+        f"{_MONTH}.leading_power_factor",
+        "1",
+        "average leading power factor in <month>",
+        "{:.2f}",
+        text="the same with the supplied reactive energy",
+    ),
+    Metric(
+        f"{_DEMAND}.max_mw",
+        "MW",
+        "maximum demand over <interval> in <month>",
+        text="at the point of interconnection",
+    ),
     Metric(f"{_DEMAND}.load_factor", "1", "load factor in <month>, <interval> demand"),
-    Metric(f"{_DEMAND}.power_factor", "1", "power factor at the maximum demand, <interval>, "
-           "<month>", "{:.2f}"),
-    Metric(f"{_DEMAND}.max_mva", "MVA", "maximum apparent demand over <interval> in <month>",
-           text="of the interval's mean active and reactive power"),
-    Metric(f"{_DEMAND}.max_mvar", "Mvar", "maximum reactive demand over <interval> in <month>",
-           text="drawn positive"),
-    Metric(f"{_DEMAND}.min_mvar", "Mvar", "minimum reactive demand over <interval> in <month>",
-           text="below 0 where it is supplied"),
-    Metric(f"{_MONTH}.billed.interval_min", "min", "demand interval of the rules, <month>",
-           "{:.0f}"),
-    Metric(f"{_MONTH}.billed.for_power_factor_mw", "MW",
-           "demand after the rule of the power factor, <month>"),
-    Metric(f"{_MONTH}.billed.ratchet_mw", "MW", "demand that the ratchet asks for, <month>",
-           text="of up to 11 months before; a lower bound where the run has fewer"),
+    Metric(
+        f"{_DEMAND}.power_factor",
+        "1",
+        "power factor at the maximum demand, <interval>, <month>",
+        "{:.2f}",
+    ),
+    Metric(
+        f"{_DEMAND}.max_mva",
+        "MVA",
+        "maximum apparent demand over <interval> in <month>",
+        text="of the interval's mean active and reactive power",
+    ),
+    Metric(
+        f"{_DEMAND}.max_mvar",
+        "Mvar",
+        "maximum reactive demand over <interval> in <month>",
+        text="drawn positive",
+    ),
+    Metric(
+        f"{_DEMAND}.min_mvar",
+        "Mvar",
+        "minimum reactive demand over <interval> in <month>",
+        text="below 0 where it is supplied",
+    ),
+    Metric(
+        f"{_MONTH}.billed.interval_min",
+        "min",
+        "demand interval of the rules, <month>",
+        "{:.0f}",
+    ),
+    Metric(
+        f"{_MONTH}.billed.for_power_factor_mw",
+        "MW",
+        "demand after the rule of the power factor, <month>",
+    ),
+    Metric(
+        f"{_MONTH}.billed.ratchet_mw",
+        "MW",
+        "demand that the ratchet asks for, <month>",
+        text="of up to 11 months before; a lower bound where the run has fewer",
+    ),
     Metric(f"{_MONTH}.billed.max_mw", "MW", "billed demand, <month>"),
-    Metric(f"{_MONTH}.billed.reactive_mvar", "Mvar", "reactive demand beyond its free share, "
-           "<month>"),
-)  # fmt: skip
+    Metric(
+        f"{_MONTH}.billed.reactive_mvar",
+        "Mvar",
+        "reactive demand beyond its free share, <month>",
+    ),
+)
 
 
 def power_factor(active: float, reactive: float) -> float | None:
-    """Return P / sqrt(P^2 + Q^2), of powers or energies in any unit; None where both are 0."""
+    """Return P / sqrt(P^2 + Q^2), of powers or energies in any unit.
+
+    None where both are 0.
+    """
     apparent = hypot(active, reactive)
     return active / apparent if apparent else None
 
@@ -77,7 +142,7 @@ def mwh(quanta: int, step_ms: int) -> float:
 
 
 def for_power_factor(demand: float, found: float | None, least: float) -> float:
-    """Return a demand times the least power factor over the one found, where that is lower."""
+    """Return a demand raised by a power factor below the least."""
     return demand * least / found if found and found < least else demand
 
 
@@ -87,13 +152,15 @@ def beyond_free_share(reactive_demand: float, demand: float, share: float) -> fl
 
 
 def ratchets(demands: Sequence[float], share: float) -> list[tuple[float, bool]]:
-    """Return what a ratchet asks for in each of consecutive months, and if more is possible.
+    """Return what a ratchet asks for in consecutive months, and if more is possible.
 
-    That is `share`, 0-1, times the highest of up to 11 months before, 0 in the first month; more is
-    possible where fewer than 11 months before are known.
+    That is `share`, 0-1, times the highest of up to 11 months before, 0 in the first
+    month; more is possible where fewer than 11 months before are known.
     """
     before = (demands[max(k - RATCHET_MONTHS, 0) : k] for k in range(len(demands)))
-    return [(share * max(past, default=0.0), len(past) < RATCHET_MONTHS) for past in before]
+    return [
+        (share * max(past, default=0.0), len(past) < RATCHET_MONTHS) for past in before
+    ]
 
 
 @dataclass
@@ -118,7 +185,8 @@ class MonthSums:
     def reactive(self, step_ms: int) -> dict[str, float | None]:
         """Return the reactive energy [Mvarh] by direction, and a power factor of each.
 
-        Power factors are of the energy that is drawn: what is exported is not netted either.
+        Power factors are of the energy that is drawn: what is exported is not netted
+        either.
         """
         imported = self.total + self.exported
         return {
@@ -132,12 +200,16 @@ class MonthSums:
 class Demands:
     """Demand at 15, 30 and 60 minutes, and the `billing` block with a tariff's rules.
 
-    Raises `InputError` if the rules take the demand of an interval that the run can't hold.
+    Raises `InputError` if the rules take the demand of an interval that the run can't
+    hold.
     """
 
     def __init__(self, clock: WallClock, rules: Billing | None = None) -> None:
         self._clock, self._rules = clock, rules
-        self._active, self._reactive = demand_sums(clock), demand_sums(clock, reactive=True)
+        self._active, self._reactive = (
+            demand_sums(clock),
+            demand_sums(clock, reactive=True),
+        )
         if rules and (why := clock.why_not_aligned(rules.interval_min * MS_PER_MIN)):
             raise InputError(
                 "facility.stages, point_of_interconnection: billing.interval_min: "
@@ -179,14 +251,17 @@ class Demands:
     ) -> dict[str, dict[str, Any]]:
         """Return the largest demands of every local month that holds a whole interval.
 
-        Apparent power is that of an interval's mean active and reactive power, as meters form it;
-        it is no more than the mean of the apparent power.
+        Apparent power is that of an interval's mean active and reactive power, as
+        meters form it; it is no more than the mean of the apparent power.
         """
         p_mw, q_mvar = active.mean_mw, reactive.mean_mw
         s_mva = np.hypot(p_mw, q_mvar)
         found: dict[str, dict[str, Any]] = {}
         for month, rows in self._clock.months_in(active.starts_ms):
-            at = [rows.start + int(np.argmax(v[rows])) for v in (p_mw, s_mva, q_mvar, -q_mvar)]
+            at = [
+                rows.start + int(np.argmax(v[rows]))
+                for v in (p_mw, s_mva, q_mvar, -q_mvar)
+            ]
             times = [self._clock.iso(int(active.starts_ms[k])) for k in at]
             found[month] = {
                 "interval_min": minutes,
@@ -205,7 +280,9 @@ class Demands:
     def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
         clock = self._clock
         end_ms = clock.next_month_ms(sums.begin_ms)
-        first = clock.at(sums.begin_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        first = clock.at(sums.begin_ms).replace(
+            day=1, hour=0, minute=0, second=0, microsecond=0
+        )
         hours = sums.n * clock.step_ms / MS_PER_H
         return {
             "month": month,
@@ -218,18 +295,25 @@ class Demands:
 
 
 def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
-    """Put what the rules make of each month's demand into its entry, where it has that demand.
+    """Put what the rules make of each month's demand into its entry.
 
-    ASSUMPTION: the rules follow one another as power factor, ratchet, minimum, and the power factor
-    is the month's lagging average [J]; tariffs differ, the determinants stay.
+    ASSUMPTION: the rules follow one another as power factor, ratchet, minimum, and the
+    power factor is the month's lagging average [J]; tariffs differ, the determinants
+    stay.
     """
     billed, whole = [], []
     for entry in entries:
-        demand = next((d for d in entry["demand"] if d["interval_min"] == rules.interval_min), None)
+        demand = next(
+            (d for d in entry["demand"] if d["interval_min"] == rules.interval_min),
+            None,
+        )
         if demand is None:
             continue
         # A month that only exports has no demand to bill.
-        found = {"interval_min": rules.interval_min, "max_mw": max(demand["max_mw"], 0.0)}
+        found = {
+            "interval_min": rules.interval_min,
+            "max_mw": max(demand["max_mw"], 0.0),
+        }
         if rules.power_factor_min is not None:
             found["max_mw"] = found["for_power_factor_mw"] = for_power_factor(
                 found["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
@@ -243,7 +327,9 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
         whole.append(entry["complete"])
     if rules.ratchet is not None:
         asked = ratchets([found["max_mw"] for found in billed], rules.ratchet)
-        for k, (found, (ratchet_mw, lower_bound)) in enumerate(zip(billed, asked, strict=True)):
+        for k, (found, (ratchet_mw, lower_bound)) in enumerate(
+            zip(billed, asked, strict=True)
+        ):
             # What a month holds outside of the run may have been more.
             lower_bound |= not all(whole[max(k - RATCHET_MONTHS, 0) : k])
             found |= {"ratchet_mw": ratchet_mw, "lower_bound": lower_bound}

@@ -26,7 +26,12 @@ from diploee.metrics.changes import (
     RAMP_METRICS,
     SWING_METRICS,
 )
-from diploee.metrics.demand import DEMAND_METRICS, PEAK_METRICS, POWER_METRICS, UTILIZATION_METRICS
+from diploee.metrics.demand import (
+    DEMAND_METRICS,
+    PEAK_METRICS,
+    POWER_METRICS,
+    UTILIZATION_METRICS,
+)
 from diploee.metrics.flexibility import FLEXIBILITY_METRICS
 from diploee.metrics.flexible_jobs import FLEXIBLE_JOB_METRICS
 from diploee.metrics.part_metrics import LAYOUT_METRICS
@@ -37,16 +42,21 @@ from diploee.scenario.plugged import LOADS
 
 TRANSIENT_METRICS = (
     Metric(
-        "grid.transient_h", "h", "time in which the run filled up", "{:.1f}",
-        "left out of peaks, demand, ramps, swings, spectrum, event windows and hours above the "
-        "contract or of reactive power",
+        "grid.transient_h",
+        "h",
+        "time in which the run filled up",
+        "{:.1f}",
+        (
+            "left out of peaks, demand, ramps, swings, spectrum, event windows and "
+            "hours above the contract or of reactive power"
+        ),
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
 class RunMeasure(Brief):
-    """A measure of the power of runs, whose values are in the block `measures.<name>`."""
+    """A measure of the power of runs, with values in `measures.<name>`."""
 
     name: str  # of its block
     metrics: tuple[Metric, ...]  # with keys below the block
@@ -55,12 +65,18 @@ class RunMeasure(Brief):
 
     def __post_init__(self) -> None:
         declared = isinstance(self.metrics, tuple | list)
-        if not (declared and all(isinstance(metric, Metric) for metric in self.metrics)):
+        if not (
+            declared and all(isinstance(metric, Metric) for metric in self.metrics)
+        ):
             found = one_line(shown(self.metrics))
-            raise InputError(f"measure {self.name}: metrics must be a tuple of Metric, not {found}")
+            raise InputError(
+                f"measure {self.name}: metrics must be a tuple of Metric, not {found}"
+            )
         if not callable(self.open):
             found = one_line(shown(self.open))
-            raise InputError(f"measure {self.name}: open must be a class or function, not {found}")
+            raise InputError(
+                f"measure {self.name}: open must be a class or function, not {found}"
+            )
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
@@ -95,11 +111,11 @@ DECLARED = [
     FLEXIBILITY_METRICS,
     FLEXIBLE_JOB_METRICS,
 ]
-"""Metrics that each part of a run declares, in the order of the tables; stages follow."""
+"""Metrics that each part of a run declares, in the order of the tables; stages follow."""  # noqa: E501
 
 
 def _declared() -> list[tuple[Metric, ...]]:
-    """Return what the core declares, with other loads behind the services, and added measures."""
+    """Return what the core declares, with other loads behind the services, and added measures."""  # noqa: E501
     behind = DECLARED.index(SERVICE_METRICS) + 1
     others = [kind.metrics for kind in installed(LOADS).values()]
     return [*DECLARED[:behind], *others, *DECLARED[behind:], added_metrics()]
@@ -126,7 +142,7 @@ ASKED = (
     "grid.headroom.mw",
     "poi.headroom.mva",
 )
-"""Keys of the metrics that a planner needs first, beside those that are in every table."""
+"""Keys of the metrics that a planner needs first, beside those that are in every table."""  # noqa: E501
 
 
 def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
@@ -135,7 +151,8 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
     Parameters
     ----------
     chosen : iterable of str
-        Their keys, shown as they are where nothing is declared; the main ones by default.
+        Their keys, shown as they are where nothing is declared; the main ones by
+        default.
     """
     known = declared_metrics()
     if chosen:
@@ -145,7 +162,9 @@ def metrics_of_runs(chosen: Iterable[str] = ()) -> list[Metric]:
 
 def own_blocks() -> set[str]:
     """Return the blocks of ``metrics.json`` that are no stage's."""
-    return {metric.key.partition(".")[0] for group in _declared() for metric in group} | {"pools"}
+    return {
+        metric.key.partition(".")[0] for group in _declared() for metric in group
+    } | {"pools"}
 
 
 def main_metrics() -> list[Metric]:

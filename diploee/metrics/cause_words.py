@@ -1,4 +1,7 @@
-"""Causes of events in words that a planner understands: net changes, gross ones in brackets."""
+"""Causes of events in words that a planner understands.
+
+Net changes, gross ones in brackets.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diploee.base.errors import plural
-from diploee.base.units import MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW, PowerUnit, power_unit
+from diploee.base.units import (
+    MS_PER_MIN,
+    S_PER_H,
+    S_PER_MIN,
+    W_PER_MW,
+    PowerUnit,
+    power_unit,
+)
 from diploee.metrics.attribution import RECENT_MS
 from diploee.metrics.causes import grid_extremes
 from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
 
 MOST_LINES = 4
-"""Net changes that are listed; more of them only where they would leave a larger rest."""
+"""Net changes that are listed; more of them only where they would leave a larger rest."""  # noqa: E501
 
 LEAST_SHARE = 0.05
 """A part under this share of the largest is not listed."""
@@ -30,13 +40,17 @@ _KINDS = {
     "replicas": "replicas of stream",
     "node overhead": "the nodes' supplies, fans and network",
 }
-"""Kind of the line of a part; other parts of jobs belong to their stream, others to themselves."""
+"""Kind of the line of a part; other parts of jobs belong to their stream, others to
+themselves."""
 
 Words = Mapping[str, Any]
 
 
 def causes_of(metrics: Mapping[str, Any]) -> Iterator[tuple[Key, str, Words]]:
-    """Yield key, time and cause of the events of a run; none of one of an older version."""
+    """Yield key, time and cause of the events of a run.
+
+    None of one of an older version.
+    """
     if metrics.get("grid"):
         for key, entry, time in grid_extremes(metrics["grid"]):
             if entry.get("cause") and time:
@@ -59,7 +73,9 @@ def event_words(key: Key) -> str:
     if block == "rolling_range":
         return SWING.format(length)
     kind, _, length = way.partition("_")
-    of_length = f" over {_span_words(float(length.removesuffix('s')))}" if length else ""
+    of_length = (
+        f" over {_span_words(float(length.removesuffix('s')))}" if length else ""
+    )
     return f"event window: {kind}{of_length}"
 
 
@@ -76,11 +92,17 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
     lines, rest_mw = cause_lines(cause)
     change_mw = _change_mw(cause)
     pools = {part["pool"] for part in cause["parts"] if part.get("pool")}
-    write = _Writer(max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1)
+    write = _Writer(
+        max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1
+    )
     full = lines[:MOST_LINES]
     shown = [line for line in lines if write.shows(line.net_mw)]
     agreeing, against = (
-        ", ".join(write.line(x, cause, x in full) for x in shown if x.opposes(change_mw) == opposes)
+        ", ".join(
+            write.line(x, cause, x in full)
+            for x in shown
+            if x.opposes(change_mw) == opposes
+        )
         for opposes in (False, True)
     )
     found = [agreeing, f"against it {against}" if against else ""]
@@ -95,7 +117,10 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """The net change of one stream, service, stage or kind of noise: the sum of its parts."""
+    """The net change of one stream, service, stage or kind of noise.
+
+    The sum of its parts.
+    """
 
     kind: str
     of: str
@@ -113,9 +138,10 @@ class Line:
 
 
 def cause_lines(cause: Words) -> tuple[list[Line], float]:
-    """Return the net changes of a cause that are listed, and what is left of its change [MW].
+    """Return the listed net changes of a cause, and what is left of its change [MW].
 
-    The largest in the event's direction is first; those that follow are the largest of all.
+    The largest in the event's direction is first; those that follow are the largest of
+    all.
     """
     lines: dict[tuple[str, ...], Line] = {}
     for part in cause["parts"]:
@@ -143,20 +169,30 @@ def _net_mw(part: Words) -> float:
 
 
 def _change_mw(cause: Words) -> float:
-    """Return the change of an event [MW]; the sum of its parts where it is not given."""
+    """Return the change of an event [MW].
+
+    The sum of its parts where it is not given.
+    """
     change_mw: float = cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
     return change_mw
 
 
 class _Writer:
-    """Writes lines in one unit with like decimals; names pools where there are several."""
+    """Writes lines in one unit with like decimals.
 
-    def __init__(self, largest_mw: float, unit: PowerUnit | None, with_pool: bool) -> None:
+    Names pools where there are several.
+    """
+
+    def __init__(
+        self, largest_mw: float, unit: PowerUnit | None, with_pool: bool
+    ) -> None:
         self._unit = unit or power_unit(largest_mw * W_PER_MW)
         self._with_pool = with_pool
         self._factor = W_PER_MW / self._unit.watts
         size = largest_mw * self._factor
-        self._digits = min(max(2 - math.floor(math.log10(size)), 0), 6) if size > 0 else 0
+        self._digits = (
+            min(max(2 - math.floor(math.log10(size)), 0), 6) if size > 0 else 0
+        )
 
     def shows(self, mw: float) -> bool:
         """Whether a power is more than nothing at the digits shown."""
@@ -167,7 +203,7 @@ class _Writer:
         return f"{self._gross(mw)} {self._unit.power}"
 
     def line(self, line: Line, cause: Words, full: bool) -> str:
-        """Return a net change; in full with the gross ones in brackets, the largest first."""
+        """Return a net change, in full with gross ones in brackets, by size."""
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
             name += f" in pool {line.pool}"
@@ -177,7 +213,9 @@ class _Writer:
         parts = [of for part in line.parts for of in _gross_parts(part)]
         parts.sort(key=lambda part: -abs(_net_mw(part)))
         least_mw = LEAST_SHARE * abs(_net_mw(parts[0]))
-        parts = [p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))]
+        parts = [
+            p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))
+        ]
         words = [self._gross_words(p, line, len(parts) > 1) for p in parts]
         words += [
             f"the calendar {_moved(entry['change'])}: {self._gross(entry['mw'])}"
@@ -197,22 +235,37 @@ class _Writer:
         """Return what a part did; with its power where it is not the whole line."""
         words = _did(part, line)
         if "mean_mw" in part:
-            drew, mean = (f"{part[k] * self._factor:,.{self._digits}f}" for k in ("mw", "mean_mw"))
+            drew, mean = (
+                f"{part[k] * self._factor:,.{self._digits}f}" for k in ("mw", "mean_mw")
+            )
             return f"{words} drew {drew}, in the mean of the run {mean}".lstrip()
         if words and beside_others:
             words += f" {self._gross(part['mw'])}"
         recent, largest = part.get("recent"), part.get("largest")
-        if recent and part["count"] > 1 and 2 * recent["mw"] * part["mw"] > part["mw"] ** 2:
+        if (
+            recent
+            and part["count"] > 1
+            and 2 * recent["mw"] * part["mw"] > part["mw"] ** 2
+        ):
             since = f"that had started in the {RECENT_MS // MS_PER_MIN} min before"
-            return f"{words}: {self._gross(recent['mw'])} of it {recent['count']:,} {since}"
+            return (
+                f"{words}: {self._gross(recent['mw'])} of it {recent['count']:,} "
+                f"{since}"
+            )
         if not largest or 2 * abs(largest["mw"]) < abs(part["mw"]):
             return words
         of_it = f"{self._gross(largest['mw'])} of it " if part["count"] > 1 else ""
-        return f"{words}: {of_it}job {largest['job_id']} on {plural(largest['n_nodes'], 'node')}"
+        return (
+            f"{words}: {of_it}job {largest['job_id']} on "
+            f"{plural(largest['n_nodes'], 'node')}"
+        )
 
 
 def _gross_parts(part: Words) -> list[Words]:
-    """Return the started and the stopped instances of a service apart; another part as it is."""
+    """Return the started and the stopped instances of a service apart.
+
+    Another part as it is.
+    """
     return [
         {"what": f"instances {did}", "count": part[did], "mw": part[f"{did}_mw"]}
         for did in ("started", "stopped")
@@ -230,16 +283,25 @@ def _did(part: Words, line: Line) -> str:
         return f"{plural(part['count'], noun)} {did.removeprefix('ran on')}".rstrip()
     if "rate_rps" in part:
         counts = next((p["instances"] for p in line.parts if "instances" in p), (1, 1))
-        each = (rate / (n or 1) for rate, n in zip(part["rate_rps"], counts, strict=True))
+        each = (
+            rate / (n or 1) for rate, n in zip(part["rate_rps"], counts, strict=True)
+        )
         return "{:,.4g} to {:,.4g} requests/s each".format(*each)
     if "replicas" in part:
         before, after = (f"{number:,.1f}" for number in part["replicas"])
-        return f"{before} to {after} replicas" if before != after else f"each of {after} replicas"
+        return (
+            f"{before} to {after} replicas"
+            if before != after
+            else f"each of {after} replicas"
+        )
     return str(part["of"]) if what == _NOISE and len(line.parts) > 1 else ""
 
 
 def _moved(change: float | None) -> str:
-    """Return what a calendar did, of its change relative to before; None is from nothing."""
+    """Return what a calendar did, of its change relative to before.
+
+    None is from nothing.
+    """
     if change is None:
         return "rose from nothing"
     return f"rose by {change:.0%}" if change > 0 else f"fell by {min(-change, 1.0):.0%}"

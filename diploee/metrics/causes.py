@@ -1,7 +1,7 @@
 """Why: the cause of every worst moment, found while a run passes.
 
-When a block of power brings a new worst moment, all segments around it are at hand: it is split
-over their owners then and there, and only the result is kept.
+When a block of power brings a new worst moment, all segments around it are at hand: it
+is split over their owners then and there, and only the result is kept.
 """
 
 from __future__ import annotations
@@ -25,28 +25,45 @@ if TYPE_CHECKING:
 
 CAUSE_METRICS = (
     Metric(
-        "<event>.cause.change_mw", "MW", "change in the event",
-        text="from the mean before to the mean after; of a peak from the mean of the run",
+        "<event>.cause.change_mw",
+        "MW",
+        "change in the event",
+        text=(
+            "from the mean before to the mean after; of a peak from the mean of the run"
+        ),
     ),
     Metric(
-        "<event>.cause.parts.mw", "MW", "part of an event's change, or of a peak",
-        text="in a list: `of` which job stream, service or stage in which `pool`, `what` it did, "
-        "how many jobs (`count`) or instances (`started`, `stopped`), the requests before and "
-        "after (`rate_rps`); of a peak its mean over the run (`mean_mw`); `noise of serving "
-        "samples` is the change at unchanged rates and instances; `node overhead` is the nodes' AC "
-        "power less that of their devices; they sum to the event",
+        "<event>.cause.parts.mw",
+        "MW",
+        "part of an event's change, or of a peak",
+        text=(
+            "in a list: `of` which job stream, service or stage in which `pool`, "
+            "`what` it did, how many jobs (`count`) or instances (`started`, "
+            "`stopped`), the requests before and after (`rate_rps`); of a peak its "
+            "mean over the run (`mean_mw`); `noise of serving samples` is the change "
+            "at unchanged rates and instances; `node overhead` is the nodes' AC power "
+            "less that of their devices; they sum to the event"
+        ),
     ),
     Metric(
-        "<event>.cause.calendar.mw", "MW", "what the calendar gave to an event's change",
-        text="in a list: what would be missing had the calendar mean of a service's requests or a "
-        "stream's submissions stayed as before, and the `change` of it relative to before (-1 to "
-        "nothing, none from nothing); among the parts already",
+        "<event>.cause.calendar.mw",
+        "MW",
+        "what the calendar gave to an event's change",
+        text=(
+            "in a list: what would be missing had the calendar mean of a service's "
+            "requests or a stream's submissions stayed as before, and the `change` of "
+            "it relative to before (-1 to nothing, none from nothing); among the "
+            "parts already"
+        ),
     ),
     Metric(
-        "<event>.cause.queued_jobs", "jobs", "jobs that waited before and after an event",
-        "{:,.0f}", "in a list; absent where none did",
+        "<event>.cause.queued_jobs",
+        "jobs",
+        "jobs that waited before and after an event",
+        "{:,.0f}",
+        "in a list; absent where none did",
     ),
-)  # fmt: skip
+)
 
 
 IT, AC = "it_power_w", "it_ac_power_w"
@@ -56,7 +73,7 @@ Means = dict[str, float]
 
 
 class Causes:
-    """Keeps what the causes of extremes need while a run passes, and the causes found."""
+    """Keeps what causes of extremes need in a run's course, and causes found."""
 
     def __init__(self, attribution: Attribution, stages: Stages) -> None:
         self._attribution = attribution
@@ -65,7 +82,12 @@ class Causes:
             name: [column for column in stage.columns if column.role is not None]
             for name, stage in stages.by_name().items()
         }
-        self._names = (POWER, IT, AC, *(c.name for of in self._behind.values() for c in of))
+        self._names = (
+            POWER,
+            IT,
+            AC,
+            *(c.name for of in self._behind.values() for c in of),
+        )
         self._segments: list[Segments] = []
         self._blocks: list[Block] = []
         self._found: dict[Key, tuple[Extreme, dict[str, Any]]] = {}
@@ -98,7 +120,7 @@ class Causes:
         return Block(block.t0_ms, block.dt_ms, {**block.columns, **columns})
 
     def see(self, extremes: Mapping[Key, Extreme]) -> None:
-        """Find the causes of the extremes so far, and forget what later ones can't need."""
+        """Find the causes of the extremes so far, and forget what is done with."""
         for key, extreme in extremes.items():
             if key not in self._found or self._found[key][0] != extreme:
                 cause = self.split(extreme, self._segments, self._blocks)
@@ -113,16 +135,22 @@ class Causes:
     ) -> dict[str, Any]:
         """Return the cause of an extreme; of a peak the power in W and its parts alone.
 
-        `segments` are at least all of jobs that overlap it; `blocks` hold the power around it, in
-        the order of time. Queued jobs are those at its start and in its last interval.
+        `segments` are at least all of jobs that overlap it; `blocks` hold the power
+        around it, in the order of time. Queued jobs are those at its start and in its
+        last interval.
         """
         begin_ms, end_ms = (extreme.before or extreme.after)[0], extreme.after[1]
-        overlapping = (s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments)
+        overlapping = (
+            s.take((s.start_ms < end_ms) & (s.end_ms > begin_ms)) for s in segments
+        )
         near = concat([Segments.empty(), *overlapping])
         after = self._means(blocks, extreme.after)
         if extreme.before is None:
             parts = self._attribution.composition(near, extreme.after, after[IT])
-            return {"power_w": after[POWER], "parts": _entries(parts + self._stages(after))}
+            return {
+                "power_w": after[POWER],
+                "parts": _entries(parts + self._stages(after)),
+            }
         before = self._means(blocks, extreme.before)
         change = {name: after[name] - before[name] for name in after}
         parts, calendar = self._attribution.change(near, extreme.before, extreme.after)
@@ -135,13 +163,19 @@ class Causes:
         }
 
     def entry(self, cause: dict[str, Any]) -> dict[str, Any]:
-        """Return a cause as it is reported: once the run has passed, with the means of a peak."""
+        """Return a cause as it is reported.
+
+        Once the run has passed, with the means of a peak.
+        """
         if "power_w" not in cause:
             return cause
         means_w = self._means_w
         beside = zip(cause["parts"], means_w, strict=True)
         parts = [{**part, "mean_mw": mean_w / W_PER_MW} for part, mean_w in beside]
-        return {"change_mw": (cause["power_w"] - sum(means_w)) / W_PER_MW, "parts": parts}
+        return {
+            "change_mw": (cause["power_w"] - sum(means_w)) / W_PER_MW,
+            "parts": parts,
+        }
 
     def entries(self) -> dict[Key, dict[str, Any]]:
         """Return the causes of all extremes, as they are reported."""
@@ -159,27 +193,31 @@ class Causes:
         return [*parts_w, means[IT] - sum(parts_w), *stages_w]
 
     def _stages(self, means: Means) -> list[Part]:
-        """Return what the nodes' AC power adds to that of their devices, and each stage to it."""
+        """Return what AC power adds to that of devices, and each stage to it."""
         parts: list[Part] = []
         if AC in means:
             parts.append(part(means[AC] - means[IT], "node overhead"))
         for name, columns in self._behind.items():
             if columns:
-                parts.append(part(sum(c.sign * means[c.name] for c in columns), "stage", name))
+                parts.append(
+                    part(sum(c.sign * means[c.name] for c in columns), "stage", name)
+                )
         return parts
 
     def _powers(self, block: Block) -> list[str]:
         return [name for name in self._names if name in block.columns]
 
     def _means(self, blocks: Iterable[Block], span: Span) -> Means:
-        """Return the mean power of facility, devices and what is between, over a span."""
+        """Return mean power of facility, devices and what is between, over a span."""
         inside = [
             block.part(max(span[0], block.t0_ms), min(span[1], block.end_ms))
             for block in blocks
             if block.t0_ms < span[1] and block.end_ms > span[0]
         ]
         return {
-            name: float(np.concatenate([block.columns[name] for block in inside]).mean())
+            name: float(
+                np.concatenate([block.columns[name] for block in inside]).mean()
+            )
             for name in self._powers(inside[0])
         }
 
@@ -189,7 +227,7 @@ def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
-    """Return the jobs that wait at a time and in the last interval before another, if any do."""
+    """Return the jobs that wait at a time and in an earlier interval, if any."""
     found = []
     for block in blocks:
         if "queued_jobs" in block.columns:
@@ -212,7 +250,9 @@ def add_causes(grid: dict[str, Any], causes: Mapping[Key, dict[str, Any]]) -> No
             side["cause"] = causes[key]
 
 
-def grid_extremes(grid: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
+def grid_extremes(
+    grid: Mapping[str, Any],
+) -> Iterator[tuple[Key, dict[str, Any], str | None]]:
     """Yield key, entry and time of each extreme in the `grid` block of the metrics."""
     yield ("peak", grid["resolution_s"], ""), grid["peak"], grid["peak"]["time"]
     changes = (grid.get("changes") or {}).get("windows", ())  # of older runs none

@@ -1,8 +1,9 @@
-"""How the load changes: `changes`, `ramps`, `rolling_range`, `rainflow`, and the worst events.
+"""How the load changes: ramps, ranges, rainflow cycles, and the worst events.
 
 For a length L of n intervals of the run, the ramp at time t is
-``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges of the run.
-The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of the interval means.
+``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges
+of the run. The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of
+the interval means.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ class Extreme(NamedTuple):
     after: Span
 
 
-RAMP_MS = (*(n * MS_PER_S for n in (2, 10)), *(n * MS_PER_MIN for n in (1, 5, 10, 15)), MS_PER_H)
+RAMP_MS = (
+    *(n * MS_PER_S for n in (2, 10)),
+    *(n * MS_PER_MIN for n in (1, 5, 10, 15)),
+    MS_PER_H,
+)
 """Lengths of the ramps that are reported [ms]."""
 
 SWING_MS = (2 * MS_PER_S, 10 * MS_PER_S, MS_PER_MIN)
@@ -59,23 +64,30 @@ CHANGE_METRICS = tuple(
         f"grid.changes.windows.<window>.{way}.max_mw",
         "MW",
         f"largest {form.format('<window>')}",
-        text="between any two of the run's interval means that start at most so far apart",
+        text=(
+            "between any two of the run's interval means that start at most so far "
+            "apart"
+        ),
         of_means=True,
     )
     for way, form in CHANGE.items()
 )
 RAMP_METRICS = tuple(
     Metric(
-        f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}", unit,
-        f"{size} {RAMP.format(way, '<interval>')}", text="of two adjacent means of that length",
+        f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}",
+        unit,
+        f"{size} {RAMP.format(way, '<interval>')}",
+        text="of two adjacent means of that length",
     )
     for way in ("up", "down")
     for key, size in SIZES.items()
     for rate, unit in (("mw", "MW"), ("mw_per_min", "MW/min"))
-)  # fmt: skip
+)
 SWING_METRICS = tuple(
     Metric(
-        f"grid.rolling_range.windows.<window>.{key}_mw", "MW", f"{size} {SWING.format('<window>')}"
+        f"grid.rolling_range.windows.<window>.{key}_mw",
+        "MW",
+        f"{size} {SWING.format('<window>')}",
     )
     for key, size in SIZES.items()
 )
@@ -86,17 +98,28 @@ RAINFLOW_METRICS = (
     Metric("grid.rainflow.max_mw", "MW", "largest closed swing"),
     Metric("grid.rainflow.p50_mw", "MW", "median closed swing"),
     Metric("grid.rainflow.p99_mw", "MW", "P99 closed swing"),
-    Metric("grid.rainflow.classes.<sizes>.swings", "swings", "closed swings of <sizes>", "{:,.0f}"),
+    Metric(
+        "grid.rainflow.classes.<sizes>.swings",
+        "swings",
+        "closed swings of <sizes>",
+        "{:,.0f}",
+    ),
 )
 HISTOGRAM_METRICS = (
     Metric(
-        "<block>.percentile_relative_error", "%", "largest error of a percentile", "{:.1f}",
-        "relative to it", factor=100,
+        "<block>.percentile_relative_error",
+        "%",
+        "largest error of a percentile",
+        "{:.1f}",
+        "relative to it",
+        factor=100,
     ),
-)  # fmt: skip
+)
 
 
-def absent(key: str, reasons: Mapping[Any, str], scale: int = 1) -> list[dict[str, Any]]:
+def absent(
+    key: str, reasons: Mapping[Any, str], scale: int = 1
+) -> list[dict[str, Any]]:
     """Return what is not reported, by its length over `scale`, each with the reason."""
     return [
         {key: length / scale if scale > 1 else length, "reason": reason}
@@ -110,8 +133,12 @@ class Changes:
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
-        self._no_ramps = {length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS}
-        self._no_ranges = {length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS}
+        self._no_ramps = {
+            length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS
+        }
+        self._no_ranges = {
+            length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS
+        }
         self._no_changes = {
             length_ms: clock.why_not_held(length_ms - length_ms % step_ms)
             for length_ms in WITHIN_MS
@@ -127,7 +154,9 @@ class Changes:
             if not reason
         }
         self._windows_ms = [w for w, reason in self._no_ranges.items() if not reason]
-        self._ranges = RollingRanges([window_ms // step_ms for window_ms in self._windows_ms])
+        self._ranges = RollingRanges(
+            [window_ms // step_ms for window_ms in self._windows_ms]
+        )
 
     @property
     def measures(self) -> Iterable[LargestChanges | Sizes | RollingRanges]:
@@ -135,7 +164,7 @@ class Changes:
         return *self._changes.values(), *self._ramps.values(), self._ranges
 
     def extremes(self) -> dict[Key, Extreme]:
-        """Return the largest changes, ramps and ranges so far, from one extreme to the other."""
+        """Return the largest changes, ramps and ranges so far, between extremes."""
         found, step_ms = {}, self._clock.step_ms
         for length_ms, changes in self._changes.items():
             for way, (size, first, last) in zip(CHANGE, changes.result(), strict=True):
@@ -144,7 +173,10 @@ class Changes:
                     found["changes", length_ms / MS_PER_S, way] = event
         for n_ms, sizes in self._ramps.items():
             seen = sizes.result()
-            for way, size, at in (("up", seen.max, seen.max_at), ("down", -seen.min, seen.min_at)):
+            for way, size, at in (
+                ("up", seen.max, seen.max_at),
+                ("down", -seen.min, seen.min_at),
+            ):
                 if seen.count and size > 0:
                     event = Extreme((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
                     found["ramps", n_ms / MS_PER_S, way] = event
@@ -154,59 +186,91 @@ class Changes:
                 found["rolling_range", window_ms / MS_PER_S, ""] = event
         return found
 
-    def _each_range(self) -> Iterable[tuple[int, tuple[SignedHistogram, tuple[int, int]]]]:
+    def _each_range(
+        self,
+    ) -> Iterable[tuple[int, tuple[SignedHistogram, tuple[int, int]]]]:
         return zip(self._windows_ms, self._ranges.result(), strict=True)
 
     def blocks(self, support: Support) -> dict[str, Any]:
-        """Return the blocks of changes, ramps and ranges: an entry for every length, or why not."""
+        """Return the blocks of changes, ramps and ranges.
+
+        An entry for every length, or why not.
+        """
         found = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
         ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
         short = "the run is shorter than two intervals"
-        no_ramps = self._no_ramps | {n: short for n, seen in found.items() if not seen.count}
+        no_ramps = self._no_ramps | {
+            n: short for n, seen in found.items() if not seen.count
+        }
         short = "the run is shorter"
         changes = {window_ms: of.result() for window_ms, of in self._changes.items()}
-        no_changes = self._no_changes | {n: short for n, of in changes.items() if of[0][0] < 0}
-        no_ranges = self._no_ranges | {n: short for n, seen in ranges.items() if not seen.count}
-        head = {"resolution_s": self._clock.step_s, "percentile_relative_error": RELATIVE_ERROR}
+        no_changes = self._no_changes | {
+            n: short for n, of in changes.items() if of[0][0] < 0
+        }
+        no_ranges = self._no_ranges | {
+            n: short for n, seen in ranges.items() if not seen.count
+        }
+        head = {
+            "resolution_s": self._clock.step_s,
+            "percentile_relative_error": RELATIVE_ERROR,
+        }
         return {
             "changes": {
-                "definition": "largest difference of two interval means that start at most as far "
-                "apart as the window is long; time is the start of the earlier, until of the later",
+                "definition": (
+                    "largest difference of two interval means that start at most as "
+                    "far apart as the window is long; time is the start of the "
+                    "earlier, until of the later"
+                ),
                 "resolution_s": self._clock.step_s,
                 "windows": [
-                    self._change(n, seen, support) for n, seen in changes.items() if seen[0][0] >= 0
+                    self._change(n, seen, support)
+                    for n, seen in changes.items()
+                    if seen[0][0] >= 0
                 ],
                 "absent": absent("window_s", no_changes, MS_PER_S),
             },
             "ramps": {
-                "definition": "difference of the means of two adjacent intervals, sliding by the "
-                "run's resolution; time is the start of the earlier; percentiles over all edges of "
-                "the signed ramp, down as its negative",
+                "definition": (
+                    "difference of the means of two adjacent intervals, sliding by "
+                    "the run's resolution; time is the start of the earlier; "
+                    "percentiles over all edges of the signed ramp, down as its "
+                    "negative"
+                ),
                 **head,
                 "intervals": [
-                    self._ramp(n, seen, support) for n, seen in found.items() if seen.count
+                    self._ramp(n, seen, support)
+                    for n, seen in found.items()
+                    if seen.count
                 ],
                 "absent": absent("interval_s", no_ramps, MS_PER_S),
             },
             "rolling_range": {
-                "definition": "largest less smallest interval mean within a window, sliding by the "
-                "run's resolution; time is the window's start",
+                "definition": (
+                    "largest less smallest interval mean within a window, sliding by "
+                    "the run's resolution; time is the window's start"
+                ),
                 **head,
                 "windows": [
-                    self._range(n, seen, support) for n, seen in ranges.items() if seen.count
+                    self._range(n, seen, support)
+                    for n, seen in ranges.items()
+                    if seen.count
                 ],
                 "absent": absent("window_s", no_ranges, MS_PER_S),
             },
         }
 
-    def _change(self, length_ms: int, seen: BothWays, support: Support) -> dict[str, Any]:
+    def _change(
+        self, length_ms: int, seen: BothWays, support: Support
+    ) -> dict[str, Any]:
         entry: dict[str, Any] = {"window_s": length_ms / MS_PER_S}
         for way, (size, *times) in zip(CHANGE, seen, strict=True):
             time, until = (self._clock.iso(at_ms) if size else None for at_ms in times)
             entry[way] = {"max_mw": to_mw(size), "time": time, "until": until}
         return entry | {"lower_bound": support.is_lower_bound(length_ms / MS_PER_S)}
 
-    def _ramp(self, length_ms: int, seen: SignedHistogram, support: Support) -> dict[str, Any]:
+    def _ramp(
+        self, length_ms: int, seen: SignedHistogram, support: Support
+    ) -> dict[str, Any]:
         n, length_s = length_ms // self._clock.step_ms, length_ms / MS_PER_S
         up = (seen.max, seen.percentile(99), seen.percentile(99.9), seen.max_at)
         down = (-seen.min, -seen.percentile(1), -seen.percentile(0.1), seen.min_at)
@@ -219,7 +283,9 @@ class Changes:
             side["time"] = self._clock.iso(at_ms) if largest > 0 else None
         return entry | {"lower_bound": support.is_lower_bound(length_s)}
 
-    def _range(self, window_ms: int, seen: SignedHistogram, support: Support) -> dict[str, Any]:
+    def _range(
+        self, window_ms: int, seen: SignedHistogram, support: Support
+    ) -> dict[str, Any]:
         return {
             "window_s": window_ms / MS_PER_S,
             "max_mw": to_mw(seen.max),
@@ -230,20 +296,26 @@ class Changes:
         }
 
 
-def rainflow_block(rainflow: Rainflow, clock: WallClock, span_ms: int) -> dict[str, Any]:
+def rainflow_block(
+    rainflow: Rainflow, clock: WallClock, span_ms: int
+) -> dict[str, Any]:
     """Return the `rainflow` block of a span [ms]."""
     seen, threshold = rainflow.result(), rainflow.threshold
     edges_mw = [*(to_mw(threshold * factor) for factor in CLASS_FACTORS), None]
     classes = zip(edges_mw[:-1], edges_mw[1:], rainflow.classes.tolist(), strict=True)
     block: dict[str, Any] = {
-        "definition": "closed swings (full cycles) by the four-point rule, ASTM E1049-85 without "
-        "its half-cycles, of at least the hysteresis threshold; from and to are the times of its "
-        "two turning points",
+        "definition": (
+            "closed swings (full cycles) by the four-point rule, ASTM E1049-85 "
+            "without its half-cycles, of at least the hysteresis threshold; from and "
+            "to are the times of its two turning points"
+        ),
         "resolution_s": clock.step_s,
         "threshold_mw": to_mw(threshold),
         "swings": seen.count,
         "swings_per_day": seen.count / (span_ms / MS_PER_DAY) if span_ms else None,
-        "classes": [{"from_mw": low, "to_mw": high, "swings": n} for low, high, n in classes],
+        "classes": [
+            {"from_mw": low, "to_mw": high, "swings": n} for low, high, n in classes
+        ],
     }
     if seen.count:
         block |= {

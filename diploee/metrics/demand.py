@@ -1,7 +1,9 @@
-"""How much power there is: the `power` and `utilization` blocks, peaks, demand, and headroom.
+"""How much power there is.
 
-The n-minute maximum demand is the largest mean over any whole clock interval of n minutes, in the
-facility's local time. Demand intervals are kept (35,040 sums a year at 15 minutes), values are not.
+The `power` and `utilization` blocks, peaks, demand, and headroom. The n-minute maximum
+demand is the largest mean over any whole clock interval of n minutes, in the facility's
+local time. Demand intervals are kept (35,040 sums a year at 15 minutes), values are
+not.
 """
 
 from __future__ import annotations
@@ -25,29 +27,62 @@ POWER_METRICS = (
     Metric("power.std_mw", "MW", "standard deviation of power", view="table"),
     Metric("power.median_mw", "MW", "median power", view="table"),
     Metric("power.p90_mw", "MW", "90th percentile of power", view="table"),
-    Metric("power.min_mw", "MW", "minimum power", text="the time in which a run that begins empty "
-           "fills up included; without it: grid.minimum.min_mw", view="table"),
+    Metric(
+        "power.min_mw",
+        "MW",
+        "minimum power",
+        text="the time in which a run that begins empty "
+        "fills up included; without it: grid.minimum.min_mw",
+        view="table",
+    ),
     Metric("power.max_mw", "MW", "maximum power", view="main", of_means=True),
     Metric(
-        "power.peak_to_average_ratio", "1", "peak-to-average ratio",
-        text="maximum over mean power", view="main",
+        "power.peak_to_average_ratio",
+        "1",
+        "peak-to-average ratio",
+        text="maximum over mean power",
+        view="main",
         of_means=True,
     ),
-    Metric("power.load_factor", "1", "load factor of the maximum power", view="table",
-           text="mean over maximum power", of_means=True),
     Metric(
-        "power.rated_mw", "MW", "rated power",
-        text="where the power is taken: of the devices rated_power_mw or their ratings; behind AC "
-        "supplies and stages what they draw with all nodes at their ratings, in the hour of the "
-        "weather's year in which that is most, without sources, stores and held back load",
+        "power.load_factor",
+        "1",
+        "load factor of the maximum power",
+        view="table",
+        text="mean over maximum power",
+        of_means=True,
     ),
     Metric(
-        "power.max_over_rated", "%", "maximum over rated power", "{:.1f}", view="table", factor=100
+        "power.rated_mw",
+        "MW",
+        "rated power",
+        text=(
+            "where the power is taken: of the devices rated_power_mw or their "
+            "ratings; behind AC supplies and stages what they draw with all nodes at "
+            "their ratings, in the hour of the weather's year in which that is most, "
+            "without sources, stores and held back load"
+        ),
+    ),
+    Metric(
+        "power.max_over_rated",
+        "%",
+        "maximum over rated power",
+        "{:.1f}",
+        view="table",
+        factor=100,
     ),
     Metric("power.energy_mwh", "MWh", "energy", "{:,.1f}", view="main"),
-    Metric("power.percentile_error_mw", "MW", "largest error of a percentile", "{:.2g}"),
-    Metric("<block>.resolution_s", "s", "resolution", "{:g}", "interval of the means in the block"),
-)  # fmt: skip
+    Metric(
+        "power.percentile_error_mw", "MW", "largest error of a percentile", "{:.2g}"
+    ),
+    Metric(
+        "<block>.resolution_s",
+        "s",
+        "resolution",
+        "{:g}",
+        "interval of the means in the block",
+    ),
+)
 
 
 def _occupancy(key: str, name: str, view: View = "table") -> Metric:
@@ -78,11 +113,16 @@ def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str
 
 
 def load_factor(mean: float, peak: float) -> float | None:
-    """Return mean over peak power; None without a load, and where more is exported than drawn."""
+    """Return mean over peak power.
+
+    None without a load, and where more is exported than drawn.
+    """
     return mean / peak if peak > 0 <= mean else None
 
 
-def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> dict[str, Any]:
+def power_metrics(
+    power_w: Distribution, step_ms: int, rated_power_w: float
+) -> dict[str, Any]:
     """Return the `power` block of means over intervals of `step_ms` [W]."""
     median_w, p90_w = power_w.percentiles(50, 90)
     block = {
@@ -92,7 +132,9 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
         "p90_mw": p90_w / W_PER_MW,
         "min_mw": power_w.min / W_PER_MW,
         "max_mw": power_w.max / W_PER_MW,
-        "peak_to_average_ratio": power_w.max / power_w.mean if power_w.mean > 0 else None,
+        "peak_to_average_ratio": power_w.max / power_w.mean
+        if power_w.mean > 0
+        else None,
         "load_factor": load_factor(power_w.mean, power_w.max),
         "rated_mw": rated_power_w / W_PER_MW if rated_power_w else None,
         "max_over_rated": power_w.max / rated_power_w if rated_power_w else None,
@@ -105,7 +147,10 @@ def power_metrics(power_w: Distribution, step_ms: int, rated_power_w: float) -> 
 
 
 def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
-    """Return the `utilization` block: node occupancy (Eq. 1), 0-1, over the interval means."""
+    """Return the `utilization` block.
+
+    Node occupancy (Eq. 1), 0-1, over the interval means.
+    """
     if not utilization.count:  # no node ever stands
         return dict.fromkeys(("mean", "std", "median", "p90", "max"))
     median, p90 = utilization.percentiles(50, 90)
@@ -119,7 +164,10 @@ def _utilization_metrics(utilization: Distribution) -> dict[str, Any]:
 
 
 class FacilityMetrics:
-    """Accumulates power and node occupancy of the whole or of a pool; its rated power is in W."""
+    """Accumulates power and node occupancy of the whole or of a pool.
+
+    Its rated power is in W.
+    """
 
     def __init__(self, rated_power_w: float, step_ms: int) -> None:
         self._rated_power_w = rated_power_w
@@ -134,7 +182,7 @@ class FacilityMetrics:
         utilization: Float64Array,
         standing_nodes: Float64Array | None = None,
     ) -> None:
-        """Add intervals: their mean power [W] and node occupancy, 0-1, both of shape (B,).
+        """Add intervals with their mean power [W] and node occupancy, shape (B,).
 
         Where the nodes that stand change, occupancy is only known while some do.
         """
@@ -184,31 +232,48 @@ DEMAND_METRICS = (
     Metric(f"{_DEMAND}.load_factor", "1", "load factor of the <interval> demand"),
     Metric("grid.headroom.rated_mw", "MW", "rated power"),
     Metric("grid.headroom.mw", "MW", "headroom", text="rated power less the peak"),
-    Metric("grid.headroom.fraction", "%", "headroom, of the rated power", "{:.1f}", factor=100),
+    Metric(
+        "grid.headroom.fraction",
+        "%",
+        "headroom, of the rated power",
+        "{:.1f}",
+        factor=100,
+    ),
     Metric("grid.coincidence.factor", "1", "coincidence factor of the pools"),
 )
 PEAK_METRICS = (
     Metric("grid.monthly_peaks.<month>.max_mw", "MW", "peak of <month>"),
-    Metric(f"{_DEMAND}.monthly.<month>.max_mw", "MW", "maximum demand over <interval> in <month>"),
+    Metric(
+        f"{_DEMAND}.monthly.<month>.max_mw",
+        "MW",
+        "maximum demand over <interval> in <month>",
+    ),
     Metric("grid.coincidence.together.max_mw", "MW", "peak of the pools together"),
     Metric("grid.coincidence.pools.<name>.max_mw", "MW", "peak of pool <name>"),
     Metric(
-        "grid.load_duration_curve.<share>.exceeded_mw", "MW", "power exceeded <share> of the time"
+        "grid.load_duration_curve.<share>.exceeded_mw",
+        "MW",
+        "power exceeded <share> of the time",
     ),
 )
 """Parts of the former, not in the table of the demand."""
 
 
 class Peaks:
-    """Largest value of every local month, of every pool and of the pools together; the least."""
+    """Largest value of every local month, of every pool and of the pools together.
+
+    The least.
+    """
 
     def __init__(self, clock: WallClock) -> None:
         self._clock, self._negated, self._together = clock, Largest(), Largest()
         self._of_month: dict[str, Largest] = {}
         self._of_pool: dict[str, Largest] = {}
 
-    def add(self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]) -> None:
-        """Add consecutive interval means [W] from `t0_ms` on, and those of every pool."""
+    def add(
+        self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]
+    ) -> None:
+        """Add consecutive interval means [W] from `t0_ms` on, also of every pool."""
         step_ms = self._clock.step_ms
         starts_ms = t0_ms + np.arange(power_w.size) * step_ms
         for month, rows in self._clock.months_in(starts_ms):
@@ -241,13 +306,20 @@ class Peaks:
                 "min_mw": -self._negated.value / W_PER_MW,
                 "time": self._clock.iso(self._negated.at_ms),
             },
-            "monthly_peaks": {month: self._entry(of) for month, of in self._of_month.items()},
-            "headroom": headroom_mw | {"fraction": 1 - peak_mw / rated_mw} if rated_mw else None,
+            "monthly_peaks": {
+                month: self._entry(of) for month, of in self._of_month.items()
+            },
+            "headroom": headroom_mw | {"fraction": 1 - peak_mw / rated_mw}
+            if rated_mw
+            else None,
             "coincidence": self._coincidence(),
         }
 
     def _coincidence(self) -> dict[str, Any] | None:
-        """Return the coincidence factor: peak of the pools together over the sum of their peaks."""
+        """Return the coincidence factor.
+
+        Peak of the pools together over the sum of their peaks.
+        """
         if not self._of_pool:
             return None
         apart_w = sum(peak.value for peak in self._of_pool.values())
@@ -260,7 +332,7 @@ class Peaks:
 
 
 def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums]:
-    """Return measures of the demand by interval [min], those that a resolution holds."""
+    """Return measures of demand by the intervals [min] that a resolution holds."""
     lengths = {minutes: minutes * MS_PER_MIN for minutes in DEMAND_MIN}
     return {
         minutes: ClockSums(clock, length_ms, reactive)
@@ -269,15 +341,24 @@ def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums
     }
 
 
-def absent_demand(clock: WallClock, seen: Mapping[int, Intervals]) -> list[dict[str, Any]]:
+def absent_demand(
+    clock: WallClock, seen: Mapping[int, Intervals]
+) -> list[dict[str, Any]]:
     """Return the intervals [min] whose demand is not reported, with the reason."""
-    reasons = {minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN}
+    reasons = {
+        minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN
+    }
     reasons |= {minutes: NO_WHOLE for minutes, of in seen.items() if not of.counts.size}
     return absent("interval_min", reasons)
 
 
-def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: WallClock) -> dict[str, Any]:
-    """Return the `maximum_demand` block: an entry for every interval, or why there is none."""
+def demand_block(
+    sums: Mapping[int, ClockSums], mean_mw: float, clock: WallClock
+) -> dict[str, Any]:
+    """Return the `maximum_demand` block.
+
+    An entry for every interval, or why there is none.
+    """
     seen = {minutes: of.result() for minutes, of in sums.items()}
     entries = []
     for minutes, of in seen.items():
@@ -290,7 +371,9 @@ def demand_block(sums: Mapping[int, ClockSums], mean_mw: float, clock: WallClock
         entry["monthly"] = {month: _largest(of, clock, rows) for month, rows in months}
         entries.append(entry)
     return {
-        "definition": "largest mean over a whole clock interval in local time; time is its start",
+        "definition": (
+            "largest mean over a whole clock interval in local time; time is its start"
+        ),
         "resolution_s": clock.step_s,
         "intervals": entries,
         "absent": absent_demand(clock, seen),

@@ -1,7 +1,8 @@
-"""The `flexibility` block: what events did to the power, against the run's twin without them.
+"""The `flexibility` block.
 
-Sheet ``flexibility.md``, B7. The twin is the same run with the controller off, to the last bit, so
-that no baseline is estimated.
+What events did to the power, against the run's twin without them. Sheet
+``flexibility.md``, B7. The twin is the same run with the controller off, to the last
+bit, so that no baseline is estimated.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
 BASELINE = "baseline_power_w"
 BASELINE_COLUMNS = (
     Column(
-        BASELINE, "W", "facility", "mean", None, "facility power of the same run without control"
+        BASELINE,
+        "W",
+        "facility",
+        "mean",
+        None,
+        "facility power of the same run without control",
     ),
 )
 
@@ -47,43 +53,124 @@ FLEXIBILITY_METRICS = (
     Metric(f"{_E}.mean_mw", "MW", "mean power in the event, <event>"),
     Metric(f"{_E}.before_mw", "MW", "mean power before the ramp of event <event>"),
     Metric(f"{_E}.target_mw", "MW", "target of event <event>"),
-    Metric(f"{_E}.mean_reduction", "%", "mean reduction in event <event>", "{:.1f}",
-           "of the power without it", "detail", 100),
-    Metric(f"{_E}.held_fraction", "%", "intervals at or under the target of event <event>",
-           "{:.1f}", "with its tolerance", "detail", 100),
-    Metric(f"{_E}.issue_to_target_s", "s", "time from the issue of event <event> to its target",
-           "{:,.0f}"),
+    Metric(
+        f"{_E}.mean_reduction",
+        "%",
+        "mean reduction in event <event>",
+        "{:.1f}",
+        "of the power without it",
+        "detail",
+        100,
+    ),
+    Metric(
+        f"{_E}.held_fraction",
+        "%",
+        "intervals at or under the target of event <event>",
+        "{:.1f}",
+        "with its tolerance",
+        "detail",
+        100,
+    ),
+    Metric(
+        f"{_E}.issue_to_target_s",
+        "s",
+        "time from the issue of event <event> to its target",
+        "{:,.0f}",
+    ),
     Metric(f"{_E}.overshoot_mw", "MW", "largest power above what event <event> allows"),
-    Metric(f"{_E}.not_drawn_mwh", "MWh", "energy not drawn in event <event>",
-           text="its ramps and starts held before it included"),
-    Metric(f"{_E}.rebound_mw", "MW", "largest rebound after event <event>",
-           text="above the power without it, over 15 min; within 24 h, up to another event"),
-    Metric(f"{_E}.rebound_mwh", "MWh", "energy of the rebound after event <event>",
-           text="drawn beyond that without it; within 24 h, up to another event"),
-    Metric(f"{_E}.money", "1", "money not spent on event <event>", "{:,.2f}",
-           "price times energy not drawn, its rebound taken off; events at once share evenly"),
-    Metric(f"{_E}.t_co2", "t", "CO2 not emitted by event <event>", "{:,.3f}",
-           "carbon intensity times energy not drawn, its rebound taken off; likewise"),
-    Metric("flexibility.events_held", "%", "intervals of events at or under their targets",
-           "{:.1f}", view="main", factor=100),
-    Metric("flexibility.mean_reduction", "%", "mean reduction in events", "{:.1f}",
-           "of the power without them", "main", 100),
-    Metric("flexibility.not_drawn_mwh", "MWh", "energy not drawn in events", view="table"),
-    Metric("flexibility.energy_mwh", "MWh", "energy beyond that without control", view="table",
-           text="over the whole run; below 0 is saved"),
-    Metric("flexibility.money", "1", "money spent beyond that without control", "{:,.2f}",
-           "over the whole run, by the price", "table"),
-    Metric("flexibility.t_co2", "t", "CO2 emitted beyond that without control", "{:,.3f}",
-           "over the whole run, by the carbon intensity", "table"),
-)  # fmt: skip
+    Metric(
+        f"{_E}.not_drawn_mwh",
+        "MWh",
+        "energy not drawn in event <event>",
+        text="its ramps and starts held before it included",
+    ),
+    Metric(
+        f"{_E}.rebound_mw",
+        "MW",
+        "largest rebound after event <event>",
+        text=(
+            "above the power without it, over 15 min; within 24 h, up to another event"
+        ),
+    ),
+    Metric(
+        f"{_E}.rebound_mwh",
+        "MWh",
+        "energy of the rebound after event <event>",
+        text="drawn beyond that without it; within 24 h, up to another event",
+    ),
+    Metric(
+        f"{_E}.money",
+        "1",
+        "money not spent on event <event>",
+        "{:,.2f}",
+        (
+            "price times energy not drawn, its rebound taken off; events at once "
+            "share evenly"
+        ),
+    ),
+    Metric(
+        f"{_E}.t_co2",
+        "t",
+        "CO2 not emitted by event <event>",
+        "{:,.3f}",
+        "carbon intensity times energy not drawn, its rebound taken off; likewise",
+    ),
+    Metric(
+        "flexibility.events_held",
+        "%",
+        "intervals of events at or under their targets",
+        "{:.1f}",
+        view="main",
+        factor=100,
+    ),
+    Metric(
+        "flexibility.mean_reduction",
+        "%",
+        "mean reduction in events",
+        "{:.1f}",
+        "of the power without them",
+        "main",
+        100,
+    ),
+    Metric(
+        "flexibility.not_drawn_mwh", "MWh", "energy not drawn in events", view="table"
+    ),
+    Metric(
+        "flexibility.energy_mwh",
+        "MWh",
+        "energy beyond that without control",
+        view="table",
+        text="over the whole run; below 0 is saved",
+    ),
+    Metric(
+        "flexibility.money",
+        "1",
+        "money spent beyond that without control",
+        "{:,.2f}",
+        "over the whole run, by the price",
+        "table",
+    ),
+    Metric(
+        "flexibility.t_co2",
+        "t",
+        "CO2 emitted beyond that without control",
+        "{:,.3f}",
+        "over the whole run, by the carbon intensity",
+        "table",
+    ),
+)
 
 
 class _EventMeter:
-    """Measures one event on the blocks of a run, with price and carbon intensity if known."""
+    """Measures one event on blocks of a run, with price and carbon intensity."""
 
-    def __init__(self, event: Event, step_ms: int, signals: Mapping[str, Signal]) -> None:
+    def __init__(
+        self, event: Event, step_ms: int, signals: Mapping[str, Signal]
+    ) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
-        self._from_ms = min(event.before_ms - event.baseline_ms, event.ramp_ms - HOLD_MS)
+        self._from_ms = min(
+            event.before_ms - event.baseline_ms, event.ramp_ms - HOLD_MS
+        )
         self._until_ms = event.over_ms + REBOUND_MS
         self._parts: list[tuple[int, Float64Array, Float64Array]] = []
 
@@ -92,14 +179,21 @@ class _EventMeter:
         begin, end = max(block.t0_ms, self._from_ms), min(block.end_ms, self._until_ms)
         if begin < end:
             rows = slice(
-                (begin - block.t0_ms) // block.dt_ms, -(-(end - block.t0_ms) // block.dt_ms)
+                (begin - block.t0_ms) // block.dt_ms,
+                -(-(end - block.t0_ms) // block.dt_ms),
             )
             # Copies: the block itself need not be kept.
-            own, twin = block.columns[POWER][rows].copy(), block.columns[BASELINE][rows].copy()
+            own, twin = (
+                block.columns[POWER][rows].copy(),
+                block.columns[BASELINE][rows].copy(),
+            )
             self._parts.append((block.t0_ms + rows.start * block.dt_ms, own, twin))
 
     def entry(self, events: Sequence[Event]) -> dict[str, Any]:
-        """Return its values beside all events; None where the run does not tell them."""
+        """Return its values beside all events.
+
+        None where the run does not tell them.
+        """
         event, dt_ms = self.event, self._step_ms
         power_w = np.concatenate([own for _, own, _ in self._parts])
         twin_w = np.concatenate([twin for *_, twin in self._parts])
@@ -133,23 +227,36 @@ _COSTS = (
 )
 
 
-def _own_share(event: Event, events: Sequence[Event], times_ms: Int64Array) -> Float64Array:
+def _own_share(
+    event: Event, events: Sequence[Event], times_ms: Int64Array
+) -> Float64Array:
     """Return which part of what changes at each time is an event's, 0-1.
 
-    ASSUMPTION: events that act at once share evenly; where none acts, a change is of the event that
-    was over last, for `REBOUND_MS`, else of the next, for which starts are held before its ramp.
+    ASSUMPTION: events that act at once share evenly; where none acts, a change is of
+    the event that was over last, for `REBOUND_MS`, else of the next, for which starts
+    are held before its ramp.
     """
-    ramps_ms, over_ms = np.array([(of.ramp_ms, of.over_ms) for of in events]).T[:, :, np.newaxis]
+    ramps_ms, over_ms = np.array([(of.ramp_ms, of.over_ms) for of in events]).T[
+        :, :, np.newaxis
+    ]
     n_acting = ((ramps_ms <= times_ms) & (times_ms < over_ms)).sum(axis=0)
     last_ms = np.where(over_ms <= times_ms, over_ms, -REBOUND_MS).max(axis=0)
     acting = (event.ramp_ms <= times_ms) & (times_ms < event.over_ms)
     rebounds = (n_acting == 0) & (last_ms == event.over_ms)
     rebounds &= times_ms < event.over_ms + REBOUND_MS
     n_rebound = int((over_ms == event.over_ms).sum())
-    next_ms = np.where(ramps_ms > times_ms, ramps_ms, np.iinfo(np.int64).max).min(axis=0)
-    holds = (n_acting == 0) & (times_ms >= last_ms + REBOUND_MS) & (next_ms == event.ramp_ms)
+    next_ms = np.where(ramps_ms > times_ms, ramps_ms, np.iinfo(np.int64).max).min(
+        axis=0
+    )
+    holds = (
+        (n_acting == 0)
+        & (times_ms >= last_ms + REBOUND_MS)
+        & (next_ms == event.ramp_ms)
+    )
     n_hold = int((ramps_ms == event.ramp_ms).sum())
-    own: Float64Array = acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
+    own: Float64Array = (
+        acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
+    )
     return own
 
 
@@ -162,7 +269,10 @@ def _against_twin(
     allowed_w: Float64Array,
     own: Float64Array,
 ) -> dict[str, Any]:
-    """Return what an event did to the power; its `own` part of a change is of energy alone."""
+    """Return what an event did to the power.
+
+    Its `own` part of a change is of energy alone.
+    """
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
     after = (times_ms >= event.over_ms) & (own > 0)
@@ -184,8 +294,12 @@ def _against_twin(
     found["held_fraction"] = float(met[held].mean())
     found["issue_to_target_s"] = None
     if reached.size:
-        found["issue_to_target_s"] = (int(times_ms[reached[0]]) - event.issued_ms) / MS_PER_S
-    found["overshoot_mw"] = max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
+        found["issue_to_target_s"] = (
+            int(times_ms[reached[0]]) - event.issued_ms
+        ) / MS_PER_S
+    found["overshoot_mw"] = (
+        max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
+    )
     saved_w = ((twin_w - power_w) * own)[times_ms < event.over_ms]
     found["not_drawn_mwh"] = float(saved_w.sum()) * j_per_w / J_PER_MWH
     if after.any():
@@ -194,7 +308,9 @@ def _against_twin(
         sums = np.concatenate([[0.0], np.cumsum(beyond_w)])
         windows_w = (sums[n:] - sums[:-n]) / n if beyond_w.size >= n else np.zeros(0)
         found["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
-        found["rebound_mwh"] = float((beyond_w * own[after]).sum()) * j_per_w / J_PER_MWH
+        found["rebound_mwh"] = (
+            float((beyond_w * own[after]).sum()) * j_per_w / J_PER_MWH
+        )
     return found
 
 
@@ -203,7 +319,10 @@ def flexibility_metrics(
 ) -> FlexibilityMetrics:
     """Return what measures a run beside the same run without control."""
     assert scenario.flexibility is not None
-    clock, events = scenario.written_clock, scenario.flexibility.events_in(scenario.clock)
+    clock, events = (
+        scenario.written_clock,
+        scenario.flexibility.events_in(scenario.clock),
+    )
     tolerated = [of_class.job_class.flexibility for of_class in classes]
     jobs = FlexibleJobs(tolerated, events, clock.wall, clock.horizon_ms)
     return FlexibilityMetrics(events, clock.wall, signals, jobs)
@@ -250,25 +369,38 @@ class FlexibilityMetrics:
         entries = [meter.entry(events) for meter in self._meters]
         for entry, meter in zip(entries, self._meters, strict=True):
             event = meter.event
-            times = {"issued": event.issued_ms, "start": event.start_ms, "ramp": event.ramp_ms}
+            times = {
+                "issued": event.issued_ms,
+                "start": event.start_ms,
+                "ramp": event.ramp_ms,
+            }
             times |= {"held": event.held_ms, "end": event.end_ms, "over": event.over_ms}
-            entry["times"] = {name: self._clock.iso(time_ms) for name, time_ms in times.items()}
+            entry["times"] = {
+                name: self._clock.iso(time_ms) for name, time_ms in times.items()
+            }
         spans = [meter.event.end_ms - meter.event.held_ms for meter in self._meters]
         measured = [
             (span, e)
             for span, e in zip(spans, entries, strict=True)
             if e["mean_reduction"] is not None
         ]
-        found: dict[str, Any] = {"energy_mwh": self._energy_j / J_PER_MWH, **self._costs}
+        found: dict[str, Any] = {
+            "energy_mwh": self._energy_j / J_PER_MWH,
+            **self._costs,
+        }
         if measured:
             whole = sum(span for span, _ in measured)
             twin = sum(span * e["twin_mw"] for span, e in measured)
             own = sum(span * e["mean_mw"] for span, e in measured)
-            found["events_held"] = sum(span * e["held_fraction"] for span, e in measured) / whole
+            found["events_held"] = (
+                sum(span * e["held_fraction"] for span, e in measured) / whole
+            )
             found["mean_reduction"] = 1 - own / twin if twin else None
             found["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
         if self._jobs is not None:
-            of_jobs = zip(entries, self._jobs.performance(), self._jobs.drawn(), strict=True)
+            of_jobs = zip(
+                entries, self._jobs.performance(), self._jobs.drawn(), strict=True
+            )
             for entry, performance, drawn in of_jobs:
                 entry |= {"weighted_performance": performance, "widest_jobs": drawn}
             found["jobs"] = self._jobs.block()

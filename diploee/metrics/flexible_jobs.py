@@ -1,6 +1,7 @@
-"""Cost of flexibility to the jobs: waits, lost and repeated work, deadlines, throughput.
+"""Cost of flexibility to the jobs.
 
-Sheet ``flexibility.md``, B7: each job against itself in the run's twin without the controller.
+Waits, lost and repeated work, deadlines, throughput. Sheet ``flexibility.md``, B7: each
+job against itself in the run's twin without the controller.
 """
 
 from __future__ import annotations
@@ -31,30 +32,61 @@ from diploee.schedule.started import NEVER_MS, Schedule
 
 MOST_DRAWN = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
-"""Actions of the widest jobs are kept from this long before an event's ramp until after it [ms]."""
+"""Actions of the widest jobs are kept from this long before an event's ramp until after
+it [ms]."""
 STATES = (*KINDS, "capped")
 
 _J = "flexibility.jobs"
 FLEXIBLE_JOB_METRICS = (
-    Metric(f"{_J}.mean_wait_change_h", "h", "mean change of the queue time", view="main",
-           text="of each job, against the run without control"),
-    Metric(f"{_J}.p95_wait_change_h", "h", "95th percentile of the change of the queue time",
-           view="table"),
+    Metric(
+        f"{_J}.mean_wait_change_h",
+        "h",
+        "mean change of the queue time",
+        view="main",
+        text="of each job, against the run without control",
+    ),
+    Metric(
+        f"{_J}.p95_wait_change_h",
+        "h",
+        "95th percentile of the change of the queue time",
+        view="table",
+    ),
     Metric(f"{_J}.lost_node_h", "node h", "work lost and done again", view="table"),
     Metric(f"{_J}.restart_node_h", "node h", "time to stop and restart", view="table"),
-    Metric(f"{_J}.paused_node_h", "node h", "time of paused jobs on their nodes", view="table"),
+    Metric(
+        f"{_J}.paused_node_h",
+        "node h",
+        "time of paused jobs on their nodes",
+        view="table",
+    ),
     Metric(f"{_J}.deadlines", "jobs", "jobs due within the run", "{:,.0f}"),
-    Metric(f"{_J}.deadline_misses", "jobs", "jobs that missed their deadline", "{:,.0f}",
-           "within the run, under control", "table"),
-    Metric(f"{_J}.twin_deadline_misses", "jobs", "jobs that missed it without control", "{:,.0f}",
-           view="table"),
-    Metric("flexibility.events.<event>.weighted_performance", "1",
-           "weighted performance of jobs in event <event>",
-           text="work over that without the event, by 1 less the tolerated loss"),
-)  # fmt: skip
+    Metric(
+        f"{_J}.deadline_misses",
+        "jobs",
+        "jobs that missed their deadline",
+        "{:,.0f}",
+        "within the run, under control",
+        "table",
+    ),
+    Metric(
+        f"{_J}.twin_deadline_misses",
+        "jobs",
+        "jobs that missed it without control",
+        "{:,.0f}",
+        view="table",
+    ),
+    Metric(
+        "flexibility.events.<event>.weighted_performance",
+        "1",
+        "weighted performance of jobs in event <event>",
+        text="work over that without the event, by 1 less the tolerated loss",
+    ),
+)
 
 
-def weighted_performance(weight: Float64Array, performance: Float64Array) -> float | None:
+def weighted_performance(
+    weight: Float64Array, performance: Float64Array
+) -> float | None:
     """Return the mean throughput of jobs over that without an event; None of no job.
 
     The weight is 1 less the loss that each tolerates, as in arXiv:2507.00909.
@@ -68,17 +100,25 @@ class FlexibleJobs:
 
     def __init__(
         self,
-        flexibility: Sequence[JobFlexibility | None],  # what each class of jobs tolerates
+        # What each class of jobs tolerates
+        flexibility: Sequence[JobFlexibility | None],
         events: Sequence[Event],
         wall: WallClock,  # for deadlines
         horizon_ms: int,
     ) -> None:
-        of_class = [each or JobFlexibility() for each in flexibility] or [JobFlexibility()]
+        of_class = [each or JobFlexibility() for each in flexibility] or [
+            JobFlexibility()
+        ]
         self._weight = np.array([each.least_speed for each in of_class])
-        self._slack = np.array([np.nan if f.slack is None else f.slack for f in of_class])
-        self._due_ms = np.array([wall.time_ms(f.deadline) if f.deadline else -1 for f in of_class])
+        self._slack = np.array(
+            [np.nan if f.slack is None else f.slack for f in of_class]
+        )
+        self._due_ms = np.array(
+            [wall.time_ms(f.deadline) if f.deadline else -1 for f in of_class]
+        )
         self._events, self._horizon_ms = events, horizon_ms
-        # Waits [ms] of jobs that only one of two runs has started so far, own and undisturbed.
+        # Waits [ms] of jobs that only one of two runs has started so far, own and
+        # undisturbed.
         self._waits = dict[int, int](), dict[int, int]()
         self._change_h, self._change_ms = Distribution(), 0
         self._node_ms = np.zeros(4, dtype=np.int64)
@@ -93,7 +133,9 @@ class FlexibleJobs:
     def submit(self, jobs: JobTable) -> None:
         """Take in the jobs submitted in a window."""
         due_ms = self._deadline_ms(jobs)
-        self._n_due += int(np.count_nonzero((due_ms >= 0) & (due_ms <= self._horizon_ms)))
+        self._n_due += int(
+            np.count_nonzero((due_ms >= 0) & (due_ms <= self._horizon_ms))
+        )
 
     def _deadline_ms(self, jobs: JobTable) -> Int64Array:
         """Return when jobs are due [ms]; below 0 = never, or before the run."""
@@ -103,10 +145,12 @@ class FlexibleJobs:
         return np.where(np.isnan(slack), self._due_ms[jobs.class_id], by_slack)
 
     def add(self, schedule: Schedule, undisturbed: bool = False) -> None:
-        """Take in what started, ran or ended in a window, in the run or without control."""
+        """Take in what started, ran or ended in a window, controlled or not."""
         nth, jobs = int(undisturbed), schedule.jobs
         first = schedule.first & (jobs.submit_ms >= 0)
-        waits = zip(jobs.job_id[first].tolist(), schedule.wait_ms[first].tolist(), strict=True)
+        waits = zip(
+            jobs.job_id[first].tolist(), schedule.wait_ms[first].tolist(), strict=True
+        )
         self._waits[nth].update(waits)
         due_ms = self._deadline_ms(jobs)
         ended = _ended(schedule)
@@ -120,24 +164,34 @@ class FlexibleJobs:
         self._see_events(schedule, runs, nth)
         own, twin = self._waits
         both = sorted(own.keys() & twin.keys())
-        changes_ms = np.array([own.pop(job) - twin.pop(job) for job in both], dtype=np.int64)
+        changes_ms = np.array(
+            [own.pop(job) - twin.pop(job) for job in both], dtype=np.int64
+        )
         self._change_h.add(changes_ms / MS_PER_H)
         self._change_ms += int(changes_ms.sum())
 
     def _count(self, schedule: Schedule, runs: Runs) -> None:
         """Sum node time by kind, and the work that is done a second time."""
-        inside_ms = np.minimum(runs.end_ms, self._horizon_ms) - np.maximum(runs.start_ms, 0)
+        inside_ms = np.minimum(runs.end_ms, self._horizon_ms) - np.maximum(
+            runs.start_ms, 0
+        )
         node_ms = runs.n_nodes * np.maximum(inside_ms, 0)
         self._node_ms += np.bincount(runs.kind, node_ms, minlength=4).astype(np.int64)
         if not isinstance(schedule, ActedSchedule):
             return
         jobs = schedule.jobs
         rows = runs.kind == RUN
-        ids, asked = jobs.job_id[runs.job[rows]].tolist(), jobs.n_nodes[runs.job[rows]].tolist()
+        ids, asked = (
+            jobs.job_id[runs.job[rows]].tolist(),
+            jobs.n_nodes[runs.job[rows]].tolist(),
+        )
         spans = zip(
-            ids, asked, runs.work_from_ms[rows].tolist(), runs.work_to_ms[rows].tolist(),
+            ids,
+            asked,
+            runs.work_from_ms[rows].tolist(),
+            runs.work_to_ms[rows].tolist(),
             strict=True,
-        )  # fmt: skip
+        )
         for job, n_nodes, work_from, work_to in spans:
             self._lost_ms += n_nodes * max(self._work_to.get(job, 0) - work_from, 0)
             self._work_to[job] = work_to
@@ -152,10 +206,19 @@ class FlexibleJobs:
             if not rows.any():
                 continue
             of = runs.take(rows)
-            inside_ms = np.minimum(of.end_ms, event.end_ms) - np.maximum(of.start_ms, event.held_ms)
-            speed = (of.work_to_ms - of.work_from_ms) / np.maximum(of.end_ms - of.start_ms, 1)
+            inside_ms = np.minimum(of.end_ms, event.end_ms) - np.maximum(
+                of.start_ms, event.held_ms
+            )
+            speed = (of.work_to_ms - of.work_from_ms) / np.maximum(
+                of.end_ms - of.start_ms, 1
+            )
             ids, classes = schedule.jobs.job_id[of.job], schedule.jobs.class_id[of.job]
-            done = zip(ids.tolist(), classes.tolist(), (inside_ms * speed).tolist(), strict=True)
+            done = zip(
+                ids.tolist(),
+                classes.tolist(),
+                (inside_ms * speed).tolist(),
+                strict=True,
+            )
             for job, class_id, work_ms in done:
                 works[nth][job] = works[nth].get(job, 0.0) + work_ms
                 self._class[job] = class_id
@@ -168,10 +231,13 @@ class FlexibleJobs:
             of = runs.take((runs.end_ms > begin_ms) & (runs.start_ms < until_ms))
             state = np.where((of.kind == RUN) & (of.level > 0), len(KINDS), of.kind)
             rows = zip(
-                jobs.job_id[of.job].tolist(), of.n_nodes.tolist(),
+                jobs.job_id[of.job].tolist(),
+                of.n_nodes.tolist(),
                 np.maximum(of.start_ms, begin_ms).tolist(),
-                np.minimum(of.end_ms, until_ms).tolist(), state.tolist(), strict=True,
-            )  # fmt: skip
+                np.minimum(of.end_ms, until_ms).tolist(),
+                state.tolist(),
+                strict=True,
+            )
             for job, n_nodes, start_ms, end_ms, what in rows:
                 spans = kept.setdefault(job, [])
                 if spans and spans[-1][1] == start_ms and spans[-1][2] == what:
@@ -179,21 +245,29 @@ class FlexibleJobs:
                 else:
                     spans.append([start_ms, end_ms, what, n_nodes])
             if len(kept) > 2 * MOST_DRAWN:
-                for job in sorted(kept, key=lambda job: _width(kept, job))[:-MOST_DRAWN]:
+                for job in sorted(kept, key=lambda job: _width(kept, job))[
+                    :-MOST_DRAWN
+                ]:
                     del kept[job]
 
     def drawn(self) -> list[list[dict[str, Any]]]:
-        """Return, for each event, what its widest jobs did around it, the widest first."""
+        """Return what each event's widest jobs did around it, the widest first."""
         found = []
         for event, kept in zip(self._events, self._drawn, strict=True):
-            jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[:MOST_DRAWN]
+            jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[
+                :MOST_DRAWN
+            ]
             found.append(
                 [
                     {
                         "job_id": job,
                         "n_nodes": max(span[3] for span in kept[job]),
-                        "from_s": [(span[0] - event.start_ms) / MS_PER_S for span in kept[job]],
-                        "to_s": [(span[1] - event.start_ms) / MS_PER_S for span in kept[job]],
+                        "from_s": [
+                            (span[0] - event.start_ms) / MS_PER_S for span in kept[job]
+                        ],
+                        "to_s": [
+                            (span[1] - event.start_ms) / MS_PER_S for span in kept[job]
+                        ],
                         "state": [STATES[span[2]] for span in kept[job]],
                     }
                     for job in jobs
@@ -208,7 +282,9 @@ class FlexibleJobs:
             jobs = sorted(job for job, work_ms in twin.items() if work_ms > 0)
             done = np.array([min(own.get(job, 0.0) / twin[job], 1.0) for job in jobs])
             classes = np.array([self._class[job] for job in jobs], dtype=np.int64)
-            found.append(weighted_performance(self._weight[classes], done) if jobs else None)
+            found.append(
+                weighted_performance(self._weight[classes], done) if jobs else None
+            )
         return found
 
     def block(self) -> dict[str, Any]:
@@ -236,5 +312,7 @@ def _width(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
 
 def _ended(schedule: Schedule) -> BoolArray:
     """Return which jobs have ended, or are known to within the run."""
-    ended: BoolArray = (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)
+    ended: BoolArray = (schedule.end_ms != NEVER_MS) & (
+        schedule.end_ms <= schedule.horizon_ms
+    )
     return ended

@@ -1,4 +1,7 @@
-"""Racks, rows and halls over a run: extremes, percentiles, ratings, and coincidence by level."""
+"""Racks, rows and halls over a run.
+
+Extremes, percentiles, ratings, and coincidence by level.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from diploee.base.tables import Float64Array, Int32Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 
 N_BINS = 1 << 10
-"""Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""
+"""Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""  # noqa: E501
 
 _L, _ALIKE = "layout.<level>", "the nodes of a load draw alike"
 LAYOUT_METRICS = (
@@ -20,18 +23,42 @@ LAYOUT_METRICS = (
     Metric(f"{_L}.mean_mw", "MW", "mean power of a <level>", "{:.4f}"),
     Metric(f"{_L}.p99_mw", "MW", "largest 99th percentile of a <level>", "{:.4f}"),
     Metric(f"{_L}.max_mw", "MW", "largest peak of a <level>", "{:.4f}"),
-    Metric(f"{_L}.peak_to_average", "1", "peak-to-average ratio of a <level>", "{:.2f}",
-           "sum of all peaks over the mean of all; " + _ALIKE),
-    Metric(f"{_L}.coincidence_factor", "1", "coincidence factor of the level <level>", "{:.3f}",
-           "peak of all together over the sum of their peaks; an upper bound, as " + _ALIKE),
-    Metric(f"{_L}.above_rating", "1", "number of them that were above their rating", "{:,.0f}"),
-    Metric(f"{_L}.above_rating_h", "h", "hours above their rating, of all together", "{:,.1f}"),
-)  # fmt: skip
+    Metric(
+        f"{_L}.peak_to_average",
+        "1",
+        "peak-to-average ratio of a <level>",
+        "{:.2f}",
+        "sum of all peaks over the mean of all; " + _ALIKE,
+    ),
+    Metric(
+        f"{_L}.coincidence_factor",
+        "1",
+        "coincidence factor of the level <level>",
+        "{:.3f}",
+        "peak of all together over the sum of their peaks; an upper bound, as "
+        + _ALIKE,
+    ),
+    Metric(
+        f"{_L}.above_rating",
+        "1",
+        "number of them that were above their rating",
+        "{:,.0f}",
+    ),
+    Metric(
+        f"{_L}.above_rating_h",
+        "h",
+        "hours above their rating, of all together",
+        "{:,.1f}",
+    ),
+)
 MIN, MAX, SUM, ABOVE = range(4)
 
 
 class PartMetrics:
-    """Accumulates the power of the parts of a level; `rating_w` is that of each, if any [W]."""
+    """Accumulates the power of the parts of a level.
+
+    `rating_w` is that of each, if any [W].
+    """
 
     def __init__(self, n_parts: int, rating_w: float | None, step_ms: int) -> None:
         self._rating_w, self._step_h = rating_w, step_ms / MS_PER_H
@@ -42,23 +69,32 @@ class PartMetrics:
         self._filling_w, self._n_filling = np.zeros(n_parts), 0
 
     def add(self, power_w: Float64Array, n_left_out: int = 0) -> None:
-        """Add intervals of all parts [W], shape (parts, B); those left out count in the mean."""
+        """Add intervals of all parts [W], shape (parts, B).
+
+        Those left out count in the mean.
+        """
         self._filling_w += power_w[:, :n_left_out].sum(axis=1)
         self._n_filling += min(n_left_out, power_w.shape[1])
         power_w = np.ascontiguousarray(power_w[:, n_left_out:])
         rating_w = np.inf if self._rating_w is None else self._rating_w
         _count(power_w, rating_w, self._counts, self._width_w, self._found)
-        self._together_w = max(self._together_w, float(power_w.sum(axis=0).max(initial=-np.inf)))
+        self._together_w = max(
+            self._together_w, float(power_w.sum(axis=0).max(initial=-np.inf))
+        )
         self._n_values += power_w.shape[1]
 
     def columns(self) -> dict[str, Float64Array]:
-        """Return mean, least, 99th percentile and largest of each [W], and its hours above."""
+        """Return mean, least, 99th percentile, largest [W], and hours above each."""
         low, high, total, above = self._found.T
         beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
         p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
         mean_w = (self._filling_w + total) / (self._n_filling + self._n_values)
         found = {"mean_w": mean_w, "min_w": low, "p99_w": p99_w, "max_w": high}
-        return found if self._rating_w is None else found | {"above_rating_h": above * self._step_h}
+        return (
+            found
+            if self._rating_w is None
+            else found | {"above_rating_h": above * self._step_h}
+        )
 
     def block(self) -> dict[str, Any]:
         """Return the level's part of the `layout` block."""
@@ -85,7 +121,7 @@ def _count(
     width_w: Float64Array,
     found: Float64Array,
 ) -> None:
-    """Count values in bins of each part, which are twice as wide where one lies beyond them."""
+    """Count values in bins of each part, doubled where a value lies beyond."""
     for k in range(power_w.shape[0]):
         for value in power_w[k]:
             while value >= width_w[k] * N_BINS:

@@ -1,4 +1,4 @@
-"""The sink that gives `metrics.json`, `RunMetrics`, and its part that sees the load as the grid."""
+"""The sink that gives `metrics.json`, and its part that sees the load as the grid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from diploee.base.measures.spectrum import BandRms, Spectrum
 from diploee.base.metric import check_declared, flatten
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
-from diploee.facility.base import POWER, Block, Stage, StageMeters, interpolated_s, naming
+from diploee.facility.base import (
+    POWER,
+    Block,
+    Stage,
+    StageMeters,
+    interpolated_s,
+    naming,
+)
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.metrics.bands import (
     NONE,
@@ -45,7 +52,16 @@ RELATIVE_THRESHOLD = 0.01
 
 UNRATED_THRESHOLD_W = 1e3
 
-DURATION_PERCENTS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, *(float(n) for n in range(1, 101)))
+DURATION_PERCENTS = (
+    0.0,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    *(float(n) for n in range(1, 101)),
+)
 """Points of the load duration curve, denser where few hours decide [% of the time]."""
 
 
@@ -64,7 +80,10 @@ def _opened(added: RunMeasure, clock: WallClock) -> Measure:
         measure = added.open(clock)
     n_window = getattr(measure, "n_window", None)
     if not isinstance(n_window, int) or n_window < 1:
-        raise error(f": n_window must be a whole number above 0, found {one_line(shown(n_window))}")
+        raise error(
+            ": n_window must be a whole number above 0, found "
+            f"{one_line(shown(n_window))}"
+        )
     for method in ("add", "result"):
         if not callable(getattr(measure, method, None)):
             raise error(f" has no method {method}")
@@ -72,27 +91,37 @@ def _opened(added: RunMeasure, clock: WallClock) -> Measure:
 
 
 def _result(name: str, measure: Measure) -> Mapping[str, Any]:
-    """Return the values of a measure from outside: all that it declared and nothing else."""
+    """Return the values of a measure from outside.
+
+    All that it declared and nothing else.
+    """
     with naming(measure, "result", partial(_error, name)):
         values = measure.result()
     if not isinstance(values, Mapping):
-        _fail(name, f"gives {one_line(shown(values))} as its result, expected values by name")
+        _fail(
+            name,
+            f"gives {one_line(shown(values))} as its result, expected values by name",
+        )
     keyed = dict(flatten(values, f"measures.{name}."))
     declared = MEASURES[name].metrics
     check_declared(keyed.items(), declared, partial(_fail, name))
     if missing := [m.key for m in declared if "<" not in m.key and m.key not in keyed]:
-        _fail(name, f"lacks metric '{missing[0]}', which it declares; give it, None if unknown")
+        _fail(
+            name,
+            f"lacks metric '{missing[0]}', which it declares; give it, None if unknown",
+        )
     return values
 
 
 class GridMetrics:
     """Accumulates the grid metrics of a power series.
 
-    Results do not depend on how the series is cut into blocks; memory is bounded by the block, the
-    longest ramp (two hours of values) and what is kept per demand interval and 10-minute window.
-    `readings` are the provenance of the profiles that the run used, which decides what is reported.
-    The hysteresis of the rainflow count is 1 % of the devices' rated power, 1 kW without
-    one; `headroom_to_w` is the rated power where the power is taken, the devices' by default.
+    Results do not depend on how the series is cut into blocks; memory is bounded by the
+    block, the longest ramp (two hours of values) and what is kept per demand interval
+    and 10-minute window. `readings` are the provenance of the profiles that the run
+    used, which decides what is reported. The hysteresis of the rainflow count is 1 % of
+    the devices' rated power, 1 kW without one; `headroom_to_w` is the rated power where
+    the power is taken, the devices' by default.
     """
 
     def __init__(
@@ -112,12 +141,21 @@ class GridMetrics:
         self._no_spectrum = why_no_spectrum(step_ms)
         wanted = bands_hz and not self._no_spectrum
         self._spectrum = Spectrum(step_ms, bands_hz) if wanted else None
-        self._rainflow = Rainflow(RELATIVE_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W)
+        self._rainflow = Rainflow(
+            RELATIVE_THRESHOLD * rated_power_w or UNRATED_THRESHOLD_W
+        )
         self._demand = demand_sums(self._clock)
         self._changes, self._peaks = Changes(self._clock), Peaks(self._clock)
         spectrum = [] if self._spectrum is None else [self._spectrum]
-        self._added = {name: _opened(added, self._clock) for name, added in MEASURES.items()}
-        own = (self._rainflow, *self._demand.values(), *self._changes.measures, *spectrum)
+        self._added = {
+            name: _opened(added, self._clock) for name, added in MEASURES.items()
+        }
+        own = (
+            self._rainflow,
+            *self._demand.values(),
+            *self._changes.measures,
+            *spectrum,
+        )
         measures = (*own, *self._added.values())
         self._series = Series(step_ms, measures)
         self._sum = self._count = self._n_left_out = 0
@@ -132,8 +170,9 @@ class GridMetrics:
     ) -> None:
         """Add the next block of mean power [W], from `t0_ms` on, and that of each pool.
 
-        What lies before `transient_ms`, when the run has filled up, counts in the mean alone.
-        Raises `ValueError` if the block does not follow on the last one, or power is not finite.
+        What lies before `transient_ms`, when the run has filled up, counts in the mean
+        alone. Raises `ValueError` if the block does not follow on the last one, or
+        power is not finite.
         """
         if not power_w.size:
             return
@@ -146,12 +185,14 @@ class GridMetrics:
         if n_left_out < quanta.size:
             steady = slice(n_left_out, None)
             pools_w = {name: of[steady] for name, of in (pools_w or {}).items()}
-            self._peaks.add(power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w)
+            self._peaks.add(
+                power_w[steady], t0_ms + n_left_out * self._clock.step_ms, pools_w
+            )
 
     def block(
         self, power_w: Distribution | None = None, energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
-        """Return the `grid` block, with the duration curve of the series' distribution [W].
+        """Return the `grid` block, with the series' duration curve [W].
 
         `energy_j` is that of each profile [J], by its id.
 
@@ -172,11 +213,16 @@ class GridMetrics:
             "rainflow": rainflow_block(
                 self._rainflow, clock, (self._count - self._n_left_out) * clock.step_ms
             ),
-            "spectrum": spectrum_block(self.spectrum, clock, support, self._no_spectrum),
+            "spectrum": spectrum_block(
+                self.spectrum, clock, support, self._no_spectrum
+            ),
         }
 
     def added(self) -> dict[str, Any]:
-        """Return the `measures` block, of `MEASURES`, as declared; none where there are none."""
+        """Return the `measures` block, of `MEASURES`, as declared.
+
+        None where there are none.
+        """
         found = {name: _result(name, measure) for name, measure in self._added.items()}
         return {"measures": found} if found else {}
 
@@ -195,13 +241,18 @@ class GridMetrics:
 
     @property
     def spectrum(self) -> BandRms | None:
-        """The spectra of the 10-minute windows; None where the resolution holds none."""
+        """The spectra of the 10-minute windows.
+
+        None where the resolution holds none.
+        """
         return None if self._spectrum is None else self._spectrum.result()
 
     def _check_begin(self, t0_ms: int) -> None:
         if self._begin_ms is None:
             if t0_ms % self._clock.step_ms:
-                raise ValueError(f"the first interval starts off the run's intervals: {t0_ms} ms")
+                raise ValueError(
+                    f"the first interval starts off the run's intervals: {t0_ms} ms"
+                )
             self._begin_ms = t0_ms
         elif t0_ms != self.end_ms:
             raise ValueError(
@@ -212,7 +263,9 @@ class GridMetrics:
         """Return the power that is exceeded for shares of the time, falling."""
         if power_w is None:
             return None
-        falling_w = power_w.percentiles(*(100 - percent for percent in DURATION_PERCENTS))
+        falling_w = power_w.percentiles(
+            *(100 - percent for percent in DURATION_PERCENTS)
+        )
         return {
             "resolution_s": self._clock.step_s,
             "percent_of_time": list(DURATION_PERCENTS),
@@ -223,11 +276,11 @@ class GridMetrics:
 class RunMetrics:
     """Accumulates the metrics of a run over its blocks.
 
-    The facility's power is `facility_power_w`, behind its stages, and `rated_w` the rated power
-    there [W]; the power of a pool is its devices'. `readings` are the provenances of the profiles
-    that the run may use, which decide what is reported; the grid's extremes leave out `transient`.
-    Its blocks are at the run's resolution; `stages`, the stages' meters, are a sink of their own,
-    of blocks at its step.
+    The facility's power is `facility_power_w`, behind its stages, and `rated_w` the
+    rated power there [W]; the power of a pool is its devices'. `readings` are the
+    provenances of the profiles that the run may use, which decide what is reported; the
+    grid's extremes leave out `transient`. Its blocks are at the run's resolution;
+    `stages`, the stages' meters, are a sink of their own, of blocks at its step.
     """
 
     def __init__(
@@ -250,7 +303,9 @@ class RunMetrics:
                 name: FacilityMetrics(facility.pool_rated_power_w(name), clock.step_ms)
                 for name in facility.pools
             }
-        self._only_pool = next(iter(facility.pools)) if len(facility.pools) == 1 else None
+        self._only_pool = (
+            next(iter(facility.pools)) if len(facility.pools) == 1 else None
+        )
         self._grid = GridMetrics(
             clock.step_ms,
             clock.start_with_zone,
@@ -265,13 +320,19 @@ class RunMetrics:
                 of_stages = (column for stage in stages for column in stage.columns)
                 columns = (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)
                 self._poi = PoiMetrics(
-                    clock.wall, columns, spec.contract_mva, spec.billing, spec.contract_mw
+                    clock.wall,
+                    columns,
+                    spec.contract_mva,
+                    spec.billing,
+                    spec.contract_mw,
                 )
 
     def add(self, block: Block) -> None:
         """Take in a block."""
         columns = block.columns
-        self._whole.add(columns[POWER], columns["utilization"], columns.get("standing_nodes"))
+        self._whole.add(
+            columns[POWER], columns["utilization"], columns.get("standing_nodes")
+        )
         pools_w = {self._only_pool: columns["it_power_w"]} if self._only_pool else {}
         for name, of_pool in self._pools.items():
             pools_w[name] = columns[f"it_power_w.{name}"]
@@ -285,8 +346,10 @@ class RunMetrics:
             self._causes.add(block)
             self._causes.see(self._grid.extremes())
 
-    def blocks(self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
-        """Return the metrics, with those of the loads and the energy of each profile [J], by id."""
+    def blocks(
+        self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE
+    ) -> dict[str, Any]:
+        """Return the metrics, with those of loads and profile energies [J], by id."""
         found = self._whole.blocks() | _of_loads(loads)
         found["grid"] = self._grid.block(self._whole.power_w, energy_j)
         found |= self._grid.added()

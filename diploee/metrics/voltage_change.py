@@ -1,4 +1,4 @@
-"""Rapid voltage changes of a run at 0.1 s, where the site's short-circuit power is known."""
+"""Rapid voltage changes of a run at 0.1 s, if short-circuit power is known."""
 
 from __future__ import annotations
 
@@ -14,27 +14,69 @@ from diploee.schedule.schedule import Transient
 
 _KEY = "grid.voltage_change"
 VOLTAGE_METRICS = (
-    Metric(f"{_KEY}.largest_percent", "%", "largest rapid voltage change", "{:.3g}",
-           text="settled: means over 1 s before and behind; two buses, the grid's side constant"),
-    Metric(f"{_KEY}.within_percent", "%", "largest change within that one", "{:.3g}",
-           text="of a mean over 0.1 s within the second behind it"),
-    Metric(f"{_KEY}.lower_bound", "1", "whether voltage changes are lower bounds", "{:g}",
-           text="as no reactive power is modelled"),
-    Metric(f"{_KEY}.collapses", "1", "instants at which the voltage would collapse", "{:,.0f}"),
-    Metric(f"{_KEY}.flicker_pst", "1", "flicker of separate steps, an estimate", "{:.3g}",
-           text="largest of 10 min, for lamps at 230 V; no periodic swings are in it"),
-    Metric(f"{_KEY}.steps.<size>.total", "1", "voltage steps from <size> on", "{:,.0f}"),
-    Metric(f"{_KEY}.steps.<size>.most_per_hour", "1", "most voltage steps in an hour from <size> "
-           "on", "{:,.0f}", text="hours of the run"),
-    Metric(f"{_KEY}.steps.<size>.most_per_day", "1", "most voltage steps in a day from <size> on",
-           "{:,.0f}", text="days of the run"),
-)  # fmt: skip
+    Metric(
+        f"{_KEY}.largest_percent",
+        "%",
+        "largest rapid voltage change",
+        "{:.3g}",
+        text=(
+            "settled: means over 1 s before and behind; two buses, the grid's side "
+            "constant"
+        ),
+    ),
+    Metric(
+        f"{_KEY}.within_percent",
+        "%",
+        "largest change within that one",
+        "{:.3g}",
+        text="of a mean over 0.1 s within the second behind it",
+    ),
+    Metric(
+        f"{_KEY}.lower_bound",
+        "1",
+        "whether voltage changes are lower bounds",
+        "{:g}",
+        text="as no reactive power is modelled",
+    ),
+    Metric(
+        f"{_KEY}.collapses",
+        "1",
+        "instants at which the voltage would collapse",
+        "{:,.0f}",
+    ),
+    Metric(
+        f"{_KEY}.flicker_pst",
+        "1",
+        "flicker of separate steps, an estimate",
+        "{:.3g}",
+        text="largest of 10 min, for lamps at 230 V; no periodic swings are in it",
+    ),
+    Metric(
+        f"{_KEY}.steps.<size>.total", "1", "voltage steps from <size> on", "{:,.0f}"
+    ),
+    Metric(
+        f"{_KEY}.steps.<size>.most_per_hour",
+        "1",
+        "most voltage steps in an hour from <size> on",
+        "{:,.0f}",
+        text="hours of the run",
+    ),
+    Metric(
+        f"{_KEY}.steps.<size>.most_per_day",
+        "1",
+        "most voltage steps in a day from <size> on",
+        "{:,.0f}",
+        text="days of the run",
+    ),
+)
 
 
 class StepVoltage:
     """A sink of the blocks at a run's step of 0.1 s."""
 
-    def __init__(self, grid: ShortCircuit, clock: RunClock, transient: Transient) -> None:
+    def __init__(
+        self, grid: ShortCircuit, clock: RunClock, transient: Transient
+    ) -> None:
         self._clock, self._transient, self._has_reactive = clock.wall, transient, False
         self._changes = VoltageChanges(grid, clock.step_ms)
         self._series = Series(clock.step_ms, [self._changes])
@@ -44,9 +86,11 @@ class StepVoltage:
         reactive = block.columns.get(REACTIVE)
         self._has_reactive = reactive is not None
         self._series.add(
-            block.t0_ms, to_quanta(block.columns[POWER]), self._transient.end_ms,
+            block.t0_ms,
+            to_quanta(block.columns[POWER]),
+            self._transient.end_ms,
             None if reactive is None else to_quanta(reactive),
-        )  # fmt: skip
+        )
 
     def block(self) -> dict[str, Any]:
         """Return the `grid.voltage_change` block."""

@@ -1,9 +1,10 @@
-"""`Segments -> PowerBlock`: the device power of a run, block by block, in bounded memory.
+"""`Segments -> PowerBlock`.
 
-`PowerModel` adds up what overlaps a part of a block, on its own, as soon as those segments are
-known; `power_stream` cuts a run into parts and joins them to blocks, on a grid that the profiles
-and the interval set. An interval's value is the same whatever part it is computed in, so that
-windows, threads and workers change no bit of it.
+The device power of a run, block by block, in bounded memory. `PowerModel` adds up what
+overlaps a part of a block, on its own, as soon as those segments are known;
+`power_stream` cuts a run into parts and joins them to blocks, on a grid that the
+profiles and the interval set. An interval's value is the same whatever part it is
+computed in, so that windows, threads and workers change no bit of it.
 """
 
 from __future__ import annotations
@@ -44,33 +45,74 @@ from diploee.scenario.models import Facility
 Method = Literal["auto", "direct", "spectral"]
 
 POWER_COLUMNS = (
-    Column("it_power_w", "W", "pool", "mean", DEVICE_POWER, "power of all nodes, idle ones too",
-           "device", "device"),
-    Column("facility_power_w", "W", "facility", "mean", DEVICE_POWER, "power of the facility"),
-    Column("busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"),
-    Column("utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"),
-)  # fmt: skip
-"""Columns of power of every run; without a stage the facility's power is that of its devices."""
+    Column(
+        "it_power_w",
+        "W",
+        "pool",
+        "mean",
+        DEVICE_POWER,
+        "power of all nodes, idle ones too",
+        "device",
+        "device",
+    ),
+    Column(
+        "facility_power_w",
+        "W",
+        "facility",
+        "mean",
+        DEVICE_POWER,
+        "power of the facility",
+    ),
+    Column(
+        "busy_nodes", "nodes", "pool", "instant", None, "nodes that run a job or serve"
+    ),
+    Column(
+        "utilization", "1", "pool", "mean", None, "busy nodes over all nodes (Eq. 1)"
+    ),
+)
+"""Columns of power of every run; without a stage the facility's power is that of its
+devices."""
 
 AC_COLUMNS = (
-    Column("it_ac_power_w", "W", "pool", "mean", NODE_AC_POWER,
-           "power of all nodes, idle ones too", "overhead", "node_overhead"),
-    Column("facility_reactive_var", "var", "facility", "mean", NODE_AC_POWER,
-           "reactive power of the facility, drawn positive"),
-)  # fmt: skip
-"""Further columns where the nodes' AC power is modelled; the facility's begins there."""
+    Column(
+        "it_ac_power_w",
+        "W",
+        "pool",
+        "mean",
+        NODE_AC_POWER,
+        "power of all nodes, idle ones too",
+        "overhead",
+        "node_overhead",
+    ),
+    Column(
+        "facility_reactive_var",
+        "var",
+        "facility",
+        "mean",
+        NODE_AC_POWER,
+        "reactive power of the facility, drawn positive",
+    ),
+)
+"""Further columns where the nodes' AC power is modelled; the facility's begins there."""  # noqa: E501
 
 PHASE_COLUMNS = (
-    Column("standing_nodes", "nodes", "pool", "mean", None,
-           "nodes that stand, where pools have phases; utilization is over these"),
-)  # fmt: skip
+    Column(
+        "standing_nodes",
+        "nodes",
+        "pool",
+        "mean",
+        None,
+        "nodes that stand, where pools have phases; utilization is over these",
+    ),
+)
 """Further columns where nodes are added in its course."""
 
 BLOCK_INTERVALS = 1 << 18
 """Intervals of a block where no transform sets them."""
 
 MAX_SPECTRA_BYTES = 1 << 29
-"""Memory for the transforms of profiles; jobs of those that do not fit are added directly."""
+"""Memory for the transforms of profiles; jobs of those that do not fit are added
+directly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +121,18 @@ class PowerBlock(Brief):
 
     t0_ms: int  # start of the first interval [ms]
     dt_ms: int  # length of each [ms]
-    # Mean device power of each pool over each interval [W], shape (K, B), idle nodes included
+    # Mean device power of each pool over each interval [W], shape (K, B), idle nodes
+    # included
     it_power_w: Float64Array
-    # Busy nodes of each pool at the interval's start, shape (K, B); busy GPUs over those of a
-    # node where a pool allocates GPUs
+    # Busy nodes of each pool at the interval's start, shape (K, B); busy GPUs over
+    # those of a node where a pool allocates GPUs
     busy_nodes: Int64Array | Float64Array
-    mean_busy_nodes: Float64Array  # busy nodes of each pool, mean over the interval, shape (K, B)
+    # Busy nodes of each pool, mean over the interval, shape (K, B)
+    mean_busy_nodes: Float64Array
     # Mean power of each pool's nodes at their AC input [W], where that is modelled
     it_ac_power_w: Float64Array | None = None
-    # Nodes of each pool that stand, mean over the interval, where they are not all all the time
+    # Nodes of each pool that stand, mean over the interval, where they are not all all
+    # the time
     standing_nodes: Float64Array | None = None
 
     @property
@@ -106,8 +151,13 @@ class PowerBlock(Brief):
         total_w: Float64Array = self.it_power_w.sum(axis=0)
         return total_w
 
-    def utilization(self, facility: Facility, pool_id: int | None = None) -> Float64Array:
-        """Return busy nodes over those that stand (Eq. 1), of a pool or all; 0 where none does."""
+    def utilization(
+        self, facility: Facility, pool_id: int | None = None
+    ) -> Float64Array:
+        """Return busy nodes over those that stand (Eq. 1), of a pool or all.
+
+        0 where none does.
+        """
         which = slice(None) if pool_id is None else slice(pool_id, pool_id + 1)
         busy: Float64Array = self.mean_busy_nodes[which].sum(axis=0)
         if self.standing_nodes is None:
@@ -128,7 +178,9 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
     if len(parts) == 1:
         return parts[0]
     arrays: dict[str, Any] = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=1)
+        field.name: np.concatenate(
+            [getattr(part, field.name) for part in parts], axis=1
+        )
         for field in fields(PowerBlock)[2:]
         if getattr(parts[0], field.name) is not None
     }
@@ -137,15 +189,18 @@ def joined(parts: Sequence[PowerBlock]) -> PowerBlock:
 
 @dataclass(frozen=True)
 class PowerModel:
-    """Data that every block of a run needs besides its segments; it may be sent to a worker."""
+    """Data that every block of a run needs besides its segments.
+
+    It may be sent to a worker.
+    """
 
     facility: Facility  # pools and the idle power of their nodes
     library: ProfileLibrary  # profiles that segments refer to
     profile_ids: tuple[int, ...]  # those of them that segments may refer to
     dt_ms: int  # interval of the blocks [ms]
     horizon_ms: int  # end of the run [ms]
-    # How whole jobs at their profile's sampling step are added; `auto` takes the cheaper for
-    # each block
+    # How whole jobs at their profile's sampling step are added; `auto` takes the
+    # cheaper for each block
     method: Method = "auto"
     # Twins of the profiles at the nodes' AC input, which the library then holds as well
     ac: NodeAc | None = None
@@ -153,14 +208,24 @@ class PowerModel:
 
     @cached_property
     def fft_lengths(self) -> tuple[int, int] | None:
-        """History and length of the transforms [intervals]; None where all is added directly."""
-        return fft_lengths(self.spectral_ids, self.library) if self.spectral_ids else None
+        """History and length of the transforms [intervals].
+
+        None where all is added directly.
+        """
+        return (
+            fft_lengths(self.spectral_ids, self.library) if self.spectral_ids else None
+        )
 
     @cached_property
     def spectral_ids(self) -> list[int]:
-        """Profiles whose whole jobs may be added as spectra: the longest, as many as fit."""
+        """Profiles whose whole jobs may be added as spectra.
+
+        The longest, as many as fit.
+        """
         entries = self.library.entries
-        sampled = [index for index in self.profile_ids if entries[index].dt_ms == self.dt_ms]
+        sampled = [
+            index for index in self.profile_ids if entries[index].dt_ms == self.dt_ms
+        ]
         if self.method != "auto" or not sampled:
             return sampled if self.method == "spectral" else []
         sampled.sort(key=lambda index: (-entries[index].duration_ms, index))
@@ -169,7 +234,8 @@ class PowerModel:
     def _max_spectra(self, profile_ids: Sequence[int]) -> int:
         """Return the number of transforms that fit the memory."""
         bytes_of_one = spectra_bytes(1, fft_lengths(profile_ids, self.library)[1])
-        bytes_of_one += 0 if self.ac is None else bytes_of_one // 2  # held in single precision
+        # Held in single precision
+        bytes_of_one += 0 if self.ac is None else bytes_of_one // 2
         return MAX_SPECTRA_BYTES // bytes_of_one
 
     @cached_property
@@ -205,12 +271,16 @@ class PowerModel:
 
     @cached_property
     def _pool_columns(self) -> tuple[Int64Array, Float64Array, Float64Array]:
-        """Nodes, and idle power of a node's devices and at its AC input [W], each shape (K, 1)."""
+        """Nodes, and their idle power at devices and AC input [W], each (K, 1)."""
         pools = self.facility.pools
         n_nodes = np.array([[pool.n_nodes] for pool in pools.values()])
         nodes = [self.facility.node_type_of(name) for name in pools]
         idle_w = np.array([[node.idle_power_w] for node in nodes])
-        return n_nodes, idle_w, np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes])
+        return (
+            n_nodes,
+            idle_w,
+            np.array([[node.ac_power_w(node.idle_power_w)] for node in nodes]),
+        )
 
     def standing_nodes(self, t0_ms: int, dt_ms: int, n_steps: int) -> Float64Array:
         """Return the nodes of each pool that stand, means over intervals.
@@ -220,23 +290,27 @@ class PowerModel:
         n_nodes = self._pool_columns[0]
         if self.absent is None:
             return n_nodes.astype(np.float64)
-        return n_nodes - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
+        return (
+            n_nodes
+            - node_occupancy(self.absent, n_nodes.size, t0_ms, dt_ms, n_steps)[1]
+        )
 
     def _slices_of(self, segments: Segments) -> Int64Array:
-        """Return the kind of the slice as which each segment can be added as a spectrum, or -1."""
+        """Return the kind of slice that each segment is as a spectrum, or -1."""
         kind = self.slices.played_by(segments, self.horizon_ms)
         if self.ac is not None:  # a flat profile's AC power is in the weight
             kind[self.ac.flat[segments.profile_id]] = -1
         return kind
 
     def _readings(self, segments: Segments) -> list[Segments]:
-        """Return what is added: the devices' power and, where it is modelled, AC power."""
+        """Return what is added: devices' power and, where modelled, AC power."""
         return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
-        """Decide whether a block adds whole slices as spectra, and compute those that lack.
+        """Decide whether a block adds slices as spectra, and compute missing ones.
 
-        The choice depends on the block's own segments alone, so that it is the same in every run.
+        The choice depends on the block's own segments alone, so that it is the same in
+        every run.
         """
         _ = self.tables
         if self.fft_lengths is None:
@@ -246,27 +320,35 @@ class PowerModel:
         if not kind.size:
             return False
         length, end_ms = self.fft_lengths[1], t0_ms + n_steps * self.dt_ms
-        if self.method == "auto" and spectral_cost_s(played, kind, length) >= direct_cost_s(
-            played, t0_ms, end_ms, self.dt_ms
-        ):
+        if self.method == "auto" and spectral_cost_s(
+            played, kind, length
+        ) >= direct_cost_s(played, t0_ms, end_ms, self.dt_ms):
             return False
         for reading, precision in zip(
             self._readings(played), (np.complex128, np.complex64), strict=False
         ):
             at = np.unique(code_of(reading, kind), return_index=True)[1]
-            ids = (x[at].tolist() for x in (reading.profile_id, played.profile_id, kind))
-            lacking = [(own, *self.slices.at(of, k)) for own, of, k in zip(*ids, strict=True)]
+            ids = (
+                x[at].tolist() for x in (reading.profile_id, played.profile_id, kind)
+            )
+            lacking = [
+                (own, *self.slices.at(of, k)) for own, of, k in zip(*ids, strict=True)
+            ]
             add_spectra(self._spectra, lacking, self.library, length, precision)
         return True
 
-    def block(self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool) -> PowerBlock:
-        """Return the block of `n_steps` intervals from `t0_ms` on, a multiple of the interval.
+    def block(
+        self, segments: Segments, t0_ms: int, n_steps: int, spectral: bool
+    ) -> PowerBlock:
+        """Return the block of `n_steps` intervals from `t0_ms` on.
 
-        `segments` are all that overlap it, in the order of their starts; `spectral` is what
-        `prepare` decided.
+        `segments` are all that overlap it, in the order of their starts; `spectral` is
+        what `prepare` decided.
         """
         n_nodes, *idle_node_w = self._pool_columns
-        readings = [np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())]
+        readings = [
+            np.zeros((n_nodes.size, n_steps)) for _ in self._readings(Segments.empty())
+        ]
         direct = segments
         if spectral and self.fft_lengths is not None:
             kind = self._slices_of(segments)
@@ -284,7 +366,9 @@ class PowerModel:
             )
         for added, energy_j in zip(self._readings(direct), readings, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
-        busy, mean_busy = node_occupancy(segments, n_nodes.size, t0_ms, self.dt_ms, n_steps)
+        busy, mean_busy = node_occupancy(
+            segments, n_nodes.size, t0_ms, self.dt_ms, n_steps
+        )
         slots = slots_of(self.facility)[:, None]
         mean_busy /= slots
         busy_nodes = busy / slots if (slots > 1).any() else busy
@@ -295,11 +379,13 @@ class PowerModel:
         ]
         ac_w = power_w[1] if self.ac is not None else None
         changing = None if self.absent is None else standing
-        return PowerBlock(t0_ms, self.dt_ms, power_w[0], busy_nodes, mean_busy, ac_w, changing)
+        return PowerBlock(
+            t0_ms, self.dt_ms, power_w[0], busy_nodes, mean_busy, ac_w, changing
+        )
 
 
 def device_block(power: PowerBlock, facility: Facility) -> Block:
-    """Return a block's columns of device power and occupancy, per pool where there are several."""
+    """Return a block's columns of device power and occupancy, by pool if several."""
     standing = power.standing_nodes
     columns: dict[str, np.ndarray[Any, Any]] = {
         "it_power_w": power.device_power_w,
@@ -314,7 +400,9 @@ def device_block(power: PowerBlock, facility: Facility) -> Block:
     if standing is not None:
         columns["standing_nodes"] = standing.sum(axis=0)
         if ac_w is not None:
-            node_var = np.array([facility.node_reactive_var(name) for name in facility.pools])
+            node_var = np.array(
+                [facility.node_reactive_var(name) for name in facility.pools]
+            )
             columns[REACTIVE] = node_var @ standing
     if len(facility.pools) > 1:
         for k, name in enumerate(facility.pools):
@@ -329,10 +417,12 @@ def device_block(power: PowerBlock, facility: Facility) -> Block:
 
 
 MAX_THREADS = 4
-"""Parts computed at the same time by default at most; each takes some tens of megabytes."""
+"""Parts computed at the same time by default at most; each takes some tens of
+megabytes."""
 
 Window = tuple[Segments, int]
-"""Segments that start before a time [ms] and after those of the window before; that time."""
+"""Segments that start before a time [ms] and after those of the window before; that
+time."""
 
 Part = tuple[Segments, int, int, bool]
 """Arguments of `PowerModel.block`."""
@@ -346,12 +436,13 @@ def power_stream(
     n_threads: int | None = None,
     block_intervals: int | None = None,
 ) -> Iterator[PowerBlock]:
-    """Sum segments and idle nodes into device power while the segments come in, block by block.
+    """Sum segments and idle nodes into device power as they come, block by block.
 
-    The time of the last window is the end of the run; `span_ms` is another start and end, multiples
-    of the interval. Parts are computed by `n_threads` at the same time, while the next window is
-    made: as many as there are cores by default, at most four; with 0 in turn, on one core.
-    `block_intervals` are those of a block where no transform sets them.
+    The time of the last window is the end of the run; `span_ms` is another start and
+    end, multiples of the interval. Parts are computed by `n_threads` at the same time,
+    while the next window is made: as many as there are cores by default, at most four;
+    with 0 in turn, on one core. `block_intervals` are those of a block where no
+    transform sets them.
     """
     sums = PowerSums(model, span_ms, block_intervals)
     n_workers = default_threads() if n_threads is None else max(n_threads, 1)
@@ -368,7 +459,7 @@ def power_stream(
 
 
 class PowerSums:
-    """Cuts a run into parts that can be computed on their own, and joins them to blocks."""
+    """Cuts a run into independent parts, and joins them to blocks."""
 
     def __init__(
         self,
@@ -379,7 +470,8 @@ class PowerSums:
         self._begin_ms, self._end_ms = span_ms or (0, model.horizon_ms)
         if self._begin_ms % model.dt_ms or self._end_ms % model.dt_ms:
             raise ValueError(
-                f"span {self._begin_ms}-{self._end_ms} ms is no multiple of {model.dt_ms} ms"
+                f"span {self._begin_ms}-{self._end_ms} ms is no multiple of "
+                f"{model.dt_ms} ms"
             )
         size = min(block_intervals or model.block_intervals, model.block_intervals)
         self._model, self._block_ms = model, size * model.dt_ms
@@ -388,7 +480,7 @@ class PowerSums:
         self._held: list[PowerBlock] = []
 
     def parts(self, window: Window, n_workers: int) -> Iterator[Part]:
-        """Yield the arguments of `PowerModel.block` for each part that a window settles."""
+        """Yield the arguments of `PowerModel.block` by the parts of a window."""
         segments, until_ms = window
         self._active.add(segments)
         model = self._model
@@ -404,8 +496,9 @@ class PowerSums:
             for t0_ms, n_steps in _shares(begin_ms, end_ms, model.dt_ms, n_parts):
                 inside = self._active.within(t0_ms, t0_ms + n_steps * model.dt_ms)
                 if model.fft_lengths is not None:
-                    # A transform spreads rounding over its block: nothing that ended before may
-                    # take part in it, as what else is held depends on the windows.
+                    # A transform spreads rounding over its block: nothing that ended
+                    # before may take part in it, as what else is held depends on the
+                    # windows.
                     inside = inside.take(inside.end_ms > t0_ms)
                 yield inside, t0_ms, n_steps, model.prepare(inside, t0_ms, n_steps)
         self._active.drop_before(self._cut_ms)
@@ -439,15 +532,22 @@ LEAST_SHARE = 1 << 10
 """Intervals of a part at least, below which it costs more than it computes."""
 
 
-def _shares(begin_ms: int, end_ms: int, dt_ms: int, n_parts: int) -> Iterator[tuple[int, int]]:
-    """Cut a span into parts for the workers; yields start [ms] and number of intervals of each."""
+def _shares(
+    begin_ms: int, end_ms: int, dt_ms: int, n_parts: int
+) -> Iterator[tuple[int, int]]:
+    """Cut a span into parts for the workers.
+
+    Yields start [ms] and number of intervals of each.
+    """
     n_steps = (end_ms - begin_ms) // dt_ms
     size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), LEAST_SHARE)
     for first in range(0, n_steps, size):
         yield begin_ms + first * dt_ms, min(size, n_steps - first)
 
 
-def _in_order(submitted: Iterator[Future[PowerBlock]], n_ahead: int) -> Iterator[PowerBlock]:
+def _in_order(
+    submitted: Iterator[Future[PowerBlock]], n_ahead: int
+) -> Iterator[PowerBlock]:
     """Yield results in order, with `n` under way beyond the one that is waited for."""
     waiting: deque[Future[PowerBlock]] = deque()
     try:

@@ -1,11 +1,12 @@
 """Adding segments to intervals directly, with exact energy.
 
-The energy of a segment in an interval is the difference of its profile's cumulative energy at the
-interval's edges. Cumulative energy is linear between the profile's samples, so for a start between
-two samples it is the mean of the two neighbouring sample phases, weighted by distance. For every
-profile the differences are therefore tabled once, one row per sample phase within an interval, and
-the whole intervals of a segment are a weighted sum of two contiguous rows. At the profile's own
-step there are two phases, whose rows are the differences of the cumulative energy itself: none is
+The energy of a segment in an interval is the difference of its profile's cumulative
+energy at the interval's edges. Cumulative energy is linear between the profile's
+samples, so for a start between two samples it is the mean of the two neighbouring
+sample phases, weighted by distance. For every profile the differences are therefore
+tabled once, one row per sample phase within an interval, and the whole intervals of a
+segment are a weighted sum of two contiguous rows. At the profile's own step there are
+two phases, whose rows are the differences of the cumulative energy itself: none is
 tabled.
 """
 
@@ -25,18 +26,19 @@ from diploee.profiles.profile import PowerProfile
 
 
 class EnergyTables(NamedTuple):
-    """Cumulative and interval energies of profiles for one interval length, laid end to end."""
+    """Cumulative and interval energies of profiles for one interval length."""
 
     step_ms: int  # interval [ms]
     grid_ms: Int64Array  # common grid of each profile and the interval [ms]
     # Energy since the profile's start at each grid point [J], profile after profile
     cumulative_j: Float64Array
     cumulative_at: Int64Array  # where each profile begins in `cumulative_j`
-    # Energy per interval [J], row ``p`` for a start ``p`` grid points after an interval's edge
+    # Energy per interval [J], row ``p`` for a start ``p`` grid points after an
+    # interval's edge
     interval_j: Float64Array
     interval_at: Int64Array  # where each profile begins in `interval_j`
-    # Length of a row of each profile, tabled where an interval has several grid points; 0 for
-    # profiles no longer than an interval, which have no rows
+    # Length of a row of each profile, tabled where an interval has several grid points;
+    # 0 for profiles no longer than an interval, which have no rows
     n_intervals: Int64Array
 
     @classmethod
@@ -45,7 +47,8 @@ class EnergyTables(NamedTuple):
     ) -> EnergyTables:
         """Build the tables of profiles given by library index.
 
-        Each profile is read in its turn and written to its place, so that no two are held.
+        Each profile is read in its turn and written to its place, so that no two are
+        held.
         """
         used = sorted(profile_ids)
         n_profiles = used[-1] + 1 if used else 0
@@ -58,26 +61,42 @@ class EnergyTables(NamedTuple):
             # One of an interval at most fills two at most, and is not worth a table.
             if n_points - 1 > (per_step := step_ms // common_ms):
                 n_intervals[index] = -(-(n_points - 1) // per_step) + 1
-                in_rows[index] = (per_step + 1) * n_intervals[index] if per_step > 1 else 0
+                in_rows[index] = (
+                    (per_step + 1) * n_intervals[index] if per_step > 1 else 0
+                )
         cumulative_at = np.concatenate([[0], np.cumsum(points)])
         interval_at = np.cumsum(in_rows) - in_rows
-        cumulative_j, interval_j = np.empty(int(points.sum())), np.empty(int(in_rows.sum()))
+        cumulative_j, interval_j = (
+            np.empty(int(points.sum())),
+            np.empty(int(in_rows.sum())),
+        )
         for index in used:
             first = cumulative_at[index]
             energy_j = _cumulative_on_grid(library[index], int(grid_ms[index]))
             cumulative_j[first : first + points[index]] = energy_j
             begin, size = interval_at[index], in_rows[index]
             if size:
-                rows_j = interval_j[begin : begin + size].reshape(-1, n_intervals[index])
+                rows_j = interval_j[begin : begin + size].reshape(
+                    -1, n_intervals[index]
+                )
                 _fill_rows(energy_j, rows_j)
         return cls(
-            step_ms, grid_ms, cumulative_j, cumulative_at, interval_j, interval_at, n_intervals
+            step_ms,
+            grid_ms,
+            cumulative_j,
+            cumulative_at,
+            interval_j,
+            interval_at,
+            n_intervals,
         )
 
     def has_grids_of(self, library: ProfileLibrary, step_ms: int) -> bool:
-        """Return whether tables of another interval have the same points, and so energies."""
+        """Return whether tables of another interval have the same points."""
         used = np.flatnonzero(np.diff(self.cumulative_at))
-        return all(gcd(step_ms, library.entries[k].dt_ms) == self.grid_ms[k] for k in used.tolist())
+        return all(
+            gcd(step_ms, library.entries[k].dt_ms) == self.grid_ms[k]
+            for k in used.tolist()
+        )
 
 
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
@@ -93,11 +112,15 @@ def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
 
 
 def _fill_rows(cumulative_j: Float64Array, rows_j: Float64Array) -> None:
-    """Write interval energies for every start phase, shape (per_step + 1, intervals)."""
-    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an interval. Of all
-    # differences over s points, laid out from -s on, it is the one at (k + 1) s - p.
+    """Write interval energies by start phase, shape (per_step + 1, intervals)."""
+    # Row p, column k: E((k + 1) s - p) - E(k s - p) on the grid, s points to an
+    # interval. Of all differences over s points, laid out from -s on, it is the one at
+    # (k + 1) s - p.
     per_step, n_intervals = rows_j.shape[0] - 1, rows_j.shape[1]
-    before, behind = np.full(per_step, cumulative_j[0]), np.full(2 * per_step, cumulative_j[-1])
+    before, behind = (
+        np.full(per_step, cumulative_j[0]),
+        np.full(2 * per_step, cumulative_j[-1]),
+    )
     end = (n_intervals + 1) * per_step + 1
     padded_j = np.concatenate([before, cumulative_j, behind])[:end]
     over_j = padded_j[per_step:] - padded_j[:-per_step]
@@ -133,9 +156,13 @@ def _add_segments(
     offset_ms: Int64Array,
     weight: Float64Array,
 ) -> None:
-    # An interval gets the same bits whatever block it is computed in: edges are those of the
-    # segment itself, never those of the block.
-    step_ms, cumulative_j, interval_j = tables.step_ms, tables.cumulative_j, tables.interval_j
+    # An interval gets the same bits whatever block it is computed in: edges are those
+    # of the segment itself, never those of the block.
+    step_ms, cumulative_j, interval_j = (
+        tables.step_ms,
+        tables.cumulative_j,
+        tables.interval_j,
+    )
     n_steps = energy_j.shape[1]
     for row in range(start_ms.size):
         begin_ms, finish_ms = start_ms[row], end_ms[row]
@@ -145,8 +172,12 @@ def _add_segments(
             continue
         profile = profile_id[row]
         grid = tables.grid_ms[profile]
-        first, last = tables.cumulative_at[profile], tables.cumulative_at[profile + 1] - 1
-        # The profile's own time 0 on the run's clock; with an offset it may precede the run.
+        first, last = (
+            tables.cumulative_at[profile],
+            tables.cumulative_at[profile + 1] - 1,
+        )
+        # The profile's own time 0 on the run's clock; with an offset it may precede the
+        # run.
         origin_ms = begin_ms - offset_ms[row]
         factor = weight[row]
         out = energy_j[row_of[row]]
@@ -178,7 +209,8 @@ def _add_segments(
                     - _energy_until(edge_ms, cumulative_j, first, last, grid)
                 )
             continue
-        # A start u of a grid point after phase p, 0 <= u < 1, has (1 - u) row[p] + u row[p + 1].
+        # A start u of a grid point after phase p, 0 <= u < 1, has (1 - u) row[p] + u
+        # row[p + 1].
         origin_step = (origin_ms - t0_ms) // step_ms
         phase_ms = origin_ms - t0_ms - origin_step * step_ms
         phase = phase_ms // grid
@@ -186,7 +218,8 @@ def _add_segments(
         lower = factor - upper
         shift = first_whole - origin_step
         n_whole = min(stop - first_whole, length - shift)
-        if grid == step_ms:  # the rows are what is behind each grid point, and what is before it
+        # The rows are what is behind each grid point, and what is before it
+        if grid == step_ms:
             at = min(first + shift, last)  # behind the first grid point
             here_j = cumulative_j[at]
             before_j = here_j - cumulative_j[at - 1]
@@ -200,7 +233,8 @@ def _add_segments(
         far = near + length
         for k in range(n_whole):
             out[first_whole + k] += (
-                lower * interval_j[near + shift + k] + upper * interval_j[far + shift + k]
+                lower * interval_j[near + shift + k]
+                + upper * interval_j[far + shift + k]
             )
 
 
@@ -210,7 +244,9 @@ def energies_within(
     """Return the energy of each segment between two times [J]."""
     energy_j = np.zeros((len(segments), 1))
     if begin_ms < end_ms:  # an interval of its own, for which no rows are tabled
-        whole = tables._replace(step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals)
+        whole = tables._replace(
+            step_ms=end_ms - begin_ms, n_intervals=0 * tables.n_intervals
+        )
         _add(segments, whole, begin_ms, energy_j, np.arange(len(segments)))
     return energy_j[:, 0]
 
@@ -223,7 +259,9 @@ def steady_energies_within(
     first, last = tables.cumulative_at[index], tables.cumulative_at[index + 1] - 1
     whole_j = tables.cumulative_j[last] - tables.cumulative_j[first]
     length_ms = (last - first) * tables.grid_ms[index]
-    inside_ms = np.minimum(segments.end_ms, end_ms) - np.maximum(segments.start_ms, begin_ms)
+    inside_ms = np.minimum(segments.end_ms, end_ms) - np.maximum(
+        segments.start_ms, begin_ms
+    )
     return np.asarray(segments.weight * whole_j * np.maximum(inside_ms, 0) / length_ms)
 
 
@@ -233,7 +271,9 @@ NS_PER_ADDITION = 1.4
 
 def direct_cost_s(segments: Segments, t0_ms: int, t1_ms: int, step_ms: int) -> float:
     """Estimate the time to add segments to the intervals of a span on one core [s]."""
-    covered_ms = np.minimum(segments.end_ms, t1_ms) - np.maximum(segments.start_ms, t0_ms)
+    covered_ms = np.minimum(segments.end_ms, t1_ms) - np.maximum(
+        segments.start_ms, t0_ms
+    )
     return float(np.maximum(covered_ms, 0).sum()) / step_ms * NS_PER_ADDITION * 1e-9
 
 
@@ -245,7 +285,11 @@ def add_directly(
 
 
 def _add(
-    segments: Segments, tables: EnergyTables, t0_ms: int, energy_j: Float64Array, row: Int64Array
+    segments: Segments,
+    tables: EnergyTables,
+    t0_ms: int,
+    energy_j: Float64Array,
+    row: Int64Array,
 ) -> None:
     """Add the energy of segments to intervals, each to a row."""
     names = ("start_ms", "end_ms", "profile_id", "offset_ms", "weight")

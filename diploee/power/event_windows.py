@@ -1,9 +1,10 @@
-"""Event windows: the worst moments of a run at 0.1 s, without computing the whole run at 0.1 s.
+"""Event windows: the worst moments of a run, computed alone at 0.1 s.
 
-The candidates come from the exact 1 s means of the whole run: the highest one, and the largest rise
-and drop between two adjacent means of 1 s, 10 s and 1 min, at every second. While the run passes,
-the segments around each candidate are kept, and the state of the facility's stages at the hour
-before; only these windows are then computed at the profiles' own step.
+The candidates come from the exact 1 s means of the whole run: the highest one, and the
+largest rise and drop between two adjacent means of 1 s, 10 s and 1 min, at every
+second. While the run passes, the segments around each candidate are kept, and the state
+of the facility's stages at the hour before; only these windows are then computed at the
+profiles' own step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from diploee.base.errors import Brief
 from diploee.base.measures.ramps import ramp_sums
 from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, concat
-from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
+from diploee.base.units import (
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    PROFILE_STEP_MS,
+)
 from diploee.facility.base import POWER, Block, Stages
 from diploee.power.blocks import (
     PowerBlock,
@@ -39,13 +46,20 @@ SEARCH_BLOCK = MS_PER_DAY // SEARCH_STEP_MS
 
 STEPS_S = (1, 10, 60)
 """Lengths of the two adjacent means whose difference is a step [s]."""
-NAMES = ("peak", *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")))
+NAMES = (
+    "peak",
+    *(f"{kind}_{length}s" for length in STEPS_S for kind in ("rise", "drop")),
+)
 MARGIN_MS = 2 * MS_PER_MIN
 """Kept before and after each extreme, under an hour."""
-BASIS = "exact 1 s means of the whole run; steps between adjacent means, at every second"
+BASIS = (
+    "exact 1 s means of the whole run; steps between adjacent means, at every second"
+)
 EVENT_WINDOW_METRICS = (
     Metric("zooms.windows.<name>.value_mw", "MW", "<name> of 1 s means"),
-    Metric("zooms.windows.<name>.window_s", "s", "length of the window of <name>", "{:g}"),
+    Metric(
+        "zooms.windows.<name>.window_s", "s", "length of the window of <name>", "{:g}"
+    ),
 )
 _LONGEST = 2 * max(STEPS_S)
 
@@ -54,7 +68,8 @@ _LONGEST = 2 * max(STEPS_S)
 class EventWindow(Brief):
     """A window around an extreme of the run."""
 
-    name: str  # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``
+    # ``peak``, or ``rise`` or ``drop`` with the length of the means: ``rise_10s``
+    name: str
     at_ms: int  # start of the highest second, or the instant between the two means [ms]
     value_w: float  # the highest 1 s mean, or the later mean less the earlier one [W]
     start_ms: int  # start of the window [ms]
@@ -66,7 +81,10 @@ class EventWindow(Brief):
         if self.name == "peak":
             return None, (self.at_ms, self.at_ms + SEARCH_STEP_MS)
         length_ms = int(self.name.partition("_")[2].removesuffix("s")) * MS_PER_S
-        return (self.at_ms - length_ms, self.at_ms), (self.at_ms, self.at_ms + length_ms)
+        return (self.at_ms - length_ms, self.at_ms), (
+            self.at_ms,
+            self.at_ms + length_ms,
+        )
 
 
 @dataclass(eq=False)
@@ -80,15 +98,18 @@ class _Candidate:
 
     def keep(self, segments: Segments) -> None:
         """Keep those segments that overlap the window."""
-        inside = (segments.start_ms < self.event.end_ms) & (segments.end_ms > self.from_ms)
+        inside = (segments.start_ms < self.event.end_ms) & (
+            segments.end_ms > self.from_ms
+        )
         if inside.any():
             self.segments.append(segments.take(inside))
 
 
 class EventWindowSearch:
-    """Finds the worst windows while a run passes: extremes of the power behind the stages.
+    """Finds the worst windows while a run passes.
 
-    In the time in which the facility fills up, `transient`, none is looked for.
+    Extremes of the power behind the stages. In the time in which the facility fills up,
+    `transient`, none is looked for.
     """
 
     def __init__(
@@ -120,7 +141,7 @@ class EventWindowSearch:
                 yield segments, until_ms
 
     def event_windows(self) -> Iterator[tuple[EventWindow, Segments, Iterator[Block]]]:
-        """Yield each window with what is played in it and its blocks at 0.1 s, the peak first.
+        """Yield each window with what is played and its 0.1 s blocks, the peak first.
 
         A rise or drop that never happens is left out.
         """
@@ -135,7 +156,9 @@ class EventWindowSearch:
         model = replace(self._model, dt_ms=PROFILE_STEP_MS, method="direct")
         span_ms = (candidate.from_ms, event.end_ms)
         for power in power_stream(model, [(segments, event.end_ms)], span_ms=span_ms):
-            block, states = self._stages.apply(device_block(power, self._model.facility), states)
+            block, states = self._stages.apply(
+                device_block(power, self._model.facility), states
+            )
             begin_ms = max(block.t0_ms, event.start_ms)
             if begin_ms < block.end_ms:
                 yield block.part(begin_ms, block.end_ms)
@@ -147,7 +170,9 @@ class EventWindowSearch:
         passed = []
         for begin_ms in range(day.t0_ms, day.end_ms, MS_PER_H):
             end_ms = min(begin_ms + MS_PER_H, day.end_ms)
-            block, states = self._stages.apply(day.part(begin_ms, end_ms), self._states[-1][1])
+            block, states = self._stages.apply(
+                day.part(begin_ms, end_ms), self._states[-1][1]
+            )
             passed.append(block.columns[POWER])
             self._states.append((end_ms, states))
         power_w = np.concatenate([self._carried, *passed])
@@ -159,7 +184,9 @@ class EventWindowSearch:
         for name, index, value_w in _extremes(power_w):
             best = self._found.get(name)
             if best is None or abs(value_w) > abs(best.event.value_w):
-                self._found[name] = self._candidate(name, t0_ms + index * SEARCH_STEP_MS, value_w)
+                self._found[name] = self._candidate(
+                    name, t0_ms + index * SEARCH_STEP_MS, value_w
+                )
         self._carried = power_w[-_LONGEST + 1 :]
 
     def _candidate(self, name: str, at_ms: int, value_w: float) -> _Candidate:

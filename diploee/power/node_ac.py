@@ -1,12 +1,13 @@
 """The nodes' power at their AC input: a second reading of the same segments.
 
-A node's AC power depends on its devices' power alone, without memory, so that every profile is
-taken through it once and the sum over jobs stays a sum: each profile has an AC profile for every
-kind of node that it plays on, and a segment adds that one where the devices' power adds the
-profile. With f the AC power of a node and b its `busy_power_factor`, that of a profile P over n
-nodes is ``n f(b P / n) / b``, as the weight of a segment holds b already. ASSUMPTION: the nodes of
-a job draw alike, since a profile is their sum, and jobs on parts of nodes have these parts of what
-a node draws [J]; between two measured rates of a service, AC power is scaled like the devices'
+A node's AC power depends on its devices' power alone, without memory, so that every
+profile is taken through it once and the sum over jobs stays a sum: each profile has an
+AC profile for every kind of node that it plays on, and a segment adds that one where
+the devices' power adds the profile. With f the AC power of a node and b its
+`busy_power_factor`, that of a profile P over n nodes is ``n f(b P / n) / b``, as the
+weight of a segment holds b already. ASSUMPTION: the nodes of a job draw alike, since a
+profile is their sum, and jobs on parts of nodes have these parts of what a node draws
+[J]; between two measured rates of a service, AC power is scaled like the devices'
 power.
 """
 
@@ -30,9 +31,10 @@ from diploee.scenario.pools import NodeType
 def ac_profile_w(
     power_w: Float64Array, node: NodeType, boundary: str, n_nodes: int = 1
 ) -> Float64Array:
-    """Return what a profile's nodes draw at their AC input, per weight of a segment [W].
+    """Return the power of a profile's nodes at AC input, per segment weight [W].
 
-    A weight holds b once for both readings, and f is not linear: it comes off again here alone.
+    A weight holds b once for both readings, and f is not linear: it comes off again
+    here alone.
     """
     factor = node.busy_power_factor
     of_node_w = power_w * (factor / n_nodes)
@@ -47,8 +49,11 @@ class _AcProfile(DerivedProfile):
     node: NodeType  # the nodes that it runs on
 
     def power_w(self, base: PowerProfile) -> Float64Array:
-        """Return the AC power that, times the weight of a segment, the job's nodes draw [W]."""
-        power_w, boundary = base.power_w.astype(np.float64), base.provenance.power_boundary
+        """Return the AC power of the job's nodes per segment weight [W]."""
+        power_w, boundary = (
+            base.power_w.astype(np.float64),
+            base.provenance.power_boundary,
+        )
         return ac_profile_w(power_w, self.node, boundary, base.n_nodes)
 
 
@@ -59,16 +64,20 @@ class NodeAc:
     nodes: tuple[NodeType, ...]  # kind of the nodes of each pool
     slots: Int64Array  # slots of a node of each pool, `Facility.slots_per_node`
     ac_profile_id: Int32Array  # index of the AC profile of each profile in each pool
-    flat: BoolArray  # profiles of constant power, which stand for any power by their weight
+    # Profiles of constant power, which stand for any power by their weight
+    flat: BoolArray
 
     def reading(self, segments: Segments) -> Segments:
-        """Return segments that add AC power where the given ones add that of devices."""
+        """Return segments that add AC power where the given ones add devices'."""
         profile_id = self.ac_profile_id[segments.pool_id, segments.profile_id]
         weight = segments.weight
         rows = np.flatnonzero(self.flat[segments.profile_id])
         if rows.size:
             weight = weight.copy()
-            n_nodes = np.maximum(segments.n_nodes[rows], 1) / self.slots[segments.pool_id[rows]]
+            n_nodes = (
+                np.maximum(segments.n_nodes[rows], 1)
+                / self.slots[segments.pool_id[rows]]
+            )
             of_node_w = weight[rows] * FLAT_POWER_W / n_nodes
             for pool_id in np.unique(segments.pool_id[rows]).tolist():
                 own = segments.pool_id[rows] == pool_id
@@ -105,4 +114,6 @@ def with_ac_profiles(
                     added.append(_AcProfile(base, facility.node_types[name]))
                 ac_profile_id[pool_id, index] = by_type[name]
     nodes = tuple(facility.node_type_of(pool) for pool in pools)
-    return library.extended(added), NodeAc(nodes, slots_of(facility), ac_profile_id, flat)
+    return library.extended(added), NodeAc(
+        nodes, slots_of(facility), ac_profile_id, flat
+    )

@@ -1,4 +1,4 @@
-"""`Segments`: the one table that every kind of load lowers to, and the nodes that it occupies."""
+"""`Segments`: the table that every load lowers to, and the nodes it occupies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from diploee.scenario.models import Facility, Scenario
 
 @dataclass(frozen=True, eq=False)
 class Segments(Table):
-    """From `start_ms` to `end_ms`, add `weight` times a profile, read from `offset_ms` on."""
+    """Add `weight` times a profile from `offset_ms` on, over a span of time."""
 
     # Span of the segment [ms], start before end
     start_ms: Int64Array = column("int64")
@@ -30,10 +30,11 @@ class Segments(Table):
     # Nodes that it occupies; slots in a pool that allocates GPUs, as in `JobTable`
     n_nodes: Int32Array = column("int32")
     profile_id: Int32Array = column("int32")  # index into the library
-    offset_ms: Int64Array = column("int64")  # place in the profile at which it starts [ms]
+    # Place in the profile at which it starts [ms]
+    offset_ms: Int64Array = column("int64")
     weight: Float64Array = column("float64")  # factor on the profile's power
-    # Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`. Segments that
-    # start together are summed in the order of their owners
+    # Whose it is: a job's number and class as in `owner_of_jobs`, or `OF_SERVICES`.
+    # Segments that start together are summed in the order of their owners
     owner: Int64Array = column("int64", default=0)
 
 
@@ -44,7 +45,10 @@ _CLASS_BITS = 16
 
 
 def owner_of_jobs(job_id: Int64Array, class_id: Int16Array) -> Int64Array:
-    """Return the owner of the segments of jobs: in the order of the jobs, with their class."""
+    """Return the owner of the segments of jobs.
+
+    In the order of the jobs, with their class.
+    """
     owner: Int64Array = job_id << _CLASS_BITS | class_id
     return owner
 
@@ -60,19 +64,21 @@ def class_of_owner(owner: Int64Array) -> Int64Array:
 
 
 def sorted_by_start(table: T) -> T:
-    """Return rows in the order of their starts, simultaneous ones in that of their owners.
+    """Return rows by start, simultaneous ones by owner.
 
     The order settles in which order power is summed, and so its last bits.
     """
     start_ms, owner = table.columns("start_ms", "owner")
     later = np.diff(start_ms)
-    if (later > 0).all() or ((later >= 0) & ((later > 0) | (np.diff(owner) >= 0))).all():
+    if (later > 0).all() or (
+        (later >= 0) & ((later > 0) | (np.diff(owner) >= 0))
+    ).all():
         return table
     return table.take(np.lexsort((owner, start_ms)))
 
 
 class ActiveSegments:
-    """The segments that may still overlap what is to be computed, in the order of their starts."""
+    """The segments that may overlap what is to be computed, by start."""
 
     def __init__(self) -> None:
         self._hold(Segments.empty())
@@ -93,7 +99,9 @@ class ActiveSegments:
     def within(self, t0_ms: int, t1_ms: int) -> Segments:
         """Return all that overlap a span, maybe with others, without copying."""
         edges_ms = [t0_ms - self._longest_ms, t1_ms]
-        return self._segments.take(slice(*np.searchsorted(self._segments.start_ms, edges_ms)))
+        return self._segments.take(
+            slice(*np.searchsorted(self._segments.start_ms, edges_ms))
+        )
 
 
 def slots_of(facility: Facility) -> Int64Array:
@@ -105,27 +113,32 @@ def node_occupancy(
     segments: Segments, n_pools: int, t0_ms: int, step_ms: int, n_steps: int
 ) -> tuple[Int64Array, Float64Array]:
     """Return the busy nodes over a row of intervals."""
-    # Changes of the level: as seen at interval starts, and in node ms within the interval itself.
+    # Changes of the level: as seen at interval starts, and in node ms within the
+    # interval itself.
     at_start, level, own_ms = np.zeros((3, n_pools * (n_steps + 1)), dtype=np.int64)
     row = segments.pool_id * np.int64(n_steps + 1)
     for times_ms, sign in ((segments.start_ms, 1), (segments.end_ms, -1)):
-        into_ms = np.clip(times_ms - t0_ms, 0, n_steps * step_ms)  # earlier ones count from `t0_ms`
+        # Earlier ones count from `t0_ms`
+        into_ms = np.clip(times_ms - t0_ms, 0, n_steps * step_ms)
         change, interval = sign * segments.n_nodes.astype(np.int64), into_ms // step_ms
         np.add.at(at_start, row - (-into_ms // step_ms), change)
         np.add.at(level, row + interval, change)
         np.add.at(own_ms, row + interval, change * ((interval + 1) * step_ms - into_ms))
-    at_start, level, own_ms = (x.reshape(n_pools, n_steps + 1) for x in (at_start, level, own_ms))
-    # Node time of interval k: what changed before it counts over the whole interval, what changed
-    # within it over the rest of it.
+    at_start, level, own_ms = (
+        x.reshape(n_pools, n_steps + 1) for x in (at_start, level, own_ms)
+    )
+    # Node time of interval k: what changed before it counts over the whole interval,
+    # what changed within it over the rest of it.
     before = np.cumsum(level, axis=1) - level
     node_ms = before[:, :-1] * step_ms + own_ms[:, :-1]
     return np.cumsum(at_start, axis=1)[:, :-1], node_ms / step_ms
 
 
 def absent_nodes(scenario: Scenario) -> Segments | None:
-    """Return the nodes that do not stand yet, from when to when; None where there are no phases.
+    """Return the nodes that do not stand yet, from when to when.
 
-    The rows are no load: they tell which nodes of a pool neither run jobs nor idle.
+    None where there are no phases. The rows are no load: they tell which nodes of a
+    pool neither run jobs nor idle.
     """
     if not scenario.facility.has_phases:
         return None

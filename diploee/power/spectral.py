@@ -1,11 +1,12 @@
-"""Adding slices of profiles in the frequency domain: start impulses per slice, overlap-save.
+"""Adding slices of profiles in the frequency domain.
 
-The load of a block is the sum over slices of the convolution of the slice with the impulses at
-which segments start to play it. A slice is a whole profile, or what a job of another run time plays
-of it: all before the end, its loop, its end. One transform per slice and one inverse per block do
-the sum for any number of segments, so that the cost does not grow with the facility. A start
-between two samples splits its impulse linearly over them, which is what differencing the cumulative
-energy gives as well.
+Start impulses per slice, overlap-save. The load of a block is the sum over slices of
+the convolution of the slice with the impulses at which segments start to play it. A
+slice is a whole profile, or what a job of another run time plays of it: all before the
+end, its loop, its end. One transform per slice and one inverse per block do the sum for
+any number of segments, so that the cost does not grow with the facility. A start
+between two samples splits its impulse linearly over them, which is what differencing
+the cumulative energy gives as well.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.playing import phases
 
 FFT_LENGTH = 1 << 18
-"""Length of a transform at least; a block is what remains of it beyond the longest profile."""
+"""Length of a transform at least; a block is what remains of it beyond the longest
+profile."""
 
 N_KINDS = 4
 """Slices of a profile at most."""
@@ -41,7 +43,7 @@ NS_PER_POINT = 0.44
 
 
 def fft_lengths(profile_ids: Sequence[int], library: ProfileLibrary) -> tuple[int, int]:
-    """Return the intervals of history that a block needs, and the length of its transforms."""
+    """Return a block's intervals of history, and its transforms' length."""
     entries = [library.entries[index] for index in profile_ids]
     history = 1 + max(entry.duration_ms // entry.dt_ms for entry in entries)
     return history, max(FFT_LENGTH, 1 << int(np.ceil(log2(2 * history))))
@@ -53,9 +55,10 @@ def spectra_bytes(n_slices: int, length: int) -> int:
 
 
 class Slices(NamedTuple):
-    """Slices of profiles that segments may play as a whole, by library index and kind."""
+    """Slices of profiles that segments may play whole, by index and kind."""
 
-    # Offset in the profile and length [ms], shape (n, N_KINDS); a length of 0 is no slice
+    # Offset in the profile and length [ms], shape (n, N_KINDS); a length of 0 is no
+    # slice
     offset_ms: Int64Array
     length_ms: Int64Array
 
@@ -67,9 +70,16 @@ class Slices(NamedTuple):
         ranked: list[tuple[int, int, int, int]] = []
         for index in profile_ids:
             of = phases(library[index])
-            loop_ms, tail_ms = of.ending_ms - of.steady_ms, of.duration_ms - of.ending_ms
-            edges = ((0, of.duration_ms), (0, of.ending_ms), (of.steady_ms, loop_ms),
-                     (of.ending_ms, tail_ms))  # fmt: skip
+            loop_ms, tail_ms = (
+                of.ending_ms - of.steady_ms,
+                of.duration_ms - of.ending_ms,
+            )
+            edges = (
+                (0, of.duration_ms),
+                (0, of.ending_ms),
+                (of.steady_ms, loop_ms),
+                (of.ending_ms, tail_ms),
+            )
             for kind, (offset_ms, length_ms) in enumerate(edges):
                 if length_ms and (offset_ms, length_ms) not in edges[:kind]:
                     ranked.append((-length_ms, kind, index, offset_ms))
@@ -79,7 +89,7 @@ class Slices(NamedTuple):
         return cls(*tables)
 
     def played_by(self, segments: Segments, horizon_ms: int) -> Int64Array:
-        """Return the kind of the slice that each segment plays to its end, or the run's; else -1.
+        """Return the kind of slice each segment plays to its end, or else -1.
 
         Shape (n,).
         """
@@ -96,7 +106,9 @@ class Slices(NamedTuple):
 
     def at(self, profile_id: int, kind: int) -> tuple[int, int]:
         """Return offset and length of a slice [ms]."""
-        return int(self.offset_ms[profile_id, kind]), int(self.length_ms[profile_id, kind])
+        return int(self.offset_ms[profile_id, kind]), int(
+            self.length_ms[profile_id, kind]
+        )
 
 
 def code_of(segments: Segments, kind: Int64Array) -> Int64Array:
@@ -144,21 +156,26 @@ def add_spectrally(
     readings_j: Sequence[Float64Array],
     ac_profile_id: Int32Array | None = None,
 ) -> None:
-    """Add the energy of segments that each play a whole slice, sampled at the run's interval."""
+    """Add the energy of segments that each play a whole slice."""
     history, length = lengths
     n_steps = readings_j[0].shape[1]
     origin_ms = t0_ms - history * step_ms
     # A start before the history has ended before the block.
-    rows = (segments.start_ms >= origin_ms) & (segments.start_ms < t0_ms + n_steps * step_ms)
+    rows = (segments.start_ms >= origin_ms) & (
+        segments.start_ms < t0_ms + n_steps * step_ms
+    )
     inside, kind = segments.take(rows), kind[rows]
     for pool_id in np.unique(inside.pool_id).tolist():
         in_pool = inside.pool_id == pool_id
         of_pool = inside.take(in_pool)
         played = code_of(of_pool, kind[in_pool])
-        # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the transform of the
-        # starts of s and S_s that of its power. The transform is circular: the first `history`
-        # values, into which the end of the row wraps, are dropped.
-        spectra_of = [np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j]
+        # Overlap-save: P(f) = sum over slices s of D_s(f) S_s(f), with D_s the
+        # transform of the starts of s and S_s that of its power. The transform is
+        # circular: the first `history` values, into which the end of the row wraps, are
+        # dropped.
+        spectra_of = [
+            np.zeros(length // 2 + 1, dtype=np.complex128) for _ in readings_j
+        ]
         for one in np.unique(played).tolist():
             own, profile_id = played == one, one // N_KINDS
             start_ms, weight = of_pool.start_ms[own], of_pool.weight[own]
@@ -168,15 +185,22 @@ def add_spectrally(
             if ac_profile_id is not None:  # the same starts, another power
                 indices.append(int(ac_profile_id[pool_id, profile_id]))
             for spectrum, index in zip(spectra_of, indices, strict=True):
-                spectrum += starts_of * spectra[index, *slices.at(profile_id, one % N_KINDS)]
+                spectrum += (
+                    starts_of * spectra[index, *slices.at(profile_id, one % N_KINDS)]
+                )
         for energy_j, spectrum in zip(readings_j, spectra_of, strict=True):
             power_w = np.fft.irfft(spectrum, length)
-            energy_j[pool_id] += power_w[history : history + n_steps] * (step_ms / MS_PER_S)
+            energy_j[pool_id] += power_w[history : history + n_steps] * (
+                step_ms / MS_PER_S
+            )
 
 
-def _impulses(into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int) -> Float64Array:
-    # A start r of a step after sample n, 0 <= r < 1, gives (1 - r) p[k - n] + r p[k - n - 1]: what
-    # E(k + 1 - n - r) - E(k - n - r) is, as the cumulative energy E is linear within a sample.
+def _impulses(
+    into_ms: Int64Array, weight: Float64Array, step_ms: int, length: int
+) -> Float64Array:
+    # A start r of a step after sample n, 0 <= r < 1, gives (1 - r) p[k - n] + r
+    # p[k - n - 1]: what E(k + 1 - n - r) - E(k - n - r) is, as the cumulative energy E
+    # is linear within a sample.
     sample, rest_ms = np.divmod(into_ms, step_ms)
     late = weight * rest_ms / step_ms
     impulses = np.zeros(length + 1)

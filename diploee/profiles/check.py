@@ -1,4 +1,7 @@
-"""Check a library file by file: everything that is wrong, not only what a run would trip over."""
+"""Check a library file by file.
+
+Everything that is wrong, not only what a run would trip over.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from diploee.profiles.library import library_files
 from diploee.profiles.store import StoredProfile
 
 IDLE_W, RATED_W, GPUS_W = 420.0, 3_520.0, 2_800.0
-"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554, and the TDP of its
-GPUs [W]."""
+"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554, and
+the TDP of its GPUs [W]."""
 ABOVE_RATED = 1.2
-"""A sample above this part of the rated power is believed to be wrong, a mean above 1."""
+"""A sample above this part of the rated power is believed to be wrong, a mean above 1."""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class LibraryCheck(Brief):
 
     @property
     def classes(self) -> dict[tuple[str, int], int]:
-        """Number of readable profiles of each workload and node count, in their order."""
-        found = Counter((file.workload, file.n_nodes) for file in self.files if file.profile_id)
+        """Number of readable profiles by workload and node count, in order."""
+        found = Counter(
+            (file.workload, file.n_nodes) for file in self.files if file.profile_id
+        )
         return dict(sorted(found.items()))
 
 
@@ -66,8 +71,8 @@ def check_library(
     most_w = RATED_W if rated_w is None else rated_w
     if not 0 <= least_w < most_w < np.inf:
         raise ProfileError(
-            f"idle {least_w:g} W and rated {most_w:g} W of a node: expected 0 or more, the rated "
-            "power above the idle power"
+            f"idle {least_w:g} W and rated {most_w:g} W of a node: expected 0 or "
+            "more, the rated power above the idle power"
         )
     first: dict[str, Path] = {}
     checks = []
@@ -102,8 +107,8 @@ def _value_problems(
     if uneven.size:
         row = int(uneven[0])
         yield (
-            f"step after row {row} is {t_ms[row + 1] - t_ms[row]:g} ms, expected {stored.dt_ms} ms "
-            f"without gaps ({uneven.size} such rows)"
+            f"step after row {row} is {t_ms[row + 1] - t_ms[row]:g} ms, expected "
+            f"{stored.dt_ms} ms without gaps ({uneven.size} such rows)"
         )
     finite = np.isfinite(power_w)
     if not finite.all():
@@ -119,12 +124,14 @@ def _value_problems(
     high = node_w > ABOVE_RATED * rated_w
     if high.any():
         yield (
-            f"{int(high.sum())} values above {ABOVE_RATED:g} times the rated {rated_w:,g} W of a "
-            f"node, up to {node_w.max():,.4g} W: is it of {stored.n_nodes} nodes, and in W?"
+            f"{int(high.sum())} values above {ABOVE_RATED:g} times the rated "
+            f"{rated_w:,g} W of a node, up to {node_w.max():,.4g} W: is it of "
+            f"{stored.n_nodes} nodes, and in W?"
         )
     mean_w = float(node_w.mean())
     if not idle_w <= mean_w <= rated_w:
         yield (
-            f"mean of {mean_w:,.4g} W a node is outside {idle_w:,g} W idle to {rated_w:,g} W "
-            f"rated: is it of {stored.n_nodes} nodes, in W, and of a job?"
+            f"mean of {mean_w:,.4g} W a node is outside {idle_w:,g} W idle to "
+            f"{rated_w:,g} W rated: is it of {stored.n_nodes} nodes, in W, and of a "
+            "job?"
         )

@@ -1,6 +1,7 @@
-"""How two libraries differ, class by class: mean, spread, duration and spectrum of their profiles.
+"""How two libraries differ, class by class.
 
-Used to say what changes when measured profiles take the place of the reference ones.
+Mean, spread, duration and spectrum of their profiles. Used to say what changes when
+measured profiles take the place of the reference ones.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ SWING_HZ = 0.02
 SEGMENT_S = 256.0
 """Length of the averaged spectra [s]: lines 0.004 Hz apart are resolved."""
 SEGMENTS = 4
-"""A line is looked for in profiles of at least this number of segments, then maybe shorter."""
+"""A line is looked for in profiles of at least this number of segments, then maybe
+shorter."""
 LINE_OVER_FLOOR = 10.0
-"""A line stands this much above the median of the octave on either side [power ratio]."""
+"""A line stands this much above the median of the octave on either side [power ratio]."""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,11 @@ class Figures:
     mean_w: float  # mean power of the job [W]
     std_w: float  # population standard deviation in time [W]
     duration_s: float  # length [s]
-    # Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step is too long
-    # for it
+    # Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step
+    # is too long for it
     band_rms_w: float
-    swing_rms_w: float  # the same from `SWING_HZ` on, without the slow phases of the job [W]
+    # The same from `SWING_HZ` on, without the slow phases of the job [W]
+    swing_rms_w: float
     # Frequency of the strongest line between the two [Hz]; NaN where no line stands out
     line_hz: float
 
@@ -82,7 +85,9 @@ def figures_of(profile: PowerProfile) -> Figures:
         std_w=float(np.std(profile.power_w, dtype=np.float64)),
         duration_s=profile.duration_ms / MS_PER_S,
         band_rms_w=_rms(power_w2[in_band]) if reaches else np.nan,
-        swing_rms_w=_rms(power_w2[in_band & (frequency_hz >= SWING_HZ)]) if reaches else np.nan,
+        swing_rms_w=_rms(power_w2[in_band & (frequency_hz >= SWING_HZ)])
+        if reaches
+        else np.nan,
         line_hz=strongest_line_hz(profile.power_w, step_s),
     )
 
@@ -113,8 +118,9 @@ def compare(first: ProfileLibrary, second: ProfileLibrary) -> list[ClassDifferen
 def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     """Return the frequency of the strongest line between `SWING_HZ` and `BAND_HZ` [Hz].
 
-    Averaged spectra (Welch's method, Hann window) are searched for peaks that stand out from the
-    octaves around them; the highest one's place is refined by a parabola through its logarithm.
+    Averaged spectra (Welch's method, Hann window) are searched for peaks that stand out
+    from the octaves around them; the highest one's place is refined by a parabola
+    through its logarithm.
     """
     n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
     # The lowest octave that is looked at needs a few bins below the lowest line.
@@ -144,12 +150,20 @@ def _floor(density: Float64Array) -> Float64Array:
     bins = np.arange(density.size)
     low, high = np.maximum(bins // 2, 1), np.minimum(2 * bins, density.size - 1)
     return np.array(
-        [np.median(density[a : b + 1]) if b >= a else 0.0 for a, b in zip(low, high, strict=True)]
+        [
+            np.median(density[a : b + 1]) if b >= a else 0.0
+            for a, b in zip(low, high, strict=True)
+        ]
     )
 
 
-def _line_spectrum(power_w: Float32Array, step_s: float) -> tuple[Float64Array, Float64Array]:
-    """Return frequencies [Hz] and the mean square of each [W2]; they add up to the variance."""
+def _line_spectrum(
+    power_w: Float32Array, step_s: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return frequencies [Hz] and the mean square of each [W2].
+
+    They add up to the variance.
+    """
     values = np.asarray(power_w, dtype=np.float64)
     amplitude = np.abs(np.fft.rfft(values - values.mean())) / values.size
     power_w2 = 2 * amplitude**2
@@ -170,4 +184,6 @@ def _mean(found: Iterable[Figures], boundaries: set[str]) -> _ClassFigures:
     sums = np.where(there, rows, 0.0).sum(axis=0)
     means = np.where(n_there > 0, sums / np.maximum(n_there, 1), np.nan)
     figures = Figures(*means.tolist())
-    return _ClassFigures(len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries)))
+    return _ClassFigures(
+        len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries))
+    )

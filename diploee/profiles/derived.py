@@ -1,14 +1,16 @@
 """Profiles made of others: on other GPUs, slower or faster, cut, or with capped GPUs.
 
-A cap on GPUs takes their power to a share p and the work to a share s of its rate, so that a
-profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with C what the CPUs draw of
-it, their part of the nodes' idle power as in `diploee.profiles.smoothing`. The energy of the GPUs
-for the same work is p / s of what it was.
+A cap on GPUs takes their power to a share p and the work to a share s of its rate, so
+that a profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with C what
+the CPUs draw of it, their part of the nodes' idle power as in
+`diploee.profiles.smoothing`. The energy of the GPUs for the same work is p / s of what
+it was.
 
-The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to no cap:
-sheet "Flexibility", B4, from Emerald's ``dvfs_sweep.csv`` (Apache-2.0) [S], means [C]. Between the
-measured caps they are interpolated linearly. ASSUMPTION: other GPUs follow the same table by their
-TDP [J]; no open table of H100 or later was found, so that capped profiles are ``reference``.
+The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to
+no cap: sheet "Flexibility", B4, from Emerald's ``dvfs_sweep.csv`` (Apache-2.0) [S],
+means [C]. Between the measured caps they are interpolated linearly. ASSUMPTION: other
+GPUs follow the same table by their TDP [J]; no open table of H100 or later was found,
+so that capped profiles are ``reference``.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from diploee.scenario.pools import NodeType
 class DerivedProfile(ABC):
     """A profile with the head of another one and power of its own."""
 
-    of: PowerProfile | StoredProfile | DerivedProfile  # the profile that it is computed from
+    # The profile that it is computed from
+    of: PowerProfile | StoredProfile | DerivedProfile
 
     @abstractmethod
     def power_w(self, base: PowerProfile) -> Float64Array:
@@ -42,7 +45,10 @@ class DerivedProfile(ABC):
 
     @property
     def profile(self) -> PowerProfile:
-        """The profile itself, computed anew each time: it is looked at once or twice in a run."""
+        """The profile itself, computed anew each time.
+
+        It is looked at once or twice in a run.
+        """
         base = self.of if isinstance(self.of, PowerProfile) else self.of.profile
         return replace(base, power_w=self.power_w(base).astype(np.float32))
 
@@ -68,16 +74,22 @@ TDP_W = {
     r"\bB200\b.*\bSXM": 1_000.0,
     r"\bL40S\b": 350.0,
 }
-"""Thermal design power of one GPU [W] by a pattern of its name, of the makers' data sheets [M]."""
+"""Thermal design power of one GPU [W] by a pattern of its name, of the makers' data
+sheets [M]."""
 
 
 def tdp_of(model: str) -> float | None:
-    """Return the thermal design power of a GPU [W]; None where its model is not known."""
-    return next((w for name, w in TDP_W.items() if re.search(name, model.upper())), None)
+    """Return the thermal design power of a GPU [W].
+
+    None where its model is not known.
+    """
+    return next(
+        (w for name, w in TDP_W.items() if re.search(name, model.upper())), None
+    )
 
 
 def gpus_shown(n_gpus: int | None, tdp_w: float | None) -> str:
-    """Return the GPUs of a node in words, such as ``4 GPUs of 700 W``, as far as they are known."""
+    """Return a node's GPUs in words, such as ``4 GPUs of 700 W``, if known."""
     count = "GPUs" if n_gpus is None else plural(n_gpus, "GPU")
     return count if tdp_w is None else f"{count} of {tdp_w:,g} W"
 
@@ -88,8 +100,11 @@ def gpus_of(provenance: Provenance) -> str:
 
 
 def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
-    """Return whether a profile is of other GPUs than a node has, as far as they are known."""
-    return provenance.gpus_per_node not in (None, node.n_gpus) or provenance.gpu_tdp_w not in (
+    """Return whether a profile is of other GPUs than a node's, if known."""
+    return provenance.gpus_per_node not in (
+        None,
+        node.n_gpus,
+    ) or provenance.gpu_tdp_w not in (
         None,
         node.gpu_tdp_w,
     )
@@ -98,7 +113,8 @@ def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
 def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
     """Return a profile in proportion to the TDP of a node's GPUs, as long as it is.
 
-    ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of its GPUs.
+    ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of
+    its GPUs.
     """
     origin = profile.provenance
     n_gpus = node.n_gpus if origin.gpus_per_node is None else origin.gpus_per_node
@@ -106,13 +122,15 @@ def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
     of_node_w, measured_w = node.n_gpus * node.gpu_tdp_w, n_gpus * tdp_w
     if not (of_node_w > 0 and measured_w > 0):
         raise ProfileError(
-            f"profile '{profile.profile_id}' of {gpus_of(origin)} can't be scaled by the TDP to "
-            f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}; use profiles of these nodes (--profiles)"
+            f"profile '{profile.profile_id}' of {gpus_of(origin)} can't be scaled by "
+            f"the TDP to {gpus_shown(node.n_gpus, node.gpu_tdp_w)}; use profiles of "
+            "these nodes (--profiles)"
         )
     factor = of_node_w / measured_w
     note = (
-        f"power scaled by {factor:.4g}, the TDP of {gpus_shown(node.n_gpus, node.gpu_tdp_w)} over "
-        f"that of {gpus_of(origin)}, run time as it was: not measured on these nodes"
+        f"power scaled by {factor:.4g}, the TDP of "
+        f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)} over that of {gpus_of(origin)}, "
+        "run time as it was: not measured on these nodes"
     )
     return replace(
         profile,
@@ -133,12 +151,14 @@ def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
 def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
     """Return a profile played slower (factor above 1) or faster, at the same power.
 
-    Its length is the nearest whole number of samples; each sample is the mean of the stretched
-    course over its step, so that the mean power stays exact.
+    Its length is the nearest whole number of samples; each sample is the mean of the
+    stretched course over its step, so that the mean power stays exact.
     """
     n_samples = max(1, round(profile.power_w.size * time_factor))
     edges = np.linspace(0.0, profile.power_w.size, n_samples + 1)
-    energy = np.interp(edges, np.arange(profile.power_w.size + 1), profile.cumulative_energy_j)
+    energy = np.interp(
+        edges, np.arange(profile.power_w.size + 1), profile.cumulative_energy_j
+    )
     mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)
     power_w: Float32Array = np.maximum(mean_w, 0).astype(np.float32)
     return PowerProfile(
@@ -157,7 +177,7 @@ def trim_profile(
     to_s: float | None = None,
     idle_w: float | None = None,
 ) -> PowerProfile:
-    """Return the part of a profile between two times, without idle samples at its ends."""
+    """Return a profile between two times, without idle samples at its ends."""
     if from_s is None and to_s is None and idle_w is None:
         return profile
     step_s, length_s = profile.dt_ms / MS_PER_S, profile.duration_ms / MS_PER_S
@@ -165,8 +185,9 @@ def trim_profile(
     stop_s = length_s if to_s is None else to_s
     if not 0 <= start_s < stop_s <= length_s + step_s:
         raise ProfileError(
-            f"profile '{profile.profile_id}': from_s is {start_s:g} and to_s is {stop_s:g}, "
-            f"expected two times one after the other within its {length_s:g} s"
+            f"profile '{profile.profile_id}': from_s is {start_s:g} and to_s is "
+            f"{stop_s:g}, expected two times one after the other within its "
+            f"{length_s:g} s"
         )
     # A rounding of the quotient must not take a further sample.
     start = int(np.floor(start_s / step_s + 1e-9))
@@ -176,14 +197,16 @@ def trim_profile(
         busy = np.flatnonzero(node_w > idle_w)
         if busy.size == 0:
             raise ProfileError(
-                f"profile '{profile.profile_id}': no sample above {idle_w:g} W a node (highest "
-                f"{node_w.max():g} W), so nothing would be left; give a lower idle_w"
+                f"profile '{profile.profile_id}': no sample above {idle_w:g} W a node "
+                f"(highest {node_w.max():g} W), so nothing would be left; give a "
+                "lower idle_w"
             )
         start, stop = start + int(busy[0]), start + int(busy[-1]) + 1
     cut = replace(profile, power_w=profile.power_w[start:stop])
     note = (
-        f"Trimmed to {start * step_s:g}-{stop * step_s:g} s (SHA-256 before {profile.sha256[:12]}),"
-        f" without {(profile.energy_j - cut.energy_j) / 3.6e6:.4g} kWh."
+        f"Trimmed to {start * step_s:g}-{stop * step_s:g} s (SHA-256 before "
+        f"{profile.sha256[:12]}), without "
+        f"{(profile.energy_j - cut.energy_j) / 3.6e6:.4g} kWh."
     )
     origin, cut_s, kept_s = profile.provenance, start * step_s, (stop - start) * step_s
     phases = {
@@ -196,7 +219,9 @@ def trim_profile(
     }
     counts = origin.counts | {"trimmed_samples": profile.power_w.size - (stop - start)}
     notes = f"{origin.notes} {note}".strip()
-    return replace(cut, provenance=replace(origin, notes=notes, counts=counts, phases=phases))
+    return replace(
+        cut, provenance=replace(origin, notes=notes, counts=counts, phases=phases)
+    )
 
 
 WorkKind = Literal["pre_training", "fine_tuning", "inference"]
@@ -219,10 +244,12 @@ MEASURED: dict[WorkKind, tuple[tuple[float, ...], tuple[float, ...]]] = {
         (0.266, 0.529, 0.656, 0.784, 0.904, 1.0),
     ),
 }
-"""Throughput and GPU power at each measured cap, relative to no cap: 3, 2 and 1 workloads [C]."""
+"""Throughput and GPU power at each measured cap, relative to no cap: 3, 2 and 1
+workloads [C]."""
 
 LOWEST_CAP = 0.5
-"""Below half of the TDP a job takes more energy than without a cap: 1.18 to 1.43 times at 0.25."""
+"""Below half of the TDP a job takes more energy than without a cap: 1.18 to 1.43 times
+at 0.25."""
 
 
 @dataclass(frozen=True)
@@ -233,11 +260,19 @@ class CapLevels:
     caps: tuple[float, ...] = (1.0, 0.875, 0.75, 0.625, 0.5)
 
     def __post_init__(self) -> None:
-        falling = all(low < high for high, low in zip(self.caps, self.caps[1:], strict=False))
-        if not self.caps or self.caps[0] != 1 or self.caps[-1] < LOWEST_CAP or not falling:
+        falling = all(
+            low < high for high, low in zip(self.caps, self.caps[1:], strict=False)
+        )
+        if (
+            not self.caps
+            or self.caps[0] != 1
+            or self.caps[-1] < LOWEST_CAP
+            or not falling
+        ):
             raise InputError(
-                f"cap levels: found {shown(self.caps)}, expected shares of the TDP that fall from "
-                f"1 to {LOWEST_CAP:g} at least, below which a job takes more energy than uncapped"
+                f"cap levels: found {shown(self.caps)}, expected shares of the TDP "
+                f"that fall from 1 to {LOWEST_CAP:g} at least, below which a job "
+                "takes more energy than uncapped"
             )
 
     def __len__(self) -> int:
@@ -254,12 +289,17 @@ class CapLevels:
 
 def _measured(kind: WorkKind) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if kind not in MEASURED:
-        raise InputError(f"kind of work: found {shown(kind)}, expected {one_of(WORK_KINDS)}")
+        raise InputError(
+            f"kind of work: found {shown(kind)}, expected {one_of(WORK_KINDS)}"
+        )
     return MEASURED[kind]
 
 
 def cpu_power_w(node: NodeType) -> float:
-    """Return what the CPUs of a node draw all the time [W]: their part of its idle power."""
+    """Return what the CPUs of a node draw all the time [W].
+
+    Their part of its idle power.
+    """
     if not node.rated_power_w:
         return 0.0
     return node.idle_power_w * node.n_cpus * node.cpu_tdp_w / node.rated_power_w
@@ -281,7 +321,9 @@ class CappedProfile(DerivedProfile):
 
     def power_w(self, base: PowerProfile) -> Float64Array:
         """Return its power [W]."""
-        slow_w = stretched(base, self._n_samples / base.power_w.size).power_w.astype(np.float64)
+        slow_w = stretched(base, self._n_samples / base.power_w.size).power_w.astype(
+            np.float64
+        )
         return capped_power_w(slow_w, cpu_power_w(self.node) * base.n_nodes, self.power)
 
     @property
@@ -292,7 +334,9 @@ class CappedProfile(DerivedProfile):
     @property
     def profile(self) -> PowerProfile:
         """The profile itself."""
-        return replace(super().profile, profile_id=self.profile_id, provenance=self.provenance)
+        return replace(
+            super().profile, profile_id=self.profile_id, provenance=self.provenance
+        )
 
     @property
     def duration_ms(self) -> int:
@@ -307,6 +351,9 @@ class CappedProfile(DerivedProfile):
     @property
     def provenance(self) -> Provenance:
         """That of the base, as ``reference``."""
-        note = "GPUs capped as measured on the A100 (Emerald, dvfs_sweep.csv), scaled by the TDP"
+        note = (
+            "GPUs capped as measured on the A100 (Emerald, dvfs_sweep.csv), scaled by "
+            "the TDP"
+        )
         notes = "; ".join(filter(None, [self.of.provenance.notes, note]))
         return replace(self.of.provenance, kind="reference", notes=notes)

@@ -10,7 +10,7 @@ from diploee.profiles.profile import PowerProfile, Provenance
 FLAT_ID = "~flat-1kw"
 FLAT_WORKLOAD = "flat"
 FLAT_POWER_W = 1000.0
-"""Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""
+"""Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""  # noqa: E501
 
 FLAT_DURATION_MS = MS_PER_H
 """Length of the flat profile [ms]; longer loads play it again and again."""
@@ -28,15 +28,17 @@ def flat_profile(
     profile_id, source : str
         Id and origin of the load that it is for.
     averaging_window_s : float
-        Time over which the load is known as a mean [s]; no swing faster than that is claimed. 0
-        where it is known at all times.
+        Time over which the load is known as a mean [s]; no swing faster than that is
+        claimed. 0 where it is known at all times.
     """
     return PowerProfile(
         profile_id=profile_id,
         workload=FLAT_WORKLOAD,
         n_nodes=1,
         dt_ms=PROFILE_STEP_MS,
-        power_w=np.full(FLAT_DURATION_MS // PROFILE_STEP_MS, FLAT_POWER_W, dtype=np.float32),
+        power_w=np.full(
+            FLAT_DURATION_MS // PROFILE_STEP_MS, FLAT_POWER_W, dtype=np.float32
+        ),
         provenance=Provenance(
             kind="reference",
             source=source,

@@ -1,7 +1,7 @@
-"""Power of a GPU in the iterations of synchronous training: two levels, edges and a period.
+"""Power of a GPU in the iterations of synchronous training.
 
-One iteration rises to the high level, holds it for the duty, falls to the low one and stays there
-until the next. Nothing in it is measured.
+Two levels, edges and a period. One iteration rises to the high level, holds it for the
+duty, falls to the low one and stays there until the next. Nothing in it is measured.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def loop_of_iterations(
 ) -> Float64Array:
     """Return the power of a GPU in some ten minutes of iterations, as parts of its TDP.
 
-    The periods scatter by the job's jitter; their mean is the period, to half a step over the loop.
-    Noise is white: of density S, it has a variance of S / (2 step_s) over steps.
+    The periods scatter by the job's jitter; their mean is the period, to half a step
+    over the loop. Noise is white: of density S, it has a variance of S / (2 step_s)
+    over steps.
 
     Parameters
     ----------
@@ -53,11 +54,13 @@ def loop_of_iterations(
     begins_s = np.concatenate([[0.0], ends_s[:-1]])
     lengths_s = ends_s - begins_s
     levels = job.corners()
-    begin_s = (begins_s[:, None] + lengths_s[:, None] * [at for at, _ in levels]).ravel()
+    begin_s = (
+        begins_s[:, None] + lengths_s[:, None] * [at for at, _ in levels]
+    ).ravel()
     level = np.tile([level for _, level in levels], n_iterations)
     before = np.concatenate([[job.low], level[:-1]])
-    # An edge lasts from its corner on and shrinks with its iteration, so that corners keep their
-    # order; where it has no length a step is left between two points.
+    # An edge lasts from its corner on and shrinks with its iteration, so that corners
+    # keep their order; where it has no length a step is left between two points.
     edge_s = np.repeat(lengths_s, len(levels)) * max(job.edge_s / period_s, 1e-9)
     points_s = np.stack([begin_s, begin_s + edge_s], axis=1).ravel()
     values = np.stack([before, level], axis=1).ravel()
@@ -74,8 +77,10 @@ def loop_of_iterations(
 def _step_means(
     points_s: Float64Array, values: Float64Array, n_steps: int, step_s: float
 ) -> Float64Array:
-    """Return the means over steps of what is linear between points, and level behind the last."""
-    area = np.concatenate([[0.0], np.cumsum(np.diff(points_s) * (values[1:] + values[:-1]) / 2)])
+    """Return means over steps of a line that is level behind its last point."""
+    area = np.concatenate(
+        [[0.0], np.cumsum(np.diff(points_s) * (values[1:] + values[:-1]) / 2)]
+    )
     edges_s = np.arange(n_steps + 1) * step_s
     piece = np.clip(np.searchsorted(points_s, edges_s, side="right") - 1, 0, None)
     into_s = edges_s - points_s[piece]

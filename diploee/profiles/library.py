@@ -1,4 +1,4 @@
-"""`ProfileLibrary`: the profiles that a scenario draws from, by workload and node count."""
+"""`ProfileLibrary`: a scenario's profiles, by workload and node count."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from diploee.profiles.store import StoredProfile
 
 REFERENCE, EIGHT_GPUS, COMMISSIONING = "reference", "reference-8gpu", "commissioning"
 SHIPPED = (REFERENCE, EIGHT_GPUS, COMMISSIONING)
-"""The shipped libraries: of nodes with 4 x H100, with 8 x H100 at their AC input, and stress, idle
-and HPL tests of the former."""
+"""The shipped libraries: of nodes with 4 x H100, with 8 x H100 at their AC input, and
+stress, idle and HPL tests of the former."""
 
 Entry = PowerProfile | StoredProfile | DerivedProfile
-"""A profile of a library; all but the first read or compute their power when it is needed."""
+"""A profile of a library; all but the first read or compute their power when it is
+needed."""
 
 
 def library_files(*folders: Path | str) -> list[Path]:
     """Return the profile files of folders, one folder after the other."""
     found: list[Path] = []
     for folder in folders:
-        path = shipped_folder("profiles") / folder if folder in SHIPPED else Path(folder)
-        if not os.path.isdir(path):  # noqa: PTH112  # unlike pathlib's, no error for any text
+        path = (
+            shipped_folder("profiles") / folder if folder in SHIPPED else Path(folder)
+        )
+        # Unlike pathlib's, no error for any text
+        if not os.path.isdir(path):  # noqa: PTH112
             raise ProfileError(
                 f"{folder}: no such profile folder; give a folder of profile files "
                 f"or a shipped one ({one_of(SHIPPED)})"
@@ -42,7 +46,9 @@ def library_files(*folders: Path | str) -> list[Path]:
 
 
 class ProfileLibrary:
-    """A set of power profiles, in the order of their ids; `extended` appends further ones.
+    """A set of power profiles, in the order of their ids.
+
+    `extended` appends further ones.
 
     Parameters
     ----------
@@ -61,14 +67,17 @@ class ProfileLibrary:
             raise ProfileError("a profile library needs at least one profile")
         twice = [a for a, b in zip(self.ids, self.ids[1:], strict=False) if a == b]
         if twice:
-            raise ProfileError(f"two profiles have the id '{twice[0]}'; rename or remove one")
+            raise ProfileError(
+                f"two profiles have the id '{twice[0]}'; rename or remove one"
+            )
 
     @classmethod
     def open(cls, *folders: Path | str) -> ProfileLibrary:
-        """Open the profiles of one or several folders, ``"reference"`` meaning the shipped ones.
+        """Open profiles of folders, ``"reference"`` meaning the shipped ones.
 
-        An earlier folder's profiles of a workload and node count replace those of later folders, so
-        that measured profiles before ``"reference"`` swap their classes and leave the others.
+        An earlier folder's profiles of a workload and node count replace those of later
+        folders, so that measured profiles before ``"reference"`` swap their classes and
+        leave the others.
 
         Parameters
         ----------
@@ -90,17 +99,17 @@ class ProfileLibrary:
 
     @classmethod
     def in_order(cls, profiles: Iterable[Entry]) -> ProfileLibrary:
-        """Build a library that is not drawn from but indexed, as by the rows of segments.
+        """Build a library that is indexed, as by rows of segments, not drawn from.
 
-        The profiles stay in this order; there may be none, and ids may repeat (`get` finds the
-        first).
+        The profiles stay in this order; there may be none, and ids may repeat (`get`
+        finds the first).
         """
         library = cls.__new__(cls)
         library._hold(list(profiles))
         return library
 
     def extended(self, profiles: Iterable[Entry]) -> ProfileLibrary:
-        """Return a library in which this one's profiles keep their indices and others follow."""
+        """Return a library with this one's profiles first, and others behind."""
         return ProfileLibrary.in_order([*self._profiles, *profiles])
 
     def _hold(self, profiles: list[Entry]) -> None:
@@ -119,7 +128,7 @@ class ProfileLibrary:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """The profiles' heads (id, workload, nodes, duration, provenance) without their power."""
+        """The profiles' heads (id, workload, nodes, duration) without power."""
         return tuple(self._profiles)
 
     def get(self, profile_id: str) -> PowerProfile:
@@ -133,7 +142,8 @@ class ProfileLibrary:
         if profile_id not in self.ids:
             raise ProfileError(
                 f"no profile '{profile_id}' among the {len(self)} of the library; "
-                f"'diploee profiles list' shows them{did_you_mean(profile_id, self.ids)}"
+                "'diploee profiles list' shows "
+                f"them{did_you_mean(profile_id, self.ids)}"
             )
         return self[self.ids.index(profile_id)]
 
@@ -161,5 +171,6 @@ class ProfileLibrary:
         counts = sorted({p.n_nodes for p in self._profiles if p.workload == workload})
         raise ProfileError(
             f"no profile of workload '{workload}' on {n_nodes} nodes (have: "
-            f"{', '.join(map(str, counts))}); to scale one linearly, set 'scale_from_n_nodes'"
+            f"{', '.join(map(str, counts))}); to scale one linearly, set "
+            "'scale_from_n_nodes'"
         )

@@ -1,9 +1,10 @@
-"""How a profile fills a run time that is not its own: start, steady part in a loop, end.
+"""How a profile fills a run time that is not its own.
 
-A job whose run time was logged or drawn plays its profile's start, then its steady part as often as
-it takes, the last time in part, then the end. A job too short for start and end has no end. The
-start takes half of the rest at most, or the share that it has of the profile if that is more: a job
-shorter than its profile's start-up does not idle for all of its life.  ASSUMPTION [J]: it starts up
+Start, steady part in a loop, end. A job whose run time was logged or drawn plays its
+profile's start, then its steady part as often as it takes, the last time in part, then
+the end. A job too short for start and end has no end. The start takes half of the rest
+at most, or the share that it has of the profile if that is more: a job shorter than its
+profile's start-up does not idle for all of its life. ASSUMPTION [J]: it starts up
 faster than the one that was measured.
 """
 
@@ -19,8 +20,9 @@ from diploee.profiles.profile import PowerProfile
 
 SMOOTHING_MS = MS_PER_MIN
 STEADY_LEVEL = 0.8
-"""A job is past its start once its one-minute mean has reached this part of its usual high level,
-and before its end until the last such minute.  ASSUMPTION: no source says where the phases lie."""
+"""A job is past its start once its one-minute mean has reached this part of its usual
+high level, and before its end until the last such minute. ASSUMPTION: no source says
+where the phases lie."""
 HIGH_QUANTILE = 0.9
 
 
@@ -34,7 +36,10 @@ class Phases:
 
 
 def phases(profile: PowerProfile) -> Phases:
-    """Return where a profile's steady part begins and ends; all of it where none stands out."""
+    """Return where a profile's steady part begins and ends.
+
+    All of it where none stands out.
+    """
     n_samples = profile.power_w.size
     if profile.periodic:
         return Phases(0, profile.duration_ms, profile.duration_ms)
@@ -65,18 +70,22 @@ def played_parts(run_ms: Int64Array, of: Phases) -> _PlayedParts:
 
     A run time equal to the profile's own is one stretch: the profile as it is.
     """
-    # run = the profile up to its end part + whole loops + a part of one + the end part. One too
-    # short for start and end has no end part; one of the profile's own length is the profile. Where
-    # the start is cut, the loops follow it at once.
+    # run = the profile up to its end part + whole loops + a part of one + the end part.
+    # One too short for start and end has no end part; one of the profile's own length
+    # is the profile. Where the start is cut, the loops follow it at once.
     tail_ms = of.duration_ms - of.ending_ms
     loop_ms = of.ending_ms - of.steady_ms
     whole = run_ms == of.duration_ms
     tail = np.where(run_ms >= of.steady_ms + tail_ms, tail_ms, 0)
     tail[whole] = 0
     body_ms = run_ms - tail
-    start_ms = np.maximum(body_ms // 2, of.steady_ms * np.minimum(run_ms / of.duration_ms, 1))
+    start_ms = np.maximum(
+        body_ms // 2, of.steady_ms * np.minimum(run_ms / of.duration_ms, 1)
+    )
     start_ms = start_ms.astype(np.int64)
-    first_ms = np.where(start_ms < of.steady_ms, start_ms, np.minimum(body_ms, of.ending_ms))
+    first_ms = np.where(
+        start_ms < of.steady_ms, start_ms, np.minimum(body_ms, of.ending_ms)
+    )
     first_ms[whole] = run_ms[whole]
     loops, part_ms = np.divmod(body_ms - first_ms, loop_ms)
     n_middle = loops + (part_ms > 0)

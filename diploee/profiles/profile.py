@@ -1,4 +1,4 @@
-"""`PowerProfile`: the measured power of one whole job in time, and where it comes from."""
+"""`PowerProfile`: the measured power of one whole job, and its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from diploee.base.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.base.units import MS_PER_S
 from diploee.profiles.meters import Meter
 
-DEVICE_POWER = "device power: GPUs and CPU packages, no memory, network, fans or power supply"
+DEVICE_POWER = (
+    "device power: GPUs and CPU packages, no memory, network, fans or power supply"
+)
 GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
 CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
 NODE_AC_POWER = "node AC power, power supplies and fans included"
@@ -37,7 +39,7 @@ BOUNDARIES: dict[Boundary | None, str] = {
 
 
 def check_argument(name: str, value: float | None, least: float, most: float) -> None:
-    """Raise `ProfileError` unless a number that was given lies from `least` to `most`."""
+    """Raise `ProfileError` unless a given number lies from `least` to `most`."""
     if value is not None and not least <= value <= most:
         raise ProfileError(f"{name} is {shown(value)}, expected {least:,} to {most:,}")
 
@@ -55,7 +57,7 @@ _Amount = Annotated[float, Field(ge=0, le=MAX_SIZE)]
 
 @dataclass(frozen=True)
 class Repair(Brief):
-    """Readings of a device that an import left out, moved or filled in, for one cause."""
+    """Readings of a device left out, moved or filled in, for one cause."""
 
     device: str
     cause: str  # as in `Provenance.counts`
@@ -67,47 +69,63 @@ class Repair(Brief):
 
 @dataclass(frozen=True)
 class Provenance(Brief):
-    """Where a profile comes from and what it can support; files are checked as it is annotated."""
+    """Where a profile comes from and what it can support.
 
-    kind: Literal["measured", "reference"]  # `reference` is synthesised from published facts
+    Files are checked as it is annotated.
+    """
+
+    # `reference` is synthesised from published facts
+    kind: Literal["measured", "reference"]
     source: str  # publication, data set or file names
     licence: str  # licence of the source; "unknown" where it is not stated
     sampling_interval_s: _Positive  # interval of the original readings [s]
     # Window over which the driver averages each reading [s]; None where it is unknown
     averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
-    # Highest frequency that the readings support, above which nothing is claimed; 0 where all they
-    # show may be folded, None where nothing was read: synthetic, no meter
+    # Highest frequency that the readings support, above which nothing is claimed; 0
+    # where all they show may be folded, None where nothing was read: synthetic, no
+    # meter
     bandwidth_hz: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
     source_sha256: str = ""  # of the source files, joined in order of their names
     power_boundary: str = DEVICE_POWER  # what the power includes
     notes: str = ""  # assumptions and remarks
     # Readings dropped or repaired on import, by cause
     counts: dict[str, _Count] = field(default_factory=dict)
-    repairs: list[Repair] = field(default_factory=list)  # their energy and time, per device
+    # Their energy and time, per device
+    repairs: list[Repair] = field(default_factory=list)
     # GPUs of each node; None where it is unknown, as for the next two
-    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = None
+    gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = (
+        None
+    )
     gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]
     gpu_model: str | None = None  # name of the GPU
-    power_factor: _Positive = 1.0  # factor on the power as measured, to play it on other GPUs
-    # Start and end [s from the start of the profile] of each part of the run that its events say,
-    # by its name, such as `training`
+    # Factor on the power as measured, to play it on other GPUs
+    power_factor: _Positive = 1.0
+    # Start and end [s from the start of the profile] of each part of the run that its
+    # events say, by its name, such as `training`
     phases: dict[str, list[_Span]] = field(default_factory=dict)
-    meter: Meter | None = None  # how the readings came about; None where no meter was recorded
+    # How the readings came about; None where no meter was recorded
+    meter: Meter | None = None
     # Whether the meter's gain was divided out, and up to which frequency [Hz]
     restored: bool = False
     restored_hz: _Positive | None = None
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="ignore", allow_inf_nan=False)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="ignore", allow_inf_nan=False
+    )
 
 
 PUBLISHED_NODE = Provenance(
     kind="reference",
-    source="arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0 as a "
-    "mirror states; the origin has a notice of its own, by DOE, NLR and the Alliance)",
+    source=(
+        "arXiv:2604.07345 (CC BY 4.0) and its data set doi:10.7799/3025227 (CC BY 4.0 "
+        "as a mirror states; the origin has a notice of its own, by DOE, NLR and the "
+        "Alliance)"
+    ),
     licence="CC BY 4.0 (facts); this synthesis BSD-3-Clause",
     sampling_interval_s=0.2,  # of the raw training logs; the paper's text says 0.1 s
     averaging_window_s=1.0,
-    # Where a 1 s moving average has gain 0.71; gain 0.90 and trusted at 0.25 Hz, none at 1 Hz
+    # Where a 1 s moving average has gain 0.71; gain 0.90 and trusted at 0.25 Hz, none
+    # at 1 Hz
     bandwidth_hz=0.44,
     gpus_per_node=4,
     gpu_tdp_w=700.0,
@@ -135,7 +153,8 @@ class PowerProfile(Brief):
     provenance : Provenance
         Origin, licence and limits of the data.
     periodic : bool
-        Whether all of it is one period, of which a longer job plays another and another.
+        Whether all of it is one period, of which a longer job plays another and
+        another.
 
     Raises
     ------
@@ -198,7 +217,7 @@ class PowerProfile(Brief):
 
     @cached_property
     def cumulative_energy_j(self) -> Float64Array:
-        """Energy since the start at each sample edge, kept for those that look often [J]."""
+        """Energy from the start to each sample edge, kept for frequent use [J]."""
         return self.cumulated_j()
 
     @cached_property

@@ -1,4 +1,7 @@
-"""Energy-exact resampling: readings at uneven stamps become mean power over even steps."""
+"""Energy-exact resampling.
+
+Readings at uneven stamps become mean power over even steps.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class EnergyCurve:
 
     t_us: Int64Array  # stamps of the readings [us], increasing
     energy_j: Float64Array  # energy since the first stamp [J]
-    # Power at each stamp [W] where the power runs linearly from one reading to the next; without it
-    # the power is constant between two stamps, as a counter tells it
+    # Power at each stamp [W] where the power runs linearly from one reading to the
+    # next; without it the power is constant between two stamps, as a counter tells it
     power_w: Float64Array | None = None
 
     @classmethod
@@ -33,7 +36,7 @@ class EnergyCurve:
         return cls(t_us, np.concatenate(([0.0], np.cumsum(steps_j))), power_w)
 
     def at(self, edges_us: Int64Array) -> Float64Array:
-        """Return the energy [J] at the given times [us], all within the curve's stamps."""
+        """Return the energy [J] at times [us] within the curve's stamps."""
         left = np.searchsorted(self.t_us, edges_us, side="right") - 1
         left = np.clip(left, 0, self.t_us.size - 2)
         elapsed_s = (edges_us - self.t_us[left]) / US_PER_S
@@ -64,7 +67,7 @@ def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
 
 
 def unshared_s(curves: Sequence[EnergyCurve]) -> int:
-    """Return the whole seconds that some curves cover and others don't, before and after."""
+    """Return whole seconds that only some curves cover, before and after."""
     starts_us = [int(curve.t_us[0]) for curve in curves]
     ends_us = [int(curve.t_us[-1]) for curve in curves]
     left_out_us = max(starts_us) - min(starts_us) + max(ends_us) - min(ends_us)
@@ -72,11 +75,12 @@ def unshared_s(curves: Sequence[EnergyCurve]) -> int:
 
 
 def round_keeping_energy(power_w: Float64Array) -> Float32Array:
-    """Round power to float32 so that no running sum of it is off by more than one rounding.
+    """Round power to float32 so that running sums are off by one rounding at most.
 
-    Plain rounding of n values shifts their sum by about sqrt(n) roundings. Here the running sum is
-    rounded to a quantum (at most 2^-23 of the largest value) and differenced, so that errors never
-    add up: any running sum is exact to half a quantum.
+    Plain rounding of n values shifts their sum by about sqrt(n) roundings. Here the
+    running sum is rounded to a quantum (at most 2^-23 of the largest value) and
+    differenced, so that errors never add up: any running sum is exact to half a
+    quantum.
     """
     largest = float(power_w.max(initial=0.0))
     if largest < np.finfo(np.float32).tiny:

@@ -1,13 +1,13 @@
 """Profiles as GPUs with power smoothing draw them.
 
-A GPU draws t = max(p, F), its own power p or the floor F, but rises by no more than `up` a second,
-holds its power for the hysteresis and then falls by no more than `down`. What it draws above p is
-burnt. Where it may not draw p yet, its work goes on at the rate q/p of its power q, so that the
-job gets longer by the integral of (p - q)/p. At its end the power falls as it may; the nodes are
-the job's until then.
+A GPU draws t = max(p, F), its own power p or the floor F, but rises by no more than
+`up` a second, holds its power for the hysteresis and then falls by no more than `down`.
+What it draws above p is burnt. Where it may not draw p yet, its work goes on at the
+rate q/p of its power q, so that the job gets longer by the integral of (p - q)/p. At
+its end the power falls as it may; the nodes are the job's until then.
 
-A profile is a sum over nodes and GPUs. ASSUMPTION: the GPUs of a job draw alike, and its CPUs draw
-their part of the node's idle power all the time.
+A profile is a sum over nodes and GPUs. ASSUMPTION: the GPUs of a job draw alike, and
+its CPUs draw their part of the node's idle power all the time.
 
 References
 ----------
@@ -35,10 +35,13 @@ MOST_PASSES = 100
 """A loop is steady long before, but for ramps of hours."""
 
 LONGEST = 4
-"""A smoothed profile is at most this many times as long; beyond, the ramp is too slow for it."""
+"""A smoothed profile is at most this many times as long; beyond, the ramp is too slow
+for it."""
 
 
-def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> PowerProfile:
+def smoothed(
+    profile: PowerProfile, spec: PowerSmoothing, node: NodeType
+) -> PowerProfile:
     """Return a profile as the GPUs of a node type draw it with power smoothing."""
     rated_w = node.n_gpus * node.gpu_tdp_w
     cpus_w = cpu_power_w(node)
@@ -46,7 +49,9 @@ def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> Pow
     idle = max(0.0, (node.idle_power_w - cpus_w) / rated_w)
     drawn, burnt = smoothed_course(own, profile.dt_ms / MS_PER_S, spec, idle)
     power_w = (drawn * rated_w + cpus_w) * profile.n_nodes
-    note = smoothing_note(spec, burnt / max(float(own.sum()), 1e-9), drawn.size / own.size - 1)
+    note = smoothing_note(
+        spec, burnt / max(float(own.sum()), 1e-9), drawn.size / own.size - 1
+    )
     notes = "; ".join(filter(None, [profile.provenance.notes, note]))
     return replace(
         profile,
@@ -57,7 +62,10 @@ def smoothed(profile: PowerProfile, spec: PowerSmoothing, node: NodeType) -> Pow
 
 
 def smoothing_note(spec: PowerSmoothing, burnt: float, stretch: float) -> str:
-    """Return what smoothing does to a profile: what it burns of its energy, how much longer."""
+    """Return what smoothing does to a profile.
+
+    What it burns of its energy, how much longer.
+    """
     return (
         f"{SMOOTHING} (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
         f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
@@ -74,9 +82,16 @@ def smoothed_loop(
     for _ in range(MOST_PASSES):
         begun = now, held_s
         count, now, held_s, burnt = _follow(
-            own, dt_s, spec.floor, spec.up_per_s * dt_s, spec.down_per_s * dt_s, spec.hysteresis_s,
-            now, held_s, drawn,
-        )  # fmt: skip
+            own,
+            dt_s,
+            spec.floor,
+            spec.up_per_s * dt_s,
+            spec.down_per_s * dt_s,
+            spec.hysteresis_s,
+            now,
+            held_s,
+            drawn,
+        )
         if np.allclose((now, held_s), begun, rtol=0, atol=1e-9):
             break
     return drawn[:count], float(burnt)
@@ -89,9 +104,15 @@ def smoothed_course(
     most = LONGEST * own.size + int(2 / (spec.down_per_s * dt_s)) + 1
     drawn = np.empty(most)
     count, burnt = _smooth(
-        own, dt_s, spec.floor, spec.up_per_s * dt_s, spec.down_per_s * dt_s, spec.hysteresis_s,
-        idle, drawn,
-    )  # fmt: skip
+        own,
+        dt_s,
+        spec.floor,
+        spec.up_per_s * dt_s,
+        spec.down_per_s * dt_s,
+        spec.hysteresis_s,
+        idle,
+        drawn,
+    )
     return drawn[:count], float(burnt)
 
 
@@ -106,7 +127,9 @@ def _smooth(
     idle: float,
     drawn: Float64Array,
 ) -> tuple[int, float]:
-    k, now, _, burnt = _follow(own, dt_s, floor, up, down, hysteresis_s, idle, 0.0, drawn)
+    k, now, _, burnt = _follow(
+        own, dt_s, floor, up, down, hysteresis_s, idle, 0.0, drawn
+    )
     held_s = 0.0
     while now > idle + 1e-9 and k < drawn.size:
         held_s += dt_s
@@ -130,7 +153,10 @@ def _follow(
     held_s: float,
     drawn: Float64Array,
 ) -> tuple[int, float, float, float]:
-    """Go through the work from a power held for a time; return steps, both, and what is burnt."""
+    """Go through the work from a power held for a time.
+
+    Return steps, both, and what is burnt.
+    """
     # A share of a step that rounding leaves must not cost a whole one.
     last = own.size - 1e-9
     done, burnt, k = 0.0, 0.0, 0

@@ -1,8 +1,9 @@
-"""One profile, one Parquet file: `t_ms` and `power_w`, provenance in the file's metadata.
+"""One profile, one Parquet file.
 
-The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or int32 where
-every value is a whole watt below 2^31, which packs four times smaller). The key ``diploee.profile``
-of the file's metadata holds the rest of `PowerProfile` as JSON.
+`t_ms` and `power_w`, provenance in the file's metadata. The columns are `t_ms` (int64,
+start of the step, from 0) and `power_w` (float32, or int32 where every value is a whole
+watt below 2^31, which packs four times smaller). The key ``diploee.profile`` of the
+file's metadata holds the rest of `PowerProfile` as JSON.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def write_profile(
     joins: Writing | None = None,
     inputs: Iterable[Path] = (),
 ) -> None:
-    """Write a profile, whole or not at all; the same profile and pyarrow give the same bytes.
+    """Write a profile, whole or not at all.
+
+    The same profile and pyarrow give the same bytes.
 
     Parameters
     ----------
@@ -93,8 +96,8 @@ def write_profile(
     Raises
     ------
     InputError
-        If its id, node count, step or provenance are none that could be read back, or the place
-        is taken.
+        If its id, node count, step or provenance are none that could be read back, or
+        the place is taken.
     OutputError
         If the file can't be written.
     """
@@ -108,14 +111,20 @@ def write_profile(
         "dt_ms": profile.dt_ms,
         "sha256": profile.sha256,
         "provenance": {
-            k: v for k, v in asdict(profile.provenance).items() if (k, v) not in NOT_WRITTEN.items()
+            k: v
+            for k, v in asdict(profile.provenance).items()
+            if (k, v) not in NOT_WRITTEN.items()
         },
     }
     checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(
         {
-            "t_ms": arrow_numbers(np.arange(power_w.size, dtype=np.int64) * profile.dt_ms),
-            "power_w": arrow_numbers(power_w.astype(np.int32) if whole_watts else power_w),
+            "t_ms": arrow_numbers(
+                np.arange(power_w.size, dtype=np.int64) * profile.dt_ms
+            ),
+            "power_w": arrow_numbers(
+                power_w.astype(np.int32) if whole_watts else power_w
+            ),
         }
     ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
     with whole_file(path, force, inputs=inputs, option="id", joins=joins) as partial:
@@ -127,7 +136,9 @@ def write_profile(
             use_dictionary=False,
             column_encoding={
                 "t_ms": "DELTA_BINARY_PACKED",
-                "power_w": "DELTA_BINARY_PACKED" if whole_watts else "BYTE_STREAM_SPLIT",
+                "power_w": "DELTA_BINARY_PACKED"
+                if whole_watts
+                else "BYTE_STREAM_SPLIT",
             },
         )
 
@@ -174,11 +185,13 @@ def place_of(profile_id: str, folder: Path) -> Path:
 def check_file_name(profile_id: str) -> None:
     """Refuse an id that can't be a file name, such as ``../x``."""
     if not _FILE_NAME.fullmatch(profile_id):
-        raise ProfileError(f"profile id '{profile_id}': use letters, digits, '.', '_' and '-' only")
+        raise ProfileError(
+            f"profile id '{profile_id}': use letters, digits, '.', '_' and '-' only"
+        )
 
 
 class StoredProfile:
-    """A profile on disk: its head is read at once, its power when it is first asked for."""
+    """A profile on disk, its power read when it is first asked for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -188,8 +201,9 @@ class StoredProfile:
             self.n_samples: int = file.metadata.num_rows
         if METADATA_KEY not in metadata:
             raise ProfileError(
-                f"{path}: no '{METADATA_KEY.decode()}' in the file's metadata, so it is not a "
-                "power profile; bring measured data in with 'diploee profiles import'"
+                f"{path}: no '{METADATA_KEY.decode()}' in the file's metadata, so it "
+                "is not a power profile; bring measured data in with 'diploee "
+                "profiles import'"
             )
         content = parse_json(metadata[METADATA_KEY], str(path), dict, ProfileError)
         if content.get("schema_version") != SCHEMA_VERSION:
@@ -203,7 +217,9 @@ class StoredProfile:
         self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
         self.provenance: Provenance = head.provenance
         if self.n_samples < 1:
-            raise ProfileError(f"{path}: holds no sample, expected 1 or more; {_REMEDY}")
+            raise ProfileError(
+                f"{path}: holds no sample, expected 1 or more; {_REMEDY}"
+            )
 
     @property
     def duration_ms(self) -> int:
@@ -218,29 +234,42 @@ class StoredProfile:
         wrong = np.flatnonzero(steps_ms != self.dt_ms)
         if wrong.size:
             raise ProfileError(
-                f"{self.path}: step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, expected "
-                f"{self.dt_ms} ms without gaps ({wrong.size} such rows); resample the data"
+                f"{self.path}: step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, "
+                f"expected {self.dt_ms} ms without gaps ({wrong.size} such rows); "
+                "resample the data"
             )
         try:
             profile = PowerProfile(
-                self.profile_id, self.workload, self.n_nodes, self.dt_ms, power_w, self.provenance
+                self.profile_id,
+                self.workload,
+                self.n_nodes,
+                self.dt_ms,
+                power_w,
+                self.provenance,
             )
         except ProfileError as error:
             raise ProfileError(f"{self.path}: {error}") from error
         if profile.sha256 != self.sha256:
             raise ProfileError(
-                f"{self.path}: the power does not have the SHA-256 {self.sha256:.8}... of the "
-                "file's metadata, so it was changed; import or build the profile again"
+                f"{self.path}: the power does not have the SHA-256 "
+                f"{self.sha256:.8}... of the file's metadata, so it was changed; "
+                "import or build the profile again"
             )
         return profile
 
     def columns(self) -> tuple[Int64Array, Float32Array]:
-        """Return the times [ms] and the power [W] as they stand in the file; null is -1 and NaN."""
+        """Return the times [ms] and the power [W] as they stand in the file.
+
+        Null is -1 and NaN.
+        """
         with open_parquet(self.path, _COLUMNS, ProfileError, _REMEDY) as file:
             table = file.read(columns=list(_COLUMNS))
-            # Arrow casts what NumPy would warn of; such values are named by who looks at them.
+            # Arrow casts what NumPy would warn of; such values are named by who looks
+            # at them.
             t_ms = as_numpy(table["t_ms"].cast(pa.int64(), safe=False), np.int64, -1)
-            power_w = as_numpy(table["power_w"].cast(pa.float32(), safe=False), np.float32)
+            power_w = as_numpy(
+                table["power_w"].cast(pa.float32(), safe=False), np.float32
+            )
         return t_ms, power_w
 
 
@@ -255,12 +284,18 @@ def read_profile(path: Path | str) -> PowerProfile:
     Raises
     ------
     ProfileError
-        If the file or its values are not usable; the text names the file, the row and the remedy.
+        If the file or its values are not usable; the text names the file, the row and
+        the remedy.
     """
     return StoredProfile(Path(path)).profile
 
 
 def _fits_int32(power_w: Float32Array) -> BoolArray:
-    """Return which values come back from int32 bit by bit: -0.0 and large ones do not."""
-    fits: BoolArray = (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)
+    """Return which values come back from int32 bit by bit.
+
+    -0.0 and large ones do not.
+    """
+    fits: BoolArray = (
+        (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)
+    )
     return fits

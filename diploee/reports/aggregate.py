@@ -1,7 +1,8 @@
-"""From a year of intervals to the few hundred numbers of a figure: pure functions over arrays.
+"""From a year of intervals to the few hundred numbers of a figure.
 
-Times are int64 milliseconds of local time since 1970-01-01 00:00; every result that is a mean, a
-percentile or a sum is taken over whole intervals of the run.
+Pure functions over arrays. Times are int64 milliseconds of local time since 1970-01-01
+00:00; every result that is a mean, a percentile or a sum is taken over whole intervals
+of the run.
 """
 
 from __future__ import annotations
@@ -39,24 +40,38 @@ def means(values: Values, every: int) -> Float64Array:
 def day_grid(
     local_ms: Int64Array, values: Values, cell_ms: int
 ) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.float32]]:
-    """Return the days, and the means by time of day and day; NaN where no interval starts."""
+    """Return the days, and the means by time of day and day.
+
+    NaN where no interval starts.
+    """
     first = int(local_ms[0] // MS_PER_DAY)
-    n_days, n_cells = int(local_ms[-1] // MS_PER_DAY) - first + 1, -(-MS_PER_DAY // cell_ms)
-    cell = (local_ms % MS_PER_DAY) // cell_ms * n_days + (local_ms // MS_PER_DAY - first)
+    n_days, n_cells = (
+        int(local_ms[-1] // MS_PER_DAY) - first + 1,
+        -(-MS_PER_DAY // cell_ms),
+    )
+    cell = (local_ms % MS_PER_DAY) // cell_ms * n_days + (
+        local_ms // MS_PER_DAY - first
+    )
     sums = np.bincount(cell, values, n_cells * n_days)
     counts = np.bincount(cell, minlength=n_cells * n_days)
-    found = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+    found = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(
+        np.float32
+    )
     days = np.datetime64(first, "D") + np.arange(n_days, dtype="timedelta64[D]")
     return days, found.reshape(n_cells, n_days)
 
 
 def by_time(
-    local_ms: Int64Array, values: Values, period_ms: int, bin_ms: int, levels: Sequence[float] = ()
+    local_ms: Int64Array,
+    values: Values,
+    period_ms: int,
+    bin_ms: int,
+    levels: Sequence[float] = (),
 ) -> tuple[Int64Array, npt.NDArray[np.float32]]:
-    """Return times of day or of week [ms], and in rows the mean and the quantiles of all there.
+    """Return times of day or week [ms], and rows of mean and quantiles.
 
-    Times without a value are left out. The last is the first again where two periods are covered,
-    else the end of the last bin.
+    Times without a value are left out. The last is the first again where two periods
+    are covered, else the end of the last bin.
     """
     import pandas as pd
 
@@ -74,12 +89,14 @@ def by_time(
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:
-    """Return shares of time (0-1) and the values that are reached or exceeded for so long.
+    """Return shares of time (0-1) and the values reached for so long.
 
-    About 1,000 quantiles, denser in the highest hundredth; the first is the exact maximum and the
-    last the exact minimum.
+    About 1,000 quantiles, denser in the highest hundredth; the first is the exact
+    maximum and the last the exact minimum.
     """
-    share = np.unique(np.concatenate([np.linspace(0, 0.01, 41), np.linspace(0, 1, 1001)]))
+    share = np.unique(
+        np.concatenate([np.linspace(0, 0.01, 41), np.linspace(0, 1, 1001)])
+    )
     quantiles: Float64Array = np.quantile(values, 1 - share)
     return share, quantiles
 
@@ -94,15 +111,25 @@ def round_edges(low: float, high: float, n_bins: int) -> Float64Array:
     """Return edges of about `n_bins` bins of a round width that cover low to high."""
     raw = max(high - low, abs(high) * 1e-6, 1e-12) / n_bins
     power = 10.0 ** np.floor(np.log10(raw))
-    width = power * min((f for f in (1, 2, 2.5, 5, 10) if f * power >= raw * 0.999), default=10)
+    width = power * min(
+        (f for f in (1, 2, 2.5, 5, 10) if f * power >= raw * 0.999), default=10
+    )
     first, last = np.floor(low / width + 1e-9), np.ceil(high / width - 1e-9)
     edges: Float64Array = np.arange(first, max(last, first + 1) + 1) * width
     return edges
 
 
 def by_date(local_ms: Int64Array, values: Values, of: str) -> pd.DataFrame:
-    """Return count, mean, min and max by calendar day ("D") or month ("M"), the starts as index."""
+    """Return count, mean, min and max by day ("D") or month ("M")."""
     import pandas as pd
 
-    starts = local_ms.astype("datetime64[ms]").astype(f"datetime64[{of}]").astype("datetime64[s]")
-    return pd.Series(values.astype(np.float64)).groupby(starts).agg(["count", "mean", "min", "max"])
+    starts = (
+        local_ms.astype("datetime64[ms]")
+        .astype(f"datetime64[{of}]")
+        .astype("datetime64[s]")
+    )
+    return (
+        pd.Series(values.astype(np.float64))
+        .groupby(starts)
+        .agg(["count", "mean", "min", "max"])
+    )

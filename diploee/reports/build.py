@@ -1,7 +1,7 @@
 """Joins the parts: folders to a report, a report to its page and pictures.
 
-A page is one HTML file that holds its style, its figures and their script, and asks no network.
-`page.html` is its template; jinja2 escapes all that comes from the report.
+A page is one HTML file that holds its style, its figures and their script, and asks no
+network. `page.html` is its template; jinja2 escapes all that comes from the report.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def build_report(
         raise InputError("no run folder given; 'diploee run' makes one")
     sweeps = [place for place in places if is_sweep(place)]
     if sweeps and len(places) > 1:
-        raise InputError(f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders")
+        raise InputError(
+            f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders"
+        )
     if by_load and (sweeps or len(places) > 1):
         raise InputError("--by-load: is of one run; give its folder alone")
     if bands is not None and (sweeps or len(places) > 1):
@@ -115,7 +117,8 @@ def build_report(
         return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
     if len(places) > MAX_RUNS:
         raise InputError(
-            f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more of them a sweep"
+            f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more "
+            "of them a sweep"
         )
     labels = run_labels([open_run(place) for place in places])
     # Of one run alone: pools of several would be too many lines to tell apart.
@@ -158,7 +161,8 @@ def write_report(
     force : bool
         Replace any file at `out`, and pictures of the same names.
     limits : sequence of str
-        Limits to check the runs against, beside those of each: names of presets, or files.
+        Limits to check the runs against, beside those of each: names of presets, or
+        files.
     by_load : bool
         Split the power of a single run by stream and service.
     bands : path, optional
@@ -169,7 +173,8 @@ def write_report(
     InputError
         If the folders are not usable, or a place is taken or a part of what is read.
     OutputError
-        If a file can't be written; none is then, but the page where its pictures can't be drawn.
+        If a file can't be written; none is then, but the page where its pictures can't
+        be drawn.
     """
     places = [Path(folder) for folder in folders]
     # What must never be replaced: all of a sweep, the files of a run.
@@ -223,16 +228,26 @@ def picture(run: Run, chart: str) -> Picture:
     charts = {found.id: found for found in build_report([run.folder]).charts}
     if chart not in charts:
         raise InputError(
-            f"plot: no chart '{chart}' (have: {one_of(charts)}){did_you_mean(chart, charts)}"
+            f"plot: no chart '{chart}' (have: "
+            f"{one_of(charts)}){did_you_mean(chart, charts)}"
         )
     return Picture(charts[chart])
 
 
 def write_pictures(
-    report: Report, folder: Path, kind: Kind, force: bool = False, joins: Writing | None = None
+    report: Report,
+    folder: Path,
+    kind: Kind,
+    force: bool = False,
+    joins: Writing | None = None,
 ) -> list[Path]:
-    """Write one picture of each chart, named by its place and its id; return the files."""
-    named = {f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)}
+    """Write one picture of each chart, named by its place and its id.
+
+    Return the files.
+    """
+    named = {
+        f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)
+    }
     return write_charts(named, folder, kind, force, joins, f"--{kind}")
 
 
@@ -264,7 +279,7 @@ _SINGLE: _Makes = {
     "events": lambda d: event_charts(d.run, d.unit),
     "ride-through": lambda d: ride_through_chart(d.run.run.ride_through),
 }
-"""Charts of one run alone, by id; each returns None where the run has nothing to draw."""
+"""Charts of one run alone, by id; each returns None where the run has nothing to draw."""  # noqa: E501
 
 _ANY: _Makes = {
     "carpet": lambda d: carpet_charts(d.runs, d.unit),
@@ -278,14 +293,16 @@ _ANY: _Makes = {
     "unserved": lambda d: unserved_chart(d.runs),
     "instances": lambda d: instances_chart(d.runs),
 }
-"""Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""
+"""Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""  # noqa: E501
 
 
 def _charts(name: str, page: _Drawn) -> list[Chart]:
     """Return the charts of an id; none where the runs have nothing to draw."""
     made: _Made = None
     if name in _ANY and name != "carpet" and len(page.runs) > MAX_TOGETHER:
-        of_runs = [(run.label, _ANY[name](replace(page, runs=[run]))) for run in page.runs]
+        of_runs = [
+            (run.label, _ANY[name](replace(page, runs=[run]))) for run in page.runs
+        ]
         found = [(label, chart) for label, chart in of_runs if isinstance(chart, Chart)]
         made = one_chart(found) if found else None
     else:
@@ -297,7 +314,7 @@ def _charts(name: str, page: _Drawn) -> list[Chart]:
 def _runs_sections(
     runs: Sequence[RunData], names: Sequence[str], drawn: bool = True
 ) -> tuple[Section, ...]:
-    """Return the sections of runs, side by side where there are several, with their charts."""
+    """Return the sections of runs, side by side, with their charts."""
     loaded = [load_limits(name) for name in names]
     verdicts = [run.run.checked(loaded) for run in runs]
     by_run = {
@@ -307,15 +324,30 @@ def _runs_sections(
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
     page, found = _Drawn(runs, unit, levels), []
-    order = ["answer", "limits", *(part.id for part in RANKED), "ride-through", "provenance"]
-    for name in sorted({name for of_run in by_run.values() for name in of_run}, key=order.index):
+    order = [
+        "answer",
+        "limits",
+        *(part.id for part in RANKED),
+        "ride-through",
+        "provenance",
+    ]
+    for name in sorted(
+        {name for of_run in by_run.values() for name in of_run}, key=order.index
+    ):
         section = beside({label: s[name] for label, s in by_run.items() if name in s})
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
-            section = limits_section([(run.run, r, run.label) for run, of in pairs for r in of])
-        made = [chart for id_ in section.charts if drawn for chart in _charts(id_, page)]
+            section = limits_section(
+                [(run.run, r, run.label) for run, of in pairs for r in of]
+            )
+        made = [
+            chart for id_ in section.charts if drawn for chart in _charts(id_, page)
+        ]
         # Those of pools behind those of the whole facility.
-        made = [_with_boundary(c, runs) for c in sorted(made, key=lambda c: c.id == "carpet-pools")]
+        made = [
+            _with_boundary(c, runs)
+            for c in sorted(made, key=lambda c: c.id == "carpet-pools")
+        ]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         if section or made:  # tables of one run alone are not beside each other
             found.append(replace(section, charts=tuple(made), notes=notes))
@@ -326,8 +358,9 @@ def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Say which runs were averaged on reading."""
     reduced = [run.label for run in runs if run.step_ms != run.resolution_ms]
     words = (
-        f"{listed(reduced)}: the figures use means of about a minute, for the number of intervals. "
-        "Maximum and minimum, and the tables, are of the run's own intervals."
+        f"{listed(reduced)}: the figures use means of about a minute, for the number "
+        "of intervals. Maximum and minimum, and the tables, are of the run's own "
+        "intervals."
     )
     return (words,) if reduced else ()
 
@@ -337,19 +370,32 @@ def _with_boundary(chart: Chart, runs: Sequence[RunData]) -> Chart:
     layers = [layer for panel in chart.panels for layer in panel.layers]
     if not {"W", "kW", "MW", "GW"} & {getattr(layer, "unit", "") for layer in layers}:
         return chart
-    names = {getattr(layer, "name", "") for layer in layers} | {p.title for p in chart.panels}
+    names = {getattr(layer, "name", "") for layer in layers} | {
+        p.title for p in chart.panels
+    }
     in_parts = any(part.label in names for run in runs for part in run.parts)
     return replace(chart, boundary=boundary_of(runs, in_parts))
 
 
 def _sweep_report(sweep: SweepData, limits: Sequence[str], drawn: bool) -> Report:
     chosen = runs_to_draw(sweep, MAX_SWEEP_RUNS)
-    runs = [read_run(place, label, in_parts=len(chosen) == 1) for place, label in chosen]
+    runs = [
+        read_run(place, label, in_parts=len(chosen) == 1) for place, label in chosen
+    ]
     sections = sweep_sections(sweep, limits)
     if runs:
-        sections += [replace(section, folded=True) for section in _runs_sections(runs, (), drawn)]
-    failed = f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see summary.parquet"
-    detail = f"{plural(len(runs), 'run')} of one seed in detail" if runs else "no run in detail"
+        sections += [
+            replace(section, folded=True) for section in _runs_sections(runs, (), drawn)
+        ]
+    failed = (
+        f"{plural(sweep.n_failed, 'run')} of the sweep without a result; see "
+        "summary.parquet"
+    )
+    detail = (
+        f"{plural(len(runs), 'run')} of one seed in detail"
+        if runs
+        else "no run in detail"
+    )
     return Report(
         title=sweep.name,
         subtitle=f"sweep of {plural(len(sweep.finished), 'finished run')} over "
@@ -366,7 +412,7 @@ def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
-    """Return each warning of the runs once, with the runs that have it where there are several."""
+    """Return each warning once, with its runs where there are several."""
     found = by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:
         return tuple(found)
@@ -378,7 +424,7 @@ def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file is a page of this package, which its runs can give again."""
+    """Return whether a file is a page of this package, to be replaced."""
     try:
         with path.open("rb") as file:
             return MARK.encode() in file.read(_HEAD_BYTES)
@@ -418,6 +464,7 @@ def period(run: Run) -> str:
     """Return what a run covers in words."""
     scenario = run.scenario
     return (
-        f"{scenario.duration} from {scenario.start:%Y-%m-%d}, {interval(scenario.resolution_ms)} "
-        f"means, {plural(scenario.facility.n_nodes, 'node')}, seed {scenario.seed}"
+        f"{scenario.duration} from {scenario.start:%Y-%m-%d}, "
+        f"{interval(scenario.resolution_ms)} means, "
+        f"{plural(scenario.facility.n_nodes, 'node')}, seed {scenario.seed}"
     )

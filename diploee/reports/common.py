@@ -40,22 +40,30 @@ FEW_DAYS = 3
 def with_pools(runs: Sequence[RunData]) -> Sequence[RunData]:
     """Return the facility and its parts where a single run has such, else the runs."""
     if len(runs) == 1 and runs[0].parts:
-        return [replace(runs[0], label="facility", colour=INK, layers=()), *runs[0].parts]
+        return [
+            replace(runs[0], label="facility", colour=INK, layers=()),
+            *runs[0].parts,
+        ]
     return runs
 
 
 def one_chart(of_runs: Sequence[tuple[str, Chart]]) -> Chart:
-    """Return the same chart of many runs as one: a small panel for each, all of one scale."""
+    """Return the same chart of many runs as one.
+
+    A small panel for each, all of one scale.
+    """
     charts = [chart for _, chart in of_runs]
     panels = [
         replace(
-            chart.panels[k], title=": ".join(filter(None, (name, chart.panels[k].title))),
-            wide=False, small=True,
+            chart.panels[k],
+            title=": ".join(filter(None, (name, chart.panels[k].title))),
+            wide=False,
+            small=True,
         )
         for k in range(max(len(chart.panels) for chart in charts))
         for name, chart in of_runs
         if k < len(chart.panels)
-    ]  # fmt: skip
+    ]
     words = f"{charts[0].caption} A panel for each run, all of one scale."
     return replace(charts[0], caption=words, panels=one_scale(panels))
 
@@ -91,16 +99,18 @@ def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
     """Return the power axis, with zero and the highest peak; of parts just "Power"."""
     label = "Power" if any(run.is_part for run in runs) else "Facility power"
     low, high = min(run.min_w for run in runs), max(run.max_w for run in runs)
-    return Axis(f"{label} [{unit.power}]", range=with_zero(low / unit.watts, high / unit.watts))
+    return Axis(
+        f"{label} [{unit.power}]", range=with_zero(low / unit.watts, high / unit.watts)
+    )
 
 
 LEAST_SPAN = 0.1
-"""Least span of an axis that does not start at zero, as a part of its largest value: half a percent
-is then a twentieth of its height at most, and no cliff."""
+"""Least span of an axis that does not start at zero, as a part of its largest value:
+half a percent is then a twentieth of its height at most, and no cliff."""
 
 
 def near_range(low: float, high: float) -> tuple[float, float]:
-    """Return a range about two values that does not start at zero, of `LEAST_SPAN` at least."""
+    """Return a range about two values, of `LEAST_SPAN` at least."""
     span = high - low
     margin = max(0.05 * span, (LEAST_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
     return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diploee.base.errors import Brief, InputError, plural
-from diploee.base.metric import NONE, Metric, find_metric, flatten, is_plain_number, short
+from diploee.base.metric import (
+    NONE,
+    Metric,
+    find_metric,
+    flatten,
+    is_plain_number,
+    short,
+)
 from diploee.base.units import W_PER_MW, power_unit
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stages_of
@@ -25,7 +32,8 @@ class MetricRow:
     """A metric of all runs."""
 
     metric: Metric  # what it is, in the unit that it is shown in
-    values: tuple[float | None, ...]  # as stored, a value per run; None where a run has none
+    # As stored, a value per run; None where a run has none
+    values: tuple[float | None, ...]
     bounds: tuple[bool, ...] = ()  # whether each is a lower bound
 
     def change(self, run: int) -> float | None:
@@ -36,16 +44,27 @@ class MetricRow:
         return value / first - 1
 
     def change_text(self, run: int) -> str:
-        """Return the change as text, of % in percentage points; nothing below the shown digits."""
+        """Return the change as text, of % in percentage points.
+
+        Nothing below the shown digits.
+        """
         first, value = self.values[0], self.values[run]
-        if first is None or value is None or self.metric.show(first) == self.metric.show(value):
+        if (
+            first is None
+            or value is None
+            or self.metric.show(first) == self.metric.show(value)
+        ):
             return ""
         if self.metric.suffix == "%":
             return f"{(value - first) * self.metric.factor:+.{self.metric.digits}f} pp"
         change = self.change(run)
         if change is None:
             return NONE
-        return f"{100 * change:+,.1f} %" if abs(change) >= 0.0005 else f"{100 * change:+.1g} %"
+        return (
+            f"{100 * change:+,.1f} %"
+            if abs(change) >= 0.0005
+            else f"{100 * change:+.1g} %"
+        )
 
     def shown(self, run: int) -> str:
         """Return a run's value as text, marked where it is a lower bound."""
@@ -64,9 +83,11 @@ class Comparison(Brief):
 
     labels: tuple[str, ...]  # names of the runs, all different
     rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
-    # Keys of the scenarios that differ, with the value of each run; None where a run has none
+    # Keys of the scenarios that differ, with the value of each run; None where a run
+    # has none
     settings: Mapping[str, tuple[Any, ...]]
-    warnings: Mapping[str, tuple[str, ...]]  # each warning once, with the runs that have it
+    # Each warning once, with the runs that have it
+    warnings: Mapping[str, tuple[str, ...]]
     # Stages that a run has beyond the first, or lacks, with their sizes
     stages: tuple[str, ...] = ()
     # Limits with other verdicts than in the first run: what each run has of them
@@ -80,7 +101,10 @@ class Comparison(Brief):
         return found
 
     def frame(self) -> pd.DataFrame:
-        """Return the metrics by key: name, unit, a column per run in that unit, and changes."""
+        """Return the metrics by key.
+
+        Name, unit, a column per run in that unit, and changes.
+        """
         import pandas as pd
 
         table: dict[str, list[Any]] = {
@@ -94,7 +118,9 @@ class Comparison(Brief):
             ]
         for k, label in list(enumerate(self.labels))[1:]:
             table[f"{label}: change"] = [row.change(k) for row in self.rows]
-        return pd.DataFrame(table, index=pd.Index([r.metric.key for r in self.rows], name="key"))
+        return pd.DataFrame(
+            table, index=pd.Index([r.metric.key for r in self.rows], name="key")
+        )
 
     def _repr_html_(self) -> str:
         return self.frame().to_html(float_format="{:.4g}".format)
@@ -115,7 +141,9 @@ def compare(*runs: Run | Path | str) -> Comparison:
     0.12
     """
     if len(runs) < 2:
-        raise InputError(f"{plural(len(runs), 'run')} given, two or more are compared; give others")
+        raise InputError(
+            f"{plural(len(runs), 'run')} given, two or more are compared; give others"
+        )
     opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
     labels, stages = run_labels(opened), _stages(opened)
     settings = {
@@ -144,18 +172,24 @@ _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
 def _stages(runs: Sequence[Run]) -> dict[str, dict[int, str]]:
-    """Return stages by name that a run has beyond the first, or lacks: by run, in words."""
+    """Return stages by name that a run has beyond the first, or lacks.
+
+    By run, in words.
+    """
     named = [stages_of(run) for run in runs]
     found: dict[str, dict[int, str]] = {}
     for k, stages in enumerate(named[1:], start=1):
         for name in dict.fromkeys([*named[0], *stages]):
             if (name in stages) != (name in named[0]):
-                did, stage = ("added", stages) if name in stages else ("removed", named[0])
+                did, stage = (
+                    ("added", stages) if name in stages else ("removed", named[0])
+                )
                 sizes = (
                     f"{short(value)} {unit}"
                     for key, unit in _SIZES.items()
                     for name_, value in stage[name].items()
-                    if name_.rpartition("_")[2] == key and isinstance(value, int | float)
+                    if name_.rpartition("_")[2] == key
+                    and isinstance(value, int | float)
                 )
                 words = ", ".join(sizes)
                 found.setdefault(name, {})[k] = f"stage {did}: {name} {words}".rstrip()
@@ -163,7 +197,7 @@ def _stages(runs: Sequence[Run]) -> dict[str, dict[int, str]]:
 
 
 def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
-    """Return the limits on which the verdicts of runs differ, the limits of each source first."""
+    """Return the limits with different verdicts, each source's first ones first."""
     found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     names: dict[tuple[str, ...], str] = {}
     for k, run in enumerate(runs):
@@ -172,15 +206,21 @@ def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
             entries: list[tuple[tuple[str, ...], str, str, str]]
             entries = [((name,), name, report.verdict, report.verdict)]
             for of in report.results:
-                how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}".rstrip()
+                how = (
+                    f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
+                ).rstrip()
                 text = f"{name}: {of.text.partition(' (')[0]}"
                 entries.append(((name, of.key, str(of.number)), text, of.verdict, how))
             for left in report.unchecked:
                 said = "inconclusive"
-                entries.append(((name, left.key, "0"), f"{name}: {left.text}", said, said))
+                entries.append(
+                    ((name, left.key, "0"), f"{name}: {left.text}", said, said)
+                )
             for place, text, verdict, how in entries:
                 names.setdefault(place, text)
-                of_runs = found.setdefault(place, [("not checked", "not checked")] * len(runs))
+                of_runs = found.setdefault(
+                    place, [("not checked", "not checked")] * len(runs)
+                )
                 of_runs[k] = verdict, how
     return {
         names[place]: tuple(how for _, how in of_runs)
@@ -189,7 +229,9 @@ def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def by_warning(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def by_warning(
+    runs: Sequence[Run], labels: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """Return each warning of runs once, with the labels of those that have it."""
     found: dict[str, tuple[str, ...]] = {}
     for label, run in zip(labels, runs, strict=True):
@@ -199,14 +241,16 @@ def by_warning(runs: Sequence[Run], labels: Sequence[str]) -> dict[str, tuple[st
 
 
 def _rows(runs: Sequence[Run]) -> list[MetricRow]:
-    """Return the declared numbers of all runs, those that people ask for first at the top."""
+    """Return the declared numbers of all runs, the most wanted on top."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)
     unit, rows = power_unit(largest_mw * W_PER_MW), []
     for key in ranks(dict.fromkeys(key for of in values for key in of)):
         found = tuple(_number(of.get(key)) for of in values)
-        if any(value is not None for value in found) and (metric := find_metric(key, declared)):
+        if any(value is not None for value in found) and (
+            metric := find_metric(key, declared)
+        ):
             bounds = tuple(is_lower_bound(of, key) for of in values)
             rows.append(MetricRow(metric.sized(unit), found, bounds))
     return rows

@@ -1,4 +1,7 @@
-"""Cures of limits that are not met, side by side: a battery, and what is simulated again."""
+"""Cures of limits that are not met, side by side.
+
+A battery, and what is simulated again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from diploee.runs.reader import Run
 
 SHARES = (0.5, 0.25, 0.125)
-"""Sizes of the largest job that are tried, as parts of its own, until the limits are kept."""
+"""Sizes of the largest job that are tried, as parts of its own, until the limits are
+kept."""
 
 PLAIN = ("as it is", "battery")
 """Rows that are known from the run."""
@@ -51,12 +55,15 @@ def battery_sections(
     library : ProfileLibrary, optional
         Power profiles of the run; the shipped reference profiles by default.
     at_most_s : float, optional
-        Time of all that is simulated again [s]; a cure that is forecast to pass it is left out.
+        Time of all that is simulated again [s]; a cure that is forecast to pass it is
+        left out.
     """
     if found.stage is None:
         return []
     changes = (
-        Figure(f"{name} [{unit}]", value, quantity=quantity, pattern=pattern_for([value]))
+        Figure(
+            f"{name} [{unit}]", value, quantity=quantity, pattern=pattern_for([value])
+        )
         for name, (*values, unit) in found.beside.items()
         for quantity, value in zip(("without", "with battery"), values, strict=True)
     )
@@ -76,8 +83,9 @@ def battery_sections(
             figures, reports = _run_again(run, keys, limits, library, left_s)
         except RunTooLongError as error:
             notes.append(
-                f"{name}: not simulated, as it is forecast to take {error.time_s / S_PER_MIN:.2g} "
-                f"min of the {left_s / S_PER_MIN:.2g} left; more by --at-most"
+                f"{name}: not simulated, as it is forecast to take "
+                f"{error.time_s / S_PER_MIN:.2g} min of the {left_s / S_PER_MIN:.2g} "
+                "left; more by --at-most"
             )
             continue
         except InputError as error:
@@ -89,15 +97,27 @@ def battery_sections(
     days = run.scenario.horizon_ms / MS_PER_DAY
     other = "no synchronous job is there to be changed"
     if changed:
-        other = "what changes a synchronous job is simulated again over them, with the same seed"
+        other = (
+            "what changes a synchronous job is simulated again over them, with the "
+            "same seed"
+        )
     said = (
-        f"energy, full cycles and verdicts over {days:.3g} days; the battery is applied to the "
-        f"run's power, {other}",
+        (
+            f"energy, full cycles and verdicts over {days:.3g} days; the battery is "
+            f"applied to the run's power, {other}"
+        ),
         *notes,
     )
     return [
-        Section("battery", "Battery", (), (Table("Load", tuple(changes), first="of the load"),)),
-        Section("cures", "Cures", (), (Table("Cures", tuple(rows), first="cure"),), (), said),
+        Section(
+            "battery",
+            "Battery",
+            (),
+            (Table("Load", tuple(changes), first="of the load"),),
+        ),
+        Section(
+            "cures", "Cures", (), (Table("Cures", tuple(rows), first="cure"),), (), said
+        ),
     ]
 
 
@@ -120,15 +140,23 @@ def _row(
 def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield cures of synchronous jobs: kind, name, and values by dotted key."""
     scenario = run.scenario
-    training = {name: of.synchronous for name, of in scenario.streams.items() if of.synchronous}
+    training = {
+        name: of.synchronous for name, of in scenario.streams.items() if of.synchronous
+    }
     if not training:
         return
-    smooth = [name for name in training if scenario.streams[name].power_smoothing is None]
+    smooth = [
+        name for name in training if scenario.streams[name].power_smoothing is None
+    ]
     if smooth:
-        keys: dict[str, Any] = {f"streams.{name}.power_smoothing": {} for name in smooth}
+        keys: dict[str, Any] = {
+            f"streams.{name}.power_smoothing": {} for name in smooth
+        }
         yield "smoothing", "power_smoothing: {}", keys
     nodes = {
-        (name, k): job.nodes(scenario.facility.node_type_of(scenario.streams[name].pool).n_gpus)
+        (name, k): job.nodes(
+            scenario.facility.node_type_of(scenario.streams[name].pool).n_gpus
+        )
         for name, of in training.items()
         for k, job in enumerate(of.jobs)
     }
@@ -139,7 +167,11 @@ def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
         size = int((getattr(job, unit) or 0) * share)
         if size:
             key = f"streams.{name}.synchronous.jobs.{k}.{unit}"
-            yield "smaller", f"largest job on {int(largest * share):,} nodes", {key: size}
+            yield (
+                "smaller",
+                f"largest job on {int(largest * share):,} nodes",
+                {key: size},
+            )
 
 
 def _run_again(
@@ -160,4 +192,6 @@ def _run_again(
             at_most_s=at_most_s,
         )
         figures = figures_of(power_of(again), again.scenario.resolution_ms)
-        return [value for _, value, _ in figures], [check_limits(again, one) for one in limits]
+        return [value for _, value, _ in figures], [
+            check_limits(again, one) for one in limits
+        ]

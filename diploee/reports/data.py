@@ -1,4 +1,7 @@
-"""Reads a run folder into the arrays that the figures need, in batches; names runs in legends."""
+"""Reads a run folder into the arrays that the figures need, in batches.
+
+Names runs in legends.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,14 @@ import pyarrow as pa
 
 from diploee.base.columns import TAKEN_OFF
 from diploee.base.errors import InputError
-from diploee.base.tables import Float32Array, Float64Array, Int64Array, Kind, numbers, open_parquet
+from diploee.base.tables import (
+    Float32Array,
+    Float64Array,
+    Int64Array,
+    Kind,
+    numbers,
+    open_parquet,
+)
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN
 from diploee.metrics.attribution import IDLE, LOAD
 from diploee.reports.drawing.charts import PALETTE, colour
@@ -23,26 +33,31 @@ from diploee.runs.series import CHANGED, RunSeries, SeriesBlock, averaged
 from diploee.runs.words import short_boundary
 
 MAX_INTERVALS = 3_000_000
-"""A run of more intervals is read as means of a minute; its extremes stay those of the run."""
+"""A run of more intervals is read as means of a minute; its extremes stay those of the
+run."""
 
 POWER = "facility_power_w"
 NEEDED_COLUMNS = (POWER, "utilization")
 
 MOST_PARTS = len(PALETTE) - 1
-"""Of more pools or loads the smallest are drawn as one, so that no colour comes twice."""
+"""Of more pools or loads the smallest are drawn as one, so that no colour comes twice."""  # noqa: E501
 
 REST = "cooling, losses and all else"
 """Power of a facility beside its pools or loads."""
 
 _ROUNDING = 1e-6
-"""The file keeps float32: what is left of sums within this part of the power is nothing."""
+"""The file keeps float32: what is left of sums within this part of the power is
+nothing."""
 
 _Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Waits:
-    """Queue times of the started jobs: submission (local time) [ms] and time waited [s]."""
+    """Queue times of the started jobs.
+
+    Submission (local time) [ms] and time waited [s].
+    """
 
     submit_ms: Int64Array
     wait_s: Float64Array
@@ -61,13 +76,14 @@ class RunData:
     max_w: float  # extremes over the run's own intervals [W]
     min_w: float
     utilization: Float32Array  # node occupancy, 0-1
-    taken_off_w: Float32Array  # what sources, stores and held back load take off the power [W]
+    # What sources, stores and held back load take off the power [W]
+    taken_off_w: Float32Array
     # By service: its columns by name (`incoming_rps`, ...)
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
     waits: Waits | None = None  # queue times, if the run has jobs
     groups: _Groups = field(default_factory=dict)  # columns of each part but the rest
-    # Of a run on its own page: its pools or loads, and all else that the facility takes; their
-    # `power_w` add up to the run's
+    # Of a run on its own page: its pools or loads, and all else that the facility
+    # takes; their `power_w` add up to the run's
     layers: tuple[RunData, ...] = ()
     is_part: bool = False  # it is one of these
     colour: str = ""  # in all figures; by default that of its place among the runs
@@ -90,7 +106,9 @@ class RunData:
     @property
     def by_load(self) -> bool:
         """Whether its parts are streams and services, else pools."""
-        return any(name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of)
+        return any(
+            name.startswith((LOAD, IDLE)) for of in self.groups.values() for name in of
+        )
 
     @property
     def by_part(self) -> str:
@@ -105,7 +123,9 @@ _ONE_POOL: _Groups = {"devices": ("it_power_w",)}
 def read_run(
     folder: Path | str, label: str = "", in_parts: bool = False, by_load: bool = False
 ) -> RunData:
-    """Read a run folder; on request also the parts of its facility: its pools, or its loads.
+    """Read a run folder; on request also the parts of its facility.
+
+    Its pools, or its loads.
 
     Raises
     ------
@@ -122,18 +142,34 @@ def read_run(
         services.setdefault(service, {})[kind] = columns[name]
     low, high = extremes[POWER]
     whole = RunData(
-        run, label or run.folder.absolute().name, series.local_ms(starts_ms), step_ms,
-        series.step_ms, columns[POWER], high, low, columns["utilization"], columns[TAKEN],
-        services, _read_waits(run, series), groups,
-    )  # fmt: skip
+        run,
+        label or run.folder.absolute().name,
+        series.local_ms(starts_ms),
+        step_ms,
+        series.step_ms,
+        columns[POWER],
+        high,
+        low,
+        columns["utilization"],
+        columns[TAKEN],
+        services,
+        _read_waits(run, series),
+        groups,
+    )
     part = replace(whole, waits=None, is_part=True, services={})
     names = [name for name in (*groups, REST) if name in extremes]
     none = REST in names and max(map(abs, extremes[REST])) <= _ROUNDING * abs(high)
     layers = (
-        replace(part, label=name, power_w=columns[name], colour=colour(k),
-                min_w=extremes[name][0], max_w=extremes[name][1])
+        replace(
+            part,
+            label=name,
+            power_w=columns[name],
+            colour=colour(k),
+            min_w=extremes[name][0],
+            max_w=extremes[name][1],
+        )
         for k, name in enumerate(names[: len(names) - none])
-    )  # fmt: skip
+    )
     return replace(whole, layers=tuple(layers))
 
 
@@ -148,20 +184,29 @@ def _groups(run: Run, by_load: bool) -> _Groups:
     if by_load:
         if IDLE not in stored:
             raise InputError(
-                f"{run.folder}: --by-load: the run keeps no power by stream and service; run it "
-                "again with 'diploee run --by-load'"
+                f"{run.folder}: --by-load: the run keeps no power by stream and "
+                "service; run it again with 'diploee run --by-load'"
             )
         what, names = "loads", [n for n in stored if n.startswith(f"{LOAD}.")]
-        columns = {name.partition(".")[2]: name for name in names} | {"idle nodes": IDLE}
+        columns = {name.partition(".")[2]: name for name in names} | {
+            "idle nodes": IDLE
+        }
     elif len(pools) < 2:
         return _ONE_POOL
     else:
         columns = {pool: f"{_pool_power(run)}.{pool}" for pool in pools}
-    found: dict[str, tuple[str, ...]] = {part: (name,) for part, name in columns.items()}
+    found: dict[str, tuple[str, ...]] = {
+        part: (name,) for part, name in columns.items()
+    }
     if len(found) > MOST_PARTS:
         days = list(run.blocks([*columns.values()], MS_PER_DAY))
-        sizes = {k: sum(float(day.columns[n].sum()) for day in days) for k, n in columns.items()}
-        smallest = sorted(found, key=lambda name: sizes[name])[: len(found) - MOST_PARTS + 1]
+        sizes = {
+            k: sum(float(day.columns[n].sum()) for day in days)
+            for k, n in columns.items()
+        }
+        smallest = sorted(found, key=lambda name: sizes[name])[
+            : len(found) - MOST_PARTS + 1
+        ]
         joined = tuple(columns[name] for name in found if name in smallest)
         found = {name: of for name, of in found.items() if name not in smallest}
         found[f"{len(smallest)} smaller {what}"] = joined
@@ -175,7 +220,7 @@ def _pool_power(run: Run) -> str:
 
 
 def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
-    """Return in short where the power of runs is taken, and that of their parts where drawn."""
+    """Return in short where power is taken, and that of parts where drawn."""
     of_runs = dict.fromkeys(short_boundary(run.run.boundary()) for run in runs)
     drawn = [run for run in runs if run.parts and in_parts]
     of_parts = {}
@@ -190,20 +235,24 @@ def boundary_of(runs: Sequence[RunData], in_parts: bool = False) -> str:
 
 
 def parts_of(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
-    """Return the power of each part, and the rest of the facility's, which may be next to none."""
-    parts = {part: sum(columns[name] for name in names) for part, names in groups.items()}
+    """Return the power of each part, and the rest of the facility's."""
+    parts = {
+        part: sum(columns[name] for name in names) for part, names in groups.items()
+    }
     return parts | {REST: columns[POWER] - sum(parts.values())} if parts else {}
 
 
 def _of_services(series: RunSeries) -> list[str]:
-    kinds = {column.name for column in series.run.columns if column.per == "service"} - {LOAD}
+    kinds = {
+        column.name for column in series.run.columns if column.per == "service"
+    } - {LOAD}
     return [n for n in series.check() if "." in n and n.partition(".")[0] in kinds]
 
 
 def _read_series(
     series: RunSeries, groups: _Groups
 ) -> tuple[dict[str, Float32Array], dict[str, tuple[float, float]], Int64Array, int]:
-    """Return columns and parts, extremes of the powers, starts and length of intervals [ms]."""
+    """Return columns and parts, extremes, starts and length of intervals [ms]."""
     series.check(NEEDED_COLUMNS)
     of_services = _of_services(series)
     of_parts = [name for names in groups.values() for name in names]
@@ -215,16 +264,25 @@ def _read_series(
             parts = parts_of(block.columns, groups)
             for name, power_w in {POWER: block.columns[POWER], **parts}.items():
                 low, high = extremes.get(name, (np.inf, -np.inf))
-                extremes[name] = min(low, float(power_w.min())), max(high, float(power_w.max()))
-            kept = {name: block.columns[name] for name in (*NEEDED_COLUMNS, *of_services)}
-            off = sum((block.columns[n] for n in taken), np.zeros_like(block.columns[POWER]))
+                extremes[name] = (
+                    min(low, float(power_w.min())),
+                    max(high, float(power_w.max())),
+                )
+            kept = {
+                name: block.columns[name] for name in (*NEEDED_COLUMNS, *of_services)
+            }
+            off = sum(
+                (block.columns[n] for n in taken), np.zeros_like(block.columns[POWER])
+            )
             yield SeriesBlock(block.starts_ms, kept | parts | {TAKEN: off})
 
     n_rows = 1 if series.n_rows <= MAX_INTERVALS else -(-MS_PER_MIN // series.step_ms)
     starts_ms, read = [], []
     for block in averaged(watched(), n_rows):
         starts_ms.append(block.starts_ms)
-        read.append({name: values.astype(np.float32) for name, values in block.columns.items()})
+        read.append(
+            {name: values.astype(np.float32) for name, values in block.columns.items()}
+        )
     columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
     return columns, extremes, np.concatenate(starts_ms), n_rows * series.step_ms
 
@@ -241,9 +299,13 @@ def _read_waits(run: Run, series: RunSeries) -> Waits | None:
         jobs = file.read(columns=list(_WAIT_COLUMNS)).drop_null()
         submit_ms = jobs["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
     columns = zip(_WAIT_COLUMNS, (submit_ms, jobs["queue_time_s"]), strict=True)
-    submit, wait = (numbers(values, f"{path}: column '{name}'") for name, values in columns)
+    submit, wait = (
+        numbers(values, f"{path}: column '{name}'") for name, values in columns
+    )
     if wait.min(initial=0) < 0:
-        raise InputError(f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}")
+        raise InputError(
+            f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}"
+        )
     return Waits(series.local_ms(submit.astype(np.int64)), wait) if wait.size else None
 
 
@@ -253,8 +315,9 @@ MAX_DIFFERENCES = 2
 def run_labels(runs: Sequence[Run]) -> list[str]:
     """Return one label for each run, all different.
 
-    A single run is named by its scenario. Several runs of one scenario are named by what differs
-    between their resolved scenarios if that is one or two keys, else by their folders.
+    A single run is named by its scenario. Several runs of one scenario are named by
+    what differs between their resolved scenarios if that is one or two keys, else by
+    their folders.
     """
     names = [str(run.manifest.get("scenario_name", run.folder.name)) for run in runs]
     folders = [run.folder.absolute().name for run in runs]
@@ -263,12 +326,16 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
             return labels
     counts = [folders[: k + 1].count(folder) for k, folder in enumerate(folders)]
     return [
-        f"{folder} ({n})" if n > 1 else folder for folder, n in zip(folders, counts, strict=True)
+        f"{folder} ({n})" if n > 1 else folder
+        for folder, n in zip(folders, counts, strict=True)
     ]
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    of_run = {"engine": run.manifest.get("engine"), "version": run.manifest.get("diploee_version")}
+    of_run = {
+        "engine": run.manifest.get("engine"),
+        "version": run.manifest.get("diploee_version"),
+    }
     own: dict[str, str] = {}
     for part in run.manifest.get("own_parts", ()):
         key, text = f"own {part['kind']}", f"{part['name']} ({part['sha256'][:8]})"
@@ -293,7 +360,9 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(tree, list) and tree and all(isinstance(of, Mapping) for of in tree):
+    elif (
+        isinstance(tree, list) and tree and all(isinstance(of, Mapping) for of in tree)
+    ):
         named = by_name(tree)
         yield path, ", ".join(named)
         yield from _leaves(named, path)
@@ -312,11 +381,15 @@ def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
-    """Return the keys in which the runs' scenarios differ, with the value of each run."""
+    """Return the keys in which scenarios differ, with each run's value."""
     settings = [_settings(run) for run in runs]
     keys = sorted({key for one in settings for key in one}, key=_own_first)
     values = {key: tuple(one.get(key) for one in settings) for key in keys}
-    return {key: of_runs for key, of_runs in values.items() if len(set(map(repr, of_runs))) > 1}
+    return {
+        key: of_runs
+        for key, of_runs in values.items()
+        if len(set(map(repr, of_runs))) > 1
+    }
 
 
 def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
@@ -326,4 +399,6 @@ def _by_difference(differing: Mapping[str, tuple[Any, ...]]) -> list[str]:
         return []
     if any(len(str(value)) > 20 for row in values for value in row):
         return []
-    return [", ".join(f"{n} {v}" for n, v in zip(short, row, strict=True)) for row in values]
+    return [
+        ", ".join(f"{n} {v}" for n, v in zip(short, row, strict=True)) for row in values
+    ]

@@ -1,8 +1,8 @@
 """The data sheet of a load for its interconnection: what planners ask for, on one page.
 
-Figures come from the run's declared metrics where there are such; what a run does not support is
-given with the reason. Fields as they are asked for by Southern's appendix, Ameren, AEP and NERC's
-guideline of 2026-05 (mostly seen in secondary sources).
+Figures come from the run's declared metrics where there are such; what a run does not
+support is given with the reason. Fields as they are asked for by Southern's appendix,
+Ameren, AEP and NERC's guideline of 2026-05 (mostly seen in secondary sources).
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from diploee.base.errors import InputError, cell, plural
 from diploee.base.files import check_file, writing
 from diploee.base.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
 from diploee.base.progress import stage
-from diploee.base.units import MEGAWATT, MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
+from diploee.base.units import (
+    MEGAWATT,
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+    W_PER_MW,
+)
 from diploee.grid.dynamics.answer import VERDICTS
 from diploee.grid.limits.section import COVERAGE, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
@@ -49,18 +56,20 @@ TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
 MOST_MONTHS = 24
 PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))
 RAMPS_OVER = tuple(sorted({*RAMP_MS, TEN_MIN_MS, QUARTER_MS}))
-"""Lengths of the means whose peaks and ramps the sheet has, as far as the run shows them [ms]."""
+"""Lengths of the means whose peaks and ramps the sheet has, as far as the run shows
+them [ms]."""
 SHARES = (
-    "Of the devices' energy. Assumed: jobs are training, fine-tuning among it, unless all of a "
-    "stream's classes are batch inference."
+    "Of the devices' energy. Assumed: jobs are training, fine-tuning among it, unless "
+    "all of a stream's classes are batch inference."
 )
 BUILD_OUT = (
-    "Demand: the largest until the next step; it and the rated power are taken where the sheet's "
-    "power is. Assumed: the rated power of a step is the site's in the ratio of the nodes' ratings."
+    "Demand: the largest until the next step; it and the rated power are taken where "
+    "the sheet's power is. Assumed: the rated power of a step is the site's in the "
+    "ratio of the nodes' ratings."
 )
 PEAKS = (
-    "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; else the "
-    "largest of the run's interval means."
+    "Own peak: the largest demand over clock intervals as long, of 15, 30 or 60 min; "
+    "else the largest of the run's interval means."
 )
 NO_METER = (
     "The run ends before the grid's meter: this is not what a utility sees.",
@@ -68,9 +77,9 @@ NO_METER = (
     "point_of_interconnection.",
 )
 NOT_FROM_A_RUN = (
-    "Not from a run: harmonics; ride-through without facility.ride_through; voltage changes "
-    "without site.short_circuit_mva, x_over_r and a step of 0.1 s. Load and dynamic records: "
-    "diploee export psse."
+    "Not from a run: harmonics; ride-through without facility.ride_through; voltage "
+    "changes without site.short_circuit_mva, x_over_r and a step of 0.1 s. Load and "
+    "dynamic records: diploee export psse."
 )
 _VOLTAGE = {
     "grid.voltage_change.largest_percent": "Largest, settled",
@@ -93,7 +102,11 @@ _ACTIVE = (
     "power.load_factor",
     f"{_DEMAND}.load_factor",
 )
-_FACTORS = ("poi.peak.power_factor", "poi.lagging_power_factor", "poi.leading_power_factor")
+_FACTORS = (
+    "poi.peak.power_factor",
+    "poi.lagging_power_factor",
+    "poi.leading_power_factor",
+)
 _REACTIVE = (
     "poi.peak.reactive_mvar",
     "poi.reactive.max_mvar",
@@ -105,7 +118,9 @@ _REACTIVE = (
 Entry = Mapping[str, Any]
 
 
-def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None) -> Report:
+def data_sheet(
+    run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None
+) -> Report:
     """Return the data sheet of a run."""
     view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
     tables = {pivot.title: pivot for part in RANKED for pivot in part.tables}
@@ -117,20 +132,41 @@ def data_sheet(run: Run, limits: Sequence[str] = (), peaks: Path | str | None = 
         _section("site", "Site and applicant", _site(run)),
         _section("connection", "Connection", _connection(run)),
         _section("active", "Active power", _active(view, quarters, why)),
-        _section("averaging", "Peak and ramps by averaging time", averaging,
-                 _averaging_note(view, averaging)),
-        _section("reactive", "Reactive power", _reactive(view), " ".join(reactive_notes(run)[:1])),
+        _section(
+            "averaging",
+            "Peak and ramps by averaging time",
+            averaging,
+            _averaging_note(view, averaging),
+        ),
+        _section(
+            "reactive",
+            "Reactive power",
+            _reactive(view),
+            " ".join(reactive_notes(run)[:1]),
+        ),
         Section("swings", "Swings and spectral lines", (), swings),
         _section("shares", "Share of AI training", _shares(run), SHARES),
         _section("months", f"Demand by {_span(grid)}", _months(run, quarters, why)),
         _section("peaks", "Demand at coincident peaks", _coincident(run, peaks), PEAKS),
-        _section("build-out", "Build-out and ramp schedule", _build_out(run, quarters, why),
-                 BUILD_OUT),
-    ]  # fmt: skip
+        _section(
+            "build-out",
+            "Build-out and ramp schedule",
+            _build_out(run, quarters, why),
+            BUILD_OUT,
+        ),
+    ]
     if "grid.voltage_change.largest_percent" in view.values:
-        figures = filter(None, (view.figure(key, name) for key, name in _VOLTAGE.items()))
-        sections.append(_section("voltage", "Rapid voltage changes", figures,
-                                 " ".join(voltage_notes(view))))  # fmt: skip
+        figures = filter(
+            None, (view.figure(key, name) for key, name in _VOLTAGE.items())
+        )
+        sections.append(
+            _section(
+                "voltage",
+                "Rapid voltage changes",
+                figures,
+                " ".join(voltage_notes(view)),
+            )
+        )
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
     if verdicts := run.checked(limits):
@@ -153,18 +189,26 @@ _SAID = ("averaging", "reactive", "voltage")
 
 
 def _printed(section: Section) -> Section:
-    """Return a section without what is folded: notes, and why verdicts are what they are."""
+    """Return a section without what is folded.
+
+    Notes, and why verdicts are what they are.
+    """
     tables = tuple(
-        replace(t, note="", figures=tuple(f for f in t.figures if f.quantity != COVERAGE))
+        replace(
+            t, note="", figures=tuple(f for f in t.figures if f.quantity != COVERAGE)
+        )
         for t in section.tables
     )
     return replace(
-        section, tables=tables, charts=(), notes=section.notes if section.id in _SAID else ()
+        section,
+        tables=tables,
+        charts=(),
+        notes=section.notes if section.id in _SAID else (),
     )
 
 
 def _sources(run: Run, sections: Sequence[Section]) -> Section:
-    """Return where numbers come from, what is assumed, the warnings, and what is not there."""
+    """Return sources of numbers, assumptions, warnings, and what is missing."""
     tables = tuple(
         replace(t, figures=tuple(f for f in t.figures if f.quantity == COVERAGE))
         for section in sections
@@ -174,7 +218,12 @@ def _sources(run: Run, sections: Sequence[Section]) -> Section:
     grid, warnings = run.metrics.get("grid"), run.manifest.get("warnings") or ()
     notes = (
         *(f"Warning: {warning}" for warning in warnings),
-        *(f"{s.title}: {note}" for s in sections if s.id not in _SAID for note in s.notes),
+        *(
+            f"{s.title}: {note}"
+            for s in sections
+            if s.id not in _SAID
+            for note in s.notes
+        ),
         *reactive_notes(run)[1:],
         *((withheld(grid),) if grid else ()),
         *(() if run.metrics.get("poi") else NO_METER[1:]),
@@ -182,11 +231,13 @@ def _sources(run: Run, sections: Sequence[Section]) -> Section:
     )
     said = f" and {plural(len(warnings), 'warning')}" if warnings else ""
     title = f"Sources, assumptions{said}" if said else "Sources and assumptions"
-    return replace(provenance(run, in_brief=True), title=title, tables=tables, notes=notes)
+    return replace(
+        provenance(run, in_brief=True), title=title, tables=tables, notes=notes
+    )
 
 
 def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> Section:
-    """Return a section of a table where the figures have quantities, else of plain figures."""
+    """Return a section of a table of quantities, else of plain figures."""
     figures, notes = tuple(found), (note,) if note else ()
     if any(figure.quantity for figure in figures):
         return Section(id_, title, (), (Table("", figures),), notes=notes)
@@ -205,7 +256,10 @@ _FORM = {"ups_ride_through": "UPS ride-through", "x_over_r": "X/R"}
 
 
 def _site(run: Run) -> Iterator[Figure]:
-    """Yield the blanks of a form: what a scenario's `site` gives, empty lines for the rest."""
+    """Yield the blanks of a form.
+
+    What a scenario's `site` gives, empty lines for the rest.
+    """
     for key in type(run.scenario.site).model_fields:
         name, _, last = key.rpartition("_")
         label = name if last in _UNITS else key
@@ -222,7 +276,9 @@ def _connection(run: Run) -> Iterator[Figure]:
     for amount, what, unit in contracts:
         yield Figure("Contract", amount, unit, what)
     rated_mw, what = rated_of(run.metrics, facility)
-    yield Figure("Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE)
+    yield Figure(
+        "Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE
+    )
     if facility.stages or facility.has_ac_power:
         devices = "before supplies, losses and cooling"
         yield Figure("Device rating", facility.rated_power_w / W_PER_MW, "MW", devices)
@@ -234,12 +290,17 @@ def _connection(run: Run) -> Iterator[Figure]:
 
 
 def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Figure]:
-    """Yield declared metrics as figures, with notes by key; where the run lacks one, why."""
+    """Yield declared metrics as figures, with notes by key.
+
+    Where the run lacks one, why.
+    """
     for key in keys:
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
         figure = view.figure(key, name, view.when(key) or note)
-        yield figure or Figure(view.named(metric, name), None, metric.suffix, note or _NOT_THERE)
+        yield figure or Figure(
+            view.named(metric, name), None, metric.suffix, note or _NOT_THERE
+        )
 
 
 def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
@@ -250,20 +311,38 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Fig
     no_load = "the site exports more than it draws" if mean_mw < 0 else no_load
     filled = "mean of the whole run, peak without the first "
     filled = f"{filled}{fills_h:.3g} h of filling up" if fills_h else ""
-    of_steps = "at_step.changes" if "grid.at_step.step_s" in values else "changes.windows"
-    keys = (key.format(of_steps) for key in _ACTIVE if key != "poi.exported_mwh" or values.get(key))
-    yield from _declared(view, keys, {
-        "poi.exported_mwh": f"in {values.get('poi.exported_h') or 0:.3g} h of the run",
-        f"{_DEMAND}.max_mw": why, "power.load_factor": no_load,
-        f"{_DEMAND}.load_factor": why or no_load or filled,
-    })  # fmt: skip
+    of_steps = (
+        "at_step.changes" if "grid.at_step.step_s" in values else "changes.windows"
+    )
+    keys = (
+        key.format(of_steps)
+        for key in _ACTIVE
+        if key != "poi.exported_mwh" or values.get(key)
+    )
+    yield from _declared(
+        view,
+        keys,
+        {
+            "poi.exported_mwh": (
+                f"in {values.get('poi.exported_h') or 0:.3g} h of the run"
+            ),
+            f"{_DEMAND}.max_mw": why,
+            "power.load_factor": no_load,
+            f"{_DEMAND}.load_factor": why or no_load or filled,
+        },
+    )
     rated_mw, what = rated_of(run.metrics, facility)
-    of = [("rated", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")]
+    of = [
+        ("rated", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")
+    ]
     contracts = (getattr(each, "contract", None) for each in facility.stages)
     of += [("contract", found.amount, found.name) for found in contracts if found]
     for name, most_mw, note in of:
         factor = load_factor(mean_mw, most_mw)
-        absent, label = no_load or f"no {name} power", LABELS[f"{name}.load_factor"].name
+        absent, label = (
+            no_load or f"no {name} power",
+            LABELS[f"{name}.load_factor"].name,
+        )
         yield Figure(label, factor, note=absent if factor is None else note)
     for level in (50, 90, 99, 99.9):
         most = float(quarters.quantile(level / 100)) if len(quarters) else None
@@ -285,21 +364,29 @@ def _reactive(view: RunView) -> Iterator[Figure]:
         found[key] = replace(least, item=name, note="at the peak and in the mean")
         found = {k: f for k, f in found.items() if k == key or k not in _FACTORS}
     yield from found.values()
-    typical = (poi["drawn_mvarh"] - poi["supplied_mvarh"]) * MS_PER_H / view.run.scenario.horizon_ms
-    yield Figure(LABELS["poi.reactive.mean_mvar"].name, typical, "Mvar", "drawn less supplied")
+    typical = (
+        (poi["drawn_mvarh"] - poi["supplied_mvarh"])
+        * MS_PER_H
+        / view.run.scenario.horizon_ms
+    )
+    yield Figure(
+        LABELS["poi.reactive.mean_mvar"].name, typical, "Mvar", "drawn less supplied"
+    )
 
 
 def _by_averaging(view: RunView) -> Iterator[Figure]:
-    """Yield peak and ramps in a row each, the ramps all from the steps of the run, or its means.
+    """Yield peak and ramps in a row each, the ramps from one source.
 
-    Means have the same peak from both. Lengths that the run has nothing of are left out, and the
-    note says so.
+    Means have the same peak from both. Lengths that the run has nothing of are left
+    out, and the note says so.
     """
     values, tens = view.values, _demands(view.run, TEN_MIN_MS)[0]
     ramp = "grid.ramps.intervals.{}.{}.max_mw_per_min"
     if "grid.at_step.step_s" in values:
         ramp = "grid.at_step.ramps.{}.{}_mw_per_min"
-    windows = {name: abs(window["value_mw"]) for name, window in view.run.event_windows.items()}
+    windows = {
+        name: abs(window["value_mw"]) for name, window in view.run.event_windows.items()
+    }
     peaks = {
         MS_PER_S: windows.get("peak"),
         view.step_ms: values.get("grid.peak.max_mw"),
@@ -313,7 +400,9 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
             mw = values.get(f"grid.at_step.peaks.{name}.max_mw", mw)
         if mw is not None:
             yield Figure(LABELS["averaging.peak"].name, mw, quantity=quantity)
-        for way, kind in (("up", "rise"), ("down", "drop")) if length_ms in RAMPS_OVER else ():
+        for way, kind in (
+            (("up", "rise"), ("down", "drop")) if length_ms in RAMPS_OVER else ()
+        ):
             rate = values.get(ramp.format(name, way))
             if rate is None and f"{kind}_{name}" in windows:
                 rate = windows[f"{kind}_{name}"] * MS_PER_MIN / length_ms
@@ -322,41 +411,55 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
 
 
 def _steps(view: RunView) -> str:
-    """Return what ramps and changes of the sheet are computed from, one source for all."""
+    """Return what the sheet's ramps and changes are from, one source for all."""
     if (step_s := view.values.get("grid.at_step.step_s")) is None:
         return f"{interval(view.step_ms)} means"
     return f"steps of {step_s:g} s"
 
 
 def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
-    """Return what is meant, which lengths are left out, and which figures are lower bounds."""
+    """Return what is meant, lengths left out, and figures that are lower bounds."""
     there = {figure.quantity for figure in found}
     finer, bounds = [], list[str]()
-    for kind, key, of in (("ramps", "ramps.{:g}s.", RAMPS_OVER),
-                          ("peaks", "peaks.{:g}s.max_mw", PEAKS_OVER)):  # fmt: skip
+    for kind, key, of in (
+        ("ramps", "ramps.{:g}s.", RAMPS_OVER),
+        ("peaks", "peaks.{:g}s.max_mw", PEAKS_OVER),
+    ):
         shown = [n for n in of if f"{interval(n)} means" in there]
         finer = [interval(n) for n in of if n not in shown and n < view.step_ms]
         keys = {n: f"grid.{key.format(n / MS_PER_S)}" for n in shown}
         least = [interval(n) for n in shown if is_lower_bound(view.values, keys[n])]
         bounds += [f"{kind} over {listed(least)}"] if least else []
     words = [
-        f"Peaks: the largest of consecutive means; ramps: of adjacent ones, from {_steps(view)}."
+        (
+            "Peaks: the largest of consecutive means; ramps: of adjacent ones, from "
+            f"{_steps(view)}."
+        )
     ]
     if view.run.event_windows:
         words.append("1 s means: of the event windows, in steps of 0.1 s.")
     if finer:
-        words.append(f"Means of {listed(finer)} need a finer step; what is faster is not shown.")
+        words.append(
+            f"Means of {listed(finer)} need a finer step; what is faster is not shown."
+        )
     if most_hz := _most_hz(view):
         words.append(f"Nothing above {most_hz:.2g} Hz is modelled.")
     if bounds:
         records_s = view.values.get("grid.bandwidth.interpolated_s")
-        why = f"clouds are not seen within {records_s:g} s" if records_s else "readings smear them"
+        why = (
+            f"clouds are not seen within {records_s:g} s"
+            if records_s
+            else "readings smear them"
+        )
         words.append(f"Lower bounds: {listed(bounds)}, as {why}.")
     return " ".join(words)
 
 
 def _most_hz(view: RunView) -> float | None:
-    """Return the frequency up to which steps show something: of the written ones, or finer."""
+    """Return the frequency up to which steps show something.
+
+    Of the written ones, or finer.
+    """
     values = view.values
     most_hz: float | None = values.get("grid.bandwidth.flagged_hz")
     if most_hz is None or (step_s := values.get("grid.at_step.step_s")) is None:
@@ -369,17 +472,25 @@ def _most_hz(view: RunView) -> float | None:
 
 
 def _shares(run: Run) -> Iterator[Figure]:
-    """Yield the parts of the devices' energy, which the cause of the peak holds as means."""
+    """Yield the parts of the devices' energy, from the means at the peak."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
     of_devices = ("jobs", "instances", "replicas", "idle nodes")
     parts = [part for part in cause.get("parts") or () if part["what"] in of_devices]
     if not parts or not sum(part["mean_mw"] for part in parts):
-        yield Figure("AI training", None, "%", "the run's metrics do not split its energy")
+        yield Figure(
+            "AI training", None, "%", "the run's metrics do not split its energy"
+        )
         return
-    kinds: dict[str, list[Entry]] = {"AI training": [], "Inference": [], "Idle nodes": []}
+    kinds: dict[str, list[Entry]] = {
+        "AI training": [],
+        "Inference": [],
+        "Idle nodes": [],
+    }
     for part in parts:
         classes = getattr(run.scenario.streams.get(part.get("of", "")), "classes", ())
-        serves = part["what"] != "jobs" or (classes and all(c.batch_inference for c in classes))
+        serves = part["what"] != "jobs" or (
+            classes and all(c.batch_inference for c in classes)
+        )
         kind = "Inference" if serves else "AI training"
         kinds["Idle nodes" if part["what"] == "idle nodes" else kind].append(part)
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
@@ -390,11 +501,13 @@ def _shares(run: Run) -> Iterator[Figure]:
             yield Figure(kind, share, "%", names, quantity)
 
 
-def _demands(run: Run, length_ms: int, whole: bool = False) -> tuple[pd.Series[float], str]:
-    """Return the means of whole clock intervals of a length [MW] by their start in the run [ms].
+def _demands(
+    run: Run, length_ms: int, whole: bool = False
+) -> tuple[pd.Series[float], str]:
+    """Return means of clock intervals [MW] by their start in the run [ms].
 
-    Without the time in which the run filled up, but where `whole`; of a run that has none the
-    reason.
+    Without the time in which the run filled up, but where `whole`; of a run that has
+    none the reason.
     """
     import pandas as pd
 
@@ -409,20 +522,31 @@ def _demands(run: Run, length_ms: int, whole: bool = False) -> tuple[pd.Series[f
         series.add(at_ms, quanta, filled_ms)
         at_ms += quanta.size * clock.step_ms
     found = sums.result()
-    why = "" if found.counts.size else f"{interval(length_ms)}: the run holds no whole interval"
+    why = (
+        ""
+        if found.counts.size
+        else f"{interval(length_ms)}: the run holds no whole interval"
+    )
     return pd.Series(found.mean_mw, found.starts_ms, dtype=float), why
 
 
 def _span(grid: Entry | None) -> str:
     """Return what the demands are of: of many months, years."""
-    return "month" if len((grid or {}).get("monthly_peaks") or {}) <= MOST_MONTHS else "year"
+    return (
+        "month"
+        if len((grid or {}).get("monthly_peaks") or {}) <= MOST_MONTHS
+        else "year"
+    )
 
 
 def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     """Yield demand and load factor of every month, of many months of every year."""
     grid: Entry = run.metrics.get("grid") or {}
     largest: Entry = grid.get("monthly_peaks") or {}
-    digits, clock = len("2018-01" if _span(grid) == "month" else "2018"), run.scenario.clock
+    digits, clock = (
+        len("2018-01" if _span(grid) == "month" else "2018"),
+        run.scenario.clock,
+    )
     reactive = {
         month["month"]: demand["max_mvar"]
         for month in (run.metrics.get("billing") or {}).get("months") or ()
@@ -431,35 +555,60 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     }
     months = [clock.wall.month(int(ms))[:digits] for ms in quarters.index]
     largest_mw = quarters.groupby(months).max()
-    all_quarters = _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    all_quarters = (
+        _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    )
     all_months = [clock.wall.month(int(ms))[:digits] for ms in all_quarters.index]
     means = all_quarters.groupby(all_months).mean()
-    demands = {str(m): (float(means[m]), float(largest_mw[m])) for m in largest_mw.index}
+    demands = {
+        str(m): (float(means[m]), float(largest_mw[m])) for m in largest_mw.index
+    }
     series = run.series()
-    edges = {f"{at:%Y-%m}"[:digits] for at in (series.start, series.end)
-             if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]}  # fmt: skip
+    edges = {
+        f"{at:%Y-%m}"[:digits]
+        for at in (series.start, series.end)
+        if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]
+    }
     filled = series.start + timedelta(hours=run.transient_h)
     for name in dict.fromkeys(month[:digits] for month in largest):
         note = "in part" if name in edges else ""
         of = demands.get(name)
         factor = load_factor(*of) if of else None
-        fills_up = f"{series.start:%Y-%m}"[:digits] <= name and filled.isoformat() > f"{name}-01"
+        fills_up = (
+            f"{series.start:%Y-%m}"[:digits] <= name
+            and filled.isoformat() > f"{name}-01"
+        )
         about = ""
         if filled > series.start and fills_up:
             about = "mean of all of it, demand without the time of filling up"
         if factor is None:
-            about = "more is exported than drawn" if of and of[0] < 0 else "there is no load"
-        peak = max(entry["max_mw"] for month, entry in largest.items() if month.startswith(name))
+            about = (
+                "more is exported than drawn"
+                if of and of[0] < 0
+                else "there is no load"
+            )
+        peak = max(
+            entry["max_mw"]
+            for month, entry in largest.items()
+            if month.startswith(name)
+        )
         peaked, demand, of_demand, drawn = (
-            LABELS[f"month.{key}"].name for key in ("peak", "demand", "load_factor", "reactive")
+            LABELS[f"month.{key}"].name
+            for key in ("peak", "demand", "load_factor", "reactive")
         )
         yield Figure(
-            name, peak, "MW", note, f"{peaked}, {interval(run.scenario.resolution_ms)} means"
+            name,
+            peak,
+            "MW",
+            note,
+            f"{peaked}, {interval(run.scenario.resolution_ms)} means",
         )
         yield Figure(name, of[1] if of else None, "MW", why, demand)
         yield Figure(name, factor, "", why or about, of_demand)
         if reactive:
-            most = max((v for m, v in reactive.items() if m.startswith(name)), default=None)
+            most = max(
+                (v for m, v in reactive.items() if m.startswith(name)), default=None
+            )
             yield Figure(name, most, "Mvar", note, drawn)
     if not largest:
         yield Figure("Demand by month", None, "MW", _NOT_THERE)
@@ -473,39 +622,57 @@ def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
     for item, of in {**rows, "mean": found}.items():
         mvar = [demand.mvar for demand in of if demand.mvar is not None]
         for values, factor, unit, quantity in (
-            ([d.mw for d in of], 1, "MW", "demand"), (mvar, 1, "Mvar", "reactive"),
+            ([d.mw for d in of], 1, "MW", "demand"),
+            (mvar, 1, "Mvar", "reactive"),
             ([d.own_peak_mw for d in of], 1, "MW", "own peak"),
             ([d.share for d in of], 100, "%", "of own peak"),
-        ):  # fmt: skip
+        ):
             if values:
                 yield Figure(item, float(np.mean(values)) * factor, unit, "", quantity)
 
 
 def _build_out(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
-    """Yield every step of the nodes that stand, its cadence, and the demand up to the next."""
+    """Yield steps of the standing nodes, cadence, and demand until the next."""
     facility, clock = run.scenario.facility, run.scenario.clock
     if not facility.has_phases:
-        text = f"none: all {facility.n_nodes:,} nodes are there from the start, in one step"
+        text = (
+            f"none: all {facility.n_nodes:,} nodes are there from the start, in one "
+            "step"
+        )
         yield Figure("Phases", text)
         return
     standing = {name: pool.standing(clock) for name, pool in facility.pools.items()}
-    ratings_w = {name: facility.node_type_of(name).rated_power_w for name in facility.pools}
-    steps_ms = sorted({0, *(ms for nodes in standing.values() for ms, _ in nodes.added)})
+    ratings_w = {
+        name: facility.node_type_of(name).rated_power_w for name in facility.pools
+    }
+    steps_ms = sorted(
+        {0, *(ms for nodes in standing.values() for ms, _ in nodes.added)}
+    )
     whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
     scale = rated_of(run.metrics, facility)[0] / whole_w if whole_w else 0.0
     before_mw, before_ms = 0.0, 0
     for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
         at_ms = np.array([begin_ms])
-        nodes = {name: float(of_pool.at(at_ms)[0]) for name, of_pool in standing.items()}
+        nodes = {
+            name: float(of_pool.at(at_ms)[0]) for name, of_pool in standing.items()
+        }
         rated_mw = scale * sum(ratings_w[name] * n for name, n in nodes.items())
         inside = quarters[(quarters.index >= begin_ms) & (quarters.index < end_ms)]
         for value, unit, note, quantity in (
-            (sum(nodes.values()), "", "", "nodes"), (rated_mw, "MW", "", "rated"),
+            (sum(nodes.values()), "", "", "nodes"),
+            (rated_mw, "MW", "", "rated"),
             (rated_mw - before_mw, "MW", "", "step"),
-            ((begin_ms - before_ms) / MS_PER_DAY if begin_ms else None, "d", "", "after"),
+            (
+                (begin_ms - before_ms) / MS_PER_DAY if begin_ms else None,
+                "d",
+                "",
+                "after",
+            ),
             (float(inside.max()) if len(inside) else None, "MW", why, "15 min demand"),
-        ):  # fmt: skip
-            yield Figure(f"{clock.wall.at(begin_ms):%Y-%m-%d}", value, unit, note, quantity)
+        ):
+            yield Figure(
+                f"{clock.wall.at(begin_ms):%Y-%m-%d}", value, unit, note, quantity
+            )
         before_mw, before_ms = rated_mw, begin_ms
 
 
@@ -531,7 +698,8 @@ def write_datasheet(
     csv_file : pathlib.Path, optional
         Table of its figures.
     limits : sequence of str
-        Files or names of limits to check, beside those that the run was checked against.
+        Files or names of limits to check, beside those that the run was checked
+        against.
     peaks : pathlib.Path, optional
         CSV file of a utility's peak intervals.
     bands : path, optional
@@ -546,7 +714,9 @@ def write_datasheet(
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     if csv_file is not None:
         if csv_file.resolve() == Path(out).resolve():
-            raise InputError(f"--csv: {csv_file} is that of --out; give each a place of its own")
+            raise InputError(
+                f"--csv: {csv_file} is that of --out; give each a place of its own"
+            )
         check_file(csv_file, force, inputs=inputs, option="--csv")
         refuse_in_run(csv_file, run.folder, "--csv")
     sheet = data_sheet(run, limits, peaks)

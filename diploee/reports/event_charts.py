@@ -1,4 +1,4 @@
-"""Charts of moments: events with target and baseline, and the worst windows at 0.1 s."""
+"""Charts of moments: events with target and baseline, and worst windows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ _STATES = {
 
 
 def event_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
-    """Return a chart of each of the first events; none of a run that answers nothing."""
+    """Return a chart of each of the first events.
+
+    None of a run that answers nothing.
+    """
     events = (run.metrics.get("flexibility") or {}).get("events") or []
     return [_event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
 
@@ -58,14 +61,21 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     The target and the twin are of the facility: no pool has one to compare with.
     """
     series = run.run.series()
-    at = event["times"] | {name: _instant_ms(text) for name, text in event["times"].items()}
+    at = event["times"] | {
+        name: _instant_ms(text) for name, text in event["times"].items()
+    }
     span = np.array([at["ramp"] - AROUND_MS[0], at["over"] + AROUND_MS[1]])
     rows = np.clip((span - series.start_ms) // series.step_ms, 0, series.n_rows)
     first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MOST_ROWS)
     block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
-    load, twin = (block.columns[n].astype(np.float32) / unit.watts for n in (POWER, BASELINE))
-    local = {n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0] for n, ms in at.items()}
+    load, twin = (
+        block.columns[n].astype(np.float32) / unit.watts for n in (POWER, BASELINE)
+    )
+    local = {
+        n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0]
+        for n, ms in at.items()
+    }
     layers = []
 
     def add(x: Array, y: Any, name: str, main: str, dashed: str = "solid") -> None:
@@ -79,42 +89,60 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         level, before = (event[key] * per_mw for key in ("target_mw", "before_mw"))
         # The ramp back leads to what is drawn by then without caps, where that is more.
         over = int(np.searchsorted(times, local["over"])) - 1
-        ends = max(before, level), level, level, max(before, level, float(load[max(over, 0)]))
+        ends = (
+            max(before, level),
+            level,
+            level,
+            max(before, level, float(load[max(over, 0)])),
+        )
         x = np.array([local[name] for name in ("ramp", "held", "end", "over")])
         add(x, ends, "allowed", colour(1), "dash")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
     time = Axis(
-        f"Time on {moment(event['times']['start'])[:10]}", "time of day", (times[0], times[-1])
+        f"Time on {moment(event['times']['start'])[:10]}",
+        "time of day",
+        (times[0], times[-1]),
     )
     panels = [Panel(time, y_axis, tuple(layers), "Load", wide=True)]
     if jobs:
         bars = tuple(_jobs(jobs, local["start"]))
-        widths = dict.fromkeys(f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min))
+        widths = dict.fromkeys(
+            f"{pick(j['n_nodes'] for j in jobs):,}" for pick in (max, min)
+        )
         title = f"The widest jobs, of {' to '.join(widths)} nodes"
         panels.append(Panel(time, Axis("Jobs", bare=True), bars, title, wide=True))
     return Chart(
         f"event-{event['name']}",
         f"Event {event['name']}",
-        f"Issued {moment(event['times']['issued'])}. Dashed: what may be drawn. Below: what the "
-        "widest jobs did from an hour before its ramp to two hours after it, each on a row, the "
-        "widest at the bottom; where a row is empty the job waits or has not begun.",
+        (
+            f"Issued {moment(event['times']['issued'])}. Dashed: what may be drawn. "
+            "Below: what the widest jobs did from an hour before its ramp to two "
+            "hours after it, each on a row, the widest at the bottom; where a row is "
+            "empty the job waits or has not begun."
+        ),
         tuple(panels),
     )
 
 
 def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
-    """Yield the widest jobs as bars from start to end, a line for each thing that they do."""
+    """Yield the widest jobs as bars, with a line for each thing that they do."""
     for state, (words, index) in _STATES.items():
         # A gap behind each bar, so that bars of one row do not join.
         found = [
             (row, from_s, to_s, to_s)
             for row, job in enumerate(jobs)
-            for from_s, to_s, what in zip(job["from_s"], job["to_s"], job["state"], strict=True)
+            for from_s, to_s, what in zip(
+                job["from_s"], job["to_s"], job["state"], strict=True
+            )
             if what == state
         ]
         if found:
-            ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype("timedelta64[ms]")
-            y = np.array([(row, row, np.nan) for row, *_ in found], dtype=np.float32).ravel()
+            ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype(
+                "timedelta64[ms]"
+            )
+            y = np.array(
+                [(row, row, np.nan) for row, *_ in found], dtype=np.float32
+            ).ravel()
             yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
 
 
@@ -134,51 +162,67 @@ MAX_ROWS = 6_000
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     """Return a panel for each window, and one of its pools where there are several."""
-    panels = [p for entry in run.run.event_windows.values() for p in _window(run, entry, unit)]
+    panels = [
+        p for entry in run.run.event_windows.values() for p in _window(run, entry, unit)
+    ]
     if not panels:
         return None
     basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
     title = f"The same {run.by_part}"
     by_part = (
-        f" {run.by_part.capitalize()}: change from the mean before the step, or from the mean of "
-        f"what is shown; that of all of them and all else adds up to the facility's; up to "
-        f"{MAX_PART_POINTS} means each."
+        f" {run.by_part.capitalize()}: change from the mean before the step, or from "
+        "the mean of what is shown; that of all of them and all else adds up to the "
+        f"facility's; up to {MAX_PART_POINTS} means each."
     )
     width = (run.metrics.get("grid") or {}).get("bandwidth") or {}
     smooth = (
-        f" The profiles are averages over {width.get('averaging_window_s'):g} s, so what is drawn "
-        f"is smoother than the load itself, and steps over less than "
-        f"{width.get('lower_bound_below_s', 0):g} s are lower bounds."
+        (
+            f" The profiles are averages over {width.get('averaging_window_s'):g} s, "
+            "so what is drawn is smoother than the load itself, and steps over less "
+            f"than {width.get('lower_bound_below_s', 0):g} s are lower bounds."
+        )
         if width.get("averaging_window_s")
         else ""
     )
     return Chart(
         "zooms",
         "The worst windows at 0.1 s",
-        f"Found in the {basis}. Blue: facility power every 0.1 s. Orange: the means that were "
-        "compared, before and after the step, or the highest second. Times are local; double-click "
-        "a figure for the whole window that the run keeps. The power axes do not start at zero."
-        f"{by_part if any(panel.title == title for panel in panels) else ''}{smooth}",
+        (
+            f"Found in the {basis}. Blue: facility power every 0.1 s. Orange: the "
+            "means that were compared, before and after the step, or the highest "
+            "second. Times are local; double-click a figure for the whole window "
+            "that the run keeps. The power axes do not start at "
+            f"zero.{by_part if any(panel.title == title for panel in panels) else ''}"
+            f"{smooth}"
+        ),
         tuple(panels),
     )
 
 
 def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
-    """Yield the panel of a window, and that of the changes of its parts where there are such."""
+    """Yield a window's panel, and that of its parts' changes if there are any."""
     series, kind = run.run.series(entry["name"]), str(entry["name"]).partition("_")[0]
     length = str(entry["name"]).partition("_")[2]
     length_ms = int(length.removesuffix("s") or 1) * MS_PER_S
     at, is_peak = datetime.fromisoformat(entry["at"]), kind == "peak"
-    first = series.row_at(at, f"{run.run.folder}: zooms.{entry['name']}.at") - MAX_ROWS // 2
+    first = (
+        series.row_at(at, f"{run.run.folder}: zooms.{entry['name']}.at") - MAX_ROWS // 2
+    )
     first = max(first, 0)
     names = [name for of_part in run.groups.values() for name in of_part]
     groups = run.groups if run.parts and set(names) <= set(series.check()) else {}
     rows = first, min(first + MAX_ROWS, series.n_rows)
     block = series.read([POWER, *(names if groups else [])], rows)
-    local_ms, power = series.local_ms(block.starts_ms), block.columns[POWER] / unit.watts
+    local_ms, power = (
+        series.local_ms(block.starts_ms),
+        block.columns[POWER] / unit.watts,
+    )
     at_ms = int(series.local_ms(np.array([_instant_ms(entry["at"])]))[0])
     side_ms = SHOWN_MS.get(length or kind, 10 * MS_PER_MIN)
-    shown = max(at_ms - side_ms, int(local_ms[0])), min(at_ms + side_ms, int(local_ms[-1]) + 100)
+    shown = (
+        max(at_ms - side_ms, int(local_ms[0])),
+        min(at_ms + side_ms, int(local_ms[-1]) + 100),
+    )
 
     def within(begin_ms: int, end_ms: int) -> slice:
         return slice(*np.searchsorted(local_ms, [begin_ms, end_ms]))
@@ -189,28 +233,62 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
 
     x, seen = local_ms.astype("datetime64[ms]"), power[within(*shown)]
     ends = near_range(float(seen.min()), float(seen.max()))
-    time = Axis("Time of day [h:min:s]", "clock", tuple(np.array(shown, "datetime64[ms]")))
-    line = Line(x, power.astype(np.float32), "every 0.1 s", PALETTE[0], unit.power, 4, width=1.3,
-                steps=True, legend=False)  # fmt: skip
+    time = Axis(
+        "Time of day [h:min:s]", "clock", tuple(np.array(shown, "datetime64[ms]"))
+    )
+    line = Line(
+        x,
+        power.astype(np.float32),
+        "every 0.1 s",
+        PALETTE[0],
+        unit.power,
+        4,
+        width=1.3,
+        steps=True,
+        legend=False,
+    )
     after, before = mean(at_ms, at_ms + length_ms), mean(at_ms - length_ms, at_ms)
     if is_peak:
         middle = np.array([at_ms + length_ms // 2], "datetime64[ms]")
-        found = Line(middle, np.array([after]), "highest second", PALETTE[1], unit.power, 4,
-                     markers_only=True, texts=("",), legend=False)  # fmt: skip
+        found = Line(
+            middle,
+            np.array([after]),
+            "highest second",
+            PALETTE[1],
+            unit.power,
+            4,
+            markers_only=True,
+            texts=("",),
+            legend=False,
+        )
     else:
-        corners = np.array([at_ms - length_ms, at_ms, at_ms, at_ms + length_ms], "datetime64[ms]")
+        corners = np.array(
+            [at_ms - length_ms, at_ms, at_ms, at_ms + length_ms], "datetime64[ms]"
+        )
         y = np.array([before, before, after, after], dtype=np.float32)
-        found = Line(corners, y, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False)
+        found = Line(
+            corners, y, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False
+        )
     size = entry["value_mw"] * W_PER_MW / unit.watts
-    what, sign = f"Largest {interval(length_ms)} {kind}", "\N{MINUS SIGN}" if size < 0 else "+"
+    what, sign = (
+        f"Largest {interval(length_ms)} {kind}",
+        "\N{MINUS SIGN}" if size < 0 else "+",
+    )
     if is_peak:
         what, sign = f"Highest {interval(length_ms)} mean", ""
     when = np.datetime64(at_ms, "ms").item()
-    title = f"{what}: {sign}{abs(size):,.3f} {unit.power}, {when.day} {when:%b %Y, %H:%M:%S}"
-    yield Panel(time, Axis(f"Facility power [{unit.power}]", range=ends), (line, found), title)
+    title = (
+        f"{what}: {sign}{abs(size):,.3f} {unit.power}, {when.day} "
+        f"{when:%b %Y, %H:%M:%S}"
+    )
+    yield Panel(
+        time, Axis(f"Facility power [{unit.power}]", range=ends), (line, found), title
+    )
     if groups:
         parts = {n: w / unit.watts for n, w in parts_of(block.columns, groups).items()}
-        drawn = {"facility": power} | {part.label: parts[part.label] for part in run.parts}
+        drawn = {"facility": power} | {
+            part.label: parts[part.label] for part in run.parts
+        }
         base = within(*(shown if is_peak else (at_ms - length_ms, at_ms)))
         every, lines = -(-seen.size // MAX_PART_POINTS), []
         for k, (name, values) in enumerate(drawn.items()):
@@ -227,7 +305,8 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
                     steps=True,
                 )
             )
-        # As high as the panel of the facility, so that noise does not look like its step.
+        # As high as the panel of the facility, so that noise does not look like its
+        # step.
         level = power[base].mean()
         low, high = (pick(float(pick(of.y)) for of in lines) for pick in (min, max))
         range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)

@@ -1,4 +1,7 @@
-"""Charts of the grid metrics with bounds of limits: ramps, swings, the spectrum and its bands."""
+"""Charts of the grid metrics with bounds of limits.
+
+Ramps, swings, the spectrum and its bands.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +43,17 @@ POWER_LEVEL = "power"
 Entry = dict[str, Any]
 
 FAR = 3
-"""A limit above this many times the largest value is named, as its line would flatten the rest."""
+"""A limit above this many times the largest value is named, as its line would flatten
+the rest."""
 CLOSE = 2.4
-"""Lines with a lower ratio of their frequencies have their texts at different heights: on a
-phone's 330 pixels for three and a half decades a text is as wide as a ratio of 2.2."""
+"""Lines with a lower ratio of their frequencies have their texts at different heights:
+on a phone's 330 pixels for three and a half decades a text is as wide as a ratio of
+2.2."""
 
 
 @dataclass(frozen=True)
 class LimitLine:
-    """Bound of a limit: `kind` is ramps, of a way if it has one, swings, or `POWER_LEVEL`."""
+    """Bound of a limit, of a `kind`: ramps, swings, or `POWER_LEVEL`."""
 
     kind: str
     name: str
@@ -57,12 +62,16 @@ class LimitLine:
 
 
 def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
-    """Return what limits allow, for lines in the figures of power, of ramps and of swings."""
+    """Return what limits allow, as lines for power, ramps and swings."""
     shown, found = seen_by(run.run), []
     for name in names:
         limits = load_limits(name)
         of = limits.name or name
-        drawn = (line for _, spec in limits.each() for line in spec.drawn(shown.clock.step_ms))
+        drawn = (
+            line
+            for _, spec in limits.each()
+            for line in spec.drawn(shown.clock.step_ms)
+        )
         for kind, amount, factor, length_ms in drawn:
             with suppress(NotAssessable):  # a part of what this run does not tell
                 size_mw = amount.of(shown)[0] * factor
@@ -72,82 +81,148 @@ def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
     return found
 
 
-def ramps_chart(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]) -> Chart | None:
+def ramps_chart(
+    run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
+) -> Chart | None:
     """Return the ramps up and down by their length; None for fewer than two lengths."""
-    entries = (run.metrics.get("grid") or {"ramps": {"intervals": []}})["ramps"]["intervals"]
+    entries = (run.metrics.get("grid") or {"ramps": {"intervals": []}})["ramps"][
+        "intervals"
+    ]
     if len(entries) < 2:
         return None
     panels, said, highest = [], dict[str, None](), 0.0
     top = max(entry[side]["max_mw"] for entry in entries for side in ("up", "down"))
     for side in ("up", "down"):
         kinds, sizes = ("ramps", f"ramps {side}"), [entry[side] for entry in entries]
-        layers, words = _by_length(unit, entries, sizes, "interval_s", levels, kinds, top)
+        layers, words = _by_length(
+            unit, entries, sizes, "interval_s", levels, kinds, top
+        )
         said[words] = None
-        x_axis, y_axis = Axis("Length of the ramp", "category"), Axis(f"Ramp [{unit.power}]")
+        x_axis, y_axis = (
+            Axis("Length of the ramp", "category"),
+            Axis(f"Ramp [{unit.power}]"),
+        )
         panels.append(Panel(x_axis, y_axis, layers, f"Ramps {side}"))
         highest = max(highest, *(float(np.nanmax(line.y)) for line in layers))
     axis = Axis(f"Ramp [{unit.power}]", range=(0, highest * 1.05 or 1))
     bound = any(entry["lower_bound"] for entry in entries)
-    at_least = " At least: a lower bound, as profiles, or weather, are averages over a longer time."
+    at_least = (
+        " At least: a lower bound, as profiles, or weather, are averages over a "
+        "longer time."
+    )
     return Chart(
         "ramps",
         "Ramps by their length",
-        "Difference of the means of two adjacent intervals of the length given, at every start of "
-        f"an interval of the run; of {interval(run.resolution_ms)} means."
-        f"{at_least if bound else ''}{''.join(said)}",
+        (
+            "Difference of the means of two adjacent intervals of the length given, at "
+            f"every start of an interval of the run; of {interval(run.resolution_ms)} "
+            f"means.{at_least if bound else ''}{''.join(said)}"
+        ),
         tuple(replace(panel, y=axis) for panel in panels),
     )
 
 
-def swings_chart(run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]) -> Chart | None:
-    """Return the rolling ranges by window and the counted swings by size; None without both."""
+def swings_chart(
+    run: RunData, unit: PowerUnit, levels: Sequence[LimitLine]
+) -> Chart | None:
+    """Return the rolling ranges by window and the counted swings by size.
+
+    None without both.
+    """
     block = run.metrics.get("grid")
     if not block:
         return None
-    windows, flow, panels, words = block["rolling_range"]["windows"], block["rainflow"], [], ""
+    windows, flow, panels, words = (
+        block["rolling_range"]["windows"],
+        block["rainflow"],
+        [],
+        "",
+    )
     per_mw = W_PER_MW / unit.watts
     if windows:
         top = max(entry["max_mw"] for entry in windows)
-        layers, said = _by_length(unit, windows, windows, "window_s", levels, ("swings",), top)
-        y_axis, title = Axis(f"Rolling range [{unit.power}]", from_zero=True), "Rolling range"
-        panels.append(Panel(Axis("Length of the window", "category"), y_axis, layers, title))
+        layers, said = _by_length(
+            unit, windows, windows, "window_s", levels, ("swings",), top
+        )
+        y_axis, title = (
+            Axis(f"Rolling range [{unit.power}]", from_zero=True),
+            "Rolling range",
+        )
+        panels.append(
+            Panel(Axis("Length of the window", "category"), y_axis, layers, title)
+        )
         words = (
-            "Rolling range: largest less smallest value within a window, at every start of an "
-            f"interval of the run.{said} "
+            "Rolling range: largest less smallest value within a window, at every "
+            f"start of an interval of the run.{said} "
         )
     if flow["swings"]:
         sizes = [(e["from_mw"] * per_mw, e["to_mw"]) for e in flow["classes"]]
-        names = [f"{low:.3g}\N{EN DASH}{high * per_mw:.3g}" if high else f"from {low:.3g}"
-                 for low, high in sizes]  # fmt: skip
-        counts = np.array([e["swings"] or np.nan for e in flow["classes"]], dtype=np.float32)
+        names = [
+            f"{low:.3g}\N{EN DASH}{high * per_mw:.3g}" if high else f"from {low:.3g}"
+            for low, high in sizes
+        ]
+        counts = np.array(
+            [e["swings"] or np.nan for e in flow["classes"]], dtype=np.float32
+        )
         texts = tuple("" if np.isnan(n) else f"{n:,.0f}" for n in counts)
-        bars = Bars(np.array(names), counts, "closed swings", PALETTE[2], "", 0, texts=texts)
-        y_axis = Axis("Closed swings in the run", "log", (0.5, float(np.nanmax(counts)) * 4.0))
+        bars = Bars(
+            np.array(names), counts, "closed swings", PALETTE[2], "", 0, texts=texts
+        )
+        y_axis = Axis(
+            "Closed swings in the run", "log", (0.5, float(np.nanmax(counts)) * 4.0)
+        )
         x_axis = Axis(f"Size of the swing [{unit.power}]", "category")
         panels.append(Panel(x_axis, y_axis, (bars,), "Rainflow-counted swings"))
         words += (
-            "Rainflow-counted: swings that rise and fall back (or fall and rise back), closed by "
-            f"the four-point rule, of {flow['threshold_mw'] * per_mw:.3g} {unit.power} or more. "
+            "Rainflow-counted: swings that rise and fall back (or fall and rise "
+            "back), closed by the four-point rule, of "
+            f"{flow['threshold_mw'] * per_mw:.3g} {unit.power} or more. "
         )
     words += f"Of {interval(run.resolution_ms)} means."
     return Chart("swings", "Swings", words, tuple(panels)) if panels else None
 
 
 def _by_length(
-    unit: PowerUnit, entries: Sequence[Entry], sizes: Sequence[Entry], key: str,
-    levels: Sequence[LimitLine], kinds: Sequence[str], top_mw: float,
-) -> tuple[tuple[Line, ...], str]:  # fmt: skip
-    """Return the largest values and percentiles by length, with what limits allow, and words."""
-    per_mw, lengths_s = W_PER_MW / unit.watts, np.array([entry[key] for entry in entries])
-    x = np.array([
-        f"{interval(round(entry[key] * MS_PER_S))}{' (at least)' if entry['lower_bound'] else ''}"
-        for entry in entries
-    ])  # fmt: skip
+    unit: PowerUnit,
+    entries: Sequence[Entry],
+    sizes: Sequence[Entry],
+    key: str,
+    levels: Sequence[LimitLine],
+    kinds: Sequence[str],
+    top_mw: float,
+) -> tuple[tuple[Line, ...], str]:
+    """Return largest values and percentiles by length, with limits, and words."""
+    per_mw, lengths_s = (
+        W_PER_MW / unit.watts,
+        np.array([entry[key] for entry in entries]),
+    )
+    x = np.array(
+        [
+            (
+                f"{interval(round(entry[key] * MS_PER_S))}"
+                f"{' (at least)' if entry['lower_bound'] else ''}"
+            )
+            for entry in entries
+        ]
+    )
     lines: list[Line] = []
     for k, (size, name) in enumerate(SIZES.items()):
-        found = np.array([entry[f"{size}_mw"] for entry in sizes], dtype=np.float64) * per_mw
-        lines.append(Line(x, found.astype(np.float32), name, colour(k), unit.power,
-                          significant=True, dash=dash(7 * k), markers=True))  # fmt: skip
+        found = (
+            np.array([entry[f"{size}_mw"] for entry in sizes], dtype=np.float64)
+            * per_mw
+        )
+        lines.append(
+            Line(
+                x,
+                found.astype(np.float32),
+                name,
+                colour(k),
+                unit.power,
+                significant=True,
+                dash=dash(7 * k),
+                markers=True,
+            )
+        )
     drawn, left = list[Line](), list[str]()
     for level in (level for level in levels if level.kind in kinds):
         within = lengths_s * MS_PER_S <= level.length_ms
@@ -155,18 +230,34 @@ def _by_length(
             left.append(level.name)
             continue
         y = np.where(within, level.size_mw * per_mw, np.nan).astype(np.float32)
-        drawn.append(Line(x, y, f"limit: {level.name}", INK, unit.power, 3,
-                          dash=dash(7 * len(drawn)), markers=True, level=True))  # fmt: skip
+        drawn.append(
+            Line(
+                x,
+                y,
+                f"limit: {level.name}",
+                INK,
+                unit.power,
+                3,
+                dash=dash(7 * len(drawn)),
+                markers=True,
+                level=True,
+            )
+        )
     words = " A limit is drawn up to the length that it is over." if drawn else ""
     words += f" Limits beyond what is drawn: {listed(left)}." if left else ""
     return (*lines, *drawn), words
 
 
 def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return the mean spectrum and each band in its worst window; None without a spectrum."""
+    """Return the mean spectrum and each band in its worst window.
+
+    None without a spectrum.
+    """
     block = (run.metrics.get("grid") or {}).get("spectrum") or {}
     per_mw2, psd_unit = (W_PER_MW / unit.watts) ** 2, f"{unit.power}²/Hz"
-    density = np.array(block.get("mean_psd_mw2_per_hz") or (), dtype=np.float64) * per_mw2
+    density = (
+        np.array(block.get("mean_psd_mw2_per_hz") or (), dtype=np.float64) * per_mw2
+    )
     if not block.get("bands") or not (density > 0).any():
         return None
     frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
@@ -179,33 +270,66 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             top = max(top, float(y.max()))
             name = f"worst of {band['low_hz']:g} to {band['high_hz']:g} Hz"
             name += " (flagged)" if band["flagged"] else ""
-            layers.append(Line(x, y.astype(np.float32), name, colour(k), psd_unit,
-                               significant=True, width=1.3))  # fmt: skip
-            layers.append(Line(x[at], y[at], "strongest bin", colour(k), psd_unit,
-                               significant=True, markers_only=True, hollow=True,
-                               legend=False))  # fmt: skip
-    layers.append(Line(frequency_hz, density.astype(np.float32), "mean of all windows", PEAK,
-                       psd_unit, significant=True, width=2.4))  # fmt: skip
+            layers.append(
+                Line(
+                    x,
+                    y.astype(np.float32),
+                    name,
+                    colour(k),
+                    psd_unit,
+                    significant=True,
+                    width=1.3,
+                )
+            )
+            layers.append(
+                Line(
+                    x[at],
+                    y[at],
+                    "strongest bin",
+                    colour(k),
+                    psd_unit,
+                    significant=True,
+                    markers_only=True,
+                    hollow=True,
+                    legend=False,
+                )
+            )
+    layers.append(
+        Line(
+            frequency_hz,
+            density.astype(np.float32),
+            "mean of all windows",
+            PEAK,
+            psd_unit,
+            significant=True,
+            width=2.4,
+        )
+    )
     pins = list(_pins(block["lines"], frequency_hz, density, top * 2, psd_unit))
-    axis = Axis("Frequency [Hz]", "log", (frequency_hz[0] * 0.9, frequency_hz[-1] * 1.1))
+    axis = Axis(
+        "Frequency [Hz]", "log", (frequency_hz[0] * 0.9, frequency_hz[-1] * 1.1)
+    )
     low = float(density[density > 0].min()) / 10
     high = max((float(np.nanmax(pin.y)) for pin in pins), default=top * 2) * 6
     y_axis = Axis(f"Power spectral density [{psd_unit}]", "log", (low, high))
     return Chart(
         "spectrum",
         "Spectrum of the load",
-        f"Power spectral density of 10-minute windows of {interval(run.resolution_ms)} means. "
-        f"Grey: mean over all {plural(block['windows'], 'window')}"
-        f"{', pins: its strongest lines with their periods' if pins else ''}. Coloured: each band "
-        "in the window where that band was worst (the table says when); a ring marks its strongest "
-        "bin. A single window scatters about its level by much more than the mean. Both scales are "
-        "logarithmic.",
+        (
+            "Power spectral density of 10-minute windows of "
+            f"{interval(run.resolution_ms)} means. Grey: mean over all "
+            f"{plural(block['windows'], 'window')}"
+            f"{', pins: its strongest lines with their periods' if pins else ''}. "
+            "Coloured: each band in the window where that band was worst (the table "
+            "says when); a ring marks its strongest bin. A single window scatters "
+            "about its level by much more than the mean. Both scales are logarithmic."
+        ),
         (Panel(axis, y_axis, (*layers, *pins), wide=True),),
     )
 
 
 def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
-    """Return the bins [Hz] of a band and the density there [MW²/Hz] in the band's worst window.
+    """Return the bins [Hz] and density [MW²/Hz] of a band in its worst window.
 
     Nothing is returned where the series does not hold the window.
     """
@@ -214,24 +338,37 @@ def worst_window_psd(run: RunData, band: Entry) -> tuple[Array, Array]:
     where = f"{run.run.folder / METRICS_FILE}: grid.spectrum"
     first = series.row_at(datetime.fromisoformat(band["worst_window"]), where)
     # Read from the row groups that hold it alone.
-    power_mw = series.read([POWER], (first, min(first + n_values, series.n_rows))).columns[POWER]
+    power_mw = series.read(
+        [POWER], (first, min(first + n_values, series.n_rows))
+    ).columns[POWER]
     if power_mw.size < n_values:
         return np.empty(0), np.empty(0)
     power_mw = power_mw / W_PER_MW
-    frequency_hz, psd = window_spectra((power_mw - power_mw[0])[None], run.resolution_ms)
+    frequency_hz, psd = window_spectra(
+        (power_mw - power_mw[0])[None], run.resolution_ms
+    )
     slack = block["frequency_resolution_hz"] * 1e-6
-    low, high = np.searchsorted(frequency_hz, [band["low_hz"] - slack, band["high_hz"] - slack])
+    low, high = np.searchsorted(
+        frequency_hz, [band["low_hz"] - slack, band["high_hz"] - slack]
+    )
     return frequency_hz[low:high], psd[0, low:high]
 
 
 def _pins(
-    lines: Sequence[Entry], frequency_hz: Array, density: Array, height: float, unit: str
+    lines: Sequence[Entry],
+    frequency_hz: Array,
+    density: Array,
+    height: float,
+    unit: str,
 ) -> Iterator[Line]:
-    """Yield the lines of the mean as pins with their periods, those close at different heights."""
+    """Yield the mean's lines as pins with periods, close ones apart in height."""
     lines = sorted(lines, key=lambda line: line["frequency_hz"])
     if not lines:
         return
-    x, y = np.array([line["frequency_hz"] for line in lines]), np.full(len(lines), height)
+    x, y = (
+        np.array([line["frequency_hz"] for line in lines]),
+        np.full(len(lines), height),
+    )
     for k in range(1, x.size):
         while (y[:k][x[k] < CLOSE * x[:k]] == y[k]).any():
             y[k] *= 6
@@ -240,8 +377,24 @@ def _pins(
     stems = np.array([(x, x, nothing), (density[at], y, nothing)], np.float32)
     stems_x, stems_y = stems.transpose(0, 2, 1).reshape(2, -1)
     texts = tuple(f"{line['period_s']:.3g} s" for line in lines)
-    yield Line(stems_x, stems_y, "", INK, unit, dash="dot", width=1.0, legend=False,
-               significant=True)  # fmt: skip
     yield Line(
-        x, y, "lines of the mean", INK, unit, significant=True, markers_only=True, texts=texts
+        stems_x,
+        stems_y,
+        "",
+        INK,
+        unit,
+        dash="dot",
+        width=1.0,
+        legend=False,
+        significant=True,
+    )
+    yield Line(
+        x,
+        y,
+        "lines of the mean",
+        INK,
+        unit,
+        significant=True,
+        markers_only=True,
+        texts=texts,
     )

@@ -36,7 +36,8 @@ from diploee.runs.run_sections import worst_weeks
 from diploee.runs.words import interval, listed
 
 MAX_WEEK_POINTS = 24_000
-"""Of more points of all peak weeks together, up to a minute's are drawn as their highest."""
+"""Of more points of all peak weeks together, up to a minute's are drawn as their
+highest."""
 
 
 def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
@@ -45,7 +46,9 @@ def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
     if len(runs) == 1 and runs[0].parts:
         pools = _carpet(runs[0].parts, unit)
         charts.append(
-            replace(pools, id="carpet-pools", title=f"The whole period {runs[0].by_part}")
+            replace(
+                pools, id="carpet-pools", title=f"The whole period {runs[0].by_part}"
+            )
         )
     return charts
 
@@ -53,10 +56,13 @@ def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
 def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the carpet: days from left to right, time of day from bottom to top.
 
-    Pools differ in size by far more than runs of one facility: each has a colour scale of its own.
+    Pools differ in size by far more than runs of one facility: each has a colour scale
+    of its own.
     """
     own, many = runs[0].is_part, len(runs) > 1
-    minutes = 15 if len(runs) <= 3 and not own else 30 if len(runs) <= 6 and not own else 60
+    minutes = (
+        15 if len(runs) <= 3 and not own else 30 if len(runs) <= 6 and not own else 60
+    )
     cell_ms = max(minutes * MS_PER_MIN, *(run.step_ms for run in runs))
     grids = [day_grid(run.local_ms, run.power_w / unit.watts, cell_ms) for run in runs]
     scales = [(float(np.nanmin(z)), float(np.nanmax(z))) for _, z in grids]
@@ -69,14 +75,21 @@ def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         day_axis = days_axis(days[0], days[-1] + np.timedelta64(1, "D"), 0)
         axis, title = Axis("Time of day [h]", "time of day"), run.label if many else ""
-        panels.append(Panel(day_axis, axis, (carpet,), title, len(runs) <= MAX_TOGETHER))
-    words = f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
+        panels.append(
+            Panel(day_axis, axis, (carpet,), title, len(runs) <= MAX_TOGETHER)
+        )
+    words = (
+        f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
+    )
     return Chart(
         "carpet",
         "The whole period at a glance",
-        "Each column is a day, midnight at the bottom; colour is the facility's power. Cells are "
-        f"means of {interval(cell_ms)}, so short peaks look lower here than in the figures below. "
-        f"Times are local, of the site's wall clock.{words if many else ''}",
+        (
+            "Each column is a day, midnight at the bottom; colour is the facility's "
+            f"power. Cells are means of {interval(cell_ms)}, so short peaks look lower "
+            "here than in the figures below. Times are local, of the site's wall "
+            f"clock.{words if many else ''}"
+        ),
         tuple(panels),
     )
 
@@ -84,8 +97,8 @@ def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
 def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the calendar week of the highest peak, interval by interval.
 
-    It is one week for all runs where all cover it; else each run has its own. Pools are drawn in
-    the week of their facility's peak.
+    It is one week for all runs where all cover it; else each run has its own. Pools are
+    drawn in the week of their facility's peak.
     """
     highest = max(runs, key=lambda run: float(run.power_w.max()))
     # That of the tables, which leave out the time in which a run fills up.
@@ -93,31 +106,52 @@ def peak_week_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     shared_ms = _monday(_ms(time) if time else _peak_ms(highest))
     if len(runs) > 1 and not all(_covers(run, shared_ms) for run in runs):
         shared_ms = None
-    shown, block, layers, mondays = with_pools(runs), _thinning(runs), [], dict[str, None]()
+    shown, block, layers, mondays = (
+        with_pools(runs),
+        _thinning(runs),
+        [],
+        dict[str, None](),
+    )
     for k, run in enumerate(shown):
         monday_ms = _monday(_peak_ms(run)) if shared_ms is None else shared_ms
-        mondays[f"{'' if shared_ms is not None else f'{run.label}: '}{_date(monday_ms)}"] = None
+        mondays[
+            f"{'' if shared_ms is not None else f'{run.label}: '}{_date(monday_ms)}"
+        ] = None
         layers.append(_week(run, monday_ms, block, unit, k, len(shown) > 1))
     title = f"From Monday, {'; '.join(mondays)}"
     return Chart(
         "peak-week",
         "The week of the highest peak",
-        f"The calendar week with the highest {interval_of(runs)} mean"
-        f"{'' if len(runs) == 1 else ' of all runs' if shared_ms is not None else ' of each run'}"
-        f", as simulated{_thinned_words(block)}.",
-        (Panel(_of_week(layers), power_axis(shown, unit), tuple(layers), title, wide=True),),
+        (
+            f"The calendar week with the highest {interval_of(runs)} "
+            f"mean{'' if len(runs) == 1 else ' of all runs' if shared_ms is not None else ' of each run'}, as simulated{_thinned_words(block)}."  # noqa: E501
+        ),
+        (
+            Panel(
+                _of_week(layers),
+                power_axis(shown, unit),
+                tuple(layers),
+                title,
+                wide=True,
+            ),
+        ),
     )
 
 
 def worst_weeks_chart(run: RunData, unit: PowerUnit) -> Chart | None:
-    """Return the weeks of the worst ramps beside that of the peak; None where there are none."""
+    """Return the weeks of the worst ramps beside that of the peak.
+
+    None where there are none.
+    """
     axis, block, panels = power_axis([run], unit), _thinning([run]), []
     for names, time in worst_weeks(run.metrics):
         monday_ms = _monday(_ms(time))
         line = _week(run, monday_ms, block, unit, 0, legend=False)
         title = f"{listed(names)}: from Monday, {_date(monday_ms)}"
         panels.append(Panel(WEEK_AXIS, axis, (line,), title, wide=True, small=True))
-    words = f"The calendar weeks of the worst ramps, as simulated{_thinned_words(block)}."
+    words = (
+        f"The calendar weeks of the worst ramps, as simulated{_thinned_words(block)}."
+    )
     title = "The weeks of the worst ramps"
     return Chart("worst-weeks", title, words, tuple(panels)) if panels else None
 
@@ -131,7 +165,9 @@ def _of_week(lines: Sequence[Line]) -> Axis:
 
 def _covers(run: RunData, monday_ms: int) -> bool:
     end_ms = monday_ms + MS_PER_WEEK
-    return bool(run.local_ms[0] <= monday_ms and run.local_ms[-1] + run.step_ms >= end_ms)
+    return bool(
+        run.local_ms[0] <= monday_ms and run.local_ms[-1] + run.step_ms >= end_ms
+    )
 
 
 def _ms(time: str) -> int:
@@ -160,9 +196,15 @@ def _week(
     first = np.arange(start, stop, block)
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts
     return Line(
-        since_monday(run.local_ms[first] - monday_ms), y.astype(np.float32), run.label,
-        colour_of(index, run), unit.power, 3, width=1.1, legend=legend,
-    )  # fmt: skip
+        since_monday(run.local_ms[first] - monday_ms),
+        y.astype(np.float32),
+        run.label,
+        colour_of(index, run),
+        unit.power,
+        3,
+        width=1.1,
+        legend=legend,
+    )
 
 
 def _thinning(runs: Sequence[RunData]) -> int:
@@ -187,7 +229,8 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     shown, lines, ends, steps_ms = with_pools(runs), [], [], set()
     for k, run in enumerate(shown):
         curve = (run.metrics.get("grid") or {}).get("load_duration_curve")
-        # A run that was averaged on reading has its curve in the metrics, which hold no pool's.
+        # A run that was averaged on reading has its curve in the metrics, which hold no
+        # pool's.
         if run.step_ms != run.resolution_ms and curve and not run.is_part:
             percent, steps = np.array(curve["percent_of_time"]), run.resolution_ms
             values_w = np.array(curve["exceeded_mw"]) * W_PER_MW
@@ -198,29 +241,52 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         x, y = percent.astype(np.float32), (values_w / unit.watts).astype(np.float32)
         steps_ms.add(steps)
         ends += y[x <= TOP_PERCENT].tolist()
-        lines.append(Line(x, y, run.label, colour_of(k, run), unit.power, 3, dash=dash(k),
-                          legend=len(shown) > 1))  # fmt: skip
+        lines.append(
+            Line(
+                x,
+                y,
+                run.label,
+                colour_of(k, run),
+                unit.power,
+                3,
+                dash=dash(k),
+                legend=len(shown) > 1,
+            )
+        )
     # The right panel shows these points, and the next.
-    top = [int(np.searchsorted(line.x, TOP_PERCENT, side="right")) + 1 for line in lines]
-    tops = [replace(line, x=line.x[:n], y=line.y[:n]) for line, n in zip(lines, top, strict=True)]
+    top = [
+        int(np.searchsorted(line.x, TOP_PERCENT, side="right")) + 1 for line in lines
+    ]
+    tops = [
+        replace(line, x=line.x[:n], y=line.y[:n])
+        for line, n in zip(lines, top, strict=True)
+    ]
     # Pools lie far below their facility: what is drawn of both starts at zero.
     whole, by_pool = power_axis(shown, unit), any(run.is_part for run in shown)
-    near = whole if by_pool else Axis(whole.label, range=near_range(min(ends), max(ends)))
+    near = (
+        whole if by_pool else Axis(whole.label, range=near_range(min(ends), max(ends)))
+    )
     cut = "" if by_pool else "; its power axis does not start at zero"
     time = "Share of the time [%]"
     return Chart(
         "duration",
         "Load duration curve",
-        "Power that is reached or exceeded for a share of the time, from "
-        f"{listed([interval(ms) for ms in sorted(steps_ms)])} means; on its own the highest "
-        f"{TOP_PERCENT:g} % of the time{cut}. Drawn through quantiles, denser there; both ends are "
-        "the exact maximum and minimum.",
+        (
+            "Power that is reached or exceeded for a share of the time, from "
+            f"{listed([interval(ms) for ms in sorted(steps_ms)])} means; on its own "
+            f"the highest {TOP_PERCENT:g} % of the time{cut}. Drawn through "
+            "quantiles, denser there; both ends are the exact maximum and minimum."
+        ),
         (
             Panel(Axis(time, range=(0, 100)), whole, tuple(lines), "The whole time"),
-            Panel(Axis(time, range=(0, TOP_PERCENT)), near, tuple(tops),
-                  f"The highest {TOP_PERCENT:g} %"),
+            Panel(
+                Axis(time, range=(0, TOP_PERCENT)),
+                near,
+                tuple(tops),
+                f"The highest {TOP_PERCENT:g} %",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
@@ -233,27 +299,53 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
     years = {month.year for of in names for month in of}
     if all(len(months) < 2 for months in of_runs):
         return None
-    label, form = (f"Month of {years.pop()}", "%b") if len(years) == 1 else ("Month", "%b %Y")
+    label, form = (
+        (f"Month of {years.pop()}", "%b") if len(years) == 1 else ("Month", "%b %Y")
+    )
     for k, (run, months, of) in enumerate(zip(shown, of_runs, names, strict=True)):
         step_s, x = run.step_ms / MS_PER_S, of.strftime(form).to_numpy(str)
         whole_s = of.days_in_month.to_numpy() * 86_400
         partial = partial or bool((months["count"] * step_s < whole_s - 3_600).any())
-        joules = (months["count"] * months["mean"] * step_s / unit.joules).to_numpy(np.float32)
+        joules = (months["count"] * months["mean"] * step_s / unit.joules).to_numpy(
+            np.float32
+        )
         mean, peak = (months[["mean", "max"]].to_numpy(np.float32) / unit.watts).T
         main, many = colour_of(k, run), len(shown) > 1
         energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
-        peak_name, mean_name = (run.label, f"{run.label}, mean") if many else ("peak", "mean")
+        peak_name, mean_name = (
+            (run.label, f"{run.label}, mean") if many else ("peak", "mean")
+        )
         peaks.append(Line(x, peak, peak_name, main, unit.power, markers=True))
-        peaks.append(Line(x, mean, mean_name, main, unit.power, dash="dot", markers=True,
-                          legend=not many))  # fmt: skip
-    axis, cut = Axis(label, "category"), "Months that the run covers in part are shown as they are."
+        peaks.append(
+            Line(
+                x,
+                mean,
+                mean_name,
+                main,
+                unit.power,
+                dash="dot",
+                markers=True,
+                legend=not many,
+            )
+        )
+    axis, cut = (
+        Axis(label, "category"),
+        "Months that the run covers in part are shown as they are.",
+    )
     return Chart(
         "months",
         "Energy and peaks by month",
-        f"Energy of each calendar month; its highest {interval_of(runs)} mean (solid) and its mean "
-        f"power (dotted).{f' {cut}' if partial else ''}",
         (
-            Panel(axis, Axis(f"Energy [{unit.energy}]", from_zero=True), tuple(energy), "Energy"),
+            f"Energy of each calendar month; its highest {interval_of(runs)} mean "
+            f"(solid) and its mean power (dotted).{f' {cut}' if partial else ''}"
+        ),
+        (
+            Panel(
+                axis,
+                Axis(f"Energy [{unit.energy}]", from_zero=True),
+                tuple(energy),
+                "Energy",
+            ),
             Panel(axis, power_axis(shown, unit), tuple(peaks), "Peak and mean"),
         ),
     )

@@ -1,4 +1,7 @@
-"""A picture of one power profile: the whole run, and two minutes of it at full resolution."""
+"""A picture of one power profile.
+
+The whole run, and two minutes of it at full resolution.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,15 @@ from diploee.base.errors import plural
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW
 from diploee.profiles.profile import PowerProfile
 from diploee.reports.aggregate import means
-from diploee.reports.drawing.charts import PALETTE, Axis, Band, Chart, Line, Panel, closed
+from diploee.reports.drawing.charts import (
+    PALETTE,
+    Axis,
+    Band,
+    Chart,
+    Line,
+    Panel,
+    closed,
+)
 from diploee.reports.drawing.pictures import write_picture
 
 ZOOM_MS = 2 * MS_PER_MIN
@@ -23,9 +34,9 @@ _J_PER_KWH = 3.6e6
 def plot_profile(profile: PowerProfile, path: Path, force: bool = False) -> None:
     """Draw a profile as a PNG.
 
-    The upper panel shows the whole run: the range of the samples and their 10 s mean (60 s over two
-    hours) [kW]. The lower one shows two minutes that move more than most of the run, sample by
-    sample; they are marked in the upper one.
+    The upper panel shows the whole run: the range of the samples and their 10 s mean
+    (60 s over two hours) [kW]. The lower one shows two minutes that move more than most
+    of the run, sample by sample; they are marked in the upper one.
     """
     start = zoom_start(profile)
     stop = min(start + max(2, ZOOM_MS // profile.dt_ms), profile.power_w.size)
@@ -35,27 +46,38 @@ def plot_profile(profile: PowerProfile, path: Path, force: bool = False) -> None
 
 def title_of(profile: PowerProfile) -> str:
     """Return the two title lines: id and kind; nodes, mean power, duration, energy."""
-    kind = "reference (synthesised)" if profile.provenance.kind == "reference" else "measured"
+    kind = (
+        "reference (synthesised)"
+        if profile.provenance.kind == "reference"
+        else "measured"
+    )
     return (
         f"{profile.profile_id}: {kind}\n"
-        f"{plural(profile.n_nodes, 'node')}, mean {profile.mean_power_w / W_PER_KW:.4g} kW, "
-        f"{profile.duration_ms / MS_PER_MIN:.1f} min, {profile.energy_j / _J_PER_KWH:.4g} kWh"
+        f"{plural(profile.n_nodes, 'node')}, mean "
+        f"{profile.mean_power_w / W_PER_KW:.4g} kW, "
+        f"{profile.duration_ms / MS_PER_MIN:.1f} min, "
+        f"{profile.energy_j / _J_PER_KWH:.4g} kWh"
     )
 
 
 def zoom_start(profile: PowerProfile) -> int:
     """Return the first sample of the two minutes to show.
 
-    Of all such windows, half overlapping, it is the one that moves more than five in six others,
-    by the way up and down of its one-second means: the fast part of a run, but not its rarest.
+    Of all such windows, half overlapping, it is the one that moves more than five in
+    six others, by the way up and down of its one-second means: the fast part of a run,
+    but not its rarest.
     """
     step_s = max(1, MS_PER_S // profile.dt_ms)
     n_seconds = profile.power_w.size // step_s
     n_zoom = max(2, ZOOM_MS // max(MS_PER_S, profile.dt_ms))
     if n_seconds <= n_zoom:
         return 0
-    means_w = profile.power_w[: n_seconds * step_s].reshape(n_seconds, step_s).mean(axis=1)
-    way_w = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(means_w)), dtype=np.float64)])
+    means_w = (
+        profile.power_w[: n_seconds * step_s].reshape(n_seconds, step_s).mean(axis=1)
+    )
+    way_w = np.concatenate(
+        [[0.0], np.cumsum(np.abs(np.diff(means_w)), dtype=np.float64)]
+    )
     starts = np.arange(0, n_seconds - n_zoom, max(1, n_zoom // 2))
     order = np.argsort(way_w[starts + n_zoom] - way_w[starts], kind="stable")
     return int(starts[order[5 * (starts.size - 1) // 6]]) * step_s
@@ -77,7 +99,13 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
         Axis("job power [kW]", range=(0, top)),
         (
             Band(x, low, high, samples, PALETTE[5], 0.7, steps=True),
-            Line(middle, means(kw, every), f"{mean_ms // MS_PER_S} s mean", PALETTE[0], width=1.4),
+            Line(
+                middle,
+                means(kw, every),
+                f"{mean_ms // MS_PER_S} s mean",
+                PALETTE[0],
+                width=1.4,
+            ),
             Band(shown, np.zeros(2), np.full(2, top), "lower panel", PALETTE[1], 0.35),
         ),
         wide=True,
@@ -87,9 +115,15 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
 def _zoom(profile: PowerProfile, start: int, stop: int) -> Panel:
     """Return two minutes sample by sample."""
     step_s = profile.dt_ms / MS_PER_S
-    time_s, power_kw = np.arange(stop - start) * step_s, profile.power_w[start:stop] / W_PER_KW
+    time_s, power_kw = (
+        np.arange(stop - start) * step_s,
+        profile.power_w[start:stop] / W_PER_KW,
+    )
     return Panel(
-        Axis(f"time since {start * step_s / 60:.1f} min [s]", range=(0, (stop - start) * step_s)),
+        Axis(
+            f"time since {start * step_s / 60:.1f} min [s]",
+            range=(0, (stop - start) * step_s),
+        ),
         Axis("job power [kW]"),
         (Line(time_s, power_kw, "samples", PALETTE[1], width=1.2, legend=False),),
         wide=True,

@@ -1,4 +1,7 @@
-"""The chart of a site's answer to an event: its voltage, and the power with and without it."""
+"""The chart of a site's answer to an event.
+
+Its voltage, and the power with and without it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,17 @@ from diploee.reports.drawing.charts import MUTED, Axis, Chart, Line, Panel, colo
 
 
 def ride_through_chart(answer: Answer) -> Chart:
-    """Return the chart of the median load, or of the only one, with a line for each depth."""
+    """Return the chart of the median load, or only one, with depths as lines."""
     labels = list(dict.fromkeys(case.label for case in answer.cases))
     label = labels[len(labels) // 2]
     cases = [case for case in answer.cases if case.label == label]
     ends_s = max(case.course.time_s[-1] for case in cases)
     shown_s = min(ends_s, cases[0].voltage.time_s[-1] + AFTER_S)
-    later = f" What goes on until {seconds(ends_s)} isn't shown." if ends_s > shown_s else ""
+    later = (
+        f" What goes on until {seconds(ends_s)} isn't shown."
+        if ends_s > shown_s
+        else ""
+    )
     volts, power = list[Line](), list[Line]()
     for k, case in enumerate(cases):
         name = "" if case.residual_pu is None else f"{case.residual_pu:.2f} pu"
@@ -29,7 +36,9 @@ def ride_through_chart(answer: Answer) -> Chart:
         times = of.time_s[kept]
         load, without = (mw.sum(axis=0)[kept] for mw in (of.power_mw, of.without_mw))
         if not k:
-            power.append(Line(times, without, "without the event", MUTED, "MW", dash="dash"))
+            power.append(
+                Line(times, without, "without the event", MUTED, "MW", dash="dash")
+            )
         power.append(Line(times, load, name or "load", colour(k), "MW", dash=dashed))
     time = Axis("Time since the event's start [s]")
     return Chart(
@@ -38,7 +47,15 @@ def ride_through_chart(answer: Answer) -> Chart:
         + f", {label} of the load" * (label[:1] == "P"),
         f"Above the voltage, below the load with and without the event.{later}",
         (
-            Panel(time, Axis("Voltage [pu]", from_zero=True), tuple(volts), "Voltage", wide=True),
-            Panel(time, Axis("Load [MW]", from_zero=True), tuple(power), "Load", wide=True),
+            Panel(
+                time,
+                Axis("Voltage [pu]", from_zero=True),
+                tuple(volts),
+                "Voltage",
+                wide=True,
+            ),
+            Panel(
+                time, Axis("Load [MW]", from_zero=True), tuple(power), "Load", wide=True
+            ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Charts of the parts of a facility's power, and of power at the meter against the weather."""
+"""Charts of the parts of a facility's power, and of power against the weather."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
 from diploee.runs.words import interval, listed
 
 FAR = 2
-"""A line above this many times the peak and the rated power is named: it would flatten the rest."""
+"""A line above this many times the peak and the rated power is named: it would flatten
+the rest."""
 SAME = 0.005
 """Lines that differ by less, relative to their size, are one."""
 MAX_MEANS = 55_000
 """Means drawn at most, those of ten minutes of a year."""
 MAX_POINTS = 3_000
 GIVEN = (
-    " The line is below the top by what sources and stores give and what is held back of the load, "
-    "above it by what stores take."
+    " The line is below the top by what sources and stores give and what is held back "
+    "of the load, above it by what stores take."
 )
 SPREAD = (
-    " Band: from the lowest to the highest value within them. Coarser where there are more than "
-    "pixels: zoom in to see all."
+    " Band: from the lowest to the highest value within them. Coarser where there are "
+    "more than pixels: zoom in to see all."
 )
 LIMIT = "#A50026"
 """Colour of contracts and limits, which no pool has."""
@@ -53,12 +54,14 @@ LOADS = ("low load", "medium load", "high load")
 """Thirds of the hours by the nodes' AC power."""
 
 
-def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = ()) -> Chart:
-    """Return the stack of a run's power, with lines at its peak, its ratings and its limits.
+def overview_chart(
+    run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = ()
+) -> Chart:
+    """Return the stack of a run's power, with lines at peak, ratings and limits.
 
-    The areas are the nodes (or devices) of each pool, or the loads, and on them all else that the
-    facility takes: their top is `facility_power_w` with what sources, stores and held back load
-    take off it.
+    The areas are the nodes (or devices) of each pool, or the loads, and on them all
+    else that the facility takes: their top is `facility_power_w` with what sources,
+    stores and held back load take off it.
     """
     every = _every(run, 10 * MS_PER_MIN)
     x, length = _edges(run, every), interval(every * run.step_ms)
@@ -71,47 +74,86 @@ def overview_chart(run: RunData, unit: PowerUnit, limits: Sequence[LimitLine] = 
         names = [layer.label for layer in run.layers]
         if run.taken_off_w.any():
             off = means(run.taken_off_w, coarse) / unit.watts
-            parts, names = ([*parts[:-1], parts[-1] + off], names) if names[-1] == REST else (
-                [*parts, off], [*names, REST])  # fmt: skip
+            parts, names = (
+                ([*parts[:-1], parts[-1] + off], names)
+                if names[-1] == REST
+                else ([*parts, off], [*names, REST])
+            )
         stacked, total_name = np.stack([closed(part) for part in parts]), "total"
         if coarse != every:
             stack_length = interval(coarse * run.step_ms)
             total_name = f"total, {stack_length} mean"
             length = f"{stack_length} (areas) and {length} (line)"
         colours = tuple(map(colour, range(len(names))))
-        layers.append(Stack(_edges(run, coarse), stacked, tuple(names), colours, unit.power, 3,
-                            total=total_name))  # fmt: skip
+        layers.append(
+            Stack(
+                _edges(run, coarse),
+                stacked,
+                tuple(names),
+                colours,
+                unit.power,
+                3,
+                total=total_name,
+            )
+        )
         tops.append(stacked.sum(axis=0))
     spread = _spread(run, every, unit)
     layers += [*spread, _mean_line(x, total, "facility", unit, bool(spread))]
     levels = _levels(run, limits)
-    far_w = FAR * max(run.max_w, rated_of(run.metrics, run.run.scenario.facility)[0] * W_PER_MW)
-    for k, (name, watts, main) in enumerate(level for level in levels if level[1] <= far_w):
+    far_w = FAR * max(
+        run.max_w, rated_of(run.metrics, run.run.scenario.facility)[0] * W_PER_MW
+    )
+    for k, (name, watts, main) in enumerate(
+        level for level in levels if level[1] <= far_w
+    ):
         tops.append(np.full(2, watts / unit.watts, np.float32))
         dashed = "dash" if k % 2 else "dot"
-        layers.append(Line(x[[0, -1]], tops[-1], name, main, unit.power, 3, dashed, 1.4))
-    far = [f"{name} ({watts / unit.watts:,.4g} {unit.power})" for name, watts, _ in levels
-           if watts > far_w]  # fmt: skip
+        layers.append(
+            Line(x[[0, -1]], tops[-1], name, main, unit.power, 3, dashed, 1.4)
+        )
+    far = [
+        f"{name} ({watts / unit.watts:,.4g} {unit.power})"
+        for name, watts, _ in levels
+        if watts > far_w
+    ]
     ends = with_zero(float(total.min()), max(float(top.max()) for top in tops))
-    what = ("stream and service", "the devices of each stream and service, and idle ones")
+    what = (
+        "stream and service",
+        "the devices of each stream and service, and idle ones",
+    )
     if not run.by_load:
         what = ("pool", "the pools, services in theirs")
     by = f" by {what[0]}" if run.parts else ""
-    peak = f" The peak is the highest {interval(run.resolution_ms)} mean, above the means drawn."
+    peak = (
+        f" The peak is the highest {interval(run.resolution_ms)} mean, above the "
+        "means drawn."
+    )
     higher = peak if every * run.step_ms > run.resolution_ms else ""
     return Chart(
         "overview",
         f"The whole period{by}",
-        f"Means of {length}, stacked: {what[1]}, then what else the facility takes.{higher}"
-        f"{SPREAD if spread else ''}{GIVEN if run.taken_off_w.any() else ''}"
-        f"{f' Above the figure: {listed(far)}.' if far else ''}",
-        (Panel(Axis("Day", "date"), Axis(f"Facility power [{unit.power}]", range=ends),
-               tuple(layers), wide=True),),
-    )  # fmt: skip
+        (
+            f"Means of {length}, stacked: {what[1]}, then what else the facility "
+            f"takes.{higher}{SPREAD if spread else ''}"
+            f"{GIVEN if run.taken_off_w.any() else ''}"
+            f"{f' Above the figure: {listed(far)}.' if far else ''}"
+        ),
+        (
+            Panel(
+                Axis("Day", "date"),
+                Axis(f"Facility power [{unit.power}]", range=ends),
+                tuple(layers),
+                wide=True,
+            ),
+        ),
+    )
 
 
 def _every(run: RunData, mean_ms: int) -> int:
-    """Return how many intervals make a mean that is drawn: of two days those of a minute."""
+    """Return how many intervals make a mean that is drawn.
+
+    Of two days those of a minute.
+    """
     span_ms = run.local_ms.size * run.step_ms
     aim_ms = mean_ms * max(1, -(-span_ms // (MAX_MEANS * mean_ms)))
     return max(1, (MS_PER_MIN if span_ms <= 2 * MS_PER_DAY else aim_ms) // run.step_ms)
@@ -123,9 +165,20 @@ def _edges(run: RunData, every: int) -> np.ndarray:
     return ends_ms.astype("datetime64[ms]")
 
 
-def _mean_line(x: np.ndarray, y: Float64Array, name: str, unit: PowerUnit, thinned: bool) -> Line:
-    return Line(x, y.astype(np.float32), name, INK, unit.power, 3, width=1.2, steps=True,
-                means=thinned)  # fmt: skip
+def _mean_line(
+    x: np.ndarray, y: Float64Array, name: str, unit: PowerUnit, thinned: bool
+) -> Line:
+    return Line(
+        x,
+        y.astype(np.float32),
+        name,
+        INK,
+        unit.power,
+        3,
+        width=1.2,
+        steps=True,
+        means=thinned,
+    )
 
 
 def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Band, ...]:
@@ -133,23 +186,47 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Band, ...]:
     if every < 2:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
-    low, high = (closed(most.reduceat(run.power_w, first) / unit.watts).astype(np.float32)
-                 for most in (np.minimum, np.maximum))  # fmt: skip
-    return (Band(_edges(run, every), low, high, "lowest to highest", INK, 0.22, unit.power, 3,
-                 *names, steps=True),)  # fmt: skip
+    low, high = (
+        closed(most.reduceat(run.power_w, first) / unit.watts).astype(np.float32)
+        for most in (np.minimum, np.maximum)
+    )
+    return (
+        Band(
+            _edges(run, every),
+            low,
+            high,
+            "lowest to highest",
+            INK,
+            0.22,
+            unit.power,
+            3,
+            *names,
+            steps=True,
+        ),
+    )
 
 
 def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float, str]]:
-    """Return the peak, ratings, contracts, and limits on power: name, power [W] and colour."""
+    """Return the peak, ratings, contracts, and limits on power.
+
+    Name, power [W] and colour.
+    """
     facility = run.run.scenario.facility
     rated_mw, rated = rated_of(run.metrics, facility)
-    found = [("peak", run.max_w / W_PER_MW, MUTED), *([(rated, rated_mw, INK)] if rated_mw else [])]
+    found = [
+        ("peak", run.max_w / W_PER_MW, MUTED),
+        *([(rated, rated_mw, INK)] if rated_mw else []),
+    ]
     for stage in facility.stages:
         if contract := getattr(stage, "contract", None):
             found.append((contract[1], contract[0], LIMIT))
-        if least_mw := getattr(getattr(stage, "billing", None), "contract_minimum_mw", None):
+        if least_mw := getattr(
+            getattr(stage, "billing", None), "contract_minimum_mw", None
+        ):
             found.append(("least demand billed", float(least_mw), LIMIT))
-    found += [(f"limit: {x.name}", x.size_mw, LIMIT) for x in limits if x.kind == POWER_LEVEL]
+    found += [
+        (f"limit: {x.name}", x.size_mw, LIMIT) for x in limits if x.kind == POWER_LEVEL
+    ]
     joined: list[tuple[str, float, str]] = []
     for name, mw, main in found:  # a line drawn on another would hide it
         if joined and isclose(joined[-1][1], mw * W_PER_MW, rel_tol=SAME):
@@ -161,7 +238,8 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
 def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     """Return the charts of a run with a point of interconnection; none of any other.
 
-    They are of the whole facility: a pool has no cooling plant or power factor of its own.
+    They are of the whole facility: a pool has no cooling plant or power factor of its
+    own.
     """
     stored = run.run.series().check()
     if POI not in stored:
@@ -172,10 +250,16 @@ def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     weather = [WET_BULB] if any(c.name == WET_BULB for c in run.run.columns) else []
     names = [*parts, POI, REACTIVE, *weather, *taken_off]
     span_ms = run.local_ms.size * run.step_ms
-    hour_ms = max(run.resolution_ms, MS_PER_H if span_ms >= MS_PER_DAY else run.resolution_ms)
+    hour_ms = max(
+        run.resolution_ms, MS_PER_H if span_ms >= MS_PER_DAY else run.resolution_ms
+    )
     blocks = list(run.run.blocks(names, hour_ms))
-    hourly = {n: np.concatenate([b.columns[n] for b in blocks]).astype(float) for n in names}
-    starts_ms = run.run.series().local_ms(np.concatenate([block.starts_ms for block in blocks]))
+    hourly = {
+        n: np.concatenate([b.columns[n] for b in blocks]).astype(float) for n in names
+    }
+    starts_ms = run.run.series().local_ms(
+        np.concatenate([block.starts_ms for block in blocks])
+    )
     points = _thirds(hourly[AC])
     gross_w = hourly[POI] + sum(hourly[name] for name in taken_off)
     return [
@@ -186,13 +270,19 @@ def poi_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
 
 
 def _words(column: Column) -> str:
-    return WORDS.get(column.name, f"{column.label} load" if column.role == "load" else column.label)
+    return WORDS.get(
+        column.name, f"{column.label} load" if column.role == "load" else column.label
+    )
 
 
 def _parts(
-    starts_ms: Int64Array, hour_ms: int, hourly: Mapping[str, Float64Array],
-    parts: Mapping[str, str], is_given: bool, unit: PowerUnit,
-) -> Chart:  # fmt: skip
+    starts_ms: Int64Array,
+    hour_ms: int,
+    hourly: Mapping[str, Float64Array],
+    parts: Mapping[str, str],
+    is_given: bool,
+    unit: PowerUnit,
+) -> Chart:
     """Return the means of each stage, stacked from the devices up."""
     x = closed(starts_ms)
     x[-1] += hour_ms
@@ -204,21 +294,33 @@ def _parts(
     ]
     words = " The top is the power at the point of interconnection."
     if is_given:
-        name, y, words = "point of interconnection", closed(hourly[POI] / unit.watts), GIVEN
+        name, y, words = (
+            "point of interconnection",
+            closed(hourly[POI] / unit.watts),
+            GIVEN,
+        )
         layers.append(_mean_line(times, y, name, unit, True))
     return Chart(
         "poi-parts",
         "Power at the point of interconnection, by part",
         f"Means of {interval(hour_ms)}, stacked from the devices up.{words}",
-        (Panel(Axis("Day", "date"), Axis(f"Power [{unit.power}]", from_zero=True), tuple(layers),
-               wide=True),),
-    )  # fmt: skip
+        (
+            Panel(
+                Axis("Day", "date"),
+                Axis(f"Power [{unit.power}]", from_zero=True),
+                tuple(layers),
+                wide=True,
+            ),
+        ),
+    )
 
 
 def _thirds(load_w: Float64Array) -> list[Int64Array]:
-    """Return the hours of low, medium and high load, thinned evenly to what a figure takes."""
+    """Return hours of low, medium and high load, thinned evenly."""
     rows = np.arange(0, load_w.size, -(-load_w.size // MAX_POINTS))
-    third = np.searchsorted(np.quantile(load_w[rows], [1 / 3, 2 / 3]), load_w[rows], side="left")
+    third = np.searchsorted(
+        np.quantile(load_w[rows], [1 / 3, 2 / 3]), load_w[rows], side="left"
+    )
     return [rows[third == k] for k in range(len(LOADS))]
 
 
@@ -226,19 +328,32 @@ def _points(
     x: Float64Array, y: Float64Array, points: list[Int64Array], unit: str
 ) -> tuple[Line, ...]:
     return tuple(
-        Line(x[rows].astype(np.float32), y[rows].astype(np.float32), name, colour(index), unit, 3,
-             markers_only=True)
+        Line(
+            x[rows].astype(np.float32),
+            y[rows].astype(np.float32),
+            name,
+            colour(index),
+            unit,
+            3,
+            markers_only=True,
+        )
         for index, (rows, name) in enumerate(zip(points, LOADS, strict=True))
         if rows.size
-    )  # fmt: skip
+    )
 
 
 def _against_weather(
-    hourly: Mapping[str, Float64Array], gross_w: Float64Array, points: list[Int64Array],
+    hourly: Mapping[str, Float64Array],
+    gross_w: Float64Array,
+    points: list[Int64Array],
     unit: PowerUnit,
-) -> Chart:  # fmt: skip
-    wet_bulb_c, ratio = hourly[WET_BULB], gross_w / np.where(hourly[AC] > 0, hourly[AC], np.nan)
-    # From 1, where nothing is lost; a tenth at least, so that half a percent is no cliff.
+) -> Chart:
+    wet_bulb_c, ratio = (
+        hourly[WET_BULB],
+        gross_w / np.where(hourly[AC] > 0, hourly[AC], np.nan),
+    )
+    # From 1, where nothing is lost; a tenth at least, so that half a percent is no
+    # cliff.
     low, high = (float(most(np.append(ratio, 1.0))) for most in (np.nanmin, np.nanmax))
     pue = Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + LEAST_SPAN)))
     axis, power = Axis("Wet-bulb temperature [°C]"), hourly[POI] / unit.watts
@@ -246,26 +361,37 @@ def _against_weather(
     return Chart(
         "poi-weather",
         "PUE and power against weather and load",
-        "Hourly means. PUE: gross power, with that of sources and stores, over the nodes' AC "
-        "power, from 1, where nothing is lost. Power: at the point of interconnection. Colours: "
-        "thirds of the hours by the nodes' power.",
+        (
+            "Hourly means. PUE: gross power, with that of sources and stores, over the "
+            "nodes' AC power, from 1, where nothing is lost. Power: at the point of "
+            "interconnection. Colours: thirds of the hours by the nodes' power."
+        ),
         (
             Panel(axis, pue, _points(wet_bulb_c, ratio, points, ""), "PUE"),
-            Panel(axis, y_axis, _points(wet_bulb_c, power, points, unit.power), "Power"),
+            Panel(
+                axis, y_axis, _points(wet_bulb_c, power, points, unit.power), "Power"
+            ),
         ),
     )
 
 
-def _plane(hourly: Mapping[str, Float64Array], points: list[Int64Array], unit: PowerUnit) -> Chart:
+def _plane(
+    hourly: Mapping[str, Float64Array], points: list[Int64Array], unit: PowerUnit
+) -> Chart:
     var = unit.power.replace("W", "var")
     active, reactive = hourly[POI] / unit.watts, hourly[REACTIVE] / unit.watts
     x, y = (with_zero(float(v.min()), float(v.max())) for v in (active, reactive))
-    axes = Axis(f"Active power [{unit.power}]", range=x), Axis(f"Reactive power [{var}]", range=y)
+    axes = (
+        Axis(f"Active power [{unit.power}]", range=x),
+        Axis(f"Reactive power [{var}]", range=y),
+    )
     return Chart(
         "poi-plane",
         "Active and reactive power",
-        "Hourly means at the point of interconnection; reactive power above zero is drawn "
-        "(lagging), below it is supplied (leading). Modelled from the stages' parameters, not "
-        "measured.",
+        (
+            "Hourly means at the point of interconnection; reactive power above zero "
+            "is drawn (lagging), below it is supplied (leading). Modelled from the "
+            "stages' parameters, not measured."
+        ),
         (Panel(*axes, _points(active, reactive, points, var), wide=True),),
     )

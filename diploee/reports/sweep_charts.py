@@ -1,4 +1,4 @@
-"""Sections of a sweep: metrics against its axes, their spread over seeds, verdicts on limits."""
+"""Sections of a sweep: metrics on its axes, spread over seeds, verdicts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ LEAST_RATIO = 8.0
 """Of the largest to the smallest value of a logarithmic axis."""
 MAX_ROWS = 60
 MAX_METRICS = 9
-"""Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the order."""
+"""Metrics that are drawn, the first; the table has all, and a sweep's `metrics` set the
+order."""
 MIN_SPREAD = 5
 """Fewer runs show no distribution."""
 MAX_POINTS = 12
@@ -69,18 +70,24 @@ _SPREAD: dict[str, Kind] = {
     **dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), "any"),
 }
 _LEVELS = ("p5_w", "p50_w", "p95_w", "min_w", "max_w")
-_ENVELOPE: dict[str, Kind] = {"kind": "text", **dict.fromkeys(("point", "at", *_LEVELS), "number")}
+_ENVELOPE: dict[str, Kind] = {
+    "kind": "text",
+    **dict.fromkeys(("point", "at", *_LEVELS), "number"),
+}
 
 
 def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
-    """Return the sections of a sweep: its points, an ensemble's spread, verdicts on limits."""
+    """Return the sections of a sweep.
+
+    Its points, an ensemble's spread, verdicts on limits.
+    """
     title, charts = "Metrics against the axes", tuple(_charts(sweep))
     points = Section("sweep", title, (), (_table(sweep),), charts)
     return [points, *filter(None, (_ensemble(sweep), _limits(sweep, limits)))]
 
 
 def _metrics(sweep: SweepData) -> list[Metric]:
-    """Return the sweep's metrics that the summary holds, powers in the unit of their size."""
+    """Return the sweep's summary metrics, powers in the unit of their size."""
     found = sweep.finished
     unit = power_unit(found.get("power.max_mw", found[MEAN_POWER]).max() * W_PER_MW)
     main = (metric.sized(unit) for metric in metrics_of_runs(sweep.metrics))
@@ -88,12 +95,15 @@ def _metrics(sweep: SweepData) -> list[Metric]:
 
 
 def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
-    """Return the metrics that differ between runs, all where none does, and words on the rest."""
+    """Return the metrics that differ between runs, or all, and words on the rest."""
     present = _metrics(sweep)
     moving = [m for m in present if len(sweep.finished[m.key].dropna().unique()) > 1]
     drawn, words = (moving or present)[:MAX_METRICS], ""
     for text, names in (
-        ("The same in all runs, so not drawn", [m.label for m in present if m not in moving]),
+        (
+            "The same in all runs, so not drawn",
+            [m.label for m in present if m not in moving],
+        ),
         ("In the table alone", [m.label for m in moving if m not in drawn]),
     ):
         words += f" {text}: {listed(names)}." if names and moving else ""
@@ -103,26 +113,38 @@ def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
 def _charts(sweep: SweepData) -> Iterator[Chart]:
     """Yield a chart for each axis of more than one value, with a panel for each metric.
 
-    Of axes that move in step (zipped ones) the first stands for all. Two axes also give a map of
-    each metric. A sweep of seeds or draws alone gives one chart of how the metrics spread.
+    Of axes that move in step (zipped ones) the first stands for all. Two axes also give
+    a map of each metric. A sweep of seeds or draws alone gives one chart of how the
+    metrics spread.
     """
     moving, (metrics, words) = moving_axes(sweep.finished, sweep.axes), _drawn(sweep)
     seeds = [plural(sweep.n_seeds, "seed")] if sweep.n_seeds > 1 else []
     if not moving and len(sweep.finished) >= MIN_SPREAD:
         yield Chart(
-            "spread", "Spread of the metrics",
-            f"Share of the {plural(len(sweep.finished), 'run')} in each bin. The runs differ in "
-            f"their seed and in the drawn parameters, where there are any.{words}",
+            "spread",
+            "Spread of the metrics",
+            (
+                f"Share of the {plural(len(sweep.finished), 'run')} in each bin. The "
+                "runs differ in their seed and in the drawn parameters, where there "
+                f"are any.{words}"
+            ),
             tuple(_spread_panel(sweep, metric) for metric in metrics),
-        )  # fmt: skip
+        )
     for k, axis in enumerate(moving, start=1):
         others = [other for other in moving if other != axis]
-        group = next((o for o in others if sweep.finished[o].nunique() <= MAX_LINES), None)
+        group = next(
+            (o for o in others if sweep.finished[o].nunique() <= MAX_LINES), None
+        )
         over = [*seeds, *(short_name(other) for other in others if other != group)]
         numeric, said = _is_numeric(sweep.finished[axis]), ""
         if over:
-            said = f" {'Lines join the' if numeric else 'Large points are'} medians over "
-            said += f"{listed(over)}; the {'band' if numeric and not group else 'bars'} from "
+            said = (
+                f" {'Lines join the' if numeric else 'Large points are'} medians over "
+            )
+            said += (
+                f"{listed(over)}; the {'band' if numeric and not group else 'bars'} "
+                "from "
+            )
             said += f"{_ends(sweep, axis, group)[2]}."
         said += f" Colour: {short_name(group)}." if group else ""
         yield Chart(
@@ -136,8 +158,11 @@ def _charts(sweep: SweepData) -> Iterator[Chart]:
         yield Chart(
             "map",
             f"Metrics over {short_name(moving[0])} and {short_name(moving[1])}",
-            f"Colour and number: {f'median over {listed(over)}' if over else 'value of the run'}."
-            f"{words}",
+            (
+                "Colour and number: "
+                f"{f'median over {listed(over)}' if over else 'value of the run'}"
+                f".{words}"
+            ),
             tuple(_map(sweep, metric, *moving[:2]) for metric in metrics),
         )
 
@@ -149,10 +174,15 @@ def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
         values=metric.key, index=up, columns=across, aggfunc="median", sort=numeric
     )
     z = (table.to_numpy(float) * metric.factor).astype(np.float32)
-    x, y = (np.array([value_text(v) for v in names]) for names in (table.columns, table.index))
+    x, y = (
+        np.array([value_text(v) for v in names])
+        for names in (table.columns, table.index)
+    )
     ends = float(np.nanmin(z)), float(np.nanmax(z))
     carpet = Carpet(x, y, z, metric.suffix, *ends, metric.heading)
-    x_axis, y_axis = (Axis(short_name(a).capitalize(), "category") for a in (across, up))
+    x_axis, y_axis = (
+        Axis(short_name(a).capitalize(), "category") for a in (across, up)
+    )
     return Panel(x_axis, y_axis, (carpet,), metric.name, small=True)
 
 
@@ -184,25 +214,53 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         if is_band:
             layers.append(Band(x, *ends, reach, main, 0.14))
         layers.append(
-            Line(x, y.to_numpy(), name, *about, dash(k), 2.0 if numeric else 0.0, markers=True,
-                 legend=group is not None, limits=ends if many and not is_band else None)
-        )  # fmt: skip
+            Line(
+                x,
+                y.to_numpy(),
+                name,
+                *about,
+                dash(k),
+                2.0 if numeric else 0.0,
+                markers=True,
+                legend=group is not None,
+                limits=ends if many and not is_band else None,
+            )
+        )
         if many:
-            layers.append(Line(_values(part[axis]), values.to_numpy(), name, *about,
-                               markers_only=True, legend=False))  # fmt: skip
+            layers.append(
+                Line(
+                    _values(part[axis]),
+                    values.to_numpy(),
+                    name,
+                    *about,
+                    markers_only=True,
+                    legend=False,
+                )
+            )
     label = short_name(axis).capitalize()
-    x_axis = _number_axis(label, rows[axis].to_numpy(float)) if numeric else Axis(label, "category")
+    x_axis = (
+        _number_axis(label, rows[axis].to_numpy(float))
+        if numeric
+        else Axis(label, "category")
+    )
     return Panel(x_axis, Axis(metric.heading), tuple(layers), metric.name)
 
 
 def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float, str]:
-    """Return the shares that bands reach between, in words too; percentiles need runs."""
+    """Return the shares that bands reach between, in words too.
+
+    Percentiles need runs.
+    """
     fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
-    return (0.05, 0.95, "P5 to P95") if fewest >= LEAST_RUNS else (0.0, 1.0, "least to largest")
+    return (
+        (0.05, 0.95, "P5 to P95")
+        if fewest >= LEAST_RUNS
+        else (0.0, 1.0, "least to largest")
+    )
 
 
 def _number_axis(label: str, values: Float64Array) -> Axis:
-    """Return a logarithmic axis for values whose ratios are more alike than their distances."""
+    """Return a logarithmic axis for values that are alike in ratios."""
     places = np.unique(values)
     if places.size < 3 or places[0] <= 0 or places[-1] / places[0] < LEAST_RATIO:
         return Axis(label)
@@ -223,25 +281,37 @@ def _table(sweep: SweepData) -> Table:
     """Return the medians over seeds for each point of the axes."""
     metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
     figures: list[Figure] = []
-    points: Any = list(sweep.finished.groupby(by, sort=False))  # in the order of the sweep's file
+    # In the order of the sweep's file
+    points: Any = list(sweep.finished.groupby(by, sort=False))
     moving = moving_axes(sweep.finished, sweep.axes)
     for _, part in points[:MAX_ROWS]:
         item = point_name(part.iloc[0], moving) or "all"
         figures.append(Figure(item, len(part), quantity="runs", pattern="{:,.0f}"))
         figures += [
-            Figure(item, float(part[m.key].median()) * m.factor, m.suffix, quantity=m.name,
-                   key=m.key, pattern=m.format)
+            Figure(
+                item,
+                float(part[m.key].median()) * m.factor,
+                m.suffix,
+                quantity=m.name,
+                key=m.key,
+                pattern=m.format,
+            )
             for m in metrics
-        ]  # fmt: skip
+        ]
     over = f", medians over {sweep.n_seeds} seeds" if sweep.n_seeds > 1 else ""
     note = f"{plural(len(sweep.finished), 'run')}{over}."
     if len(points) > MAX_ROWS:
-        note += f" The first {MAX_ROWS} of {len(points)} points; summary.parquet holds all."
+        note += (
+            f" The first {MAX_ROWS} of {len(points)} points; summary.parquet holds all."
+        )
     return Table("Points of the sweep", tuple(figures), note, "Point")
 
 
 def _ensemble(sweep: SweepData) -> Section | None:
-    """Return how the load and the metrics spread; None where a sweep has no ensemble."""
+    """Return how the load and the metrics spread.
+
+    None where a sweep has no ensemble.
+    """
     if not (sweep.folder / ENSEMBLE_TABLE).is_file() or "point" not in sweep.finished:
         return None
     spread, envelope = (
@@ -250,7 +320,9 @@ def _ensemble(sweep: SweepData) -> Section | None:
     )
     finished = sweep.finished.drop_duplicates("point")
     moving, metrics = moving_axes(finished, sweep.axes), _metrics(sweep)
-    names = {int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()}
+    names = {
+        int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()
+    }
     found = [int(point) for point in spread["point"].unique() if point in names]
     rows, drawn = (
         {found[k]: names[found[k]] for k in evenly(len(found), most)}
@@ -262,7 +334,9 @@ def _ensemble(sweep: SweepData) -> Section | None:
         "Spread over seeds and draws",
         (),
         tuple(_spread_tables(spread, rows, metrics, sweep.accuracy)),
-        tuple(_envelopes(envelope, drawn, supported, _cut(drawn, found, ENVELOPE_TABLE))),
+        tuple(
+            _envelopes(envelope, drawn, supported, _cut(drawn, found, ENVELOPE_TABLE))
+        ),
         tuple(filter(None, [_cut(rows, found, ENSEMBLE_TABLE)])),
     )
 
@@ -270,11 +344,17 @@ def _ensemble(sweep: SweepData) -> Section | None:
 def _cut(shown: Sized, found: Sized, table: str) -> str:
     """Return how many points are shown, where these are not all."""
     few = len(shown) < len(found)
-    return f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}." if few else ""
+    return (
+        f"{len(shown)} of {len(found)} points, evenly spread; all are in {table}."
+        if few
+        else ""
+    )
 
 
 def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame:
-    with open_parquet(sweep.folder / name, columns, remedy="run the sweep again") as file:
+    with open_parquet(
+        sweep.folder / name, columns, remedy="run the sweep again"
+    ) as file:
         frame: pd.DataFrame = file.read().to_pandas()
     return frame
 
@@ -285,37 +365,91 @@ def _envelopes(
     unit = power_unit(float(envelope["max_w"].max()))
     share = Axis("Share of the time [%]", range=(0, 100))
     for kind, id_, title, axis, what in (
-        ("hour_of_week_mean", "envelope-week", "The typical week and its spread", WEEK_AXIS,
-         "Mean power by hour of the week"),
-        ("duration_curve", "envelope-duration", "Load duration and its spread", share,
-         "Power exceeded for a share of the time"),
-    ):  # fmt: skip
-        rows = envelope[(envelope["kind"] == kind) & envelope["point"].isin(list(named))]
-        ends = near_range(rows["min_w"].min() / unit.watts, rows["max_w"].max() / unit.watts)
+        (
+            "hour_of_week_mean",
+            "envelope-week",
+            "The typical week and its spread",
+            WEEK_AXIS,
+            "Mean power by hour of the week",
+        ),
+        (
+            "duration_curve",
+            "envelope-duration",
+            "Load duration and its spread",
+            share,
+            "Power exceeded for a share of the time",
+        ),
+    ):
+        rows = envelope[
+            (envelope["kind"] == kind) & envelope["point"].isin(list(named))
+        ]
+        ends = near_range(
+            rows["min_w"].min() / unit.watts, rows["max_w"].max() / unit.watts
+        )
         power, panels = Axis(f"Facility power [{unit.power}]", range=ends), []
         for point, name in named.items():
             of = rows[rows["point"] == point]
             at = of["at"].to_numpy()
-            x = since_monday((at * MS_PER_H).astype(np.int64)) if axis is WEEK_AXIS else at * 100
-            p5, p50, p95, low, high = (of[level].to_numpy() / unit.watts for level in _LEVELS)
+            x = (
+                since_monday((at * MS_PER_H).astype(np.int64))
+                if axis is WEEK_AXIS
+                else at * 100
+            )
+            p5, p50, p95, low, high = (
+                of[level].to_numpy() / unit.watts for level in _LEVELS
+            )
             panels.append(
-                Panel(axis, power, (
-                    Band(x, low, high, "all members", PEAK, 0.18, unit.power, 3, "lowest",
-                         "highest"),
-                    *([Band(x, p5, p95, "P5 to P95", colour(0), 0.3, unit.power, 3, "P5", "P95")]
-                      if point in supported else []),
-                    Line(x, p50, "median", colour(0), unit.power, 3),
-                ), name)
-            )  # fmt: skip
+                Panel(
+                    axis,
+                    power,
+                    (
+                        Band(
+                            x,
+                            low,
+                            high,
+                            "all members",
+                            PEAK,
+                            0.18,
+                            unit.power,
+                            3,
+                            "lowest",
+                            "highest",
+                        ),
+                        *(
+                            [
+                                Band(
+                                    x,
+                                    p5,
+                                    p95,
+                                    "P5 to P95",
+                                    colour(0),
+                                    0.3,
+                                    unit.power,
+                                    3,
+                                    "P5",
+                                    "P95",
+                                )
+                            ]
+                            if point in supported
+                            else []
+                        ),
+                        Line(x, p50, "median", colour(0), unit.power, 3),
+                    ),
+                    name,
+                )
+            )
         if any(len(panel.layers[0].x) > 1 for panel in panels):
-            words = f"{what}, over the members of a point, at each place of the axis for itself."
+            words = (
+                f"{what}, over the members of a point, at each place of the axis for "
+                "itself."
+            )
             yield Chart(id_, title, f"{words} {cut}".rstrip(), tuple(panels))
 
 
 def _spread_tables(
     spread: pd.DataFrame, named: dict[int, str], metrics: list[Metric], accuracy: float
 ) -> Iterator[Table]:
-    """Yield a table of all metrics of a single point, else one of all points for each metric."""
+    """Yield one table of metrics for a single point, else one per metric."""
     alone, over = len(named) == 1, f"over {int(spread['n'].max())} members"
     note = (
         "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to "
@@ -342,11 +476,19 @@ def _spread_of(
     for of in rows.to_dict("records"):
         item = m.heading if alone else named[int(of["point"])]
         for p in (p for p in ends if notna(of[p])):
-            yield Figure(item, float(of[p]) * m.factor, quantity=p.replace("p", "P"),
-                         pattern=m.format)  # fmt: skip
+            yield Figure(
+                item,
+                float(of[p]) * m.factor,
+                quantity=p.replace("p", "P"),
+                pattern=m.format,
+            )
         for what in (w for w in ("mean", "p95") if notna(of[f"seeds_for_{w}"])):
-            yield Figure(item, float(of[f"seeds_for_{what}"]), pattern="{:,.0f}",
-                         quantity=f"seeds for the {what.replace('p', 'P')}")  # fmt: skip
+            yield Figure(
+                item,
+                float(of[f"seeds_for_{what}"]),
+                pattern="{:,.0f}",
+                quantity=f"seeds for the {what.replace('p', 'P')}",
+            )
         if "moved_by" in of and ends is _PERCENTILES:
             yield Figure(item, of["moved_by"] or "none stands out", quantity="moved by")
 
@@ -362,7 +504,8 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
         place = sweep.folder / RUNS_FOLDER / str(row["run"])
         if not (place / FACILITY_FILE).is_file():
             raise InputError(
-                f"{place}: keeps no power series to check against limits; sweep with 'keep: series'"
+                f"{place}: keeps no power series to check against limits; sweep with "
+                "'keep: series'"
             )
         report = open_run(place).limits(limits)
         found[str(row["run"])] = (point_name(row, moving) or "all", report)
@@ -370,7 +513,10 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
 
 
 def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
-    """Return the share of runs in violation at each point; None where no limits are asked for."""
+    """Return the share of runs in violation at each point.
+
+    None where no limits are asked for.
+    """
     tables, notes = [], list[str]()
     for name in names:
         limits = load_limits(name)
@@ -378,14 +524,28 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
         notes += filter(None, (limits.origin, *limits.notes))
         figures: list[Figure] = []
         for point in dict.fromkeys(point for point, _ in found.values()):
-            counts = Counter(str(report.verdict) for of, report in found.values() if of == point)
-            cells = {"runs": counts.total(), **{verdict: counts[verdict] for verdict in VERDICTS}}
-            figures += [Figure(point, n, quantity=q, pattern="{:,.0f}") for q, n in cells.items()]
+            counts = Counter(
+                str(report.verdict) for of, report in found.values() if of == point
+            )
+            cells = {
+                "runs": counts.total(),
+                **{verdict: counts[verdict] for verdict in VERDICTS},
+            }
+            figures += [
+                Figure(point, n, quantity=q, pattern="{:,.0f}")
+                for q, n in cells.items()
+            ]
             share = 100 * counts["not met"] / counts.total()
-            figures.append(Figure(point, share, "%", "", "share not met", pattern="{:.1f}"))
+            figures.append(
+                Figure(point, share, "%", "", "share not met", pattern="{:.1f}")
+            )
         title = f"{limits.name or name}: {share_line(found)}"
         tables.append(Table(title, tuple(figures), first="Point"))
-    return Section("limits", "Limits", (), tuple(tables), (), tuple(notes)) if tables else None
+    return (
+        Section("limits", "Limits", (), tuple(tables), (), tuple(notes))
+        if tables
+        else None
+    )
 
 
 def share_line(found: Verdicts) -> str:
@@ -393,4 +553,7 @@ def share_line(found: Verdicts) -> str:
     counts = Counter(str(report.verdict) for _, report in found.values())
     others = ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS[1:])
     n, share = counts.total(), 100 * counts["not met"] / max(counts.total(), 1)
-    return f"not met in {counts['not met']} of {plural(n, 'run')} ({share:.1f} %), {others}"
+    return (
+        f"not met in {counts['not met']} of {plural(n, 'run')} ({share:.1f} %), "
+        f"{others}"
+    )

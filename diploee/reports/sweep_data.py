@@ -1,4 +1,4 @@
-"""Reads a sweep folder: its table of metrics, its axes, and which runs to draw in detail."""
+"""Reads a sweep folder: its metrics, its axes, and which runs to draw."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ class SweepData:
 
     folder: Path  # the sweep folder
     name: str  # its name
-    axes: tuple[str, ...]  # columns of the summary that the sweep varies, without the seed
+    # Columns of the summary that the sweep varies, without the seed
+    axes: tuple[str, ...]
     finished: pd.DataFrame  # rows of the runs that have metrics
     n_failed: int  # rows that have none
-    # Keys of the metrics that it asks for; those that planners ask first where it names none
+    # Keys of the metrics that it asks for; those that planners ask first where it names
+    # none
     metrics: tuple[str, ...] = ()
     # What its runs were warned of, each once, with the number of runs
     warnings: tuple[str, ...] = ()
@@ -73,11 +75,18 @@ def read_sweep(folder: Path) -> SweepData:
     path = folder / SUMMARY_FILE
     spec = read_json(folder / SWEEP_FILE, _SweepFile)
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
-    needed: dict[str, Kind] = {"run": "text", MEAN_POWER: "number", **dict.fromkeys(axes, "any")}
+    needed: dict[str, Kind] = {
+        "run": "text",
+        MEAN_POWER: "number",
+        **dict.fromkeys(axes, "any"),
+    }
     with open_parquet(path, {"run": "text"}) as file:
         names = file.schema_arrow.names
-    if "status" in names and MEAN_POWER not in names:  # no run that it could have metrics of
-        raise InputError(f"{path}: no run of this sweep has finished; see its column 'status'")
+    # No run that it could have metrics of
+    if "status" in names and MEAN_POWER not in names:
+        raise InputError(
+            f"{path}: no run of this sweep has finished; see its column 'status'"
+        )
     with open_parquet(path, needed, remedy="run the sweep again") as file:
         table: pd.DataFrame = file.read().to_pandas()
     for name, values in table.select_dtypes("number").items():
@@ -85,7 +94,9 @@ def read_sweep(folder: Path) -> SweepData:
             raise InputError(f"{path}: column '{name}' holds {values.abs().max():g}")
     finished = table[table[MEAN_POWER].notna()].copy()
     if finished.empty:
-        raise InputError(f"{path}: no run of this sweep has finished; see its column 'status'")
+        raise InputError(
+            f"{path}: no run of this sweep has finished; see its column 'status'"
+        )
     for axis in axes:
         if not pd.api.types.is_numeric_dtype(finished[axis]):
             finished[axis] = finished[axis].map(str)
@@ -126,11 +137,18 @@ def runs_to_draw(sweep: SweepData, most: int) -> list[tuple[Path, str]]:
 
 def evenly(n: int, most: int) -> list[int]:
     """Return up to `most` of n places, evenly spread, with both ends."""
-    return [round(k * (n - 1) / (most - 1)) for k in range(most)] if n > most else [*range(n)]
+    return (
+        [round(k * (n - 1) / (most - 1)) for k in range(most)]
+        if n > most
+        else [*range(n)]
+    )
 
 
 def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
-    """Return the axes of more than one value; of those that move in step only the first."""
+    """Return the axes of more than one value.
+
+    Of those that move in step only the first.
+    """
     found: dict[tuple[int, ...], str] = {}
     for axis in axes:
         codes, values = table[axis].factorize()

@@ -1,4 +1,7 @@
-"""Charts by time of day and week: power, occupancy, queue times, requests and instances."""
+"""Charts by time of day and week.
+
+Power, occupancy, queue times, requests and instances.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from diploee.base.metric import number
-from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK, S_PER_H, PowerUnit
+from diploee.base.units import (
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_WEEK,
+    S_PER_H,
+    PowerUnit,
+)
 from diploee.reports.aggregate import by_date, by_time, round_edges
 from diploee.reports.common import (
     DAY_AXIS,
@@ -50,28 +60,37 @@ def bands_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         periods.append((WEEK_AXIS, MS_PER_WEEK, "By time of week"))
     parts = runs[0].parts if len(runs) == 1 else ()
     panels = [
-        Panel(x, power_axis(drawn, unit),
-              _bands(drawn, "power_w", period_ms, unit.watts, unit.power), f"{title}{by_part}")
+        Panel(
+            x,
+            power_axis(drawn, unit),
+            _bands(drawn, "power_w", period_ms, unit.watts, unit.power),
+            f"{title}{by_part}",
+        )
         for drawn, by_part in ((runs, ""), (parts, f", {runs[0].by_part}"))
         for x, period_ms, title in periods
         if drawn
-    ]  # fmt: skip
+    ]
     words = _band_words(runs)
     if parts:
-        words += f" {runs[0].by_part.capitalize()}: medians, and bands from the 25th to the 75th"
+        words += (
+            f" {runs[0].by_part.capitalize()}: medians, and bands from the 25th to "
+            "the 75th"
+        )
         words += " percentile."
     return Chart(
         "bands",
         "Typical day and typical week",
-        f"{words} Percentiles are taken over all {interval_of(runs)} means "
-        "that fall in the same quarter-hour, over the whole period; nothing is averaged first. "
-        "Half of them lie below the median line.",
+        (
+            f"{words} Percentiles are taken over all {interval_of(runs)} means that "
+            "fall in the same quarter-hour, over the whole period; nothing is "
+            "averaged first. Half of them lie below the median line."
+        ),
         tuple(panels),
     )
 
 
 def occupancy_chart(runs: Sequence[RunData]) -> Chart:
-    """Return the node occupancy by time of week and by day of the period, or by time of day."""
+    """Return node occupancy by time of week and by day, or by time of day."""
     percent, panels = Axis("Node occupancy [%]", range=(0, 102)), []
     first, last = _day(runs, 0), _day(runs, -1)
     words = _band_words(runs)
@@ -82,16 +101,24 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
         layers = _bands(runs, "utilization", MS_PER_DAY, 0.01, "%")
         panels.append(Panel(DAY_AXIS, percent, layers, "By time of day"))
     else:
-        named = ((k, run.label, run, run.utilization * 100) for k, run in enumerate(runs))
+        named = (
+            (k, run.label, run, run.utilization * 100) for k, run in enumerate(runs)
+        )
         layers = tuple(_daily(named, "%", 1, spread=len(runs) == 1))
         panels.append(Panel(days_axis(first, last), percent, layers, "By day"))
-        span = ", and the range from the lowest to the highest value" if len(runs) == 1 else ""
+        span = (
+            ", and the range from the lowest to the highest value"
+            if len(runs) == 1
+            else ""
+        )
         words = f"{words if len(panels) > 1 else ''} By day: the mean{span}.".strip()
     return Chart(
         "occupancy",
         "Node occupancy",
-        "Busy nodes over all nodes (the paper's utilization, Eq. 1); it says nothing on how hard "
-        f"the GPUs work. {words}",
+        (
+            "Busy nodes over all nodes (the paper's utilization, Eq. 1); it says "
+            f"nothing on how hard the GPUs work. {words}"
+        ),
         tuple(panels),
     )
 
@@ -102,8 +129,13 @@ def queue_chart(runs: Sequence[RunData]) -> Chart | None:
     waiting = [found for found in waiting if found[2].wait_s.any()]
     if not waiting:
         return None
-    edges = round_edges(0, max(float(w.wait_s.max()) for *_, w in waiting) / S_PER_H, N_BINS)
-    hours = [(k, name, waits.wait_s[waits.wait_s > 0] / S_PER_H) for k, name, waits in waiting]
+    edges = round_edges(
+        0, max(float(w.wait_s.max()) for *_, w in waiting) / S_PER_H, N_BINS
+    )
+    hours = [
+        (k, name, waits.wait_s[waits.wait_s > 0] / S_PER_H)
+        for k, name, waits in waiting
+    ]
     alone, weekly, queued = len(waiting) == 1, list[Line](), []
     for k, name, waits in waiting:
         ms, (mean, p95) = by_time(
@@ -114,40 +146,56 @@ def queue_chart(runs: Sequence[RunData]) -> Chart | None:
             weekly.append(Line(x, p95, "95 %", main, "h", dash="dot"))
         weekly.append(Line(x, mean, "mean" if alone else name, main, "h", dash=dash(k)))
         share = number(float((waits.wait_s > 0).mean()), "{:.1f}", 100)
-        queued.append(f"{'' if alone else f'{name}: '}{share} % of the started jobs queued at all.")
+        queued.append(
+            f"{'' if alone else f'{name}: '}{share} % of the started jobs queued at "
+            "all."
+        )
     return Chart(
         "queue",
         "Queue times",
-        "How long: share of the queued jobs by queue time. When: queue time by the hour of the "
-        "week in which a job was submitted, over all started jobs, also those that did not wait; "
+        (
+            "How long: share of the queued jobs by queue time. When: queue time by "
+            "the hour of the week in which a job was submitted, over all started "
+            "jobs, also those that did not wait; "
+        )
         + ("solid: mean, dotted: 95th percentile." if alone else "lines are means."),
         (
             Panel(
                 Axis("Queue time of queued jobs [h]", range=(0, edges[-1])),
                 Axis("Share of queued jobs [%]", from_zero=True),
                 histogram_layers(hours, edges, "% of queued jobs"),
-                "How long queued jobs wait", notes=tuple(queued),
+                "How long queued jobs wait",
+                notes=tuple(queued),
             ),
-            Panel(WEEK_AXIS, Axis("Queue time [h]", from_zero=True), tuple(weekly),
-                  "When jobs wait"),
+            Panel(
+                WEEK_AXIS,
+                Axis("Queue time [h]", from_zero=True),
+                tuple(weekly),
+                "When jobs wait",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def rates_chart(runs: Sequence[RunData]) -> Chart | None:
     """Return the request rates by time of week; None of runs without services."""
     kinds = {"incoming_rps": "Incoming", "served_rps": "Served"}
     return _chart(
-        "request-rates", "Request rates by service", "Mean rate",
+        "request-rates",
+        "Request rates by service",
+        "Mean rate",
         [_weekly(runs, kind, RATE, title) for kind, title in kinds.items()],
-    )  # fmt: skip
+    )
 
 
 def instances_chart(runs: Sequence[RunData]) -> Chart | None:
     """Return the instances in use by time of week; None of runs without services."""
     panels = [_weekly(runs, "n_instances", "Instances in use")]
     return _chart(
-        "instances", "Model instances by service", "Mean number of instances in use", panels
+        "instances",
+        "Model instances by service",
+        "Mean number of instances in use",
+        panels,
     )
 
 
@@ -160,31 +208,46 @@ def unserved_chart(runs: Sequence[RunData]) -> Chart | None:
     for (_, name, _, offered), (*_, values) in zip(
         _services(runs, "incoming_rps"), lost, strict=True
     ):
-        part = float(values.sum(dtype=np.float64)) / (float(offered.sum(dtype=np.float64)) or 1.0)
+        part = float(values.sum(dtype=np.float64)) / (
+            float(offered.sum(dtype=np.float64)) or 1.0
+        )
         shares.append(f"{name}: {100 * part:.2f} % of its requests.")
     per_day = ((k, name, run, values * 86_400 / 1e6) for k, name, run, values in lost)
     daily = Panel(
         days_axis(_day(runs, 0), _day(runs, -1)),
         Axis("Unserved requests per day [million]", from_zero=True),
-        tuple(_daily(per_day, "million", 3)), "By day", notes=tuple(shares),
-    )  # fmt: skip
+        tuple(_daily(per_day, "million", 3)),
+        "By day",
+        notes=tuple(shares),
+    )
     return _chart(
-        "unserved", "Unserved requests",
-        "Requests above the capacity of the running instances. By day: their sum. Else: mean rate",
+        "unserved",
+        "Unserved requests",
+        (
+            "Requests above the capacity of the running instances. By day: their sum. "
+            "Else: mean rate"
+        ),
         [_weekly(runs, "unserved_rps", RATE, "By time of week"), daily],
-    )  # fmt: skip
+    )
 
 
 def _chart(id_: str, title: str, what: str, panels: Sequence[Panel]) -> Chart | None:
     """Return a chart of services."""
     drawn = one_scale([panel for panel in panels if panel.layers])
-    words = f"{what} by time of week, in bins of a quarter-hour over all weeks of the period."
+    words = (
+        f"{what} by time of week, in bins of a quarter-hour over all weeks of the "
+        "period."
+    )
     return Chart(id_, title, words, drawn) if drawn else None
 
 
-def _services(runs: Sequence[RunData], kind: str) -> Iterator[tuple[int, str, RunData, Array]]:
-    """Yield place, name, run and values of every service of every run that has the column."""
-    of = [(run, name, columns) for run in runs for name, columns in run.services.items()]
+def _services(
+    runs: Sequence[RunData], kind: str
+) -> Iterator[tuple[int, str, RunData, Array]]:
+    """Yield place, name, run and values of every service with the column."""
+    of = [
+        (run, name, columns) for run in runs for name, columns in run.services.items()
+    ]
     for k, (run, service, columns) in enumerate(of):
         if kind in columns:
             name = f"{run.label}: {service}" if len(runs) > 1 else service
@@ -195,13 +258,17 @@ def _weekly(runs: Sequence[RunData], kind: str, label: str, title: str = "") -> 
     """Return the means of services by time of week."""
     layers = []
     for k, name, run, values in _services(runs, kind):
-        ms, (mean,) = by_time(run.local_ms, values, MS_PER_WEEK, max(BIN_MS, run.step_ms))
+        ms, (mean,) = by_time(
+            run.local_ms, values, MS_PER_WEEK, max(BIN_MS, run.step_ms)
+        )
         unit = "1/s" if label == RATE else "instances"
         layers.append(Line(since_monday(ms), mean, name, colour(k), unit, 1, dash(k)))
     return Panel(WEEK_AXIS, Axis(label, from_zero=True), tuple(layers), title)
 
 
-def _daily(named: _Named, unit: str, digits: int, spread: bool = False) -> Iterator[Band | Line]:
+def _daily(
+    named: _Named, unit: str, digits: int, spread: bool = False
+) -> Iterator[Band | Line]:
     """Yield daily means, of one run also lowest and highest values."""
     for k, name, run, values in named:
         days = by_date(run.local_ms, values, "D")
@@ -209,7 +276,9 @@ def _daily(named: _Named, unit: str, digits: int, spread: bool = False) -> Itera
         mean, low, high = days[["mean", "min", "max"]].to_numpy(np.float32).T
         if spread:
             name, ends = "daily mean", ("lowest", "highest")
-            yield Band(x, low, high, "lowest to highest", colour(k), 0.16, unit, digits, *ends)
+            yield Band(
+                x, low, high, "lowest to highest", colour(k), 0.16, unit, digits, *ends
+            )
         yield Line(x, mean, name, colour(k), unit, digits, dash(k), 1.5, markers=few)
 
 
@@ -226,8 +295,12 @@ def _bands(
         if len(runs) == 1:
             median = "median"
             layers.append(Line(x, top, "maximum", PEAK, unit, width=1.2))
-            layers.append(Band(x, p5, p95, "5 to 95 %", main, 0.16, unit, 2, "5 %", "95 %"))
-            layers.append(Band(x, p25, p75, "25 to 75 %", main, 0.34, unit, 2, "25 %", "75 %"))
+            layers.append(
+                Band(x, p5, p95, "5 to 95 %", main, 0.16, unit, 2, "5 %", "95 %")
+            )
+            layers.append(
+                Band(x, p25, p75, "25 to 75 %", main, 0.34, unit, 2, "25 %", "75 %")
+            )
         else:
             layers.append(Band(x, p25, p75, run.label, main, 0.16, legend=False))
         layers.append(Line(x, p50, median, main, unit, dash=dash(k), width=2.2))
@@ -238,8 +311,8 @@ def _band_words(runs: Sequence[RunData]) -> str:
     if len(runs) > 1:
         return "Lines: medians. Bands: 25th to 75th percentile."
     return (
-        "Line: median. Dark band: 25th to 75th percentile. Light band: 5th to 95th. Thin grey "
-        "line: the highest value."
+        "Line: median. Dark band: 25th to 75th percentile. Light band: 5th to 95th. "
+        "Thin grey line: the highest value."
     )
 
 
@@ -249,6 +322,9 @@ def _have_a_week(runs: Sequence[RunData]) -> bool:
 
 def _day(runs: Sequence[RunData], end: int) -> np.datetime64:
     """Return the first (`end` 0) or the last (-1) calendar day of all runs."""
-    days = [run.local_ms[end].astype("datetime64[ms]").astype("datetime64[D]") for run in runs]
+    days = [
+        run.local_ms[end].astype("datetime64[ms]").astype("datetime64[D]")
+        for run in runs
+    ]
     found: np.datetime64 = max(days) if end else min(days)
     return found

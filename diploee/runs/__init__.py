@@ -1,4 +1,4 @@
-"""Outputs: the run folder with its Parquet files, metrics and manifest, and its reader."""
+"""Outputs: the run folder with Parquet files, metrics and manifest; its reader."""
 
 import lazy_loader
 

@@ -45,7 +45,8 @@ class _Sweep(Record):
 class Bands:
     """P5 and P95 of metrics, and what they are of."""
 
-    ends: Mapping[str, tuple[float, float]]  # by the metric's key, in its unit in ``metrics.json``
+    # By the metric's key, in its unit in ``metrics.json``
+    ends: Mapping[str, tuple[float, float]]
     words: str  # of which runs
 
 
@@ -57,26 +58,46 @@ def read_bands(run: Run, folder: Path | str) -> Bands:
     InputError
         If the folder is no ensemble of the run's scenario, or of fewer than 20 runs.
     """
-    place, remedy = Path(folder), "'diploee ensemble SITE --assumed --runs 40' makes one"
+    place, remedy = (
+        Path(folder),
+        "'diploee ensemble SITE --assumed --runs 40' makes one",
+    )
     if not (place / ENSEMBLE_FILE).is_file():
-        raise InputError(f"--bands: {folder}: not an ensemble (no {ENSEMBLE_FILE}); {remedy}")
+        raise InputError(
+            f"--bands: {folder}: not an ensemble (no {ENSEMBLE_FILE}); {remedy}"
+        )
     found = read_json(place / ENSEMBLE_FILE, _Ensemble)
     if len(found.points) > 1:
-        raise InputError(f"--bands: {folder}: has {len(found.points)} points; {remedy} of one")
+        raise InputError(
+            f"--bands: {folder}: has {len(found.points)} points; {remedy} of one"
+        )
     theirs = read_json(place / SWEEP_FILE, _Sweep).base_scenario
     own: dict[str, Any] = run.manifest["scenario"]
     for key in (*MAY_DIFFER, *found.draw):
-        own, theirs = (with_value(of, key, None, lambda: "--bands") for of in (own, theirs))
+        own, theirs = (
+            with_value(of, key, None, lambda: "--bands") for of in (own, theirs)
+        )
     if other := [key for key in own | theirs if own.get(key) != theirs.get(key)]:
         raise InputError(
-            f"--bands: {folder}: is of another scenario ({listed(sorted(other))} differ from those "
-            f"of {run.folder}); {remedy} of the same file"
+            f"--bands: {folder}: is of another scenario ({listed(sorted(other))} "
+            f"differ from those of {run.folder}); {remedy} of the same file"
         )
     metrics = found.points[0].metrics
     n = max(of.n for of in metrics.values())
     if n < LEAST_RUNS:
-        raise InputError(f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40")
-    drawn = f"which draw {len(found.draw)} numbers within their ranges" if found.draw else "by seed"
-    ends = {k: (of.p5, of.p95) for k, of in metrics.items() if None not in (of.p5, of.p95)}
-    words = f"P5-P95: over {n} runs in {place.absolute().name}, {drawn}; this run is one more draw."
+        raise InputError(
+            f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40"
+        )
+    drawn = (
+        f"which draw {len(found.draw)} numbers within their ranges"
+        if found.draw
+        else "by seed"
+    )
+    ends = {
+        k: (of.p5, of.p95) for k, of in metrics.items() if None not in (of.p5, of.p95)
+    }
+    words = (
+        f"P5-P95: over {n} runs in {place.absolute().name}, {drawn}; this run is one "
+        "more draw."
+    )
     return Bands(ends, words)  # type: ignore[arg-type]  # no None

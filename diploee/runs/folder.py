@@ -48,18 +48,23 @@ ENTRIES = (
     LIMITS_FILE,
     "zooms/*.parquet",
 )
-"""All that a run folder may hold, as patterns; with anything else it is never replaced."""
+"""All that a run folder may hold, as patterns; with anything else it is never replaced."""  # noqa: E501
 
 RUN_FOLDER = FolderKind(
-    "a run folder", MANIFEST, ("schema_version", "scenario_sha256"), lambda _manifest: ENTRIES
+    "a run folder",
+    MANIFEST,
+    ("schema_version", "scenario_sha256"),
+    lambda _manifest: ENTRIES,
 )
 
 
 def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
-    """Return ``runs/<name>-<first 8 of the hash>``, with ``-2``, ``-3``, ... where that exists."""
+    """Return ``runs/<name>-<first 8 of the hash>``, numbered where it exists."""
     first = parent / f"{name}-{sha256[:8]}"
     others = (first.with_name(f"{first.name}-{n}") for n in count(2))
-    return next(folder for folder in chain([first], others) if not os.path.lexists(folder))
+    return next(
+        folder for folder in chain([first], others) if not os.path.lexists(folder)
+    )
 
 
 def run_files(folder: Path) -> list[Path]:
@@ -68,16 +73,17 @@ def run_files(folder: Path) -> list[Path]:
 
 
 def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> None:
-    """Refuse a place for a file within a run folder, which is never replaced with others in it."""
+    """Refuse a place for a file within a run folder."""
     if Path(place).resolve().is_relative_to(folder.resolve()):
         raise InputError(
-            f"{option}: {place} lies in the run folder {folder}, which could not be replaced by "
-            "--force with other files in it; choose a place beside it"
+            f"{option}: {place} lies in the run folder {folder}, which could not be "
+            "replaced by --force with other files in it; choose a place beside it"
         )
 
 
 BYTES_PER_INTERVAL = 10
-"""Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to half."""
+"""Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to
+half."""
 BYTES_PER_SERVICE = 12
 BYTES_PER_JOB = 13
 
@@ -104,14 +110,20 @@ def build_manifest(
     matches: Sequence[StreamMatch],
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the manifest of a run, without its `timing`; its metrics are those of its stages."""
+    """Return the manifest of a run, without its `timing`.
+
+    Its metrics are those of its stages.
+    """
     used = sorted({index for c in classes for index in c.profile_ids})
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": full_version(),
         "versions": {
             "python": platform.python_version(),
-            **{package: version(package) for package in (*RECORDED_PACKAGES, *_further(scenario))},
+            **{
+                package: version(package)
+                for package in (*RECORDED_PACKAGES, *_further(scenario))
+            },
         },
         "scenario_name": scenario.name,
         "scenario_sha256": scenario.sha256(),
@@ -131,7 +143,10 @@ def build_manifest(
 
 
 def _assumed(scenario: Scenario) -> list[str] | None:
-    """Return the assumed keys of the chain of power and of synchronous jobs; None without both."""
+    """Return the assumed keys of the chain of power and of synchronous jobs.
+
+    None without both.
+    """
     parts: dict[str, Any] = (
         {"facility": scenario.facility} if scenario.facility.has_ac_power else {}
     )
@@ -143,7 +158,7 @@ def _assumed(scenario: Scenario) -> list[str] | None:
 
 
 def _further(scenario: Scenario) -> tuple[str, ...]:
-    """Return the packages that the scenario takes holidays and weather from, if it does."""
+    """Return the packages that give the scenario holidays and weather, if any."""
     calendars = [stream.calendar for stream in scenario.streams.values()]
     calendars += [stream.calendar for stream in scenario.request_streams.values()]
     weather = scenario.facility.weather
@@ -163,8 +178,8 @@ def _class_entry(c: StreamClass, library: ProfileLibrary) -> dict[str, Any]:
     if c.extrapolation_ratio != 1:
         entry["extrapolation_ratio"] = c.extrapolation_ratio
         entry["extrapolation"] = (
-            f"scaled linearly from {c.job_class.profile_n_nodes} nodes: a coherent upper bound of "
-            "the swings, not a forecast"
+            f"scaled linearly from {c.job_class.profile_n_nodes} nodes: a coherent "
+            "upper bound of the swings, not a forecast"
         )
     return entry
 
@@ -185,7 +200,7 @@ def _profile_entries(library: ProfileLibrary, used: Iterable[int]) -> dict[str, 
 
 def write_json(path: Path, content: dict[str, Any]) -> str:
     """Write JSON with a line per key, and return its SHA-256."""
-    data = f"{json.dumps(content, indent=2, ensure_ascii=False, default=_plain)}\n".encode()
+    data = f"{json.dumps(content, indent=2, ensure_ascii=False, default=_plain)}\n".encode()  # noqa: E501
     path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -194,14 +209,16 @@ def _plain(value: object) -> Any:
     """Return a number of numpy's as Python's; refuse what JSON can't hold."""
     if isinstance(value, np.generic):
         return value.item()
-    raise InputError(f"a result is {one_line(shown(value))}, expected numbers, text or lists")
+    raise InputError(
+        f"a result is {one_line(shown(value))}, expected numbers, text or lists"
+    )
 
 
 def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, Any]:
-    """Return the manifest's `requests`, `services` and `curves`; nothing without request streams.
+    """Return the manifest's `requests`, `services` and `curves`.
 
-    Curve files are given by name and SHA-256, not by path, so that the manifest does not depend on
-    the machine.
+    Nothing without request streams. Curve files are given by name and SHA-256, not by
+    path, so that the manifest does not depend on the machine.
     """
     if not plans:
         return {}
@@ -212,7 +229,10 @@ def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, A
                 "reserved_nodes": service.reserved_nodes,
                 "nodes_per_instance": service.nodes_per_instance,
                 # No limit is null: JSON knows no infinity.
-                **{k: None if v == inf else v for k, v in asdict(service.capacity).items()},
+                **{
+                    k: None if v == inf else v
+                    for k, v in asdict(service.capacity).items()
+                },
             }
             for plan in plans
             for service in plan.services
@@ -227,15 +247,20 @@ def serving_entries(plans: Sequence[ServicePlan], curves: Curves) -> dict[str, A
 
 
 def _sample_entries(curves: Curves) -> dict[str, Any]:
-    """Return where the samples of the power come from, the measured ones by service and rate."""
+    """Return the sources of measured power samples, by service and rate."""
     measured = {
         ".".join(names): {
-            f"{sample.rate_rps:g}": asdict(sample.provenance) for sample in of_service.power.samples
+            f"{sample.rate_rps:g}": asdict(sample.provenance)
+            for sample in of_service.power.samples
         }
         for names, of_service in curves.items()
         if of_service.power.samples
     }
     return {
         **({"power_samples": measured} if measured else {}),
-        **({"serving_samples": asdict(PROVENANCE)} if len(measured) < len(curves) else {}),
+        **(
+            {"serving_samples": asdict(PROVENANCE)}
+            if len(measured) < len(curves)
+            else {}
+        ),
     }

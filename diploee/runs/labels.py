@@ -1,4 +1,7 @@
-"""Names of figures and their formulas: of the first ones, and of those of a data sheet."""
+"""Names of figures and their formulas.
+
+Of the first ones, and of those of a data sheet.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ LABELS: Mapping[str, Label] = {
         "Use of the contract", "max P / contract_mw, or max √(P² + Q²) / contract_mva"
     ),
     "power.max_mw": Label("Peak", "max P of the whole run"),
-    "grid.maximum_demand.intervals.15min.max_mw": Label("Demand, 15 min", f"max of {_QUARTERS}"),
+    "grid.maximum_demand.intervals.15min.max_mw": Label(
+        "Demand, 15 min", f"max of {_QUARTERS}"
+    ),
     "grid.changes.windows.600s.up.max_mw": Label(
         "Largest rise within 10 min", "max of P(s) - P(t), 0 < s - t <= 10 min"
     ),
@@ -35,52 +40,85 @@ LABELS: Mapping[str, Label] = {
         "Largest fall within 10 min, of the steps", "the same of the steps of the run"
     ),
     "power.energy_mwh": Label("Energy", "sum of P times interval, of the whole run"),
-    "power.load_factor": Label("Load factor of the peak", "mean P / max P, of the whole run"),
+    "power.load_factor": Label(
+        "Load factor of the peak", "mean P / max P, of the whole run"
+    ),
     "power.peak_to_average_ratio": Label(
         "Peak-to-average ratio", "max P / mean P, of the whole run"
     ),
     "jobs.mean_queue_time_queued_h": Label(
-        "Mean queue time of those that queued", "mean of start - submission over jobs above 0"
+        "Mean queue time of those that queued",
+        "mean of start - submission over jobs above 0",
     ),
     "requests.per_node_rps": Label(
-        "Served requests per node in use", "served requests / time / mean nodes of the instances up"
+        "Served requests per node in use",
+        "served requests / time / mean nodes of the instances up",
     ),
     "requests.incomplete_rps": Label("Unserved requests", "requests not served / time"),
     "grid.minimum.min_mw": Label("Minimum", "min P"),
     "power.mean_mw": Label("Mean", "mean P of the whole run"),
     "power.median_mw": Label("Median", "median P of the whole run"),
     "grid.maximum_demand.intervals.15min.load_factor": Label(
-        "Load factor of the 15 min demand", f"mean P of the whole run / max of {_QUARTERS}"
+        "Load factor of the 15 min demand",
+        f"mean P of the whole run / max of {_QUARTERS}",
     ),
-    "rated.load_factor": Label("Load factor of the rated power", "mean P of the whole run / it"),
-    "contract.load_factor": Label("Load factor of the contract", "mean P of the whole run / it"),
-    "demand.percentile": Label("15 min demand, P{:g}", f"linear percentile of {_QUARTERS}"),
-    "poi.exported_mwh": Label("Energy exported", "sum of -P times interval where P < 0"),
+    "rated.load_factor": Label(
+        "Load factor of the rated power", "mean P of the whole run / it"
+    ),
+    "contract.load_factor": Label(
+        "Load factor of the contract", "mean P of the whole run / it"
+    ),
+    "demand.percentile": Label(
+        "15 min demand, P{:g}", f"linear percentile of {_QUARTERS}"
+    ),
+    "poi.exported_mwh": Label(
+        "Energy exported", "sum of -P times interval where P < 0"
+    ),
     "poi.peak.reactive_mvar": Label("Reactive power at the peak", "Q at max P"),
     "poi.reactive.max_mvar": Label("Maximum reactive power", "max Q, drawn positive"),
-    "poi.reactive.min_mvar": Label("Minimum reactive power", "min Q, supplied negative"),
+    "poi.reactive.min_mvar": Label(
+        "Minimum reactive power", "min Q, supplied negative"
+    ),
     "poi.reactive.mean_mvar": Label("Mean reactive power", "mean Q of the whole run"),
-    "poi.power_factor": Label("Power factor", "the least of the next three, equal as shown"),
-    "poi.peak.power_factor": Label("Power factor at the peak", "|P| / √(P² + Q²) at max P"),
-    "poi.lagging_power_factor": Label("Power factor, lagging", _OVER_ENERGY.format("Q > 0")),
-    "poi.leading_power_factor": Label("Power factor, leading", _OVER_ENERGY.format("-Q > 0")),
+    "poi.power_factor": Label(
+        "Power factor", "the least of the next three, equal as shown"
+    ),
+    "poi.peak.power_factor": Label(
+        "Power factor at the peak", "|P| / √(P² + Q²) at max P"
+    ),
+    "poi.lagging_power_factor": Label(
+        "Power factor, lagging", _OVER_ENERGY.format("Q > 0")
+    ),
+    "poi.leading_power_factor": Label(
+        "Power factor, leading", _OVER_ENERGY.format("-Q > 0")
+    ),
     "poi.apparent.max_mva": Label("Maximum apparent power", "max √(P² + Q²)"),
-    "averaging.peak": Label("Peak [MW]", "max of consecutive means of P over that length"),
+    "averaging.peak": Label(
+        "Peak [MW]", "max of consecutive means of P over that length"
+    ),
     "averaging.up": Label(
         "Largest ramp up [MW/min]",
-        "max of the mean of P over that length less the mean over the same length before, over it",
+        (
+            "max of the mean of P over that length less the mean over the same length "
+            "before, over it"
+        ),
     ),
-    "averaging.down": Label("Largest ramp down [MW/min]", "the same with the sign turned"),
+    "averaging.down": Label(
+        "Largest ramp down [MW/min]", "the same with the sign turned"
+    ),
     "month.peak": Label("peak", "max P of the month"),
     "month.demand": Label("15 min demand", "max of the month's 15 min means"),
     "month.load_factor": Label(
         "load factor of the 15 min demand",
-        "mean of the month's 15 min means, those of filling up too / max of them without those",
+        (
+            "mean of the month's 15 min means, those of filling up too / max of them "
+            "without those"
+        ),
     ),
     "month.reactive": Label("15 min reactive", "max of the month's 15 min means of Q"),
 }
 """By the key of the metric, else by a name of their own.
 
-P is the power of an interval of `facility.parquet`, Q its reactive power, once the site has filled
-up where nothing else is said.
+P is the power of an interval of `facility.parquet`, Q its reactive power, once the site
+has filled up where nothing else is said.
 """

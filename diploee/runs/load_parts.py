@@ -1,4 +1,7 @@
-"""A run's load by what it is: the nodes with what feeds them, cooling, the rest, transformers."""
+"""A run's load by what it is.
+
+The nodes with what feeds them, cooling, the rest, transformers.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,19 @@ class LoadParts(Brief):
 
         pools = tuple(f"{nodes}.{pool}" for pool in run.scenario.facility.pools)
         return cls(
-            it, found("cooling"), found("load", "loss"), found("network"),
-            found("source", "store", "hold"), pools if names.issuperset(pools) else (),
-        )  # fmt: skip
+            it,
+            found("cooling"),
+            found("load", "loss"),
+            found("network"),
+            found("source", "store", "hold"),
+            pools if names.issuperset(pools) else (),
+        )
 
     def without(self, names: Collection[str]) -> LoadParts:
         """Return the parts without some columns."""
-        return LoadParts(*(tuple(n for n in part if n not in names) for part in astuple(self)))
+        return LoadParts(
+            *(tuple(n for n in part if n not in names) for part in astuple(self))
+        )
 
     @property
     def load(self) -> tuple[str, ...]:
@@ -54,12 +63,17 @@ class LoadParts(Brief):
         return (*self.it, *self.motors, *self.rest, *self.network)
 
     def powers(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
-        """Return the power of each part, and of each pool with what feeds it, if several.
+        """Return the power of each part, and of several pools with their feeds.
 
-        The rest includes the network, so that nodes, motors and rest are the whole load.
+        The rest includes the network, so that nodes, motors and rest are the whole
+        load.
         """
-        parts = {"it": self.it, "motors": self.motors, "rest": (*self.rest, *self.network),
-                 "network": self.network}  # fmt: skip
+        parts = {
+            "it": self.it,
+            "motors": self.motors,
+            "rest": (*self.rest, *self.network),
+            "network": self.network,
+        }
         found = {name: summed(columns, part) for name, part in parts.items()}
         nodes = np.maximum(summed(columns, self.pools), 1e-9)
         fed = {of: found["it"] * columns[of] / nodes for of in self.pools}
@@ -67,9 +81,10 @@ class LoadParts(Brief):
 
 
 def by_kind(power: Mapping[str, float], drives: float) -> tuple[float, float, float]:
-    """Return what draws constant power, motors on line, and impedance; `powers` has the parts.
+    """Return what draws constant power, motors on line, and impedance.
 
-    What the UPS feeds is electronic, and so is the share of the cooling on drives.
+    `powers` has the parts. What the UPS feeds is electronic, and so is the share of the
+    cooling on drives.
     """
     of_drives = drives * power["motors"]
     return power["it"] + of_drives, power["motors"] - of_drives, power["rest"]

@@ -10,13 +10,16 @@ from diploee.base.units import S_PER_MIN
 from diploee.runs.words import listed
 
 _LENGTH = re.compile(
-    r"grid\.(?:at_step\.)?(?:(?:changes|ramps|rolling_range)|(peaks|maximum_demand))\..*?(\d[\d.]*)(s|min)\."
+    r"grid\.(?:at_step\.)?(?:(?:changes|ramps|rolling_range)|(peaks|"
+    r"maximum_demand))\..*?(\d[\d.]*)(s|min)\."
 )
 
 
 def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
-    """Return whether readings, or records of weather, are too coarse for the length in a key."""
-    if (found := _LENGTH.match(key)) is None or (found[1] and not key.endswith("max_mw")):
+    """Return whether readings, or weather, are too coarse for a key's length."""
+    if (found := _LENGTH.match(key)) is None or (
+        found[1] and not key.endswith("max_mw")
+    ):
         return False
     below = "interpolated_s" if found[1] else "lower_bound_below_s"
     length_s = float(found[2]) * (S_PER_MIN if found[3] == "min" else 1)
@@ -40,7 +43,10 @@ def withheld(block: Mapping[str, Any]) -> str:
     bounds = [
         form.format(**entry)
         for form, entries in (
-            ("changes within {window_s:g} s", block.get("changes", {}).get("windows", ())),
+            (
+                "changes within {window_s:g} s",
+                block.get("changes", {}).get("windows", ()),
+            ),
             ("ramps over {interval_s:g} s", block["ramps"]["intervals"]),
             ("swings within {window_s:g} s", block["rolling_range"]["windows"]),
         )
@@ -52,13 +58,19 @@ def withheld(block: Mapping[str, Any]) -> str:
         for band in block["spectrum"]["bands"]
         if band["flagged"]
     ]
-    note, window_s = block["bandwidth"]["note"], block["bandwidth"]["averaging_window_s"]
+    note, window_s = (
+        block["bandwidth"]["note"],
+        block["bandwidth"]["averaging_window_s"],
+    )
     records_s = block["bandwidth"].get("interpolated_s")
     why = f"clouds are not seen within {records_s:g} s, and " if records_s else ""
     words = [
         f"Withheld: {'; '.join(parts)}." if parts else "",
         f"Flagged: {listed(flagged)}." if flagged else "",
-        f"Lower bounds: {listed(bounds)} ({why}the profiles average over {window_s:g} s)."
+        (
+            f"Lower bounds: {listed(bounds)} ({why}the profiles average over "
+            f"{window_s:g} s)."
+        )
         if bounds
         else "",
         f"{note[:1].upper()}{note[1:]}.",

@@ -1,4 +1,4 @@
-"""Files of a run: `facility.parquet`, `jobs.parquet` and `zooms/`, its worst windows at 0.1 s."""
+"""Files of a run: `facility.parquet`, `jobs.parquet`, and `zooms/` at 0.1 s."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MIN_ROWS_PER_GROUP = 1 << 15
 
 
 def declared_columns() -> Columns:
-    """Return the columns that loads and power may give, for files that do not hold theirs."""
+    """Return the columns that loads and power may give, for files without."""
     return catalogue(
         POWER_COLUMNS,
         PHASE_COLUMNS,
@@ -71,7 +71,10 @@ def declared_columns() -> Columns:
 
 
 def stored_columns(path: Path) -> Columns:
-    """Return the catalogue that a series was written with; as declared today for older files."""
+    """Return the catalogue that a series was written with.
+
+    As declared today for older files.
+    """
     with open_parquet(path, {}) as file:
         content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
     head = parse_json(content, f"{path}: metadata", _Head)
@@ -83,7 +86,9 @@ def stored_columns(path: Path) -> Columns:
     of_stages = (column for spec in STAGES.by_name.values() for column in spec.columns)
     today = {c.name: c for c in (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)}
     return tuple(
-        replace(c, role=today[c.name].role, part=today[c.name].part) if c.name in today else c
+        replace(c, role=today[c.name].role, part=today[c.name].part)
+        if c.name in today
+        else c
         for c in head.columns
     )
 
@@ -92,10 +97,14 @@ class _Head(Record, strict=False):
     columns: list[Column] | None = None
 
 
-def timestamps(times_ms: Int64Array, clock: RunClock, missing: BoolArray | None = None) -> pa.Array:
-    """Return simulated times [ms] as instants with the facility's zone, null where missing."""
+def timestamps(
+    times_ms: Int64Array, clock: RunClock, missing: BoolArray | None = None
+) -> pa.Array:
+    """Return simulated times [ms] as instants in the facility's zone, or null."""
     kind = pa.timestamp("ms", tz=zone_name(clock.start_with_zone.tzinfo or UTC))
-    return arrow_numbers(times_ms + instant_ms(clock.start_with_zone), kind, missing=missing)
+    return arrow_numbers(
+        times_ms + instant_ms(clock.start_with_zone), kind, missing=missing
+    )
 
 
 class FacilityFile:
@@ -129,9 +138,13 @@ class FacilityFile:
             self._writer.close()
 
     def add(self, block: Block) -> None:
-        """Append a block; power and rates are stored as float32, counts as int32, NaN as null."""
-        columns = {name: _stored(values, self._kind) for name, values in block.columns.items()}
-        table = pa.table({"timestamp": timestamps(block.starts_ms, self._clock), **columns})
+        """Append a block, powers as float32, counts as int32, NaN as null."""
+        columns = {
+            name: _stored(values, self._kind) for name, values in block.columns.items()
+        }
+        table = pa.table(
+            {"timestamp": timestamps(block.starts_ms, self._clock), **columns}
+        )
         if self._writer is None:
             self._writer = self._open(table, block.dt_ms)
             self._group_rows = max(MIN_ROWS_PER_GROUP, MS_PER_H // block.dt_ms)
@@ -155,7 +168,8 @@ class FacilityFile:
             "resolution_s": step_ms / MS_PER_S,
             "convention": "timestamp is the start of the interval",
             "units": {
-                name: find_column(name, self._columns)[0].line() for name in table.column_names[1:]
+                name: find_column(name, self._columns)[0].line()
+                for name in table.column_names[1:]
             },
             "columns": as_entries(self._columns),
         }
@@ -192,7 +206,7 @@ def write_event_windows(
     head: Mapping[str, Any],
     causes: Causes,
 ) -> dict[str, Any]:
-    """Write each window that was found at 0.1 s and return the `zooms` block of the metrics."""
+    """Write each window found at 0.1 s and return the metrics' `zooms` block."""
     (folder / ZOOMS_FOLDER).mkdir()
     windows = []
     for event, segments, blocks in search.event_windows():
@@ -214,7 +228,11 @@ def write_event_windows(
                 "cause": causes.entry(cause),
             }
         )
-    return {"basis": BASIS, "resolution_s": PROFILE_STEP_MS / MS_PER_S, "windows": windows}
+    return {
+        "basis": BASIS,
+        "resolution_s": PROFILE_STEP_MS / MS_PER_S,
+        "windows": windows,
+    }
 
 
 JOBS_FILE = "jobs.parquet"
@@ -224,11 +242,12 @@ ROWS_PER_GROUP = 1 << 18
 class JobsFile:
     """Writes the jobs; start, end and queue time of a job that never started are null.
 
-    Of the jobs submitted before the run those are written that wait or run at its start. `end_time`
-    is the planned end, which may lie beyond the run; `energy_j` counts within it. With several
-    pools or several job streams a last column `pool` or `stream` tells them apart. Jobs are held
-    until the ends of all that were submitted before them are known. Where a pool allocates GPUs, a
-    column `n_gpus` behind `n_nodes` has the GPUs of each job.
+    Of the jobs submitted before the run those are written that wait or run at its
+    start. `end_time` is the planned end, which may lie beyond the run; `energy_j`
+    counts within it. With several pools or several job streams a last column `pool` or
+    `stream` tells them apart. Jobs are held until the ends of all that were submitted
+    before them are known. Where a pool allocates GPUs, a column `n_gpus` behind
+    `n_nodes` has the GPUs of each job.
     """
 
     def __init__(
@@ -242,16 +261,24 @@ class JobsFile:
         self._pools, self._streams = scenario.pool_names(), list(scenario.streams)
         self._profile_ids = profile_ids
         self._classes = [c.job_class.name for c in classes]
-        self._stream_of = np.array([self._streams.index(c.stream) for c in classes], np.int16)
+        self._stream_of = np.array(
+            [self._streams.index(c.stream) for c in classes], np.int16
+        )
         self._slots = slots_of(facility).astype(np.int32)
-        self._n_gpus = np.array([facility.node_type_of(pool).n_gpus for pool in facility.pools])
+        self._n_gpus = np.array(
+            [facility.node_type_of(pool).n_gpus for pool in facility.pools]
+        )
         self._jobs = JobTable.empty()
         self._start_ms = np.empty(0, dtype=np.int64)
         self._end_ms = np.empty(0, dtype=np.int64)
         self._energy_j = np.empty(0)
-        none = Schedule(self._jobs, self._start_ms, self._clock.horizon_ms, self._end_ms)
+        none = Schedule(
+            self._jobs, self._start_ms, self._clock.horizon_ms, self._end_ms
+        )
         schema = self._table(none, self._energy_j).schema
-        repeated = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        repeated = [
+            field.name for field in schema if pa.types.is_dictionary(field.type)
+        ]
         delta = ("job_id", "submit_time", "start_time", "end_time")
         self._writer = pq.ParquetWriter(
             path,
@@ -261,7 +288,9 @@ class JobsFile:
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         )
 
-    def add(self, submitted: JobTable, started: Schedule, energy_j: Float64Array) -> None:
+    def add(
+        self, submitted: JobTable, started: Schedule, energy_j: Float64Array
+    ) -> None:
         """Take in the jobs submitted in a window, and those that started or ran in it.
 
         Their energy [J] is of each job; of each of its stretches where it has `runs`.
@@ -315,7 +344,9 @@ class JobsFile:
             "n_nodes": arrow_numbers(-(-jobs.n_nodes // slots)),
         }
         if (self._slots > 1).any():
-            columns["n_gpus"] = arrow_numbers(jobs.n_nodes / slots * self._n_gpus[jobs.pool_id])
+            columns["n_gpus"] = arrow_numbers(
+                jobs.n_nodes / slots * self._n_gpus[jobs.pool_id]
+            )
         columns |= {
             "submit_time": timestamps(jobs.submit_ms, clock),
             "start_time": timestamps(schedule.start_ms, clock, never),
@@ -335,10 +366,11 @@ NODES_FILE = "nodes.parquet"
 
 
 class NodesFile:
-    """Writes which nodes jobs and services hold, from when to when: rows of nodes side by side.
+    """Writes which nodes jobs and services hold, from when to when.
 
-    Nodes are numbered within their pool. A job that is stopped, resized or on nodes apart has
-    several rows; rows are in the order of their ends. Services and replicas have no `job_id`.
+    Rows of nodes side by side. Nodes are numbered within their pool. A job that is
+    stopped, resized or on nodes apart has several rows; rows are in the order of their
+    ends. Services and replicas have no `job_id`.
     """
 
     def __init__(
@@ -346,7 +378,8 @@ class NodesFile:
         path: Path,
         scenario: Scenario,
         classes: Sequence[StreamClass],  # by `class_id`
-        labels: Sequence[str],  # names of services and replicas, in the order of their owners
+        # Names of services and replicas, in the order of their owners
+        labels: Sequence[str],
     ) -> None:
         facility, self._clock, self._pools = (
             scenario.facility,
@@ -357,7 +390,10 @@ class NodesFile:
         self._names = [*streams, *labels]
         self._stream_of = np.array([streams.index(c.stream) for c in classes], np.int32)
         slots = slots_of(facility)
-        self._gpus = np.array([facility.node_type_of(pool).n_gpus for pool in self._pools]) / slots
+        self._gpus = (
+            np.array([facility.node_type_of(pool).n_gpus for pool in self._pools])
+            / slots
+        )
         self._shares = bool((slots > 1).any())
         self._tables, self._n_rows = [self._table(HeldNodes.empty())], 0
         self._writer = pq.ParquetWriter(
@@ -366,14 +402,20 @@ class NodesFile:
             compression="snappy",
             use_dictionary=["load", "n_nodes", "pool"],
             column_encoding=dict.fromkeys(
-                ("job_id", "start_time", "end_time", "first_node"), "DELTA_BINARY_PACKED"
+                ("job_id", "start_time", "end_time", "first_node"),
+                "DELTA_BINARY_PACKED",
             ),
         )
 
     def add(self, rows: HeldNodes) -> None:
-        """Take in rows that have ended; of owners below 0, no loads, and before the run none."""
+        """Take in rows that have ended.
+
+        Of owners below 0, no loads, and before the run none.
+        """
         of_loads = (rows.owner >= 0) & (rows.end_ms > 0)
-        self._tables.append(self._table(rows if of_loads.all() else rows.take(of_loads)))
+        self._tables.append(
+            self._table(rows if of_loads.all() else rows.take(of_loads))
+        )
         self._n_rows += len(self._tables[-1])
         if self._n_rows >= ROWS_PER_GROUP:
             self._write()
@@ -408,7 +450,10 @@ class NodesFile:
 
 def _named(names: Sequence[str], index: Int16Array | Int32Array) -> pa.DictionaryArray:
     unique = list(dict.fromkeys(names))
-    if len(unique) < len(names):  # a name given twice would leave unset bytes in the file
+    # A name given twice would leave unset bytes in the file
+    if len(unique) < len(names):
         places = np.array([unique.index(name) for name in names], index.dtype)
-        return pa.DictionaryArray.from_arrays(arrow_numbers(places[index]), arrow_texts(unique))
+        return pa.DictionaryArray.from_arrays(
+            arrow_numbers(places[index]), arrow_texts(unique)
+        )
     return pa.DictionaryArray.from_arrays(arrow_numbers(index), arrow_texts(names))

@@ -12,27 +12,46 @@ if TYPE_CHECKING:
     from diploee.runs.reader import Run
 
 
-_KINDS = {"reference": "reference (synthesised from published facts)", "measured": "measured"}
+_KINDS = {
+    "reference": "reference (synthesised from published facts)",
+    "measured": "measured",
+}
 
 
 def provenance(run: Run, in_brief: bool = False) -> Section:
-    """Return from where the numbers come; in brief with assumed terms by what they are of."""
+    """Return from where the numbers come.
+
+    In brief with assumed terms by what they are of.
+    """
     manifest, scenario = run.manifest, run.scenario
     facility = scenario.facility
     profiles = (manifest.get("profiles") or {}).values()
     origins = [entry.get("provenance") or {} for entry in profiles]
     kinds = {kind: sum(o.get("kind") == kind for o in origins) for kind in _KINDS}
-    bases = "; ".join(f"{count} {_KINDS[kind]}" for kind, count in kinds.items() if count)
+    bases = "; ".join(
+        f"{count} {_KINDS[kind]}" for kind, count in kinds.items() if count
+    )
     if n_scaled := sum(origin.get("power_factor", 1) != 1 for origin in origins):
-        bases += f"; {n_scaled} of other GPUs, scaled by the TDP (not measured on these nodes)"
+        bases += (
+            f"; {n_scaled} of other GPUs, scaled by the TDP (not measured on these "
+            "nodes)"
+        )
     samples = manifest.get("serving_samples") or {}
     versions = manifest.get("versions") or {}
     found = {
         "Power boundary": run.boundary(),
         "Power profiles": bases,
-        "Their sources": "; ".join(dict.fromkeys(str(o.get("source")) for o in origins)),
+        "Their sources": "; ".join(
+            dict.fromkeys(str(o.get("source")) for o in origins)
+        ),
         "Serving samples": "; ".join(
-            filter(None, (_KINDS.get(str(samples.get("kind")), ""), str(samples.get("source", ""))))
+            filter(
+                None,
+                (
+                    _KINDS.get(str(samples.get("kind")), ""),
+                    str(samples.get("source", "")),
+                ),
+            )
         ),
         "Serving curves": ", ".join(sorted(manifest.get("curves") or {})),
         "Input files": ", ".join(sorted(manifest.get("input_files") or {})),
@@ -44,7 +63,9 @@ def provenance(run: Run, in_brief: bool = False) -> Section:
             of.partition(":")[0].replace("_", " ") if in_brief else of
             for of in _grouped(manifest.get("assumed") or (), run)
         ),
-        "Nodes": "; ".join(f"{p.n_nodes:,} in {name}" for name, p in facility.pools.items()),
+        "Nodes": "; ".join(
+            f"{p.n_nodes:,} in {name}" for name, p in facility.pools.items()
+        ),
         "Start": f"{scenario.start:%Y-%m-%d %H:%M} "
         f"({facility.time_zone or f'UTC{facility.utc_offset}'})",
         "Resolution": f"{interval(scenario.resolution_ms)} means",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Pivot:
     """A table of metrics: a row for each match of `<row>` in the keys.
 
-    `columns` are what follows in the keys, with their headings; None is the label of the metric.
+    `columns` are what follows in the keys, with their headings; None is the label of
+    the metric.
     """
 
     title: str
@@ -23,7 +24,10 @@ class Pivot:
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a run as `RANKED` declares it: prefixes of keys, or keys, in their order."""
+    """A section of a run as `RANKED` declares it.
+
+    Prefixes of keys, or keys, in their order.
+    """
 
     id: str
     title: str
@@ -36,221 +40,481 @@ class Part:
 
 _SIZES = {"max_mw": "Largest", "p999_mw": "P99.9", "p99_mw": "P99"}
 _DEMAND = {
-    "max_mw": "Active", "time": "When", "max_mva": "Apparent", "max_mvar": "Most reactive",
-    "min_mvar": "Least reactive", "power_factor": "Power factor", "load_factor": "Load factor",
-}  # fmt: skip
+    "max_mw": "Active",
+    "time": "When",
+    "max_mva": "Apparent",
+    "max_mvar": "Most reactive",
+    "min_mvar": "Least reactive",
+    "power_factor": "Power factor",
+    "load_factor": "Load factor",
+}
 _EVENT = {
-    "twin_mw": "Without it", "mean_mw": "Power", "target_mw": "Target",
-    "mean_reduction": "Reduction", "held_fraction": "Intervals at target",
-    "issue_to_target_s": "Issue to target", "overshoot_mw": "Overshoot",
-    "not_drawn_mwh": "Not drawn", "rebound_mw": "Largest rebound", "rebound_mwh": "Rebound",
-    "weighted_performance": "Weighted performance", "money": "Money saved", "t_co2": "CO2 saved",
+    "twin_mw": "Without it",
+    "mean_mw": "Power",
+    "target_mw": "Target",
+    "mean_reduction": "Reduction",
+    "held_fraction": "Intervals at target",
+    "issue_to_target_s": "Issue to target",
+    "overshoot_mw": "Overshoot",
+    "not_drawn_mwh": "Not drawn",
+    "rebound_mw": "Largest rebound",
+    "rebound_mwh": "Rebound",
+    "weighted_performance": "Weighted performance",
+    "money": "Money saved",
+    "t_co2": "CO2 saved",
     "times.held": "From",
-}  # fmt: skip
+}
 _JOB_COSTS = {
-    "mean_wait_change_h": None, "p95_wait_change_h": None, "lost_node_h": None,
-    "restart_node_h": None, "paused_node_h": None, "deadlines": None, "deadline_misses": None,
+    "mean_wait_change_h": None,
+    "p95_wait_change_h": None,
+    "lost_node_h": None,
+    "restart_node_h": None,
+    "paused_node_h": None,
+    "deadlines": None,
+    "deadline_misses": None,
     "twin_deadline_misses": None,
-}  # fmt: skip
+}
 
 RANKED = (
     Part(
-        "demand", "Demand and energy",
+        "demand",
+        "Demand and energy",
         (
-            "power.max_mw", "power.energy_mwh", "power.mean_mw", "power.load_factor",
-            "power.peak_to_average_ratio", "grid.maximum_demand.intervals.15min.max_mw",
+            "power.max_mw",
+            "power.energy_mwh",
+            "power.mean_mw",
+            "power.load_factor",
+            "power.peak_to_average_ratio",
+            "grid.maximum_demand.intervals.15min.max_mw",
             "grid.maximum_demand.intervals.30min.max_mw",
             "grid.maximum_demand.intervals.60min.max_mw",
             "grid.maximum_demand.intervals.15min.load_factor",
-            "grid.load_duration_curve.0.1%.exceeded_mw", "grid.minimum.min_mw",
-            "grid.headroom.rated_mw", "grid.headroom.mw", "grid.headroom.fraction",
-            "grid.coincidence.factor", "power.", "measures.",
+            "grid.load_duration_curve.0.1%.exceeded_mw",
+            "grid.minimum.min_mw",
+            "grid.headroom.rated_mw",
+            "grid.headroom.mw",
+            "grid.headroom.fraction",
+            "grid.coincidence.factor",
+            "power.",
+            "measures.",
         ),
         (
-            Pivot("By pool", "pools.<row>.", {
-                "power.mean_mw": "Mean device power", "power.max_mw": "Peak device power",
-                "power.energy_mwh": "Device energy", "power.load_factor": "Load factor",
-                "utilization.mean": "Occupancy", "jobs.queued_fraction": "Jobs that queued",
-            }, "Power of GPUs and CPU packages; pictures of pools show the nodes' AC power "
-               "where it is modelled.", "Pool"),
-            Pivot("By month", "grid.monthly_peaks.<row>.", {
-                "max_mw": "Peak", "time": "When",
-            }, "Times are the start of an interval.", "Month"),
+            Pivot(
+                "By pool",
+                "pools.<row>.",
+                {
+                    "power.mean_mw": "Mean device power",
+                    "power.max_mw": "Peak device power",
+                    "power.energy_mwh": "Device energy",
+                    "power.load_factor": "Load factor",
+                    "utilization.mean": "Occupancy",
+                    "jobs.queued_fraction": "Jobs that queued",
+                },
+                (
+                    "Power of GPUs and CPU packages; pictures of pools show the "
+                    "nodes' AC power where it is modelled."
+                ),
+                "Pool",
+            ),
+            Pivot(
+                "By month",
+                "grid.monthly_peaks.<row>.",
+                {"max_mw": "Peak", "time": "When"},
+                "Times are the start of an interval.",
+                "Month",
+            ),
         ),
         ("carpet", "peak-week", "bands", "duration", "months"),
     ),
     Part(
-        "ramps", "Ramps and swings",
-        tuple(f"grid.voltage_change.{k}" for k in ("largest_percent", "within_percent",
-                                                    "flicker_pst")),
+        "ramps",
+        "Ramps and swings",
+        tuple(
+            f"grid.voltage_change.{k}"
+            for k in ("largest_percent", "within_percent", "flicker_pst")
+        ),
         (
-            Pivot("Largest rise", "grid.changes.windows.<row>.up.",
-                  {"max_mw": "Largest", "time": "From", "until": "To"},
-                  "Between any two of the run's interval means that start at most so far apart.",
-                  "Within"),
-            Pivot("Largest fall", "grid.changes.windows.<row>.down.",
-                  {"max_mw": "Largest", "time": "From", "until": "To"}, "", "Within"),
-            Pivot("Ramps up: change of adjacent means", "grid.ramps.intervals.<row>.up.",
-                   _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
-                   "The difference of the means of two adjacent intervals of the length given, at "
-                   "every start of an interval of the run.", "Over"),
-            Pivot("Ramps down: change of adjacent means", "grid.ramps.intervals.<row>.down.",
-                   _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"}, "", "Over"),
-            Pivot("Swings", "grid.rolling_range.windows.<row>.", _SIZES | {"time": "From"},
-                   "The largest less the smallest mean within a window, at every start of an "
-                   "interval of the run.", "Within"),
-            Pivot("Rapid voltage changes", "grid.voltage_change.steps.<row>.", {
-                "total": "Steps", "most_per_hour": "Most in an hour",
-                "most_per_day": "Most in a day",
-            }, "Settled changes behind the site's short-circuit power; a step counts once in each "
-               "size that it reaches.", "From"),
+            Pivot(
+                "Largest rise",
+                "grid.changes.windows.<row>.up.",
+                {"max_mw": "Largest", "time": "From", "until": "To"},
+                (
+                    "Between any two of the run's interval means that start at most "
+                    "so far apart."
+                ),
+                "Within",
+            ),
+            Pivot(
+                "Largest fall",
+                "grid.changes.windows.<row>.down.",
+                {"max_mw": "Largest", "time": "From", "until": "To"},
+                "",
+                "Within",
+            ),
+            Pivot(
+                "Ramps up: change of adjacent means",
+                "grid.ramps.intervals.<row>.up.",
+                _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
+                (
+                    "The difference of the means of two adjacent intervals of the "
+                    "length given, at every start of an interval of the run."
+                ),
+                "Over",
+            ),
+            Pivot(
+                "Ramps down: change of adjacent means",
+                "grid.ramps.intervals.<row>.down.",
+                _SIZES | {"max_mw_per_min": "Largest rate", "time": "When"},
+                "",
+                "Over",
+            ),
+            Pivot(
+                "Swings",
+                "grid.rolling_range.windows.<row>.",
+                _SIZES | {"time": "From"},
+                (
+                    "The largest less the smallest mean within a window, at every "
+                    "start of an interval of the run."
+                ),
+                "Within",
+            ),
+            Pivot(
+                "Rapid voltage changes",
+                "grid.voltage_change.steps.<row>.",
+                {
+                    "total": "Steps",
+                    "most_per_hour": "Most in an hour",
+                    "most_per_day": "Most in a day",
+                },
+                (
+                    "Settled changes behind the site's short-circuit power; a step "
+                    "counts once in each size that it reaches."
+                ),
+                "From",
+            ),
         ),
         ("ramps", "swings", "worst-weeks", "zooms"),
     ),
     Part(
-        "spectrum", "Spectrum", (),
+        "spectrum",
+        "Spectrum",
+        (),
         (
-            Pivot("Band levels", "grid.spectrum.bands.<row>.", {
-                "rms_p50_mw": "P50 rms", "rms_p99_mw": "P99 rms", "rms_max_mw": "Largest rms",
-                "worst_window": "Worst window from", "worst_window_strongest_hz": "Strongest there",
-            }, "Of 10-minute windows that overlap by half: linear trend taken out, Hann window "
-               "(Welch). Not corrected for what the averaging takes away.", "Band"),
-            Pivot("Strongest lines of the mean spectrum", "grid.spectrum.lines.<row>.", {
-                "frequency_hz": "Frequency", "period_s": "Period", "rms_mw": "Rms",
-                "over_floor": "Over the floor",
-            }, "Where the mean over all windows stands out of its own floor, the median of the "
-               "bins around, by more than noise would.", "Rank"),
+            Pivot(
+                "Band levels",
+                "grid.spectrum.bands.<row>.",
+                {
+                    "rms_p50_mw": "P50 rms",
+                    "rms_p99_mw": "P99 rms",
+                    "rms_max_mw": "Largest rms",
+                    "worst_window": "Worst window from",
+                    "worst_window_strongest_hz": "Strongest there",
+                },
+                (
+                    "Of 10-minute windows that overlap by half: linear trend taken "
+                    "out, Hann window (Welch). Not corrected for what the averaging "
+                    "takes away."
+                ),
+                "Band",
+            ),
+            Pivot(
+                "Strongest lines of the mean spectrum",
+                "grid.spectrum.lines.<row>.",
+                {
+                    "frequency_hz": "Frequency",
+                    "period_s": "Period",
+                    "rms_mw": "Rms",
+                    "over_floor": "Over the floor",
+                },
+                (
+                    "Where the mean over all windows stands out of its own floor, the "
+                    "median of the bins around, by more than noise would."
+                ),
+                "Rank",
+            ),
         ),
-        ("spectrum",), folded=True,
+        ("spectrum",),
+        folded=True,
     ),
     Part(
-        "poi", "Up to the meter",
-        ("poi.headroom.", "poi.pue", "poi.peak.", "poi.reactive.", "poi.", "billing.", "*stages*"),
+        "poi",
+        "Up to the meter",
         (
-            Pivot("Energy by part", "poi.monthly.<row>.", {
-                "energy.*_mwh": "", "exported_mwh": "Exported", "pue": "PUE",
-                "tue_device": "Over device energy",
-            }, "PUE: gross energy (the meter's, the output of sources, the net discharge of stores "
-               "and what is held back of the load) over the nodes' AC energy, which holds their "
-               "fans and supplies. Over device energy: the same over that of GPUs and CPU "
-               "packages.", "Month", "Whole run"),
-            Pivot("Energy and power factor", "billing.months.<row>.", {
-                "energy_mwh": "Energy", "drawn_mvarh": "Drawn", "supplied_mvarh": "Supplied",
-                "lagging_power_factor": "Lagging power factor",
-                "leading_power_factor": "Leading power factor",
-            }, "Reactive energy drawn and supplied is not netted.", "Month"),
+            "poi.headroom.",
+            "poi.pue",
+            "poi.peak.",
+            "poi.reactive.",
+            "poi.",
+            "billing.",
+            "*stages*",
+        ),
+        (
+            Pivot(
+                "Energy by part",
+                "poi.monthly.<row>.",
+                {
+                    "energy.*_mwh": "",
+                    "exported_mwh": "Exported",
+                    "pue": "PUE",
+                    "tue_device": "Over device energy",
+                },
+                (
+                    "PUE: gross energy (the meter's, the output of sources, the net "
+                    "discharge of stores and what is held back of the load) over the "
+                    "nodes' AC energy, which holds their fans and supplies. Over "
+                    "device energy: the same over that of GPUs and CPU packages."
+                ),
+                "Month",
+                "Whole run",
+            ),
+            Pivot(
+                "Energy and power factor",
+                "billing.months.<row>.",
+                {
+                    "energy_mwh": "Energy",
+                    "drawn_mvarh": "Drawn",
+                    "supplied_mvarh": "Supplied",
+                    "lagging_power_factor": "Lagging power factor",
+                    "leading_power_factor": "Leading power factor",
+                },
+                "Reactive energy drawn and supplied is not netted.",
+                "Month",
+            ),
             *(
-                Pivot(f"Demand over {minutes} min", f"billing.months.<row>.demand.{minutes}min.",
-                       _DEMAND, "Largest means over whole clock intervals; no prices.", "Month")
+                Pivot(
+                    f"Demand over {minutes} min",
+                    f"billing.months.<row>.demand.{minutes}min.",
+                    _DEMAND,
+                    "Largest means over whole clock intervals; no prices.",
+                    "Month",
+                )
                 for minutes in (15, 30, 60)
             ),
-            Pivot("Billed demand", "billing.months.<row>.billed.", {
-                "for_power_factor_mw": "For power factor", "ratchet_mw": "Ratchet",
-                "max_mw": "Billed", "reactive_mvar": "Reactive beyond its free share",
-            }, "By the scenario's rules.", "Month"),
+            Pivot(
+                "Billed demand",
+                "billing.months.<row>.billed.",
+                {
+                    "for_power_factor_mw": "For power factor",
+                    "ratchet_mw": "Ratchet",
+                    "max_mw": "Billed",
+                    "reactive_mvar": "Reactive beyond its free share",
+                },
+                "By the scenario's rules.",
+                "Month",
+            ),
         ),
         ("poi",),
     ),
     Part(
-        "flexibility", "Events and what they cost", ("flexibility.",),
+        "flexibility",
+        "Events and what they cost",
+        ("flexibility.",),
         (
-            Pivot("Events", "flexibility.events.<row>.", _EVENT,
-                   "Against the same run without control. Weighted performance: work of the jobs "
-                   "in the event over that without it, weighted by 1 less the loss that each "
-                   "tolerates (its tier). Rebound: largest 15 min, and energy, above it within 24 "
-                   "h.", "Event"),
-            Pivot("Cost to the jobs", "flexibility.<row>.", _JOB_COSTS,
-                   "Each job against itself without control, which has misses of its own where "
-                   "the queue takes longer than the slack: a job is due its run time and slack "
-                   "after its submission."),
+            Pivot(
+                "Events",
+                "flexibility.events.<row>.",
+                _EVENT,
+                (
+                    "Against the same run without control. Weighted performance: work "
+                    "of the jobs in the event over that without it, weighted by 1 "
+                    "less the loss that each tolerates (its tier). Rebound: largest "
+                    "15 min, and energy, above it within 24 h."
+                ),
+                "Event",
+            ),
+            Pivot(
+                "Cost to the jobs",
+                "flexibility.<row>.",
+                _JOB_COSTS,
+                (
+                    "Each job against itself without control, which has misses of its "
+                    "own where the queue takes longer than the slack: a job is due "
+                    "its run time and slack after its submission."
+                ),
+            ),
         ),
         ("events",),
     ),
-    Part("nodes", "Nodes and queue", ("utilization.", "jobs."), (), ("occupancy", "queue")),
     Part(
-        "aggregates", "Least, mean and largest", (),
-        (Pivot("By job class", "aggregates.<row>.", {
-            f"{name}.{kind}": f"{heading}, {kind.partition('_')[0]}"
-            for name, heading, unit in (("power", "Device power", "_mw"),
-                                        ("busy_nodes", "Busy nodes", ""),
-                                        ("utilization", "Occupancy", ""),
-                                        ("queued_jobs", "Waiting jobs", ""))
-            for kind in (f"min{unit}", f"mean{unit}", f"max{unit}")
-        }, "Of all; of each job class without idle nodes where the run was made --by-load, its "
-           "occupancy over the nodes of its pool. Busy nodes and waiting jobs at the start of each "
-           "interval.", "Of"),),
+        "nodes",
+        "Nodes and queue",
+        ("utilization.", "jobs."),
+        (),
+        ("occupancy", "queue"),
+    ),
+    Part(
+        "aggregates",
+        "Least, mean and largest",
+        (),
+        (
+            Pivot(
+                "By job class",
+                "aggregates.<row>.",
+                {
+                    f"{name}.{kind}": f"{heading}, {kind.partition('_')[0]}"
+                    for name, heading, unit in (
+                        ("power", "Device power", "_mw"),
+                        ("busy_nodes", "Busy nodes", ""),
+                        ("utilization", "Occupancy", ""),
+                        ("queued_jobs", "Waiting jobs", ""),
+                    )
+                    for kind in (f"min{unit}", f"mean{unit}", f"max{unit}")
+                },
+                (
+                    "Of all; of each job class without idle nodes where the run was "
+                    "made --by-load, its occupancy over the nodes of its pool. Busy "
+                    "nodes and waiting jobs at the start of each interval."
+                ),
+                "Of",
+            ),
+        ),
         folded=True,
     ),
     Part(
-        "layout", "Racks, rows and halls", (),
-        (Pivot("By level", "layout.<row>.", {
-            "count": "Number", "mean_mw": "Mean of one", "p99_mw": "Largest P99",
-            "max_mw": "Largest peak", "peak_to_average": "Peak to average",
-            "coincidence_factor": "Coincidence", "above_rating": "Above their rating",
-            "above_rating_h": "Hours above",
-        }, "Means are of the whole run, the rest once it has filled up; each part is in "
-           "parts.parquet. Nodes of a load draw alike: "
-           "the coincidence is an upper bound, and a part swings at least as much as shown.",
-           "Level"),),
+        "layout",
+        "Racks, rows and halls",
+        (),
+        (
+            Pivot(
+                "By level",
+                "layout.<row>.",
+                {
+                    "count": "Number",
+                    "mean_mw": "Mean of one",
+                    "p99_mw": "Largest P99",
+                    "max_mw": "Largest peak",
+                    "peak_to_average": "Peak to average",
+                    "coincidence_factor": "Coincidence",
+                    "above_rating": "Above their rating",
+                    "above_rating_h": "Hours above",
+                },
+                (
+                    "Means are of the whole run, the rest once it has filled up; each "
+                    "part is in parts.parquet. Nodes of a load draw alike: the "
+                    "coincidence is an upper bound, and a part swings at least as "
+                    "much as shown."
+                ),
+                "Level",
+            ),
+        ),
         folded=True,
     ),
     Part(
-        "services", "Inference services", ("requests.",),
-        (Pivot("By service", "requests.services.<row>.", {
-            "incoming_rps": "Incoming", "per_node_rps": "Served per node",
-            "incomplete_rps": "Unserved",
-            "mean_instances": "Mean instances", "max_instances": "Most instances",
-            "reserved_nodes": "Reserved", "latency_s.mean": "Mean end to end",
-            "latency_s.p90": "P90 end to end", "latency_cap.*.mean_s": None,
-            "hours_with_unserved_requests": "Unserved time",
-            "hours_over_latency_limit": "Over its latency cap",
-        }, "Rates are means over the whole period; latencies end to end hold the wait.",
-           "Service"),),
+        "services",
+        "Inference services",
+        ("requests.",),
+        (
+            Pivot(
+                "By service",
+                "requests.services.<row>.",
+                {
+                    "incoming_rps": "Incoming",
+                    "per_node_rps": "Served per node",
+                    "incomplete_rps": "Unserved",
+                    "mean_instances": "Mean instances",
+                    "max_instances": "Most instances",
+                    "reserved_nodes": "Reserved",
+                    "latency_s.mean": "Mean end to end",
+                    "latency_s.p90": "P90 end to end",
+                    "latency_cap.*.mean_s": None,
+                    "hours_with_unserved_requests": "Unserved time",
+                    "hours_over_latency_limit": "Over its latency cap",
+                },
+                (
+                    "Rates are means over the whole period; latencies end to end hold "
+                    "the wait."
+                ),
+                "Service",
+            ),
+        ),
         ("request-rates", "unserved", "instances"),
     ),
     Part(
-        "synchronous", "Synchronous training", ("synchronous.",),
-        (Pivot("By stream", "synchronous.<row>.", {
-            "ettr": "Effective training time ratio", "failures": "Failures",
-            "planned_interruptions": "Planned interruptions", "checkpoints": "Checkpoints",
-            "node_h": "Node-hours", "lost_node_h": "Lost node-hours",
-        }, "Effective training time: progress over the time that the jobs hold their nodes.",
-           "Stream"),),
-    ),
-    Part(
-        "replicas", "Replicas of served models", ("replicas.",),
+        "synchronous",
+        "Synchronous training",
+        ("synchronous.",),
         (
-            Pivot("By model", "replicas.models.<row>.", {
-                "mean_replicas": "Replicas", "mean_batch_size": "Batch size",
-                "batch_changes_per_hour": "Changes", "tokens_per_s": "Tokens",
-                "itl_s.mean": "Mean inter-token latency", "itl_s.p99": "P99 of it",
-                "hours_over_deadline": "Over the deadline",
-            }, "", "Model"),
-            Pivot("By stream", "replicas.streams.<row>.", {
-                "mean_mw": "Mean", "energy_mwh": "Energy", "violation_h": "In violation",
-                "violation_mean": "Mean violation",
-            }, "Violations are of the cap.", "Stream"),
+            Pivot(
+                "By stream",
+                "synchronous.<row>.",
+                {
+                    "ettr": "Effective training time ratio",
+                    "failures": "Failures",
+                    "planned_interruptions": "Planned interruptions",
+                    "checkpoints": "Checkpoints",
+                    "node_h": "Node-hours",
+                    "lost_node_h": "Lost node-hours",
+                },
+                (
+                    "Effective training time: progress over the time that the jobs "
+                    "hold their nodes."
+                ),
+                "Stream",
+            ),
         ),
     ),
-)  # fmt: skip
+    Part(
+        "replicas",
+        "Replicas of served models",
+        ("replicas.",),
+        (
+            Pivot(
+                "By model",
+                "replicas.models.<row>.",
+                {
+                    "mean_replicas": "Replicas",
+                    "mean_batch_size": "Batch size",
+                    "batch_changes_per_hour": "Changes",
+                    "tokens_per_s": "Tokens",
+                    "itl_s.mean": "Mean inter-token latency",
+                    "itl_s.p99": "P99 of it",
+                    "hours_over_deadline": "Over the deadline",
+                },
+                "",
+                "Model",
+            ),
+            Pivot(
+                "By stream",
+                "replicas.streams.<row>.",
+                {
+                    "mean_mw": "Mean",
+                    "energy_mwh": "Energy",
+                    "violation_h": "In violation",
+                    "violation_mean": "Mean violation",
+                },
+                "Violations are of the cap.",
+                "Stream",
+            ),
+        ),
+    ),
+)
 """The sections of a run, what people ask first at the top."""
 
 
 FIRST = (
-    "poi.headroom.use", "power.max_mw", "grid.maximum_demand.intervals.15min.max_mw",
-    "grid.changes.windows.600s.up.max_mw", "grid.changes.windows.600s.down.max_mw",
-    "power.energy_mwh", "power.load_factor", "power.peak_to_average_ratio",
-    "jobs.mean_queue_time_queued_h", "requests.per_node_rps", "requests.incomplete_rps",
-)  # fmt: skip
+    "poi.headroom.use",
+    "power.max_mw",
+    "grid.maximum_demand.intervals.15min.max_mw",
+    "grid.changes.windows.600s.up.max_mw",
+    "grid.changes.windows.600s.down.max_mw",
+    "power.energy_mwh",
+    "power.load_factor",
+    "power.peak_to_average_ratio",
+    "jobs.mean_queue_time_queued_h",
+    "requests.per_node_rps",
+    "requests.incomplete_rps",
+)
 """Keys that answer first."""
 
 
 def ranks(keys: Iterable[str]) -> list[str]:
-    """Return keys of metrics in the order of the sections, those of the answer first."""
+    """Return keys of metrics in the order of sections, the answer's first."""
     order = [*FIRST, *(key for part in RANKED for key in (*part.keys, *_columns(part)))]
 
     def rank(key: str) -> int:
-        return next((k for k, wanted in enumerate(order) if _fits(key, wanted)), len(order))
+        return next(
+            (k for k, wanted in enumerate(order) if _fits(key, wanted)), len(order)
+        )
 
     return sorted(keys, key=rank)
 

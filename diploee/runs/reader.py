@@ -33,7 +33,12 @@ from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.bands import Bands, read_bands
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
-from diploee.runs.parquet_files import FACILITY_FILE, JOBS_FILE, ZOOMS_FOLDER, stored_columns
+from diploee.runs.parquet_files import (
+    FACILITY_FILE,
+    JOBS_FILE,
+    ZOOMS_FOLDER,
+    stored_columns,
+)
 from diploee.runs.records import Manifest
 from diploee.runs.sections import Section, as_html
 from diploee.runs.series import CHANGED, RunSeries, SeriesBlock
@@ -68,18 +73,22 @@ class Run(Brief):
     bands: Bands | None = None  # of its metrics over an ensemble, where one was given
 
     def with_bands(self, ensemble: Path | str) -> Run:
-        """Return the run with P5 and P95 of an ensemble of its scenario beside its figures.
+        """Return the run with an ensemble's P5 and P95 beside its figures.
 
         Raises
         ------
         InputError
-            If the folder is no ensemble of the run's scenario, or of fewer than 20 runs.
+            If the folder is no ensemble of the run's scenario, or of fewer than 20
+            runs.
         """
         return replace(self, bands=read_bands(self, ensemble))
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The metrics, as in ``metrics.json``; reading a key that it lacks is an `InputError`."""
+        """The metrics, as in ``metrics.json``.
+
+        Reading a key that it lacks is an `InputError`.
+        """
         return self._result(METRICS_FILE)
 
     @property
@@ -89,13 +98,13 @@ class Run(Brief):
 
     @cached_property
     def ride_through(self) -> Answer:
-        """Answer to the event that ships, by the scenario's ``facility.ride_through``."""
+        """Answer to the shipped event, by ``facility.ride_through``."""
         found: Answer = annex("ride_through")(self)
         return found
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Scenario, profiles, versions, warnings and timing, as in ``manifest.json``."""
+        """Scenario, profiles, versions, warnings, timing, as in ``manifest.json``."""
         path = self.folder / MANIFEST
         content: dict[str, Any] = read_json(path, dict)
         checked_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
@@ -106,14 +115,19 @@ class Run(Brief):
         """The scenario as it was resolved for the run."""
 
         def where(key_path: KeyPath) -> str:
-            return f"{self.folder / MANIFEST}: {'.'.join(('scenario', *map(str, key_path)))}"
+            return (
+                f"{self.folder / MANIFEST}: "
+                f"{'.'.join(('scenario', *map(str, key_path)))}"
+            )
 
         try:
             return scenario_from_dict(self.manifest["scenario"], where)
         except ScenarioError as error:
             problem = error.problems[0]
             own = "if it is your own, read the run where its module is imported; else "
-            raise InputError(f"{problem}; {own * (': unknown ' in problem)}{CHANGED}") from error
+            raise InputError(
+                f"{problem}; {own * (': unknown ' in problem)}{CHANGED}"
+            ) from error
 
     @cached_property
     def columns(self) -> Columns:
@@ -129,11 +143,11 @@ class Run(Brief):
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The single values of the metrics by dotted key, those of lists by what names them."""
+        """The single values of metrics by dotted key, those of lists by name."""
         return dict(flatten(self.metrics))
 
     def metric(self, key: str) -> Measured:
-        """Return a metric by its dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``.
+        """Return a metric by dotted key, as ``grid.ramps.intervals.60s.up.max_mw``.
 
         Raises
         ------
@@ -143,8 +157,8 @@ class Run(Brief):
         if key not in self.values:
             groups = dict.fromkeys(name.partition(".")[0] for name in self.values)
             raise InputError(
-                f"{self.folder}: no metric '{key}' (groups: {one_of(groups)}; Run.values has all)"
-                f"{did_you_mean(key, self.values)}"
+                f"{self.folder}: no metric '{key}' (groups: {one_of(groups)}; "
+                f"Run.values has all){did_you_mean(key, self.values)}"
             )
         declared = find_metric(key, (*self.stage_metrics, *declared_metrics()))
         if declared is None:
@@ -156,7 +170,8 @@ class Run(Brief):
     def verdicts(self) -> tuple[LimitReport, ...]:
         """Reports on the limits that were checked while the run passed, at its step."""
         return tuple(
-            TypeAdapter(LimitReport).validate_python(of["report"]) for of in self._stored_limits
+            TypeAdapter(LimitReport).validate_python(of["report"])
+            for of in self._stored_limits
         )
 
     @cached_property
@@ -167,10 +182,11 @@ class Run(Brief):
         return found
 
     def limits(self, limits: Limits | Path | str) -> LimitReport:
-        """Check the run against limits: loaded ones, their file, or the name of a preset.
+        """Check the run against limits.
 
-        What was checked while the run passed is given as it was found then, at the run's step,
-        each entry of a file by itself.
+        Loaded ones, their file, or the name of a preset. What was checked while the run
+        passed is given as it was found then, at the run's step, each entry of a file by
+        itself.
         """
         loaded = limits if isinstance(limits, Limits) else load_limits(limits)
         asked = loaded.model_dump(mode="json", exclude_defaults=True)
@@ -178,7 +194,10 @@ class Run(Brief):
         for of, report in stored:
             if of["limits"] == asked:
                 return report
-        found, left = check_limits(self, loaded), {spec.rule: key for key, spec in loaded.each()}
+        found, left = (
+            check_limits(self, loaded),
+            {spec.rule: key for key, spec in loaded.each()},
+        )
         for of, report in stored:
             theirs = Limits.model_validate(of["limits"])
             keys = {left.pop(s.rule): key for key, s in theirs.each() if s.rule in left}
@@ -221,12 +240,17 @@ class Run(Brief):
         return export_run(self, format_name, out, Options(**options), force=force)
 
     def report(self, out: Path | str = "report.html", **options: Any) -> Path:
-        """Write the run's page and return its place; options as in `report.write_report`."""
+        """Write the run's page and return its place.
+
+        Options as in `report.write_report`.
+        """
         place: Path = annex("report")(self, out, **options)
         return place
 
     def plot(self, chart: str = "peak-week") -> Picture:
-        """Draw a chart of the run's report by its id; a notebook shows what this returns.
+        """Draw a chart of the run's report by its id.
+
+        A notebook shows what this returns.
 
         Raises
         ------
@@ -237,7 +261,10 @@ class Run(Brief):
         return drawn
 
     def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
-        """Return the results as sections, the answer first; verdicts of `limits` too."""
+        """Return the results as sections, the answer first.
+
+        Verdicts of `limits` too.
+        """
         from diploee.runs.run_sections import run_sections
 
         return run_sections(self, [*dict.fromkeys([*self.verdicts, *limits])])
@@ -262,7 +289,11 @@ class Run(Brief):
             return self._event_window_series(event_window)
         scenario, path = self.scenario, self.folder / FACILITY_FILE
         return RunSeries(
-            self, path, scenario.start_with_zone, scenario.resolution_ms, scenario.n_intervals
+            self,
+            path,
+            scenario.start_with_zone,
+            scenario.resolution_ms,
+            scenario.n_intervals,
         )
 
     def blocks(
@@ -278,24 +309,27 @@ class Run(Brief):
         columns : sequence of str
             Columns of ``facility.parquet``, such as ``["facility_power_w"]``.
         step_ms : int, optional
-            Step [ms], a multiple of the run's resolution: values are means over each step, or what
-            the kind of their column says, the last one over what is left. The run's own by default.
+            Step [ms], a multiple of the run's resolution: values are means over each
+            step, or what the kind of their column says, the last one over what is left.
+            The run's own by default.
         span : (datetime.datetime or None, datetime.datetime or None), optional
-            From the start of an interval to before that of another; local time of the facility
-            where it has no zone. From the run's start and to its end by default.
+            From the start of an interval to before that of another; local time of the
+            facility where it has no zone. From the run's start and to its end by
+            default.
 
         Yields
         ------
         SeriesBlock
-            ``starts_ms``, the start of each step [ms since 1970 in UTC], and ``columns``, arrays of
-            the same shape (n,), float64, by name.
+            ``starts_ms``, the start of each step [ms since 1970 in UTC], and
+            ``columns``, arrays of the same shape (n,), float64, by name.
 
         Raises
         ------
         InputError
-            If the file is missing or damaged: a column is missing, there twice or holds no
-            numbers, a value is missing or not finite, a stamp is not where the scenario has it; if
-            `step_ms` is no multiple, or the span lies outside of the run or within an interval.
+            If the file is missing or damaged: a column is missing, there twice or holds
+            no numbers, a value is missing or not finite, a stamp is not where the
+            scenario has it; if `step_ms` is no multiple, or the span lies outside of
+            the run or within an interval.
         """
         series = self.series()
         first, end = span
@@ -304,11 +338,13 @@ class Run(Brief):
             series.n_rows if end is None else series.row_at(end, "span", is_end=True),
         )
         if rows[0] >= rows[1]:
-            raise InputError(f"{self.folder}: the span must begin before it ends, found {span}")
+            raise InputError(
+                f"{self.folder}: the span must begin before it ends, found {span}"
+            )
         return series.blocks(columns, step_ms, rows)
 
     def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the power series, indexed by `timestamp` (zone-aware, start of the interval).
+        """Return the power series, indexed by zone-aware `timestamp` (start).
 
         Numbers with a point are float64; the file has them in float32.
         """
@@ -323,29 +359,31 @@ class Run(Brief):
     ) -> pd.DataFrame:
         """Return the power of a node, chassis, rack, row or hall, or of each of them.
 
-        The loads of the run are played again, which takes as long as its schedule up to the end of
-        the span. Nodes of a job, and of a service, draw alike, each its part of a sum: parts are as
-        coherent as they can be, and each by itself swings at least as much as here.
+        The loads of the run are played again, which takes as long as its schedule up to
+        the end of the span. Nodes of a job, and of a service, draw alike, each its part
+        of a sum: parts are as coherent as they can be, and each by itself swings at
+        least as much as here.
 
         Parameters
         ----------
         of : str
-            A part by its number from 0, such as ``"rack:17"``, or all of a level, ``"rack"``.
-            Parts are those of `facility.layout`, numbered pool after pool.
+            A part by its number from 0, such as ``"rack:17"``, or all of a level,
+            ``"rack"``. Parts are those of `facility.layout`, numbered pool after pool.
         step : str, optional
             Interval such as ``"0.1 s"``; the run's resolution by default.
         span : (datetime.datetime or None, datetime.datetime or None), optional
             From when to before when, local time; the whole run by default.
         **options : object
-            What the run took in Python besides: ``library``, ``policies``, ``controller``,
-            ``stages`` and ``loads``, as `simulate` has them.
+            What the run took in Python besides: ``library``, ``policies``,
+            ``controller``, ``stages`` and ``loads``, as `simulate` has them.
 
         Returns
         -------
         pandas.DataFrame
-            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and ``it_ac_power_w`` where the
-            nodes' AC power is modelled, indexed by `timestamp`. Of several parts each has columns
-            of its own, such as ``it_power_w.rack:17``, beside those of all together.
+            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and
+            ``it_ac_power_w`` where the nodes' AC power is modelled, indexed by
+            `timestamp`. Of several parts each has columns of its own, such as
+            ``it_power_w.rack:17``, beside those of all together.
 
         Raises
         ------
@@ -358,7 +396,10 @@ class Run(Brief):
         return frame.set_index("timestamp")
 
     def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the jobs in the order of submission; a run without jobs has no such file."""
+        """Return the jobs in the order of submission.
+
+        A run without jobs has no such file.
+        """
         known: dict[str, Kind] = dict.fromkeys(columns or (), "any")
         with open_parquet(self.folder / JOBS_FILE, known, remedy=CHANGED) as file:
             frame: pd.DataFrame = file.read(columns=columns).to_pandas()
@@ -366,7 +407,9 @@ class Run(Brief):
 
     @property
     def event_windows(self) -> dict[str, dict[str, Any]]:
-        """The worst windows kept at 0.1 s, by name, as in the metrics; empty without any.
+        """The worst windows kept at 0.1 s, by name, as in the metrics.
+
+        Empty without any.
 
         Raises
         ------
@@ -377,7 +420,7 @@ class Run(Brief):
         return {str(entry["name"]): entry for entry in windows}
 
     def event_window(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the power series of an event window, indexed by `timestamp` as in `facility`.
+        """Return an event window's power series, indexed as in `facility`.
 
         Raises
         ------
@@ -387,12 +430,15 @@ class Run(Brief):
         return self.series(name).frame(columns)
 
     def event_window_entry(self, name: str) -> dict[str, Any]:
-        """Return what the metrics say of an event window; one that is not kept is refused."""
+        """Return what the metrics say of an event window.
+
+        One that is not kept is refused.
+        """
         have = self.event_windows
         if not have:
             raise InputError(
-                f"{self.folder}: the run keeps no event windows; run again with --event-windows to "
-                "have its worst moments at 0.1 s"
+                f"{self.folder}: the run keeps no event windows; run again with "
+                "--event-windows to have its worst moments at 0.1 s"
             )
         if name not in have:
             raise InputError(
@@ -402,18 +448,26 @@ class Run(Brief):
         return have[name]
 
     def _event_window_series(self, name: str) -> RunSeries:
-        entry, path = self.event_window_entry(name), self.folder / ZOOMS_FOLDER / f"{name}.parquet"
+        entry, path = (
+            self.event_window_entry(name),
+            self.folder / ZOOMS_FOLDER / f"{name}.parquet",
+        )
         step_ms = round(self.metrics["zooms"]["resolution_s"] * MS_PER_S)
         n_rows = round(entry["window_s"] * MS_PER_S / max(step_ms, 1))
         with open_parquet(path, {"timestamp": "time"}, remedy=CHANGED) as file:
             first = next(file.iter_batches(1, columns=["timestamp"]), None)
-            stamp = first.column(0)[0] if first else pa.scalar(None, pa.timestamp("ms", "UTC"))
+            stamp = (
+                first.column(0)[0]
+                if first
+                else pa.scalar(None, pa.timestamp("ms", "UTC"))
+            )
             start_ms = stamp.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()
         at = datetime.fromisoformat(entry["at"])
         start = (
             at
             if start_ms is None
-            else at + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
+            else at
+            + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
         )
         return RunSeries(self, path, start, step_ms, n_rows, name)
 
@@ -421,9 +475,12 @@ class Run(Brief):
         """Return a file of results, which is as the run wrote it."""
         path = self.folder / name
         content: dict[str, Any] = read_json(path, dict)
-        written = self.manifest.get("results_sha256", {}).get(name)  # of older runs none
+        # Of older runs none
+        written = self.manifest.get("results_sha256", {}).get(name)
         if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
-            raise InputError(f"{one_line(str(path))}: is not what the run wrote; {CHANGED}")
+            raise InputError(
+                f"{one_line(str(path))}: is not what the run wrote; {CHANGED}"
+            )
         return self._grouped(path, content)
 
     def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
@@ -446,12 +503,14 @@ def open_run(folder: Path | str) -> Run:
     """
     run = Run(Path(folder))
     if not (run.folder / MANIFEST).is_file():
-        raise InputError(f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one")
+        raise InputError(
+            f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
+        )
     found = read_json(run.folder / MANIFEST, dict).get("schema_version")
     if found != SCHEMA_VERSION:
         raise InputError(
-            f"{run.folder / MANIFEST}: schema version {shown(found)}, this version of diploee "
-            f"reads {SCHEMA_VERSION}"
+            f"{run.folder / MANIFEST}: schema version {shown(found)}, this version of "
+            f"diploee reads {SCHEMA_VERSION}"
         )
     _ = run.scenario  # all who read a run rely on it
     return run

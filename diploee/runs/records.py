@@ -1,7 +1,7 @@
 """Contents of `manifest.json`, for those who read a run folder.
 
-Keys that nobody reads may be missing; those of a newer version may follow. Results beside it are as
-the run wrote them, by their hashes.
+Keys that nobody reads may be missing; those of a newer version may follow. Results
+beside it are as the run wrote them, by their hashes.
 """
 
 from __future__ import annotations

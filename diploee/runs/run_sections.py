@@ -42,7 +42,10 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     found += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)
-    notes = {"poi": [*_billing_notes(run), *reactive_notes(run)], "ramps": voltage_notes(view)}
+    notes = {
+        "poi": [*_billing_notes(run), *reactive_notes(run)],
+        "ramps": voltage_notes(view),
+    }
     notes["services"] = _latency_notes(run)
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
     if run.scenario.facility.ride_through:
@@ -55,14 +58,19 @@ def reactive_notes(run: Run) -> list[str]:
     if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
         return []
     return [
-        "Reactive power rests on assumed filters, capacitors and transformers: it is known to 30 % "
-        "at best, and its sign may not be.",
-        "The band of reactive power: diploee ensemble SITE --assumed --runs 40, then --bands.",
+        (
+            "Reactive power rests on assumed filters, capacitors and transformers: it "
+            "is known to 30 % at best, and its sign may not be."
+        ),
+        (
+            "The band of reactive power: diploee ensemble SITE --assumed --runs 40, "
+            "then --bands."
+        ),
     ]
 
 
 def _billing_notes(run: Run) -> list[str]:
-    """Return which months the run covers in part, and which ratchets are lower bounds."""
+    """Return the months covered in part, and the ratchets that are lower bounds."""
     months = (run.metrics.get("billing") or {}).get("months") or []
     partial = [month["month"] for month in months if not month["complete"]]
     bound = [m["month"] for m in months if (m.get("billed") or {}).get("lower_bound")]
@@ -86,23 +94,35 @@ def voltage_notes(view: RunView) -> list[str]:
     """Return what must be known of the rapid voltage changes."""
     found = []
     if view.values.get("grid.voltage_change.lower_bound"):
-        found.append("Voltage changes are lower bounds, as no reactive power is modelled.")
+        found.append(
+            "Voltage changes are lower bounds, as no reactive power is modelled."
+        )
     if n := view.values.get("grid.voltage_change.collapses"):
-        found.append(f"The voltage collapses at {n:,} instants: two buses have no solution.")
+        found.append(
+            f"The voltage collapses at {n:,} instants: two buses have no solution."
+        )
     return found
 
 
 def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
-    """Return what heads every view of a run: events, verdicts, the peak, the worst ramp, energy."""
+    """Return what heads every view of a run.
+
+    Events, verdicts, the peak, the worst ramp, energy.
+    """
     metered = bool(view.run.metrics.get("poi"))
-    left_out = {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"} if metered else {
-        "power.load_factor"}  # fmt: skip
+    left_out = (
+        {"jobs.mean_queue_time_queued_h", "power.peak_to_average_ratio"}
+        if metered
+        else {"power.load_factor"}
+    )
     used, of_contract = view.values.get(FIRST[0]), ""
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
             of_contract = f"{short(used * most)} of {short(most)} {unit.upper()}"
     notes = {"poi.headroom.use": of_contract, "requests.per_node_rps": _answers(view)}
-    unserved, incoming = (view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming"))
+    unserved, incoming = (
+        view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming")
+    )
     if unserved and incoming:
         share = 100 * unserved / incoming
         notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
@@ -128,7 +148,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
 
 
 def _answers(view: RunView) -> str:
-    """Return how long the answers of services are, from where that is known, and what it makes."""
+    """Return how long services' answers are, its source, and what it makes."""
     lengths: dict[int | str, list[str]] = {}
     for stream in view.run.scenario.request_streams.values():
         for name, service in stream.services.items():
@@ -150,27 +170,45 @@ _MOST_EVENTS = 4
 
 
 def _events(run: Run) -> list[Figure]:
-    """Return what events of demand response asked for, whether they were held, and at what cost."""
+    """Return what demand response asked for, whether it was held, and the cost."""
     entries = (run.metrics.get("flexibility") or {}).get("events") or []
-    measured = [e for e in entries if e.get("held_fraction") is not None and e["before_mw"]]
+    measured = [
+        e for e in entries if e.get("held_fraction") is not None and e["before_mw"]
+    ]
     is_off = run.scenario.flexibility is not None and run.scenario.flexibility.is_off
     found = []
     for e in measured:
-        start, end = (datetime.fromisoformat(e["times"][name]) for name in ("start", "end"))
+        start, end = (
+            datetime.fromisoformat(e["times"][name]) for name in ("start", "end")
+        )
         length = interval(round((end - start) / timedelta(milliseconds=1)))
-        words = [f"{100 * (1 - e['target_mw'] / e['before_mw']):.0f} % less for {length}"]
+        words = [
+            f"{100 * (1 - e['target_mw'] / e['before_mw']):.0f} % less for {length}"
+        ]
         if is_off:
             words.append("measured alone, controller: off")
         elif (work := e.get("weighted_performance")) is not None:
             words.append(f"jobs did {100 * work:.0f} % of their work, weighted by tier")
         held = e["held_fraction"]
-        value = "held" if held == 1 else f"held {int(100 * held)} % of it" if held else "not held"
-        found.append(Figure(f"Event {e['name']}", value, note="; ".join(words), key="event"))
+        value = (
+            "held"
+            if held == 1
+            else f"held {int(100 * held)} % of it"
+            if held
+            else "not held"
+        )
+        found.append(
+            Figure(f"Event {e['name']}", value, note="; ".join(words), key="event")
+        )
     if len(found) <= _MOST_EVENTS:
         return found
     n_held = sum(figure.value == "held" for figure in found)
     value = "held" if n_held == len(found) else f"{n_held} held"
-    return [Figure(f"{len(found)} events", value, note="each is in a table below", key="event")]
+    return [
+        Figure(
+            f"{len(found)} events", value, note="each is in a table below", key="event"
+        )
+    ]
 
 
 _ASKED = {("ramps", 60.0), ("changes", 600.0)}
@@ -182,7 +220,10 @@ def _is_asked(key: Key) -> bool:
 
 
 def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
-    """Return the events asked for by their week, and a time in it; not those of the peak's."""
+    """Return the events asked for by their week, and a time in it.
+
+    Not those of the peak's.
+    """
     weeks: dict[tuple[int, int], tuple[list[str], str]] = {}
     of_peak = None
     for key, time, _ in causes_of(metrics):
@@ -190,12 +231,14 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
             week = datetime.fromisoformat(time).isocalendar()[:2]
             of_peak = week if key[0] == "peak" else of_peak
             words = event_words(key)
-            weeks.setdefault(week, ([], time))[0].append(f"{words[:1].upper()}{words[1:]}")
+            weeks.setdefault(week, ([], time))[0].append(
+                f"{words[:1].upper()}{words[1:]}"
+            )
     return [found for week, found in weeks.items() if week != of_peak]
 
 
 def _with_causes(section: Section, view: RunView) -> Section:
-    """Return the section of ramps with why each of the worst events came about, each once."""
+    """Return the section of ramps, with each of the worst events' causes once."""
     per = W_PER_MW / view.unit.watts
     figures: dict[bool, list[Figure]] = {True: [], False: []}
     elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
@@ -210,8 +253,8 @@ def _with_causes(section: Section, view: RunView) -> Section:
             Figure(item, cause_words(cause, view.unit), quantity="Causes"),
         ]
     note = (
-        "By stream, service and stage: net, gross in brackets; a job counts from what its nodes "
-        "draw idle."
+        "By stream, service and stage: net, gross in brackets; a job counts from what "
+        "its nodes draw idle."
     )
     why = Table("Why the worst events came about", tuple(figures[True]), note, "Event")
     others = Table("Why, of other lengths", tuple(figures[False]), note, "Event")
@@ -219,8 +262,9 @@ def _with_causes(section: Section, view: RunView) -> Section:
     notes = [withheld(grid)] if grid else []
     if filled_h := grid.get("transient_h"):
         notes.append(
-            f"The first {filled_h:,.1f} h, in which the run filled up from an empty facility, are "
-            "left out of peaks, demand, ramps, swings, spectrum and event windows."
+            f"The first {filled_h:,.1f} h, in which the run filled up from an empty "
+            "facility, are left out of peaks, demand, ramps, swings, spectrum and "
+            "event windows."
         )
     tables = (*(table for table in (why, others) if table.figures), *section.tables)
     return replace(section, tables=tables, notes=tuple(notes))

@@ -27,10 +27,12 @@ WAITS = (
 """Names of metrics of jobs that started, beside which stands how many never did."""
 
 _SIGNED = (
-    "poi.peak.reactive_mvar", "poi.reactive.max_mvar", "poi.reactive.min_mvar",
+    "poi.peak.reactive_mvar",
+    "poi.reactive.max_mvar",
+    "poi.reactive.min_mvar",
     "poi.peak.power_factor",
-)  # fmt: skip
-"""Keys that are drawn or supplied, lagging or leading, by the sign of reactive power."""
+)
+"""Keys that are drawn or supplied, lagging or leading, by the sign of reactive power."""  # noqa: E501
 
 
 class RunView:
@@ -42,7 +44,9 @@ class RunView:
         self.unit = unit or power_unit(run.metrics["power"]["max_mw"] * W_PER_MW)
         declared = declared_metrics()
         known = {metric.key for metric in declared}
-        self.stages = tuple(metric for metric in run.stage_metrics if metric.key not in known)
+        self.stages = tuple(
+            metric for metric in run.stage_metrics if metric.key not in known
+        )
         self.declared = (*declared, *self.stages)
         blocks = {f"{spec.kind}." for spec in run.scenario.facility.stages}
         blocks |= {f"{metric.key.partition('.')[0]}." for metric in run.stage_metrics}
@@ -53,7 +57,9 @@ class RunView:
         found = find_metric(key, self.declared)
         return found.sized(self.unit) if found else None
 
-    def figure(self, key: str, item: str = "", note: str | None = None) -> Figure | None:
+    def figure(
+        self, key: str, item: str = "", note: str | None = None
+    ) -> Figure | None:
         """Return the figure of a key; None where the run has none."""
         value, metric = self.values.get(key), self.metric(key)
         if metric is None or not is_plain_number(value):
@@ -62,22 +68,28 @@ class RunView:
         item = self.named(metric, item)
         unstarted = self.values.get(f"{key.rpartition('.')[0]}.unstarted")
         if key.rpartition(".")[2] in WAITS and unstarted is not None:
-            about = "; ".join(filter(None, (about, f"{unstarted:,} jobs never started")))
+            about = "; ".join(
+                filter(None, (about, f"{unstarted:,} jobs never started"))
+            )
         pattern = "" if re.match(r"[kMG](W|VA|var)", metric.suffix) else metric.format
-        found = Figure(item, value * metric.factor, metric.suffix, about, "", key, pattern)
+        found = Figure(
+            item, value * metric.factor, metric.suffix, about, "", key, pattern
+        )
         bands = self.run.bands.ends if self.run.bands else {}
         if key not in bands:
             return found
         low, high = (end * metric.factor for end in bands[key])
         form = pattern or pattern_for([low, high])
         words = [about, f"P5-P95 {number(low, form)} to {number(high, form)}"]
-        signed = bands.get("poi.peak.reactive_mvar" if key == "poi.peak.power_factor" else key)
+        signed = bands.get(
+            "poi.peak.reactive_mvar" if key == "poi.peak.power_factor" else key
+        )
         if key in _SIGNED and signed and signed[0] < 0 < signed[1]:
             words.append("sign not known")
         return replace(found, note="; ".join(filter(None, words)), band=(low, high))
 
     def named(self, metric: Metric, item: str = "") -> str:
-        """Return a name, its metric's by default, with the interval of the means that it is of."""
+        """Return a name, by default its metric's, with the interval of its means."""
         of_means = f", {interval(self.step_ms)} means" if metric.of_means else ""
         return f"{item or metric.name}{of_means}"
 
@@ -88,7 +100,9 @@ class RunView:
         if time is None and name in ("max_mw", "min_mw", "max_mva"):
             time = self.values.get(f"{group}.time")
         if time is None and key in ("power.max_mw", "power.min_mw"):
-            time = self.values.get("grid.peak.time" if "max" in key else "grid.minimum.time")
+            time = self.values.get(
+                "grid.peak.time" if "max" in key else "grid.minimum.time"
+            )
         return moment(time, self.step_ms) if time else ""
 
     def section(self, part: Part) -> Section:
@@ -101,7 +115,9 @@ class RunView:
         tables = tuple(filter(None, (self.table(pivot) for pivot in part.tables)))
         notes = (part.note,) if part.note else ()
         figures = tuple(found.values())
-        return Section(part.id, part.title, figures, tables, part.charts, notes, part.folded)
+        return Section(
+            part.id, part.title, figures, tables, part.charts, notes, part.folded
+        )
 
     def _keys(self, wanted: str) -> Iterator[str]:
         """Yield the keys of a prefix that stand in tables, or a key itself."""
@@ -117,7 +133,9 @@ class RunView:
     def table(self, pivot: Pivot) -> Table | None:
         """Return the table of a pivot; None where the run has no such keys."""
         before, after = pivot.key.split("<row>")
-        columns = "|".join(re.escape(name).replace(r"\*", r"(?:[^.]+)") for name in pivot.columns)
+        columns = "|".join(
+            re.escape(name).replace(r"\*", r"(?:[^.]+)") for name in pivot.columns
+        )
         found = re.compile(rf"{re.escape(before)}(.+?){re.escape(after)}({columns})")
         cells: dict[str, dict[str, Figure]] = {}
         for key in self.values:
@@ -130,16 +148,27 @@ class RunView:
                 if match := whole.fullmatch(key):
                     self._put(cells, pivot, pivot.whole, match[1], key)
         used = [name for name in _ordered(pivot, cells) if _is_shown(cells, name)]
-        figures = tuple(cells[row][name] for row in cells for name in used if name in cells[row])
+        figures = tuple(
+            cells[row][name] for row in cells for name in used if name in cells[row]
+        )
         return Table(pivot.title, figures, pivot.note, pivot.first) if figures else None
 
     def _put(
-        self, cells: dict[str, dict[str, Figure]], pivot: Pivot, row: str, column: str, key: str
+        self,
+        cells: dict[str, dict[str, Figure]],
+        pivot: Pivot,
+        row: str,
+        column: str,
+        key: str,
     ) -> None:
         value, heading = self.values[key], pivot.columns.get(column, "")
         item = _length(row)
         if isinstance(value, str):
-            text = moment(value, self.step_ms) if re.match(r"\d{4}-\d\d-\d\dT", value) else value
+            text = (
+                moment(value, self.step_ms)
+                if re.match(r"\d{4}-\d\d-\d\dT", value)
+                else value
+            )
             cell = Figure(item, text, quantity=heading or column)
         elif (figure := self.figure(key, note="")) is None:
             return
@@ -159,22 +188,36 @@ def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Figure]]) -> list[st
     found = []
     for wanted in pivot.columns:
         before, star, after = wanted.partition("*")
-        found += [name for name in seen if name == wanted
-                  or (star and name.startswith(before) and name.endswith(after))]  # fmt: skip
+        found += [
+            name
+            for name in seen
+            if name == wanted
+            or (star and name.startswith(before) and name.endswith(after))
+        ]
     return list(dict.fromkeys(found))
 
 
 def _is_shown(cells: Mapping[str, Mapping[str, Figure]], name: str) -> bool:
-    """Return whether any row has more than nothing in a column, or than a power factor of 1.00."""
+    """Return whether a row is above nothing in a column, or a factor of 1.00."""
     nothing = (None, 0.0, "")
-    found = [row[name] for row in cells.values() if name in row and row[name].value not in nothing]
-    return any(of.shown != "1.00" for of in found) if name.endswith("power_factor") else bool(found)
+    found = [
+        row[name]
+        for row in cells.values()
+        if name in row and row[name].value not in nothing
+    ]
+    return (
+        any(of.shown != "1.00" for of in found)
+        if name.endswith("power_factor")
+        else bool(found)
+    )
 
 
 def _length(row: str) -> str:
     """Return a part of a key that is a length, in words."""
     if found := re.fullmatch(r"([\d.]+)(s|min)", row):
-        return interval(round(float(found[1]) * (MS_PER_S if found[2] == "s" else MS_PER_MIN)))
+        return interval(
+            round(float(found[1]) * (MS_PER_S if found[2] == "s" else MS_PER_MIN))
+        )
     if found := re.fullmatch(r"([\d.]+)-([\d.]+|inf)Hz", row):
         return f"{found[1]} to {found[2]} Hz"
     return row

@@ -56,12 +56,18 @@ class Table:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit by quantity, in the order of the columns; none where its numbers differ in it."""
+        """Unit by quantity, in the order of the columns.
+
+        None where its numbers differ in it.
+        """
         found: dict[str, set[str]] = {}
         for figure in self.figures:
             units = found.setdefault(figure.quantity, set())
             units |= set() if isinstance(figure.value, str) else {figure.unit}
-        return {name: units.pop() if len(units) == 1 else "" for name, units in found.items()}
+        return {
+            name: units.pop() if len(units) == 1 else ""
+            for name, units in found.items()
+        }
 
     @cached_property
     def numeric(self) -> set[str]:
@@ -72,7 +78,9 @@ class Table:
     @cached_property
     def heads(self) -> list[str]:
         """Headings of the columns, with units."""
-        return [f"{name} [{unit}]" if unit else name for name, unit in self.units.items()]
+        return [
+            f"{name} [{unit}]" if unit else name for name, unit in self.units.items()
+        ]
 
     def cell(self, item: str, quantity: str) -> str:
         """Return a cell as text, the numbers of a column with like decimals.
@@ -110,7 +118,10 @@ class Section:
 
 
 def beside(named: Mapping[str, Section]) -> Section:
-    """Return sections of several runs as one: the figures side by side, tables by run."""
+    """Return sections of several runs as one.
+
+    The figures side by side, tables by run.
+    """
     first = next(iter(named.values()))
     if len(named) == 1:
         return first
@@ -122,14 +133,29 @@ def beside(named: Mapping[str, Section]) -> Section:
             rows.setdefault(item, []).append(cell)
     for item, cells in rows.items() if len(named) == 2 else ():
         before, after = (cell.value for cell in (cells[0], cells[-1]))
-        if isinstance(before, float | int) and isinstance(after, float | int) and len(cells) == 2:
+        if (
+            isinstance(before, float | int)
+            and isinstance(after, float | int)
+            and len(cells) == 2
+        ):
             of_percent, known = item.endswith("[%]"), before or item.endswith("[%]")
-            change = after - before if of_percent else 100 * (after / before - 1) if known else None
+            change = (
+                after - before
+                if of_percent
+                else 100 * (after / before - 1)
+                if known
+                else None
+            )
             change = change if change is None else round(change, 1) + 0.0
             unit = "pp" if of_percent else "%"
-            cells.append(Figure(item, change, unit, quantity="change", pattern="{:+,.1f}"))
+            cells.append(
+                Figure(item, change, unit, quantity="change", pattern="{:+,.1f}")
+            )
     figures = tuple(
-        replace(cell, pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]))
+        replace(
+            cell,
+            pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]),
+        )
         for cells in rows.values()
         for cell in cells
     )
@@ -175,23 +201,32 @@ def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
 
 
 def as_html(title: str, sections: Iterable[Section]) -> str:
-    """Return sections as a notebook shows them: the first one open, the others folded."""
+    """Return sections as a notebook shows them.
+
+    The first one open, the others folded.
+    """
     parts = [f"<b>{escape(title)}</b>"]
     for k, section in enumerate(sections):
-        rows: list[tuple[str, ...]] = [(f.item, f.shown, f.unit, f.note) for f in section.figures]
+        rows: list[tuple[str, ...]] = [
+            (f.item, f.shown, f.unit, f.note) for f in section.figures
+        ]
         tables = [("", rows)] if rows else []
         tables += [
-            (table.title, [(table.first, *table.heads), *table.lines()]) for table in section.tables
+            (table.title, [(table.first, *table.heads), *table.lines()])
+            for table in section.tables
         ]
         html = "".join(
             f"<table><caption>{escape(name)}</caption>"
             + "".join(
-                f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in lines
+                f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+                for row in lines
             )
             + "</table>"
             for name, lines in tables
         )
         if k:
-            html = f"<details><summary>{escape(section.title)}</summary>{html}</details>"
+            html = (
+                f"<details><summary>{escape(section.title)}</summary>{html}</details>"
+            )
         parts.append(html)
     return "".join(parts)

@@ -1,4 +1,7 @@
-"""The power series of a run folder, streamed with every row checked; the one reader of it."""
+"""The power series of a run folder, streamed with every row checked.
+
+The one reader of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ import pyarrow as pa
 from diploee.base.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
 from diploee.base.columns import ValueKind, coarser, find_column
 from diploee.base.errors import Brief, InputError, one_line
-from diploee.base.tables import Float64Array, Int64Array, Kind, as_numpy, numbers, open_parquet
+from diploee.base.tables import (
+    Float64Array,
+    Int64Array,
+    Kind,
+    as_numpy,
+    numbers,
+    open_parquet,
+)
 from diploee.base.units import MS_PER_H, MS_PER_S
 
 if TYPE_CHECKING:
@@ -44,13 +54,17 @@ class SeriesBlock(Brief):
     def rows(self, rows: slice) -> SeriesBlock:
         """Return a part of the steps."""
         return SeriesBlock(
-            self.starts_ms[rows], {name: values[rows] for name, values in self.columns.items()}
+            self.starts_ms[rows],
+            {name: values[rows] for name, values in self.columns.items()},
         )
 
 
 @dataclass(frozen=True)
 class RunSeries(Brief):
-    """A power series that a run folder holds: of the whole run, or one of its event windows."""
+    """A power series that a run folder holds.
+
+    Of the whole run, or one of its event windows.
+    """
 
     run: Run  # whose series it is
     path: Path  # its file, with the columns of ``facility.parquet``
@@ -96,36 +110,43 @@ class RunSeries(Brief):
     def row_at(self, moment: datetime, where: str, *, is_end: bool = False) -> int:
         """Return the row that starts at a moment, or the end of the series.
 
-        The moment is local time of the facility unless it has a zone, of an hour that comes twice
-        the first; `where` says in the error what gave it. The time at which the clock is put
-        forward exists as an end (`is_end`) alone.
+        The moment is local time of the facility unless it has a zone, of an hour that
+        comes twice the first; `where` says in the error what gave it. The time at which
+        the clock is put forward exists as an end (`is_end`) alone.
         """
         clock = WallClock(self.start)
         before = moment - timedelta(milliseconds=1 if is_end else 0)
-        if moment.tzinfo is None and all(is_skipped(at, clock.zone) for at in (moment, before)):
+        if moment.tzinfo is None and all(
+            is_skipped(at, clock.zone) for at in (moment, before)
+        ):
             raise InputError(
-                f"{where}: {moment.isoformat()} does not exist in {zone_name(clock.zone)}, where "
-                "the clock is put forward over it"
+                f"{where}: {moment.isoformat()} does not exist in "
+                f"{zone_name(clock.zone)}, where the clock is put forward over it"
             )
         row, within = divmod(clock.time_ms(moment), self.step_ms)
         if not 0 <= row <= self.n_rows or (row == self.n_rows and within):
             raise InputError(
-                f"{where}: {moment.isoformat()} lies outside the {self.name}, {self.covered}"
+                f"{where}: {moment.isoformat()} lies outside the {self.name}, "
+                f"{self.covered}"
             )
         if within:
             raise InputError(
-                f"{where}: {moment.isoformat()} lies within an interval; the {self.name}'s start "
-                f"every {self.step_s:g} s from {self.start.isoformat()}"
+                f"{where}: {moment.isoformat()} lies within an interval; the "
+                f"{self.name}'s start every {self.step_s:g} s from "
+                f"{self.start.isoformat()}"
             )
         return row
 
     def check(self, columns: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the names of the file's columns, after a look at its head alone.
 
-        A file that is not as long as it should be is refused, and columns that are missing, there
-        twice, or hold no numbers.
+        A file that is not as long as it should be is refused, and columns that are
+        missing, there twice, or hold no numbers.
         """
-        kinds: dict[str, Kind] = {"timestamp": "time", **dict.fromkeys(columns, "number")}
+        kinds: dict[str, Kind] = {
+            "timestamp": "time",
+            **dict.fromkeys(columns, "number"),
+        }
         with open_parquet(self.path, kinds, remedy=CHANGED) as file:
             n_rows = file.metadata.num_rows
             names = tuple(file.schema_arrow.names)
@@ -137,15 +158,18 @@ class RunSeries(Brief):
         return names
 
     def blocks(
-        self, columns: Sequence[str], step_ms: int | None = None, rows: Rows | None = None
+        self,
+        columns: Sequence[str],
+        step_ms: int | None = None,
+        rows: Rows | None = None,
     ) -> Iterator[SeriesBlock]:
-        """Stream columns; arguments and errors as in `Run.blocks`, the span given in rows."""
+        """Stream columns as `Run.blocks` does, the span given in rows."""
         self.check(columns)
         step_ms = step_ms or self.step_ms
         if step_ms % self.step_ms:
             raise InputError(
-                f"{self.path}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
-                f"{self.name}'s {self.step_s:g} s"
+                f"{self.path}: a step of {step_ms / MS_PER_S:g} s is no multiple of "
+                f"the {self.name}'s {self.step_s:g} s"
             )
         blocks = self._read(columns, *(rows or (0, self.n_rows)))
         if step_ms == self.step_ms:
@@ -159,63 +183,91 @@ class RunSeries(Brief):
         return _joined(blocks) if blocks else SeriesBlock(np.empty(0, np.int64), {})
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return columns, all by default, indexed by zone-aware `timestamp`; floats in float64.
+        """Return columns, all by default, indexed by zone-aware `timestamp`.
 
-        As they are stored, in float32, a running sum over a year would be off by 0.01 %.
+        Floats in float64. As they are stored, in float32, a running sum over a year
+        would be off by 0.01 %.
         """
         names = self.check(columns or ())
-        chosen = [name for name in names if name != "timestamp"] if columns is None else columns
+        chosen = (
+            [name for name in names if name != "timestamp"]
+            if columns is None
+            else columns
+        )
         self.check(chosen)
         with open_parquet(self.path, {}, remedy=CHANGED) as file:
-            table = file.read(columns=["timestamp", *chosen]).select(["timestamp", *chosen])
+            table = file.read(columns=["timestamp", *chosen]).select(
+                ["timestamp", *chosen]
+            )
         row = 0
         for batch in table.to_batches():
             self._block(batch, chosen, row)
             row += batch.num_rows
         table = table.cast(
-            pa.schema([f.with_type(_wide(f.type)) for f in table.schema], table.schema.metadata)
+            pa.schema(
+                [f.with_type(_wide(f.type)) for f in table.schema],
+                table.schema.metadata,
+            )
         )
         frame: pd.DataFrame = table.to_pandas()
         return frame.set_index("timestamp")
 
-    def _read(self, columns: Sequence[str], first: int, end: int) -> Iterator[SeriesBlock]:
+    def _read(
+        self, columns: Sequence[str], first: int, end: int
+    ) -> Iterator[SeriesBlock]:
         wanted, missing = ["timestamp", *columns], end - first
         with open_parquet(self.path, {}, remedy=CHANGED) as file:
             row = 0
-            # Group by group: over all of them pyarrow keeps what it has read of the file.
+            # Group by group: over all of them pyarrow keeps what it has read of the
+            # file.
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
                 if row + n_rows <= first or row >= end:
                     row += n_rows
                     continue
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=wanted):
+                for batch in file.iter_batches(
+                    BATCH_ROWS, row_groups=[group], columns=wanted
+                ):
                     low, high = max(first - row, 0), min(end - row, batch.num_rows)
                     if low < high:
-                        yield self._block(batch.slice(low, high - low), columns, row + low)
+                        yield self._block(
+                            batch.slice(low, high - low), columns, row + low
+                        )
                         missing -= high - low
                     row += batch.num_rows
         if missing:
-            raise InputError(f"{self.path}: {missing:,} intervals are missing; {CHANGED}")
+            raise InputError(
+                f"{self.path}: {missing:,} intervals are missing; {CHANGED}"
+            )
 
-    def _block(self, batch: pa.RecordBatch, columns: Sequence[str], row: int) -> SeriesBlock:
+    def _block(
+        self, batch: pa.RecordBatch, columns: Sequence[str], row: int
+    ) -> SeriesBlock:
         where = one_line(str(self.path))
         starts_ms = self.start_ms + np.arange(row, row + batch.num_rows) * self.step_ms
         # By name, as a dotted one can select further columns.
         found = {}
         for name in columns:
             values = batch.column(batch.schema.get_field_index(name))
-            gaps = values.null_count and find_column(name, self.run.columns)[0].per == "service"
-            found[name] = numbers(values, f"{where}: column '{name}'", row, has_gaps=bool(gaps))
+            gaps = (
+                values.null_count
+                and find_column(name, self.run.columns)[0].per == "service"
+            )
+            found[name] = numbers(
+                values, f"{where}: column '{name}'", row, has_gaps=bool(gaps)
+            )
         stamps = batch.column(batch.schema.get_field_index("timestamp"))
         found_ms = stamps.cast(pa.timestamp("ms", stamps.type.tz)).cast(pa.int64())
-        if found_ms.null_count:  # only then: filling makes a scalar, which imports pandas
+        # Only then: filling makes a scalar, which imports pandas
+        if found_ms.null_count:
             found_ms = found_ms.fill_null(-1)
         stamps_ms = as_numpy(pa.chunked_array([found_ms]), np.int64)
         if not np.array_equal(stamps_ms, starts_ms):
             wrong = int(np.argmax(stamps_ms != starts_ms))
             raise InputError(
                 f"{where}: the stamp of row {row + wrong:,} is {stamps[wrong]}, "
-                f"expected one every {self.step_s:g} s from {self.start.isoformat()}; {CHANGED}"
+                f"expected one every {self.step_s:g} s from {self.start.isoformat()}; "
+                f"{CHANGED}"
             )
         return SeriesBlock(starts_ms, found)
 
@@ -225,12 +277,14 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def averaged(
-    blocks: Iterable[SeriesBlock], n_rows: int, kinds: Mapping[str, ValueKind] = NO_KINDS
+    blocks: Iterable[SeriesBlock],
+    n_rows: int,
+    kinds: Mapping[str, ValueKind] = NO_KINDS,
 ) -> Iterator[SeriesBlock]:
     """Yield n rows each as one, means but where the kind of a column is another.
 
-    What is left of a block goes before the next one. The last rows are fewer where they are no
-    whole number of steps.
+    What is left of a block goes before the next one. The last rows are fewer where they
+    are no whole number of steps.
     """
     left: list[SeriesBlock] = []
     for block in blocks:
@@ -243,10 +297,15 @@ def averaged(
         yield _coarser(left[0], left[0].starts_ms.size, kinds)
 
 
-def _coarser(block: SeriesBlock, n_rows: int, kinds: Mapping[str, ValueKind]) -> SeriesBlock:
+def _coarser(
+    block: SeriesBlock, n_rows: int, kinds: Mapping[str, ValueKind]
+) -> SeriesBlock:
     return SeriesBlock(
         block.starts_ms[::n_rows],
-        {name: coarser(v, n_rows, kinds.get(name, "mean")) for name, v in block.columns.items()},
+        {
+            name: coarser(v, n_rows, kinds.get(name, "mean"))
+            for name, v in block.columns.items()
+        },
     )
 
 

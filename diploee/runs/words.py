@@ -11,7 +11,8 @@ from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
 
 LEAST_RUNS = 20
-"""Fewer runs have none below their 5th percentile: they have a least and a largest instead."""
+"""Fewer runs have none below their 5th percentile: they have a least and a largest
+instead."""
 
 
 def interval(ms: int) -> str:
@@ -24,7 +25,7 @@ def interval(ms: int) -> str:
 
 
 def short_boundary(text: str) -> str:
-    """Return where a power is taken, without what each profile leaves out and what lies between."""
+    """Return where power is taken, without what profiles leave out."""
     for base in (DEVICE_POWER, NODE_AC_POWER):
         if text.startswith(base):
             stages = text.removeprefix(base)
@@ -42,7 +43,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
-    """Return a local time (ISO 8601) as ``2018-05-19 12:39``, as fine as a step [ms]."""
+    """Return an ISO 8601 local time as ``2018-05-19 12:39``, as fine as a step."""
     if not isinstance(text, str):
         return NONE
     at = datetime.fromisoformat(text).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Scenarios: pydantic models, YAML loading with file and line in every error, content hash."""
+"""Scenarios: models, YAML loading with errors by line, and content hash."""
 
 import lazy_loader
 

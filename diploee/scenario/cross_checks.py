@@ -14,7 +14,12 @@ from diploee.base.plain_data import KeyPath
 from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 from diploee.facility.base import StageSpec
 from diploee.facility.point_of_interconnection import Billing
-from diploee.scenario.flexibility import DemandResponseEvent, EventTarget, Flexibility, product_of
+from diploee.scenario.flexibility import (
+    DemandResponseEvent,
+    EventTarget,
+    Flexibility,
+    product_of,
+)
 from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
 
@@ -32,11 +37,16 @@ def cross_problems(scenario: Scenario) -> Problems:
                 f"found {node_type.idle_power_w:g}",
             )
         low_w, high_w = node_type.idle_power_w, node_type.rated_power_w or math.inf
-        if node_type.warm_power_w is not None and not low_w <= node_type.warm_power_w <= high_w:
+        if (
+            node_type.warm_power_w is not None
+            and not low_w <= node_type.warm_power_w <= high_w
+        ):
             yield (
                 ("facility", "node_types", name, "warm_power_w"),
-                f"must be from idle_power_w, {low_w:g} W, to the devices' rated {high_w:g} W, "
-                f"found {node_type.warm_power_w:g}",
+                (
+                    f"must be from idle_power_w, {low_w:g} W, to the devices' rated "
+                    f"{high_w:g} W, found {node_type.warm_power_w:g}"
+                ),
             )
     for name in facility.pools:
         yield from _pool_problems(scenario, name)
@@ -45,11 +55,16 @@ def cross_problems(scenario: Scenario) -> Problems:
     if is_skipped(scenario.start, facility.zone):
         yield (
             ("start",),
-            f"{scenario.start} does not exist in {zone_name(facility.zone)}, where the clock "
-            "is put forward over it; start an hour earlier or later",
+            (
+                f"{scenario.start} does not exist in {zone_name(facility.zone)}, where "
+                "the clock is put forward over it; start an hour earlier or later"
+            ),
         )
     if not any(getattr(scenario, group) for group in STREAMS):
-        yield ("streams",), "the scenario asks for nothing; add a stream of jobs or of requests"
+        yield (
+            ("streams",),
+            "the scenario asks for nothing; add a stream of jobs or of requests",
+        )
     for group, of_group in STREAMS.items():
         for name, spec in getattr(scenario, group).items():
             if spec.pool in facility.pools:
@@ -57,7 +72,9 @@ def cross_problems(scenario: Scenario) -> Problems:
             else:
                 yield (group, name, "pool"), _unknown("pool", spec.pool, facility.pools)
     # A site that is to have another size is checked in that.
-    known = all(pool.node_type in facility.node_types for pool in facility.pools.values())
+    known = all(
+        pool.node_type in facility.node_types for pool in facility.pools.values()
+    )
     if known and facility.size is None:
         yield from _answer_problems(scenario)
     yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
@@ -76,22 +93,31 @@ def _pool_problems(scenario: Scenario, name: str) -> Problems:
         ("facility", "pools", name),
     )
     if pool.node_type not in facility.node_types:
-        yield (*at, "node_type"), _unknown("node type", pool.node_type, facility.node_types)
+        yield (
+            (*at, "node_type"),
+            _unknown("node type", pool.node_type, facility.node_types),
+        )
     if pool.allocate == "gpus":
         yield from _allocation_problems(scenario, name)
     if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
         yield (
             (*at, "scale_profiles"),
-            "scales the profiles of jobs, and no stream plays any in this pool: the curves of "
-            "services and replicas, zeus and synchronous are not scaled; leave it out",
+            (
+                "scales the profiles of jobs, and no stream plays any in this pool: "
+                "the curves of services and replicas, zeus and synchronous are not "
+                "scaled; leave it out"
+            ),
         )
     for index, phase in enumerate(pool.phases or ()):
         if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
             end = scenario.clock.wall.at(scenario.horizon_ms)
             yield (
                 (*at, "phases", index, "since"),
-                f"must lie within the run, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}, found "
-                f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at its start",
+                (
+                    f"must lie within the run, {scenario.start:%Y-%m-%d} to "
+                    f"{end:%Y-%m-%d}, found {phase.since:%Y-%m-%d}; of phases before "
+                    "the run give the last, at its start"
+                ),
             )
 
 
@@ -111,26 +137,37 @@ def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Probl
     if flexibility.follow is not None and flexibility.follow.signal not in given:
         yield (
             ("flexibility", "follow", "signal"),
-            f"there is no signal '{flexibility.follow.signal}' (have: {one_of(given)}); add its "
-            "file to flexibility.signals",
+            (
+                f"there is no signal '{flexibility.follow.signal}' (have: "
+                f"{one_of(given)}); add its file to flexibility.signals"
+            ),
         )
     idle_w = scenario.facility.idle_power_w
     targets: list[tuple[KeyPath, EventTarget | None]] = [
-        (("flexibility", "events", k), event.target) for k, event in enumerate(flexibility.events)
+        (("flexibility", "events", k), event.target)
+        for k, event in enumerate(flexibility.events)
     ]
     if flexibility.follow is not None:
         targets.append((("flexibility", "follow"), flexibility.follow.target))
     for key_path, target in targets:
-        if target is not None and target.mw is not None and target.mw * W_PER_MW < idle_w:
+        if (
+            target is not None
+            and target.mw is not None
+            and target.mw * W_PER_MW < idle_w
+        ):
             yield (
                 (*key_path, "target", "mw"),
-                f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw without a job, found "
-                f"{target.mw:g}",
+                (
+                    f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw "
+                    f"without a job, found {target.mw:g}"
+                ),
             )
     yield from _event_problems(scenario, flexibility.events)
 
 
-def _event_problems(scenario: Scenario, events: Sequence[DemandResponseEvent]) -> Problems:
+def _event_problems(
+    scenario: Scenario, events: Sequence[DemandResponseEvent]
+) -> Problems:
     clock, rated_w = scenario.clock, scenario.facility.rated_power_w
     names = [event.id for event in events]
     moments_are_sound = True
@@ -144,23 +181,30 @@ def _event_problems(scenario: Scenario, events: Sequence[DemandResponseEvent]) -
                 moments_are_sound = False
                 yield (
                     (*key_path, key),
-                    f"{moment} does not exist in {zone_name(clock.zone)}, where the clock is put "
-                    "forward over it",
+                    (
+                        f"{moment} does not exist in {zone_name(clock.zone)}, where "
+                        "the clock is put forward over it"
+                    ),
                 )
         found = event.in_run(clock)
         if found.ramp_ms - found.baseline_ms < 0 or found.start_ms >= clock.horizon_ms:
             end = clock.wall.at(clock.horizon_ms)
             yield (
                 (*key_path, "start"),
-                f"must lie within the run, {clock.start} to {end:%Y-%m-%d %H:%M:%S}, and its ramp "
-                f"at least {event.baseline} after its start, found {event.start}",
+                (
+                    f"must lie within the run, {clock.start} to "
+                    f"{end:%Y-%m-%d %H:%M:%S}, and its ramp at least {event.baseline} "
+                    f"after its start, found {event.start}"
+                ),
             )
         least_mw = product_of(event.product).least_mw
         if rated_w < least_mw * W_PER_MW:
             yield (
                 (*key_path, "product"),
-                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility is rated "
-                f"{rated_w / W_PER_MW:.4g} MW",
+                (
+                    f"'{event.product}' is for loads from {least_mw:g} MW on, the "
+                    f"facility is rated {rated_w / W_PER_MW:.4g} MW"
+                ),
             )
     if moments_are_sound:
         yield from _overlaps(events, clock)
@@ -175,8 +219,11 @@ def _overlaps(events: Sequence[DemandResponseEvent], clock: RunClock) -> Problem
         if late.ramp_ms < early.end_ms and early.target != late.target:
             yield (
                 key_path,
-                f"'{late.id}' begins its ramp before '{early.id}' has ended, with another "
-                "target; let it begin later, or at once (ramp_down: 0 s, start at the other's end)",
+                (
+                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with "
+                    "another target; let it begin later, or at once (ramp_down: 0 s, "
+                    "start at the other's end)"
+                ),
             )
 
 
@@ -189,7 +236,9 @@ def _divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Problems:
         )
 
 
-def _billing_problems(scenario: Scenario, stage: StageSpec, key_path: KeyPath) -> Problems:
+def _billing_problems(
+    scenario: Scenario, stage: StageSpec, key_path: KeyPath
+) -> Problems:
     billing = getattr(stage, "billing", None)
     if not isinstance(billing, Billing):
         return
@@ -204,8 +253,11 @@ def _billing_problems(scenario: Scenario, stage: StageSpec, key_path: KeyPath) -
         have = [minutes for minutes in why if not why[minutes]]
         yield (
             (*key_path, "billing", "interval_min"),
-            f"must be minutes whose demand the run holds, found {billing.interval_min}: "
-            f"{why[billing.interval_min]}; have: {one_of(have)}",
+            (
+                "must be minutes whose demand the run holds, found "
+                f"{billing.interval_min}: {why[billing.interval_min]}; have: "
+                f"{one_of(have)}"
+            ),
         )
 
 
@@ -232,13 +284,19 @@ def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     if node is not None and not node.n_gpus:
         yield (
             ("facility", "pools", name, "allocate"),
-            f"gpus needs nodes with GPUs, node type '{pool.node_type}' has n_gpus: 0; leave it out",
+            (
+                f"gpus needs nodes with GPUs, node type '{pool.node_type}' has "
+                "n_gpus: 0; leave it out"
+            ),
         )
     elif node is not None and pool.n_nodes * node.n_gpus * SLOTS_PER_GPU >= 2**31:
         yield (
             ("facility", "pools", name, "n_nodes"),
-            f"with allocate: gpus must be at most {2**31 // (node.n_gpus * SLOTS_PER_GPU):,} nodes "
-            f"of {node.n_gpus} GPUs, found {pool.n_nodes:,}; split the pool",
+            (
+                "with allocate: gpus must be at most "
+                f"{2**31 // (node.n_gpus * SLOTS_PER_GPU):,} nodes of {node.n_gpus} "
+                f"GPUs, found {pool.n_nodes:,}; split the pool"
+            ),
         )
     crossed = {
         f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
@@ -260,8 +318,11 @@ def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     if found := [what for what, crosses in crossed.items() if crosses]:
         yield (
             ("facility", "pools", name, "allocate"),
-            f"gpus can't go with {', '.join(found)}; remove {'it' if len(found) == 1 else 'them'}, "
-            "or leave allocate out, which gives jobs whole nodes",
+            (
+                f"gpus can't go with {', '.join(found)}; remove "
+                f"{'it' if len(found) == 1 else 'them'}, or leave allocate out, which "
+                "gives jobs whole nodes"
+            ),
         )
 
 
@@ -270,46 +331,71 @@ def _gpus_problem(facility: Facility, pool: str, n_gpus: float | None) -> str | 
     if n_gpus is None:
         return None
     if facility.pools[pool].allocate != "gpus":
-        return f"needs a pool that allocates GPUs; set facility.pools.{pool}.allocate: gpus"
+        return (
+            f"needs a pool that allocates GPUs; set facility.pools.{pool}.allocate: "
+            "gpus"
+        )
     node = facility.node_types.get(facility.pools[pool].node_type)
     if node is not None and n_gpus > node.n_gpus:
         return (
-            f"must be at most the {node.n_gpus} GPUs of a node of pool '{pool}', found {n_gpus:g}; "
-            "give wider jobs n_nodes"
+            f"must be at most the {node.n_gpus} GPUs of a node of pool '{pool}', "
+            f"found {n_gpus:g}; give wider jobs n_nodes"
         )
     return None
 
 
-def _deadline_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath) -> Problems:
-    """Yield deadlines before the last submission: jobs that come after them were late at once."""
+def _deadline_problems(
+    scenario: Scenario, stream: JobStream, key_path: KeyPath
+) -> Problems:
+    """Yield deadlines before the last submission.
+
+    Jobs that come after them were late at once.
+    """
     given = [((*key_path, "flexibility"), stream.flexibility)]
-    given += [((*key_path, "classes", k), c.flexibility) for k, c in enumerate(stream.classes)]
+    given += [
+        ((*key_path, "classes", k), c.flexibility) for k, c in enumerate(stream.classes)
+    ]
     end = scenario.clock.wall.at(scenario.horizon_ms).replace(tzinfo=None)
     for place, flexibility in given:
-        if flexibility is not None and flexibility.deadline and flexibility.deadline < end:
+        if (
+            flexibility is not None
+            and flexibility.deadline
+            and flexibility.deadline < end
+        ):
             yield (
-                (*place, "deadline") if place[-1] == "flexibility" else (*place, "flexibility"),
-                f"the deadline {flexibility.deadline} lies before the submission of jobs, which "
-                f"come until {end}; give slack instead, or a later one",
+                (*place, "deadline")
+                if place[-1] == "flexibility"
+                else (*place, "flexibility"),
+                (
+                    f"the deadline {flexibility.deadline} lies before the submission "
+                    f"of jobs, which come until {end}; give slack instead, or a later "
+                    "one"
+                ),
             )
 
 
-def _smoothing_problems(scenario: Scenario, stream: JobStream, key_path: KeyPath) -> Problems:
+def _smoothing_problems(
+    scenario: Scenario, stream: JobStream, key_path: KeyPath
+) -> Problems:
     if stream.power_smoothing is None:
         return
     if scenario.step_ms > COARSEST_MS:
         yield (
             (*key_path, "power_smoothing"),
-            f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} s do not "
-            f"show; set step to {COARSEST_MS // 1000} s or less",
+            (
+                f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} "
+                f"s do not show; set step to {COARSEST_MS // 1000} s or less"
+            ),
         )
     name = scenario.facility.pools[stream.pool].node_type
     node = scenario.facility.node_types.get(name)
     if node is not None and not node.n_gpus * node.gpu_tdp_w > 0:
         yield (
             (*key_path, "power_smoothing"),
-            f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W in node type "
-            f"'{name}'",
+            (
+                f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W "
+                f"in node type '{name}'"
+            ),
         )
 
 
@@ -329,7 +415,9 @@ def _job_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
     yield from _recurring_problems(facility, stream, key_path)
     yield from _synchronous_problems(facility, stream, key_path)
     yield from _smoothing_problems(scenario, stream, key_path)
-    sharing = [other for other, of in scenario.streams.items() if of.pool == stream.pool]
+    sharing = [
+        other for other, of in scenario.streams.items() if of.pool == stream.pool
+    ]
     if stream.match == "simulated" and len(sharing) > 1:
         yield (
             (*key_path, "match"),
@@ -338,7 +426,9 @@ def _job_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
         )
 
 
-def _recurring_problems(facility: Facility, stream: JobStream, key_path: KeyPath) -> Problems:
+def _recurring_problems(
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Problems:
     if (zeus := stream.zeus) is None:
         return
     n_nodes, n_gpus = facility.pools[stream.pool].fewest_nodes, 0
@@ -347,7 +437,10 @@ def _recurring_problems(facility: Facility, stream: JobStream, key_path: KeyPath
     if zeus.n_nodes > n_nodes:
         yield (
             (*key_path, "zeus", "n_nodes"),
-            f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found {zeus.n_nodes}",
+            (
+                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found "
+                f"{zeus.n_nodes}"
+            ),
         )
     node_types, node_type = facility.node_types, facility.pools[stream.pool].node_type
     idle_w = node_types[node_type].idle_power_w if node_type in node_types else math.inf
@@ -355,18 +448,25 @@ def _recurring_problems(facility: Facility, stream: JobStream, key_path: KeyPath
     if gpus_idle_w > idle_w:
         yield (
             (*key_path, "zeus", "gpu_idle_power_w"),
-            f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
-            f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
+            (
+                f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W "
+                f"idle are {gpus_idle_w:g} W, more than the node's idle_power_w of "
+                f"{idle_w:g} W"
+            ),
         )
     if (zeus.gpus_per_node or 1) > n_gpus:
         yield (
             (*key_path, "zeus", "gpus_per_node"),
-            f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', found "
-            f"{zeus.gpus_per_node or 1}",
+            (
+                f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', "
+                f"found {zeus.gpus_per_node or 1}"
+            ),
         )
 
 
-def _synchronous_problems(facility: Facility, stream: JobStream, key_path: KeyPath) -> Problems:
+def _synchronous_problems(
+    facility: Facility, stream: JobStream, key_path: KeyPath
+) -> Problems:
     node = facility.node_types.get(facility.pools[stream.pool].node_type)
     if stream.synchronous is None or node is None:
         return
@@ -374,8 +474,10 @@ def _synchronous_problems(facility: Facility, stream: JobStream, key_path: KeyPa
     if not node.n_gpus * node.gpu_tdp_w > 0:
         yield (
             (*key_path, "synchronous"),
-            f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W in pool "
-            f"'{stream.pool}'",
+            (
+                f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W "
+                f"in pool '{stream.pool}'"
+            ),
         )
         return
     for index, job in enumerate(stream.synchronous.jobs):
@@ -386,8 +488,10 @@ def _synchronous_problems(facility: Facility, stream: JobStream, key_path: KeyPa
         elif asked + spares > n_nodes:
             yield (
                 at,
-                f"takes {asked:,} nodes and {spares:,} spare ones, pool '{stream.pool}' has "
-                f"{n_nodes:,}{_at_first(facility, stream.pool)}",
+                (
+                    f"takes {asked:,} nodes and {spares:,} spare ones, pool "
+                    f"'{stream.pool}' has {n_nodes:,}{_at_first(facility, stream.pool)}"
+                ),
             )
 
 
@@ -395,23 +499,29 @@ def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
     requests = scenario.request_streams[name]
     pool = scenario.facility.pools[requests.pool]
     groups = ("streams", "request_streams")
-    yield from _sharing_problems(scenario, "a request stream needs a pool of its", key_path, groups)
+    yield from _sharing_problems(
+        scenario, "a request stream needs a pool of its", key_path, groups
+    )
     n_nodes, services = pool.fewest_nodes, requests.services
     reserved = sum(service.reserved_nodes or 0 for service in services.values())
     if reserved > n_nodes:
         stands = " in its first phase" if pool.phases else ""
         yield (
             (*key_path, "services"),
-            f"the services reserve {reserved} nodes, pool '{requests.pool}' has {n_nodes}"
-            f"{stands}; lower reserved_nodes or leave it out (Eq. 7)",
+            (
+                f"the services reserve {reserved} nodes, pool '{requests.pool}' has "
+                f"{n_nodes}{stands}; lower reserved_nodes or leave it out (Eq. 7)"
+            ),
         )
     node = scenario.facility.node_types.get(pool.node_type)
     for name, service in services.items():
         if service.standby == "warm" and node is not None and node.warm_power_w is None:
             yield (
                 (*key_path, "services", name, "standby"),
-                f"warm needs warm_power_w of node type '{pool.node_type}', the power of its "
-                "devices with models loaded; give it there",
+                (
+                    f"warm needs warm_power_w of node type '{pool.node_type}', the "
+                    "power of its devices with models loaded; give it there"
+                ),
             )
         nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
         if nodes is None:
@@ -420,14 +530,19 @@ def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
         if service.probability != 0 and instances == 0:
             yield (
                 (*key_path, "services", name, "reserved_nodes"),
-                f"{nodes} nodes hold no instance of {per_instance} node(s), but the service gets "
-                "requests; reserve more nodes",
+                (
+                    f"{nodes} nodes hold no instance of {per_instance} node(s), but "
+                    "the service gets requests; reserve more nodes"
+                ),
             )
         elif service.min_instances > instances:
             yield (
                 (*key_path, "services", name, "min_instances"),
-                f"{service.min_instances} instances need {service.min_instances * per_instance} "
-                f"nodes, reserved are {nodes}; lower min_instances",
+                (
+                    f"{service.min_instances} instances need "
+                    f"{service.min_instances * per_instance} nodes, reserved are "
+                    f"{nodes}; lower min_instances"
+                ),
             )
 
 
@@ -435,12 +550,20 @@ def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Probl
     replicas = scenario.replica_streams[name]
     pool = scenario.facility.pools[replicas.pool]
     node = scenario.facility.node_types.get(pool.node_type)
-    if shared := [*_sharing_problems(scenario, "replicas need a pool of their", key_path, STREAMS)]:
+    if shared := [
+        *_sharing_problems(scenario, "replicas need a pool of their", key_path, STREAMS)
+    ]:
         yield from shared
     elif pool.phases is not None:
-        yield (*key_path, "pool"), f"replicas need a pool without phases, found '{replicas.pool}'"
+        yield (
+            (*key_path, "pool"),
+            f"replicas need a pool without phases, found '{replicas.pool}'",
+        )
     elif node is not None and not node.n_gpus:
-        yield (*key_path, "pool"), f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0"
+        yield (
+            (*key_path, "pool"),
+            f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0",
+        )
     yield from _divides(scenario, replicas.step_ms, (*key_path, "step_s"))
 
 
@@ -459,13 +582,18 @@ def _sharing_problems(
     if others:
         yield (
             (*key_path, "pool"),
-            f"{need} own, but pool '{pool}' is also used by {one_of(others)}; split it into two "
-            "pools",
+            (
+                f"{need} own, but pool '{pool}' is also used by {one_of(others)}; "
+                "split it into two pools"
+            ),
         )
 
 
 def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:
-    return f"unknown {what} '{word}' (have: {one_of(allowed)}){did_you_mean(word, allowed)}"
+    return (
+        f"unknown {what} '{word}' (have: "
+        f"{one_of(allowed)}){did_you_mean(word, allowed)}"
+    )
 
 
 STREAMS: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = {

@@ -37,12 +37,16 @@ class LognormalPart(Model):
 def _check_quantiles(quantiles: dict[float, float]) -> dict[float, float]:
     levels, seconds = list(quantiles), list(quantiles.values())
     if len(levels) < 2 or levels[0] != 0 or levels[-1] != 1:
-        raise ValueError("levels must begin with 0 (the shortest) and end with 1 (the longest)")
+        raise ValueError(
+            "levels must begin with 0 (the shortest) and end with 1 (the longest)"
+        )
     if not all(a < b for a, b in pairwise(levels)):
         raise ValueError("levels must rise from 0 to 1")
     for level, (a, b) in zip(levels[1:], pairwise(seconds), strict=True):
         if b < a:
-            raise ValueError(f"durations must not fall with the level: {b:g} s at {level:g}")
+            raise ValueError(
+                f"durations must not fall with the level: {b:g} s at {level:g}"
+            )
     return quantiles
 
 
@@ -53,17 +57,21 @@ class DurationModel(Model):
     """How long the jobs of a class run: quantiles, or a mixture of lognormals."""
 
     quantiles_s: Quantiles | None = unset(
-        "Durations [s] by level from 0 to 1, log-linear between the levels, such as {0: 10, 0.5: "
-        "600, 1: 86400}; or lognormal."
+        "Durations [s] by level from 0 to 1, log-linear between the levels, such as "
+        "{0: 10, 0.5: 600, 1: 86400}; or lognormal."
     )
     lognormal: tuple[LognormalPart, ...] | None = unset(
         "Lognormals whose weights sum to 1; or quantiles_s.", min_length=1
     )
-    min_s: SecondsAboveZero | None = unset("Shorter draws last this long [s]; no limit if absent.")
-    max_s: SecondsAboveZero | None = unset("Longer draws last this long [s]; no limit if absent.")
+    min_s: SecondsAboveZero | None = unset(
+        "Shorter draws last this long [s]; no limit if absent."
+    )
+    max_s: SecondsAboveZero | None = unset(
+        "Longer draws last this long [s]; no limit if absent."
+    )
     scale: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
-        "Factor on all of these durations, min_s and max_s included, such as for classes that "
-        "share a table; 1 if absent."
+        "Factor on all of these durations, min_s and max_s included, such as for "
+        "classes that share a table; 1 if absent."
     )
 
     @model_validator(mode="after")
@@ -72,7 +80,11 @@ class DurationModel(Model):
             raise ValueError("give either quantiles_s or lognormal")
         if self.lognormal is not None:
             check_probabilities((part.weight for part in self.lognormal), "lognormals")
-        if self.min_s is not None and self.max_s is not None and self.min_s > self.max_s:
+        if (
+            self.min_s is not None
+            and self.max_s is not None
+            and self.min_s > self.max_s
+        ):
             raise ValueError(f"min_s {self.min_s:g} is above max_s {self.max_s:g}")
         return self
 
@@ -103,7 +115,9 @@ class DurationModel(Model):
         parts = self._parts()
         edges = np.cumsum(parts[0])
         part = np.searchsorted(edges[:-1] / edges[-1], levels, side="right")
-        normal = np.concatenate([g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)])
+        normal = np.concatenate(
+            [g.standard_normal(n) for g, n in zip(rngs, counts, strict=True)]
+        )
         return self._clipped(np.exp(parts[1][part] + parts[2][part] * normal))
 
     def cdf(self, duration_s: npt.ArrayLike) -> Float64Array:
@@ -155,7 +169,8 @@ class DurationModel(Model):
         from scipy.special import ndtr, ndtri
 
         weight, mu, sigma = self._parts()
-        # A mixture's quantile lies between those of its parts; bisection narrows it down.
+        # A mixture's quantile lies between those of its parts; bisection narrows it
+        # down.
         of_parts = mu + sigma * ndtri(levels)[..., None]
         low, high = of_parts.min(axis=-1), of_parts.max(axis=-1)
         spread = np.maximum(sigma, TINY_SIGMA)
@@ -166,7 +181,7 @@ class DurationModel(Model):
         return self._clipped(np.exp(high))
 
     def mean_s(self, longest_s: float = math.inf) -> float:
-        """Return the mean duration, each counted up to `longest_s` (such as the horizon) [s].
+        """Return the mean duration, each counted up to `longest_s` [s].
 
         Raises
         ------
@@ -203,18 +218,27 @@ class DurationModel(Model):
         return np.minimum(scaled, MAX_DURATION_S)
 
 
-def _mean_of_quantiles(levels: Float64Array, log_s: Float64Array, low: float, high: float) -> float:
-    """Mean of exp(interpolated log_s), clipped to low and high: exact within each segment."""
+def _mean_of_quantiles(
+    levels: Float64Array, log_s: Float64Array, low: float, high: float
+) -> float:
+    """Mean of exp(interpolated log_s), clipped to low and high.
+
+    Exact within each segment.
+    """
     log_low = math.log(low) if low > 0 else -math.inf
     log_high = math.log(high)
-    crossings = np.interp([x for x in (log_low, log_high) if np.isfinite(x)], log_s, levels)
+    crossings = np.interp(
+        [x for x in (log_low, log_high) if np.isfinite(x)], log_s, levels
+    )
     grid = np.unique(np.concatenate([levels, crossings]))
     ends = np.interp(grid, levels, log_s)
     middle = np.interp((grid[:-1] + grid[1:]) / 2, levels, log_s)
     a, b = ends[:-1], ends[1:]
     rise = b - a
     # Mean of exp over a segment is (e^b - e^a) / (b - a), and e^a where it is level.
-    inside = np.exp(a) * np.where(rise > 0, np.expm1(rise) / np.where(rise > 0, rise, 1.0), 1.0)
+    inside = np.exp(a) * np.where(
+        rise > 0, np.expm1(rise) / np.where(rise > 0, rise, 1.0), 1.0
+    )
     value = np.where(middle <= log_low, low, np.where(middle >= log_high, high, inside))
     return float(np.sum(np.diff(grid) * value))
 
@@ -222,12 +246,16 @@ def _mean_of_quantiles(levels: Float64Array, log_s: Float64Array, low: float, hi
 def _mean_of_lognormals(
     weight: Float64Array, mu: Float64Array, sigma: Float64Array, low: float, high: float
 ) -> float:
-    """Mean of a lognormal mixture clipped to low and high, from partial expectations."""
+    """Mean of a clipped lognormal mixture, from partial expectations."""
     from scipy.special import ndtr
 
     spread = np.maximum(sigma, TINY_SIGMA)
     z_low = (math.log(low) - mu) / spread if low > 0 else np.full_like(mu, -np.inf)
-    z_high = (math.log(high) - mu) / spread if math.isfinite(high) else np.full_like(mu, np.inf)
+    z_high = (
+        (math.log(high) - mu) / spread
+        if math.isfinite(high)
+        else np.full_like(mu, np.inf)
+    )
     inside = np.exp(mu + sigma**2 / 2) * (ndtr(z_high - sigma) - ndtr(z_low - sigma))
     above = high * ndtr(-z_high) if math.isfinite(high) else 0.0
     return float(weight @ (low * ndtr(z_low) + inside + above))

@@ -1,6 +1,7 @@
-"""Causes that may bend a load: signals, demand-response events, and what jobs of a class tolerate.
+"""Causes that may bend a load.
 
-Reference sheet ``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B6 the controller.
+Signals, demand-response events, and what jobs of a class tolerate. Reference sheet
+``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B6 the controller.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from diploee.base.clock import RunClock
 from diploee.base.errors import one_of, shown
@@ -32,17 +39,29 @@ SignalFormatName = Literal["electricity_maps", "caiso", "nyiso", "gridstatus", "
 
 SIGNAL_UNITS: dict[SignalName, dict[str, float]] = {
     "price": {"per_mwh": 1.0, "per_kwh": 1e3},
-    "carbon": {"g_per_kwh": 1.0, "kg_per_mwh": 1.0, "t_per_mwh": 1e3, "lb_per_mwh": 0.45359237},
+    "carbon": {
+        "g_per_kwh": 1.0,
+        "kg_per_mwh": 1.0,
+        "t_per_mwh": 1e3,
+        "lb_per_mwh": 0.45359237,
+    },
     "cap": {"mw": 1.0, "kw": 1e-3},
 }
 """Units of each signal, the first its own, and what turns a value in one into that."""
 
 Unit = Literal[
-    "per_mwh", "per_kwh", "g_per_kwh", "kg_per_mwh", "t_per_mwh", "lb_per_mwh", "mw", "kw"
+    "per_mwh",
+    "per_kwh",
+    "g_per_kwh",
+    "kg_per_mwh",
+    "t_per_mwh",
+    "lb_per_mwh",
+    "mw",
+    "kw",
 ]
 
 TOLERATED_LOSS = (0.0, 0.10, 0.25, 0.50)
-"""Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""
+"""Mean loss of throughput over a job that each tier tolerates, arXiv:2507.00909 [S2]."""  # noqa: E501
 
 
 # YAML reads a bare off as false.
@@ -57,52 +76,67 @@ class _Product:
     notice: str
     ramp_down: str
     ramp_up: str = "15 min"
-    fraction: float | None = None  # share of the power before the event that may be drawn
+    # Share of the power before the event that may be drawn
+    fraction: float | None = None
     hours: float | None = None  # length of an event
     most_hours: float | None = None  # longest event that the product has
     least_mw: float = 0.0  # smallest rated power of a load that it is for [MW]
 
 
 PRODUCTS: dict[str, _Product] = {
-    # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the notice is [J].
+    # The demonstration in Phoenix: 25 % for three hours, ramps of 15 min [S2]; the
+    # notice is [J].
     "emerald": _Product("15 min", "15 min", fraction=0.75, hours=3),
     # 30 % less within 30 s of the call, for at most ten hours [S]; the way back is [J].
     "london": _Product("0 s", "30 s", fraction=0.70, most_hours=10),
-    # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's notice
-    # [S2]; the ramps are [J].
+    # Texas, Senate Bill 6: loads from 75 MW on [S], demand response bought with a day's
+    # notice [S2]; the ramps are [J].
     "sb6_firm": _Product("24 h", "15 min", least_mw=75),
-    # A controllable load follows base points, one each 5 min [S]; that they are ramps is [J].
+    # A controllable load follows base points, one each 5 min [S]; that they are ramps
+    # is [J].
     "ercot_clr": _Product("5 min", "5 min", ramp_up="5 min"),
     # Curtailment of some two hours an event [S]; notice and ramps are [J].
     "duke": _Product("24 h", "15 min", hours=2),
 }
-"""Demand-response products by name, with the marks of the sheet: [S] seen, [J] our choice."""
+"""Demand-response products by name, with the marks of the sheet: [S] seen, [J] our
+choice."""
 
 
 def product_of(name: str | None) -> _Product:
-    """Return the product of a name; without one nothing is filled in but ramps of 15 min."""
+    """Return the product of a name.
+
+    Without one nothing is filled in but ramps of 15 min.
+    """
     return _Product("0 s", "15 min") if name is None else PRODUCTS[name]
 
 
 class EventTarget(Model):
     """How deep an event goes; one of the three."""
 
-    fraction: Share | None = unset("Share of the mean power before the event that may be drawn.")
-    mw: Annotated[NonNegativeFloat | None, SCALES] = unset("Power that may be drawn [MW].")
+    fraction: Share | None = unset(
+        "Share of the mean power before the event that may be drawn."
+    )
+    mw: Annotated[NonNegativeFloat | None, SCALES] = unset(
+        "Power that may be drawn [MW]."
+    )
     delta_mw: Annotated[NonNegativeFloat | None, SCALES] = unset(
         "Power below the mean before the event [MW]."
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if sum(value is not None for value in (self.fraction, self.mw, self.delta_mw)) != 1:
+        if (
+            sum(value is not None for value in (self.fraction, self.mw, self.delta_mw))
+            != 1
+        ):
             raise ValueError("give exactly one of 'fraction', 'mw', 'delta_mw'")
         return self
 
     def level_w(self, before_w: float) -> float:
-        """Return the power that may be drawn [W], of the mean power before the event [W]."""
+        """Return the power allowed [W], of the mean power before the event [W]."""
         if self.fraction is not None:
-            return self.fraction * max(before_w, 0.0)  # of nothing where power is exported
+            # Of nothing where power is exported
+            return self.fraction * max(before_w, 0.0)
         if self.mw is not None:
             return self.mw * W_PER_MW
         return max(before_w - (self.delta_mw or 0.0) * W_PER_MW, 0.0)
@@ -123,16 +157,20 @@ class Event:
     ramp_up_ms: int
     tolerance: float  # share of the target that may be exceeded
     baseline_ms: int  # time over which the power before it is taken [ms]
-    follows_ms: int | None = None  # ramp of the first event of those that it follows [ms]
+    # Ramp of the first event of those that it follows [ms]
+    follows_ms: int | None = None
 
     @property
     def ramp_ms(self) -> int:
-        """When its ramp begins [ms]: so that it ends at the start, but never before its issue."""
+        """When its ramp begins [ms], at its issue or later, to end at the start."""
         return max(self.issued_ms, self.start_ms - self.ramp_down_ms)
 
     @property
     def before_ms(self) -> int:
-        """Until when the power before it is taken [ms]: its ramp, or that of what it follows."""
+        """Until when the power before it is taken [ms].
+
+        Its ramp, or that of what it follows.
+        """
         return self.ramp_ms if self.follows_ms is None else self.follows_ms
 
     @property
@@ -146,10 +184,10 @@ class Event:
         return self.end_ms + self.ramp_up_ms
 
     def allowed_w(self, time_ms: int, before_w: float, back_w: float = 0.0) -> float:
-        """Return the power that may be drawn at a time [W]; no limit outside of the event.
+        """Return the power that may be drawn at a time [W].
 
-        `before_w` is the mean over `baseline_ms` before the ramp; the ramp back leads to `back_w`
-        where that is above it.
+        No limit outside of the event. `before_w` is the mean over `baseline_ms` before
+        the ramp; the ramp back leads to `back_w` where that is above it.
         """
         if not self.ramp_ms <= time_ms < self.over_ms:
             return float("inf")
@@ -170,24 +208,36 @@ class DemandResponseEvent(Model):
     """A call to draw less for some time."""
 
     id: Name = Field(description="Name of the event, in metrics and figures.")
-    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = unset(
-        "Demand-response product, which fills in what the event leaves out: emerald (75 % for 3 "
-        "h, ramps of 15 min), london (70 % within 30 s, at most 10 h), sb6_firm (loads from 75 MW "
-        "on, a day's notice), ercot_clr (a base point each 5 min), duke (2 h); other figures of "
-        "theirs are assumed."
+    product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = (
+        unset(
+            "Demand-response product, which fills in what the event leaves out: "
+            "emerald (75 % for 3 h, ramps of 15 min), london (70 % within 30 s, at "
+            "most 10 h), sb6_firm (loads from 75 MW on, a day's notice), ercot_clr (a "
+            "base point each 5 min), duke (2 h); other figures of theirs are assumed."
+        )
     )
     issued: Moment | None = unset(
-        "When it becomes known, local time; nothing reacts before. The product's notice before "
-        "the start if absent, or the start."
+        "When it becomes known, local time; nothing reacts before. The product's "
+        "notice before the start if absent, or the start."
     )
     start: Moment = Field(
-        description="When the target must be met, local time; where the notice leaves time, the "
-        "ramp lies before it."
+        description=(
+            "When the target must be met, local time; where the notice leaves time, "
+            "the ramp lies before it."
+        )
     )
-    end: Moment | None = unset("When power may rise again; by the product's length if absent.")
-    target: EventTarget | None = unset("How deep it goes; as the product has it if absent.")
-    ramp_down: FixedSpan | None = unset("Time to come down in; the product's, or 15 min (assumed).")
-    ramp_up: FixedSpan | None = unset("Time to come back in; the product's, or 15 min (assumed).")
+    end: Moment | None = unset(
+        "When power may rise again; by the product's length if absent."
+    )
+    target: EventTarget | None = unset(
+        "How deep it goes; as the product has it if absent."
+    )
+    ramp_down: FixedSpan | None = unset(
+        "Time to come down in; the product's, or 15 min (assumed)."
+    )
+    ramp_up: FixedSpan | None = unset(
+        "Time to come back in; the product's, or 15 min (assumed)."
+    )
     tolerance: Annotated[float, Field(ge=0, le=0.5)] = uncertain(
         0.02,
         "Share of the target by which power may exceed it and still be held to meet it",
@@ -195,8 +245,10 @@ class DemandResponseEvent(Model):
     )
     baseline: FixedSpan = default(
         "25 min",
-        "Time before the ramp whose mean power fraction and delta_mw are of; that of the "
-        "demonstration in Phoenix if absent.",
+        (
+            "Time before the ramp whose mean power fraction and delta_mw are of; that "
+            "of the demonstration in Phoenix if absent."
+        ),
     )
 
     @model_validator(mode="after")
@@ -210,12 +262,14 @@ class DemandResponseEvent(Model):
         if end <= self.start:
             raise ValueError(f"end must lie behind start {self.start}, found {end}")
         if self.issued is not None and self.issued > self.start:
-            raise ValueError(f"issued must be at or before start {self.start}, found {self.issued}")
+            raise ValueError(
+                f"issued must be at or before start {self.start}, found {self.issued}"
+            )
         hours = (end - self.start) / timedelta(hours=1)
         if product.most_hours is not None and hours > product.most_hours:
             raise ValueError(
-                f"an event of product '{self.product}' lasts at most {product.most_hours:g} h, "
-                f"found {hours:g} h"
+                f"an event of product '{self.product}' lasts at most "
+                f"{product.most_hours:g} h, found {hours:g} h"
             )
         if span_ms(self.baseline) == 0:
             raise ValueError("baseline must be longer than 0 s")
@@ -245,25 +299,31 @@ class DemandResponseEvent(Model):
 class SignalFile(Model):
     """A file with a signal: a step function, each value from its time on."""
 
-    file: str = Field(min_length=1, description="The file, relative to the scenario file.")
+    file: str = Field(
+        min_length=1, description="The file, relative to the scenario file."
+    )
     format: SignalFormatName | None = unset(
         "Format of the file; recognised by its header if absent."
     )
     column: str | None = unset(
-        "Column of the values; that of the format if absent, in a csv the only one beside the time."
+        "Column of the values; that of the format if absent, in a csv the only one "
+        "beside the time."
     )
     place: str | None = unset("Zone, node or location, where the file has several.")
     unit: Unit | None = unset(
-        "Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if absent."
+        "Unit of the values; a price is per MWh, carbon in g/kWh and a cap in MW if "
+        "absent."
     )
     utc_offset: UtcOffset | None = unset(
-        "Offset from UTC of stamps in a csv that have none; a stamp without one is refused if "
-        "absent, as hours may come twice."
+        "Offset from UTC of stamps in a csv that have none; a stamp without one is "
+        "refused if absent, as hours may come twice."
     )
     known_ahead: FixedSpan = default(
         "0 s",
-        "How far ahead its values are known, such as 24 h of a day-ahead market; only up to now "
-        "if 0 s.",
+        (
+            "How far ahead its values are known, such as 24 h of a day-ahead market; "
+            "only up to now if 0 s."
+        ),
     )
 
 
@@ -273,8 +333,8 @@ class Signals(Model):
     price: SignalFile | None = unset("Price of energy, in any currency per MWh.")
     carbon: SignalFile | None = unset("Carbon intensity of energy [g/kWh].")
     cap: SignalFile | None = unset(
-        "Most that the facility may draw [MW]; each value holds until the next, whenever that "
-        "comes."
+        "Most that the facility may draw [MW]; each value holds until the next, "
+        "whenever that comes."
     )
 
     @model_validator(mode="after")
@@ -298,12 +358,16 @@ class FollowSignal(Model):
 
     signal: Literal["price", "carbon"] = Field(description="Which signal.")
     quantile: InnerShare = uncertain(
-        0.8, "The signal is high above this quantile of its values in the window", (0.6, 0.9)
+        0.8,
+        "The signal is high above this quantile of its values in the window",
+        (0.6, 0.9),
     )
     window: FixedSpan = default(
         "24 h",
-        "Window of the quantile: up to what is known ahead, the rest of it behind (assumed where "
-        "not given).",
+        (
+            "Window of the quantile: up to what is known ahead, the rest of it behind "
+            "(assumed where not given)."
+        ),
     )
     target: EventTarget = default(
         EventTarget(fraction=0.75),
@@ -318,21 +382,29 @@ class FollowSignal(Model):
 
 
 class Flexibility(Model):
-    """How the facility answers the grid: events, signals, and what controls its load."""
+    """How the facility answers the grid.
+
+    Events, signals, and what controls its load.
+    """
 
     signals: Signals = default(Signals(), "Signals from outside.")
     events: tuple[DemandResponseEvent, ...] = default((), "Demand-response events.")
     follow: FollowSignal | None = unset("Less power while a signal is high.")
     controller: Annotated[Literal["fair_caps", "off"], _OFF] = default(
         "fair_caps",
-        "Controller: fair_caps holds starts, caps GPUs by a common share of what their jobs "
-        "tolerate, pauses and resizes; off measures events against the plain run.",
+        (
+            "Controller: fair_caps holds starts, caps GPUs by a common share of what "
+            "their jobs tolerate, pauses and resizes; off measures events against the "
+            "plain run."
+        ),
     )
 
     @property
     def has_something_to_answer(self) -> bool:
         """Whether there are events, a signal to follow or a cap."""
-        return bool(self.events) or self.follow is not None or self.signals.cap is not None
+        return (
+            bool(self.events) or self.follow is not None or self.signals.cap is not None
+        )
 
     @property
     def is_off(self) -> bool:
@@ -342,8 +414,8 @@ class Flexibility(Model):
     def events_in(self, clock: RunClock) -> tuple[Event, ...]:
         """Return the events in the time of a run, in the order of their ramps.
 
-        ASSUMPTION: a share of the power before an event is, of one that begins while another acts
-        or too soon after it, of the power before that one.
+        ASSUMPTION: a share of the power before an event is, of one that begins while
+        another acts or too soon after it, of the power before that one.
         """
         in_run = (event.in_run(clock) for event in self.events)
         found: list[Event] = []
@@ -358,7 +430,7 @@ class Flexibility(Model):
         return tuple(found)
 
     def spans_ms(self, clock: RunClock) -> list[tuple[int, int]]:
-        """Return start of the ramp and end of each event [ms], sorted, non-overlapping."""
+        """Return ramp start and end of each event [ms], sorted, without overlap."""
         spans: list[tuple[int, int]] = []
         for event in self.events_in(clock):
             begin_ms = max(event.ramp_ms, spans[-1][1]) if spans else event.ramp_ms
@@ -372,12 +444,17 @@ class JobFlexibility(Model):
 
     tier: Annotated[int, Field(ge=0, le=3)] = default(
         0,
-        "Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % for the tiers 0 "
-        "to 3; jobs of tier 0 are never touched.",
+        (
+            "Mean loss of throughput over a job that is tolerated: 0, 10, 25 or 50 % "
+            "for the tiers 0 to 3; jobs of tier 0 are never touched."
+        ),
     )
     work: Literal["pre_training", "fine_tuning", "inference"] = default(
         "fine_tuning",
-        "Kind of work, which sets how a cap on its GPUs slows it (assumed where not given).",
+        (
+            "Kind of work, which sets how a cap on its GPUs slows it (assumed where "
+            "not given)."
+        ),
     )
     pausable: bool = default(False, "Jobs may be stopped and started again.")
     min_nodes: PositiveInt | None = unset(
@@ -387,22 +464,29 @@ class JobFlexibility(Model):
         "30 min", "Work between two checkpoints (assumed where not given)."
     )
     stop: FixedSpan = default(
-        "2 min", "Time to write a checkpoint before nodes are freed (assumed where not given)."
+        "2 min",
+        "Time to write a checkpoint before nodes are freed (assumed where not given).",
     )
     restart: FixedSpan = default(
-        "10 min", "Time from a start on freed nodes to the first work (assumed where not given)."
+        "10 min",
+        "Time from a start on freed nodes to the first work (assumed where not given).",
     )
     restart_power: Share = uncertain(
         0.2,
-        "Share of a job's mean power that it draws while it stops and restarts, its nodes' idle"
-        " power at least",
+        (
+            "Share of a job's mean power that it draws while it stops and restarts, "
+            "its nodes' idle power at least"
+        ),
         (0.15, 0.3),
         "measured in Phoenix",
     )
     slack: Annotated[float, Field(ge=0, le=1e3)] | None = unset(
-        "A job is due its run time and this share of it after its submission; never if absent."
+        "A job is due its run time and this share of it after its submission; never "
+        "if absent."
     )
-    deadline: Moment | None = unset("When all jobs are due, local time; instead of slack.")
+    deadline: Moment | None = unset(
+        "When all jobs are due, local time; instead of slack."
+    )
 
     @model_validator(mode="after")
     def _times_fit(self) -> Self:

@@ -1,4 +1,4 @@
-"""Streams of jobs: drawn from a calendar, replayed, recurring with energy knobs, synchronous."""
+"""Streams of jobs: drawn, replayed, recurring with energy knobs, synchronous."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ def _sum_to_one(of_what: str) -> AfterValidator:
 
 
 class ProfileVariants(Model):
-    """Copies of each profile, slower and faster, so that equal jobs do not swing in lockstep."""
+    """Copies of each profile, slower and faster, against swings in lockstep."""
 
     n_variants: Annotated[int, Field(ge=2, le=MAX_VARIANTS)] = default(
         5, "Copies of each profile, evenly spaced over the spread."
     )
     spread: Annotated[float, Field(ge=1e-4, le=0.2)] = default(
         0.02,
-        "Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 s in 9.8 to "
-        "10.2 s, at the same power.",
+        (
+            "Largest relative change of a copy's time scale; 0.02 plays a cycle of 10 "
+            "s in 9.8 to 10.2 s, at the same power."
+        ),
     )
 
     def time_factors(self) -> tuple[float, ...]:
@@ -68,7 +70,7 @@ class ProfileVariants(Model):
 
 
 class PowerSmoothing(Model):
-    """A floor, ramps and a hysteresis that every GPU of a stream's jobs holds while they run."""
+    """A floor, ramps and hysteresis that every GPU of running jobs holds."""
 
     floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = uncertain(
         0.65,
@@ -77,8 +79,10 @@ class PowerSmoothing(Model):
     )
     up_per_s: PositiveShare = uncertain(
         0.1,
-        "Largest rise of a GPU's power in a second, as a part of its TDP; work that waits for "
-        "it makes the job longer",
+        (
+            "Largest rise of a GPU's power in a second, as a part of its TDP; work "
+            "that waits for it makes the job longer"
+        ),
         (0.05, 0.2),
     )
     down_per_s: PositiveShare = uncertain(
@@ -90,21 +94,25 @@ class PowerSmoothing(Model):
 
 
 class BatchInference(Model):
-    """Offline inference of a number of tokens, batch after batch on each node (section 3.4)."""
+    """Offline inference of a number of tokens, by batches (section 3.4)."""
 
     tokens: Annotated[float, Field(ge=1)] = Field(
-        description="Tokens that one job generates, over all its nodes; the last batch is a whole "
-        "one. ASSUMPTION: every answer has the full output length."
+        description=(
+            "Tokens that one job generates, over all its nodes; the last batch is a "
+            "whole one. ASSUMPTION: every answer has the full output length."
+        )
     )
     batch_size: PositiveInt = Field(
-        description="Prompts of a batch on one node; between measured sizes time and power are "
-        "linear."
+        description=(
+            "Prompts of a batch on one node; between measured sizes time and power "
+            "are linear."
+        )
     )
     output_tokens: PositiveInt = Field(
         description="Output length of a prompt [tokens], one that the curve has."
     )
     curve: str = Field(
-        description="Time and node power of a batch against its size: a shipped name such as "
+        description="Time and node power of a batch against its size: a shipped name such as "  # noqa: E501
         "llama3_70b_offline, or a CSV file relative to the scenario file."
     )
 
@@ -114,23 +122,29 @@ class BatchInference(Model):
 
 
 class JobArrays(Model):
-    """Jobs of a class that are submitted together, as arrays and loops of scripts are."""
+    """Jobs of a class submitted together, as arrays and loops of scripts."""
 
     job_share: PositiveShare = Field(
-        description="Share of the class's jobs that come in arrays; the others come one by one."
+        description=(
+            "Share of the class's jobs that come in arrays; the others come one by one."
+        )
     )
     sizes: Annotated[
-        dict[Annotated[int, Field(ge=2, le=100_000)], Share], _sum_to_one("sizes of arrays")
+        dict[Annotated[int, Field(ge=2, le=100_000)], Share],
+        _sum_to_one("sizes of arrays"),
     ] = Field(
-        min_length=1, description="Share of the arrays by their number of jobs; they sum to 1."
+        min_length=1,
+        description="Share of the arrays by their number of jobs; they sum to 1.",
     )
     duration: DurationModel | None = optional(
         "How long jobs of arrays run; as long as the class's others if absent."
     )
     run_time_correlation: Share = default(
         1.0,
-        "Correlation of the run times within an array, of their normal scores; at 1 all jobs of "
-        "an array run equally long.",
+        (
+            "Correlation of the run times within an array, of their normal scores; at "
+            "1 all jobs of an array run equally long."
+        ),
     )
 
     @property
@@ -144,68 +158,98 @@ class JobClass(Model):
     """A kind of job: its workload, its width and how often it is drawn."""
 
     workload: Name = Field(
-        description="Workload of the profiles, such as llama2_70b_lora; with batch_inference a "
-        "name of your own."
+        description=(
+            "Workload of the profiles, such as llama2_70b_lora; with batch_inference "
+            "a name of your own."
+        )
     )
     n_nodes: PositiveInt = Field(description="Nodes that the job occupies.")
     n_gpus: PositiveFloat | None = optional(
-        "GPUs of a job on a part of a node (n_nodes: 1), where the pool has allocate: gpus: a "
-        "whole number, or hundredths of one GPU; all of its nodes' if absent. The job draws that "
-        "part of the profile of a node."
+        "GPUs of a job on a part of a node (n_nodes: 1), where the pool has allocate: "
+        "gpus: a whole number, or hundredths of one GPU; all of its nodes' if absent. "
+        "The job draws that part of the profile of a node."
     )
     probability: Share = Field(description="Share of the stream's jobs.")
     scale_from_n_nodes: PositiveInt | None = unset(
-        "Scale the profiles measured on this node count linearly to n_nodes: a coherent upper "
-        "bound of the swings, not a forecast."
+        "Scale the profiles measured on this node count linearly to n_nodes: a "
+        "coherent upper bound of the swings, not a forecast."
     )
     duration: DurationModel | None = optional(
-        "How long the jobs run; as long as their profile if absent. Otherwise the profile's steady "
-        "part is played in a loop between its start and its end."
+        "How long the jobs run; as long as their profile if absent. Otherwise the "
+        "profile's steady part is played in a loop between its start and its end."
     )
-    arrays: JobArrays | None = optional("Jobs that are submitted together; none if absent.")
+    arrays: JobArrays | None = optional(
+        "Jobs that are submitted together; none if absent."
+    )
     priority: float | None = optional(
-        "How urgent its jobs are to a scheduler of kind priority, 0-1; 0 if absent.", ge=0, le=1
+        "How urgent its jobs are to a scheduler of kind priority, 0-1; 0 if absent.",
+        ge=0,
+        le=1,
     )
     batch_inference: BatchInference | None = optional(
-        "Offline inference of a count of tokens instead of a workload's profiles, one model "
-        "instance a node: a measured curve gives run time and power; profile_variants leaves it. "
-        "ASSUMPTION: the power of a batch starts at its peak and falls towards its end by a power "
-        "law that meets the mean; each node has a phase of its own."
+        "Offline inference of a count of tokens instead of a workload's profiles, one "
+        "model instance a node: a measured curve gives run time and power; "
+        "profile_variants leaves it. ASSUMPTION: the power of a batch starts at its "
+        "peak and falls towards its end by a power law that meets the mean; each node "
+        "has a phase of its own."
     )
     flexibility: JobFlexibility | None = optional(
-        "Tolerance of the jobs to caps, pauses and fewer nodes; as the stream says if absent."
+        "Tolerance of the jobs to caps, pauses and fewer nodes; as the stream says if "
+        "absent."
     )
 
     @model_validator(mode="after")
     def _least_nodes_fit(self) -> JobClass:
         least = self.flexibility.min_nodes if self.flexibility else None
         if least is not None and least > self.n_nodes:
-            raise ValueError(f"min_nodes {least} is above the {self.n_nodes} nodes of the class")
+            raise ValueError(
+                f"min_nodes {least} is above the {self.n_nodes} nodes of the class"
+            )
         return self
 
     @model_validator(mode="after")
     def _gpus_are_of_a_node(self) -> JobClass:
-        if self.n_gpus is not None and not _is_whole(self.n_gpus * (1 if self.n_gpus > 1 else 100)):
+        if self.n_gpus is not None and not _is_whole(
+            self.n_gpus * (1 if self.n_gpus > 1 else 100)
+        ):
             raise ValueError(
-                f"n_gpus must be a whole number, or hundredths of one GPU, found {self.n_gpus:g}"
+                "n_gpus must be a whole number, or hundredths of one GPU, found "
+                f"{self.n_gpus:g}"
             )
         if self.n_gpus is not None and self.n_nodes != 1:
-            raise ValueError(f"n_gpus needs n_nodes: 1, found {self.n_nodes}; leave n_gpus out")
+            raise ValueError(
+                f"n_gpus needs n_nodes: 1, found {self.n_nodes}; leave n_gpus out"
+            )
         if self.n_gpus is not None and self.batch_inference is not None:
-            raise ValueError("n_gpus can't go with batch_inference, an instance a node; remove it")
+            raise ValueError(
+                "n_gpus can't go with batch_inference, an instance a node; remove it"
+            )
         return self
 
     @model_validator(mode="after")
     def _batches_give_time_and_power(self) -> JobClass:
-        beside = {"scale_from_n_nodes": self.scale_from_n_nodes, "duration": self.duration}
-        if self.batch_inference and (given := [name for name, value in beside.items() if value]):
-            raise ValueError(f"{one_of(given)} can't go with batch_inference, which gives it")
-        if self.duration is None and self.arrays is not None and self.arrays.duration is not None:
-            raise ValueError("arrays.duration needs duration, that of the jobs outside of arrays")
+        beside = {
+            "scale_from_n_nodes": self.scale_from_n_nodes,
+            "duration": self.duration,
+        }
+        if self.batch_inference and (
+            given := [name for name, value in beside.items() if value]
+        ):
+            raise ValueError(
+                f"{one_of(given)} can't go with batch_inference, which gives it"
+            )
+        if (
+            self.duration is None
+            and self.arrays is not None
+            and self.arrays.duration is not None
+        ):
+            raise ValueError(
+                "arrays.duration needs duration, that of the jobs outside of arrays"
+            )
         return self
 
     def slots(self, per_node: int) -> int:
-        """Return the slots that a job takes on nodes of `per_node` (`Facility.slots_per_node`)."""
+        """Return the slots that a job takes on nodes of `per_node` slots."""
         if self.n_gpus is None:
             return self.n_nodes * per_node
         return round(self.n_gpus * SLOTS_PER_GPU)
@@ -235,7 +279,10 @@ def _is_whole(number: float) -> bool:
 
 
 class JobMix(Model):
-    """Classes as the product of two distributions: workload and node count, independent."""
+    """Classes as the product of two distributions.
+
+    Workload and node count, independent.
+    """
 
     workload: Annotated[dict[Name, Share], _sum_to_one("workloads")] = Field(
         min_length=1, description="Probability of each workload; they sum to 1."
@@ -246,51 +293,65 @@ class JobMix(Model):
 
 
 class JobStream(Model):
-    """Jobs of one pool: drawn from mix or classes, replayed, recurring, or synchronous."""
+    """Jobs of one pool, drawn, replayed, recurring, or synchronous."""
 
     pool: str = Field(description="Name of an entry of facility.pools.")
-    mix: JobMix | None = unset("Classes as a product of workload and node count; or classes.")
+    mix: JobMix | None = unset(
+        "Classes as a product of workload and node count; or classes."
+    )
     classes: tuple[JobClass, ...] = default((), "The classes one by one; or mix.")
     replay: JobReplay | None = optional("Jobs of a log, instead of mix or classes.")
     zeus: RecurringTraining | None = optional(
         "Recurring training jobs with energy knobs, instead of mix or classes."
     )
     synchronous: SynchronousTraining | None = optional(
-        "Large synchronous training jobs with checkpoints and failures, instead of mix or classes."
+        "Large synchronous training jobs with checkpoints and failures, instead of "
+        "mix or classes."
     )
-    calendar: Calendar = default(Calendar(), "When jobs are submitted; uniform if absent.")
+    calendar: Calendar = default(
+        Calendar(), "When jobs are submitted; uniform if absent."
+    )
     dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
-        "Variance of a random factor on each hour's rate (gamma, mean 1), as logs show "
-        "it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if absent."
+        "Variance of a random factor on each hour's rate (gamma, mean 1), as logs "
+        "show it: an hour's jobs have variance mean + dispersion * mean^2. Poisson if "
+        "absent."
     )
     day_dispersion: Annotated[float, Field(gt=0, le=MAX_DISPERSION)] | None = optional(
-        "Variance of a random factor on each day's rate (gamma, mean 1), beside dispersion; the "
-        "factor of weeks is calendar.week_to_week. Days do not differ if absent."
+        "Variance of a random factor on each day's rate (gamma, mean 1), beside "
+        "dispersion; the factor of weeks is calendar.week_to_week. Days do not differ "
+        "if absent."
     )
     target_utilization: Utilization | None = unset(
-        "Mean node occupancy to reach, 0-1 (Eq. 1), over the time of the calendar's mean; or "
-        "jobs_per_day."
+        "Mean node occupancy to reach, 0-1 (Eq. 1), over the time of the calendar's "
+        "mean; or jobs_per_day."
     )
-    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = unset(
-        "Mean jobs per day over the time of the calendar's mean; or target_utilization."
+    jobs_per_day: Annotated[float | None, Field(gt=0, le=MAX_JOBS_PER_DAY), SCALES] = (
+        unset(
+            "Mean jobs per day over the time of the calendar's mean; or "
+            "target_utilization."
+        )
     )
     match: Literal["list", "simulated"] = default(
         "list",
-        "Quantity that meets the target: the occupancy estimated from the list of jobs, as the "
-        "paper does, or that of the simulated schedule.",
+        (
+            "Quantity that meets the target: the occupancy estimated from the list of "
+            "jobs, as the paper does, or that of the simulated schedule."
+        ),
     )
     startup: DurationModel | None = optional(
-        "Time between a job's start and its first power above idle [s], at most a day; none if "
-        "absent. Its nodes are busy at idle power; a replayed job's is a part of its run time."
+        "Time between a job's start and its first power above idle [s], at most a "
+        "day; none if absent. Its nodes are busy at idle power; a replayed job's is a "
+        "part of its run time."
     )
     profile_variants: ProfileVariants | None = optional(
         "Draw each job's profile among slower and faster copies of the measured ones."
     )
     power_smoothing: PowerSmoothing | None = optional(
-        "Power smoothing of the GPUs that the jobs run on: a floor, ramps and a hysteresis; what "
-        "it burns and how much longer it makes the jobs stands in the notes of their profiles. A "
-        "replayed job keeps its logged run time. A synchronous one holds the floor while it "
-        "trains, writes, loads and hangs, not while it is scheduled again or waits for nodes."
+        "Power smoothing of the GPUs that the jobs run on: a floor, ramps and a "
+        "hysteresis; what it burns and how much longer it makes the jobs stands in "
+        "the notes of their profiles. A replayed job keeps its logged run time. A "
+        "synchronous one holds the floor while it trains, writes, loads and hangs, "
+        "not while it is scheduled again or waits for nodes."
     )
     flexibility: JobFlexibility | None = optional(
         "Tolerance of the jobs to caps, pauses and fewer nodes; none if absent."
@@ -299,13 +360,17 @@ class JobStream(Model):
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
         sources = {
-            "mix": self.mix, "classes": self.classes, "replay": self.replay, "zeus": self.zeus,
+            "mix": self.mix,
+            "classes": self.classes,
+            "replay": self.replay,
+            "zeus": self.zeus,
             "synchronous": self.synchronous,
-        }  # fmt: skip
+        }
         given = [name for name, source in sources.items() if source]
         if len(given) != 1:
             raise ValueError(
-                f"give exactly one of {one_of(sources)}, found {one_of(given) if given else 'none'}"
+                f"give exactly one of {one_of(sources)}, found "
+                f"{one_of(given) if given else 'none'}"
             )
         if self.replay is not None:
             return self._checked_replay()
@@ -322,12 +387,14 @@ class JobStream(Model):
         names = [job_class.name for job_class in classes]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise ValueError(f"class '{twice[0]}' is given twice; add up its probabilities")
+            raise ValueError(
+                f"class '{twice[0]}' is given twice; add up its probabilities"
+            )
         least = self.flexibility.min_nodes if self.flexibility else None
         if least is not None and least > (fewest := min(c.n_nodes for c in classes)):
             raise ValueError(
-                f"flexibility.min_nodes {least} is above the {fewest} nodes of the smallest class; "
-                "give it by class"
+                f"flexibility.min_nodes {least} is above the {fewest} nodes of the "
+                "smallest class; give it by class"
             )
         return self
 
@@ -339,7 +406,9 @@ class JobStream(Model):
         if given := self._given(never if zeus.groups is None else never | timed):
             raise ValueError(f"{one_of(given)} can't go with zeus; remove it")
         if zeus.groups is None and self.jobs_per_day is None:
-            raise ValueError("zeus needs jobs_per_day, or the submissions of zeus.groups")
+            raise ValueError(
+                "zeus needs jobs_per_day, or the submissions of zeus.groups"
+            )
         return self
 
     def _checked_synchronous(self) -> JobStream:
@@ -348,49 +417,60 @@ class JobStream(Model):
             raise ValueError(f"{one_of(given)} can't go with synchronous; remove it")
         if self.flexibility is not None and self.power_smoothing is not None:
             raise ValueError(
-                "power_smoothing can't go with the flexibility of a synchronous stream, whose caps "
-                "would cross the floor; remove one of them"
+                "power_smoothing can't go with the flexibility of a synchronous "
+                "stream, whose caps would cross the floor; remove one of them"
             )
         jobs = self.synchronous.jobs if self.synchronous is not None else ()
         if self.power_smoothing is not None and any(
             job.lead_s or job.exit_s or job.lag_s for job in jobs
         ):
             raise ValueError(
-                "power_smoothing can't go with lead_s, lag_s and exit_s of a synchronous job, "
-                "which are steps of its own; set them to 0"
+                "power_smoothing can't go with lead_s, lag_s and exit_s of a "
+                "synchronous job, which are steps of its own; set them to 0"
             )
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(
-                "flexibility.min_nodes can't go with synchronous, whose jobs need all of their "
-                "nodes; remove it"
+                "flexibility.min_nodes can't go with synchronous, whose jobs need all "
+                "of their nodes; remove it"
             )
         return self
 
     def _checked_replay(self) -> JobStream:
         if self.flexibility is not None and self.flexibility.min_nodes is not None:
             raise ValueError(
-                "flexibility.min_nodes can't go with replay, whose jobs have any width; remove it"
+                "flexibility.min_nodes can't go with replay, whose jobs have any "
+                "width; remove it"
             )
         drawn = {"calendar", "dispersion", "day_dispersion", "target_utilization"}
         if given := self._given(drawn | {"jobs_per_day", "match"}):
             raise ValueError(
-                f"replay takes the times of jobs from the log; remove {one_of(given)}, or scale "
-                "with replay.rate_factor"
+                "replay takes the times of jobs from the log; remove "
+                f"{one_of(given)}, or scale with replay.rate_factor"
             )
         return self
 
     def _given(self, names: set[str]) -> list[str]:
-        """Return which keys differ from their defaults; a dump writes out the others too."""
+        """Return which keys differ from their defaults.
+
+        A dump writes out the others too.
+        """
         fields = type(self).model_fields
-        return sorted(name for name in names if getattr(self, name) != fields[name].default)
+        return sorted(
+            name for name in names if getattr(self, name) != fields[name].default
+        )
 
     def job_classes(self) -> tuple[JobClass, ...]:
-        """Return the classes, those of a mix in the order of its keys; none of the others."""
+        """Return the classes, those of a mix in the order of its keys.
+
+        None of the others.
+        """
         if self.mix is None:
             if self.flexibility is None:
                 return self.classes
             return tuple(
-                c if c.flexibility else c.model_copy(update={"flexibility": self.flexibility})
+                c
+                if c.flexibility
+                else c.model_copy(update={"flexibility": self.flexibility})
                 for c in self.classes
             )
         return tuple(

@@ -26,11 +26,13 @@ _Rating = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Layout(Model):
-    """Where nodes stand; each pool begins a new rack, and a new row where there are rows."""
+    """Where nodes stand, each pool in a new rack, and in a new row if any."""
 
     nodes_per_chassis: _Count = Field(default=1, description="Nodes in a chassis.")
     chassis_per_rack: _Count = Field(description="Chassis in a rack.")
-    racks_per_row: _Count | None = optional("Racks in a row; no rows are counted if absent.")
+    racks_per_row: _Count | None = optional(
+        "Racks in a row; no rows are counted if absent."
+    )
     rows_per_hall: _Count | None = optional(
         "Rows in a hall, which may be of several pools; no halls are counted if absent."
     )
@@ -40,24 +42,31 @@ class Layout(Model):
     row_rating_kw: _Rating | None = optional("Rated power of a row [kW], likewise.")
     placement: Literal["node", "rack"] = Field(
         default="node",
-        description="Nodes that a job gets: the first that are free, or the fewest racks, the "
-        "first rack with enough free nodes or else those with the most. It changes no start. "
-        "Where a pool allocates GPUs its own rule holds.",
+        description=(
+            "Nodes that a job gets: the first that are free, or the fewest racks, the "
+            "first rack with enough free nodes or else those with the most. It "
+            "changes no start. Where a pool allocates GPUs its own rule holds."
+        ),
     )
 
     @model_validator(mode="after")
     def _rows_before_halls(self) -> Self:
         if self.racks_per_row is None and (self.rows_per_hall or self.row_rating_kw):
-            raise ValueError("rows need racks_per_row; give it, or leave out what is of rows")
+            raise ValueError(
+                "rows need racks_per_row; give it, or leave out what is of rows"
+            )
         if self.placement == "rack" and (rack := self.size("rack") or 0) > MOST_IN_RACK:
             raise ValueError(
-                f"placement: rack is for racks of up to {MOST_IN_RACK} nodes, found {rack}; set "
-                "placement: node"
+                f"placement: rack is for racks of up to {MOST_IN_RACK} nodes, found "
+                f"{rack}; set placement: node"
             )
         return self
 
     def size(self, level: Level) -> int | None:
-        """Return the nodes of a part, of a hall those of a row; None where it has no such parts."""
+        """Return the nodes of a part, of a hall those of a row.
+
+        None where it has no such parts.
+        """
         rack = self.nodes_per_chassis * self.chassis_per_rack
         row = self.racks_per_row and rack * self.racks_per_row
         hall = row if self.rows_per_hall else None

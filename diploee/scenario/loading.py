@@ -1,6 +1,7 @@
-"""From a file or a shipped name to a checked `Scenario`; every problem at once, with its line.
+"""From a file or a shipped name to a checked `Scenario`.
 
-Sizes that no run could hold are named: a slip of the keyboard is not left to run out of memory.
+Every problem at once, with its line. Sizes that no run could hold are named: a slip of
+the keyboard is not left to run out of memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from diploee.base.errors import InputError, LogFormatError, ScenarioError, one_line, one_of
+from diploee.base.errors import (
+    InputError,
+    LogFormatError,
+    ScenarioError,
+    one_line,
+    one_of,
+)
 from diploee.base.files import reason
 from diploee.base.files.places import find_shipped
 from diploee.base.plain_data import KeyPath, checked
@@ -23,11 +30,17 @@ from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located, read_value
+from diploee.scenario.yaml_lines import (
+    dotted,
+    load_yaml_with_lines,
+    located,
+    read_value,
+)
 
 MAX_YEARS = 100
 FIRST_YEAR, LAST_YEAR = 1900, 2199
-"""Time stamps of these years fit every reader of the files, pandas' nanoseconds included."""
+"""Time stamps of these years fit every reader of the files, pandas' nanoseconds
+included."""
 
 
 def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
@@ -40,13 +53,19 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
     except (OverflowError, ValueError):
         begin = datetime.min
     if begin.year < FIRST_YEAR:
-        yield ("warm_up",), f"begins before {FIRST_YEAR}, found {scenario.warm_up}; shorten it"
+        yield (
+            ("warm_up",),
+            f"begins before {FIRST_YEAR}, found {scenario.warm_up}; shorten it",
+        )
         return
     try:
         horizon_ms = scenario.horizon_ms
         end = scenario.start + timedelta(milliseconds=horizon_ms)
     except (OverflowError, ValueError):
-        yield ("duration",), f"ends beyond the {years}, found {scenario.duration}; shorten it"
+        yield (
+            ("duration",),
+            f"ends beyond the {years}, found {scenario.duration}; shorten it",
+        )
         return
     if horizon_ms > MAX_YEARS * 366 * MS_PER_DAY or end.year > LAST_YEAR + 1:
         yield (
@@ -68,7 +87,7 @@ def get_value(data: Any, key: str) -> Any:
 
 
 def _found(data: Any, key: str) -> tuple[str, Any]:
-    """Return a dotted key with the numbers of items that it gives by kind, and its value."""
+    """Return a dotted key with item numbers by kind, and its value."""
     parts = []
     for part in key.split("."):
         name = _name(data, part)
@@ -85,7 +104,8 @@ def with_value(
 ) -> dict[str, Any]:
     """Return plain data with one dotted key changed; what is not on its path is shared.
 
-    Nothing is changed in place: through an alias of YAML one part may have several keys.
+    Nothing is changed in place: through an alias of YAML one part may have several
+    keys.
     """
     try:
         changed: dict[str, Any] = _changed(data, key.split("."), 0, value)
@@ -110,7 +130,11 @@ def as_described(
         for key, value in values.items()
         if value != _found(written, key)[1]
     ]
-    return {**data, "description": f"Set since: {', '.join(since)}. {text}"} if since else data
+    return (
+        {**data, "description": f"Set since: {', '.join(since)}. {text}"}
+        if since
+        else data
+    )
 
 
 def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
@@ -127,19 +151,24 @@ def _changed(data: Any, parts: Sequence[str], depth: int, value: Any) -> Any:
         changed[name] = _changed(item, parts, depth + 1, value)
         return changed
     if data is not None and not isinstance(data, dict):
-        raise InputError(f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys")
+        raise InputError(
+            f"'{'.'.join(parts[:depth])}' is a single value, not a group of keys"
+        )
     group = data or {}
     return {**group, name: _changed(group.get(name), parts, depth + 1, value)}
 
 
 def _name(data: Any, part: str) -> Any:
-    """Return a part of a key as the data has it: keys may be numbers, such as node counts.
+    """Return a part of a key as the data has it.
 
-    An item of a list goes by its number or, where it is alone in that, by its kind.
+    Keys may be numbers, such as node counts. An item of a list goes by its number or,
+    where it is alone in that, by its kind.
     """
     if isinstance(data, list):
         of_kind = [index for index, item in enumerate(data) if _kind(item) == part]
-        numbered = next((index for index in range(len(data)) if str(index) == part), None)
+        numbered = next(
+            (index for index in range(len(data)) if str(index) == part), None
+        )
         return of_kind[0] if len(of_kind) == 1 else numbered
     known = data if isinstance(data, dict) else ()
     return next((name for name in known if str(name) == part), part)
@@ -150,13 +179,19 @@ def _kind(item: Any) -> Any:
 
 
 def _check_stage(key: str, before: Any, value: Any) -> None:
-    """Refuse that a stage is replaced by one that belongs elsewhere on the way to the meter."""
+    """Refuse a replaced stage that belongs elsewhere on the way to the meter."""
     own, new = (STAGES.by_name.get(str(_kind(item))) for item in (before, value))
-    if re.fullmatch(r"facility\.stages\.\w+", key) and own and new and own.place != new.place:
+    if (
+        re.fullmatch(r"facility\.stages\.\w+", key)
+        and own
+        and new
+        and own.place != new.place
+    ):
         own_kind, kind = _kind(before), _kind(value)
         raise ScenarioError(
-            f"--set {key}: would replace '{own_kind}' by '{kind}', another part of the chain; give "
-            f"--set facility.stages.{kind}.KEY=VALUE for a key of that, or all of facility.stages"
+            f"--set {key}: would replace '{own_kind}' by '{kind}', another part of "
+            f"the chain; give --set facility.stages.{kind}.KEY=VALUE for a key of "
+            "that, or all of facility.stages"
         )
 
 
@@ -187,7 +222,8 @@ def load_scenario(
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is allowed.
+        With one line for each problem: file, line, key, what was found, what is
+        allowed.
     """
     path = find_shipped("scenario", name_or_path)
     written, lines = load_yaml_with_lines(path, "keys such as 'name:'")
@@ -199,7 +235,11 @@ def load_scenario(
             name = called.get(dotted(key_path[:depth]))
             if name is not None:
                 return ".".join((name, *map(str, key_path[depth:])))
-        inside = [name for key, name in called.items() if key.startswith(dotted(key_path) + ".")]
+        inside = [
+            name
+            for key, name in called.items()
+            if key.startswith(dotted(key_path) + ".")
+        ]
         if inside and key_path:
             return f"{', '.join(inside)} (in {dotted(key_path)})"
         return located(path, lines, key_path)
@@ -209,7 +249,7 @@ def load_scenario(
 
 @contextmanager
 def placing(name_or_path: str | Path) -> Iterator[None]:
-    """Begin problems that only a run finds with file and line, where they name a key of it."""
+    """Give problems that only a run finds file and line, by the key they name."""
     try:
         yield
     except InputError as error:
@@ -218,7 +258,9 @@ def placing(name_or_path: str | Path) -> Iterator[None]:
         paths = {dotted(key_path): key_path for key_path in lines if key_path}
         parts = (text.partition(": ") for text in error.problems)
         raise type(error)(
-            f"{located(path, lines, paths[key])}: {rest}" if key in paths else f"{key}{colon}{rest}"
+            f"{located(path, lines, paths[key])}: {rest}"
+            if key in paths
+            else f"{key}{colon}{rest}"
             for key, colon, rest in parts
         ) from error
 
@@ -243,7 +285,9 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     # What lies between the parts is looked at once the span of the run is sound.
     problems = [*_span_problems(scenario)] or [*cross_problems(scenario)]
     if problems:
-        raise ScenarioError(f"{where(key_path)}: {message}" for key_path, message in problems)
+        raise ScenarioError(
+            f"{where(key_path)}: {message}" for key_path, message in problems
+        )
     return scenario
 
 
@@ -279,7 +323,9 @@ def target_values(
             [f"{name}: the scenario has several streams; set one of {one_of(keys)}"]
         )
     group, name = streams[0]
-    replaced: dict[str, float | None] = {f"{group}.{name}.{key}": None for key in given[group]}
+    replaced: dict[str, float | None] = {
+        f"{group}.{name}.{key}": None for key in given[group]
+    }
     return {**replaced, keys[0]: target_utilization}
 
 
@@ -289,7 +335,7 @@ def with_overrides(
     values: Mapping[str, Any] = MappingProxyType({}),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the data with overrides and values, and by dotted key what the user called it."""
+    """Return the data with overrides, and the user's name of each dotted key."""
     called: dict[str, str] = {}
     problems: list[str] = []
     for override in overrides:
@@ -315,13 +361,18 @@ def _parse_override(text: str) -> tuple[str, Any]:
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise ScenarioError(
-            [f"--set {text}: expected dotted.key=value, such as facility.pools.h100.n_nodes=100"]
+            [
+                (
+                    f"--set {text}: expected dotted.key=value, such as "
+                    "facility.pools.h100.n_nodes=100"
+                )
+            ]
         )
     return key, read_value(value, f"--set {key}")
 
 
 def input_files(scenario: Scenario) -> tuple[str, ...]:
-    """Return the files and folders that a scenario replays or reads, as it names them, sorted."""
+    """Return the files that a scenario replays or reads, by its names, sorted."""
     facility = scenario.facility
     names: set[str | None] = {name for stage in facility.stages for name in stage.files}
     if facility.weather is not None:
@@ -336,7 +387,9 @@ def input_files(scenario: Scenario) -> tuple[str, ...]:
     for replicas in scenario.replica_streams.values():
         names.update(replicas.files)
     if scenario.flexibility is not None:
-        names.update(signal.file for signal in scenario.flexibility.signals.given().values())
+        names.update(
+            signal.file for signal in scenario.flexibility.signals.given().values()
+        )
     return tuple(sorted(name for name in names if name is not None))
 
 
@@ -352,7 +405,11 @@ def content_hash(path: Path) -> str | None:
     """
     if path.is_file():
         return _sha256(path)
-    files = sorted(part for part in path.rglob("*") if part.is_file()) if path.is_dir() else []
+    files = (
+        sorted(part for part in path.rglob("*") if part.is_file())
+        if path.is_dir()
+        else []
+    )
     if not files:
         return None
     # names tell services and kinds
@@ -365,4 +422,6 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise LogFormatError(f"{one_line(str(path))}: can't be read ({reason(error)})") from error
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({reason(error)})"
+        ) from error

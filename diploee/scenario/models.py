@@ -1,4 +1,4 @@
-"""The scenario: what a user writes in YAML, as frozen models with one description per key."""
+"""The scenario: a user's YAML as frozen models with one description per key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ from diploee.scenario.plugged import LoadSpec, StreamOf
 from diploee.scenario.pools import NodeType, Pool, StandingNodes
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
-from diploee.scenario.times import Duration, Moment, ResolutionMs, end_of, is_calendar_span
+from diploee.scenario.times import (
+    Duration,
+    Moment,
+    ResolutionMs,
+    end_of,
+    is_calendar_span,
+)
 
 MAX_POI_MW, MAX_NODES_FACTOR = 1e5, 1e5
 
@@ -58,9 +64,10 @@ class Size(Model):
     """Another size for a site: nodes, rates and ratings are scaled together."""
 
     poi_mw: Annotated[float, Field(gt=0, le=MAX_POI_MW)] | None = optional(
-        "Power of the site at its point of interconnection with all nodes at their ratings, in "
-        "the hour of its weather's year in which that is most, whatever span is run; steady, with "
-        "batteries, sources and ramp limits out [MW]; needs facility.stages."
+        "Power of the site at its point of interconnection with all nodes at their "
+        "ratings, in the hour of its weather's year in which that is most, whatever "
+        "span is run; steady, with batteries, sources and ramp limits out [MW]; needs "
+        "facility.stages."
     )
     nodes_factor: Annotated[float, Field(gt=0, le=MAX_NODES_FACTOR)] | None = optional(
         "Factor on the nodes, and on all that grows with them."
@@ -76,43 +83,54 @@ class Size(Model):
 class Facility(Model):
     """The data center: node types, pools of nodes, rated power and clock."""
 
-    node_types: dict[Name, NodeType] = Field(min_length=1, description="Node types by name.")
+    node_types: dict[Name, NodeType] = Field(
+        min_length=1, description="Node types by name."
+    )
     pools: dict[Name, Pool] = Field(min_length=1, description="Pools of nodes by name.")
     rated_power_mw: Annotated[float | None, Field(gt=0, le=1_000_000), SCALES] = unset(
-        "Rated power of all devices [MW]; nodes' ratings if absent. With AC power or stages it is "
-        "no rating of the meter, which follows from the nodes' ratings: it is the device rating "
-        "of the data sheet, and sets the least swing that is counted, 1 % of it."
+        "Rated power of all devices [MW]; nodes' ratings if absent. With AC power or "
+        "stages it is no rating of the meter, which follows from the nodes' ratings: "
+        "it is the device rating of the data sheet, and sets the least swing that is "
+        "counted, 1 % of it."
     )
     utc_offset: UtcOffset | None = default(
-        "+00:00", "Fixed UTC offset of local time.", exclude_if=lambda value: value is None
+        "+00:00",
+        "Fixed UTC offset of local time.",
+        exclude_if=lambda value: value is None,
     )
     time_zone: Annotated[str, AfterValidator(_check_time_zone)] | None = unset(
-        "Time zone such as America/Chicago, whose changes of the clock local time follows; "
-        "instead of utc_offset.",
+        (
+            "Time zone such as America/Chicago, whose changes of the clock local time "
+            "follows; instead of utc_offset."
+        ),
         exclude_if=lambda value: value is None,
     )
     stages: tuple[Annotated[SerializeAsAny[StageSpec], STAGES], ...] = default(
         (),
-        "Equipment between the devices and the meter, from the devices on; none: facility_power_w "
-        "is the devices' power.",
+        (
+            "Equipment between the devices and the meter, from the devices on; none: "
+            "facility_power_w is the devices' power."
+        ),
         exclude_if=lambda value: not value,
     )
     size: Size | None = optional(
-        "The site in another size; rates of jobs and requests and the ratings of its stages scale "
-        "with it."
+        "The site in another size; rates of jobs and requests and the ratings of its "
+        "stages scale with it."
     )
     weather: Annotated[SerializeAsAny[WeatherSpec], WEATHER] | None = optional(
-        "Weather at the site, which cooling follows; utc_offset or time_zone must be given with it."
+        "Weather at the site, which cooling follows; utc_offset or time_zone must be "
+        "given with it."
     )
 
     layout: Layout | None = optional(
-        "Chassis, racks, rows and halls of the nodes: a run then gives the power of each. It "
-        "changes no power of the whole."
+        "Chassis, racks, rows and halls of the nodes: a run then gives the power of "
+        "each. It changes no power of the whole."
     )
 
     ride_through: dict[Name, RideThrough] | None = optional(
-        "How blocks of load answer voltage dips, by name, for diploee ride-through; no power of a "
-        "run follows it. Blocks of one pool may have shares; what no block holds stays on."
+        "How blocks of load answer voltage dips, by name, for diploee ride-through; "
+        "no power of a run follows it. Blocks of one pool may have shares; what no "
+        "block holds stays on."
     )
 
     @model_validator(mode="after")
@@ -123,29 +141,37 @@ class Facility(Model):
             raise ValueError(str(error)) from None
         return self
 
-    def blocks(self, settings: Mapping[str, RideThrough] | None = None) -> dict[str, RideThrough]:
-        """Return settings by block, those of `ride_through` if none are given, as of this site."""
+    def blocks(
+        self, settings: Mapping[str, RideThrough] | None = None
+    ) -> dict[str, RideThrough]:
+        """Return settings by block, by default those of `ride_through`."""
         found = dict((self.ride_through if settings is None else settings) or {})
         known, taken = (*self.pools, "it", "motors", "rest"), dict[str, float]()
         for name, block in found.items():
             part = block.of or name
             if part not in known:
                 raise InputError(
-                    f"ride_through: block '{name}' is of '{part}', expected {one_of(known)}; say "
-                    "it with 'of'"
+                    f"ride_through: block '{name}' is of '{part}', expected "
+                    f"{one_of(known)}; say it with 'of'"
                 )
             for pool in self.pools if part == "it" else (part,):
                 taken[pool] = taken.get(pool, 0.0) + block.share
         if over := [part for part, share in taken.items() if share > 1 + 1e-9]:
-            raise InputError(f"ride_through: the shares of '{over[0]}' add up to more than 1")
+            raise InputError(
+                f"ride_through: the shares of '{over[0]}' add up to more than 1"
+            )
         return found
 
     @model_validator(mode="after")
     def _weather_has_zone(self) -> Self:
-        if self.weather is not None and not self.model_fields_set & {"utc_offset", "time_zone"}:
+        if self.weather is not None and not self.model_fields_set & {
+            "utc_offset",
+            "time_zone",
+        }:
             raise ValueError(
-                "weather needs the facility's zone, as its hours are those of a place: give "
-                "utc_offset, such as '-07:00', or time_zone, such as America/Denver"
+                "weather needs the facility's zone, as its hours are those of a "
+                "place: give utc_offset, such as '-07:00', or time_zone, such as "
+                "America/Denver"
             )
         return self
 
@@ -180,7 +206,7 @@ class Facility(Model):
 
     @property
     def rated_power_w(self) -> float:
-        """Rated power [W]: `rated_power_mw`, or where it is absent the nodes' ratings."""
+        """Rated power [W]: `rated_power_mw`, or else the nodes' ratings."""
         if self.rated_power_mw is not None:
             return self.rated_power_mw * W_PER_MW
         return self.nodes_power_w
@@ -193,7 +219,10 @@ class Facility(Model):
     @property
     def reactive_power_var(self) -> float:
         """Reactive power of all nodes at their AC input [var], drawn positive."""
-        return sum(self.pools[name].n_nodes * self.node_reactive_var(name) for name in self.pools)
+        return sum(
+            self.pools[name].n_nodes * self.node_reactive_var(name)
+            for name in self.pools
+        )
 
     @property
     def nodes_power_w(self) -> float:
@@ -202,7 +231,7 @@ class Facility(Model):
 
     @property
     def supplied_power_w(self) -> float:
-        """Power of all nodes at their ratings [W], at their AC input where that is modelled."""
+        """Power of all nodes at their ratings [W], at AC input where modelled."""
         if not self.has_ac_power:
             return self.nodes_power_w
         return self._of_nodes(lambda node: node.ac_power_w(node.rated_power_w))
@@ -213,10 +242,13 @@ class Facility(Model):
         return self._of_nodes(lambda node: node.idle_power_w)
 
     def _of_nodes(self, of_node: Callable[[NodeType], float]) -> float:
-        return sum(pool.n_nodes * of_node(self.node_type_of(n)) for n, pool in self.pools.items())
+        return sum(
+            pool.n_nodes * of_node(self.node_type_of(n))
+            for n, pool in self.pools.items()
+        )
 
     def node_reactive_var(self, pool: str) -> float:
-        """Return the reactive power of a pool's node at its AC input [var], drawn positive."""
+        """Return the reactive power of a pool's node at AC input [var]."""
         node = self.node_type_of(pool)
         if node.ac_power is None:
             return 0.0
@@ -231,7 +263,10 @@ class Facility(Model):
         return self.node_types[self.pools[pool].node_type]
 
     def slots_per_node(self, pool: str) -> int:
-        """Return how many slots a pool's node has: hundredths of its GPUs, or 1, the node."""
+        """Return how many slots a pool's node has.
+
+        Hundredths of its GPUs, or 1, the node.
+        """
         if self.pools[pool].allocate == "nodes":
             return 1
         return self.node_type_of(pool).n_gpus * SLOTS_PER_GPU
@@ -248,16 +283,18 @@ class SiteFacts(Model):
     applicant: str | None = optional("Applicant.")
     contact: str | None = optional("Contact: name, telephone, e-mail.")
     date: str | None = optional("Date of the request.")
-    point_of_interconnection: str | None = optional("Point of interconnection: substation, bus.")
+    point_of_interconnection: str | None = optional(
+        "Point of interconnection: substation, bus."
+    )
     load_class: str | None = optional("Class of the load, as the utility names it.")
     voltage_kv: PositiveFloat | None = optional("Nominal voltage there [kV].")
     short_circuit_mva: PositiveFloat | None = optional(
-        "Three-phase short-circuit power there [MVA]; with x_over_r, a run at 0.1 s gives rapid "
-        "voltage changes."
+        "Three-phase short-circuit power there [MVA]; with x_over_r, a run at 0.1 s "
+        "gives rapid voltage changes."
     )
     x_over_r: PositiveFloat | None = optional("Its reactance over its resistance.")
-    transformer_impedance_percent: Annotated[float, Field(gt=0, lt=100)] | None = optional(
-        "Impedance of the main transformers, of their rating [%]."
+    transformer_impedance_percent: Annotated[float, Field(gt=0, lt=100)] | None = (
+        optional("Impedance of the main transformers, of their rating [%].")
     )
     ups_ride_through_s: NonNegativeFloat | None = optional(
         "Time that the UPS carries the load [s]."
@@ -265,7 +302,10 @@ class SiteFacts(Model):
 
     @property
     def short_circuit(self) -> ShortCircuit | None:
-        """The grid behind the point of interconnection; None where the facts don't give it."""
+        """The grid behind the point of interconnection.
+
+        None where the facts don't give it.
+        """
         if self.short_circuit_mva is None or self.x_over_r is None:
             return None
         return ShortCircuit(self.short_circuit_mva, self.x_over_r)
@@ -289,32 +329,39 @@ class Scenario(Model):
         Name, Annotated[SerializeAsAny[LoadSpec], StreamOf("replica_streams")]
     ] = Field(
         default_factory=dict,
-        description="Replicas of served models at batch sizes that a controller chooses, by name.",
+        description=(
+            "Replicas of served models at batch sizes that a controller chooses, by "
+            "name."
+        ),
         exclude_if=lambda value: not value,
     )
     start: Moment = Field(
         description="Start in local time, an ISO date or time such as 2018-01-01."
     )
     duration: Duration = default(
-        "1 year", "Length of the run; months and years follow the calendar, a day has 24 hours."
+        "1 year",
+        "Length of the run; months and years follow the calendar, a day has 24 hours.",
     )
     warm_up: Duration | None = optional(
-        "Time before the start that is simulated as well, such as 1 week: the run begins with the "
-        "queue, jobs and instances that it leaves. The run begins empty if absent. Stages with a "
-        "state, such as batteries and generators, begin with the run in any case."
+        "Time before the start that is simulated as well, such as 1 week: the run "
+        "begins with the queue, jobs and instances that it leaves. The run begins "
+        "empty if absent. Stages with a state, such as batteries and generators, "
+        "begin with the run in any case."
     )
     resolution: ResolutionMs = default(
         60_000, "Interval of the power series as it is written, 0.1 s to 1 h."
     )
     step: ResolutionMs | None = optional(
-        "Interval at which loads, stages, limits and batteries are computed, 0.1 s to the "
-        "resolution; what is written are means of its steps. If absent, the resolution, or less "
-        "where a stage or limits of the run need it."
+        "Interval at which loads, stages, limits and batteries are computed, 0.1 s to "
+        "the resolution; what is written are means of its steps. If absent, the "
+        "resolution, or less where a stage or limits of the run need it."
     )
     limits: tuple[str, ...] = default(
         (),
-        "Limits that a run is checked against at the step that they need: names of presets, or "
-        "files of limits.",
+        (
+            "Limits that a run is checked against at the step that they need: names of "
+            "presets, or files of limits."
+        ),
         exclude_if=lambda value: not value,
     )
     seed: int = default(0, "Seed of every random draw.", ge=0, le=MAX_SEED)
@@ -331,7 +378,10 @@ class Scenario(Model):
 
     @property
     def folder(self) -> Path:
-        """Folder that relative file names start from; no part of the content or its hash."""
+        """Folder that relative file names start from.
+
+        No part of the content or its hash.
+        """
         return self._folder
 
     def beside(self, folder: Path) -> Scenario:
@@ -363,12 +413,17 @@ class Scenario(Model):
         return -self._length_ms(self.warm_up, -1)
 
     def _length_ms(self, span: str, sign: int) -> int:
-        """Return how long after the start a span ends [ms]; before it with a sign of -1."""
+        """Return how long after the start a span ends [ms].
+
+        Before it with a sign of -1.
+        """
         end = end_of(self.start, span, sign)
         if self.facility.time_zone is None or not is_calendar_span(span):
             # Hours, days and weeks have their length whatever the clock does.
             return (end - self.start) // timedelta(milliseconds=1)
-        return instant_ms(end.replace(tzinfo=self.facility.zone)) - instant_ms(self.start_with_zone)
+        return instant_ms(end.replace(tzinfo=self.facility.zone)) - instant_ms(
+            self.start_with_zone
+        )
 
     @property
     def n_intervals(self) -> int:
@@ -379,7 +434,11 @@ class Scenario(Model):
     def clock(self) -> RunClock:
         """Span of the run, and the interval at which it is computed."""
         return RunClock(
-            self.start, self.facility.zone, self.horizon_ms, self.step_ms, self.warm_up_ms
+            self.start,
+            self.facility.zone,
+            self.horizon_ms,
+            self.step_ms,
+            self.warm_up_ms,
         )
 
     @property
@@ -403,8 +462,11 @@ class Scenario(Model):
         return self.start.replace(tzinfo=self.facility.zone)
 
     def standing_nodes(self) -> dict[str, StandingNodes]:
-        """Return the nodes that stand in the course of the run, of each pool by name."""
-        return {name: pool.standing(self.clock) for name, pool in self.facility.pools.items()}
+        """Return the nodes that stand during the run, by pool."""
+        return {
+            name: pool.standing(self.clock)
+            for name, pool in self.facility.pools.items()
+        }
 
     def pool_names(self) -> tuple[str, ...]:
         """Return the pools' names; their order gives the `pool_id` of tables."""
@@ -413,7 +475,8 @@ class Scenario(Model):
     def ranges(self, given: bool = True) -> dict[str, tuple[float, float]]:
         """Return the range of each number that has its default, by dotted key.
 
-        Node types without nodes, and what no file gave, if `given` is false, are left out.
+        Node types without nodes, and what no file gave, if `given` is false, are left
+        out.
         """
         of_nodes_mw = self.facility.supplied_power_w / W_PER_MW
         used = {pool.node_type for pool in self.facility.pools.values()}
@@ -421,7 +484,9 @@ class Scenario(Model):
             key.lstrip("."): within
             for key, within, was_given in ranges(self, "", of_nodes_mw)
             if (given or not was_given)
-            and (not key.startswith(".facility.node_types.") or key.split(".")[3] in used)
+            and (
+                not key.startswith(".facility.node_types.") or key.split(".")[3] in used
+            )
         }
 
     def sha256(self) -> str:

@@ -23,19 +23,25 @@ class OverloadSpec(Kind):
     ) -> float:
         """Return the rate that an instance completes at most [1/s].
 
-        `max_rate_rps` is what it is given at most while there are others, R_max of Eqs. 4-5 [1/s],
-        `throughput_rps` its measured sustained throughput [1/s].
+        `max_rate_rps` is what it is given at most while there are others, R_max of Eqs.
+        4-5 [1/s], `throughput_rps` its measured sustained throughput [1/s].
         """
         return max_rate_rps
 
     @property
     def drain_time_s(self) -> float:
-        """Time within which more instances are to serve what waits [s]; 0: nothing waits."""
+        """Time within which more instances are to serve what waits [s].
+
+        0: nothing waits.
+        """
         return 0.0
 
 
 class Degrade(OverloadSpec):
-    """Serve all requests at once; instances are given more than R_max where they must."""
+    """Serve all requests at once.
+
+    Instances are given more than R_max where they must.
+    """
 
     kind: Literal["degrade"] = default(
         "degrade", "Serve all requests at once, at the latency of the measured curve."
@@ -48,13 +54,17 @@ class Degrade(OverloadSpec):
 
 
 class Queue(OverloadSpec):
-    """Keep what is above the measured throughput waiting, first in first out, as a fluid."""
+    """Keep what is above the throughput waiting, first in, first out."""
 
-    kind: Literal["queue"] = default("queue", "Let what is above the measured throughput wait.")
+    kind: Literal["queue"] = default(
+        "queue", "Let what is above the measured throughput wait."
+    )
     drain_s: Annotated[float, Field(gt=0, le=86_400)] = default(
         60.0,
-        "Eq. 4 counts what waits in, so that it is served within this time [s] where nodes are "
-        "free.",
+        (
+            "Eq. 4 counts what waits in, so that it is served within this time [s] "
+            "where nodes are free."
+        ),
     )
     needs_throughput = True
 
@@ -71,8 +81,12 @@ class Queue(OverloadSpec):
 class Reject(OverloadSpec):
     """Leave what is above capacity unserved: R_incomplete of Eq. 6 (section 2.3.2)."""
 
-    kind: Literal["reject"] = default("reject", "Leave what is above capacity unserved.")
+    kind: Literal["reject"] = default(
+        "reject", "Leave what is above capacity unserved."
+    )
 
 
-OVERLOADS: Kinds[OverloadSpec] = Kinds("overload", OverloadSpec, "diploee.scenario.overloads")
+OVERLOADS: Kinds[OverloadSpec] = Kinds(
+    "overload", OverloadSpec, "diploee.scenario.overloads"
+)
 """Ways by name: those of the package, and those registered from outside."""

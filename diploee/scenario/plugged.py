@@ -1,4 +1,7 @@
-"""Loads whose settings and code an entry point names: the core knows their interface alone."""
+"""Loads whose settings and code an entry point names.
+
+The core knows their interface alone.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,16 @@ from diploee.base.metric import Metric
 from diploee.base.model import Model, installed, with_keys
 
 LOADS = "diploee.loads"
-"""Group of entry points: kinds of loads, by the key of a scenario that has their streams."""
+"""Group of entry points: kinds of loads, by the key of a scenario that has their
+streams."""
 
 
 class LoadSpec(Model):
     """Settings of a stream of a load that an entry point names."""
 
-    pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
+    pool: str = Field(
+        description="Name of an entry of facility.pools; no other stream uses it."
+    )
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -43,7 +49,8 @@ class LoadKind:
     metrics: tuple[Metric, ...]  # metrics of all streams
     # Columns that streams add to the series; without any, all that they may
     columns_of: Callable[[Mapping[str, Any] | None], Columns]
-    read: Callable[[Mapping[str, Any], Path], Any]  # reads their files, relative to a folder
+    # Reads their files, relative to a folder
+    read: Callable[[Mapping[str, Any], Path], Any]
     open: Callable[..., Any]  # opens the load, as `diploee.loads.base.OpenLoad` says
 
 
@@ -72,7 +79,9 @@ class StreamOf:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Return the check, which opens the entry point when there is a stream."""
-        return core_schema.no_info_before_validator_function(self._read, handler(source))
+        return core_schema.no_info_before_validator_function(
+            self._read, handler(source)
+        )
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -39,9 +39,12 @@ from diploee.scenario.times import LocalTime
 
 
 def _check_hour(value: datetime) -> datetime:
-    if value.tzinfo is not None or value != value.replace(minute=0, second=0, microsecond=0):
+    if value.tzinfo is not None or value != value.replace(
+        minute=0, second=0, microsecond=0
+    ):
         raise ValueError(
-            f"must be a date or a whole hour of local time, without a zone, found {shown(value)}"
+            "must be a date or a whole hour of local time, without a zone, found "
+            f"{shown(value)}"
         )
     return value
 
@@ -58,27 +61,30 @@ class Phase(Model):
 
 
 def _check_phases(phases: tuple[Phase, ...], n_nodes: int) -> None:
-    """Raise `ValueError` unless phases follow each other, each with more nodes, up to `n_nodes`."""
+    """Raise `ValueError` unless phases follow each other with more nodes."""
     for before, after in pairwise(phases):
         if after.since <= before.since:
             raise ValueError(
-                f"phases overlap: {_shown(after)} is listed behind {_shown(before)}; give each a "
-                "date of its own, in the order of time"
+                f"phases overlap: {_shown(after)} is listed behind {_shown(before)}; "
+                "give each a date of its own, in the order of time"
             )
         if after.n_nodes <= before.n_nodes:
             raise ValueError(
-                f"phases must add nodes, as jobs may run on all that stand: {_shown(after)} are no "
-                f"more than {_shown(before)}; give the nodes of all phases so far"
+                "phases must add nodes, as jobs may run on all that stand: "
+                f"{_shown(after)} are no more than {_shown(before)}; give the nodes "
+                "of all phases so far"
             )
     if phases[-1].n_nodes > n_nodes:
         raise ValueError(
-            f"phases: {_shown(phases[-1])} are more than the pool's n_nodes of {n_nodes:,}; raise "
-            "n_nodes to that"
+            f"phases: {_shown(phases[-1])} are more than the pool's n_nodes of "
+            f"{n_nodes:,}; raise n_nodes to that"
         )
 
 
 def _shown(phase: Phase) -> str:
-    return f"{phase.n_nodes:,} nodes since {phase.since:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+    return f"{phase.n_nodes:,} nodes since {phase.since:%Y-%m-%d %H:%M}".removesuffix(
+        " 00:00"
+    )
 
 
 @dataclass(frozen=True)
@@ -96,13 +102,17 @@ class StandingNodes:
 
     def times(self, factor: int) -> StandingNodes:
         """Return the same in slots, of which a node has `factor`."""
-        return StandingNodes(self.first * factor, tuple((ms, n * factor) for ms, n in self.added))
+        return StandingNodes(
+            self.first * factor, tuple((ms, n * factor) for ms, n in self.added)
+        )
 
     def at(self, times_ms: Int64Array) -> Float64Array:
         """Return the number of nodes in place at times [ms]."""
         steps_ms = np.array([time_ms for time_ms, _ in self.added])
         levels = np.cumsum([self.first, *(n_nodes for _, n_nodes in self.added)])
-        standing: Float64Array = levels[np.searchsorted(steps_ms, times_ms, side="right")] * 1.0
+        standing: Float64Array = (
+            levels[np.searchsorted(steps_ms, times_ms, side="right")] * 1.0
+        )
         return standing
 
     def node_ms(self, horizon_ms: int, from_ms: int = 0) -> int:
@@ -112,7 +122,7 @@ class StandingNodes:
 
 
 class SchedulerSpec(Kind):
-    """Settings of a pool's queue discipline in a scenario, a `diploee.schedule.Policy`."""
+    """Settings of a pool's queue discipline, a `diploee.schedule.Policy`."""
 
     def problems(
         self,
@@ -126,8 +136,10 @@ class SchedulerSpec(Kind):
         yield from ()
 
 
-SCHEDULERS: Kinds[SchedulerSpec] = Kinds("scheduler", SchedulerSpec, "diploee.schedule.policies")
-"""Queue disciplines by name: those of the package, and those registered from outside."""
+SCHEDULERS: Kinds[SchedulerSpec] = Kinds(
+    "scheduler", SchedulerSpec, "diploee.schedule.policies"
+)
+"""Queue disciplines by name: those of the package, and those registered from outside."""  # noqa: E501
 
 
 class Pool(Model):
@@ -139,31 +151,40 @@ class Pool(Model):
     )
     scheduler: Annotated[SerializeAsAny[SchedulerSpec], SCHEDULERS] = default(
         "fifo",
-        "Queue discipline, by name or as a group of keys with its kind; fifo is strict: the head "
-        "of the queue blocks. easy lets jobs behind the head start where they do not delay it, "
-        "conservative where they delay none, sjf takes the shortest first, priority weighs "
-        "several factors.",
+        (
+            "Queue discipline, by name or as a group of keys with its kind; fifo is "
+            "strict: the head of the queue blocks. easy lets jobs behind the head "
+            "start where they do not delay it, conservative where they delay none, "
+            "sjf takes the shortest first, priority weighs several factors."
+        ),
         validate_default=True,
     )
     allocate: Literal["nodes", "gpus"] = default(
         "nodes",
-        "Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than a node has "
-        "share nodes, each on the first node with enough free ones, parts of a GPU on the first "
-        "GPU with as much free; wider jobs take whole nodes. A job on k of the g GPUs of a node "
-        "draws k/g of the profile of a node, free GPUs their part of its idle power. fifo only; "
-        "the GPUs of jobs are n_gpus of their class or those of the replayed log.",
+        (
+            "Resources of jobs: whole nodes, or gpus, so that jobs on fewer GPUs than "
+            "a node has share nodes, each on the first node with enough free ones, "
+            "parts of a GPU on the first GPU with as much free; wider jobs take whole "
+            "nodes. A job on k of the g GPUs of a node draws k/g of the profile of a "
+            "node, free GPUs their part of its idle power. fifo only; the GPUs of "
+            "jobs are n_gpus of their class or those of the replayed log."
+        ),
         exclude_if=lambda value: value == "nodes",
     )
     scale_profiles: Literal["by_tdp"] | None = optional(
-        "How profiles of jobs on other GPUs than its nodes' are played: by_tdp in proportion to "
-        "the TDP of a node's GPUs, run times as they are. If absent, they are refused."
+        "How profiles of jobs on other GPUs than its nodes' are played: by_tdp in "
+        "proportion to the TDP of a node's GPUs, run times as they are. If absent, "
+        "they are refused."
     )
     phases: tuple[Phase, ...] | None = optional(
-        "How many of its nodes stand from when on; none before the first phase, all of them all "
-        "through the run if absent. A phase that begins with the run holds in its warm-up too. "
-        "Drawn jobs are submitted, and requests that no trace gives are made, in proportion to the "
-        "nodes that stand, a target_utilization is of their node time over the run, and the "
-        "utilization (Eq. 1) of those that stand.",
+        (
+            "How many of its nodes stand from when on; none before the first phase, "
+            "all of them all through the run if absent. A phase that begins with the "
+            "run holds in its warm-up too. Drawn jobs are submitted, and requests "
+            "that no trace gives are made, in proportion to the nodes that stand, a "
+            "target_utilization is of their node time over the run, and the "
+            "utilization (Eq. 1) of those that stand."
+        ),
         min_length=1,
     )
 
@@ -186,7 +207,9 @@ class Pool(Model):
         levels = [0, *(phase.n_nodes for phase in self.phases)]
         added = [
             (time_ms, after - before)
-            for time_ms, before, after in zip(times_ms, levels, levels[1:], strict=False)
+            for time_ms, before, after in zip(
+                times_ms, levels, levels[1:], strict=False
+            )
         ]
         first = sum(n_nodes for time_ms, n_nodes in added if time_ms <= 0)
         return StandingNodes(first, tuple(step for step in added if step[0] > 0))
@@ -206,45 +229,54 @@ GPUS_W = {
 (Leo-hxu/training-power-trace-explorer, eve123xy/power-traces-browser, computed)."""
 
 IDLE_CPUS_W = 128.2
-"""Two EPYC 9554 of 360 W at idle, arXiv:2604.07345; ASSUMPTION: other hosts' draw as much [W]."""
+"""Two EPYC 9554 of 360 W at idle, arXiv:2604.07345; ASSUMPTION: other hosts' draw as
+much [W]."""
 
 NODE_PRESETS = {
     f"{n_gpus}x{gpu}": {
-        "n_gpus": n_gpus, "gpu_tdp_w": tdp_w, "n_cpus": 2, "cpu_tdp_w": 360,
+        "n_gpus": n_gpus,
+        "gpu_tdp_w": tdp_w,
+        "n_cpus": 2,
+        "cpu_tdp_w": 360,
         "idle_power_w": round(n_gpus * idle_w + IDLE_CPUS_W),
         "warm_power_w": round(n_gpus * warm_w + IDLE_CPUS_W),
     }
     for gpu, (tdp_w, idle_w, warm_w) in GPUS_W.items()
     for n_gpus in (4, 8)
-}  # fmt: skip
+}
 
 
 class NodeType(Model):
-    """A kind of server node; the ratings give its rated power, `idle_power_w` its idle draw."""
+    """A kind of server node, with its rated power and idle draw."""
 
     preset: str | None = optional(
-        f"Ratings, idle and warm power that are not given, by name: {one_of(NODE_PRESETS)}. "
-        "GPUs as measured on open traces; the host of arXiv:2604.07345, two CPUs of 360 W, is "
-        "assumed for all."
+        "Ratings, idle and warm power that are not given, by name: "
+        f"{one_of(NODE_PRESETS)}. GPUs as measured on open traces; the host of "
+        "arXiv:2604.07345, two CPUs of 360 W, is assumed for all."
     )
     n_gpus: Devices = Field(description="GPUs per node.")
     gpu_tdp_w: DevicePower = Field(description="Thermal design power of one GPU [W].")
     n_cpus: Devices = Field(description="CPU sockets per node.")
-    cpu_tdp_w: DevicePower = Field(description="Thermal design power of one CPU socket [W].")
-    idle_power_w: DevicePower = Field(description="Device power of a node that runs no job [W].")
+    cpu_tdp_w: DevicePower = Field(
+        description="Thermal design power of one CPU socket [W]."
+    )
+    idle_power_w: DevicePower = Field(
+        description="Device power of a node that runs no job [W]."
+    )
     warm_power_w: DevicePower | None = optional(
-        "Device power of a node whose GPUs hold a loaded model without requests [W]: 113 for each "
-        "H100, 116 H200, 91 A100, 107 L40S, whatever the model (measured, P5 to P95 within 8 %), "
-        "and the CPUs' idle power. Services with standby: warm need it."
+        "Device power of a node whose GPUs hold a loaded model without requests [W]: "
+        "113 for each H100, 116 H200, 91 A100, 107 L40S, whatever the model "
+        "(measured, P5 to P95 within 8 %), and the CPUs' idle power. Services with "
+        "standby: warm need it."
     )
     busy_power_factor: Annotated[float, Field(gt=0, le=1_000)] = default(
         1.0, "Factor on the profiles' power of busy nodes; 1 is as measured."
     )
 
     ac_power: Annotated[SerializeAsAny[AcPowerSpec], AC_POWER] | None = optional(
-        "Power of a node at its AC input for a power of its devices (fans, conversion, all else "
-        "in it), by name or as a group of keys with its kind. If absent, the devices' power alone "
-        "is known."
+        "Power of a node at its AC input for a power of its devices (fans, "
+        "conversion, all else in it), by name or as a group of keys with its kind. If "
+        "absent, the devices' power alone is known."
     )
 
     def given_otherwise(self) -> tuple[str, ...]:
@@ -271,4 +303,6 @@ class NodeType(Model):
         """Return what a node draws at its AC input for a power of its devices [W]."""
         if self.ac_power is None:
             return device_power_w
-        return self.ac_power.ac_power_w(device_power_w, self.rated_power_w, self.idle_power_w)
+        return self.ac_power.ac_power_w(
+            device_power_w, self.rated_power_w, self.idle_power_w
+        )

@@ -1,10 +1,20 @@
-"""Recurring training jobs with energy knobs (Zeus): traces, optimizers and what runs on a node."""
+"""Recurring training jobs with energy knobs (Zeus).
+
+Traces, optimizers and what runs on a node.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, SerializeAsAny, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    PrivateAttr,
+    SerializeAsAny,
+    model_validator,
+)
 
 from diploee.base.model import KINDS, Kinds, Model, Share, StatefulKind, default, unset
 
@@ -21,11 +31,11 @@ class BatchSizeOptimizer(StatefulKind):
         return self._batch_size
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Learn the cost [J] of a recurrence that has ended, without its `runtime_ratio`.
+        """Learn the cost [J] of an ended recurrence, without `runtime_ratio`.
 
-        Observations may come late and in another order than the predictions, and also of
-        recurrences that overlapped and took no prediction; one that was stopped early has not
-        converged.
+        Observations may come late and in another order than the predictions, and also
+        of recurrences that overlapped and took no prediction; one that was stopped
+        early has not converged.
         """
 
 
@@ -35,17 +45,20 @@ class PowerLimitOptimizer(StatefulKind):
     _limit_w: dict[int, float] = PrivateAttr(default_factory=dict)
 
     def predict(self, batch_size: int) -> float | None:
-        """Return the power limit [W], or None to have all limits profiled in the first epoch."""
+        """Return the power limit [W], or None to profile all limits first."""
         return self._limit_w.get(batch_size)
 
-    def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
-        """Learn what an epoch costs [J] at a limit [W], from a profile or a recurrence."""
+    def observe(
+        self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float
+    ) -> None:
+        """Learn an epoch's cost [J] at a limit [W], profiled or recurred."""
 
 
 BATCH_SIZE_OPTIMIZERS = Kinds(
     "batch size optimizer", BatchSizeOptimizer, KINDS + "batch_size_optimizers"
 )
-"""Optimizers of batch sizes by name: those of the package, and those registered from outside."""
+"""Optimizers of batch sizes by name: those of the package, and those registered from
+outside."""
 POWER_LIMIT_OPTIMIZERS = Kinds(
     "power limit optimizer", PowerLimitOptimizer, KINDS + "power_limit_optimizers"
 )
@@ -55,23 +68,25 @@ POWER_LIMIT_OPTIMIZERS = Kinds(
 class ZeusSpec(Model):
     """Rules by which recurring jobs choose batch size and power limit."""
 
-    batch_size_optimizer: Annotated[SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS] = (
-        default(
-            "zeus",
-            "How a batch size is chosen: Zeus' pruning and Thompson sampling, always the default, "
-            "the best known from the start, or an optimizer of your own: {path: module:Class, "
-            "...}.",
-            validate_default=True,
-        )
+    batch_size_optimizer: Annotated[
+        SerializeAsAny[BatchSizeOptimizer], BATCH_SIZE_OPTIMIZERS
+    ] = default(
+        "zeus",
+        (
+            "How a batch size is chosen: Zeus' pruning and Thompson sampling, always "
+            "the default, the best known from the start, or an optimizer of your own: "
+            "{path: module:Class, ...}."
+        ),
+        validate_default=True,
     )
     power_limit: (
         Annotated[SerializeAsAny[PowerLimitOptimizer], POWER_LIMIT_OPTIMIZERS]
         | PositiveFloat
         | None
     ) = unset(
-        "How a power limit is chosen: jit profiles the limits of a new batch size in its first "
-        "epoch, max is the highest; or a measured limit [W]. What goes with the batch size "
-        "optimizer if absent."
+        "How a power limit is chosen: jit profiles the limits of a new batch size in "
+        "its first epoch, max is the highest; or a measured limit [W]. What goes with "
+        "the batch size optimizer if absent."
     )
     eta: Share = default(0.5, "Weight of energy against time in the cost, 0-1.")
     beta: Annotated[float, Field(gt=1, le=1_000)] = default(
@@ -80,52 +95,63 @@ class ZeusSpec(Model):
 
     @property
     def limit(self) -> PowerLimitOptimizer | float:
-        """The power limit optimizer, or the one that goes with the batch size optimizer."""
+        """The power limit optimizer, or that of the batch size optimizer."""
         if self.power_limit is not None:
             return self.power_limit
         return POWER_LIMIT_OPTIMIZERS.read(self.batch_size_optimizer.goes_with)
 
 
 class RecurringTraining(ZeusSpec):
-    """Training jobs that recur, while an optimizer learns their best batch size and power limit."""
+    """Training jobs that recur, while an optimizer learns their energy knobs."""
 
     train: str | None = unset(
-        "Zeus' train trace (summary_train.csv), a file relative to the scenario file; the shipped "
-        "synthetic traces if absent."
+        "Zeus' train trace (summary_train.csv), a file relative to the scenario file; "
+        "the shipped synthetic traces if absent."
     )
-    power: str | None = unset("Zeus' power trace of one GPU model (summary_power_v100.csv).")
+    power: str | None = unset(
+        "Zeus' power trace of one GPU model (summary_power_v100.csv)."
+    )
     workloads: dict[str, Annotated[float, Field(ge=0, le=1e9)]] = Field(
         default_factory=dict,
-        description="Share of each dataset among the recurring jobs, any scale; all known datasets "
-        "of the traces alike if absent.",
+        description=(
+            "Share of each dataset among the recurring jobs, any scale; all known "
+            "datasets of the traces alike if absent."
+        ),
     )
     recurring_jobs: Annotated[int, Field(ge=1, le=1_000_000)] = default(
         50, "Recurring jobs, each with its own history of recurrences."
     )
     groups: str | None = unset(
-        "Alibaba group trace: submissions, groups and run time ratios from the file, instead of "
-        "the calendar; repeated until the run ends."
+        "Alibaba group trace: submissions, groups and run time ratios from the file, "
+        "instead of the calendar; repeated until the run ends."
     )
     max_epochs: Annotated[int, Field(ge=1, le=100_000)] | None = unset(
-        "Epochs after which a run ends that has not reached its target; each workload's own if "
-        "absent."
+        "Epochs after which a run ends that has not reached its target; each "
+        "workload's own if absent."
     )
     n_nodes: PositiveInt = default(1, "Nodes of a job.")
     gpus_per_node: PositiveInt | None = unset(
-        "GPUs of each node that draw the trace's power, in the trace's time; all of them if absent."
+        "GPUs of each node that draw the trace's power, in the trace's time; all of "
+        "them if absent."
     )
     gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] | None = unset(
-        "Idle power of one GPU, which is part of the node's idle power and of the trace's power "
-        "[W]; its share of the node's by the devices' ratings if absent (assumed). 0 where the "
-        "node's idle power is without its GPUs."
+        "Idle power of one GPU, which is part of the node's idle power and of the "
+        "trace's power [W]; its share of the node's by the devices' ratings if absent "
+        "(assumed). 0 where the node's idle power is without its GPUs."
     )
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RecurringTraining:
         if (self.train is None) != (self.power is None):
-            raise ValueError("give both train and power, or neither for the synthetic traces")
+            raise ValueError(
+                "give both train and power, or neither for the synthetic traces"
+            )
         if self.groups is not None and len(set(self.workloads.values())) > 1:
-            raise ValueError("groups give the shares; give all workloads the same, such as 1")
+            raise ValueError(
+                "groups give the shares; give all workloads the same, such as 1"
+            )
         if self.workloads and not any(self.workloads.values()):
-            raise ValueError("all shares of workloads are 0; at least one must be positive")
+            raise ValueError(
+                "all shares of workloads are 0; at least one must be positive"
+            )
         return self

@@ -1,4 +1,7 @@
-"""Settings of what leaves the grid on a voltage dip: stages, recovery and counter of a block."""
+"""Settings of what leaves the grid on a voltage dip.
+
+Stages, recovery and counter of a block.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ Side = Literal["under", "over"]
 
 
 def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -> float:
-    """Return the shortest dip from 1 pu to a residual, and back, that trips a stage [s].
+    """Return the shortest dip from 1 pu to a residual that trips a stage [s].
 
-    The filter remembers a dip, so it may end before the stage trips; over-voltages alike. Infinite
-    where the residual isn't beyond the level.
+    The filter remembers a dip, so it may end before the stage trips; over-voltages
+    alike. Infinite where the residual isn't beyond the level.
     """
     if (1 - level) * (level - residual) < 0 or level == residual:
         return inf
@@ -33,17 +36,24 @@ def shortest_dip_s(level: float, time_s: float, residual: float, tau_s: float) -
 class VoltageStage(Model):
     """A stage of a voltage curve: transfers a fraction once its timer has run."""
 
-    voltage_pu: PerUnit = Field(description="Voltage that it picks up beyond, strictly [pu].")
-    time_s: Seconds = Field(description="Time beyond it without a break, until it trips [s].")
-    fraction: Share = default(1.0, "Fraction of the block that it transfers; the largest counts.")
+    voltage_pu: PerUnit = Field(
+        description="Voltage that it picks up beyond, strictly [pu]."
+    )
+    time_s: Seconds = Field(
+        description="Time beyond it without a break, until it trips [s]."
+    )
+    fraction: Share = default(
+        1.0, "Fraction of the block that it transfers; the largest counts."
+    )
     side: Side = default("under", "Side of the voltage.")
 
     @model_validator(mode="after")
     def _leaves_nominal_alone(self) -> VoltageStage:
         if self.voltage_pu > 1 if self.side == "under" else self.voltage_pu < 1:
             raise ValueError(
-                f"the stage {self.side} {self.voltage_pu:g} pu is beyond it at 1 pu, too; give "
-                f"{'1 or less' if self.side == 'under' else '1 or more'}, or the other side"
+                f"the stage {self.side} {self.voltage_pu:g} pu is beyond it at 1 pu, "
+                f"too; give {'1 or less' if self.side == 'under' else '1 or more'}, "
+                "or the other side"
             )
         return self
 
@@ -51,14 +61,23 @@ class VoltageStage(Model):
 class Recovery(Model):
     """When and how a block returns."""
 
-    voltage_pu: Share = Field(description="Voltage at or above which its clock runs [pu].")
-    time_s: Seconds = Field(
-        description="Time there without a break and without a stage picked up, until it returns."
+    voltage_pu: Share = Field(
+        description="Voltage at or above which its clock runs [pu]."
     )
-    ramp_s: Seconds | None = optional("Length of the linear ramp [s]; or ramp_mw_per_min.")
+    time_s: Seconds = Field(
+        description=(
+            "Time there without a break and without a stage picked up, until it "
+            "returns."
+        )
+    )
+    ramp_s: Seconds | None = optional(
+        "Length of the linear ramp [s]; or ramp_mw_per_min."
+    )
     ramp_mw_per_min: PositiveFloat | None = optional("Slope of the ramp [MW/min].")
     fraction: Share = default(1.0, "Part of what was transferred that returns.")
-    automatic: bool = default(True, "false: it returns manual_reset_s after it left, or never.")
+    automatic: bool = default(
+        True, "false: it returns manual_reset_s after it left, or never."
+    )
 
     @model_validator(mode="after")
     def _one_ramp(self) -> Recovery:
@@ -75,7 +94,8 @@ class DipCounter(Model):
     voltage_pu: PerUnit = Field(description="Voltage below which a dip is [pu].")
     hold_s: Seconds = default(0.0, "Length from which a dip counts [s].")
     merge_s: Seconds = default(
-        0.0, "A dip that begins sooner after the end of the one before is not counted [s]."
+        0.0,
+        "A dip that begins sooner after the end of the one before is not counted [s].",
     )
 
 
@@ -105,33 +125,43 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "counter_3_in_60s": {
         "counter": {"n": 3, "window_s": 60.0, "voltage_pu": 0.9},
-        "source": "study_assumption: 'three in one minute' with manual return, as NERC's review of "
-        "2024-07-10 is quoted; 0.90 pu assumed",
+        "source": (
+            "study_assumption: 'three in one minute' with manual return, as NERC's "
+            "review of 2024-07-10 is quoted; 0.90 pu assumed"
+        ),
     },
     "rides_ercot": {  # computed to lie outside of every zone of ercot_nogrr282
         "stages": _under((0.2, 0.3), (0.5, 0.4), (0.8, 0.7), (0.9, 2.5)),
         "recovery": {"voltage_pu": 0.9, "time_s": 0.05, "ramp_s": 1.0},
-        "source": "study_assumption: stays in all zones of ercot_nogrr282; recovery assumed",
+        "source": (
+            "study_assumption: stays in all zones of ercot_nogrr282; recovery assumed"
+        ),
     },
 }
-"""Settings for studies: none is a maker's, none typical; every one says `study_assumption`."""
+"""Settings for studies: none is a maker's, none typical; every one says
+`study_assumption`."""
 
 
 class RideThrough(Model):
     """Settings of a block of load, such as all that hangs behind UPS of one setting."""
 
     of: str | None = optional(
-        "Load that the block is part of: a pool, it (all pools, with their supplies), motors (the "
-        "cooling) or rest; the block's name if absent."
+        "Load that the block is part of: a pool, it (all pools, with their supplies), "
+        "motors (the cooling) or rest; the block's name if absent."
     )
     share: PositiveShare = default(1.0, "Its share of that.")
     preset: (
-        Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"] | None
-    ) = optional("Settings for studies, no maker's (assumed); keys beside it go before it.")
+        Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"]
+        | None
+    ) = optional(
+        "Settings for studies, no maker's (assumed); keys beside it go before it."
+    )
     stages: tuple[VoltageStage, ...] = default((), "Stages of its curve.")
     recovery: Recovery | None = optional("How it returns; it stays away if absent.")
     counter: DipCounter | None = optional("Rule that counts dips.")
-    delay_s: Seconds = default(0.0, "From a trip until it leaves; a recovery cancels nothing [s].")
+    delay_s: Seconds = default(
+        0.0, "From a trip until it leaves; a recovery cancels nothing [s]."
+    )
     manual_reset_s: Seconds | None = optional(
         "From when it left or was latched until someone resets it [s]; never if absent."
     )
@@ -143,7 +173,9 @@ class RideThrough(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: object) -> object:
-        preset = PRESETS.get(str(given.get("preset"))) if isinstance(given, dict) else None
+        preset = (
+            PRESETS.get(str(given.get("preset"))) if isinstance(given, dict) else None
+        )
         return {**preset, **given} if preset and isinstance(given, dict) else given
 
     @model_validator(mode="after")
@@ -152,13 +184,15 @@ class RideThrough(Model):
             raise ValueError("has neither stages nor a counter; give one, or a preset")
         if self.recovery is None:
             if self.manual_reset_s is not None:
-                raise ValueError("manual_reset_s needs recovery, which says how it then returns")
+                raise ValueError(
+                    "manual_reset_s needs recovery, which says how it then returns"
+                )
             return self
         under = (stage.voltage_pu for stage in self.stages if stage.side == "under")
         back = self.recovery.voltage_pu
         if above := [low for low in under if low > back]:
             raise ValueError(
-                f"the stage at {above[0]:g} pu is above the recovery's {back:g} pu; raise "
-                "recovery.voltage_pu"
+                f"the stage at {above[0]:g} pu is above the recovery's {back:g} pu; "
+                "raise recovery.voltage_pu"
             )
         return self

@@ -1,4 +1,7 @@
-"""Streams of inference requests: services, their capacity and what happens at overload."""
+"""Streams of inference requests.
+
+Services, their capacity and what happens at overload.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from diploee.scenario.times import Calendar
 LatencyMetric = Literal[
     "mean_e2e", "p50_e2e", "p90_e2e", "mean_ttft", "p90_ttft", "mean_itl", "p90_itl"
 ]
-"""End-to-end latency, time to first token or inter-token latency; mean or percentile."""
+"""End-to-end latency, time to first token or inter-token latency; mean or percentile."""  # noqa: E501
 BETWEEN_TOKENS: tuple[LatencyMetric, ...] = ("mean_itl", "p90_itl")
 """Latencies that a queue doesn't lengthen: it delays the first token only."""
 
@@ -78,17 +81,22 @@ class LogisticService(Model):
     itl_ms: LogisticCurve = Field(description="Inter-token latency [ms].")
     throughput_tps: LogisticCurve = Field(description="Output tokens per second [1/s].")
     smallest_batch: BatchSize = Field(description="Smallest measured batch size.")
-    largest_batch: BatchSize = Field(description="Largest measured (or feasible) batch size.")
+    largest_batch: BatchSize = Field(
+        description="Largest measured (or feasible) batch size."
+    )
     replicas_per_instance: Annotated[int, Field(ge=1, le=10_000)] = default(
         1, "Replicas that share the requests of an instance evenly."
     )
     idle_power_w: Power | None = unset(
-        "Power of a replica's GPUs without requests [W]; that of the smallest batch size if absent."
+        "Power of a replica's GPUs without requests [W]; that of the smallest batch "
+        "size if absent."
     )
     other_node_power_w: Power = default(
         0.0,
-        "Power of each node besides these GPUs [W], which benchmarks leave out: CPU packages, "
-        "GPUs without a replica.",
+        (
+            "Power of each node besides these GPUs [W], which benchmarks leave out: "
+            "CPU packages, GPUs without a replica."
+        ),
     )
     source: str = default("", "Where the coefficients come from.")
 
@@ -96,22 +104,28 @@ class LogisticService(Model):
     def _range_is_one(self) -> LogisticService:
         if self.smallest_batch > self.largest_batch:
             raise ValueError(
-                f"smallest_batch {self.smallest_batch} is above largest_batch {self.largest_batch}"
+                f"smallest_batch {self.smallest_batch} is above largest_batch "
+                f"{self.largest_batch}"
             )
         return self
 
 
 class PowerLaw(Model):
-    """Power of a served model by its size, precision and GPU, and the sequences in flight.
+    """Power of a served model by size, precision, GPU, and sequences in flight.
 
     `diploee.loads.services.power_law` has the equation; docs/serving.md its residuals.
     """
 
-    parameters_b: Annotated[float, Field(gt=0, le=1e5)] = Field(description="Parameters [1e9].")
-    active_parameters_b: Annotated[float, Field(gt=0, le=1e5)] | None = optional(
-        "Of a mixture of experts, the parameters that a token uses [1e9]; a dense model if absent."
+    parameters_b: Annotated[float, Field(gt=0, le=1e5)] = Field(
+        description="Parameters [1e9]."
     )
-    precision: Literal["fp16", "bf16", "fp8"] = Field(description="Format of the weights.")
+    active_parameters_b: Annotated[float, Field(gt=0, le=1e5)] | None = optional(
+        "Of a mixture of experts, the parameters that a token uses [1e9]; a dense "
+        "model if absent."
+    )
+    precision: Literal["fp16", "bf16", "fp8"] = Field(
+        description="Format of the weights."
+    )
     gpu: Literal["H100", "H200", "A100", "L40S"] = Field(description="Kind of GPU.")
     gpus_per_replica: Annotated[int, Field(ge=1, le=10_000)] = default(
         1, "GPUs that share the weights of one replica."
@@ -120,44 +134,52 @@ class PowerLaw(Model):
         1, "Replicas that share the requests of an instance evenly."
     )
     other_node_power_w: Power = Field(
-        description="Power of each node besides these GPUs [W]: CPU packages, GPUs without a "
+        description="Power of each node besides these GPUs [W]: CPU packages, GPUs without a "  # noqa: E501
         "replica."
     )
     input_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | None = optional(
-        "Mean length of a prompt [tokens], where no trace gives it; with the two speeds below."
+        "Mean length of a prompt [tokens], where no trace gives it; with the two "
+        "speeds below."
     )
     prefill_tokens_per_s: Positive | None = optional(
         "Tokens of a prompt that a replica reads per second [1/s], at the usual load."
     )
     time_per_token_s: Positive | None = optional(
-        "Time between two tokens of an answer [s], at the usual load. Without the two speeds the "
-        "sequences in flight follow from the service's latency_curve."
+        "Time between two tokens of an answer [s], at the usual load. Without the two "
+        "speeds the sequences in flight follow from the service's latency_curve."
     )
 
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
         if (self.prefill_tokens_per_s is None) != (self.time_per_token_s is None):
-            raise ValueError("prefill_tokens_per_s and time_per_token_s go together; give both")
+            raise ValueError(
+                "prefill_tokens_per_s and time_per_token_s go together; give both"
+            )
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
-                f"active_parameters_b {self.active_parameters_b:g} is above parameters_b "
-                f"{self.parameters_b:g}"
+                f"active_parameters_b {self.active_parameters_b:g} is above "
+                f"parameters_b {self.parameters_b:g}"
             )
         return self
 
     @property
     def has_speeds(self) -> bool:
-        """Whether the stay of a request follows from its speeds, not from a latency curve."""
+        """Whether a request's stay follows from speeds, not a latency curve."""
         return self.time_per_token_s is not None
 
 
 class LatencyCap(Model):
-    """A latency that a service keeps; the measured curve turns it into a request rate (Eq. 5)."""
+    """A latency that a service keeps.
+
+    The measured curve turns it into a request rate (Eq. 5).
+    """
 
     metric: LatencyMetric = default(
         "mean_e2e",
-        "Latency that is capped: end to end (e2e), time to first token (ttft) or between tokens "
-        "(itl); its mean or a percentile.",
+        (
+            "Latency that is capped: end to end (e2e), time to first token (ttft) or "
+            "between tokens (itl); its mean or a percentile."
+        ),
     )
     limit_s: Positive = Field(description="Highest latency [s].")
 
@@ -166,10 +188,13 @@ class ServiceFlexibility(Model):
     """How a service answers the events of `flexibility.events`."""
 
     power_limit: Annotated[float, Field(ge=0.5, lt=1)] = Field(
-        description="Cap of its GPUs from the start of an event's ramp to its end, over their TDP, "
-        "0.5 or more. An instance then does less, by the measured table of inference on A100 "
-        "(assumed for other GPUs by their TDP): more instances run where nodes are free, and what "
-        "is beyond them goes the way of overload. It follows events alone, not caps or prices."
+        description=(
+            "Cap of its GPUs from the start of an event's ramp to its end, over their "
+            "TDP, 0.5 or more. An instance then does less, by the measured table of "
+            "inference on A100 (assumed for other GPUs by their TDP): more instances "
+            "run where nodes are free, and what is beyond them goes the way of "
+            "overload. It follows events alone, not caps or prices."
+        )
     )
 
 
@@ -180,49 +205,60 @@ class Service(Model):
         "Share of the stream's requests; that of its replay, where it has its own."
     )
     replay: RequestReplay | None = optional(
-        "Requests of a trace of its own; all services of the stream have one, or none has."
+        "Requests of a trace of its own; all services of the stream have one, or none "
+        "has."
     )
-    max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = unset(
-        "Highest request rate per instance [1/s]; or latency_cap."
+    max_request_rate_rps: Annotated[float, Field(ge=1e-6, le=MAX_RATE_RPS)] | None = (
+        unset("Highest request rate per instance [1/s]; or latency_cap.")
     )
     latency_cap: LatencyCap | None = unset(
-        "Latency to keep, which gives the highest request rate per instance (Eq. 5); or "
-        "max_request_rate_rps."
+        "Latency to keep, which gives the highest request rate per instance (Eq. 5); "
+        "or max_request_rate_rps."
     )
-    output_tokens: Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"] = default(
+    output_tokens: (
+        Annotated[PositiveInt, Field(le=1_000_000_000)] | Literal["trace"]
+    ) = default(
         512,
-        "Mean output length of a request [tokens]: which rows of the latency curve hold, and the "
-        "load of a logistic model. trace takes it from the replayed trace: the nearest length "
-        "that the curve has.",
+        (
+            "Mean output length of a request [tokens]: which rows of the latency curve "
+            "hold, and the load of a logistic model. trace takes it from the replayed "
+            "trace: the nearest length that the curve has."
+        ),
     )
     nodes_per_instance: Annotated[PositiveInt, Field(le=MAX_NODES)] = default(
         1, "Nodes that one model instance occupies."
     )
     reserved_nodes: Annotated[Nodes | None, SCALES] = unset(
-        "Nodes reserved for the service; shared out by Eq. 7 if absent, and again what phases add "
-        "to the pool, an instance once placed staying where it is."
+        "Nodes reserved for the service; shared out by Eq. 7 if absent, and again "
+        "what phases add to the pool, an instance once placed staying where it is."
     )
     power_curve: str | None = unset(
-        "Node power against request rate: a shipped name such as llama3_70b_coding_power, or a "
-        "CSV file relative to the scenario file; or logistic."
+        "Node power against request rate: a shipped name such as "
+        "llama3_70b_coding_power, or a CSV file relative to the scenario file; or "
+        "logistic."
     )
     power_samples: dict[Positive, str] | None = optional(
-        "Measured power of one instance over time, by its request rate [1/s]: tables of t_s and "
-        "power_w over all its nodes, CSV or Parquet, relative to the scenario file, of 10 s to one "
-        "day. They take the place of the synthesised samples, scaled to the mean of power_curve or "
-        "logistic where one is given; without, two or more are the power curve.",
+        (
+            "Measured power of one instance over time, by its request rate [1/s]: "
+            "tables of t_s and power_w over all its nodes, CSV or Parquet, relative "
+            "to the scenario file, of 10 s to one day. They take the place of the "
+            "synthesised samples, scaled to the mean of power_curve or logistic where "
+            "one is given; without, two or more are the power curve."
+        ),
         min_length=1,
     )
     power_samples_boundary: Literal["devices", "node_ac"] | None = optional(
-        "Where power_samples were measured: devices (GPUs and CPU packages), also if absent, or "
-        "node_ac, at the nodes' AC input; the latter are the power curve themselves."
+        "Where power_samples were measured: devices (GPUs and CPU packages), also if "
+        "absent, or node_ac, at the nodes' AC input; the latter are the power curve "
+        "themselves."
     )
     logistic: LogisticService | None = optional(
-        "Power, latency and throughput as logistic curves of the batch size; or power_curve."
+        "Power, latency and throughput as logistic curves of the batch size; or "
+        "power_curve."
     )
     power_law: PowerLaw | None = optional(
-        "Power by size, precision, GPU and sequences in flight, without a table (experimental); or "
-        "power_curve."
+        "Power by size, precision, GPU and sequences in flight, without a table "
+        "(experimental); or power_curve."
     )
     latency_curve: str | None = unset(
         "Latency and throughput against offered rate: a shipped name such as "
@@ -230,33 +266,42 @@ class Service(Model):
     )
     startup_s: ScalingTime = default(
         0,
-        "Time from starting an instance to its first request [s]; its nodes are busy, at "
-        "warm_power_w of the node type where it is given. Cold instances load weights for 10 to "
-        "100 s, by the store (assumed); 0 is the paper's.",
+        (
+            "Time from starting an instance to its first request [s]; its nodes are "
+            "busy, at warm_power_w of the node type where it is given. Cold instances "
+            "load weights for 10 to 100 s, by the store (assumed); 0 is the paper's."
+        ),
     )
     cooldown_s: ScalingTime = default(
         0, "Scale-down delay: time for which an instance is up after its last need [s]."
     )
     scaling_interval_s: ScalingTime = default(
         0,
-        "Time between decisions to start or stop instances [s], each by the mean rate since the "
-        "last one, at a phase of the service's own; 0: when the rate passes a multiple of the "
-        "highest rate.",
+        (
+            "Time between decisions to start or stop instances [s], each by the mean "
+            "rate since the last one, at a phase of the service's own; 0: when the "
+            "rate passes a multiple of the highest rate."
+        ),
     )
     min_instances: Annotated[Nodes, SCALES] = default(
         0, "Instances that are always up, whatever the request rate."
     )
     instance_utilization: PositiveShare = default(
         1,
-        "Part of its highest rate that each instance is to run at, 0-1: Eq. 4 starts another "
-        "above it. 1 is the paper's; autoscalers are usually set to 0.5 to 0.8 (assumed).",
+        (
+            "Part of its highest rate that each instance is to run at, 0-1: Eq. 4 "
+            "starts another above it. 1 is the paper's; autoscalers are usually set "
+            "to 0.5 to 0.8 (assumed)."
+        ),
         exclude_if=lambda value: value == 1,
     )
     standby: Annotated[Literal["cold", "warm"], _COLD] = default(
         "cold",
-        "Reserved nodes without an instance in use: cold ones have no model loaded and draw idle "
-        "power (the paper), warm ones keep theirs loaded and draw the node type's warm_power_w. "
-        "Neither counts as busy.",
+        (
+            "Reserved nodes without an instance in use: cold ones have no model "
+            "loaded and draw idle power (the paper), warm ones keep theirs loaded and "
+            "draw the node type's warm_power_w. Neither counts as busy."
+        ),
     )
     flexibility: ServiceFlexibility | None = optional(
         "How the service answers demand-response events; it does not if absent."
@@ -268,28 +313,34 @@ class Service(Model):
         n_means = sum(of is not None for of in means)
         if n_means > 1 or (n_means == 0 and self.power_samples is None):
             raise ValueError(
-                "give one of power_curve, logistic and power_law, or power_samples without them"
+                "give one of power_curve, logistic and power_law, or power_samples "
+                "without them"
             )
         if self.power_law is not None:
             self._check_power_law(self.power_law)
         if n_means == 0 and len(self.power_samples or ()) < MIN_SAMPLES:
             raise ValueError(
-                f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a power_curve "
-                "beside it that tells the mean power at other rates"
+                f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a "
+                "power_curve beside it that tells the mean power at other rates"
             )
         if self.power_samples_boundary is not None and self.power_samples is None:
-            raise ValueError("power_samples_boundary needs power_samples; give them, or drop it")
+            raise ValueError(
+                "power_samples_boundary needs power_samples; give them, or drop it"
+            )
         if self.power_samples_boundary == "node_ac" and n_means > 0:
             raise ValueError(
-                "power_samples_boundary: node_ac needs samples that keep their own mean, as a "
-                "power_curve or logistic is of the devices; remove it, and give two rates or more"
+                "power_samples_boundary: node_ac needs samples that keep their own "
+                "mean, as a power_curve or logistic is of the devices; remove it, and "
+                "give two rates or more"
             )
         if self.logistic is not None:
             return self._checked_logistic()
         if (self.max_request_rate_rps is None) == (self.latency_cap is None):
             raise ValueError("give either max_request_rate_rps or latency_cap")
         if self.latency_cap is not None and self.latency_curve is None:
-            raise ValueError("latency_cap needs a latency_curve, such as llama3_70b_coding_latency")
+            raise ValueError(
+                "latency_cap needs a latency_curve, such as llama3_70b_coding_latency"
+            )
         return self
 
     def _check_power_law(self, law: PowerLaw) -> None:
@@ -298,95 +349,115 @@ class Service(Model):
         if not law.has_speeds and self.latency_curve is None:
             raise ValueError(
                 "power_law needs the sequences in flight: give its input_tokens, "
-                "prefill_tokens_per_s and time_per_token_s as you measured them, or the service a "
-                "latency_curve such as llama3_70b_coding_latency"
+                "prefill_tokens_per_s and time_per_token_s as you measured them, or "
+                "the service a latency_curve such as llama3_70b_coding_latency"
             )
         if law.has_speeds and law.input_tokens is None:
-            raise ValueError("power_law needs input_tokens, the mean length of a prompt; give it")
+            raise ValueError(
+                "power_law needs input_tokens, the mean length of a prompt; give it"
+            )
 
     def _checked_logistic(self) -> Service:
         if self.latency_curve is not None:
             raise ValueError("logistic has a latency of its own; remove latency_curve")
         if self.max_request_rate_rps is not None and self.latency_cap is not None:
             raise ValueError("give max_request_rate_rps or latency_cap, not both")
-        if self.latency_cap is not None and self.latency_cap.metric not in LOGISTIC_METRICS:
+        if (
+            self.latency_cap is not None
+            and self.latency_cap.metric not in LOGISTIC_METRICS
+        ):
             raise ValueError(
-                f"logistic gives the latencies {one_of(LOGISTIC_METRICS)}, found latency_cap of "
-                f"'{self.latency_cap.metric}'"
+                f"logistic gives the latencies {one_of(LOGISTIC_METRICS)}, found "
+                f"latency_cap of '{self.latency_cap.metric}'"
             )
         return self
 
 
 class Fluctuation(Model):
-    """How the request rate scatters about its calendar: stationary, positive, with mean 1.
+    """How the request rate scatters about its calendar.
 
-    At another rate R the part of independent users has the relative variance
-    ``(1 - common_share) relative_std**2 reference_rate_rps / R``, and the Poisson noise of the
-    requests comes on top; the common part stays.
+    Stationary, positive, with mean 1. At another rate R the part of independent users
+    has the relative variance ``(1 - common_share) relative_std**2 reference_rate_rps /
+    R``, and the Poisson noise of the requests comes on top; the common part stays.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=10)] = Field(
-        description="Relative standard deviation of the stream's one-minute means at the "
+        description="Relative standard deviation of the stream's one-minute means at the "  # noqa: E501
         "reference rate, without the Poisson noise."
     )
     correlation_time_s: Annotated[float, Field(ge=5, le=LONGEST_S)] = uncertain(
         600,
-        "Time in which the correlation falls to 1/e [s]. Table 4 holds without correlation and "
-        "with 10 and 30 minutes alike",
+        (
+            "Time in which the correlation falls to 1/e [s]. Table 4 holds without "
+            "correlation and with 10 and 30 minutes alike"
+        ),
         (60, 1800),
     )
     common_share: Share = uncertain(
         0.5,
-        "Share of the variance at the reference rate that all services have in common and that "
-        "does not fall with size",
+        (
+            "Share of the variance at the reference rate that all services have in "
+            "common and that does not fall with size"
+        ),
         (0.25, 0.75),
     )
     reference_rate_rps: Positive | None = unset(
-        "Request rate at which relative_std was seen [1/s]; the stream's own mean rate where "
-        "absent."
+        "Request rate at which relative_std was seen [1/s]; the stream's own mean "
+        "rate where absent."
     )
 
 
 class RequestStream(Model):
     """Inference requests to the services of one pool."""
 
-    pool: str = Field(description="Name of an entry of facility.pools; no other stream uses it.")
+    pool: str = Field(
+        description="Name of an entry of facility.pools; no other stream uses it."
+    )
     services: dict[Name, Service] = Field(
         min_length=1, description="Services by name; their probabilities sum to 1."
     )
     request_rate_rps: Annotated[RequestRate | None, SCALES] = unset(
         "Mean request rate of all services over the time of the calendar's mean [1/s]."
     )
-    requests_per_day: Annotated[float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES] = (
-        unset("Mean requests per day of all services; or request_rate_rps.")
-    )
+    requests_per_day: Annotated[
+        float | None, Field(gt=0, le=MAX_RATE_RPS * 86_400), SCALES
+    ] = unset("Mean requests per day of all services; or request_rate_rps.")
     target_utilization: PositiveShare | None = unset(
         "Mean node occupancy of the pool to reach, 0-1 (Eqs. 1-2); or request_rate_rps."
     )
     replay: RequestReplay | None = optional(
-        "Requests of a trace instead of the calendar; a rate beside it scales the trace to it."
+        "Requests of a trace instead of the calendar; a rate beside it scales the "
+        "trace to it."
     )
     calendar: Calendar = default(
-        Calendar(), "When requests come; rates are continuous, with the mean of each hour."
+        Calendar(),
+        "When requests come; rates are continuous, with the mean of each hour.",
     )
     fluctuation: Fluctuation | None = optional(
         "Scatter of the rate about its calendar; none where absent."
     )
     minute_jitter_relative_std: Annotated[float, Field(ge=0, le=10)] = default(
         0,
-        "Former spelling of fluctuation.relative_std; it froze one factor per minute of the week "
-        "and is read as a fluctuation that is new in every week.",
+        (
+            "Former spelling of fluctuation.relative_std; it froze one factor per "
+            "minute of the week and is read as a fluctuation that is new in every "
+            "week."
+        ),
     )
     overload: Annotated[SerializeAsAny[OverloadSpec], OVERLOADS] = default(
         "reject",
-        "Requests above capacity: reject leaves them unserved (the paper), degrade serves all at "
-        "the latency of the measured curve, queue lets them wait.",
+        (
+            "Requests above capacity: reject leaves them unserved (the paper), degrade "
+            "serves all at the latency of the measured curve, queue lets them wait."
+        ),
         validate_default=True,
     )
     capacity: Literal["offered", "sustained"] = default(
         "offered",
-        "Highest rate per instance: offered takes it as given (the paper), sustained lowers it to "
-        "the measured sustained throughput.",
+        (
+            "Highest rate per instance: offered takes it as given (the paper), "
+            "sustained lowers it to the measured sustained throughput."
+        ),
     )
 
     @model_validator(mode="after")
@@ -395,24 +466,34 @@ class RequestStream(Model):
         replays = self.replay is not None or self.has_own_replays
         if len(given) != 1 and (given or not replays):
             raise ValueError(
-                f"give exactly one of {one_of(_RATES)}, found {one_of(given) if given else 'none'}"
+                f"give exactly one of {one_of(_RATES)}, found "
+                f"{one_of(given) if given else 'none'}"
             )
         if replays and self.calendar != Calendar():
-            raise ValueError("replay takes the times of requests from the trace; remove calendar")
+            raise ValueError(
+                "replay takes the times of requests from the trace; remove calendar"
+            )
         self._check_shares()
         if self.fluctuation is not None and self.minute_jitter_relative_std > 0:
             raise ValueError("give fluctuation or minute_jitter_relative_std, not both")
         if replays and self.fluctuating is not None:
-            raise ValueError("replay takes its fluctuation from the trace; remove fluctuation")
+            raise ValueError(
+                "replay takes its fluctuation from the trace; remove fluctuation"
+            )
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput
         for name, service in self.services.items():
             if service.output_tokens == "trace" and self.replay_of(name) is None:
                 raise ValueError(
-                    f"output_tokens: trace of service '{name}' needs a replay; give a number"
+                    f"output_tokens: trace of service '{name}' needs a replay; give a "
+                    "number"
                 )
             for key, active in needs.items():
-                if active and service.latency_curve is None and service.logistic is None:
+                if (
+                    active
+                    and service.latency_curve is None
+                    and service.logistic is None
+                ):
                     raise ValueError(
                         f"{key} needs the measured throughput of service '{name}'; "
                         "give it a latency_curve"
@@ -420,20 +501,30 @@ class RequestStream(Model):
         return self
 
     def _check_shares(self) -> None:
-        own = [name for name, service in self.services.items() if service.replay is not None]
+        own = [
+            name
+            for name, service in self.services.items()
+            if service.replay is not None
+        ]
         for name, service in self.services.items():
             if own and service.replay is None:
                 raise ValueError(
-                    f"service '{name}' has no replay, service '{own[0]}' has one; give all "
-                    "services their own, or the stream one"
+                    f"service '{name}' has no replay, service '{own[0]}' has one; "
+                    "give all services their own, or the stream one"
                 )
             if (service.probability is None) != bool(own):
                 raise ValueError(
                     f"service '{name}' has {'a' if own else 'no'} probability; "
-                    + ("shares are those of the services' replays, remove it" if own else "give it")
+                    + (
+                        "shares are those of the services' replays, remove it"
+                        if own
+                        else "give it"
+                    )
                 )
         if own and self.replay is not None:
-            raise ValueError(f"give replay to the stream or to its services such as '{own[0]}'")
+            raise ValueError(
+                f"give replay to the stream or to its services such as '{own[0]}'"
+            )
         if not own:
             shares = (service.probability or 0.0 for service in self.services.values())
             check_probabilities(shares, "services")
@@ -448,8 +539,12 @@ class RequestStream(Model):
         return self.services[service].replay or self.replay
 
     def replays(self, stream: str) -> dict[str, RequestReplay]:
-        """Return what is replayed, by the stream's name or by ``<stream>.<service>``."""
-        own = {f"{stream}.{name}": of.replay for name, of in self.services.items() if of.replay}
+        """Return what is replayed, by stream or ``<stream>.<service>``."""
+        own = {
+            f"{stream}.{name}": of.replay
+            for name, of in self.services.items()
+            if of.replay
+        }
         return own | ({} if self.replay is None else {stream: self.replay})
 
     @property

@@ -1,4 +1,7 @@
-"""A first scenario of one's own: tenants at a meter, from seven answers and what ships."""
+"""A first scenario of one's own.
+
+Tenants at a meter, from seven answers and what ships.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ WIDTHS = (2, 4, 8, 16)
 """Nodes of the measured jobs of llama2_70b_lora."""
 
 FAILURES = 1.9
-"""ASSUMPTION: failures per 1,000 days of a node of 4 GPUs, half of Llama 3's of nodes of 8."""
+"""ASSUMPTION: failures per 1,000 days of a node of 4 GPUs, half of Llama 3's of nodes
+of 8."""
 
 
 class Site(Model):
@@ -29,16 +33,21 @@ class Site(Model):
     training_share: Share = default(0.7, "Share of the nodes that train, 0-1.")
     colocation_share: Share = default(
         0.0,
-        "Share of the nodes let to tenants with jobs of their own, 0-1; those that neither train "
-        "nor are let serve requests.",
+        (
+            "Share of the nodes let to tenants with jobs of their own, 0-1; those that "
+            "neither train nor are let serve requests."
+        ),
     )
     largest_job: Share = default(
-        0.25, "Share of the training nodes that the largest job takes, all in step, 0-1."
+        0.25,
+        "Share of the training nodes that the largest job takes, all in step, 0-1.",
     )
     occupancy: Annotated[float, Field(ge=0.01, le=0.95)] = default(
         0.65, "Mean share of the nodes beside the largest job that are busy, 0.01-0.95."
     )
-    time_zone: str = default("America/Chicago", "Time zone, or an offset such as -06:00.")
+    time_zone: str = default(
+        "America/Chicago", "Time zone, or an offset such as -06:00."
+    )
     climate: Literal["denver", "greensboro"] = default(
         "greensboro", "Weather of Denver (dry) or Greensboro (humid)."
     )
@@ -78,14 +87,27 @@ def starter_text(site: Site, name: str, n_nodes: int) -> str:
         "colocation": _colocation(pools["colocation"]),
     }
     shown = [
-        f"    {pool}: {{node_type: h100_4x, n_nodes: {n}}}\n" for pool, n in pools.items() if n
+        f"    {pool}: {{node_type: h100_4x, n_nodes: {n}}}\n"
+        for pool, n in pools.items()
+        if n
     ]
-    texts = {"pretraining": _PRETRAINING, "training": _TRAINING, "colocation": _COLOCATION}
+    texts = {
+        "pretraining": _PRETRAINING,
+        "training": _TRAINING,
+        "colocation": _COLOCATION,
+    }
     streams = [text.format(**words) for pool, text in texts.items() if pools[pool]]
     serving = [_SERVING.format(**words)] if pools["serving"] else []
     head = ["\nstreams:\n"] if streams else []
     return "".join(
-        [_HEAD.format(**words), *shown, _STAGES.format(**words), *head, *streams, *serving]
+        [
+            _HEAD.format(**words),
+            *shown,
+            _STAGES.format(**words),
+            *head,
+            *streams,
+            *serving,
+        ]
     )
 
 
@@ -120,7 +142,7 @@ def _colocation(n_nodes: int) -> str:
 
 
 def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
-    """Return shares of jobs by width, those of more nodes than there are with the widest left."""
+    """Return shares of jobs by width, the too wide as the widest left."""
     widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
     found: dict[int, float] = {}
     for width, share in shares.items():
@@ -149,7 +171,10 @@ def _standard_offset(name: str) -> str:
     return winter.astimezone(timezone(offset)).isoformat()[-6:]
 
 
-_HOURS = "{lognormal: [{weight: 1, median_s: 14400, sigma: 1.0}], min_s: 1800, max_s: 604800}"
+_HOURS = (
+    "{lognormal: [{weight: 1, median_s: 14400, sigma: 1.0}], min_s: 1800, max_s: "
+    "604800}"
+)
 
 _HEAD = """\
 # Written by `diploee init`. Every key, with what it may be: `diploee schema --markdown`.
@@ -179,7 +204,7 @@ facility:
       warm_power_w: 580  # with a model loaded, as measured: 4 x 113 W and the CPUs
       ac_power: dlc
   pools:                 # a number for which the meter reads {poi_mw} MW with all at their ratings
-"""
+"""  # noqa: E501
 
 _STAGES = """\
   stages:                # ASSUMPTION: from the nodes to the grid, ratings by their defaults
@@ -189,7 +214,7 @@ _STAGES = """\
     - auxiliary_load
     - {{kind: transformers, units: [{{preset: mv_lv}}, {{preset: hv_mv}}]}}
     - {{kind: point_of_interconnection, contract_mva: {poi_mw}}}  # for the headroom
-"""
+"""  # noqa: E501
 
 _PRETRAINING = """\
   pretraining:           # the largest job: all its nodes compute, wait, fail and restart together
@@ -206,7 +231,7 @@ _PRETRAINING = """\
           planned_per_1000_node_days: 0.21
         - {{<<: *largest, name: second}}
         - {{<<: *largest, name: third}}
-"""
+"""  # noqa: E501
 
 _COLOCATION = """\
   colocation:            # tenants of colocation_10mw, the data center of the paper
@@ -224,7 +249,7 @@ _TRAINING = """\
       hour_of_day: [0.85, 0.8, 0.8, 0.8, 0.8, 0.85, 0.9, 1.0, 1.1, 1.2, 1.2, 1.2,
                     1.15, 1.2, 1.2, 1.2, 1.15, 1.1, 1.05, 1.0, 0.95, 0.95, 0.9, 0.85]
       day_of_week: [1.02, 1.02, 1.02, 1.02, 1.0, 0.95, 0.95]
-"""
+"""  # noqa: E501
 
 _SERVING = """
 request_streams:
@@ -256,4 +281,4 @@ request_streams:
       hour_of_day: [0.7, 0.6, 0.55, 0.5, 0.5, 0.55, 0.65, 0.8, 1.0, 1.2, 1.3, 1.35,
                     1.35, 1.35, 1.35, 1.35, 1.3, 1.25, 1.2, 1.15, 1.1, 1.05, 0.95, 0.85]
       day_of_week: [1.05, 1.06, 1.06, 1.05, 1.02, 0.88, 0.88]
-"""
+"""  # noqa: E501

@@ -1,7 +1,8 @@
-"""Large synchronous training jobs: what all their GPUs do at once, and what interrupts them.
+"""Large synchronous training jobs.
 
-Figures without another source: sheet "Flexibility and mitigation", section 6. What a description
-calls assumed has no source.
+What all their GPUs do at once, and what interrupts them. Figures without another
+source: sheet "Flexibility and mitigation", section 6. What a description calls assumed
+has no source.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ FLOP_PER_PARAMETER = 6
 """Floating-point operations per parameter and token, forward and backward."""
 
 MOST_LED = 64
-"""GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the power."""
+"""GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the
+power."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "llama3_405b_16k": {
-        # Llama 3 405B, arXiv:2407.21783 by a ledger of its figures [S2]: 16 M tokens a step at 400
-        # TFLOP/s per GPU, a step of 5.93 s [C]; 15.6 T tokens [S2], 67 days of steps [C].
+        # Llama 3 405B, arXiv:2407.21783 by a ledger of its figures [S2]: 16 M tokens a
+        # step at 400 TFLOP/s per GPU, a step of 5.93 s [C]; 15.6 T tokens [S2], 67 days
+        # of steps [C].
         "n_gpus": 16_384,
         "parameters": 405e9,
         "tokens_per_step": 16e6,
@@ -49,16 +52,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         # 419 unexpected and 47 planned interruptions in 54 days [S] on 2,048 nodes [C].
         "failures_per_1000_node_days": 3.79,
         "planned_per_1000_node_days": 0.43,
-        # More than 0.9 of its time was effective training [S], which a job that takes 13 minutes to
-        # come back, as by default, misses (0.87): it comes back in four (0.92) [A].
+        # More than 0.9 of its time was effective training [S], which a job that takes
+        # 13 minutes to come back, as by default, misses (0.87): it comes back in four
+        # (0.92) [A].
         "detection_median_s": 60.0,
         "reschedule_s": 60.0,
         "load_s": 120.0,
     },
     "dense_70b_1k": {
-        # A dense model of 70e9 parameters on 1,024 GPUs, 4 M tokens a step, a week of steps [A]; a
-        # step of 4.1 s [C]. At this size the rate of failures is not confirmed: 1,024 GPUs were
-        # measured at 7.9 h between failures [S2], where the rate of that cluster gives 28.8 h [C].
+        # A dense model of 70e9 parameters on 1,024 GPUs, 4 M tokens a step, a week of
+        # steps [A]; a step of 4.1 s [C]. At this size the rate of failures is not
+        # confirmed: 1,024 GPUs were measured at 7.9 h between failures [S2], where the
+        # rate of that cluster gives 28.8 h [C].
         "n_gpus": 1_024,
         "parameters": 70e9,
         "tokens_per_step": 4e6,
@@ -66,10 +71,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "work_days": 7.0,
     },
     "dense_2t_100k": {
-        # A dense model of 2e12 parameters on 100,000 GPUs, 32 M tokens a step, 90 days of steps
-        # [A]; a step of 9.6 s [C]. With a failure every half hour [C] it must come back fast: one
-        # minute until it is detected, one to reschedule, two to load [A]. Planned interruptions are
-        # those of the job, not of its nodes: as many a day as Llama 3 had [S, C].
+        # A dense model of 2e12 parameters on 100,000 GPUs, 32 M tokens a step, 90 days
+        # of steps [A]; a step of 9.6 s [C]. With a failure every half hour [C] it must
+        # come back fast: one minute until it is detected, one to reschedule, two to
+        # load [A]. Planned interruptions are those of the job, not of its nodes: as
+        # many a day as Llama 3 had [S, C].
         "n_gpus": 100_000,
         "parameters": 2e12,
         "tokens_per_step": 32e6,
@@ -81,10 +87,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "planned_per_1000_node_days": 0.07,
     },
     "gpt_8xh100": {
-        # A GPT on 8 H100 with a checkpoint every 100 steps: levels, step, stalls, lead and noise of
-        # three runs (grantwilkins/training_profile, seen and computed [C]); iterations as one swing
-        # of 95 W rms of the node, read off a side lobe of the meter [C]; a day of steps, and that
-        # one node does not fail meanwhile [A].
+        # A GPT on 8 H100 with a checkpoint every 100 steps: levels, step, stalls, lead
+        # and noise of three runs (grantwilkins/training_profile, seen and computed
+        # [C]); iterations as one swing of 95 W rms of the node, read off a side lobe of
+        # the meter [C]; a day of steps, and that one node does not fail meanwhile [A].
         "n_gpus": 8,
         "period_s": 0.2342,
         "duty": 0.5,
@@ -109,18 +115,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "failures_per_1000_node_days": 0.0,
         "planned_per_1000_node_days": 0.0,
     },
-}  # fmt: skip
+}
 """Keys that a name stands for; others can be given beside it.
 
-Marks: [S] seen in the named source; [S2] seen in a page that quotes it; [C] computed from these;
-[A] ASSUMPTION.
+Marks: [S] seen in the named source; [S2] seen in a page that quotes it; [C] computed
+from these; [A] ASSUMPTION.
 """
 
 LORA_4GPU: dict[str, Any] = {
     # LoRA of 6-7e9 parameters on one node of 4 GPUs, five runs of some minutes
-    # (Leo-hxu/training-power-trace-explorer, seen and computed [C]): levels, the length of a step
-    # and its scatter, start and end. That it takes an hour, writes no checkpoint and does not fail
-    # meanwhile, and all of the CPUs [A].
+    # (Leo-hxu/training-power-trace-explorer, seen and computed [C]): levels, the length
+    # of a step and its scatter, start and end. That it takes an hour, writes no
+    # checkpoint and does not fail meanwhile, and all of the CPUs [A].
     "n_gpus": 4,
     "edge_s": 0.02,
     "jitter": 0.04,
@@ -135,34 +141,75 @@ LORA_4GPU: dict[str, Any] = {
     "planned_per_1000_node_days": 0.0,
 }
 PRESETS |= {
-    "lora_4xh100": LORA_4GPU | {
-        "period_s": 1.17, "duty": 0.5, "high": 0.324, "low": 0.294, "load_level": 0.161,
+    "lora_4xh100": LORA_4GPU
+    | {
+        "period_s": 1.17,
+        "duty": 0.5,
+        "high": 0.324,
+        "low": 0.294,
+        "load_level": 0.161,
         "noise": {"common": 0.004, "own": 0.003},
     },
-    "lora_4xh200": LORA_4GPU | {
-        "period_s": 4.05, "duty": 0.1, "high": 0.3885, "low": 0.3635, "load_level": 0.161,
+    "lora_4xh200": LORA_4GPU
+    | {
+        "period_s": 4.05,
+        "duty": 0.1,
+        "high": 0.3885,
+        "low": 0.3635,
+        "load_level": 0.161,
         "noise": {"common": 0.002, "own": 0.001},
     },
-    "lora_4xl40s": LORA_4GPU | {
-        "period_s": 2.28, "duty": 0.3, "high": 0.507, "low": 0.46, "load_level": 0.314,
+    "lora_4xl40s": LORA_4GPU
+    | {
+        "period_s": 2.28,
+        "duty": 0.3,
+        "high": 0.507,
+        "low": 0.46,
+        "load_level": 0.314,
         "noise": {"common": 0.006, "own": 0.004},
     },
     # One GPU after the other, in 48 micro-steps a step
-    "lora_4xa100": LORA_4GPU | {
-        "period_s": 8.63, "duty": 0.95, "high": 0.99, "low": 0.235, "load_level": 0.235,
-        "in_turn": True, "micro_steps": {"count": 48, "low": 0.66, "duty": 0.25}, "jitter": 0.004,
+    "lora_4xa100": LORA_4GPU
+    | {
+        "period_s": 8.63,
+        "duty": 0.95,
+        "high": 0.99,
+        "low": 0.235,
+        "load_level": 0.235,
+        "in_turn": True,
+        "micro_steps": {"count": 48, "low": 0.66, "duty": 0.25},
+        "jitter": 0.004,
         "noise": {"common": 0.0, "own": 0.036},
     },
-}  # fmt: skip
+}
 
 PhaseName = Literal[
-    "train", "redo", "checkpoint", "hung", "wait", "reschedule", "planned", "load", "end"
+    "train",
+    "redo",
+    "checkpoint",
+    "hung",
+    "wait",
+    "reschedule",
+    "planned",
+    "load",
+    "end",
 ]
 DRAWN = {
-    "work_days", "tokens", "start_s", "warm_up_s", "checkpoint_interval", "checkpoint_write_s",
-    "checkpoint_store", "failures_per_1000_node_days", "planned_per_1000_node_days",
-    "detection_median_s", "detection_sigma", "reschedule_s", "load_s", "repair_s",
-}  # fmt: skip
+    "work_days",
+    "tokens",
+    "start_s",
+    "warm_up_s",
+    "checkpoint_interval",
+    "checkpoint_write_s",
+    "checkpoint_store",
+    "failures_per_1000_node_days",
+    "planned_per_1000_node_days",
+    "detection_median_s",
+    "detection_sigma",
+    "reschedule_s",
+    "load_s",
+    "repair_s",
+}
 """Keys that say how long phases last, which `phases` replaces."""
 
 ALTERNATIVES: tuple[tuple[set[str], set[str]], ...] = (
@@ -180,34 +227,53 @@ Amount = Annotated[float, Field(gt=0, le=1e18)]
 
 
 class SecondDip(Model):
-    """A second, shorter fall of the power in every iteration, such as a pipeline's flush."""
+    """A second, shorter fall of power in every iteration, as a pipeline's flush."""
 
-    at: Share = uncertain(0.5, "Where it begins, as a part of the iteration", (0.3, 0.7))
-    length: InnerShare = uncertain(0.05, "Its length, as a part of the iteration", (0.02, 0.1))
-    level: Share = uncertain(0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75))
+    at: Share = uncertain(
+        0.5, "Where it begins, as a part of the iteration", (0.3, 0.7)
+    )
+    length: InnerShare = uncertain(
+        0.05, "Its length, as a part of the iteration", (0.02, 0.1)
+    )
+    level: Share = uncertain(
+        0.6, "Power of a GPU in it, as a part of its TDP", (0.5, 0.75)
+    )
 
 
 class MicroSteps(Model):
-    """Micro-steps of an iteration, as with accumulated gradients: its high level falls in each."""
+    """Micro-steps of an iteration, as with accumulated gradients.
+
+    Its high level falls in each.
+    """
 
     count: Annotated[int, Field(ge=2, le=1_000)] = Field(
-        description="Length of an iteration over that of a micro-step; none begins behind its duty."
+        description=(
+            "Length of an iteration over that of a micro-step; none begins behind its "
+            "duty."
+        )
     )
-    low: Share = Field(description="Power of a GPU at the end of each, as a part of its TDP.")
-    duty: InnerShare = uncertain(0.5, "Part of a micro-step at the high level", (0.25, 0.75))
+    low: Share = Field(
+        description="Power of a GPU at the end of each, as a part of its TDP."
+    )
+    duty: InnerShare = uncertain(
+        0.5, "Part of a micro-step at the high level", (0.25, 0.75)
+    )
 
 
 class GpuNoise(Model):
-    """White noise of the power of GPUs that train, in parts of their TDP per root hertz.
+    """White noise of training GPUs' power, in parts of TDP per root hertz.
 
-    8 H100 that trained a GPT had 143 to 360 W^2/Hz in common and 33 to 55 W^2/Hz each its own
-    (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011 of 700 W.
+    8 H100 that trained a GPT had 143 to 360 W^2/Hz in common and 33 to 55 W^2/Hz each
+    its own (grantwilkins/training_profile, computed): 0.017 to 0.027 and 0.008 to 0.011
+    of 700 W.
     """
 
     common: Share = uncertain(
         0.021,
-        "Root of its one-sided density that all GPUs have in common; that the nodes of a job have "
-        "it in common too is assumed",
+        (
+            "Root of its one-sided density that all GPUs have in common; that the "
+            "nodes of a job have it in common too is assumed"
+        ),
         (0.017, 0.027),
         "of those runs",
         basis="",
@@ -232,11 +298,16 @@ class CheckpointStore(Model):
     )
     change: Share = uncertain(
         0.12,
-        "Probability at each write that it changes between fast and slow; it begins fast",
+        (
+            "Probability at each write that it changes between fast and slow; it "
+            "begins fast"
+        ),
         (0.03, 0.3),
         basis="assumed, 2 changes were seen in 28 fast writes",
     )
-    spread: Share = default(0.035, "Standard deviation of the logarithm of a fast stall.")
+    spread: Share = default(
+        0.035, "Standard deviation of the logarithm of a fast stall."
+    )
     slow_spread: Share = uncertain(
         0.25, "Standard deviation of the logarithm of a slow one", (0.0, 0.4)
     )
@@ -246,81 +317,115 @@ class SynchronousJob(Model):
     """One training job whose GPUs all work, wait and fail together."""
 
     preset: str | None = optional(
-        f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All but Llama 3's "
-        "size, speed and failures, and the levels of gpt_8xh100 and lora_*, are assumed."
+        f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All but "
+        "Llama 3's size, speed and failures, and the levels of gpt_8xh100 and "
+        "lora_*, are assumed."
     )
     name: Name | None = optional(
-        "Its name in results; the preset's, or job and its number in the list, if absent."
+        "Its name in results; the preset's, or job and its number in the list, if "
+        "absent."
     )
     n_gpus: Annotated[PositiveInt | None, SCALES] = optional(
         "GPUs that train, rounded up to whole nodes; or n_nodes."
     )
-    n_nodes: Annotated[PositiveInt | None, SCALES] = optional("Nodes that train; or n_gpus.")
+    n_nodes: Annotated[PositiveInt | None, SCALES] = optional(
+        "Nodes that train; or n_gpus."
+    )
     work_days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = optional(
         "Work, as the days that it takes without checkpoints and failures; or tokens."
     )
-    tokens: Amount | None = optional("Work, as the tokens to train on; needs tokens_per_step.")
-    phases: Annotated[tuple[tuple[Seconds, PhaseName], ...] | None, Field(min_length=2)] = optional(
-        "The phases of a job as it went, in place of drawn ones: the start of each since the job's "
-        "[s] and its name, the last one end: [[0, load], [104.2, train], [127.6, checkpoint], "
-        "[144.7, train], [168, end]]."
+    tokens: Amount | None = optional(
+        "Work, as the tokens to train on; needs tokens_per_step."
+    )
+    phases: Annotated[
+        tuple[tuple[Seconds, PhaseName], ...] | None, Field(min_length=2)
+    ] = optional(
+        "The phases of a job as it went, in place of drawn ones: the start of each "
+        "since the job's [s] and its name, the last one end: [[0, load], [104.2, "
+        "train], [127.6, checkpoint], [144.7, train], [168, end]]."
     )
     submit: Moment | None = optional(
-        "When it is submitted, local time, such as 2026-03-01 08:00; if neither this nor "
-        "submit_after is given, when the job before it in the list would end, the first at once."
+        "When it is submitted, local time, such as 2026-03-01 08:00; if neither this "
+        "nor submit_after is given, when the job before it in the list would end, the "
+        "first at once."
     )
-    submit_after: Duration | None = optional("Time from the start of the run to its submission.")
+    submit_after: Duration | None = optional(
+        "Time from the start of the run to its submission."
+    )
 
-    period_s: Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)] | None = optional(
-        "Length of an iteration [s]; or from work: parameters, tokens_per_step, tflops_per_gpu."
+    period_s: (
+        Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)] | None
+    ) = optional(
+        "Length of an iteration [s]; or from work: parameters, tokens_per_step, "
+        "tflops_per_gpu."
     )
     parameters: Amount | None = optional(
-        "Parameters of the model; an iteration does 6 operations for each and each token."
+        "Parameters of the model; an iteration does 6 operations for each and each "
+        "token."
     )
     tokens_per_step: Amount | None = optional("Tokens of an iteration, over all GPUs.")
     tflops_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = optional(
         "Operations that a GPU achieves [TFLOP/s]."
     )
-    duty: InnerShare = uncertain(0.8, "Part of an iteration at the high level", (0.6, 0.9))
+    duty: InnerShare = uncertain(
+        0.8, "Part of an iteration at the high level", (0.6, 0.9)
+    )
     high: Share = uncertain(
-        0.92, "High level of a GPU, as a part of its TDP", (0.75, 0.98), "of NVIDIA/NeMo issue 9291"
+        0.92,
+        "High level of a GPU, as a part of its TDP",
+        (0.75, 0.98),
+        "of NVIDIA/NeMo issue 9291",
     )
     low: Share = uncertain(
-        0.45, "Low level, while the GPUs exchange gradients, as a part of the TDP", (0.25, 0.6)
+        0.45,
+        "Low level, while the GPUs exchange gradients, as a part of the TDP",
+        (0.25, 0.6),
     )
     edge_s: Annotated[float, Field(ge=0, le=10)] = uncertain(
         0.1, "Time from one level to the other [s]", (0.02, 0.3)
     )
     jitter: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
         0.02,
-        "Standard deviation of an iteration's length, relative; all GPUs have it together",
+        (
+            "Standard deviation of an iteration's length, relative; all GPUs have it "
+            "together"
+        ),
         (0.004, 0.044),
         "measured on single nodes",
     )
     lag_s: Annotated[float, Field(ge=0, le=60)] | None = uncertain(
         None,
-        "Time within which the nodes of a job change from one phase to the next [s]; all at once "
-        "if absent, the upper end of its swings",
+        (
+            "Time within which the nodes of a job change from one phase to the next "
+            "[s]; all at once if absent, the upper end of its swings"
+        ),
         (0, 1),
     )
-    second_dip: SecondDip | None = optional("A second dip in every iteration; none if absent.")
+    second_dip: SecondDip | None = optional(
+        "A second dip in every iteration; none if absent."
+    )
     micro_steps: MicroSteps | None = optional("Micro-steps, instead of a second dip.")
     in_turn: bool = default(
         False,
-        "The model is split by layers: one GPU of each node works after the other, and the others "
-        "are at load_level.",
+        (
+            "The model is split by layers: one GPU of each node works after the other, "
+            "and the others are at load_level."
+        ),
         exclude_if=not_,
     )
     noise: GpuNoise | None = optional("Noise while the job trains; none if absent.")
     run_spread: Annotated[float, Field(ge=0, le=0.1)] = default(
         0.0,
-        "Standard deviation of a job's power between its runs, relative; 0.03 between runs of one "
-        "job on other GPUs (Leo-hxu/training-power-trace-explorer, computed).",
+        (
+            "Standard deviation of a job's power between its runs, relative; 0.03 "
+            "between runs of one job on other GPUs "
+            "(Leo-hxu/training-power-trace-explorer, computed)."
+        ),
         exclude_if=not_,
     )
     cpu_level: Share | None = optional(
-        "Power of the CPUs while the job trains, as a part of their TDP; as on an idle node if "
-        "absent."
+        "Power of the CPUs while the job trains, as a part of their TDP; as on an "
+        "idle node if absent."
     )
 
     start_s: Seconds = default(
@@ -331,20 +436,27 @@ class SynchronousJob(Model):
     warm_up_s: Seconds = uncertain(
         300.0, "Start and loading before the first iteration [s]", (100, 600)
     )
-    checkpoint_interval: Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)] = default(
+    checkpoint_interval: (
+        Literal["young", "none"] | Annotated[float, Field(gt=0, le=1e8)]
+    ) = default(
         "young",
-        "Training between two checkpoints [s], or none; young: the square root of twice "
-        "checkpoint_write_s times the mean time to a failure.",
+        (
+            "Training between two checkpoints [s], or none; young: the square root of "
+            "twice checkpoint_write_s times the mean time to a failure."
+        ),
     )
     checkpoint_write_s: Seconds = uncertain(
-        20.0, "Time for which a checkpoint stalls the job [s]", (17, 56), "measured on one node"
+        20.0,
+        "Time for which a checkpoint stalls the job [s]",
+        (17, 56),
+        "measured on one node",
     )
     checkpoint_level: Share = uncertain(
         0.25, "Power of a GPU meanwhile, as a part of its TDP", (0.16, 0.35)
     )
     checkpoint_store: CheckpointStore | None = optional(
-        "Stalls drawn from a fast and a slow state of the store; all of checkpoint_write_s if "
-        "absent."
+        "Stalls drawn from a fast and a slow state of the store; all of "
+        "checkpoint_write_s if absent."
     )
     lead_s: Annotated[float, Field(ge=0, le=10)] = default(
         0.0,
@@ -354,19 +466,26 @@ class SynchronousJob(Model):
     )
     failures_per_1000_node_days: Rate = default(
         3.8,
-        "Failures that stop the job, per 1,000 days of the nodes that train; 419 in 54 days on "
-        "2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters RSC-1 and RSC-2 of "
-        "arXiv:2410.21680 had 6.50 and 2.34. Not confirmed for jobs of some 1,000 GPUs, which "
-        "failed more often.",
+        (
+            "Failures that stop the job, per 1,000 days of the nodes that train; 419 "
+            "in 54 days on 2,048 nodes of 8 GPUs (Llama 3) are 3.79, the clusters "
+            "RSC-1 and RSC-2 of arXiv:2410.21680 had 6.50 and 2.34. Not confirmed for "
+            "jobs of some 1,000 GPUs, which failed more often."
+        ),
     )
     planned_per_1000_node_days: Rate = default(
         0.43,
-        "Planned interruptions, which write a checkpoint first and lose no work, likewise; 47 in "
-        "the same 54 days.",
+        (
+            "Planned interruptions, which write a checkpoint first and lose no work, "
+            "likewise; 47 in the same 54 days."
+        ),
     )
     detection_median_s: Seconds = uncertain(
         180.0,
-        "Median time in which the job hangs before a failure is detected [s]; lognormal",
+        (
+            "Median time in which the job hangs before a failure is detected [s]; "
+            "lognormal"
+        ),
         (60, 600),
     )
     detection_sigma: Annotated[float, Field(ge=0, le=3)] = uncertain(
@@ -374,8 +493,10 @@ class SynchronousJob(Model):
     )
     hung_level: Share = default(
         0.143,
-        "Power of a GPU that hangs in a collective operation, as a part of its TDP: 100 W of 700 "
-        "W (NVIDIA/NeMo issue 9291).",
+        (
+            "Power of a GPU that hangs in a collective operation, as a part of its "
+            "TDP: 100 W of 700 W (NVIDIA/NeMo issue 9291)."
+        ),
     )
     reschedule_s: Seconds = uncertain(
         300.0, "Time to diagnose and to allocate nodes again, idle [s]", (120, 900)
@@ -391,13 +512,15 @@ class SynchronousJob(Model):
     )
     repair_s: Annotated[float, Field(ge=0, le=30 * S_PER_DAY)] = uncertain(
         S_PER_DAY,
-        "Time for which a failed node is in repair [s]. Every failure takes a node (assumed); "
-        "the job takes a spare one, or waits until one is repaired",
+        (
+            "Time for which a failed node is in repair [s]. Every failure takes a node "
+            "(assumed); the job takes a spare one, or waits until one is repaired"
+        ),
         (21_600, S_PER_DAY),
     )
     spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
-        "Idle nodes that the job holds besides; if absent the number in repair on average, and "
-        "three standard deviations more (assumed)."
+        "Idle nodes that the job holds besides; if absent the number in repair on "
+        "average, and three standard deviations more (assumed)."
     )
 
     @model_validator(mode="before")
@@ -411,31 +534,45 @@ class SynchronousJob(Model):
             for one, other in (pair, pair[::-1]):
                 if given_keys & one:
                     preset = {
-                        key: preset[key] for key in preset if key in given_keys or key not in other
+                        key: preset[key]
+                        for key in preset
+                        if key in given_keys or key not in other
                     }
         return {**preset, **given}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
-        pairs = [("n_gpus", "n_nodes")] + [("work_days", "tokens")] * (self.phases is None)
+        pairs = [("n_gpus", "n_nodes")] + [("work_days", "tokens")] * (
+            self.phases is None
+        )
         for one, other in pairs:
             if (getattr(self, one) is None) == (getattr(self, other) is None):
                 raise ValueError(f"give either {one} or {other}, or a preset")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
             fields = type(self).model_fields
-            if beside := sorted(of for of in DRAWN if getattr(self, of) != fields[of].default):
+            if beside := sorted(
+                of for of in DRAWN if getattr(self, of) != fields[of].default
+            ):
                 raise ValueError(f"phases go without {one_of(beside)}; remove them")
-            if starts_ms[0] or starts_ms != sorted(set(starts_ms)) or self.phases[-1][1] != "end":
+            if (
+                starts_ms[0]
+                or starts_ms != sorted(set(starts_ms))
+                or self.phases[-1][1] != "end"
+            ):
                 raise ValueError(
-                    "phases begin at 0, each after the one before by 1 ms or more, and end with end"
+                    "phases begin at 0, each after the one before by 1 ms or more, "
+                    "and end with end"
                 )
         work = [self.parameters, self.tflops_per_gpu]
         if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
             raise ValueError(
-                "give either period_s, or parameters, tokens_per_step and tflops_per_gpu"
+                "give either period_s, or parameters, tokens_per_step and "
+                "tflops_per_gpu"
             )
-        if self.tokens_per_step is None and (self.period_s is None or self.tokens is not None):
+        if self.tokens_per_step is None and (
+            self.period_s is None or self.tokens is not None
+        ):
             raise ValueError("give tokens_per_step, which parameters and tokens need")
         if self.submit is not None and self.submit_after is not None:
             raise ValueError("give either submit or submit_after")
@@ -450,41 +587,55 @@ class SynchronousJob(Model):
         return set() if self.phases is None else DRAWN
 
     def lower_end(self, gpus_per_node: int) -> SynchronousJob | None:
-        """Return the job with the slowest lag and edges of their ranges; None if both are given.
+        """Return the job with the slowest lag and edges of their ranges.
 
-        It swings least of what is known. Edges stay where iterations are too short for others.
+        None if both are given. It swings least of what is known. Edges stay where
+        iterations are too short for others.
         """
         keys = {"lag_s", "edge_s"} - self.model_fields_set
         if not keys or self.nodes(gpus_per_node) < 2:
             return None
         fields: dict[str, Any] = {key: type(self).model_fields[key] for key in keys}
-        values = {key: field.json_schema_extra["range"][1] for key, field in fields.items()}
+        values = {
+            key: field.json_schema_extra["range"][1] for key, field in fields.items()
+        }
         slow = self.model_copy(update=values)
         if slow.problem(gpus_per_node) is not None:
             slow = self.model_copy(update={**values, "edge_s": self.edge_s})
         return slow
 
     def corners(self) -> list[tuple[float, float]]:
-        """Return the corners of an iteration, as parts of its length, and the level from each."""
+        """Return the corners of an iteration in parts of it, and levels from each."""
         levels = [(0.0, self.high), (self.duty, self.low)]
         if (dip := self.second_dip) is not None:
             levels[1:1] = [(dip.at, dip.level), (dip.at + dip.length, self.high)]
         if (micro := self.micro_steps) is not None:
-            begins = [nth / micro.count for nth in range(math.ceil(self.duty * micro.count))]
+            begins = [
+                nth / micro.count for nth in range(math.ceil(self.duty * micro.count))
+            ]
             corners = [
                 corner
                 for at in begins
-                for corner in ((at, self.high), (at + micro.duty / micro.count, micro.low))
+                for corner in (
+                    (at, self.high),
+                    (at + micro.duty / micro.count, micro.low),
+                )
             ]
             levels[:1] = [corner for corner in corners if corner[0] < self.duty]
         return levels
 
     def write_s(self) -> float:
-        """Return the mean stall of a checkpoint [s]; a store is fast as often as it is slow."""
+        """Return the mean stall of a checkpoint [s].
+
+        A store is fast as often as it is slow.
+        """
         fast_s, store = self.checkpoint_write_s, self.checkpoint_store
         if store is None:
             return fast_s
-        medians_and_spreads = ((fast_s, store.spread), (store.slow_s, store.slow_spread))
+        medians_and_spreads = (
+            (fast_s, store.spread),
+            (store.slow_s, store.slow_spread),
+        )
         return sum(s * math.exp(spread**2 / 2) for s, spread in medians_and_spreads) / 2
 
     def label(self, number: int) -> str:
@@ -492,7 +643,7 @@ class SynchronousJob(Model):
         return self.name or self.preset or f"job{number}"
 
     def iteration_s(self, n_gpus: int) -> float:
-        """Return the length of an iteration on `n_gpus` GPUs [s], T = 6 P tokens / (n FLOP/s)."""
+        """Return an iteration's length on `n_gpus` [s], T = 6 P tokens / (n FLOP/s)."""
         if self.period_s is not None:
             return self.period_s
         assert self.parameters and self.tokens_per_step and self.tflops_per_gpu
@@ -503,7 +654,9 @@ class SynchronousJob(Model):
         """Return the training that is to be done on `n_gpus` GPUs [s]."""
         if self.phases is not None:
             pairs = itertools.pairwise(self.phases)
-            return sum(end_s - begin_s for (begin_s, of), (end_s, _) in pairs if of == "train")
+            return sum(
+                end_s - begin_s for (begin_s, of), (end_s, _) in pairs if of == "train"
+            )
         if self.tokens is None:
             assert self.work_days is not None
             return self.work_days * S_PER_DAY
@@ -522,12 +675,18 @@ class SynchronousJob(Model):
         return math.ceil(broken + 3 * math.sqrt(broken))
 
     def mttf_s(self, n_nodes: int) -> float:
-        """Return the mean time to a failure of a job on `n_nodes` nodes [s]; infinite at rate 0."""
+        """Return the mean time to a failure of a job on `n_nodes` nodes [s].
+
+        Infinite at rate 0.
+        """
         per_day = n_nodes * self.failures_per_1000_node_days / 1000
         return S_PER_DAY / per_day if per_day and self.phases is None else math.inf
 
     def interval_s(self, n_nodes: int) -> float:
-        """Return the training between two checkpoints [s]; infinite where there are none."""
+        """Return the training between two checkpoints [s].
+
+        Infinite where there are none.
+        """
         if self.checkpoint_interval == "none":
             return math.inf
         if self.checkpoint_interval == "young":
@@ -535,37 +694,50 @@ class SynchronousJob(Model):
         return float(self.checkpoint_interval)
 
     def problem(self, n_gpus_per_node: int) -> tuple[str, str] | None:
-        """Return key and text of a setting that does not fit on these nodes; None if all do."""
+        """Return key and text of a setting that does not fit on these nodes.
+
+        None if all do.
+        """
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node
         period_s, edges_s = self.iteration_s(n_gpus), 2 * self.edge_s
         if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
             return "parameters", (
-                f"give iterations of {period_s:.4g} s, expected {SHORTEST_PERIOD_S:g} to "
-                f"{LONGEST_PERIOD_S:g}; check parameters, tokens_per_step and tflops_per_gpu"
+                f"give iterations of {period_s:.4g} s, expected {SHORTEST_PERIOD_S:g} "
+                f"to {LONGEST_PERIOD_S:g}; check parameters, tokens_per_step and "
+                "tflops_per_gpu"
             )
         dip = self.second_dip
         if dip is not None and dip.at + dip.length >= self.duty:
             return "second_dip", (
-                f"ends at {dip.at + dip.length:.3g} of the iteration, where the low level is "
-                f"from {self.duty:g} on (duty); let it begin sooner or be shorter"
+                f"ends at {dip.at + dip.length:.3g} of the iteration, where the low "
+                f"level is from {self.duty:g} on (duty); let it begin sooner or be "
+                "shorter"
             )
         at = [at for at, _ in self.corners()] + [1.0]
         plateaus = [end - begin for begin, end in itertools.pairwise(at)]
         if min(plateaus) * period_s < edges_s / 2:
             return "edge_s", (
-                f"{self.edge_s:g} s is longer than a level lasts ({min(plateaus) * period_s:.3g} s "
-                f"of the iteration's {period_s:.4g} s); shorten it, or change duty or second_dip"
+                f"{self.edge_s:g} s is longer than a level lasts "
+                f"({min(plateaus) * period_s:.3g} s of the iteration's {period_s:.4g} "
+                "s); shorten it, or change duty or second_dip"
             )
         if self.work_s(n_gpus) > LONGEST_DAYS * S_PER_DAY:
             days = self.work_s(n_gpus) / S_PER_DAY
-            return "tokens", f"take {days:,.4g} days, at most {LONGEST_DAYS:,} can be simulated"
-        # An interval of the user's own may be shorter: jobs were seen that write after every step.
-        if self.checkpoint_interval == "young" and self.write_s() >= self.interval_s(n_nodes):
+            return (
+                "tokens",
+                f"take {days:,.4g} days, at most {LONGEST_DAYS:,} can be simulated",
+            )
+        # An interval of the user's own may be shorter: jobs were seen that write after
+        # every step.
+        if self.checkpoint_interval == "young" and self.write_s() >= self.interval_s(
+            n_nodes
+        ):
             return "checkpoint_write_s", (
                 f"{self.write_s():g} s is not shorter than young's interval of "
-                f"{self.interval_s(n_nodes):.3g} s, a failure every {self.mttf_s(n_nodes):.3g} s; "
-                "lower the failure rate or the write time"
+                f"{self.interval_s(n_nodes):.3g} s, a failure every "
+                f"{self.mttf_s(n_nodes):.3g} s; lower the failure rate or the write "
+                "time"
             )
         return None
 
@@ -577,14 +749,19 @@ class SynchronousTraining(Model):
         min_length=1, description="The jobs in the order in which they are submitted."
     )
     repeat: bool = default(
-        False, "Submit the list again and again until the run ends, one job after the other."
+        False,
+        "Submit the list again and again until the run ends, one job after the other.",
     )
 
     @model_validator(mode="after")
     def _names_and_times_differ(self) -> SynchronousTraining:
         labels = [job.label(number) for number, job in enumerate(self.jobs, 1)]
         if twice := [label for label in labels if labels.count(label) > 1]:
-            raise ValueError(f"job '{twice[0]}' is given twice; give each a name of its own")
+            raise ValueError(
+                f"job '{twice[0]}' is given twice; give each a name of its own"
+            )
         if self.repeat and any(job.submit or job.submit_after for job in self.jobs):
-            raise ValueError("repeat can't go with submit or submit_after; remove one of them")
+            raise ValueError(
+                "repeat can't go with submit or submit_after; remove one of them"
+            )
         return self

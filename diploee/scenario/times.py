@@ -1,6 +1,7 @@
-"""Times as users write them: lengths such as ``0.1 s`` and ``1 year``, dates, and the calendar.
+"""Times as users write them.
 
-A calendar says how the rate of jobs or requests varies over the week and the year.
+Lengths such as ``0.1 s`` and ``1 year``, dates, and the calendar. A calendar says how
+the rate of jobs or requests varies over the week and the year.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def _split(text: object, units: tuple[str, ...], example: str) -> tuple[float, s
         )
     number = float(match[1])
     if number > MAX_NUMBER:
-        raise ValueError(f"must be a number up to {MAX_NUMBER:,} and a unit, found {shown(text)}")
+        raise ValueError(
+            f"must be a number up to {MAX_NUMBER:,} and a unit, found {shown(text)}"
+        )
     return number, match[2]
 
 
@@ -75,8 +78,13 @@ def parse_resolution_ms(text: object) -> int:
     """Return a resolution such as ``"60 s"`` in milliseconds."""
     number, unit = _split(text, ("ms", "s", "min", "h"), "60 s")
     span_ms = round(number * _FIXED_MS[unit], 6)
-    if span_ms % MIN_RESOLUTION_MS or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS:
-        raise ValueError(f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {shown(text)}")
+    if (
+        span_ms % MIN_RESOLUTION_MS
+        or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS
+    ):
+        raise ValueError(
+            f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {shown(text)}"
+        )
     return int(span_ms)
 
 
@@ -95,7 +103,8 @@ def _check_duration(text: object) -> str:
         raise ValueError(f"months and years must be whole numbers, found {shown(text)}")
     if number <= 0:
         raise ValueError(f"must be longer than 0, found {shown(text)}")
-    # A float has 15 exact digits; fewer would change a long span, an exponent would not be read.
+    # A float has 15 exact digits; fewer would change a long span, an exponent would not
+    # be read.
     return f"{number:.15g} {unit}"
 
 
@@ -112,19 +121,24 @@ def span_ms(text: str) -> int:
 
 def is_calendar_span(duration: str) -> bool:
     """Tell whether a span is of months or years, whose length follows the calendar."""
-    return _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")[1] in _CALENDAR_MONTHS
+    return (
+        _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")[1]
+        in _CALENDAR_MONTHS
+    )
 
 
 def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
-    """Return the end of a span that starts at a date; months and years follow the calendar.
+    """Return the end of a span that starts at a date.
 
-    A start on a day that the last month does not have ends on that month's last day. With a sign of
-    -1 the span lies before the date.
+    Months and years follow the calendar. A start on a day that the last month does not
+    have ends on that month's last day. With a sign of -1 the span lies before the date.
     """
     number, unit = _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
     if unit in _FIXED_MS:
         return start + sign * timedelta(milliseconds=number * _FIXED_MS[unit])
-    years, month = divmod(start.month - 1 + sign * int(number) * _CALENDAR_MONTHS[unit], 12)
+    years, month = divmod(
+        start.month - 1 + sign * int(number) * _CALENDAR_MONTHS[unit], 12
+    )
     for day in range(start.day, start.day - 4, -1):
         try:
             return start.replace(year=start.year + years, month=month + 1, day=day)
@@ -172,7 +186,9 @@ def _refuse_number_as_date(value: object) -> object:
 
 def _check_moment(value: datetime) -> datetime:
     if value.tzinfo is not None:
-        raise ValueError("must be local time without a zone; set facility.time_zone instead")
+        raise ValueError(
+            "must be local time without a zone; set facility.time_zone instead"
+        )
     if value.microsecond % 1000:
         raise ValueError("must be a whole number of milliseconds")
     return value
@@ -185,7 +201,7 @@ Moment = Annotated[LocalTime, AfterValidator(_check_moment)]
 
 
 def _check_country(text: str) -> str:
-    """Return a country such as ``US``, or one with its subdivision such as ``DE-BY``."""
+    """Return a country such as ``US``, or a subdivision such as ``DE-BY``."""
     country, _, part = text.partition("-")
     known: dict[str, list[str]] = _package().list_supported_countries()
     if country not in known:
@@ -195,15 +211,15 @@ def _check_country(text: str) -> str:
         )
     if "-" in text and part not in known[country]:
         raise ValueError(
-            f"{country} has no subdivision {shown(part)} (has: {one_of(known[country])})"
-            f"{did_you_mean(part, known[country])}"
+            f"{country} has no subdivision {shown(part)} (has: "
+            f"{one_of(known[country])}){did_you_mean(part, known[country])}"
         )
     return text
 
 
 @lru_cache(maxsize=64)
 def holidays_of(text: str, first_year: int, last_year: int) -> Int64Array:
-    """Return the public holidays of the years as days since 1970-01-01, as far as known."""
+    """Return the years' public holidays as days since 1970-01-01, if known."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
     found = _package().country_holidays(country, subdiv=part or None, years=years)
@@ -218,7 +234,10 @@ def _nearest(word: str) -> str:
     near = get_close_matches(word.lower(), code_of)
     near += get_close_matches(word.upper(), code_of.values())[: 3 - len(near)]
     names = {code: key.title() for key, code in code_of.items()}
-    hints = [f"'{code}' ({names[code]})" for code in dict.fromkeys(code_of.get(n, n) for n in near)]
+    hints = [
+        f"'{code}' ({names[code]})"
+        for code in dict.fromkeys(code_of.get(n, n) for n in near)
+    ]
     return f"; the nearest are {', '.join(hints)}" if hints else ""
 
 
@@ -244,16 +263,19 @@ def _weights(n_weights: int, meaning: str) -> Callable[[object], tuple[float, ..
     def check(values: object) -> tuple[float, ...]:
         if not isinstance(values, list | tuple):
             raise ValueError(
-                f"must be a list of {n_weights} weights ({meaning}), found {shown(values)}"
+                f"must be a list of {n_weights} weights ({meaning}), found "
+                f"{shown(values)}"
             )
         if len(values) != n_weights:
-            raise ValueError(f"must have {n_weights} weights ({meaning}), found {len(values)}")
+            raise ValueError(
+                f"must have {n_weights} weights ({meaning}), found {len(values)}"
+            )
         bad = [index for index, value in enumerate(values) if not _is_weight(value)]
         if bad:
             others = f" ({len(bad)} such weights)" if len(bad) > 1 else ""
             raise ValueError(
-                f"weight {bad[0] + 1} of {n_weights} must be a number from 0 to {MAX_WEIGHT:,}, "
-                f"found {shown(values[bad[0]])}{others}"
+                f"weight {bad[0] + 1} of {n_weights} must be a number from 0 to "
+                f"{MAX_WEIGHT:,}, found {shown(values[bad[0]])}{others}"
             )
         if not any(values):
             raise ValueError("all weights are zero; at least one must be positive")
@@ -271,7 +293,9 @@ def _schema(n_weights: int) -> WithJsonSchema:
 
 HourOfWeekWeights = Annotated[
     tuple[float, ...],
-    BeforeValidator(_weights(HOURS_PER_WEEK, "one per hour of the week, Monday 00:00 first")),
+    BeforeValidator(
+        _weights(HOURS_PER_WEEK, "one per hour of the week, Monday 00:00 first")
+    ),
     _schema(HOURS_PER_WEEK),
 ]
 HourOfDayWeights = Annotated[
@@ -291,7 +315,9 @@ MonthWeights = Annotated[
 ]
 
 
-Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+Weekday = Literal[
+    "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"
+]
 
 MAX_CORRELATION_WEEKS = 52
 
@@ -299,34 +325,43 @@ MAX_WEEKS_RELATIVE_STD = 2
 
 
 class WeekToWeek(Model):
-    """How weeks differ: a random factor on the rate, positive, with mean 1 over each calendar year.
+    """How weeks differ: a random factor on the rate, of mean 1 over each year.
 
-    It is drawn for each calendar week, at its middle, and linear between. The same weeks have the
-    same factors however long the run is.
+    It is drawn for each calendar week, at its middle, and linear between. The same
+    weeks have the same factors however long the run is.
     """
 
     relative_std: Annotated[float, Field(ge=0, le=MAX_WEEKS_RELATIVE_STD)] = Field(
-        description="Relative standard deviation of weekly means about the calendar, before "
+        description="Relative standard deviation of weekly means about the calendar, before "  # noqa: E501
         "the mean of their year is taken out."
     )
-    correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = default(
-        0,
-        "Time in which the correlation of the weeks' factors falls to 1/e [weeks]; 0 draws each "
-        "by itself.",
+    correlation_weeks: Annotated[float, Field(ge=0, le=MAX_CORRELATION_WEEKS)] = (
+        default(
+            0,
+            (
+                "Time in which the correlation of the weeks' factors falls to 1/e "
+                "[weeks]; 0 draws each by itself."
+            ),
+        )
     )
 
 
 class Calendar(Model):
     """Relative rates by hour of the week and by month, in the facility's local time.
 
-    Rates go in a line without a jump; each hour has the mean that its weight says.
-    Only ratios matter: the weights are normalised so that their mean over the run is 1, or over
-    warm-up and run where the run is shorter than the day, week or year in which they repeat.
-    The factor of `week_to_week` is not, but over a calendar year; a target utilization is met.
+    Rates go in a line without a jump; each hour has the mean that its weight says. Only
+    ratios matter: the weights are normalised so that their mean over the run is 1, or
+    over warm-up and run where the run is shorter than the day, week or year in which
+    they repeat. The factor of `week_to_week` is not, but over a calendar year; a target
+    utilization is met.
     """
 
-    hour_of_week: HourOfWeekWeights | None = unset("168 weights, Monday 00:00-01:00 first.")
-    hour_of_day: HourOfDayWeights | None = unset("24 weights; multiplied by day_of_week.")
+    hour_of_week: HourOfWeekWeights | None = unset(
+        "168 weights, Monday 00:00-01:00 first."
+    )
+    hour_of_day: HourOfDayWeights | None = unset(
+        "24 weights; multiplied by day_of_week."
+    )
     day_of_week: DayOfWeekWeights | None = unset(
         "7 weights, Monday first; multiplied by hour_of_day."
     )
@@ -335,22 +370,28 @@ class Calendar(Model):
     )
 
     holidays: Annotated[str, AfterValidator(_check_country)] | None = optional(
-        "Country such as US, or with a subdivision such as DE-BY, whose public holidays have the "
-        "hours of holiday_as; needs the package holidays."
+        "Country such as US, or with a subdivision such as DE-BY, whose public "
+        "holidays have the hours of holiday_as; needs the package holidays."
     )
     holiday_as: Weekday = default(
         "sunday",
         "Day of the week whose weights hold on holidays.",
         exclude_if=lambda value: value == "sunday",
     )
-    week_to_week: WeekToWeek | None = optional("How weeks differ at random; not if absent.")
+    week_to_week: WeekToWeek | None = optional(
+        "How weeks differ at random; not if absent."
+    )
 
     @model_validator(mode="after")
     def _week_is_given_once(self) -> Calendar:
         if self.hour_of_week is not None and (self.hour_of_day or self.day_of_week):
-            raise ValueError("give either hour_of_week or hour_of_day and day_of_week, not both")
+            raise ValueError(
+                "give either hour_of_week or hour_of_day and day_of_week, not both"
+            )
         if self.holiday_as != "sunday" and self.holidays is None:
-            raise ValueError("holiday_as needs holidays, a country such as US; give both")
+            raise ValueError(
+                "holiday_as needs holidays, a country such as US; give both"
+            )
         return self
 
     def week_weights(self) -> tuple[float, ...]:

@@ -1,7 +1,8 @@
 """YAML of users, with the line of every key, so that an error can name its place.
 
-All YAML that a user writes comes in here, files and values of ``--set`` alike, and within bounds: a
-text of a few lines may stand for gigabytes through its anchors, merge keys and tags.
+All YAML that a user writes comes in here, files and values of ``--set`` alike, and
+within bounds: a text of a few lines may stand for gigabytes through its anchors, merge
+keys and tags.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses, at their line, what has no plain meaning: tags, half characters, 2018-13-01."""
+    """Refuses, at their line, what has no plain meaning.
+
+    Tags, half characters, 2018-13-01.
+    """
 
     _depth = 0
 
@@ -36,28 +40,39 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if (tag := getattr(event, "tag", None)) is not None:
             raise _problem(
-                f"tag {shown(tag.replace(_TAG, '!!'))} is not read; write the value without it, "
-                "text in quotes",
+                (
+                    f"tag {shown(tag.replace(_TAG, '!!'))} is not read; write the "
+                    "value without it, text in quotes"
+                ),
                 event,
             )
         _check_depth(self._depth, event)
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
-        if isinstance(node, yaml.ScalarNode) and re.search("[\ud800-\udfff]", node.value):
-            raise _problem(f"{node.value!a:.60} holds a surrogate, half a character", node)
+        if isinstance(node, yaml.ScalarNode) and re.search(
+            "[\ud800-\udfff]", node.value
+        ):
+            raise _problem(
+                f"{node.value!a:.60} holds a surrogate, half a character", node
+            )
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if node.tag == f"{_TAG}int" and len(node.value) > MAX_DIGITS:
-            raise _problem(f"a number of {len(node.value):,} digits is out of range", node)
+            raise _problem(
+                f"a number of {len(node.value):,} digits is out of range", node
+            )
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
-            raise _problem(f"{shown(node.value)} is no valid value ({error})", node) from error
+            raise _problem(
+                f"{shown(node.value)} is no valid value ({error})", node
+            ) from error
 
 
-# YAML 1.1 reads 1e-3 as text; with the point and sign that it wants, 1.0e-3, nobody writes it.
+# YAML 1.1 reads 1e-3 as text; with the point and sign that it wants, 1.0e-3, nobody
+# writes it.
 _Loader.add_implicit_resolver(
     f"{_TAG}float",
     re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
@@ -68,7 +83,7 @@ _Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 
 
 def read_value(text: str, name: str) -> Any:
-    """Return a single value, such as that of ``--set``, as a scenario file would have it."""
+    """Return a single value, as of ``--set``, as a scenario file has it."""
     return _parse(text, lambda _: name)[0]
 
 
@@ -81,13 +96,20 @@ def load_yaml_with_lines(
             raise ScenarioError([f"{path}: is no file of text; give a YAML file"])
         if (size := path.stat().st_size) > MAX_BYTES:
             raise ScenarioError(
-                [f"{path}: has {size:,} bytes, expected a YAML file of at most {MAX_BYTES:,}"]
+                [
+                    (
+                        f"{path}: has {size:,} bytes, expected a YAML file of at most "
+                        f"{MAX_BYTES:,}"
+                    )
+                ]
             )
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ScenarioError([f"{path}: can't be read ({error.strerror})"]) from error
     except UnicodeDecodeError as error:
-        raise ScenarioError([f"{path}: is not UTF-8 text (byte {error.start})"]) from error
+        raise ScenarioError(
+            [f"{path}: is not UTF-8 text (byte {error.start})"]
+        ) from error
     return read_text(text, path, such_as, kinds)
 
 
@@ -120,13 +142,17 @@ def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
         node = loader.get_single_node()
         if node is None:
             return None, lines
-        if problems := list(islice(_collect(node, (), lines, frozenset()), MOST_PROBLEMS + 1)):
+        if problems := list(
+            islice(_collect(node, (), lines, frozenset()), MOST_PROBLEMS + 1)
+        ):
             raise ScenarioError(f"{where(line)} {text}" for line, text in problems)
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = f"not valid YAML: {_in_words(error)}"
-        raise ScenarioError([f"{where(mark.line + 1 if mark else None)}: {problem}"]) from error
+        raise ScenarioError(
+            [f"{where(mark.line + 1 if mark else None)}: {problem}"]
+        ) from error
     finally:
         loader.dispose()
 
@@ -150,12 +176,16 @@ def _check_depth(depth: int, at: Any) -> None:
 
 
 def _collect(
-    node: yaml.Node, key_path: KeyPath, lines: dict[KeyPath, int], inside: frozenset[int]
+    node: yaml.Node,
+    key_path: KeyPath,
+    lines: dict[KeyPath, int],
+    inside: frozenset[int],
 ) -> Iterator[tuple[int, str]]:
-    """Note the line of every key and item; yield what is wrong as line and ``key: problem``.
+    """Note the line of every key and item.
 
-    An alias is entered as if its content stood there, so that the entries noted are those that the
-    file stands for. A merge key counts as a key: given twice, it would double what it merges.
+    Yield what is wrong as line and ``key: problem``. An alias is entered as if its
+    content stood there, so that the entries noted are those that the file stands for. A
+    merge key counts as a key: given twice, it would double what it merges.
     """
     if id(node) in inside:
         raise _problem("an alias holds itself", node)
@@ -191,7 +221,7 @@ def _key(node: yaml.Node) -> str | int:
 
 
 def located(source: object, lines: Mapping[KeyPath, int], key_path: KeyPath) -> str:
-    """Return the text that names a key of a file, ``site.yaml:7 streams.training.pool``."""
+    """Return a key of a file in words, ``site.yaml:7 streams.training.pool``."""
     at = key_path
     while at not in lines and at:  # the nearest key above it that the file has
         at = at[:-1]

@@ -1,4 +1,4 @@
-"""When each job starts: a queue discipline in SimPy, or its twin in the compiled loop."""
+"""When each job starts: a queue discipline in SimPy, or its compiled twin."""
 
 import lazy_loader
 

@@ -1,7 +1,8 @@
-"""The engine for policies that act: jobs that are stopped, slowed and resized, all pools at once.
+"""The engine for policies that act.
 
-All pools of a run share one SimPy environment, so that a facility's cap and its controller see all
-of them at each instant. At an instant ends come first, then submissions, added nodes and wakes;
+Jobs that are stopped, slowed and resized, all pools at once. All pools of a run share
+one SimPy environment, so that a facility's cap and its controller see all of them at
+each instant. At an instant ends come first, then submissions, added nodes and wakes;
 then the controller is asked, then the policies, pool after pool, once each.
 """
 
@@ -20,7 +21,13 @@ from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
 from diploee.scenario.pools import StandingNodes
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
-from diploee.schedule.context import ActingJob, ActingPool, Context, FacilityScope, FacilityView
+from diploee.schedule.context import (
+    ActingJob,
+    ActingPool,
+    Context,
+    FacilityScope,
+    FacilityView,
+)
 from diploee.schedule.job_table import DRAW_MS, JobTable, PowerBasis
 from diploee.schedule.policy import (
     EXACT,
@@ -43,7 +50,7 @@ ACTIONS = "actions of diploee.schedule.actions with whole numbers"
 PAIRS = "pairs of a pool's name and an action of diploee.schedule.actions"
 
 Stretch = tuple[int, int, int, int, int, int, int, int, float]
-"""Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""
+"""Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""  # noqa: E501
 
 
 class ActingEngine(SimpyLoop):
@@ -67,7 +74,9 @@ class ActingEngine(SimpyLoop):
         self.jobs: dict[int, ActingJob] = {}
         # Nobody sees further than what is known of a signal now.
         self.signals = {
-            name: signal.known_at(lambda: self.now_ms) if hasattr(signal, "known_at") else signal
+            name: signal.known_at(lambda: self.now_ms)
+            if hasattr(signal, "known_at")
+            else signal
             for name, signal in context.signals.items()
         }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
@@ -91,11 +100,16 @@ class ActingEngine(SimpyLoop):
         for time_ms in sorted(wakes_ms):
             if begin_ms < time_ms < horizon_ms:
                 self._later(time_ms - begin_ms, self._wake_all)
-        if context.controller is not None or any(pool.wants_idle for pool in self._by_id):
+        if context.controller is not None or any(
+            pool.wants_idle for pool in self._by_id
+        ):
             self._decide_last()
 
     def _forget_window(self) -> None:
-        """Begin to note what happens in a window: stretches, first starts, ends, requeued jobs."""
+        """Begin to note what happens in a window.
+
+        Stretches, first starts, ends, requeued jobs.
+        """
         self._stretches: list[Stretch] = []
         self._starts_ms: dict[int, int] = {}
         self._ends_ms: dict[int, int] = {}
@@ -103,13 +117,18 @@ class ActingEngine(SimpyLoop):
         self._restarted_ms: list[int] = []
 
     def advance(self, jobs: JobTable, until_ms: int) -> ActedSchedule:
-        """Return what happened before a time; arguments as in `_PoolSchedule.advance`."""
+        """Return what happened before a time.
+
+        Arguments as in `_PoolSchedule.advance`.
+        """
         estimate_ms = jobs.duration_ms.copy()
         for pool_id, pool in enumerate(self._by_id):
             rows = jobs.pool_id == pool_id
             of_pool = jobs.take(rows)
             check_widths(of_pool, self._most[pool_id])
-            estimate_ms[rows] = estimated_ms(getattr(pool.policy, "estimate", EXACT), of_pool)
+            estimate_ms[rows] = estimated_ms(
+                getattr(pool.policy, "estimate", EXACT), of_pool
+            )
         numbers = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         self._table = concat([self._table, jobs])
         self._numbers = np.append(self._numbers, numbers)
@@ -124,7 +143,7 @@ class ActingEngine(SimpyLoop):
         return self._seen(until_ms)
 
     def _seen(self, until_ms: int) -> ActedSchedule:
-        """Return the jobs that did something in a window, and forget those that ended."""
+        """Return the jobs active in a window, and forget those that ended."""
         n_rows = len(self._table)
         new, gone = np.zeros((2, n_rows), dtype=np.bool_)
         started, ended = self._rows(self._starts_ms), self._rows(self._ends_ms)
@@ -137,7 +156,9 @@ class ActingEngine(SimpyLoop):
                 end_ms[row] = self._planned_end_ms(int(self._numbers[row]))
         runs = Runs.empty()
         if self._stretches:  # in the order of their starts and then of their jobs
-            columns = [np.array(values) for values in zip(*self._stretches, strict=True)]
+            columns = [
+                np.array(values) for values in zip(*self._stretches, strict=True)
+            ]
             columns[0] = np.searchsorted(self._numbers, columns[0])
             runs = Runs(*columns).take(np.lexsort((columns[0], columns[1])))
         touched = new | (end_ms != NEVER_MS)
@@ -168,7 +189,7 @@ class ActingEngine(SimpyLoop):
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
     def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
-        """Return the rate of a job's work at a level and on a number of nodes, its own if None."""
+        """Return a job's work rate at a level and on nodes, by default its own."""
         rate = self.context.levels.speed(job.flexible.kind, level) if level else 1.0
         share = (n_nodes or job.nodes) / job.asked
         return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
@@ -176,14 +197,19 @@ class ActingEngine(SimpyLoop):
     def power_w(
         self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
     ) -> float:
-        """Return the power of a job that runs at a level, its own if None, on its nodes [W]."""
+        """Return a running job's power at a level, by default its own [W]."""
         power = self.context.power
         if power is None:
             return 0.0
         level = job.level if level is None else level
         levels = self.context.levels
-        cap = (levels.caps[level], levels.power(job.flexible.kind, level) if level else 1.0)
-        return power.of(job.class_id, job.profile_id, job.nodes, job.power_factor, cap, basis)
+        cap = (
+            levels.caps[level],
+            levels.power(job.flexible.kind, level) if level else 1.0,
+        )
+        return power.of(
+            job.class_id, job.profile_id, job.nodes, job.power_factor, cap, basis
+        )
 
     def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
@@ -195,11 +221,20 @@ class ActingEngine(SimpyLoop):
 
     # What happens: submissions, ends, added nodes, wakes.
 
-    def _enter(self, jobs: JobTable, estimate_ms: Int64Array) -> list[tuple[ActingJob, ActingPool]]:
+    def _enter(
+        self, jobs: JobTable, estimate_ms: Int64Array
+    ) -> list[tuple[ActingJob, ActingPool]]:
         columns = (
-            jobs.submit_ms, jobs.n_nodes, jobs.duration_ms, estimate_ms, jobs.class_id,
-            jobs.profile_id, jobs.power_factor, jobs.user_id, jobs.priority,
-        )  # fmt: skip
+            jobs.submit_ms,
+            jobs.n_nodes,
+            jobs.duration_ms,
+            estimate_ms,
+            jobs.class_id,
+            jobs.profile_id,
+            jobs.power_factor,
+            jobs.user_id,
+            jobs.priority,
+        )
         rows = zip(*(values.tolist() for values in columns), strict=True)
         entering = []
         for row, pool_id in zip(rows, jobs.pool_id.tolist(), strict=True):
@@ -268,23 +303,36 @@ class ActingEngine(SimpyLoop):
             self._requeue(job, pool)
         self._ask(pool)
 
-    # The outcome of a job. Each stretch is reported when it ends, so that none is reported twice.
+    # The outcome of a job. Each stretch is reported when it ends, so that none is
+    # reported twice.
 
     def _tell(self, job: ActingJob, until_ms: int) -> None:
-        """Note what a job did up to a time, cut at every span: as windows of any length do."""
+        """Note what a job did up to a time, cut at every span.
+
+        As windows of any length do.
+        """
         begin_ms = job.told_ms
         while begin_ms < until_ms:
             end_ms = min((begin_ms // DRAW_MS + 1) * DRAW_MS, until_ms)
             self._stretches.append(
                 (
-                    job.number, begin_ms, end_ms, job.nodes, job.work_at(begin_ms),
-                    job.work_at(end_ms), job.level, job.kind, job.held_w,
+                    job.number,
+                    begin_ms,
+                    end_ms,
+                    job.nodes,
+                    job.work_at(begin_ms),
+                    job.work_at(end_ms),
+                    job.level,
+                    job.kind,
+                    job.held_w,
                 )
-            )  # fmt: skip
+            )
             begin_ms = end_ms
         job.told_ms = max(job.told_ms, until_ms)
 
-    def _enters(self, job: ActingJob, pool: ActingPool, kind: int, length_ms: int | None) -> None:
+    def _enters(
+        self, job: ActingJob, pool: ActingPool, kind: int, length_ms: int | None
+    ) -> None:
         """Begin a stretch of a kind, which ends by itself after a time unless None."""
         now_ms = self.now_ms
         job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
@@ -296,8 +344,13 @@ class ActingEngine(SimpyLoop):
             job.end_ms = now_ms + length_ms
             self._later(length_ms, self._at_end, (job, pool, job.turn))
 
-    def _set_power(self, job: ActingJob, pool: ActingPool, nodes: int, power_mw: int) -> None:
-        """Count a job's nodes in use and power; whole mW, so that the sum has no memory."""
+    def _set_power(
+        self, job: ActingJob, pool: ActingPool, nodes: int, power_mw: int
+    ) -> None:
+        """Count a job's nodes in use and power.
+
+        Whole mW, so that the sum has no memory.
+        """
         pool.in_use += nodes - job.used
         pool.power_mw += power_mw - job.power_mw
         job.used, job.power_mw = nodes, power_mw
@@ -305,7 +358,10 @@ class ActingEngine(SimpyLoop):
             self.count_power(job, pool, basis)
 
     def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
-        """Count a job's power by a basis besides the mean; whole µW, for the same reason."""
+        """Count a job's power by a basis besides the mean.
+
+        Whole µW, for the same reason.
+        """
         power_w = job.held_w
         if job.kind == RUN:
             power_w = self.power_w(job, basis)
@@ -319,14 +375,18 @@ class ActingEngine(SimpyLoop):
         if power is None:
             return 0.0
         idle_w = power.idle_w(job.class_id) * job.nodes
-        share = {CHECKPOINT: flexible.stop_share, RESTART: flexible.restart_share}.get(kind, 0.0)
+        share = {CHECKPOINT: flexible.stop_share, RESTART: flexible.restart_share}.get(
+            kind, 0.0
+        )
         return float(max(idle_w, share * self.power_w(job, level=0)))
 
     def _run(self, job: ActingJob, pool: ActingPool) -> None:
         """Let a job work at its level on its nodes, from now on."""
         job.rate = self.rate(job, job.level)
         left_ms = job.duration_ms - job.work_ms
-        self._enters(job, pool, RUN, left_ms if job.rate == 1 else ceil(left_ms / job.rate))
+        self._enters(
+            job, pool, RUN, left_ms if job.rate == 1 else ceil(left_ms / job.rate)
+        )
         self._expect(job, pool, 0)
 
     def _restart(self, job: ActingJob, pool: ActingPool) -> None:
@@ -358,7 +418,7 @@ class ActingEngine(SimpyLoop):
         self._expect(job, pool, job.flexible.stop_ms + job.flexible.restart_ms)
 
     def _requeue(self, job: ActingJob, pool: ActingPool) -> None:
-        """Take a job's nodes and put it back into the queue in its order of submission."""
+        """Take a job's nodes and put it back into the queue by submission."""
         job.turn += 1
         job.work_ms, job.level = job.saved_ms, 0
         self._release(job, pool)
@@ -383,9 +443,13 @@ class ActingEngine(SimpyLoop):
     def _forget(self, job: ActingJob, pool: ActingPool) -> None:
         del self.jobs[job.number]
         for of_jobs in (
-            pool.job_n_nodes, pool.job_estimate_ms, pool.job_submit_ms, pool.job_user,
-            pool.job_class, pool.job_profile_id,
-        ):  # fmt: skip
+            pool.job_n_nodes,
+            pool.job_estimate_ms,
+            pool.job_submit_ms,
+            pool.job_user,
+            pool.job_class,
+            pool.job_profile_id,
+        ):
             del of_jobs[job.number]
 
     # Decisions: the controller, then each pool's policy, once at each instant.
@@ -393,10 +457,12 @@ class ActingEngine(SimpyLoop):
     def _decide(self) -> None:
         controller = self.context.controller
         if controller is not None:
-            self._control(controller, asked(controller, "decide", pairs_read, PAIRS)(self._view))
+            self._control(
+                controller, asked(controller, "decide", pairs_read, PAIRS)(self._view)
+            )
         for pool in self._by_id:
-            # What another pool frees may serve a policy that acts; one that only starts jobs waits
-            # for its own pool.
+            # What another pool frees may serve a policy that acts; one that only starts
+            # jobs waits for its own pool.
             is_due = pool.due or pool.decides
             pool.due = False
             self._hold(pool)
@@ -405,7 +471,9 @@ class ActingEngine(SimpyLoop):
             if pool.decides:
                 actions = asked(pool.policy, "decide", actions_read, ACTIONS)(pool)
             else:
-                select = asked(pool.policy, "select", jobs_read, "numbers of jobs of view.queue")
+                select = asked(
+                    pool.policy, "select", jobs_read, "numbers of jobs of view.queue"
+                )
                 actions = [Start(job) for job in select(pool)]
             for action in actions:
                 self._act(pool, action, pool.policy)
@@ -414,14 +482,21 @@ class ActingEngine(SimpyLoop):
             while actions := settled(self._view):
                 self._control(controller, actions)
 
-    def _control(self, controller: object, actions: Sequence[tuple[str, Action]]) -> None:
+    def _control(
+        self, controller: object, actions: Sequence[tuple[str, Action]]
+    ) -> None:
         for name, action in actions:
             if name not in self.pools:
-                self._refuse(controller, f"acts on pool {shown(name)}", one_of(self.pools))
+                self._refuse(
+                    controller, f"acts on pool {shown(name)}", one_of(self.pools)
+                )
             self._act(self.pools[name], action, controller)
 
     def _hold(self, pool: ActingPool) -> None:
-        """Hide the waiting jobs that the controller holds; the pool is asked again each time."""
+        """Hide the waiting jobs that the controller holds.
+
+        The pool is asked again each time.
+        """
         controller = self.context.controller
         if controller is None or not getattr(controller, "holds", True):
             pool.queue = pool.waiting
@@ -436,7 +511,9 @@ class ActingEngine(SimpyLoop):
             case Start(number, n_nodes, level):
                 self._start(pool, number, n_nodes, level, who)
             case Preempt(number, how):
-                self._preempt(pool, self._running(pool, number, "preempts", who), how, who)
+                self._preempt(
+                    pool, self._running(pool, number, "preempts", who), how, who
+                )
             case Resume(number):
                 job = self._running(pool, number, "resumes", who)
                 if number not in pool.suspended:
@@ -445,7 +522,9 @@ class ActingEngine(SimpyLoop):
                 self._stop_work(job)
                 self._run(job, pool)
             case Resize(number, n_nodes):
-                self._resize(pool, self._running(pool, number, "resizes", who), n_nodes, who)
+                self._resize(
+                    pool, self._running(pool, number, "resizes", who), n_nodes, who
+                )
             case SetLevel(number, level):
                 job = self._running(pool, number, "caps", who)
                 self._check_level(level, number, who)
@@ -458,7 +537,12 @@ class ActingEngine(SimpyLoop):
                 self._refuse(who, f"answers {shown(action)}, which is no action")
 
     def _start(
-        self, pool: ActingPool, number: int, n_nodes: int | None, level: int, who: object
+        self,
+        pool: ActingPool,
+        number: int,
+        n_nodes: int | None,
+        level: int,
+        who: object,
     ) -> None:
         queue = pool.queue
         if not _drop(queue, number):
@@ -505,7 +589,9 @@ class ActingEngine(SimpyLoop):
             hows = one_of(("checkpoint", "kill", "suspend"))
             self._refuse(who, f"preempts job {number} by {shown(how)} (have: {hows})")
 
-    def _resize(self, pool: ActingPool, job: ActingJob, n_nodes: int, who: object) -> None:
+    def _resize(
+        self, pool: ActingPool, job: ActingJob, n_nodes: int, who: object
+    ) -> None:
         number = job.number
         if job.kind != RUN:
             self._refuse(who, f"resizes job {number}, which does not work now")
@@ -516,33 +602,45 @@ class ActingEngine(SimpyLoop):
         if more > pool.free_nodes:
             free = f"{pool.free_nodes} more are free"
             self._refuse(who, f"resizes job {number} to {n_nodes} nodes, {free}")
-        pool.free_nodes -= more  # those to come are kept from now on, those to go until it is saved
+        # Those to come are kept from now on, those to go until it is saved
+        pool.free_nodes -= more
         job.held += more
         self._save(job, pool, n_nodes)
 
-    def _running(self, pool: ActingPool, number: int, does: str, who: object) -> ActingJob:
+    def _running(
+        self, pool: ActingPool, number: int, does: str, who: object
+    ) -> ActingJob:
         """Return a job that holds nodes and can be acted on."""
         if number not in pool.running:
             self._refuse(who, f"{does} job {shown(number)}, which does not run")
         if number in pool.stopping:
-            self._refuse(who, f"{does} job {number}, which is being saved (see view.stopping)")
+            self._refuse(
+                who, f"{does} job {number}, which is being saved (see view.stopping)"
+            )
         return self.jobs[number]
 
     def _check_level(self, level: int, number: int, who: object) -> None:
         n_levels = len(self.context.levels)
         if not 0 <= level < n_levels:
-            self._refuse(who, f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}")
+            self._refuse(
+                who,
+                f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}",
+            )
 
     def _check_size(self, job: ActingJob, n_nodes: int, does: str, who: object) -> None:
         least = max(1, ceil(job.flexible.least_share * job.asked))
         if not least <= n_nodes <= job.asked:
             self._refuse(
-                who, f"{does} job {job.number} on {n_nodes} nodes; it takes {least} to {job.asked}"
+                who,
+                (
+                    f"{does} job {job.number} on {n_nodes} nodes; it takes {least} to "
+                    f"{job.asked}"
+                ),
             )
 
 
 def _drop(queue: deque[int], number: int) -> bool:
-    """Take a job out of a queue in the order of submission, and return whether it was there."""
+    """Take a job out of an ordered queue, and return whether it was there."""
     if queue and number == queue[0]:
         queue.popleft()
         return True

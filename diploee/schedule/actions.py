@@ -38,9 +38,10 @@ class Preempt(Brief):
     job : int
         A job of `view.running`.
     how : {"checkpoint", "kill", "suspend"}
-        `checkpoint` saves its work, which takes its stop time, and puts it back into the queue;
-        `kill` does so at once and loses the work since the last checkpoint; `suspend` keeps its
-        work and its nodes, which draw idle power until it is resumed.
+        `checkpoint` saves its work, which takes its stop time, and puts it back into
+        the queue; `kill` does so at once and loses the work since the last checkpoint;
+        `suspend` keeps its work and its nodes, which draw idle power until it is
+        resumed.
     """
 
     job: int
@@ -56,7 +57,10 @@ class Resume(Brief):
 
 @dataclass(frozen=True, slots=True)
 class Resize(Brief):
-    """Run a running job on other nodes; it is stopped, its work saved, and started again."""
+    """Run a running job on other nodes.
+
+    It is stopped, its work saved, and started again.
+    """
 
     job: int  # its number
     n_nodes: int  # its nodes from then on

@@ -1,9 +1,10 @@
-"""The compiled loop of a queue, with an order and a depth: the same start times as SimPy's.
+"""The compiled loop of a queue, with an order and a depth.
 
-It goes from event to event: at each instant all ends and additions of nodes, then all submissions,
-then one decision while jobs wait. Strict FIFO is EASY that looks at one job, and shortest job first
-is that in another order. A discipline passes None for tables that it does not need; numba leaves
-out the code behind them.
+The same start times as SimPy's. It goes from event to event: at each instant all ends
+and additions of nodes, then all submissions, then one decision while jobs wait. Strict
+FIFO is EASY that looks at one job, and shortest job first is that in another order. A
+discipline passes None for tables that it does not need; numba leaves out the code
+behind them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
 
 
 class _Pool(NamedTuple):
-    """Nodes, and a heap of true ends [ms], nodes (or place) and expected ends [ms] of its jobs.
+    """Nodes, and a heap of true ends, nodes (or place) and expected ends [ms].
 
     Nodes that will be added are in it, too: their expected end is `NEVER_MS`.
     """
@@ -64,7 +65,10 @@ class _Ranks(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """Expected ends [ms] of running jobs in their order, their nodes; the next of each job."""
+    """Expected ends [ms] of running jobs in their order, their nodes.
+
+    The next of each job.
+    """
 
     expected: Int64Array
     behind: Int64Array
@@ -73,9 +77,10 @@ class _Ahead(NamedTuple):
 class CompiledQueue:
     """One pool of nodes under the twin of a policy with an order and a depth.
 
-    The policy's `order` is ``submission``, ``sjbf`` (the shortest of those behind the head first),
-    ``sjf`` (of all) or ``reservation``, its `depth` the jobs that are looked at. Nodes are `added`
-    at increasing times [ms]. With `gpus` jobs may have a part of a node, under strict FIFO alone.
+    The policy's `order` is ``submission``, ``sjbf`` (the shortest of those behind the
+    head first), ``sjf`` (of all) or ``reservation``, its `depth` the jobs that are
+    looked at. Nodes are `added` at increasing times [ms]. With `gpus` jobs may have a
+    part of a node, under strict FIFO alone.
     """
 
     def __init__(
@@ -98,10 +103,14 @@ class CompiledQueue:
             running[:, row] = time_ms, more, NEVER_MS
         self._pool = _Pool(np.array([len(added), n_nodes, 0], dtype=np.int64), running)
         looks_behind = self._depth > 1
-        self._expected = np.empty((2, self._most), dtype=np.int64) if looks_behind else None
+        self._expected = (
+            np.empty((2, self._most), dtype=np.int64) if looks_behind else None
+        )
         self._plan = None
         if self._order == "reservation":
-            self._plan = Plan(np.array([[begin_ms], [n_nodes]]), np.array([1, NEVER_MS, 0]))
+            self._plan = Plan(
+                np.array([[begin_ms], [n_nodes]]), np.array([1, NEVER_MS, 0])
+            )
         self._waiting: tuple[Any, ...] = ()
         self._n_jobs = 0
 
@@ -110,13 +119,19 @@ class CompiledQueue:
         numbers = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         self._n_jobs += len(jobs)
         columns: tuple[Any, ...] = (
-            jobs.submit_ms, jobs.n_nodes, estimated_ms(self._estimate, jobs), jobs.duration_ms,
-            numbers, np.full(len(jobs) if self._plan else 0, NEVER_MS),
-        )  # fmt: skip
+            jobs.submit_ms,
+            jobs.n_nodes,
+            estimated_ms(self._estimate, jobs),
+            jobs.duration_ms,
+            numbers,
+            np.full(len(jobs) if self._plan else 0, NEVER_MS),
+        )
         n_waiting = 0
         if self._waiting:
             n_waiting = self._waiting[0].size
-            columns = tuple(map(np.concatenate, zip(self._waiting, columns, strict=True)))
+            columns = tuple(
+                map(np.concatenate, zip(self._waiting, columns, strict=True))
+            )
         *of_jobs, numbers, reserved_ms = columns
         n_jobs = numbers.size
         started = np.empty((2, n_jobs), dtype=np.int64)
@@ -124,9 +139,17 @@ class CompiledQueue:
         if self._expected is not None:
             ahead = _Ahead(self._expected, np.arange(1, n_jobs + 1))
         n_started = _starts(
-            _Queue(*of_jobs, *started), self._room_for(n_jobs), n_waiting, until_ms, self._depth,
-            self._gpus, *self._ranks(of_jobs[2]), ahead, self._plan, reserved_ms,
-        )  # fmt: skip
+            _Queue(*of_jobs, *started),
+            self._room_for(n_jobs),
+            n_waiting,
+            until_ms,
+            self._depth,
+            self._gpus,
+            *self._ranks(of_jobs[2]),
+            ahead,
+            self._plan,
+            reserved_ms,
+        )
         rows, start_ms = started[0, :n_started], started[1, :n_started]
         still = np.ones(n_jobs, dtype=np.bool_)
         still[rows] = False
@@ -144,7 +167,9 @@ class CompiledQueue:
             self._pool = _Pool(state, room)
         if self._plan is not None:  # a job adds two steps at most
             steps = self._plan.steps
-            room = np.empty((2, max(2 * (self._most + n_jobs) + 4, steps.shape[1])), np.int64)
+            room = np.empty(
+                (2, max(2 * (self._most + n_jobs) + 4, steps.shape[1])), np.int64
+            )
             room[:, : steps.shape[1]] = steps
             self._plan = Plan(room, self._plan.known)
         return self._pool
@@ -173,9 +198,15 @@ def _starts(
     plan: Plan | None,
     reserved_ms: Int64Array,
 ) -> int:
-    """Fill in the jobs that start before a time, in that order, and return their number."""
-    submit_ms, n_nodes, state, running = queue.submit_ms, queue.n_nodes, pool.state, pool.running
-    # The queue is a list of jobs, each with the next; behind the last is the next to arrive.
+    """Fill in the jobs that start before a time, and return their number."""
+    submit_ms, n_nodes, state, running = (
+        queue.submit_ms,
+        queue.n_nodes,
+        pool.state,
+        pool.running,
+    )
+    # The queue is a list of jobs, each with the next; behind the last is the next to
+    # arrive.
     head, arrived, n_started = 0, n_waiting, 0
     narrowest = 1  # no job of the queue has fewer nodes
     if of_all is not None:
@@ -194,16 +225,29 @@ def _starts(
         first_new = arrived
         while arrived < submit_ms.size and submit_ms[arrived] == now_ms:
             if of_all is not None:
-                sift_up(of_all.heap, arrived - n_started, of_all.rank[arrived], arrived, 0)
+                sift_up(
+                    of_all.heap, arrived - n_started, of_all.rank[arrived], arrived, 0
+                )
             narrowest = min(narrowest, n_nodes[arrived])
             arrived += 1
         if n_started == arrived:
             continue
         if plan is not None and ahead is not None:
             reserve(
-                plan, n_nodes, queue.estimate_ms, reserved_ms, ahead.behind, ahead.expected,
-                state[N_EXPECTED], state[FREE_NODES], head, first_new, arrived, now_ms, has_ended,
-            )  # fmt: skip
+                plan,
+                n_nodes,
+                queue.estimate_ms,
+                reserved_ms,
+                ahead.behind,
+                ahead.expected,
+                state[N_EXPECTED],
+                state[FREE_NODES],
+                head,
+                first_new,
+                arrived,
+                now_ms,
+                has_ended,
+            )
             head, n_started = _start_reserved(
                 queue, pool, head, arrived, n_started, now_ms, ahead, plan, reserved_ms
             )
@@ -222,7 +266,15 @@ def _starts(
             narrowest = NEVER_MS
             if n_started < arrived:
                 n_started, narrowest = _backfill(
-                    queue, pool, head, arrived, n_started, now_ms, depth, ahead, of_behind
+                    queue,
+                    pool,
+                    head,
+                    arrived,
+                    n_started,
+                    now_ms,
+                    depth,
+                    ahead,
+                    of_behind,
                 )
 
 
@@ -257,7 +309,10 @@ def _start(
         expected, n_expected = ahead.expected, pool.state[N_EXPECTED]
         place = first_from(expected[0], n_expected, expected_ms)
         for later in range(n_expected, place, -1):
-            expected[0, later], expected[1, later] = expected[0, later - 1], expected[1, later - 1]
+            expected[0, later], expected[1, later] = (
+                expected[0, later - 1],
+                expected[1, later - 1],
+            )
         expected[0, place], expected[1, place] = expected_ms, held
         pool.state[N_EXPECTED] += 1
     queue.started[n_started], queue.start_ms[n_started] = row, now_ms
@@ -282,7 +337,10 @@ def _end_first(
         while expected[1, place] != held:  # of several that are expected to end then
             place += 1
         for later in range(place, n_expected - 1):
-            expected[0, later], expected[1, later] = expected[0, later + 1], expected[1, later + 1]
+            expected[0, later], expected[1, later] = (
+                expected[0, later + 1],
+                expected[1, later + 1],
+            )
         pool.state[N_EXPECTED] -= 1
     if plan is not None and expected_ms > now_ms:
         give_back(plan, now_ms, expected_ms, held)
@@ -300,7 +358,10 @@ def _backfill(
     ahead: _Ahead,
     ranks: _Ranks | None,
 ) -> tuple[int, int]:
-    """Start what does not delay the head; return how many have started, and the fewest nodes."""
+    """Start what does not delay the head.
+
+    Return how many have started, and the fewest nodes.
+    """
     n_nodes, estimate_ms, behind = queue.n_nodes, queue.estimate_ms, ahead.behind
     free_nodes, before = pool.state[FREE_NODES], n_started
     shadow_ms, extra_nodes = _shadow(ahead.expected, pool, now_ms, n_nodes[head])
@@ -344,9 +405,15 @@ def _backfill(
 
 
 @njit()
-def _shadow(expected: Int64Array, pool: _Pool, now_ms: int, wanted: int) -> tuple[int, int]:
-    """Return when `wanted` nodes are expected to be free [ms], and how many more are free then."""
-    free_nodes, n_expected, shadow_ms = pool.state[FREE_NODES], pool.state[N_EXPECTED], NEVER_MS
+def _shadow(
+    expected: Int64Array, pool: _Pool, now_ms: int, wanted: int
+) -> tuple[int, int]:
+    """Return when `wanted` nodes should be free [ms], and the surplus then."""
+    free_nodes, n_expected, shadow_ms = (
+        pool.state[FREE_NODES],
+        pool.state[N_EXPECTED],
+        NEVER_MS,
+    )
     for job in range(n_expected):
         end_ms = max(expected[0, job], now_ms + 1)
         if end_ms > shadow_ms:
@@ -369,7 +436,10 @@ def _start_reserved(
     plan: Plan,
     reserved_ms: Int64Array,
 ) -> tuple[int, int]:
-    """Start the jobs whose reservation is now; return the head, and how many have started."""
+    """Start the jobs whose reservation is now.
+
+    Return the head, and how many have started.
+    """
     behind, earliest_ms, row, before = ahead.behind, NEVER_MS, head, -1
     while row < arrived:
         if reserved_ms[row] == now_ms:

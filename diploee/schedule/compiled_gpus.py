@@ -1,8 +1,8 @@
 """First fit of jobs into parts of nodes, compiled; a GPU has `SLOTS_PER_GPU` slots.
 
 The first GPU with n free slots, and the first node with n free GPUs, are found in two
-binary trees whose knots hold the most of a GPU, of a node, below them. The GPUs of a job that has
-them as a whole are chained, as no other job is on them.
+binary trees whose knots hold the most of a GPU, of a node, below them. The GPUs of a
+job that has them as a whole are chained, as no other job is on them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ class Gpus(NamedTuple):
 def open_gpus(n_nodes: int, per_node: int) -> Gpus:
     """Return the GPUs of a pool, all of them free."""
     n_gpus = n_nodes * per_node
-    gpus, nodes = tree_of(np.full(n_gpus, SLOTS_PER_GPU)), tree_of(np.full(n_nodes, per_node))
+    gpus, nodes = (
+        tree_of(np.full(n_gpus, SLOTS_PER_GPU)),
+        tree_of(np.full(n_nodes, per_node)),
+    )
     return Gpus(per_node, gpus, nodes, np.full(n_gpus, -1), np.array([n_nodes]))
 
 
 def tree_of(leaves: Int64Array) -> Int64Array:
-    """Return a tree of maxima: the root at 1, the two below knot k at 2 k and 2 k + 1."""
+    """Return a tree of maxima.
+
+    The root at 1, the two below knot k at 2 k and 2 k + 1.
+    """
     n_leaves = 1 << (leaves.size - 1).bit_length()
     tree = np.zeros(2 * n_leaves, dtype=np.int64)
     tree[n_leaves : n_leaves + leaves.size] = leaves
@@ -57,7 +63,10 @@ def fits_gpus(of: Gpus, asked: int) -> bool:
 
 @njit()
 def take_gpus(of: Gpus, asked: int) -> int:
-    """Take slots for a job that fits; return its place, from which `free_gpus` frees them."""
+    """Take slots for a job that fits.
+
+    Return its place, from which `free_gpus` frees them.
+    """
     part, first = min(asked, SLOTS_PER_GPU), -1
     if asked < SLOTS_PER_GPU:
         first = first_with(of.gpus, asked)
@@ -116,4 +125,6 @@ def _change(of: Gpus, gpu: int, n_slots: int) -> None:
     freed = int(held == SLOTS_PER_GPU) - int(held - n_slots == SLOTS_PER_GPU)
     if freed:
         n_free = add_to(of.nodes, gpu // of.per_node, freed)
-        of.free_nodes[0] += int(n_free == of.per_node) - int(n_free - freed == of.per_node)
+        of.free_nodes[0] += int(n_free == of.per_node) - int(
+            n_free - freed == of.per_node
+        )

@@ -1,7 +1,7 @@
 """Ordered data of the compiled loop: heaps, and the plan of conservative backfilling.
 
-A heap is binary, in three rows of an array, the smallest of the first row on top; the plan is the
-nodes that are free from now on, with reservations.
+A heap is binary, in three rows of an array, the smallest of the first row on top; the
+plan is the nodes that are free from now on, with reservations.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def sift_up(heap: Int64Array, size: int, key: int, value: int, other: int) -> No
         if heap[0, parent] <= key:
             break
         heap[0, place], heap[1, place], heap[2, place] = (
-            heap[0, parent], heap[1, parent], heap[2, parent],
-        )  # fmt: skip
+            heap[0, parent],
+            heap[1, parent],
+            heap[2, parent],
+        )
         place = parent
     heap[0, place], heap[1, place], heap[2, place] = key, value, other
 
@@ -47,15 +49,17 @@ def sift_down(heap: Int64Array, size: int) -> None:
         if heap[0, child] >= key:
             break
         heap[0, place], heap[1, place], heap[2, place] = (
-            heap[0, child], heap[1, child], heap[2, child],
-        )  # fmt: skip
+            heap[0, child],
+            heap[1, child],
+            heap[2, child],
+        )
         place = child
     heap[0, place], heap[1, place], heap[2, place] = key, heap[1, size], heap[2, size]
 
 
 @njit()
 def first_from(rising: Int64Array, n_values: int, least: int) -> int:
-    """Return the first index, among the first `n_values`, of a value that is no less."""
+    """Return the first index, among `n_values`, of a value no less."""
     first, end = 0, n_values
     while first < end:
         middle = (first + end) >> 1
@@ -74,8 +78,8 @@ N_STEPS, EARLIEST_MS, HAS_HOLES = range(3)
 class Plan(NamedTuple):
     """Times [ms] and the nodes that are free from each on.
 
-    `known` holds the number of these steps, the earliest reservation of a job that waits [ms], and
-    whether one might move to an earlier hole.
+    `known` holds the number of these steps, the earliest reservation of a job that
+    waits [ms], and whether one might move to an earlier hole.
     """
 
     steps: Int64Array
@@ -122,7 +126,10 @@ def reserve(
 
 @njit()
 def give_back(plan: Plan, now_ms: int, expected_ms: int, n_nodes: int) -> None:
-    """Free nodes from now until a job was expected to end; for good where they are added."""
+    """Free nodes from now until a job was expected to end.
+
+    For good where they are added.
+    """
     plan.known[HAS_HOLES] = 1
     _begin(plan, now_ms)
     if expected_ms == NEVER_MS:
@@ -136,7 +143,10 @@ def give_back(plan: Plan, now_ms: int, expected_ms: int, n_nodes: int) -> None:
 def _plan_anew(
     plan: Plan, expected: Int64Array, n_expected: int, free_nodes: int, now_ms: int
 ) -> None:
-    """Plan with the running jobs alone; those that outran their estimates end the next ms."""
+    """Plan with the running jobs alone.
+
+    Those that outran their estimates end the next ms.
+    """
     steps, last = plan.steps, 0
     steps[0, 0], steps[1, 0] = now_ms, free_nodes
     for job in range(n_expected):
@@ -156,7 +166,10 @@ def _begin(plan: Plan, now_ms: int) -> None:
     if past > 0:
         known[N_STEPS] -= past
         for step in range(known[N_STEPS]):
-            steps[0, step], steps[1, step] = steps[0, step + past], steps[1, step + past]
+            steps[0, step], steps[1, step] = (
+                steps[0, step + past],
+                steps[1, step + past],
+            )
     steps[0, 0] = now_ms
 
 
@@ -173,7 +186,10 @@ def _take(plan: Plan, start_ms: int, length_ms: int, n_nodes: int) -> None:
         if step and steps[1, step] == steps[1, step - 1]:
             known[N_STEPS] -= 1
             for later in range(step, known[N_STEPS]):
-                steps[0, later], steps[1, later] = steps[0, later + 1], steps[1, later + 1]
+                steps[0, later], steps[1, later] = (
+                    steps[0, later + 1],
+                    steps[1, later + 1],
+                )
 
 
 @njit()
@@ -191,10 +207,12 @@ def _cut(plan: Plan, time_ms: int) -> int:
 
 @njit()
 def _earliest_ms(plan: Plan, length_ms: int, n_nodes: int) -> int:
-    """Return the earliest time from which on a number of nodes are free for a duration."""
+    """Return the earliest time with enough free nodes for a duration."""
     steps, start_ms = plan.steps, NEVER_MS
     for step in range(plan.known[N_STEPS]):
         if steps[0, step] - start_ms >= length_ms:
             break
-        start_ms = min(start_ms, steps[0, step]) if steps[1, step] >= n_nodes else NEVER_MS
+        start_ms = (
+            min(start_ms, steps[0, step]) if steps[1, step] >= n_nodes else NEVER_MS
+        )
     return start_ms

@@ -1,8 +1,8 @@
 """`Context` and views: what acting policies and a controller know beyond their queue.
 
-A policy sees its own pool with its queue, and power, signals and events of the facility; the
-controller sees all pools. All of it is known ahead or up to now: nothing tells a job's true run
-time.
+A policy sees its own pool with its queue, and power, signals and events of the
+facility; the controller sees all pools. All of it is known ahead or up to now: nothing
+tells a job's true run time.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Sight(Viewed):
         return self._engine.context.clock
 
     def service_power_w(self, time_ms: int) -> float:
-        """Return the planned power of services beyond the idle power of their nodes [W]."""
+        """Return services' planned power beyond their nodes' idle power [W]."""
         return self._engine.context.service_power_w(time_ms)
 
     @property
@@ -137,11 +137,16 @@ class _Sight(Viewed):
     def events_known(self) -> Sequence[Event]:
         """Events issued by now."""
         now_ms = self.now_ms
-        return [event for event in self._engine.context.events if event.issued_ms <= now_ms]
+        return [
+            event for event in self._engine.context.events if event.issued_ms <= now_ms
+        ]
 
 
 class FacilityScope(_Sight):
-    """The whole facility in the view of a pool's policy: power, signals, events; no queues."""
+    """The whole facility in the view of a pool's policy: power, signals, events.
+
+    No queues.
+    """
 
     @property
     def power_w(self) -> float:
@@ -173,7 +178,10 @@ class FacilityView(FacilityScope):
 
 
 class ActingPool(_Sight):
-    """One pool with its queue, as its policy sees it. Jobs are numbered over all pools."""
+    """One pool with its queue, as its policy sees it.
+
+    Jobs are numbered over all pools.
+    """
 
     def __init__(self, engine: Engine, name: str, n_nodes: int, policy: Any) -> None:
         super().__init__(engine)
@@ -181,17 +189,19 @@ class ActingPool(_Sight):
         self.n_nodes = self.free_nodes = n_nodes
         self.waiting: deque[int] = deque()
         self.queue = self.waiting
-        """Waiting jobs that the controller does not hold, in the order of submission."""
+        """Waiting jobs that the controller does not hold, in the order of submission."""  # noqa: E501
         self.stirred = 0
-        """How often a job has left `waiting`, or come back; all else is added at its end."""
+        """How often a job has left `waiting`, or come back; all else is added at its
+        end."""
         self.running: dict[int, int] = {}
-        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""
+        """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""  # noqa: E501
         self._ends: list[tuple[int, int]] | None = None
         self.others_uw: dict[PowerBasis, int] = {}
         self.suspended: dict[int, None] = {}
         """Those of them that are suspended."""
         self.stopping: dict[int, None] = {}
-        """Those of them that are being saved: nothing else can be done with them until then."""
+        """Those of them that are being saved: nothing else can be done with them until
+        then."""
         self.job_n_nodes: dict[int, int] = {}
         self.job_estimate_ms: dict[int, int] = {}
         self.job_submit_ms: dict[int, int] = {}
@@ -214,7 +224,10 @@ class ActingPool(_Sight):
 
     @property
     def pool_power_w(self) -> float:
-        """Mean power of its jobs as they are now, and of its idle nodes [W]; without services."""
+        """Mean power of its jobs as they are now, and of its idle nodes [W].
+
+        Without services.
+        """
         return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
 
     def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
@@ -229,13 +242,18 @@ class ActingPool(_Sight):
 
     @property
     def ends(self) -> list[tuple[int, int]]:
-        """When jobs that hold nodes are expected to end [ms], in order, each with its job."""
+        """When jobs that hold nodes are expected to end [ms], each with its job."""
         if self._ends is None:
-            self._ends = sorted((end_ms, number) for number, end_ms in self.running.items())
+            self._ends = sorted(
+                (end_ms, number) for number, end_ms in self.running.items()
+            )
         return self._ends
 
     def _expect(self, number: int, end_ms: int | None) -> None:
-        """Set when a job that holds nodes is expected to end [ms]; None once it holds none."""
+        """Set when a job that holds nodes is expected to end [ms].
+
+        None once it holds none.
+        """
         before_ms = self.running.get(number)
         if self._ends is not None and before_ms is not None:
             del self._ends[bisect_left(self._ends, (before_ms, number))]
@@ -256,7 +274,10 @@ class ActingPool(_Sight):
         return max(self.running[job], self.now_ms + 1)
 
     def works(self, job: int) -> bool:
-        """Return whether a job that holds nodes works now: not suspended, saved or restarting."""
+        """Return whether a job that holds nodes works now.
+
+        Not suspended, saved or restarting.
+        """
         return self._engine.jobs[job].kind == RUN
 
     def work_ms(self, job: int) -> int:
@@ -277,7 +298,10 @@ class ActingPool(_Sight):
         return priority
 
     def deadline_ms(self, job: int) -> int:
-        """Return when a job is due [ms], by its class: a date, or its estimate and some slack."""
+        """Return when a job is due [ms], by its class.
+
+        A date, or its estimate and some slack.
+        """
         of = self._engine.jobs[job]
         flexible = of.flexible
         if flexible.deadline_ms is not None:
@@ -302,8 +326,9 @@ class ActingPool(_Sight):
 class Controller(Protocol):
     """Acts on all pools of a facility, before their own policies, once at each instant.
 
-    One with ``holds`` that is false lets all jobs start and is not asked of each. One with a method
-    ``settled(view)`` is asked when all is decided at an instant, and again after what it answers.
+    One with ``holds`` that is false lets all jobs start and is not asked of each. One
+    with a method ``settled(view)`` is asked when all is decided at an instant, and
+    again after what it answers.
     """
 
     def decide(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
@@ -311,11 +336,17 @@ class Controller(Protocol):
         ...
 
     def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
-        """Return whether a pool may start a waiting job now; one that it may not is not seen."""
+        """Return whether a pool may start a waiting job now.
+
+        One that it may not is not seen.
+        """
         ...
 
     def settled(self, view: FacilityView) -> Sequence[tuple[str, Action]]:
-        """Return what else is to be done at an instant, after all have decided; mostly nothing."""
+        """Return what else is to be done at an instant, after all have decided.
+
+        Mostly nothing.
+        """
         ...
 
 
@@ -327,7 +358,8 @@ RUN_TIME = WallClock(datetime(1970, 1, 1, tzinfo=UTC))
 class Context:
     """Data of a facility for acting policies and a controller, besides its queues."""
 
-    power: JobPower | None = None  # 0 W where it is not known, as in tests of a schedule alone
+    # 0 W where it is not known, as in tests of a schedule alone
+    power: JobPower | None = None
     flexibility: Sequence[JobFlexibility] = ()  # by `class_id`; the defaults beyond it
     levels: CapLevels = field(default_factory=CapLevels)  # caps that jobs may be run at
     idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]

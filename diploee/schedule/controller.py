@@ -1,8 +1,9 @@
-"""The controller of a facility: starts held, fair caps, pauses and fewer nodes, and the way back.
+"""The controller of a facility.
 
-Sheet ``flexibility.md``, B6, after the policies of the demonstration in Phoenix (arXiv:2507.00909).
-It acts on what is known: the mean power of jobs at each cap, their estimates, events that were
-issued and signals as far ahead as they are known.
+Starts held, fair caps, pauses and fewer nodes, and the way back. Sheet
+``flexibility.md``, B6, after the policies of the demonstration in Phoenix
+(arXiv:2507.00909). It acts on what is known: the mean power of jobs at each cap, their
+estimates, events that were issued and signals as far ahead as they are known.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ import numpy as np
 
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
-from diploee.scenario.flexibility import TOLERATED_LOSS, Event, EventTarget, FollowSignal
+from diploee.scenario.flexibility import (
+    TOLERATED_LOSS,
+    Event,
+    EventTarget,
+    FollowSignal,
+)
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
 from diploee.schedule.job_table import Headroom
@@ -26,33 +32,39 @@ from diploee.schedule.signals import Signal, quantile
 STEP_MS = MS_PER_MIN
 """ASSUMPTION: a ramp is followed in steps of a minute [J]."""
 MARGIN = 0.01
-"""ASSUMPTION: what is aimed at lies so far under the target, as jobs draw more at times [J]."""
+"""ASSUMPTION: what is aimed at lies so far under the target, as jobs draw more at times
+[J]."""
 BAND = 0.02
 """ASSUMPTION: power may lie so far under its aim before caps are loosened [J]."""
 START_MARGIN = 0.01
-"""ASSUMPTION: with what starts, all caps together could come so far under the target [J]."""
+"""ASSUMPTION: with what starts, all caps together could come so far under the target
+[J]."""
 HOLD_MS = MS_PER_H
-"""ASSUMPTION: starts are held for so long before an event's ramp, if it is known by then [J]."""
+"""ASSUMPTION: starts are held for so long before an event's ramp, if it is known by
+then [J]."""
 LEAST_MS = 10_000
 """How long the least power of all jobs is taken to stay [ms]."""
 STAGGER_MS = MS_PER_MIN
-"""ASSUMPTION: time between two restarts of paused jobs, so that they do not coincide [J]."""
+"""ASSUMPTION: time between two restarts of paused jobs, so that they do not coincide
+[J]."""
 NO_LIMIT_W = float("inf")
 
 
 def fair_levels(
     power_w: Float64Array, allowed_w: float, now: Int64Array | None = None
 ) -> Int64Array:
-    """Return cap levels of jobs that share a limit: the same share of each one's headroom.
+    """Return cap levels of jobs that share a limit.
 
-    The headroom of a job is its power uncapped less that at its lowest level. The common share is
-    the smallest at which all jobs together keep the limit, each at the first level that gives at
-    least that share; then jobs are loosened by a level where that still keeps it, first those that
-    are looser now, in their order.
+    The same share of each one's headroom. The headroom of a job is its power uncapped
+    less that at its lowest level. The common share is the smallest at which all jobs
+    together keep the limit, each at the first level that gives at least that share;
+    then jobs are loosened by a level where that still keeps it, first those that are
+    looser now, in their order.
     """
     n_jobs = power_w.shape[0]
     headroom_w = power_w[:, :1] - power_w[:, -1:]
-    # Share of its headroom that a job gives at each level; one without any gives nothing.
+    # Share of its headroom that a job gives at each level; one without any gives
+    # nothing.
     share = np.where(headroom_w > 0, power_w[:, :1] - power_w, 0.0)
     share = share / np.where(headroom_w > 0, headroom_w, 1.0)
     lowest: Int64Array = np.argmin(power_w, axis=1).astype(np.int64)
@@ -109,12 +121,16 @@ class PowerHistory:
             span = min(end_ms, until_ms) - max(begin_ms, from_ms)
             if span > 0:
                 total, length_ms = total + power_w * span, length_ms + span
-        return total / length_ms if length_ms else (self._steps[-1][1] if self._steps else 0.0)
+        return (
+            total / length_ms
+            if length_ms
+            else (self._steps[-1][1] if self._steps else 0.0)
+        )
 
 
 @dataclass
 class _Limit:
-    """An event that limits the power, and the power before it as soon as its ramp begins."""
+    """An event that limits power, and the power before its ramp."""
 
     event: Event
     of_meter: bool  # its target is of the meter, not of what devices draw
@@ -135,16 +151,17 @@ class _Following:
 class FairCaps:
     """Keeps the power of a facility under what events, a cap and a high price allow.
 
-    At each instant at which something happens it compares the mean power of all devices with what
-    is allowed up to the next step. Above it, jobs that tolerate it are capped, by a common share of
-    their headroom; where that is not enough jobs are paused, those that tolerate most and have most
-    time first; then jobs are run on fewer nodes. Below it, the same is undone. A job of tier 0 is
-    never touched, nor one that would miss its deadline.
+    At each instant at which something happens it compares the mean power of all devices
+    with what is allowed up to the next step. Above it, jobs that tolerate it are
+    capped, by a common share of their headroom; where that is not enough jobs are
+    paused, those that tolerate most and have most time first; then jobs are run on
+    fewer nodes. Below it, the same is undone. A job of tier 0 is never touched, nor one
+    that would miss its deadline.
 
-    It looks at events that were issued, at a `cap` [MW] and at a signal to `follow`. `overhead`
-    gives what the meter shows at a time [ms] when all devices draw some power, and what sources
-    give of it [W]; without it the meter shows the devices. Where it `has_sources`, a fraction is
-    one of the meter's power.
+    It looks at events that were issued, at a `cap` [MW] and at a signal to `follow`.
+    `overhead` gives what the meter shows at a time [ms] when all devices draw some
+    power, and what sources give of it [W]; without it the meter shows the devices.
+    Where it `has_sources`, a fraction is one of the meter's power.
     """
 
     def __init__(
@@ -161,7 +178,9 @@ class FairCaps:
         self._follow = None
         if follow is not None:
             self._follow = _Following(follow, (signals or {})[follow.signal])
-        reach_ms = (event.ramp_ms - event.before_ms + event.baseline_ms for event in events)
+        reach_ms = (
+            event.ramp_ms - event.before_ms + event.baseline_ms for event in events
+        )
         keep_ms = max(reach_ms, default=25 * MS_PER_MIN)
         self._history = PowerHistory(keep_ms)
         self._levels_w: dict[tuple[str, int, int], Float64Array] = {}
@@ -177,7 +196,7 @@ class FairCaps:
         self._made_room_ms: int | None = None
 
     def settled(self, view: Any) -> list[tuple[str, Action]]:
-        """Make room for what has started at this instant, then take note of the power."""
+        """Make room for what has just started, then note the power."""
         now_ms, power_w = view.now_ms, view.power_w
         if power_w > self._aim_w and self._made_room_ms != now_ms:
             self._made_room_ms = now_ms
@@ -239,7 +258,7 @@ class FairCaps:
         return True
 
     def _aim_ahead_w(self, view: Any, of: Any, job: int) -> float:
-        """Return what a job must fit that starts now and runs into an event to come [W]."""
+        """Return what a job that starts now must fit in events to come [W]."""
         now_ms = view.now_ms
         end_ms = now_ms + of.job_estimate_ms[job]
         found_w = NO_LIMIT_W
@@ -255,14 +274,17 @@ class FairCaps:
         return found_w
 
     def _least_w(self, view: Any) -> float:
-        """Return the power of all devices with every job at the lowest cap that it tolerates [W].
+        """Return the power with every job at the lowest cap that it tolerates [W].
 
-        It is found anew every few seconds; in between, starts are added by who grants them.
+        It is found anew every few seconds; in between, starts are added by who grants
+        them.
         """
         now_ms = view.now_ms
         if self._least is None or now_ms - self._least[0] >= LEAST_MS:
             bending = self._bending(view)
-            spare_w = sum(float(powers_w[level] - powers_w[-1]) for *_, powers_w, level in bending)
+            spare_w = sum(
+                float(powers_w[level] - powers_w[-1]) for *_, powers_w, level in bending
+            )
             self._least = now_ms, self._committed_w(view) - spare_w
             self._granted_w = 0.0
         return self._least[1]
@@ -272,7 +294,9 @@ class FairCaps:
     def _known(self, view: Any) -> list[_Limit]:
         """Return the limits that are known and not over."""
         now_ms = view.now_ms
-        found = [x for x in self._limits if x.event.issued_ms <= now_ms < x.event.over_ms]
+        found = [
+            x for x in self._limits if x.event.issued_ms <= now_ms < x.event.over_ms
+        ]
         self._holding = any(
             max(x.event.issued_ms, x.event.ramp_ms - HOLD_MS) <= now_ms for x in found
         )
@@ -292,7 +316,8 @@ class FairCaps:
                 until_ms = event.before_ms
                 before_w = self._history.mean_w(until_ms - event.baseline_ms, until_ms)
                 limit.before_w = self._shown_w(limit, until_ms - 1, before_w)
-            # The ramp back leads to what is drawn without caps, which may have grown meanwhile.
+            # The ramp back leads to what is drawn without caps, which may have grown
+            # meanwhile.
             back_w = self._uncapped_w(view) if now_ms >= event.end_ms else 0.0
             back_w = self._shown_w(limit, now_ms, back_w)
             times_ms = now_ms, now_ms + STEP_MS
@@ -304,9 +329,10 @@ class FairCaps:
         return allowed_w
 
     def _limit(self, event: Event) -> _Limit:
-        """Return the limit of an event: of the meter, but for a fraction of what devices drew.
+        """Return the limit of an event.
 
-        The two are the same share but where sources give a part of it.
+        Of the meter, but for a fraction of what devices drew. The two are the same
+        share but where sources give a part of it.
         """
         return _Limit(event, self._has_sources or event.target.fraction is None)
 
@@ -327,9 +353,13 @@ class FairCaps:
         return self._overhead(now_ms, devices_w)[0]
 
     def _devices_w(self, limit: _Limit | None, view: Any, meter_w: float) -> float:
-        """Return what devices may draw so that a limit, or else the meter, shows a power [W]."""
+        """Return what devices may draw for a power at a limit or the meter [W]."""
         now_w: float = view.power_w
-        if self._overhead is None or not now_w or (limit is not None and not limit.of_meter):
+        if (
+            self._overhead is None
+            or not now_w
+            or (limit is not None and not limit.of_meter)
+        ):
             return meter_w
         shown_w, given_w = self._overhead(view.now_ms, now_w)
         return (meter_w + given_w) * now_w / (shown_w + given_w)
@@ -340,9 +370,12 @@ class FairCaps:
         for limit in self._known(view):
             event = limit.event
             for time_ms in (
-                max(event.issued_ms, event.ramp_ms - HOLD_MS), event.ramp_ms, event.held_ms,
-                event.end_ms, event.over_ms,
-            ):  # fmt: skip
+                max(event.issued_ms, event.ramp_ms - HOLD_MS),
+                event.ramp_ms,
+                event.held_ms,
+                event.end_ms,
+                event.over_ms,
+            ):
                 if now_ms < time_ms < now_ms + HOLD_MS * 1000:
                     self._wake(view, time_ms)
             ramps = ((event.ramp_ms, event.held_ms), (event.end_ms, event.over_ms))
@@ -355,7 +388,7 @@ class FairCaps:
             view.wake_at(time_ms)
 
     def _see_signal(self, view: Any) -> None:
-        """Switch on or off where the signal that is followed has been high or low long enough."""
+        """Switch on or off where the signal was high or low long enough."""
         following = self._follow
         if following is None:
             return
@@ -365,7 +398,8 @@ class FairCaps:
         if np.isnan(value):
             return
         level = quantile(
-            *seen.window(seen.known_ms - span_ms(spec.window), seen.known_ms), spec.quantile
+            *seen.window(seen.known_ms - span_ms(spec.window), seen.known_ms),
+            spec.quantile,
         )
         # The steps that have begun by now, the last first.
         row = int(np.searchsorted(following.signal.times_ms, now_ms, side="right"))
@@ -395,18 +429,24 @@ class FairCaps:
                 del self._paused[key]
                 self._restarting[key] = now_ms + restart_ms
         self._restarting = {k: t for k, t in self._restarting.items() if t > now_ms}
-        self._capped = {k for k in self._capped if view.pools[k[0]].job_level.get(k[1], 0)}
-        self._resized = {k: n for k, n in self._resized.items() if k[1] in view.pools[k[0]].running}
+        self._capped = {
+            k for k in self._capped if view.pools[k[0]].job_level.get(k[1], 0)
+        }
+        self._resized = {
+            k: n for k, n in self._resized.items() if k[1] in view.pools[k[0]].running
+        }
 
     def _committed_w(self, view: Any) -> float:
-        """Return the power of all devices, with jobs that restart counted as if they ran [W]."""
+        """Return the power of all devices, restarting jobs included [W]."""
         more_w = 0.0
         for pool, job in self._restarting:
             of = view.pools[pool]
             if job in of.running:
                 full_w = of.power_w(job, of.job_level.get(job, 0))
                 idle_w = of.idle_w * of.job_n_nodes[job]
-                held_w = max(idle_w, of.flexibility(job).restart_share * of.power_w(job, 0))
+                held_w = max(
+                    idle_w, of.flexibility(job).restart_share * of.power_w(job, 0)
+                )
                 more_w += full_w - held_w
         return float(view.power_w) + more_w
 
@@ -423,7 +463,9 @@ class FairCaps:
         room = Headroom(self._aim_w, fixed_w + float(power_w.sum()))
         if room.left_w < 0:
             actions = self._pause(view, keys, power_w, room)
-            actions += self._shrink(view, keys, power_w, room, {(n, a.job) for n, a in actions})
+            actions += self._shrink(
+                view, keys, power_w, room, {(n, a.job) for n, a in actions}
+            )
         else:
             actions = self._widen(view, room)
         stopped = {(name, action.job) for name, action in actions}
@@ -434,15 +476,24 @@ class FairCaps:
                 self._capped.add(key)
         return actions
 
-    def _bending(self, view: Any) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
-        """Yield running jobs that may be touched, their power by level [W], and their level."""
+    def _bending(
+        self, view: Any
+    ) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
+        """Yield running jobs to act on, their power by level [W], and level."""
         for name, of in view.pools.items():
             for job in of.running:
                 if self._bends(view, of, job):
-                    yield (name, job), self._power_by_level(name, of, job), of.job_level.get(job, 0)
+                    yield (
+                        (name, job),
+                        self._power_by_level(name, of, job),
+                        of.job_level.get(job, 0),
+                    )
 
     def _bends(self, view: Any, of: Any, job: int) -> bool:
-        """Return whether a running job may be touched: it tolerates it, and has the time."""
+        """Return whether a running job may be touched.
+
+        It tolerates it, and has the time.
+        """
         flexible = of.flexibility(job)
         if flexible.tier == 0 or job in of.stopping or job in of.suspended:
             return False
@@ -456,18 +507,28 @@ class FairCaps:
 
     def _left_ms(self, view: Any) -> int:
         """Return how long what is known goes on [ms]."""
-        over_ms = [x.event.over_ms for x in self._known(view) if x.event.over_ms < _NEVER_MS]
+        over_ms = [
+            x.event.over_ms for x in self._known(view) if x.event.over_ms < _NEVER_MS
+        ]
         return max(over_ms, default=view.now_ms) - int(view.now_ms)
 
     def _power_by_level(self, name: str, of: Any, job: int) -> Float64Array:
-        """Return the power of a job by level; those that it does not tolerate repeat the lowest."""
+        """Return the power of a job by level.
+
+        Those that it does not tolerate repeat the lowest.
+        """
         key = (name, job, of.job_n_nodes[job])
         found = self._levels_w.get(key)
         if found is None:
             least = 1 - TOLERATED_LOSS[of.flexibility(job).tier]
             levels = range(of.n_levels)
-            allowed = [k for k in levels if k == 0 or of.speed(job, k, of.job_n_nodes[job])
-                       >= least * of.speed(job, 0, of.job_n_nodes[job])]  # fmt: skip
+            allowed = [
+                k
+                for k in levels
+                if k == 0
+                or of.speed(job, k, of.job_n_nodes[job])
+                >= least * of.speed(job, 0, of.job_n_nodes[job])
+            ]
             found = np.array([of.power_w(job, min(k, allowed[-1])) for k in levels])
             if len(self._levels_w) > 100_000:
                 self._levels_w.clear()
@@ -475,9 +536,16 @@ class FairCaps:
         return found
 
     def _pause(
-        self, view: Any, keys: Sequence[tuple[str, int]], power_w: Float64Array, room: Headroom
+        self,
+        view: Any,
+        keys: Sequence[tuple[str, int]],
+        power_w: Float64Array,
+        room: Headroom,
     ) -> list[tuple[str, Any]]:
-        """Stop jobs until the rest keeps the aim: those that tolerate most, then most slack."""
+        """Stop jobs until the rest keeps the aim.
+
+        Those that tolerate most, then most slack.
+        """
         order = []
         for row, (name, job) in enumerate(keys):
             of = view.pools[name]
@@ -510,10 +578,13 @@ class FairCaps:
         room: Headroom,
         stopped: set[tuple[str, int]],
     ) -> list[tuple[str, Any]]:
-        """Run jobs on their fewest nodes until all keeps the aim, the most tolerant first."""
+        """Run jobs on their fewest nodes until the aim is kept, by tolerance."""
         rows = sorted(
             range(len(keys)),
-            key=lambda row: (-view.pools[keys[row][0]].flexibility(keys[row][1]).tier, keys[row]),
+            key=lambda row: (
+                -view.pools[keys[row][0]].flexibility(keys[row][1]).tier,
+                keys[row],
+            ),
         )
         actions: list[tuple[str, Any]] = []
         for row in rows:
@@ -523,7 +594,12 @@ class FairCaps:
             of = view.pools[name]
             nodes = of.job_n_nodes[job]
             fewest = max(1, -int(-of.flexibility(job).least_share * nodes // 1))
-            if key in stopped or key in self._restarting or key in self._resized or fewest >= nodes:
+            if (
+                key in stopped
+                or key in self._restarting
+                or key in self._resized
+                or fewest >= nodes
+            ):
                 continue
             actions.append((name, Resize(job, fewest)))
             self._resized[key] = nodes
@@ -550,8 +626,19 @@ _NEVER_MS = int(np.iinfo(np.int64).max) // 2
 
 
 def _open_event(target: EventTarget, now_ms: int) -> Event:
-    """Return the event of a signal that has become high: it lasts until that is over."""
+    """Return the event of a signal that has become high.
+
+    It lasts until that is over.
+    """
     ramp_ms = STEP_MS
     return Event(
-        "follow", now_ms, now_ms + ramp_ms, _NEVER_MS, target, ramp_ms, 0, 0.0, 25 * MS_PER_MIN
+        "follow",
+        now_ms,
+        now_ms + ramp_ms,
+        _NEVER_MS,
+        target,
+        ramp_ms,
+        0,
+        0.0,
+        25 * MS_PER_MIN,
     )

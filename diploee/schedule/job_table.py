@@ -1,4 +1,7 @@
-"""`JobTable`: the jobs of a schedule; how they bend, and their power as known before they run."""
+"""`JobTable`: the jobs of a schedule.
+
+How they bend, and their power as known before they run.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ from diploee.profiles.playing import phases
 from diploee.scenario.pools import NodeType
 
 DRAW_MS = MS_PER_DAY // 4
-"""Span that is drawn at once, counted from the start of the run: however long the windows of a run
-are, what is drawn for a span is the same. A gigawatt's jobs of six hours fill some 200 MB."""
+"""Span that is drawn at once, counted from the start of the run: however long the
+windows of a run are, what is drawn for a span is the same. A gigawatt's jobs of six
+hours fill some 200 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +40,8 @@ class JobTable(Table):
     job_id: Int64Array = column("int64")  # number of the job, from 0
     # Submission, from the start of the run [ms]; non-decreasing
     submit_ms: Int64Array = column("int64")
-    # Nodes that the job occupies; in a pool that allocates GPUs slots, `Facility.slots_per_node` of
-    # a node
+    # Nodes that the job occupies; in a pool that allocates GPUs slots,
+    # `Facility.slots_per_node` of a node
     n_nodes: Int32Array = column("int32")
     # Time for which it occupies its nodes [ms], its start-up included
     duration_ms: Int64Array = column("int64")
@@ -46,10 +50,11 @@ class JobTable(Table):
     profile_id: Int32Array = column("int32")  # index into the profile library
     # Time at idle power before the profile begins [ms]; 0 unless given
     startup_ms: Int32Array = column("int32", default=0)
-    # Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless given
+    # Factor on the profile's power, the nodes' `busy_power_factor` included; 1 unless
+    # given
     power_factor: Float64Array = column("float64", default=1)
-    # Number of a synchronous job among those of its stream, from 1; 0, unless given, plays its
-    # profile
+    # Number of a synchronous job among those of its stream, from 1; 0, unless given,
+    # plays its profile
     synchronous_id: Int32Array = column("int32", default=0)
     # Run time that its user asked for [ms]; 0 = not known
     requested_ms: Int64Array = column("int64", default=0)
@@ -60,7 +65,8 @@ class JobTable(Table):
 
 
 PowerBasis = Literal["mean", "p95_60s", "rated"]
-"""Of a job: its mean power, the 95th percentile of its one-minute means, its nodes' ratings."""
+"""Of a job: its mean power, the 95th percentile of its one-minute means, its nodes'
+ratings."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +75,26 @@ class JobFlexibility:
 
     Notes
     -----
-    Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie within the
-    0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be run on fewer nodes [J].
+    Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie
+    within the 0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be
+    run on fewer nodes [J].
     """
 
     # 0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job
     tier: int = 0
     kind: WorkKind = "pre_training"  # whose measured caps the class follows
     pausable: bool = True  # its jobs may be stopped or suspended
-    least_share: float = 0.0  # fewest nodes over those that a job asks for, which are the most
+    # Fewest nodes over those that a job asks for, which are the most
+    least_share: float = 0.0
     # work between two checkpoints [ms]; a killed job goes back to one
     checkpoint_every_ms: int = 30 * MS_PER_MIN
     stop_ms: int = 2 * MS_PER_MIN  # time of a checkpoint before a stop [ms]
     restart_ms: int = 10 * MS_PER_MIN  # time of a start after a stop [ms]
-    stop_share: float = 0.25  # power meanwhile, over the job's mean power; idle power at least
+    # Power meanwhile, over the job's mean power; idle power at least
+    stop_share: float = 0.25
     restart_share: float = 0.2
-    slack: float | None = None  # due 1 + slack of its estimate after its submission; never if None
+    # Due 1 + slack of its estimate after its submission; never if None
+    slack: float | None = None
     deadline_ms: int | None = None  # when all its jobs are due [ms], instead
 
 
@@ -95,15 +105,18 @@ BY_DEFAULT = JobFlexibility()
 class JobPower:
     """Device power of jobs as it is known before they run.
 
-    A profile's mean and the 95th percentile of its one-minute means stand for all of its jobs, and
-    are scaled for a cap as the profile is.
+    A profile's mean and the 95th percentile of its one-minute means stand for all of
+    its jobs, and are scaled for a cap as the profile is.
 
-    Jobs of classes that are `filled` play the steady part of their profile in a loop, so that their
-    mean is that part's.
+    Jobs of classes that are `filled` play the steady part of their profile in a loop,
+    so that their mean is that part's.
     """
 
     def __init__(
-        self, library: ProfileLibrary, nodes: Sequence[NodeType], filled: Sequence[bool] = ()
+        self,
+        library: ProfileLibrary,
+        nodes: Sequence[NodeType],
+        filled: Sequence[bool] = (),
     ) -> None:
         self._library, self._nodes, self._filled = library, nodes, filled
         self._found: dict[int, tuple[float, float, float]] = {}
@@ -118,7 +131,10 @@ class JobPower:
         cap: tuple[float, float],
         basis: PowerBasis,
     ) -> float:
-        """Return the power of a job [W]; `cap` as shares of the TDP and of the power without it."""
+        """Return the power of a job [W].
+
+        `cap` as shares of the TDP and of the power without it.
+        """
         node, (limit, power) = self._nodes[class_id], cap
         if basis == "rated":
             gpus_w = node.n_gpus * node.gpu_tdp_w
@@ -128,7 +144,9 @@ class JobPower:
         if class_id < len(self._filled) and self._filled[class_id]:
             mean_w = steady_w
         own_w = p95_w if basis == "p95_60s" else mean_w
-        capped_w = capped_power_w(np.array([own_w]), cpu_power_w(node) * own_nodes, power)
+        capped_w = capped_power_w(
+            np.array([own_w]), cpu_power_w(node) * own_nodes, power
+        )
         return float(capped_w[0]) * (n_nodes / own_nodes * power_factor)
 
     def idle_w(self, class_id: int) -> float:
@@ -136,21 +154,29 @@ class JobPower:
         return self._nodes[class_id].idle_power_w
 
     def _of_profile(self, profile_id: int) -> tuple[float, float, float]:
-        """Return the mean power, that of the steady part, and the P95 of minutes [W]."""
+        """Return the mean power, that of steady parts, and P95 of minutes [W]."""
         if profile_id not in self._found:
             profile = self._library[profile_id]
             power_w = profile.power_w.astype(np.float64)
             size = min(max(1, MS_PER_MIN // profile.dt_ms), power_w.size)
-            minutes_w = power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
+            minutes_w = (
+                power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
+            )
             of = phases(profile)
-            steady_w = power_w[of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms]
+            steady_w = power_w[
+                of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms
+            ]
             p95_w = float(np.quantile(minutes_w, 0.95))
-            self._found[profile_id] = profile.mean_power_w, float(steady_w.mean()), p95_w
+            self._found[profile_id] = (
+                profile.mean_power_w,
+                float(steady_w.mean()),
+                p95_w,
+            )
         return self._found[profile_id]
 
 
 class Headroom:
-    """Power left between a limit and what is drawn, which starts and caps take from [W].
+    """Power left under a limit, which starts and caps take from [W].
 
     It is negative as long as more is drawn than the limit allows.
     """

@@ -1,9 +1,10 @@
 """Nodes for what is scheduled: which ones of a pool each load holds, from when to when.
 
-A schedule says how many nodes a job holds from when to when; that they are free, the queue has seen
-to. Which ones follows from these times alone, whatever engine found them: at each instant nodes
-are given back, then taken in the order of the owners. A stretch that begins where one of its owner
-ends keeps its nodes, gives back those that it took last, or takes more.
+A schedule says how many nodes a job holds from when to when; that they are free, the
+queue has seen to. Which ones follows from these times alone, whatever engine found
+them: at each instant nodes are given back, then taken in the order of the owners. A
+stretch that begins where one of its owner ends keeps its nodes, gives back those that
+it took last, or takes more.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ GROUP = MOST_IN_RACK
 
 @dataclass(frozen=True, eq=False)
 class Stretches(Table):
-    """Spans of time in which an owner holds a number of slots; the nodes' where none share."""
+    """Spans of time in which an owner holds a number of slots.
+
+    The nodes' where none share.
+    """
 
     start_ms: Int64Array = column("int64")
     end_ms: Int64Array = column("int64")
@@ -62,15 +66,15 @@ class HeldNodes(Table):
 
 START, END, OWNER, FIRST, COUNT, SLOTS, INTO, NEXT = range(8)
 SPARE = -1
-"""Slots of a row that holds nothing; its next is another spare row, that of others another row of
-their stretch, or -1."""
+"""Slots of a row that holds nothing; its next is another spare row, that of others
+another row of their stretch, or -1."""
 
 
 class PlacedPool:
-    """The nodes of one pool; those that do not stand are held by `ABSENT` until they do.
+    """The nodes of one pool, those that do not stand held by `ABSENT`.
 
-    The free nodes of each leaf of `group` nodes are bits, their numbers a `tree_of` them; `by_rack`
-    a job gets the fewest leaves.
+    The free nodes of each leaf of `group` nodes are bits, their numbers a `tree_of`
+    them; `by_rack` a job gets the fewest leaves.
     """
 
     def __init__(
@@ -85,12 +89,15 @@ class PlacedPool:
         n_free = np.clip(standing.first - np.arange(0, n_nodes, group), 0, group)
         self._nodes = (group, by_rack, (1 << n_free) - 1, tree_of(n_free))
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
-        later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]  # as in `absent_nodes`
+        # As in `absent_nodes`
+        later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]
         end_ms, added = np.array(later, dtype=np.int64).T
         begins, owner = np.full(added.size, begin_ms), ABSENT + np.arange(added.size)
         first = standing.first + np.cumsum(added) - added
         none, last = np.zeros_like(added), np.full(added.size, -1)
-        self._rows = np.column_stack((begins, end_ms, owner, first, added, added, none, last))
+        self._rows = np.column_stack(
+            (begins, end_ms, owner, first, added, added, none, last)
+        )
         self._spare, self._pieces = -1, np.empty((3, n_nodes), dtype=np.int64)
         self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
         self._make_room(added.size + n_nodes)
@@ -105,10 +112,10 @@ class PlacedPool:
         return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 
     def place(self, new: Stretches, adjoin: bool = False) -> HeldNodes:
-        """Place stretches that start after all before, in order of their starts and owners.
+        """Place stretches that start after all before, by start and owner.
 
-        Those of an owner may `adjoin`. Returns the nodes given back since the last call, in the
-        order of their ends.
+        Those of an owner may `adjoin`. Returns the nodes given back since the last
+        call, in the order of their ends.
         """
         n_before = len(self._stretches)
         of = concat([self._stretches, new])
@@ -118,23 +125,42 @@ class PlacedPool:
         if adjoin:
             order = np.lexsort((of.start_ms, of.owner))
             one, next_ = order[:-1], order[1:]
-            follows = (of.owner[one] == of.owner[next_]) & (of.end_ms[one] == of.start_ms[next_])
+            follows = (of.owner[one] == of.owner[next_]) & (
+                of.end_ms[one] == of.start_ms[next_]
+            )
             after[one[follows]], before[next_[follows]] = next_[follows], one[follows]
-        bits = len(of).bit_length()  # the numbers below times: sorted in a third of argsort's time
+        # The numbers below times: sorted in a third of argsort's time
+        bits = len(of).bit_length()
         keys = np.minimum(of.end_ms, NEVER_MS >> bits) << bits | np.arange(len(of))
         ends = np.sort(keys) & ((1 << bits) - 1)
         per_node = 1 if self._gpus is None else SLOTS_PER_GPU
-        n_most = int((-(-of.n_slots // per_node)).sum()) + 1  # rows, if each were one node
+        # Rows, if each were one node
+        n_most = int((-(-of.n_slots // per_node)).sum()) + 1
         self._make_room(min(n_most, self._most_rows))
         gone = np.empty((NEXT, n_most), np.int64)
         n_ended, self._spare, n_gone = _place(
-            *self._nodes, self._gpus, n_before, of.start_ms, of.end_ms, of.n_slots, of.owner,
-            before, after, ends, places[0], places[1], self._pieces, self._rows, self._spare, gone,
-        )  # fmt: skip
+            *self._nodes,
+            self._gpus,
+            n_before,
+            of.start_ms,
+            of.end_ms,
+            of.n_slots,
+            of.owner,
+            before,
+            after,
+            ends,
+            places[0],
+            places[1],
+            self._pieces,
+            self._rows,
+            self._spare,
+            gone,
+        )
         if n_ended < 0:
             raise WorkloadError(
-                f"nodes can't be placed: loads hold {-n_ended} more than their pool has at once; "
-                "give loads of your own a pool of their own, or leave out the nodes' file"
+                f"nodes can't be placed: loads hold {-n_ended} more than their pool "
+                "has at once; give loads of your own a pool of their own, or leave "
+                "out the nodes' file"
             )
         running = ends[n_ended:]
         self._stretches, self._places = of.take(running), places[:, running]
@@ -171,10 +197,11 @@ def _place(
     spare: int,
     gone: Int64Array,
 ) -> tuple[int, int, int]:
-    """Place stretches in turn, whose `ends` are in order; fill `rows`, and `gone` as they end.
+    """Place stretches in turn, whose `ends` are in order.
 
-    Returns how many ended, the first spare row, and the number of those gone.
-    No array is made or replaced in here: numba would count who holds it at each turn of the loop.
+    Fill `rows`, and `gone` as they end. Returns how many ended, the first spare row,
+    and the number of those gone. No array is made or replaced in here: numba would
+    count who holds it at each turn of the loop.
     """
     n_ended = n_gone = 0
     for new in range(n_before, start_ms.size):
@@ -188,7 +215,8 @@ def _place(
                 free_gpus(gpus, place[old])
             while more > 0:  # what it took last
                 given, row = row, rows[row, NEXT]
-                if rows[given, SLOTS] > more:  # of a row of nodes: jobs on GPUs keep what they have
+                # Of a row of nodes: jobs on GPUs keep what they have
+                if rows[given, SLOTS] > more:
                     row = given
                     given, spare = spare, rows[spare, NEXT]
                     rows[given] = rows[row]
@@ -199,7 +227,9 @@ def _place(
                     rows[given, COUNT] = rows[given, SLOTS] = more
                 more -= rows[given, SLOTS]
                 if gpus is None:
-                    _give_back(group, free, tree, rows[given, FIRST], rows[given, COUNT])
+                    _give_back(
+                        group, free, tree, rows[given, FIRST], rows[given, COUNT]
+                    )
                 for k in range(NEXT):
                     gone[k, n_gone] = rows[given, k]
                 n_gone += 1
@@ -219,7 +249,11 @@ def _place(
             return n_pieces, spare, n_gone
         for piece in range(n_pieces):
             row, spare = spare, rows[spare, NEXT]
-            rows[row, START], rows[row, END], rows[row, OWNER] = now_ms, end_ms[new], owner[new]
+            rows[row, START], rows[row, END], rows[row, OWNER] = (
+                now_ms,
+                end_ms[new],
+                owner[new],
+            )
             rows[row, FIRST], rows[row, COUNT] = pieces[0, piece], pieces[1, piece]
             rows[row, SLOTS], rows[row, INTO] = pieces[2, piece], held
             rows[row, NEXT], head[new] = head[new], row
@@ -229,9 +263,14 @@ def _place(
 
 @njit()
 def _take(
-    group: int, by_rack: bool, free: Int64Array, tree: Int64Array, wanted: int, pieces: Int64Array
+    group: int,
+    by_rack: bool,
+    free: Int64Array,
+    tree: Int64Array,
+    wanted: int,
+    pieces: Int64Array,
 ) -> int:
-    """Take free nodes; list first nodes, numbers and slots of pieces, and return how many."""
+    """Take free nodes, list their pieces, and return the number of pieces."""
     n_leaves, n_pieces, end = tree.size // 2, 0, -1
     while wanted > 0:
         if not tree[1]:
@@ -257,12 +296,17 @@ def _take(
 
 @njit()
 def _lowest(bits: int) -> int:
-    """Return the place of the lowest bit that is set: the exponent of that bit as a double."""
+    """Return the place of the lowest bit that is set.
+
+    The exponent of that bit as a double.
+    """
     return int((np.float64(bits & -bits).view(np.int64) >> 52) - 1023)
 
 
 @njit()
-def _give_back(group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int) -> None:
+def _give_back(
+    group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int
+) -> None:
     """Give back nodes side by side."""
     end = node + n_nodes
     while node < end:

@@ -1,9 +1,10 @@
-"""Queue disciplines: a policy sees the cluster and answers which queued jobs to start now.
+"""Queue disciplines: a policy sees the cluster and chooses which jobs to start.
 
-It knows of a job what a scheduler knows: what was submitted and how long the job is thought to run
-(`Estimate`), never how long it will run in truth. A job that runs longer than its estimate keeps
-its nodes, and counts as ending the next ms. `ClusterView.wake_at` asks the policy again at a time
-at which neither a submission nor an end would.
+It knows of a job what a scheduler knows: what was submitted and how long the job is
+thought to run (`Estimate`), never how long it will run in truth. A job that runs longer
+than its estimate keeps its nodes, and counts as ending the next ms.
+`ClusterView.wake_at` asks the policy again at a time at which neither a submission nor
+an end would.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from diploee.schedule.job_table import JobTable
 
 
 class ClusterView(Protocol):
-    """View of a policy of one pool. Jobs are numbered in the order of submission to the pool."""
+    """View of a policy of one pool.
+
+    Jobs are numbered in the order of submission to the pool.
+    """
 
     now_ms: int
     """Time since the start of the run [ms], negative in its warm-up."""
@@ -40,15 +44,16 @@ class ClusterView(Protocol):
     free_nodes: int
     """Nodes that run nothing."""
     queue: deque[int]
-    """Waiting jobs in the order of submission. Read only: the engine removes what starts."""
+    """Waiting jobs in the order of submission. Read only: the engine removes what
+    starts."""
     running: dict[int, int]
-    """Jobs that run, each with its start plus its estimate [ms], which lies in the past where it
-    runs longer (`expected_end_ms`). Read only."""
+    """Jobs that run, each with its start plus its estimate [ms], which lies in the past
+    where it runs longer (`expected_end_ms`). Read only."""
     job_n_nodes: dict[int, int]
     """Nodes that each waiting or running job occupies. These tables are read only."""
     job_estimate_ms: dict[int, int]
-    """How long each is thought to run [ms], at least 1: its policy's `estimate`, the true run time
-    where the policy has none."""
+    """How long each is thought to run [ms], at least 1: its policy's `estimate`, the
+    true run time where the policy has none."""
 
     job_submit_ms: dict[int, int]
     """When each was submitted [ms]."""
@@ -76,16 +81,17 @@ class ClusterView(Protocol):
 
 
 class Policy(Protocol):
-    """A queue discipline; one with an attribute `estimate` says how long jobs are thought to run.
+    """A queue discipline; its `estimate`, if any, says how long jobs should run.
 
     One with an attribute `wants_idle` that is true is asked while no job waits, too.
     """
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the queued jobs to start now, in order; together they must fit the free nodes.
+        """Return the queued jobs to start now, in order.
 
-        Called while jobs wait, once at each instant at which a job is submitted or ends, nodes are
-        added or `ClusterView.wake_at` asked for it: after all that happens at that instant.
+        Together they must fit the free nodes. Called while jobs wait, once at each
+        instant at which a job is submitted or ends, nodes are added or
+        `ClusterView.wake_at` asked for it: after all that happens at that instant.
         """
         ...
 
@@ -131,11 +137,13 @@ class Viewed:
     """View of an engine for policies and controllers."""
 
 
-def asked(of: Any, method: str, read: Callable[[Any], Any], expected: str) -> Callable[..., Any]:
+def asked(
+    of: Any, method: str, read: Callable[[Any], Any], expected: str
+) -> Callable[..., Any]:
     """Return a method of a policy or controller; one from outside is not trusted.
 
-    It sees views that it can't change, and its answer is read; what goes wrong in it is a
-    `PolicyError` that names it and the `expected` answer.
+    It sees views that it can't change, and its answer is read; what goes wrong in it is
+    a `PolicyError` that names it and the `expected` answer.
     """
     where = f"policy {type(of).__name__}"
     call: Callable[..., Any] | None = getattr(of, method, None)
@@ -151,7 +159,9 @@ def asked(of: Any, method: str, read: Callable[[Any], Any], expected: str) -> Ca
             raise
         except _UnexpectedError as wrong:
             found = one_line(shown(wrong.args[0]))
-            raise PolicyError(f"{where}: {method} must return {expected}, found {found}") from None
+            raise PolicyError(
+                f"{where}: {method} must return {expected}, found {found}"
+            ) from None
         except Exception as error:
             why = one_line(f"{type(error).__name__}: {error}")
             raise PolicyError(f"{where}: {method} raised {why}") from error
@@ -173,7 +183,11 @@ def pairs_read(found: Any) -> list[tuple[str, Any]]:
     """Return actions with the names of their pools."""
     pairs = _items(found)
     for pair in pairs:
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+        if not (
+            isinstance(pair, tuple | list)
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+        ):
             raise _UnexpectedError(pair)
     return [(pool, _action(action)) for pool, action in pairs]
 
@@ -183,8 +197,9 @@ def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
     if isinstance(time_ms, int | np.integer) and time_ms > now_ms:
         return int(time_ms)
     raise PolicyError(
-        f"policy {type(who).__name__} asks to be woken at {shown(time_ms)} ms, expected a whole "
-        f"number after now ({now_ms} ms); it is asked again at each event anyway"
+        f"policy {type(who).__name__} asks to be woken at {shown(time_ms)} ms, "
+        f"expected a whole number after now ({now_ms} ms); it is asked again at each "
+        "event anyway"
     )
 
 
@@ -221,7 +236,9 @@ def _action(action: Any) -> Any:
     if not isinstance(action, get_args(Action)):
         return action
     values = {field.name: getattr(action, field.name) for field in fields(action)}
-    numbers = {k: v for k, v in values.items() if k != "how" and (k, v) != ("n_nodes", None)}
+    numbers = {
+        k: v for k, v in values.items() if k != "how" and (k, v) != ("n_nodes", None)
+    }
     return replace(action, **{name: _whole(value) for name, value in numbers.items()})
 
 
@@ -267,7 +284,9 @@ class _Queue(Sequence[int]):
         self._jobs = jobs
 
     def __getitem__(self, place: Any) -> Any:
-        return tuple(self._jobs)[place] if isinstance(place, slice) else self._jobs[place]
+        return (
+            tuple(self._jobs)[place] if isinstance(place, slice) else self._jobs[place]
+        )
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -291,13 +310,15 @@ class EstimateByClasses(Model):
 
     classes: tuple[SpanMs, ...] = Field(
         min_length=1,
-        description="Lengths of which a job asks for the shortest that holds its run time, the "
-        "longest where none does.",
+        description=(
+            "Lengths of which a job asks for the shortest that holds its run time, "
+            "the longest where none does."
+        ),
     )
 
 
 def _read(value: Any) -> Any:
-    """Return an estimate as one of its forms, so that what is wrong is said of that one alone."""
+    """Return an estimate as one of its forms, with errors of that one alone."""
     if isinstance(value, dict) and set(value) == {"factor"}:
         return EstimateByFactor.model_validate(value)
     if isinstance(value, dict) and set(value) == {"classes"}:
@@ -307,8 +328,8 @@ def _read(value: Any) -> Any:
     ):
         return value
     raise ValueError(
-        "must be 'exact', 'logged', 'logged_or_run', {factor: 2} or {classes: [30 min, 4 h]}, "
-        f"found {shown(value)}"
+        "must be 'exact', 'logged', 'logged_or_run', {factor: 2} or {classes: [30 "
+        f"min, 4 h]}}, found {shown(value)}"
     )
 
 
@@ -324,11 +345,14 @@ class EstimatingSpec(SchedulerSpec):
 
     estimate: Estimate = default(
         LOGGED_OR_RUN,
-        "How long a job is thought to run: exact, its run time times a factor, the shortest of "
-        "some classes that holds it, or logged, what its user asked for in the log, its run time "
-        "where the log has no such time. A job that runs longer keeps its nodes. logged_or_run "
-        "takes the run time where it is longer than what was asked for, too, so that drawn jobs "
-        "have exact estimates.",
+        (
+            "How long a job is thought to run: exact, its run time times a factor, "
+            "the shortest of some classes that holds it, or logged, what its user "
+            "asked for in the log, its run time where the log has no such time. A job "
+            "that runs longer keeps its nodes. logged_or_run takes the run time where "
+            "it is longer than what was asked for, too, so that drawn jobs have exact "
+            "estimates."
+        ),
     )
 
     def open(self) -> Any:

@@ -1,4 +1,4 @@
-"""`Runs`: the stretches that jobs are run in where a policy may stop, slow or resize them."""
+"""`Runs`: stretches of jobs where a policy may stop, slow or resize them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 @dataclass(frozen=True, eq=False)
 class Runs(Table):
-    """Stretches of jobs, cut at every span of `DRAW_MS` from the start of the run on."""
+    """Stretches of jobs, cut at every `DRAW_MS` from the run's start on."""
 
     job: Int64Array = column("int64")  # row of the job table
     # Span of the stretch [ms]
@@ -40,20 +40,23 @@ class Runs(Table):
     work_to_ms: Int64Array = column("int64")
     level: Int32Array = column("int32")  # cap level
     kind: Int8Array = column("int8")  # index into `KINDS`
-    power_w: Float64Array = column("float64")  # of all its nodes where it does not run [W]
+    # Of all its nodes where it does not run [W]
+    power_w: Float64Array = column("float64")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ActedSchedule(Schedule):
     """Jobs that ran in stretches within a window, or in the whole run.
 
-    The jobs are those that have started, with their first starts and their ends; `NEVER_MS` = not
-    ended yet.
+    The jobs are those that have started, with their first starts and their ends;
+    `NEVER_MS` = not ended yet.
     """
 
     runs: Runs  # their stretches within the window, in the order of their starts
-    new: BoolArray  # which of the jobs started for the first time within the window, shape (n,)
-    # When jobs were put back into a queue within the window, and when such jobs left it [ms]
+    # Which of the jobs started for the first time within the window, shape (n,)
+    new: BoolArray
+    # When jobs were put back into a queue within the window, and when such jobs left it
+    # [ms]
     requeued_ms: Int64Array
     restarted_ms: Int64Array
 
@@ -100,7 +103,7 @@ class ActedSchedule(Schedule):
 
 
 def runs_of(schedule: Schedule) -> Runs:
-    """Return what jobs did; one that nothing disturbs is a stretch from its start to its end."""
+    """Return what jobs did, in one stretch where nothing disturbs them."""
     if isinstance(schedule, ActedSchedule):
         return schedule.runs
     rows = np.flatnonzero(schedule.started)

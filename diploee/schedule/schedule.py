@@ -1,6 +1,7 @@
-"""`Schedule`: jobs and their starts; `Cluster` finds them, pool by pool and window by window.
+"""`Schedule`: jobs and their starts.
 
-`Transient` sees from them how long a run that begins empty fills up.
+`Cluster` finds them, pool by pool and window by window. `Transient` sees from them how
+long a run that begins empty fills up.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ class PoolEngine(Protocol):
     """Schedules one pool; jobs are numbered in the order in which it takes them in."""
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in the jobs submitted since the last call and before a time; simulate up to it.
+        """Take in the jobs submitted since the last call and before a time.
 
-        Returns the numbers of the jobs that started since the last call, and when [ms].
+        Simulate up to it. Returns the numbers of the jobs that started since the last
+        call, and when [ms].
         """
         ...
 
 
 QUEUE_COLUMNS = (
-    Column("queued_jobs", "jobs", "facility", "instant", None, "jobs submitted and not started"),
+    Column(
+        "queued_jobs",
+        "jobs",
+        "facility",
+        "instant",
+        None,
+        "jobs submitted and not started",
+    ),
 )
 
 
@@ -59,23 +68,34 @@ class _PoolSchedule:
         self._n_jobs = 0
 
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
-        """Return the jobs that start before a time; arguments as in `PoolEngine.advance`."""
+        """Return the jobs that start before a time.
+
+        Arguments as in `PoolEngine.advance`.
+        """
         check_widths(jobs, self._n_nodes, self._slots_per_node)
         expected = "numbers of jobs and their starts [ms], two arrays"
-        numbers, start_ms = asked(self._engine, "advance", starts_read, expected)(jobs, until_ms)
+        numbers, start_ms = asked(self._engine, "advance", starts_read, expected)(
+            jobs, until_ms
+        )
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         waiting_numbers = np.concatenate([self._numbers, new])
         self._n_jobs += len(jobs)
         if not type(self._engine).__module__.startswith("diploee."):
-            self._check_starts(numbers, start_ms, waiting_numbers, waiting.submit_ms, until_ms)
+            self._check_starts(
+                numbers, start_ms, waiting_numbers, waiting.submit_ms, until_ms
+            )
         self._from_ms = until_ms
         rows: slice | Int64Array
         still: Int64Array | BoolArray
-        if np.array_equal(numbers, waiting_numbers[: numbers.size]):  # in turn: nothing to copy
+        # In turn: nothing to copy
+        if np.array_equal(numbers, waiting_numbers[: numbers.size]):
             rows, still = slice(numbers.size), np.arange(numbers.size, len(waiting))
         else:
-            rows, still = np.searchsorted(waiting_numbers, numbers), np.ones(len(waiting), np.bool_)
+            rows, still = (
+                np.searchsorted(waiting_numbers, numbers),
+                np.ones(len(waiting), np.bool_),
+            )
             still[rows] = False
         self._waiting, self._numbers = waiting.take(still), waiting_numbers[still]
         return Schedule(waiting.take(rows), start_ms, self._horizon_ms)
@@ -89,28 +109,35 @@ class _PoolSchedule:
         until_ms: int,
     ) -> None:
         """Refuse starts of a twin from outside that its jobs can't have."""
-        name, (found, count) = type(self._engine).__name__, np.unique(numbers, return_counts=True)
+        name, (found, count) = (
+            type(self._engine).__name__,
+            np.unique(numbers, return_counts=True),
+        )
         if (unknown := found[(count > 1) | ~np.isin(found, waiting)]).size:
             raise PolicyError(
-                f"policy {name}: advance starts job {unknown[0]}, which does not wait; jobs are "
-                "numbered from 0 in the order in which it takes them in, and start once"
+                f"policy {name}: advance starts job {unknown[0]}, which does not "
+                "wait; jobs are numbered from 0 in the order in which it takes them "
+                "in, and start once"
             )
-        first_ms = np.maximum(submit_ms[np.searchsorted(waiting, numbers)], self._from_ms)
+        first_ms = np.maximum(
+            submit_ms[np.searchsorted(waiting, numbers)], self._from_ms
+        )
         if (wrong := (start_ms < first_ms) | (start_ms >= until_ms)).any():
             at = int(np.flatnonzero(wrong)[0])
             raise PolicyError(
-                f"policy {name}: advance starts job {numbers[at]} at {start_ms[at]} ms, expected "
-                f"{first_ms[at]}, when it is submitted or this call begins, or later, and before "
-                f"{until_ms} ms"
+                f"policy {name}: advance starts job {numbers[at]} at {start_ms[at]} "
+                f"ms, expected {first_ms[at]}, when it is submitted or this call "
+                f"begins, or later, and before {until_ms} ms"
             )
 
 
 class Cluster:
-    """All pools of a run, each with its own queue; their order gives the `pool_id` of jobs.
+    """All pools of a run, each with its own queue.
 
-    Both engines give the same starts, job for job. `policies` by pool replace what `Pool.scheduler`
-    names, `standing` has the nodes that stand, `context` what policies that act know besides their
-    queues, with a controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
+    Their order gives the `pool_id` of jobs. Both engines give the same starts, job for
+    job. `policies` by pool replace what `Pool.scheduler` names, `standing` has the
+    nodes that stand, `context` what policies that act know besides their queues, with a
+    controller, and `slots_per_node` those in which the `n_nodes` of jobs count.
     """
 
     def __init__(
@@ -133,20 +160,30 @@ class Cluster:
         for name in pools:
             if slots[name] > 1 and (self.acts or type(chosen[name]) is not StrictFifo):
                 raise WorkloadError(
-                    f"pool '{name}': allocate: gpus goes with strict FIFO alone, not with other "
-                    "policies or a controller; set allocate: nodes"
+                    f"pool '{name}': allocate: gpus goes with strict FIFO alone, not "
+                    "with other policies or a controller; set allocate: nodes"
                 )
         if self.acts:
             if engine == "compiled":
                 _refuse_acting(chosen)
             from diploee.schedule.acting_engine import ActingEngine
 
-            self._acting = ActingEngine(chosen, stand, context or Context(), begin_ms, horizon_ms)
+            self._acting = ActingEngine(
+                chosen, stand, context or Context(), begin_ms, horizon_ms
+            )
             return
         clock = (context or Context()).clock
         self._pools = [
             _PoolSchedule(
-                _engine(name, stand[name], engine, chosen[name], begin_ms, slots[name], clock),
+                _engine(
+                    name,
+                    stand[name],
+                    engine,
+                    chosen[name],
+                    begin_ms,
+                    slots[name],
+                    clock,
+                ),
                 stand[name].most * slots[name],
                 horizon_ms,
                 slots[name],
@@ -208,16 +245,21 @@ def chosen_policies(
         can_choose = hasattr(policy, "select") or hasattr(policy, "decide")
         if isinstance(policy, type) or not can_choose:
             raise WorkloadError(
-                f"policies: pool '{name}' needs an object with select(view) or decide(view), "
-                f"found {shown(policy)}"
+                f"policies: pool '{name}' needs an object with select(view) or "
+                f"decide(view), found {shown(policy)}"
             )
-    return {name: own.get(name) or pool.scheduler.open() for name, pool in pools.items()}
+    return {
+        name: own.get(name) or pool.scheduler.open() for name, pool in pools.items()
+    }
 
 
-def levels_of(policies: Iterable[object], controller: object | None = None) -> CapLevels:
-    """Return the cap levels that a run needs: none where all that act say ``uses_levels = False``.
+def levels_of(
+    policies: Iterable[object], controller: object | None = None
+) -> CapLevels:
+    """Return the cap levels that a run needs.
 
-    Every level has a variant of each profile, which costs time and memory.
+    None where all that act say ``uses_levels = False``. Every level has a variant of
+    each profile, which costs time and memory.
     """
     acting = [policy for policy in policies if hasattr(policy, "decide")]
     acting += [] if controller is None else [controller]
@@ -226,7 +268,7 @@ def levels_of(policies: Iterable[object], controller: object | None = None) -> C
 
 
 def acts(policies: Iterable[object], context: Context | None = None) -> bool:
-    """Return whether any of some policies decides on more than starts, or a controller does."""
+    """Return whether policies decide on more than starts, or a controller does."""
     if context is not None and context.controller is not None:
         return True
     return any(hasattr(policy, "decide") for policy in policies)
@@ -272,8 +314,10 @@ def _engine(
     return SimpyCluster(standing.first, policy, begin_ms, standing.added, clock)
 
 
-def in_order_of_submission(parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int) -> Schedule:
-    """Return all jobs of a run, numbered from 0, with the starts that windows of it gave."""
+def in_order_of_submission(
+    parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int
+) -> Schedule:
+    """Return all jobs of a run, numbered from 0, with their starts."""
     from diploee.schedule.runs import ActedSchedule, acted_in_order
 
     acted = [part for part in parts if isinstance(part, ActedSchedule)]
@@ -292,13 +336,17 @@ def simulated_utilization(
     context: Context | None,
     spans: Iterable[JobTable],
 ) -> float:
-    """Return the mean node occupancy (0-1) of a pool alone over a run, without a controller.
+    """Return the mean node occupancy (0-1) of a pool alone, uncontrolled.
 
-    `spans` are those that are drawn at once; a copy of the policy is asked, as it may have a state.
+    `spans` are those that are drawn at once; a copy of the policy is asked, as it may
+    have a state.
     """
     of_pool, clock = scenario.facility.pools[pool], scenario.clock
     chosen = of_pool.scheduler.open() if policy is None else deepcopy(policy)
-    standing, slots_per_node = of_pool.standing(clock), scenario.facility.slots_per_node(pool)
+    standing, slots_per_node = (
+        of_pool.standing(clock),
+        scenario.facility.slots_per_node(pool),
+    )
     cluster = Cluster(
         {"": of_pool},
         clock.horizon_ms,
@@ -320,11 +368,12 @@ def simulated_utilization(
 class Transient:
     """The time in which pools fill up, as their schedule comes about.
 
-    A pool has filled up when its busy nodes first reach the mean that its jobs ask for, or a job
-    first has to wait. The whole has when every pool has, at the latest after half the run.
+    A pool has filled up when its busy nodes first reach the mean that its jobs ask for,
+    or a job first has to wait. The whole has when every pool has, at the latest after
+    half the run.
 
-    `asked_nodes` are the nodes that the jobs of each pool, by its index, ask for on average. A run
-    with a warm-up begins filled.
+    `asked_nodes` are the nodes that the jobs of each pool, by its index, ask for on
+    average. A run with a warm-up begins filled.
     """
 
     def __init__(self, clock: RunClock, asked_nodes: Mapping[int, float]) -> None:
@@ -357,13 +406,15 @@ class Transient:
             filled_ms = int(min(reached_ms, default=until_ms))
             if filled_ms < until_ms:
                 del self._filling[of_pool]
-                self._end_ms = max(self._end_ms, -(-filled_ms // self._step_ms) * self._step_ms)
+                self._end_ms = max(
+                    self._end_ms, -(-filled_ms // self._step_ms) * self._step_ms
+                )
         still = jobs[1] > until_ms
         self._running, self._pool_id = jobs[:, still], pool_id[still]
 
 
 def _first_with(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
-    """Return the first time before another at which jobs take at least `n_nodes`, if any."""
+    """Return the first time before another when jobs take `n_nodes`, if any."""
     start_ms, end_ms, of_job = jobs
     times_ms = np.concatenate([end_ms, start_ms])  # of equal times the ends come first
     order = np.argsort(times_ms, kind="stable")

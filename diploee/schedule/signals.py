@@ -1,4 +1,7 @@
-"""Signals from outside, such as a price: step functions of time, and what is known of them now."""
+"""Signals from outside, such as a price.
+
+Step functions of time, and what is known of them now.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ NO_END_MS = int(np.iinfo(np.int64).max)
 class Signal:
     """A step function of time: each value holds from its time until the next."""
 
-    # When each value begins, increasing [ms since 1970 in UTC, or since the start of a run]
+    # When each value begins, increasing [ms since 1970 in UTC, or since the start of a
+    # run]
     times_ms: Int64Array
     values: Float64Array  # the values, in the signal's own unit
     end_ms: int  # end of the last value [ms]
@@ -28,15 +32,19 @@ class Signal:
     def at(self, time_ms: int) -> float:
         """Return the value at a time [ms]; NaN before the first and behind the end."""
         row = int(np.searchsorted(self.times_ms, time_ms, side="right")) - 1
-        return float(self.values[row]) if row >= 0 and time_ms < self.end_ms else float("nan")
+        return (
+            float(self.values[row])
+            if row >= 0 and time_ms < self.end_ms
+            else float("nan")
+        )
 
     def next_change_ms(self, time_ms: int) -> int | None:
-        """Return the first time after another at which a new value begins [ms], if there is one."""
+        """Return the first time after another with a new value [ms], if any."""
         row = int(np.searchsorted(self.times_ms, time_ms, side="right"))
         return int(self.times_ms[row]) if row < self.times_ms.size else None
 
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
-        """Return the values that hold in a span, and for how long each does within it [ms]."""
+        """Return the values that hold in a span, and each one's time in it [ms]."""
         ends_ms = np.append(self.times_ms[1:], self.end_ms)
         first = int(np.searchsorted(ends_ms, from_ms, side="right"))
         last = int(np.searchsorted(self.times_ms, until_ms))
@@ -45,11 +53,18 @@ class Signal:
         return np.minimum(ends_ms[within], until_ms) - begins_ms, self.values[within]
 
     def means(self, edges_ms: Int64Array) -> Float64Array:
-        """Return the mean over each interval between edges [ms]; NaN where it is not covered."""
+        """Return the mean over each interval between edges [ms].
+
+        NaN where it is not covered.
+        """
         first_ms, last_ms = int(self.times_ms[0]), self.end_ms
         begins_ms = self.times_ms.astype(np.float64)
-        cumulative = np.concatenate([[0.0], np.cumsum(self.values[:-1] * np.diff(begins_ms))])
-        row = np.clip(np.searchsorted(self.times_ms, edges_ms, side="right") - 1, 0, None)
+        cumulative = np.concatenate(
+            [[0.0], np.cumsum(self.values[:-1] * np.diff(begins_ms))]
+        )
+        row = np.clip(
+            np.searchsorted(self.times_ms, edges_ms, side="right") - 1, 0, None
+        )
         at_edge = cumulative[row] + self.values[row] * (edges_ms - self.times_ms[row])
         means = np.diff(at_edge) / np.diff(edges_ms)
         covered = (edges_ms[:-1] >= first_ms) & (edges_ms[1:] <= last_ms)
@@ -77,7 +92,10 @@ class _KnownSignal:
         return self.signal.at(time_ms) if time_ms <= self.known_ms else float("nan")
 
     def next_change_ms(self, time_ms: int) -> int | None:
-        """Return when the next value begins [ms]: the time to ask again, not what it will be."""
+        """Return when the next value begins [ms].
+
+        The time to ask again, not what it will be.
+        """
         return self.signal.next_change_ms(time_ms)
 
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
@@ -91,20 +109,27 @@ def quantile(length_ms: Int64Array, values: Float64Array, level: float) -> float
         return float("nan")
     order = np.argsort(values, kind="stable")
     share = np.cumsum(length_ms[order]) / length_ms.sum()
-    return float(values[order][min(int(np.searchsorted(share, level)), values.size - 1)])
+    return float(
+        values[order][min(int(np.searchsorted(share, level)), values.size - 1)]
+    )
 
 
 def fit_to_run(signal: Signal, path: Path | str, clock: RunClock) -> Signal:
-    """Return a signal in the time of a run, all of which it must cover; errors name its file."""
+    """Return a signal in the time of a run, all of which it must cover.
+
+    Errors name its file.
+    """
     origin_ms = clock.wall.origin_ms
     end_ms = NO_END_MS if signal.end_ms == NO_END_MS else signal.end_ms - origin_ms
-    shifted = Signal(signal.times_ms - origin_ms, signal.values, end_ms, signal.known_ahead_ms)
+    shifted = Signal(
+        signal.times_ms - origin_ms, signal.values, end_ms, signal.known_ahead_ms
+    )
     if shifted.times_ms[0] > 0 or shifted.end_ms < clock.horizon_ms:
         iso = clock.wall.iso
         until = "on" if end_ms == NO_END_MS else f"to {iso(end_ms)}"
         raise LogFormatError(
-            f"{one_line(str(path))}: holds values from {iso(int(shifted.times_ms[0]))} {until}, "
-            f"expected all of the run, {iso(0)} to {iso(clock.horizon_ms)}; complete the file, or "
-            "move the run"
+            f"{one_line(str(path))}: holds values from "
+            f"{iso(int(shifted.times_ms[0]))} {until}, expected all of the run, "
+            f"{iso(0)} to {iso(clock.horizon_ms)}; complete the file, or move the run"
         )
     return shifted

@@ -17,12 +17,23 @@ from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.context import RUN_TIME
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import StrictFifo
-from diploee.schedule.policy import EXACT, Policy, Viewed, asked, estimated_ms, jobs_read, wake_ms
+from diploee.schedule.policy import (
+    EXACT,
+    Policy,
+    Viewed,
+    asked,
+    estimated_ms,
+    jobs_read,
+    wake_ms,
+)
 from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
 
 
 class SimpyCluster(SimpyLoop, Viewed):
-    """One pool of nodes with its queue, simulated by SimPy; the `ClusterView` of its policy."""
+    """One pool of nodes with its queue, simulated by SimPy.
+
+    The `ClusterView` of its policy.
+    """
 
     def __init__(
         self,
@@ -38,19 +49,21 @@ class SimpyCluster(SimpyLoop, Viewed):
         self.free_nodes = n_nodes
         self.queue: deque[int] = deque()
         self.running: dict[int, int] = {}
-        # Of the jobs that wait or run. Python's integers: reading one element of a NumPy array
-        # costs ten times as much.
+        # Of the jobs that wait or run. Python's integers: reading one element of a
+        # NumPy array costs ten times as much.
         self.job_n_nodes: dict[int, int] = {}
         self.job_estimate_ms: dict[int, int] = {}
         self._duration_ms: dict[int, int] = {}
         self._jobs, self._numbers = JobTable.empty(), list[int]()
         self._asked_for: dict[str, dict[int, Any]] = {}
         self.policy = policy
-        self._select = asked(policy, "select", jobs_read, "numbers of jobs of view.queue")
+        self._select = asked(
+            policy, "select", jobs_read, "numbers of jobs of view.queue"
+        )
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
-        # Strict FIFO starts the same jobs whether or not it has seen all of an instant; an event
-        # less for each of its decisions.
+        # Strict FIFO starts the same jobs whether or not it has seen all of an instant;
+        # an event less for each of its decisions.
         self._ask = self._decide if type(policy) is StrictFifo else self._decide_last
         self._n_jobs = 0
         self._starts_ms: dict[int, int] = {}
@@ -100,7 +113,7 @@ class SimpyCluster(SimpyLoop, Viewed):
             self._ask()
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
-        """Take in jobs and return those that start before a time, as `PoolEngine` says."""
+        """Take in jobs and return those that start before a time."""
         new = self._enter(jobs) if len(jobs) else []
         enqueue, ask = self.queue.append, self._ask
 
@@ -117,7 +130,10 @@ class SimpyCluster(SimpyLoop, Viewed):
         return numbers, start_ms
 
     def _enter(self, jobs: JobTable) -> list[int]:
-        """Add jobs to the tables of those that wait or run, drop those that ended; return new."""
+        """Add jobs to the tables of those that wait or run, drop those that ended.
+
+        Return new.
+        """
         alive = {*self.queue, *self.running}
         rows = [row for row, job in enumerate(self._numbers) if job in alive]
         first = self._n_jobs
@@ -145,7 +161,8 @@ class SimpyCluster(SimpyLoop, Viewed):
         queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self._duration_ms
         estimate_of = self.job_estimate_ms
         env, idle_events, at_end = self._env, self._idle_events, self._at_end
-        now_ms: int = env._now  # type: ignore[assignment]  # all times here are whole ms
+        # All times here are whole ms
+        now_ms: int = env._now  # type: ignore[assignment]
         for job in chosen:
             if queue and job == queue[0]:
                 queue.popleft()
@@ -156,7 +173,9 @@ class SimpyCluster(SimpyLoop, Viewed):
             n_nodes = n_nodes_of[job]
             if n_nodes > self.free_nodes:
                 free = f"{self.free_nodes} are free"
-                self._refuse(self.policy, f"starts job {job} on {n_nodes} nodes, {free}")
+                self._refuse(
+                    self.policy, f"starts job {job} on {n_nodes} nodes, {free}"
+                )
             self.free_nodes -= n_nodes
             self._starts_ms[job] = now_ms
             self.running[job] = now_ms + estimate_of[job]
@@ -175,15 +194,18 @@ class SimpyCluster(SimpyLoop, Viewed):
 
 
 class SimpyGpus(SimpyCluster):
-    """One pool under strict FIFO of which jobs may have a part; it counts slots of its GPUs.
+    """One pool under strict FIFO of which jobs may have a part.
 
-    A job on a part of a GPU takes it of the first GPU with as much free; one on fewer GPUs than a
-    node has takes the first wholly free ones of the first node with as many; a wider one the first
-    nodes that are wholly free. The head of the queue waits until it fits.
+    It counts slots of its GPUs. A job on a part of a GPU takes it of the first GPU with
+    as much free; one on fewer GPUs than a node has takes the first wholly free ones of
+    the first node with as many; a wider one the first nodes that are wholly free. The
+    head of the queue waits until it fits.
     """
 
     def __init__(self, gpus: Gpus, begin_ms: int = 0) -> None:
-        super().__init__(gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms)
+        super().__init__(
+            gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms
+        )
         self._ask = self._decide_last  # which GPU is the first one depends on all ends
         self._gpus, self._places = gpus, dict[int, int]()
 

@@ -1,4 +1,7 @@
-"""Shared by SimPy engines: submissions, and one decision after all that happens at an instant."""
+"""Shared by SimPy engines.
+
+Submissions, and one decision after all that happens at an instant.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ class SimpyLoop(ABC):
     def __init__(self, begin_ms: int) -> None:
         self._env = simpy.Environment(initial_time=begin_ms)
         self._turn_is_due = False
-        # An event that was processed is scheduled again: a new one costs as much as both its turns.
+        # An event that was processed is scheduled again: a new one costs as much as
+        # both its turns.
         self._idle_events: list[simpy.Event] = []
         self._at_turn: Callbacks = [self._turn]
 
@@ -57,8 +61,8 @@ class SimpyLoop(ABC):
             submissions = self._submissions(jobs, submit_ms, enter, wake)
             wake.append(submissions.send)
             next(submissions)
-        # Events leave no reference cycles behind, and every full collection would walk millions of
-        # list entries: without collections the run is a twentieth faster.
+        # Events leave no reference cycles behind, and every full collection would walk
+        # millions of list entries: without collections the run is a twentieth faster.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -97,7 +101,10 @@ class SimpyLoop(ABC):
         return event
 
     def _later(
-        self, delay_ms: int, callback: Callable[[simpy.Event], None], value: object = None
+        self,
+        delay_ms: int,
+        callback: Callable[[simpy.Event], None],
+        value: object = None,
     ) -> None:
         """Call back after a time."""
         event = self._event()
@@ -118,7 +125,7 @@ class SimpyLoop(ABC):
         self._decide()
 
     def _check_starving(self, pool: Any, now_ms: int) -> None:
-        """Refuse a policy that leaves a pool empty beside a queue and asks for no later turn."""
+        """Refuse a policy that leaves a pool idle and asks for no later turn."""
         pool.wakes_ms = [time_ms for time_ms in pool.wakes_ms if time_ms >= now_ms]
         if pool.running or not pool.queue:
             pool.last_busy_ms = max(pool.last_busy_ms, now_ms)
@@ -126,13 +133,18 @@ class SimpyLoop(ABC):
         if not pool.wakes_ms and idle_ms >= LONGEST_IDLE_MS:
             self._refuse(
                 pool.policy,
-                f"has left all {pool.n_nodes} nodes free for {idle_ms / MS_PER_H:,.0f} h while "
-                f"{len(pool.queue):,} jobs wait",
+                (
+                    f"has left all {pool.n_nodes} nodes free for "
+                    f"{idle_ms / MS_PER_H:,.0f} h while {len(pool.queue):,} jobs wait"
+                ),
             )
 
     def _refuse(self, who: object, what: str, have: str = "") -> NoReturn:
         raise PolicyError(
-            f"policy {type(who).__name__} {what} (at {self.now_ms / MS_PER_H:,.4g} h of the run"
+            (
+                f"policy {type(who).__name__} {what} (at "
+                f"{self.now_ms / MS_PER_H:,.4g} h of the run"
+            )
             + (f"; have: {have})" if have else ")")
             + f"; {self._rule}"
         )

@@ -20,7 +20,8 @@ class Schedule(Brief):
     """Jobs with their start times."""
 
     jobs: JobTable  # of a run in the order of submission; or some of them, in any order
-    start_ms: Int64Array  # start of each job [ms]; `NEVER_MS` = never started before the horizon
+    # Start of each job [ms]; `NEVER_MS` = never started before the horizon
+    start_ms: Int64Array
     horizon_ms: int  # end of the run [ms]
     # End of each job [ms], or `NEVER_MS`; its run time after its start if absent
     ended_ms: Int64Array | None = None
@@ -33,7 +34,7 @@ class Schedule(Brief):
 
     @cached_property
     def end_ms(self) -> Int64Array:
-        """Planned end of each job [ms], which may lie beyond the horizon; or `NEVER_MS`."""
+        """Planned end of each job [ms], maybe past the horizon; or `NEVER_MS`."""
         if self.ended_ms is not None:
             return self.ended_ms
         return np.where(self.started, self.start_ms + self.jobs.duration_ms, NEVER_MS)
@@ -64,7 +65,7 @@ class Schedule(Brief):
         return slice(None)
 
     def occupied(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Return start, end [ms], nodes and pool of each stretch of time in which a job ran."""
+        """Return start, end [ms], nodes and pool of each stretch of a job."""
         jobs = self.jobs
         return (
             self.start_ms,
@@ -76,7 +77,9 @@ class Schedule(Brief):
     def take(self, rows: Int64Array | BoolArray | slice) -> Schedule:
         """Return some of the jobs."""
         ended_ms = None if self.ended_ms is None else self.ended_ms[rows]
-        return Schedule(self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms)
+        return Schedule(
+            self.jobs.take(rows), self.start_ms[rows], self.horizon_ms, ended_ms
+        )
 
 
 def check_widths(jobs: JobTable, n_nodes: int, slots_per_node: int = 1) -> None:

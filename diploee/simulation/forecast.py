@@ -22,17 +22,22 @@ from diploee.scenario.models import Scenario
 from diploee.schedule.job_table import DRAW_MS
 from diploee.schedule.schedule import Engine
 
-START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = 1.7, 1.7, 0.25e-3, 2.3e-6
+START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = (
+    1.7,
+    1.7,
+    0.25e-3,
+    2.3e-6,
+)
 S_PER_PIECE, S_PER_PIECE_MATCHED = 1.3e-6, 0.8e-6
 S_PER_JOB: dict[Engine, float] = {"simpy": 7.2e-6, "compiled": 2.1e-6}
-"""To start, with what services load; per span that a stream draws, per interval of a pool, per
-piece of time of a service (more where a target is matched), and per job: fitted to days, months and
-years of the shipped scenarios on one core."""
+"""To start, with what services load; per span that a stream draws, per interval of a
+pool, per piece of time of a service (more where a target is matched), and per job:
+fitted to days, months and years of the shipped scenarios on one core."""
 
 S_PER_STEP, S_PER_STEP_OF_STAGE, S_PER_STEP_OF_LIMITS = 0.1e-6, 0.02e-6, 0.08e-6
 S_PER_STEP_OF_JOBS = 0.85e-6
-"""Per step finer than the resolution: of power, of each stage, and of each file of limits; of each
-pool with jobs, whose profiles are added up."""
+"""Per step finer than the resolution: of power, of each stage, and of each file of
+limits; of each pool with jobs, whose profiles are added up."""
 
 REFERENCE_S = 0.020
 """Time of the task of `slowness` on that core."""
@@ -45,10 +50,10 @@ B_PER_BLOCK_INTERVAL = 900
 
 @cache
 def slowness() -> float:
-    """Return the time of a fixed task on this machine over that where the rates were measured.
+    """Return a fixed task's time here over that where rates were measured.
 
-    As a run does, it keeps a queue in Python, computes, and reads memory out of order. It takes no
-    new memory: what that costs depends on what the process had before.
+    As a run does, it keeps a queue in Python, computes, and reads memory out of order.
+    It takes no new memory: what that costs depends on what the process had before.
     """
     times_s, given = [], np.arange(1_000_000.0)
     order = np.arange(given.size) * 7_919 % given.size
@@ -68,7 +73,7 @@ def slowness() -> float:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected time, memory and disk of a run, kernels compiled, to about a factor of 1.5."""
+    """Expected time, memory and disk of a run, within a factor of about 1.5."""
 
     time_s: float  # time of one core [s]
     # Largest memory, and size of the run folder [MB]
@@ -77,7 +82,11 @@ class Forecast:
 
     def words(self) -> str:
         """Return it as one line."""
-        time = f"{self.time_s:.0f} s" if self.time_s < 120 else f"{self.time_s / 60:.0f} min"
+        time = (
+            f"{self.time_s:.0f} s"
+            if self.time_s < 120
+            else f"{self.time_s / 60:.0f} min"
+        )
         memory, disk = (
             f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB"
             for mb in (self.memory_mb, self.disk_mb)
@@ -93,7 +102,7 @@ def forecast_of(
     jobs_file: bool,
     n_watched: int = 0,
 ) -> Forecast:
-    """Return what a run takes, from the number of its jobs and the pieces of its services."""
+    """Return what a run takes, by its number of jobs and pieces of services."""
     clock = scenario.clock
     n_jobs = int(jobs_per_day * clock.simulated_ms / MS_PER_DAY)
     n_spans = len(scenario.streams) * len(draw_spans(clock))
@@ -109,18 +118,31 @@ def forecast_of(
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
     if scenario.step_ms < scenario.resolution_ms:
         of_step_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
-        of_step_s += S_PER_STEP_OF_JOBS * len({stream.pool for stream in scenario.streams.values()})
+        of_step_s += S_PER_STEP_OF_JOBS * len(
+            {stream.pool for stream in scenario.streams.values()}
+        )
         of_step_s += S_PER_STEP_OF_LIMITS * n_watched
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
     n_kept = min(n_jobs, MOST_KEPT * kept_from)
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
     memory_b: float = (
-        B_PER_PIECE * n_pieces + B_PER_PIECE_MATCHED * n_matched + B_PER_KEPT_JOB * n_kept
+        B_PER_PIECE * n_pieces
+        + B_PER_PIECE_MATCHED * n_matched
+        + B_PER_KEPT_JOB * n_kept
     )
-    window_ms = min(MOST_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY)
+    window_ms = min(
+        MOST_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY
+    )
     n_steps = scenario.horizon_ms // scenario.step_ms
     n_rows: float = min(n_steps, window_ms / scenario.step_ms, BLOCK_INTERVALS)
     memory_b += B_PER_BLOCK_INTERVAL * n_rows * len(scenario.facility.pools)
-    files = (scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs if jobs_file else 0)
-    return Forecast(time_s * slowness(), START_MB + window_mb + memory_b / 1e6, expected_mb(*files))
+    files = (
+        scenario.n_intervals,
+        scenario.resolution_ms,
+        n_services,
+        n_jobs if jobs_file else 0,
+    )
+    return Forecast(
+        time_s * slowness(), START_MB + window_mb + memory_b / 1e6, expected_mb(*files)
+    )

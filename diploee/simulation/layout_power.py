@@ -1,9 +1,10 @@
-"""Where power is drawn: the nodes that each load holds, and the power of racks, rows and halls.
+"""Where power is drawn: nodes that loads hold, and power of racks, rows and halls.
 
-`NodePlaces` sees what the loads of a line play and places them; `PartPower` divides their segments
-over parts of the site, of which `diploee.power` then makes power as it does of pools. ASSUMPTION:
-the nodes of a load draw alike, each its part of their sum [J]: parts are as coherent as they can be
-within a load, and each by itself swings at least as much as here.
+`NodePlaces` sees what the loads of a line play and places them; `PartPower` divides
+their segments over parts of the site, of which `diploee.power` then makes power as it
+does of pools. ASSUMPTION: the nodes of a load draw alike, each its part of their sum
+[J]: parts are as coherent as they can be within a load, and each by itself swings at
+least as much as here.
 """
 
 from __future__ import annotations
@@ -71,18 +72,23 @@ class _Played:
     def on_nodes(self, rows: HeldNodes) -> tuple[Int64Array, ...]:
         """Return which of them play on which rows, and the nodes and slots there.
 
-        Those are rows of the segments and of `rows`, the first node and that behind the last, and
-        the number of slots. Nodes that count as busy are the first of those that play.
+        Those are rows of the segments and of `rows`, the first node and that behind the
+        last, and the number of slots. Nodes that count as busy are the first of those
+        that play.
         """
         of, end = self.segments, self.first + self.n_slots
         order = np.argsort(rows.owner, kind="stable")
         owners = rows.owner[order]
-        low, high = (np.searchsorted(owners, of.owner, side) for side in ("left", "right"))
+        low, high = (
+            np.searchsorted(owners, of.owner, side) for side in ("left", "right")
+        )
         nth, k = repeated(high - low)
         k = order[k + low[nth]]
         from_ = np.maximum(self.first[nth], rows.into[k])
         until = np.minimum(end[nth], rows.into[k] + rows.n_slots[k])
-        held = (rows.start_ms[k] <= of.start_ms[nth]) & (of.start_ms[nth] < rows.end_ms[k])
+        held = (rows.start_ms[k] <= of.start_ms[nth]) & (
+            of.start_ms[nth] < rows.end_ms[k]
+        )
         held &= (rows.pool_id[k] == of.pool_id[nth]) & (from_ < until)
         nth, k, from_, until = nth[held], k[held], from_[held], until[held]
         per_node = rows.n_slots[k] // rows.n_nodes[k]
@@ -125,11 +131,13 @@ class NodePlaces:
         for bank in (bank for load in line.loads for bank in load.banks):
             banks.setdefault(id(bank.of), bank)
         self.labels = [names.get(key) or bank.of.stream for key, bank in banks.items()]
-        """Names of services and replicas, the owners of their nodes up to `OF_SERVICES`."""
+        """Names of services and replicas, the owners of their nodes up to
+        `OF_SERVICES`."""
         owners = range(OF_SERVICES - len(banks), OF_SERVICES)
         self._owner_of = dict(zip(banks, owners, strict=True))
         self._stretches = [
-            (bank.pool_id, _stretches_of(bank, self._owner_of[key])) for key, bank in banks.items()
+            (bank.pool_id, _stretches_of(bank, self._owner_of[key]))
+            for key, bank in banks.items()
         ]
         self._started: Schedule | None = None
         self.played: list[_Played] = []
@@ -161,18 +169,24 @@ class NodePlaces:
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
         for load, segments in zip(self._line.loads[1:], parts[1:], strict=True):
             of_load = [self._of_bank(bank, begin_ms, end_ms) for bank in load.banks]
-            if len(segments) != sum(len(of.segments) for of in of_load if of.n_slots.all()):
+            if len(segments) != sum(
+                len(of.segments) for of in of_load if of.n_slots.all()
+            ):
                 raise WorkloadError(
-                    f"load {type(load).__name__}: which nodes it is on follows from its banks, "
-                    "and not all of its segments are of banks with nodes; give it as such banks, "
-                    "or leave out the nodes' file and facility.layout"
+                    f"load {type(load).__name__}: which nodes it is on follows from "
+                    "its banks, and not all of its segments are of banks with nodes; "
+                    "give it as such banks, or leave out the nodes' file and "
+                    "facility.layout"
                 )
             self.played += of_load
         for pool, stretches in self._stretches:
             inside = (begin_ms <= stretches.start_ms) & (stretches.start_ms < end_ms)
             part = stretches.take(inside)
             found.append((np.full(len(part), pool), part))
-        pools, new = np.concatenate([k for k, _ in found]), concat([of for _, of in found])
+        pools, new = (
+            np.concatenate([k for k, _ in found]),
+            concat([of for _, of in found]),
+        )
         gone = []
         adjoin = self._line.jobs.cluster.acts or bool(self._stretches)
         for k, pool_nodes in enumerate(self._pools):
@@ -184,17 +198,20 @@ class NodePlaces:
             sink(self._given_back)
 
     def rest(self) -> HeldNodes:
-        """Return the nodes that jobs still hold, and all on which services or replicas ran."""
+        """Return nodes held by jobs still, and all of services or replicas."""
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
         found = [rows.take(of_jobs)]
         for bank in (bank for load in self._line.loads for bank in load.banks):
             n_nodes = bank.n_nodes
             first = np.zeros_like(n_nodes) if bank.first is None else bank.first
-            (new,) = np.nonzero(np.diff(first, prepend=-1) | np.diff(n_nodes, prepend=-1))
+            (new,) = np.nonzero(
+                np.diff(first, prepend=-1) | np.diff(n_nodes, prepend=-1)
+            )
             edges_ms = np.append(bank.edges_ms[new], bank.edges_ms[-1])
             pool, owner = (
-                np.full(new.size, k) for k in (bank.pool_id, self._owner_of[id(bank.of)])
+                np.full(new.size, k)
+                for k in (bank.pool_id, self._owner_of[id(bank.of)])
             )
             spans = Segments(
                 start_ms=edges_ms[:-1],
@@ -210,7 +227,16 @@ class NodePlaces:
             nth, _, begin, stop, n_slots = played.on_nodes(rows)
             start_ms, end_ms, owner = spans.start_ms[nth], spans.end_ms[nth], owner[nth]
             found.append(
-                HeldNodes(start_ms, end_ms, owner, begin, stop - begin, n_slots, 0 * nth, pool[nth])
+                HeldNodes(
+                    start_ms,
+                    end_ms,
+                    owner,
+                    begin,
+                    stop - begin,
+                    n_slots,
+                    0 * nth,
+                    pool[nth],
+                )
             )
         return concat(found)
 
@@ -218,25 +244,37 @@ class NodePlaces:
         """Return what a bank plays in a window."""
         segments = bank.segments(begin_ms, end_ms)
         piece = np.searchsorted(bank.edges_ms, segments.start_ms)
-        first = np.zeros(len(segments), np.int64) if bank.first is None else bank.first[piece]
+        first = (
+            np.zeros(len(segments), np.int64)
+            if bank.first is None
+            else bank.first[piece]
+        )
         n_playing = bank.n_nodes if bank.n_playing is None else bank.n_playing
         owner = np.full(len(segments), self._owner_of[id(bank.of)])
         return _Played(replace(segments, owner=owner), first, n_playing[piece])
 
 
 def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
-    found = (replace(of, pool_id=np.full(len(of), k)) if k else of for k, of in enumerate(of_pools))
+    found = (
+        replace(of, pool_id=np.full(len(of), k)) if k else of
+        for k, of in enumerate(of_pools)
+    )
     return concat(list(found))
 
 
 def _stretches_of(bank: Bank, owner: int) -> Stretches:
-    """Return what a service or replicas hold: the reserved nodes, or the most that are busy."""
+    """Return what a service or replicas hold.
+
+    The reserved nodes, or the most that are busy.
+    """
     held = getattr(bank.of, "reserved", None)
     if held is None:
         held = np.full(bank.n_nodes.size, bank.n_nodes.max(initial=0))
     first = np.flatnonzero(np.diff(held, prepend=-1))
     edges_ms = np.append(bank.edges_ms[first], bank.edges_ms[-1])
-    return Stretches(edges_ms[:-1], edges_ms[1:], held[first], np.full(first.size, owner))
+    return Stretches(
+        edges_ms[:-1], edges_ms[1:], held[first], np.full(first.size, owner)
+    )
 
 
 class PartPower:
@@ -264,7 +302,11 @@ class PartPower:
             raise InputError(f"no {level}:{only}; the site has {level}:0 to {last}")
         self._index = np.full(unit.size, -1)
         self._index[chosen] = np.arange(chosen.size)
-        self.pool_id, self.n_nodes, number = pool_id[chosen], n_nodes[chosen], number[chosen]
+        self.pool_id, self.n_nodes, number = (
+            pool_id[chosen],
+            n_nodes[chosen],
+            number[chosen],
+        )
         self._starts = np.flatnonzero(np.diff(number, prepend=-1))
         self.names = [f"{level}:{k}" for k in number[self._starts].tolist()]
         ac = model.ac and replace(
@@ -276,7 +318,9 @@ class PartPower:
         absent, gone = places.absent, Segments.empty()
         if model.absent is not None:  # of which the rows are, in the same order
             gone = replace(model.absent, owner=absent.owner)
-        of_absent = _Played(gone, np.zeros(len(gone), np.int64), gone.n_nodes.astype(np.int64))
+        of_absent = _Played(
+            gone, np.zeros(len(gone), np.int64), gone.n_nodes.astype(np.int64)
+        )
         units = [f"{k}" for k in chosen.tolist()]
         self.model = replace(
             model,
@@ -289,7 +333,9 @@ class PartPower:
         if self.model.dt_ms == model.dt_ms:
             self.model.__dict__["tables"] = model.tables  # the same, and large
         whole = np.add.reduceat(self.n_nodes, self._starts)
-        self._facility = _of_parts(facility, self.names, self.pool_id[self._starts], whole)
+        self._facility = _of_parts(
+            facility, self.names, self.pool_id[self._starts], whole
+        )
 
     @property
     def block_intervals(self) -> int:
@@ -301,8 +347,14 @@ class PartPower:
         return self._divided(self._places.played, self._places.rows)
 
     def block(self, power: PowerBlock) -> Block:
-        """Return the columns of the parts, of halls the sum of their rows, and of all together."""
-        names = ("it_power_w", "busy_nodes", "mean_busy_nodes", "it_ac_power_w", "standing_nodes")
+        """Return the columns of parts, of halls as sums of rows, and of all."""
+        names = (
+            "it_power_w",
+            "busy_nodes",
+            "mean_busy_nodes",
+            "it_ac_power_w",
+            "standing_nodes",
+        )
         values: dict[str, Any] = {name: getattr(power, name) for name in names}
         for name in names:
             if values[name] is not None:
@@ -311,7 +363,9 @@ class PartPower:
 
     def _divided(self, played: Iterable[_Played], rows: HeldNodes) -> Segments:
         """Divide segments over the parts whose nodes play them."""
-        return concat([Segments.empty(), *(self._parts_of(each, rows) for each in played)])
+        return concat(
+            [Segments.empty(), *(self._parts_of(each, rows) for each in played)]
+        )
 
     def _parts_of(self, played: _Played, rows: HeldNodes) -> Segments:
         of, (nth, k, begin, stop, n_slots) = played.segments, played.on_nodes(rows)
@@ -320,29 +374,42 @@ class PartPower:
         part = lowest[again] + j
         unit = self._index[self._first[rows.pool_id[k[again]]] + part]
         again, part, unit = (values[unit >= 0] for values in (again, part, unit))
-        nth, k, begin, stop, n_slots = (x[again] for x in (nth, k, begin, stop, n_slots))
-        low, high = np.maximum(begin, part * self._size), np.minimum(stop, (part + 1) * self._size)
+        nth, k, begin, stop, n_slots = (
+            x[again] for x in (nth, k, begin, stop, n_slots)
+        )
+        low, high = (
+            np.maximum(begin, part * self._size),
+            np.minimum(stop, (part + 1) * self._size),
+        )
         slots = np.where(stop - begin == 1, n_slots, high - low)
         busy = slots
         if played.first.any() or (of.n_nodes != played.n_slots).any():
-            busy_until = rows.first[k] + played.first[nth] + of.n_nodes[nth] - rows.into[k]
+            busy_until = (
+                rows.first[k] + played.first[nth] + of.n_nodes[nth] - rows.into[k]
+            )
             busy = np.clip(busy_until, low, high) - low
         weight = of.weight[nth] * (slots / played.n_slots[nth])
-        return replace(of.take(nth), pool_id=unit.astype(np.int16), n_nodes=busy, weight=weight)
+        return replace(
+            of.take(nth), pool_id=unit.astype(np.int16), n_nodes=busy, weight=weight
+        )
 
 
 PARTS_FILE = "parts.parquet"
 
 
 class PartSums:
-    """Statistics of racks, rows and halls of a run with a layout, while its windows pass.
+    """Statistics of racks, rows and halls of a run, while its windows pass.
 
-    They are of the power at the nodes' AC input where that is modelled, else of the devices; means
-    are of the whole run, all else is of the time from when it has filled up.
+    They are of the power at the nodes' AC input where that is modelled, else of the
+    devices; means are of the whole run, all else is of the time from when it has filled
+    up.
     """
 
     def __init__(self, places: NodePlaces, model: PowerModel, layout: Layout) -> None:
-        self._parts, self._transient = PartPower(places, model, "rack"), places.transient
+        self._parts, self._transient = (
+            PartPower(places, model, "rack"),
+            places.transient,
+        )
         pools, starts = list(model.facility.pools), np.arange(self._parts.pool_id.size)
         ratings = {"rack": layout.rack_rating_kw, "row": layout.row_rating_kw}
         self._levels: list[tuple[Level, Int64Array, PartMetrics]] = []
@@ -376,19 +443,27 @@ class PartSums:
 
     def _add(self, power: PowerBlock) -> None:
         left_out = max(self._transient.end_ms - power.t0_ms, 0) // power.dt_ms
-        power_w = power.it_power_w if power.it_ac_power_w is None else power.it_ac_power_w
+        power_w = (
+            power.it_power_w if power.it_ac_power_w is None else power.it_ac_power_w
+        )
         for _, starts, of_level in self._levels:
-            of_part_w = np.add.reduceat(power_w, starts) if starts.size < len(power_w) else power_w
+            of_part_w = (
+                np.add.reduceat(power_w, starts)
+                if starts.size < len(power_w)
+                else power_w
+            )
             of_level.add(of_part_w, left_out)
 
     def write(self, path: Path) -> dict[str, Any]:
-        """Write the statistics of each part, and return the `layout` block of the metrics."""
+        """Write the statistics of each part, and return the `layout` metrics."""
         tables = [
             pa.table({**table, **of_level.columns()})
             for table, (_, _, of_level) in zip(self._tables, self._levels, strict=True)
         ]
         pq.write_table(
-            pa.concat_tables(tables, promote_options="permissive"), path, compression="zstd"
+            pa.concat_tables(tables, promote_options="permissive"),
+            path,
+            compression="zstd",
         )
         return {level: of_level.block() for level, _, of_level in self._levels}
 
@@ -427,11 +502,14 @@ class Span(Choices):
     """Parts of a site, over a span of a run."""
 
     of: str = Field(
-        description="Part by its number from 0, such as rack:17, or all of a level, such as rack: "
-        f"{one_of(LEVELS)}."
+        description=(
+            "Part by its number from 0, such as rack:17, or all of a level, such as "
+            f"rack: {one_of(LEVELS)}."
+        )
     )
     step: str | None = Field(
-        default=None, description="Step such as '0.1 s'; the run's resolution if none is given."
+        default=None,
+        description="Step such as '0.1 s'; the run's resolution if none is given.",
     )
     first: datetime | None = Field(default=None, description="Start, local time.")
     until: datetime | None = Field(default=None, description="End, local time.")
@@ -441,11 +519,15 @@ class Span(Choices):
         """Level and number of ``rack:17``; no number for all of a level."""
         name, colon, number = self.of.partition(":")
         for level in LEVELS:
-            if name == level and colon == ":" * number.isdecimal() and len(number) <= MAX_DIGITS:
+            if (
+                name == level
+                and colon == ":" * number.isdecimal()
+                and len(number) <= MAX_DIGITS
+            ):
                 return level, int(number) if number else None
         raise InputError(
-            f"--of: found {shown(self.of)}, expected {one_of(LEVELS)}, or one of them by its "
-            f"number from 0, as rack:17{did_you_mean(name, LEVELS)}"
+            f"--of: found {shown(self.of)}, expected {one_of(LEVELS)}, or one of them "
+            f"by its number from 0, as rack:17{did_you_mean(name, LEVELS)}"
         )
 
 
@@ -455,7 +537,7 @@ def part_tables(
     library: ProfileLibrary | None = None,
     **options: Any,
 ) -> Iterator[pa.Table]:
-    """Yield power and busy nodes of parts of a run's site, and of all, as its loads play again.
+    """Yield power and busy nodes of a site's parts, as its loads play again.
 
     The `options` are those of `Line.open`: what the run took in Python besides.
     """
@@ -465,16 +547,22 @@ def part_tables(
     step_ms = parse_step_ms(span.step) if span.step else scenario.resolution_ms
     begin_ms = 0 if span.first is None else clock.wall.time_ms(span.first)
     end_ms = clock.horizon_ms if span.until is None else clock.wall.time_ms(span.until)
-    if not 0 <= begin_ms < end_ms <= clock.horizon_ms or begin_ms % step_ms or end_ms % step_ms:
+    if (
+        not 0 <= begin_ms < end_ms <= clock.horizon_ms
+        or begin_ms % step_ms
+        or end_ms % step_ms
+    ):
         raise InputError(
-            f"{run.folder}: --from and --to must lie within {run.series().covered}, whole steps of "
-            f"{step_ms / MS_PER_S:g} s from its start, found {span.first or 'the start'} to "
-            f"{span.until or 'the end'}"
+            f"{run.folder}: --from and --to must lie within {run.series().covered}, "
+            f"whole steps of {step_ms / MS_PER_S:g} s from its start, found "
+            f"{span.first or 'the start'} to {span.until or 'the end'}"
         )
     _size(scenario.facility, level)
     inputs = load_inputs(scenario, library)
     if dict(inputs.hashes) != run.manifest.get("input_files", {}):
-        raise InputError(f"{run.folder}: files that the run read have changed since; run it again")
+        raise InputError(
+            f"{run.folder}: files that the run read have changed since; run it again"
+        )
     options.setdefault("controller", flexible_controller(scenario, inputs))
     line = Line.open(scenario, inputs, run.manifest["engine"], **options)
     places = NodePlaces(line)
@@ -488,7 +576,10 @@ def part_tables(
                 return
 
     powers = power_stream(
-        parts.model, windows(), span_ms=(begin_ms, end_ms), block_intervals=parts.block_intervals
+        parts.model,
+        windows(),
+        span_ms=(begin_ms, end_ms),
+        block_intervals=parts.block_intervals,
     )
     for power in powers:
         block = parts.block(power)
@@ -501,10 +592,20 @@ def part_tables(
 
 
 def write_parts(
-    run: Run, span: Span, out: Path | None = None, *, force: bool = False, **options: Any
+    run: Run,
+    span: Span,
+    out: Path | None = None,
+    *,
+    force: bool = False,
+    **options: Any,
 ) -> Path:
-    """Write what `part_tables` yields to a Parquet or CSV file, power in float32; return it."""
-    place = out or run.folder.with_name(f"{run.folder.name}-{span.of.replace(':', '-')}.parquet")
+    """Write what `part_tables` yields to a Parquet or CSV file, power in float32.
+
+    Return it.
+    """
+    place = out or run.folder.with_name(
+        f"{run.folder.name}-{span.of.replace(':', '-')}.parquet"
+    )
     if place.suffix not in (".parquet", ".csv"):
         raise InputError(f"--out: '{place.name}' must end in .parquet or .csv")
     refuse_in_run(place, run.folder)
@@ -513,7 +614,8 @@ def write_parts(
         writer = None
         for table in tables:
             fields = (
-                (f.name, pa.float32() if f.type == pa.float64() else f.type) for f in table.schema
+                (f.name, pa.float32() if f.type == pa.float64() else f.type)
+                for f in table.schema
             )
             table = table.cast(pa.schema(fields))
             if writer is None:

@@ -1,9 +1,9 @@
 """Code from outside the package that takes part in a run: what it is, and a hash of it.
 
-The hash is of what Python runs, not of text: compiled code with its constants and defaults, and the
-functions, classes and values that it takes from its module. A class in a notebook has no file, and
-a file may have changed since it was read. The standard library and installed packages count by
-name.
+The hash is of what Python runs, not of text: compiled code with its constants and
+defaults, and the functions, classes and values that it takes from its module. A class
+in a notebook has no file, and a file may have changed since it was read. The standard
+library and installed packages count by name.
 """
 
 from __future__ import annotations
@@ -32,11 +32,34 @@ from diploee.scenario.models import Scenario
 from diploee.scenario.pools import SchedulerSpec
 
 _PLAIN = (
-    *(type(None), type(...), bool, int, float, complex, str, bytes, range, date, time, timedelta),
+    *(
+        type(None),
+        type(...),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        range,
+        date,
+        time,
+        timedelta,
+    ),
     *(PurePath, re.Pattern, np.generic, np.dtype),
 )
-_WRAPPED = ("__wrapped__", "__func__", "py_func", "func", "args", "keywords", "fget", "fset")
-"""Where methods, partial functions, properties and compiled functions have what they call."""
+_WRAPPED = (
+    "__wrapped__",
+    "__func__",
+    "py_func",
+    "func",
+    "args",
+    "keywords",
+    "fget",
+    "fset",
+)
+"""Where methods, partial functions, properties and compiled functions have what they
+call."""
 _KINDS = {SchedulerSpec: "policy", StageSpec: "stage", LimitSpec: "limit"}
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
@@ -63,8 +86,8 @@ def own_parts(
 ) -> list[OwnPart]:
     """Return the parts of a run that are not of the package, each once.
 
-    `known` ones are not hashed again, and `given` are those that the run was given as objects or
-    classes, by kind, such as ``load=[BurnIn]``.
+    `known` ones are not hashed again, and `given` are those that the run was given as
+    objects or classes, by kind, such as ``load=[BurnIn]``.
     """
     known = {} if known is None else known
     found: dict[OwnPart, None] = {}
@@ -84,7 +107,9 @@ def _outside(
     given: Mapping[str, Iterable[object]],
 ) -> Iterator[tuple[str, Any]]:
     """Yield kind and code of all that is not of the package."""
-    for key, model in (pair for root in (scenario, *limits) for pair in _models(root, "")):
+    for key, model in (
+        pair for root in (scenario, *limits) for pair in _models(root, "")
+    ):
         if isinstance(model, OwnKind):
             module, _, name = model.path.partition(":")
             yield key, getattr(import_module(module), name)
@@ -94,13 +119,20 @@ def _outside(
                 type(model),
             )
     formats = [("job_logs", log.log_format) for log in inputs.logs.values()]
-    formats += [("request_traces", trace.trace_format) for trace in inputs.traces.values()]
+    formats += [
+        ("request_traces", trace.trace_format) for trace in inputs.traces.values()
+    ]
     for registry, name in formats:
         known = installed(FORMATS)[registry].get(name)
         if known is not None and is_outside(known.read):
             yield "format", known.read
     yield from (("measure", measure.open) for measure in MEASURES.values())
-    yield from ((kind, of) for kind, each in given.items() for of in each if is_outside(_named(of)))
+    yield from (
+        (kind, of)
+        for kind, each in given.items()
+        for of in each
+        if is_outside(_named(of))
+    )
 
 
 def _named(of: Any) -> Any:
@@ -137,12 +169,17 @@ class _Code:
         self.digest.update(repr(parts).encode())
 
     def _is_own(self, module: str) -> bool:
-        """Return whether a module is the user's own: neither installed, nor of Python."""
+        """Return whether a module is the user's own.
+
+        Neither installed, nor of Python.
+        """
         top = module.partition(".")[0]
         if top == self._root or top in sys.stdlib_module_names or top == "diploee":
             return bool(top == self._root)
         place = getattr(sys.modules.get(module), "__file__", None)
-        return not (place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED))
+        return not (
+            place and any(Path(place).is_relative_to(folder) for folder in _INSTALLED)
+        )
 
     def take(self, value: Any, names: tuple[str, ...] = ()) -> None:
         """Take in a value; of a module what code takes by some names."""
@@ -162,16 +199,23 @@ class _Code:
                 for item in value:
                     self.take(item)
             case set() | frozenset():
-                self._say("set", sorted(repr(item) for item in value if isinstance(item, _PLAIN)))
+                self._say(
+                    "set",
+                    sorted(repr(item) for item in value if isinstance(item, _PLAIN)),
+                )
             case np.ndarray():
                 self._say(value.dtype.str, value.shape, value.tobytes())
             case CodeType():
-                self._say(value.co_code, value.co_names, value.co_varnames, value.co_freevars)
+                self._say(
+                    value.co_code, value.co_names, value.co_varnames, value.co_freevars
+                )
                 self.take(value.co_consts)
             case ModuleType():
                 self._say(value.__name__)
                 if self._is_own(value.__name__):
-                    self._items({k: vars(value)[k] for k in names if k in vars(value)}, names)
+                    self._items(
+                        {k: vars(value)[k] for k in names if k in vars(value)}, names
+                    )
             case FunctionType() if self._is_own(value.__module__):
                 self._function(value)
             case type() if self._is_own(value.__module__):
@@ -184,11 +228,15 @@ class _Code:
                 self.take(type(value))
                 self._say(getattr(value, "__name__", ""))
                 if is_dataclass(value):
-                    self._items({of.name: getattr(value, of.name) for of in fields(value)})
+                    self._items(
+                        {of.name: getattr(value, of.name) for of in fields(value)}
+                    )
                 elif isinstance(value, Model) or self._is_own(type(value).__module__):
                     self._items(vars(value) if hasattr(value, "__dict__") else {})
                 else:
-                    self._items({k: getattr(value, k) for k in _WRAPPED if hasattr(value, k)})
+                    self._items(
+                        {k: getattr(value, k) for k in _WRAPPED if hasattr(value, k)}
+                    )
 
     def _items(self, items: Mapping[Any, Any], names: tuple[str, ...] = ()) -> None:
         for key in sorted(items, key=repr):
@@ -196,14 +244,16 @@ class _Code:
             self.take(items[key], names)
 
     def _function(self, of: FunctionType) -> None:
-        cells = (cell.cell_contents for cell in of.__closure__ or () if _is_filled(cell))
+        cells = (
+            cell.cell_contents for cell in of.__closure__ or () if _is_filled(cell)
+        )
         self.take((of.__code__, of.__defaults__, of.__kwdefaults__ or {}, *cells))
         names = tuple(sorted(_names(of.__code__)))
         self._items({k: of.__globals__[k] for k in names if k in of.__globals__}, names)
 
 
 def _is_written(name: str, value: object) -> bool:
-    """Return whether an attribute of a class is of its author, not of Python or pydantic."""
+    """Return whether a class attribute is its author's own."""
     return not name.startswith("__") or isinstance(value, FunctionType)
 
 

@@ -1,11 +1,12 @@
 """The program in one line: loads -> segments -> power -> stages -> blocks.
 
-A run passes it a window of time at a time: the loads give the segments of a window, power adds
-these up, and each finished block of power passes the facility's stages. Memory is that of one
-window and the running jobs. `diploee.simulation.run` takes its blocks into a run folder.
+A run passes it a window of time at a time: the loads give the segments of a window,
+power adds these up, and each finished block of power passes the facility's stages.
+Memory is that of one window and the running jobs. `diploee.simulation.run` takes its
+blocks into a run folder.
 
-It knows two times: `Scenario.step_ms`, at which all is computed, and `Scenario.resolution_ms`, at
-which it is written, the mean of its steps.
+It knows two times: `Scenario.step_ms`, at which all is computed, and
+`Scenario.resolution_ms`, at which it is written, the mean of its steps.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A site whose loads are open, and its way from their segments to blocks at the meter."""
+    """A site with open loads, from their segments to blocks at the meter."""
 
     scenario: Scenario  # the site, settled
     jobs: JobsLoad  # the jobs, which set the windows
@@ -67,7 +68,8 @@ class Line:
     model: PowerModel  # sums the segments of the loads
     stages: Stages  # what power passes on its way to the meter
     columns: Columns  # what its blocks may hold
-    is_measured: bool = False  # whether its power without control is a column beside its own
+    # Whether its power without control is a column beside its own
+    is_measured: bool = False
     # The same site under no controller; it is its own where none acts
     undisturbed: Line | None = None
     # Takers of what each load plays in a window, with its start and end [ms]
@@ -88,7 +90,10 @@ class Line:
         controller: Controller | None = None,
         loads: Sequence[OpenLoad] = (),
     ) -> Line:
-        """Open the loads and stages of a settled site; see `simulate` for arguments and errors."""
+        """Open the loads and stages of a settled site.
+
+        See `simulate` for arguments and errors.
+        """
         flexibility = scenario.flexibility
         answers = controller is not None and flexibility is not None
         is_measured = answers or (flexibility is not None and flexibility.is_off)
@@ -98,32 +103,51 @@ class Line:
         services = plain = None
         opened: list[Load] = [jobs]
         if scenario.request_streams:
-            services = plain = ServicesLoad(scenario, inputs, jobs.library, answering=answers)
+            services = plain = ServicesLoad(
+                scenario, inputs, jobs.library, answering=answers
+            )
             opened.append(services)
         n_own = len(opened)
         if scenario.replica_streams:
             loads = (load_kind("replica_streams").open, *loads)
-        opened += open_loads(loads, scenario, inputs, opened[-1].library, columns, own_blocks())
-        further, banks = tuple(opened[n_own:]), [bank for load in opened for bank in load.banks]
+        opened += open_loads(
+            loads, scenario, inputs, opened[-1].library, columns, own_blocks()
+        )
+        further, banks = (
+            tuple(opened[n_own:]),
+            [bank for load in opened for bank in load.banks],
+        )
         declared = {column.name for column in columns}
         columns = catalogue(
-            columns, (c for load in further for c in load.columns if c.name not in declared)
+            columns,
+            (c for load in further for c in load.columns if c.name not in declared),
         )
         if answers and services is not None and services.bend:
             plain = ServicesLoad(scenario, inputs, opened[-1].library)
             opened.append(plain)
         library = opened[-1].library
         used = set[int]().union(*(load.profile_ids for load in opened))
-        used |= {i for i, entry in enumerate(library.entries) if entry.workload == FLAT_WORKLOAD}
-        ac_profiles = {i: profile for load in opened for i, profile in load.ac_profiles.items()}
+        used |= {
+            i
+            for i, entry in enumerate(library.entries)
+            if entry.workload == FLAT_WORKLOAD
+        }
+        ac_profiles = {
+            i: profile for load in opened for i, profile in load.ac_profiles.items()
+        }
         model = power_model(scenario, library, used, ac_profiles=ac_profiles)
-        idle_w = [scenario.facility.node_type_of(p).idle_power_w for p in scenario.facility.pools]
+        idle_w = [
+            scenario.facility.node_type_of(p).idle_power_w
+            for p in scenario.facility.pools
+        ]
         jobs.beside_w = lambda time_ms: beyond_idle_w(
             banks, model.tables, idle_w, time_ms, scenario.horizon_ms
         )
         if is_measured:
             columns = catalogue(columns, BASELINE_COLUMNS)
-        line = cls(scenario, jobs, services, further, model, behind, columns, is_measured)
+        line = cls(
+            scenario, jobs, services, further, model, behind, columns, is_measured
+        )
         if not answers:
             return line
         twin = replace(
@@ -137,9 +161,14 @@ class Line:
 
     def keeping_before_stores(self) -> Line:
         """Return it with columns of the load before the first battery or ramp limit."""
-        stages, kept = list(self.stages), BeforeStores(self.scenario.facility.has_ac_power)
+        stages, kept = (
+            list(self.stages),
+            BeforeStores(self.scenario.facility.has_ac_power),
+        )
         stages.insert(first_store(stages), kept)
-        return replace(self, stages=Stages(stages), columns=catalogue(self.columns, kept.columns))
+        return replace(
+            self, stages=Stages(stages), columns=catalogue(self.columns, kept.columns)
+        )
 
     @property
     def loads(self) -> tuple[Load, ...]:
@@ -158,20 +187,26 @@ class Line:
         loads = (*self.loads, *(self.undisturbed.loads if self.undisturbed else ()))
         used = sorted(set[int]().union(*(load.profile_ids for load in loads)))
         library = self.model.library
-        return [Readings.of(library.entries[i].provenance, library.ids[i]) for i in used]
+        return [
+            Readings.of(library.entries[i].provenance, library.ids[i]) for i in used
+        ]
 
     @property
     def energy_j(self) -> dict[str, float]:
-        """Energy of each profile in the windows that were passed, at its mean power [J], by id."""
+        """Energy of each profile in windows passed, at its mean power [J], by id."""
         library, found = self.model.library, dict[str, float]()
-        for i, weighted_ms in self._played_ms.items():  # services may have profiles of one id
+        # Services may have profiles of one id
+        for i, weighted_ms in self._played_ms.items():
             energy_j = library[i].mean_power_w * weighted_ms / MS_PER_S
             found[library.ids[i]] = found.get(library.ids[i], 0.0) + energy_j
         return found
 
     @property
     def block_ms(self) -> int:
-        """Time of a block, for which what the causes of events need is kept: a window's [ms]."""
+        """Time of a block, for which what the causes of events need is kept.
+
+        A window's [ms].
+        """
         return max(self.jobs.window_ms(), MS_PER_DAY)
 
     def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
@@ -194,10 +229,16 @@ class Line:
         begin_ms, end_ms = np.clip(
             (segments.start_ms, segments.end_ms), 0, self.scenario.horizon_ms
         )
-        weighted_ms = np.bincount(segments.profile_id, segments.weight * (end_ms - begin_ms))
-        self._played_ms.update({int(i): float(weighted_ms[i]) for i in np.flatnonzero(weighted_ms)})
+        weighted_ms = np.bincount(
+            segments.profile_id, segments.weight * (end_ms - begin_ms)
+        )
+        self._played_ms.update(
+            {int(i): float(weighted_ms[i]) for i in np.flatnonzero(weighted_ms)}
+        )
 
-    def blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
+    def blocks(
+        self, windows: Iterator[Window], n_threads: int | None
+    ) -> Iterator[Block]:
         """Yield the blocks of a run behind all stages, as they become final."""
         beside: Iterator[Block] = iter(())
         if self.undisturbed is not None:
@@ -208,8 +249,10 @@ class Line:
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
 
-    def written(self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()) -> Iterator[Block]:
-        """Yield blocks at the resolution, each value of its steps as the kind of its column says.
+    def written(
+        self, blocks: Iterator[Block], at_step: Sequence[Sink] = ()
+    ) -> Iterator[Block]:
+        """Yield blocks at the resolution, values as the kind of column says.
 
         `at_step` takes the blocks as they are computed.
         """
@@ -226,7 +269,9 @@ class Line:
             end_ms = whole.t0_ms + len(whole) // n * n * whole.dt_ms
             held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
             if end_ms > whole.t0_ms:
-                averaged.append(self._averaged(whole.part(whole.t0_ms, end_ms), n, kinds))
+                averaged.append(
+                    self._averaged(whole.part(whole.t0_ms, end_ms), n, kinds)
+                )
             is_last = end_ms == self.scenario.horizon_ms
             if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
                 yield joined(averaged)
@@ -243,10 +288,19 @@ class Line:
         # Their latency is missing where nothing arrives: not a mean of steps.
         return replace(found, columns={**columns, **self.services.values(found)})
 
-    def _device_blocks(self, windows: Iterator[Window], n_threads: int | None) -> Iterator[Block]:
+    def _device_blocks(
+        self, windows: Iterator[Window], n_threads: int | None
+    ) -> Iterator[Block]:
         """Yield blocks of device power with the columns of the loads."""
-        n, step_ms = self.scenario.resolution_ms // self.scenario.step_ms, self.scenario.step_ms
-        most_ms = max(STEPS_OF_BLOCK // n, 1) * n * step_ms if n > 1 else self.scenario.horizon_ms
+        n, step_ms = (
+            self.scenario.resolution_ms // self.scenario.step_ms,
+            self.scenario.step_ms,
+        )
+        most_ms = (
+            max(STEPS_OF_BLOCK // n, 1) * n * step_ms
+            if n > 1
+            else self.scenario.horizon_ms
+        )
         block_intervals = None  # a transform sets its blocks itself
         if self.model.fft_lengths is None:
             block_intervals = max(1, self.block_ms // self.model.dt_ms)
@@ -261,5 +315,7 @@ class Line:
             for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
                 block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))
                 values = (load.values(block) for load in self.loads)
-                columns = dict(chain(block.columns.items(), *(of.items() for of in values)))
+                columns = dict(
+                    chain(block.columns.items(), *(of.items() for of in values))
+                )
                 yield Block(block.t0_ms, block.dt_ms, columns)

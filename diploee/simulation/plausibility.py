@@ -1,4 +1,4 @@
-"""Warnings of a run: results that the model can give, but that a planner should not trust."""
+"""Warnings of a run: possible results that a planner should not trust."""
 
 from __future__ import annotations
 
@@ -30,22 +30,26 @@ from diploee.profiles.smoothing import SMOOTHING
 from diploee.scenario.models import Facility, Scenario
 
 SHORTFALL = 0.01
-"""Simulated utilization may stay so far below its target (relative) before the run warns."""
+"""Simulated utilization may stay so far below its target (relative) before the run
+warns."""
 
 UNSTARTED = 0.01
 """Share of jobs that may never start before the run warns."""
 
 RATED_OVER = 2.0
-"""Ratio of the facility's rated power to that of its nodes above which the run warns."""
+"""Ratio of the facility's rated power to that of its nodes above which the run warns."""  # noqa: E501
 
 RATED_NEAR = 0.05
-"""The rated power of a site with a meter may be so far off its nodes' before the run warns."""
+"""The rated power of a site with a meter may be so far off its nodes' before the run
+warns."""
 
 ZONE_SHIFT_H = 2.0
-"""Offset of the weather's clock from the site's that is warned of, with daylight saving [h]."""
+"""Offset of the weather's clock from the site's that is warned of, with daylight saving
+[h]."""
 
 CONTRACT_OF_RATED = (0.5, 3.0)
-"""A contract is questioned where it is no such multiple of the rated power at the meter."""
+"""A contract is questioned where it is no such multiple of the rated power at the
+meter."""
 
 LEAST_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
@@ -94,7 +98,9 @@ def run_warnings(
     ]
 
 
-def _extrapolations(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+def _extrapolations(
+    library: ProfileLibrary, classes: Sequence[StreamClass]
+) -> Iterator[str]:
     of_streams: dict[str, list[StreamClass]] = {}
     for c in classes:
         flat = library.entries[c.profile_ids[0]].workload == FLAT_WORKLOAD
@@ -104,17 +110,23 @@ def _extrapolations(library: ProfileLibrary, classes: Sequence[StreamClass]) -> 
         widest = max(classes, key=lambda c: c.extrapolation_ratio)
         more = f" (and {len(classes) - 1} narrower classes)" if len(classes) > 1 else ""
         yield (
-            f"streams.{stream}: class '{widest.job_class.name}'{more} is scaled linearly by "
-            f"{widest.extrapolation_ratio:g} from profiles of {widest.job_class.profile_n_nodes} "
-            "nodes: a coherent upper bound of the swings, not a forecast"
+            f"streams.{stream}: class '{widest.job_class.name}'{more} is scaled "
+            f"linearly by {widest.extrapolation_ratio:g} from profiles of "
+            f"{widest.job_class.profile_n_nodes} nodes: a coherent upper bound of the "
+            "swings, not a forecast"
         )
 
 
 def _implausible_profiles(
-    facility: Facility, pools: Pools, library: ProfileLibrary, classes: Sequence[StreamClass]
+    facility: Facility,
+    pools: Pools,
+    library: ProfileLibrary,
+    classes: Sequence[StreamClass],
 ) -> Iterator[str]:
-    """Compare each profile's mean node power with the idle and rated power of its nodes."""
-    played = {(index, pools[c.stream]): None for c in classes for index in c.profile_ids}
+    """Compare each profile's mean node power with its nodes' idle and rated."""
+    played = {
+        (index, pools[c.stream]): None for c in classes for index in c.profile_ids
+    }
     for index, pool in played:
         node_type, profile = facility.node_type_of(pool), library[index]
         if profile.workload == FLAT_WORKLOAD:  # jobs scale it to their own power
@@ -124,63 +136,86 @@ def _implausible_profiles(
         if profile.provenance.power_boundary == NODE_AC_POWER:
             if node_type.ac_power is None:  # warned of by its boundary
                 continue
-            idle_w, rated_w = node_type.ac_power_w(idle_w), node_type.ac_power_w(rated_w)
+            idle_w, rated_w = (
+                node_type.ac_power_w(idle_w),
+                node_type.ac_power_w(rated_w),
+            )
         if not LEAST_OVER_IDLE * idle_w <= node_w <= rated_w:
             yield (
-                f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per node, "
-                f"outside the {idle_w:,.6g} W idle to {rated_w:,.6g} W rated of its nodes: is its "
-                f"power in W, and of all its {profile.n_nodes} nodes?"
+                f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per "
+                f"node, outside the {idle_w:,.6g} W idle to {rated_w:,.6g} W rated of "
+                f"its nodes: is its power in W, and of all its {profile.n_nodes} "
+                "nodes?"
             )
 
 
 def _used(library: ProfileLibrary, classes: Iterable[StreamClass]) -> list[Entry]:
     """Return the library's profiles that classes play."""
-    return [library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})]
+    return [
+        library.entries[k] for k in sorted({k for c in classes for k in c.profile_ids})
+    ]
 
 
-def _unused_profiles(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+def _unused_profiles(
+    library: ProfileLibrary, classes: Sequence[StreamClass]
+) -> Iterator[str]:
     used = {(c.job_class.workload, c.job_class.profile_n_nodes) for c in classes}
     unused = [
         entry.profile_id
         for entry in library.entries
-        if (entry.workload, entry.n_nodes) not in used and entry.provenance.kind == "measured"
+        if (entry.workload, entry.n_nodes) not in used
+        and entry.provenance.kind == "measured"
     ]
     if unused and classes:
         yield (
-            f"{len(unused)} measured profile(s) of the library belong to no job class and were "
-            f"not used: {', '.join(unused[:5])}{', ...' if len(unused) > 5 else ''}"
+            f"{len(unused)} measured profile(s) of the library belong to no job class "
+            "and were not used: "
+            f"{', '.join(unused[:5])}{', ...' if len(unused) > 5 else ''}"
         )
 
 
 def _coarse_profiles(
-    step_ms: int, library: ProfileLibrary, classes: Sequence[StreamClass], curves: Curves
+    step_ms: int,
+    library: ProfileLibrary,
+    classes: Sequence[StreamClass],
+    curves: Curves,
 ) -> Iterator[str]:
     steps_ms = {entry.profile_id: entry.dt_ms for entry in _used(library, classes)}
     for (stream, name), of_service in curves.items():
         for sample in of_service.power.samples:
-            steps_ms[f"{stream}.{name} at {sample.rate_rps:g} requests/s"] = sample.dt_ms
+            steps_ms[f"{stream}.{name} at {sample.rate_rps:g} requests/s"] = (
+                sample.dt_ms
+            )
     coarse = {name: dt_ms for name, dt_ms in steps_ms.items() if dt_ms > step_ms}
     if coarse:
         dt_s = max(coarse.values()) / MS_PER_S
         yield (
-            f"resolution {step_ms / MS_PER_S:g} s is finer than the samples of {len(coarse)} "
-            f"profile(s), such as '{next(iter(coarse))}' (up to {dt_s:g} s): their power is "
-            f"constant within a sample and nothing faster is in the result; use {dt_s:g} s or more"
+            f"resolution {step_ms / MS_PER_S:g} s is finer than the samples of "
+            f"{len(coarse)} profile(s), such as '{next(iter(coarse))}' (up to "
+            f"{dt_s:g} s): their power is constant within a sample and nothing faster "
+            f"is in the result; use {dt_s:g} s or more"
         )
 
 
-def _sharp_edges(library: ProfileLibrary, classes: Sequence[StreamClass]) -> Iterator[str]:
+def _sharp_edges(
+    library: ProfileLibrary, classes: Sequence[StreamClass]
+) -> Iterator[str]:
     """Name streams of synchronous jobs whose edges nothing softens."""
     for name, c in {c.stream: c for c in reversed(classes)}.items():
         entry = library.entries[c.profile_ids[0]]
         origin = entry.provenance
         # In one node all GPUs were measured to change level within 0.02 s.
-        if entry.n_nodes > 1 and origin.source == SOURCE and SMOOTHING not in origin.notes:
+        if (
+            entry.n_nodes > 1
+            and origin.source == SOURCE
+            and SMOOTHING not in origin.notes
+        ):
             yield (
-                f"streams.{name}: all GPUs of a job change level together, within edge_s, and "
-                "nothing in the nodes softens it, edges that are sharper than a real site's: its "
-                "swings, and ramps of some seconds, are an upper end, and limits that are not met "
-                "are checked at the lower one of lag_s and edge_s too; power_smoothing softens them"
+                f"streams.{name}: all GPUs of a job change level together, within "
+                "edge_s, and nothing in the nodes softens it, edges that are sharper "
+                "than a real site's: its swings, and ramps of some seconds, are an "
+                "upper end, and limits that are not met are checked at the lower one "
+                "of lag_s and edge_s too; power_smoothing softens them"
             )
 
 
@@ -192,7 +227,7 @@ def _other_boundaries(
     plans: Sequence[ServicePlan],
     curves: Curves,
 ) -> Iterator[str]:
-    """Name profiles and samples that are not known to be the power of GPUs and CPU packages."""
+    """Name profiles and samples not known to be of GPUs and CPU packages."""
     found: dict[tuple[str, bool, str], list[str]] = {}
     pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
     stated = [
@@ -200,7 +235,11 @@ def _other_boundaries(
         for c in classes
         for entry in _used(library, [c])
     ] + [
-        (stream, f"{stream}.{name} at {sample.rate_rps:g} requests/s", sample.provenance)
+        (
+            stream,
+            f"{stream}.{name} at {sample.rate_rps:g} requests/s",
+            sample.provenance,
+        )
         for (stream, name), of_service in curves.items()
         for sample in of_service.power.samples
     ]
@@ -216,22 +255,25 @@ def _other_boundaries(
             continue  # they pass ac_power as they are
         if boundary == NODE_AC_POWER:
             yield (
-                f"{who} hold the nodes' AC power and play on nodes '{node_type}' without ac_power: "
-                "busy nodes count supplies and fans, idle ones and ratings do not; give their "
-                "ac_power"
+                f"{who} hold the nodes' AC power and play on nodes '{node_type}' "
+                "without ac_power: busy nodes count supplies and fans, idle ones and "
+                "ratings do not; give their ac_power"
             )
         elif has_ac:
             yield (
-                f"{who} have another boundary than device power ({boundary}) and pass the ac_power "
-                f"of nodes '{node_type}' as devices do: supplies and fans that they hold count "
-                "twice; if it is the nodes' AC power, import them with --boundary node_ac"
+                f"{who} have another boundary than device power ({boundary}) and pass "
+                f"the ac_power of nodes '{node_type}' as devices do: supplies and "
+                "fans that they hold count twice; if it is the nodes' AC power, "
+                "import them with --boundary node_ac"
             )
         else:
             known = PLUS_CONSTANT in boundary
-            remedy = "" if known else "; import them with --boundary or --add-w where known"
+            remedy = (
+                "" if known else "; import them with --boundary or --add-w where known"
+            )
             yield (
-                f"{who} have another boundary than device power ({boundary}): idle nodes and the "
-                f"rated power count GPUs and CPU packages{remedy}"
+                f"{who} have another boundary than device power ({boundary}): idle "
+                f"nodes and the rated power count GPUs and CPU packages{remedy}"
             )
 
 
@@ -241,42 +283,50 @@ def _scaled_hardware(
     """Say which pools play profiles of other GPUs, scaled."""
     for pool in dict.fromkeys(pools.values()):
         used = _used(library, (c for c in classes if pools[c.stream] == pool))
-        factors = [e.provenance.power_factor for e in used if e.provenance.power_factor != 1]
+        factors = [
+            e.provenance.power_factor for e in used if e.provenance.power_factor != 1
+        ]
         if factors:
             yield (
-                f"pool '{pool}': {plural(len(factors), 'profile')} of other GPUs scaled by the "
-                f"TDP, power times {min(factors):.4g} to {max(factors):.4g}, run times as they "
-                "are: an estimate"
+                f"pool '{pool}': {plural(len(factors), 'profile')} of other GPUs "
+                f"scaled by the TDP, power times {min(factors):.4g} to "
+                f"{max(factors):.4g}, run times as they are: an estimate"
             )
 
 
 def _services_of_other_gpus(
     facility: Facility, plans: Sequence[ServicePlan], curves: Curves
 ) -> Iterator[str]:
-    """Name services whose power was measured on other GPUs than their pool's, as far as known."""
+    """Name services whose power was measured on other GPUs than their pool's."""
     pool_of = {plan.stream: plan.pool for plan in plans}
     for (stream, name), of_service in curves.items():
         node = facility.node_type_of(pool_of[stream])
         origins = [sample.provenance for sample in of_service.power.samples]
-        if any(file.path.is_relative_to(shipped_folder("profiles")) for file in of_service.files):
+        if any(
+            file.path.is_relative_to(shipped_folder("profiles"))
+            for file in of_service.files
+        ):
             origins.append(PROVENANCE)
         other = [origin for origin in origins if is_other_hardware(origin, node)]
         if other and node.busy_power_factor == 1:
             yield (
-                f"request_streams.{stream}.services.{name}: its curves are of nodes with "
-                f"{gpus_of(other[0])}, pool '{pool_of[stream]}' has nodes with "
-                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: neither the power nor the requests of "
-                "an instance are theirs; give curves of these nodes"
+                f"request_streams.{stream}.services.{name}: its curves are of nodes "
+                f"with {gpus_of(other[0])}, pool '{pool_of[stream]}' has nodes with "
+                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
+                "the requests of an instance are theirs; give curves of these nodes"
             )
 
 
 def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
     of_nodes_w = sum(map(facility.pool_rated_power_w, facility.pools))
-    if facility.rated_power_mw is not None and facility.rated_power_w > RATED_OVER * of_nodes_w > 0:
+    if (
+        facility.rated_power_mw is not None
+        and facility.rated_power_w > RATED_OVER * of_nodes_w > 0
+    ):
         yield (
             f"facility.rated_power_mw is {facility.rated_power_mw:g}, "
-            f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all nodes can "
-            f"draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
+            f"{facility.rated_power_w / of_nodes_w:.3g} times what the devices of all "
+            f"nodes can draw ({of_nodes_w / W_PER_MW:.4g} MW): is it in MW?"
         )
         return
     is_metered = bool(facility.stages) or facility.has_ac_power
@@ -286,15 +336,16 @@ def _rated_beyond_nodes(facility: Facility) -> Iterator[str]:
         and not isclose(facility.rated_power_w, of_nodes_w, rel_tol=RATED_NEAR)
     ):
         yield (
-            f"facility.rated_power_mw is {facility.rated_power_mw:g}, the ratings of all devices "
-            f"are {of_nodes_w / W_PER_MW:.4g} MW: it is of the devices, and on a site with AC "
-            "power or stages sets the least swing that is counted alone; the meter is rated by "
-            "the nodes' ratings, its connection by contract_mva of point_of_interconnection"
+            f"facility.rated_power_mw is {facility.rated_power_mw:g}, the ratings of "
+            f"all devices are {of_nodes_w / W_PER_MW:.4g} MW: it is of the devices, "
+            "and on a site with AC power or stages sets the least swing that is "
+            "counted alone; the meter is rated by the nodes' ratings, its connection "
+            "by contract_mva of point_of_interconnection"
         )
 
 
 def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
-    """Question contracts that are far from the rated power where the power is taken [MW]."""
+    """Question contracts far from the rated power where it is taken [MW]."""
     least, most = CONTRACT_OF_RATED
     for number, stage in enumerate(facility.stages if rated_mw else ()):
         contract = getattr(stage, "contract", None)
@@ -303,9 +354,10 @@ def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
         unit = contract.unit
         prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
         yield (
-            f"facility.stages.{number}: contract_{unit.lower()}: {short(contract.amount)} {unit} "
-            f"is {short(ratio)} times the rated power at the meter, {short(rated_mw)} MW: is it in "
-            f"{prefix}{unit[1:]}, or of {other} site?"
+            f"facility.stages.{number}: contract_{unit.lower()}: "
+            f"{short(contract.amount)} {unit} is {short(ratio)} times the rated power "
+            f"at the meter, {short(rated_mw)} MW: is it in {prefix}{unit[1:]}, or of "
+            f"{other} site?"
         )
 
 
@@ -314,9 +366,9 @@ def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
     for unit in ("mw", "mva"):
         if of.get("use", 0.0) > 1 and (contract := of.get(f"contract_{unit}")):
             yield (
-                f"poi: the load is above its contract of {short(contract)} {unit.upper()} in "
-                f"{of['over_h']:,.4g} h, up to {100 * of['use']:,.1f} % of it; it is counted, not "
-                "clipped"
+                f"poi: the load is above its contract of {short(contract)} "
+                f"{unit.upper()} in {of['over_h']:,.4g} h, up to "
+                f"{100 * of['use']:,.1f} % of it; it is counted, not clipped"
             )
 
 
@@ -324,9 +376,10 @@ def _never_standing(facility: Facility) -> Iterator[str]:
     for name, pool in facility.pools.items():
         if pool.phases and pool.phases[-1].n_nodes < pool.n_nodes:
             yield (
-                f"facility.pools.{name}: {pool.n_nodes - pool.phases[-1].n_nodes:,} of its "
-                f"{pool.n_nodes:,} nodes never stand, and ratings are of all; lower n_nodes to the "
-                f"{pool.phases[-1].n_nodes:,} of the last phase, or add a phase"
+                f"facility.pools.{name}: {pool.n_nodes - pool.phases[-1].n_nodes:,} "
+                f"of its {pool.n_nodes:,} nodes never stand, and ratings are of all; "
+                f"lower n_nodes to the {pool.phases[-1].n_nodes:,} of the last phase, "
+                "or add a phase"
             )
 
 
@@ -334,15 +387,18 @@ def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
     for name, pool in facility.pools.items():
         for time_ms, n_nodes in pool.standing(clock).added:
             yield (
-                f"facility.pools.{name}.phases: {n_nodes:,} nodes start in one instant, "
-                f"{clock.wall.at(time_ms):%Y-%m-%d %H:%M}, where a site adds racks over weeks: "
-                "ramps, swings and verdicts of that instant are the model's; give more phases, or "
-                "run the time between them"
+                f"facility.pools.{name}.phases: {n_nodes:,} nodes start in one "
+                f"instant, {clock.wall.at(time_ms):%Y-%m-%d %H:%M}, where a site adds "
+                "racks over weeks: ramps, swings and verdicts of that instant are "
+                "the model's; give more phases, or run the time between them"
             )
 
 
 def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
-    """Say how many jobs of a log the run leaves out; what its import drops is in the manifest."""
+    """Say how many jobs of a log the run leaves out.
+
+    What its import drops is in the manifest.
+    """
     for match in matches:
         causes = [
             f"{n:,} {cause}"
@@ -350,33 +406,45 @@ def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
             if match.match == "replayed" and " on import: " not in cause
         ]
         if causes:
-            yield f"streams.{match.stream}: left out or changed of the log: {', '.join(causes)}"
+            yield (
+                f"streams.{match.stream}: left out or changed of the log: "
+                f"{', '.join(causes)}"
+            )
 
 
-def unanswered_events(scenario: Scenario, classes: Sequence[StreamClass]) -> Iterator[str]:
+def unanswered_events(
+    scenario: Scenario, classes: Sequence[StreamClass]
+) -> Iterator[str]:
     """Name what asks for less power where no job and no service may follow it."""
     flexibility = scenario.flexibility
     if flexibility is None or flexibility.is_off:
         return
-    jobs = any(c.job_class.flexibility and c.job_class.flexibility.tier for c in classes)
-    services = [s for of in scenario.request_streams.values() for s in of.services.values()]
+    jobs = any(
+        c.job_class.flexibility and c.job_class.flexibility.tier for c in classes
+    )
+    services = [
+        s for of in scenario.request_streams.values() for s in of.services.values()
+    ]
     kinds = {pool.scheduler.kind for pool in scenario.facility.pools.values()}
     asks = {
         "events": bool(flexibility.events) and not any(s.flexibility for s in services),
         "follow": flexibility.follow is not None,
-        "signals.cap": flexibility.signals.cap is not None and "power_capped" not in kinds,
+        "signals.cap": flexibility.signals.cap is not None
+        and "power_capped" not in kinds,
     }
     if unheard := [name for name, is_asked in asks.items() if is_asked and not jobs]:
         cap = ", or its services flexibility: {power_limit: 0.75}" if services else ""
         yield (
-            f"flexibility.{' and '.join(unheard)}: no stream may follow, so that power is as "
-            "without; jobs of tier 0, as all are here, are never touched: give a stream "
-            f"flexibility: {{tier: 1}} or more{cap}"
+            f"flexibility.{' and '.join(unheard)}: no stream may follow, so that "
+            "power is as without; jobs of tier 0, as all are here, are never "
+            f"touched: give a stream flexibility: {{tier: 1}} or more{cap}"
         )
 
 
-def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> Iterator[str]:
-    """Say before a run which pools are asked for more nodes than they have, and how long jobs wait.
+def overfull_pools(
+    facility: Facility, clock: RunClock, streams: JobStreams
+) -> Iterator[str]:
+    """Say before a run which pools are asked for too many nodes, and the waits.
 
     The streams are settled.
     """
@@ -384,12 +452,15 @@ def overfull_pools(facility: Facility, clock: RunClock, streams: JobStreams) -> 
         first = pool.standing(clock).first
         nodes = streams.asked_nodes(name) / facility.slots_per_node(name)
         if first and nodes > first * (1 + SHORTFALL):
-            wait_h, days = (nodes / first - 1) * HOURS_PER_DAY, clock.simulated_ms / MS_PER_DAY
+            wait_h, days = (
+                (nodes / first - 1) * HOURS_PER_DAY,
+                clock.simulated_ms / MS_PER_DAY,
+            )
             yield (
-                f"pool '{name}': the jobs ask for {nodes / first:.4g} times its {first:,} nodes; "
-                f"{ceil(nodes):,} are needed on average, with {first:,} the wait grows by about "
-                f"{wait_h:,.3g} h a day, to {wait_h * days:,.3g} h if "
-                "they come to the run's end"
+                f"pool '{name}': the jobs ask for {nodes / first:.4g} times its "
+                f"{first:,} nodes; {ceil(nodes):,} are needed on average, with "
+                f"{first:,} the wait grows by about {wait_h:,.3g} h a day, to "
+                f"{wait_h * days:,.3g} h if they come to the run's end"
             )
 
 
@@ -403,25 +474,34 @@ def _off_target(
         expected, queue = streams.run_utilization(name), queues[name]
         stand_ms = pool.standing(clock).node_ms(clock.horizon_ms)
         reached = queue.node_ms / (stand_ms * facility.slots_per_node(name))
-        off = f"pool '{name}': simulated utilization {reached:.4f} is {abs(reached - expected):.4f}"
+        off = (
+            f"pool '{name}': simulated utilization {reached:.4f} is "
+            f"{abs(reached - expected):.4f}"
+        )
         if expected > 1 + SHORTFALL:
-            # A queue that is never empty grows by what is asked for less what is worked off.
+            # A queue that is never empty grows by what is asked for less what is worked
+            # off.
             wait_h = (expected - 1) * clock.simulated_ms / MS_PER_H
             yield (
-                f"pool '{name}': the jobs ask for {expected:.4g} times its nodes, on average for "
-                f"{ceil(expected * stand_ms / clock.horizon_ms):,}; with {pool.n_nodes:,} the wait "
-                f"grows to about {wait_h:,.3g} h at the end of the run: {queue.unstarted:,} jobs "
-                "never started"
+                f"pool '{name}': the jobs ask for {expected:.4g} times its nodes, on "
+                f"average for {ceil(expected * stand_ms / clock.horizon_ms):,}; with "
+                f"{pool.n_nodes:,} the wait grows to about {wait_h:,.3g} h at the end "
+                f"of the run: {queue.unstarted:,} jobs never started"
             )
         elif reached < expected * (1 - SHORTFALL):
-            yield f"{off} short of {expected:.4f}: {queue.unstarted:,} jobs never started"
+            yield (
+                f"{off} short of {expected:.4f}: {queue.unstarted:,} jobs never started"
+            )
         elif reached > expected * (1 + SHORTFALL):
-            left_over = f"{queue.left_over:,} jobs that the warm-up left in the queue start in it"
+            left_over = (
+                f"{queue.left_over:,} jobs that the warm-up left in the queue start "
+                "in it"
+            )
             yield f"{off} above {expected:.4f}: {left_over}"
         elif queue.unstarted > max(UNSTARTED * queue.submitted, queue.left_over):
             yield (
-                f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs never started; "
-                "the queue grows faster than the pool works it off"
+                f"pool '{name}': {queue.unstarted:,} of {queue.submitted:,} jobs "
+                "never started; the queue grows faster than the pool works it off"
             )
 
 
@@ -430,8 +510,8 @@ def _overload(metrics: dict[str, Any]) -> Iterator[str]:
     if ratio is not None and ratio > 1:
         yield (
             f"maximum power is {ratio:.2f} times the rated power, "
-            f"{metrics['power']['rated_mw']:.4g} MW where it is taken; check the profiles' unit "
-            "and facility.rated_power_mw"
+            f"{metrics['power']['rated_mw']:.4g} MW where it is taken; check the "
+            "profiles' unit and facility.rated_power_mw"
         )
 
 
@@ -440,8 +520,8 @@ def _idle_weather(facility: Facility) -> Iterator[str]:
     follows = any(s.place == "cooling" or s.kind == "solar" for s in facility.stages)
     if facility.weather is not None and not follows:
         yield (
-            "facility.weather is given, but no cooling among facility.stages follows it; add one, "
-            "or remove it unless a stage of your own takes it"
+            "facility.weather is given, but no cooling among facility.stages follows "
+            "it; add one, or remove it unless a stage of your own takes it"
         )
 
 
@@ -454,8 +534,9 @@ def _weather_of_another_zone(clock: RunClock, weather: Weather | None) -> Iterat
     if abs(shift_h) >= ZONE_SHIFT_H:
         yield (
             f"facility.weather: its hours are {abs(shift_h):g} h "
-            f"{'ahead of' if shift_h > 0 else 'behind'} the site's clock; set its utc_offset to "
-            "the site's standard time where its station stands in for the site"
+            f"{'ahead of' if shift_h > 0 else 'behind'} the site's clock; set its "
+            "utc_offset to the site's standard time where its station stands in for "
+            "the site"
         )
 
 
@@ -467,10 +548,13 @@ def _typical_weather(facility: Facility, metrics: dict[str, Any]) -> Iterator[st
     months = metrics["billing"]["months"]
     meets = ["peak and demand at the point of interconnection"]
     meets += ["headroom"] if "headroom" in metrics["poi"] else []
-    meets += ["ratchets"] if any("ratchet_mw" in m.get("billed", ()) for m in months) else []
+    meets += (
+        ["ratchets"] if any("ratchet_mw" in m.get("billed", ()) for m in months) else []
+    )
     yield (
-        f"facility.weather is typical, without extremes: {', '.join(meets)} are not those of a hot "
-        "year; take an actual year (actual_year: true), or stress it by offset_k"
+        f"facility.weather is typical, without extremes: {', '.join(meets)} are not "
+        "those of a hot year; take an actual year (actual_year: true), or stress it "
+        "by offset_k"
     )
 
 
@@ -479,13 +563,15 @@ def _above_ratings(metrics: dict[str, Any]) -> Iterator[str]:
         if isinstance(values, dict) and (hours := values.get("hours_above_rating")):
             yield (
                 f"{part}: the load is above its rating in {hours:,.4g} h, up to "
-                f"{values['max_load']:.2f} times; it is counted, not clipped: check the rating"
+                f"{values['max_load']:.2f} times; it is counted, not clipped: check "
+                "the rating"
             )
 
 
 def _outside_cooling_model(metrics: dict[str, Any]) -> Iterator[str]:
     if hours := metrics.get("cooling", {}).get("clamped_h"):
         yield (
-            f"cooling: the weather is outside the model's range in {hours:,.4g} h, in which it is "
-            "taken at the range's edge; take another model, or a cooling_table that reaches as far"
+            f"cooling: the weather is outside the model's range in {hours:,.4g} h, in "
+            "which it is taken at the range's edge; take another model, or a "
+            "cooling_table that reaches as far"
         )

@@ -1,4 +1,7 @@
-"""`simulate`: a scenario through the line into a run folder; `check`: all that a run needs."""
+"""`simulate`: a scenario through the line into a run folder.
+
+`check`: all that a run needs.
+"""
 
 from __future__ import annotations
 
@@ -122,17 +125,18 @@ def simulate(
     event_windows : bool
         Also keep the worst windows at 0.1 s in ``zooms/``.
     by_load : bool
-        Also keep the power of each stream and service in the series, and aggregates by job class.
+        Also keep the power of each stream and service in the series, and aggregates by
+        job class.
     before_stores : bool
-        Also keep the load before batteries and ramp limits, and write in double precision: what
-        `diploee.grid.dynamics.Site` starts from.
+        Also keep the load before batteries and ramp limits, and write in double
+        precision: what `diploee.grid.dynamics.Site` starts from.
     jobs_file : bool
         Write ``jobs.parquet``, the largest file of a run.
     nodes_file : bool
         Write ``nodes.parquet``, which nodes jobs and services hold from when to when.
     n_threads : int, optional
-        Threads of the power stage; as many as there are cores, at most four, by default. 0 keeps
-        the run to one core.
+        Threads of the power stage; as many as there are cores, at most four, by
+        default. 0 keeps the run to one core.
     progress : Progress, optional
         Called with the stages and their progress.
     policies : mapping of str to Policy, optional
@@ -142,13 +146,16 @@ def simulate(
     sinks : sequence of Sink, optional
         Own takers of the blocks, beside the files and metrics of the run folder.
     window_days : float, optional
-        Days that are simulated at a time, to a quarter. It bounds the memory and changes no result.
+        Days that are simulated at a time, to a quarter. It bounds the memory and
+        changes no result.
     controller : Controller, optional
         Acts on the jobs of all pools, before their policies.
     loads : sequence of callable
-        Open further loads of a scenario with its inputs, behind the profiles of a library.
+        Open further loads of a scenario with its inputs, behind the profiles of a
+        library.
     limits : sequence of Limits
-        Checked while the run passes, at the step that they need, with those of the scenario.
+        Checked while the run passes, at the step that they need, with those of the
+        scenario.
     at_most_s : float, optional
         A run that is forecast to take longer is refused [s].
     at_most_mb : float, optional
@@ -162,19 +169,27 @@ def simulate(
     Raises
     ------
     InputError
-        If the scenario, the profiles or the output folder are not usable, or it takes too long.
+        If the scenario, the profiles or the output folder are not usable, or it takes
+        too long.
     OutputError
         If the folder can't be written; nothing is kept then.
     """
     _check_lists(loads=loads, stages=stages, sinks=sinks, limits=limits)
     _check_given(sinks, limits, policies, engine)
     _check_numbers(
-        window_days=window_days, n_threads=n_threads, at_most_s=at_most_s, at_most_mb=at_most_mb
+        window_days=window_days,
+        n_threads=n_threads,
+        at_most_s=at_most_s,
+        at_most_mb=at_most_mb,
     )
     watch = Stopwatch(progress or Progress())
     limits = [*limits_of(scenario), *limits]
     scenario = at_needed_step(scenario, stages, limits)
-    numbered = (lambda: default_folder(scenario.name, scenario.sha256())) if out is None else None
+    numbered = (
+        (lambda: default_folder(scenario.name, scenario.sha256()))
+        if out is None
+        else None
+    )
     place = default_folder(scenario.name, scenario.sha256()) if out is None else out
     with writing(force) as files:
         new = files.folder(place, RUN_FOLDER)
@@ -183,29 +198,41 @@ def simulate(
             inputs = inputs or load_inputs(scenario, library)
             size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
             acting = () if controller is None else (controller,)
-            of_run = {"policy": (policies or {}).values(), "stage": stages, "load": loads}
+            of_run = {
+                "policy": (policies or {}).values(),
+                "stage": stages,
+                "load": loads,
+            }
             own = own_parts(scenario, inputs, None, limits, controller=acting, **of_run)
         with watch.stage("plan"):
             controller = controller or flexible_controller(scenario, inputs, stages)
             kept = deepcopy((controller, policies))
 
             def again(other: Scenario) -> Line:
-                """Open another scenario with what acts on jobs as it was before the run."""
+                """Open another scenario with the jobs' surroundings as before."""
                 of_controller, of_policies = deepcopy(kept)
-                return Line.open(other, inputs, engine, of_policies, stages, of_controller, loads)
+                return Line.open(
+                    other, inputs, engine, of_policies, stages, of_controller, loads
+                )
 
-            line = Line.open(scenario, inputs, engine, policies, stages, controller, loads)
+            line = Line.open(
+                scenario, inputs, engine, policies, stages, controller, loads
+            )
             if by_load:
                 line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
             if before_stores:
                 line = line.keeping_before_stores()
             line.jobs.watch = watch
             if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
-                text = _time_in_words(line, engine, jobs_file, len(limits), at_most_s, at_most_mb)
+                text = _time_in_words(
+                    line, engine, jobs_file, len(limits), at_most_s, at_most_mb
+                )
                 watch.progress.forecast(text)
             needed_mb = _expected_mb(line, jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
-        for text in overfull_pools(scenario.facility, scenario.clock, line.jobs.streams):
+        for text in overfull_pools(
+            scenario.facility, scenario.clock, line.jobs.streams
+        ):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
             rated_power_w = rated_w(scenario, inputs.weather_year, stages)
@@ -215,7 +242,14 @@ def simulate(
                 peak_mw = _peak_mw(again(coarse), n_threads)  # a line that goes at once
             watches = _watches(line, limits, rated_power_w, peak_mw)
             taken = _Taken(
-                line, inputs, rated_power_w, new.path, closing, jobs_file, nodes_file, by_load
+                line,
+                inputs,
+                rated_power_w,
+                new.path,
+                closing,
+                jobs_file,
+                nodes_file,
+                by_load,
             )
             windows = line.windows(window_days, update)
             windows = taken.watched(windows, event_windows)
@@ -240,9 +274,12 @@ def simulate(
             reports = [(each.limits, each.report(found, boundary)) for each in watches]
             lower = lower_end(scenario)
             if lower is not None and not any(report.not_met for _, report in reports):
-                reports = [(of, replace(r, notes=(*r.notes, UPPER_END))) for of, r in reports]
+                reports = [
+                    (of, replace(r, notes=(*r.notes, UPPER_END))) for of, r in reports
+                ]
             elif lower is not None:
-                del line, taken, windows, at_step, block, sink  # with the energies of the profiles
+                # With the energies of the profiles
+                del line, taken, windows, at_step, block, sink
                 gc.collect()  # they refer to each other
                 with watch.stage("lower end"):
                     opened = again(lower)
@@ -254,7 +291,9 @@ def simulate(
                     (of, report.beside(end.report({}, boundary), LOWER_END))
                     for (of, report), end in zip(reports, ends, strict=True)
                 ]
-            results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, limits_entries(reports))
+            results[LIMITS_FILE] = write_json(
+                new.path / LIMITS_FILE, limits_entries(reports)
+            )
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
     return open_run(new.place)
@@ -288,7 +327,9 @@ def _check_given(
         can_add = not isinstance(sink, type) and callable(getattr(sink, "add", None))
         _expect(can_add, "sinks", "objects with a method add(block)", sink)
     for each in limits:
-        _expect(isinstance(each, Limits), "limits", "Limits, as load_limits gives", each)
+        _expect(
+            isinstance(each, Limits), "limits", "Limits, as load_limits gives", each
+        )
     by_pool = isinstance(policies, Mapping | None)
     _expect(by_pool, "policies", "a policy by name of its pool", policies)
     _expect(engine in get_args(Engine), "engine", one_of(get_args(Engine)), engine)
@@ -322,7 +363,9 @@ class _Taken:
         series = FacilityFile(folder / FACILITY_FILE, clock, line.columns, self._head)
         closing.enter_context(series)
         model = line.model.at(scenario.resolution_ms)
-        attribution = Attribution(scenario, line.model, jobs, line.services, line.further)
+        attribution = Attribution(
+            scenario, line.model, jobs, line.services, line.further
+        )
         self.causes = Causes(attribution, line.stages)
         jobs.sinks.append(self.causes.take)
         self._metrics = RunMetrics(
@@ -351,7 +394,9 @@ class _Taken:
         self.sinks: list[Sink] = [series, self._metrics, self._aggregates]
         if jobs_file and scenario.streams:
             streams = jobs.streams
-            file = JobsFile(folder / JOBS_FILE, scenario, streams.classes, streams.library.ids)
+            file = JobsFile(
+                folder / JOBS_FILE, scenario, streams.classes, streams.library.ids
+            )
             closing.callback(file.close)
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
         self._parts, layout = None, scenario.facility.layout
@@ -360,13 +405,17 @@ class _Taken:
         if layout:
             self._parts = PartSums(places, model, layout)
         if nodes_file:
-            nodes = NodesFile(folder / NODES_FILE, scenario, jobs.streams.classes, places.labels)
+            nodes = NodesFile(
+                folder / NODES_FILE, scenario, jobs.streams.classes, places.labels
+            )
             places.sinks.append(nodes.add)
             closing.callback(nodes.close)
             closing.callback(lambda: nodes.add(places.rest()))
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
-            measured = flexibility_metrics(scenario, inputs.signals, jobs.streams.classes)
+            measured = flexibility_metrics(
+                scenario, inputs.signals, jobs.streams.classes
+            )
             jobs.sinks.append(measured.take)
             other_jobs = (line.undisturbed or line).jobs
             other_jobs.sinks.append(partial(measured.take, undisturbed=True))
@@ -374,18 +423,22 @@ class _Taken:
             self._flexibility = measured
         self._search: EventWindowSearch | None = None
 
-    def watched(self, windows: Iterator[Window], event_windows: bool) -> Iterator[Window]:
-        """Return the windows, each added up by part and searched for events on its way."""
+    def watched(
+        self, windows: Iterator[Window], event_windows: bool
+    ) -> Iterator[Window]:
+        """Return the windows, added up by part and searched for events."""
         line = self._line
         if self._parts is not None:
             windows = self._parts.watch(windows)
         if not event_windows:
             return windows
-        self._search = EventWindowSearch(line.model, line.stages, transient=line.jobs.transient)
+        self._search = EventWindowSearch(
+            line.model, line.stages, transient=line.jobs.transient
+        )
         return self._search.watch(windows)
 
     def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
-        """Return the metrics after the run, and write the event windows that were found."""
+        """Return the metrics of the run, and write the event windows found."""
         line = self._line
         found = self._metrics.blocks(line.loads, line.energy_j)
         found["aggregates"] = self._aggregates.block()
@@ -408,13 +461,16 @@ class _Taken:
 
 LOWER_END = "at the lower end of a large job's lag_s and edge_s"
 UPPER_END = (
-    "checked at the upper end of a large job's lag_s and edge_s; as nothing is not met there, "
-    "where it swings most, the lower end was not run"
+    "checked at the upper end of a large job's lag_s and edge_s; as nothing is not "
+    "met there, where it swings most, the lower end was not run"
 )
 
 
 def lower_end(scenario: Scenario) -> Scenario | None:
-    """Return a scenario whose large jobs swing least of what is known; None where none differs."""
+    """Return a scenario whose large jobs swing least of what is known.
+
+    None where none differs.
+    """
     streams = dict(scenario.streams)
     for name, stream in scenario.streams.items():
         if stream.synchronous is None or stream.power_smoothing is not None:
@@ -424,13 +480,19 @@ def lower_end(scenario: Scenario) -> Scenario | None:
         if jobs != stream.synchronous.jobs:
             training = stream.synchronous.model_copy(update={"jobs": jobs})
             streams[name] = stream.model_copy(update={"synchronous": training})
-    return scenario.model_copy(update={"streams": streams}) if streams != scenario.streams else None
+    return (
+        scenario.model_copy(update={"streams": streams})
+        if streams != scenario.streams
+        else None
+    )
 
 
 def limits_of(scenario: Scenario) -> list[Limits]:
     """Return the limits that a scenario names: files beside it, or presets."""
     besides = ((name, scenario.folder / name) for name in scenario.limits)
-    return [load_limits(beside if beside.exists() else name) for name, beside in besides]
+    return [
+        load_limits(beside if beside.exists() else name) for name, beside in besides
+    ]
 
 
 def _watches(
@@ -445,12 +507,13 @@ def _watches(
     support = profile_support(line.readings, interpolated_s(line.stages))
     of_run = scenario, support, (rated_power_w / W_PER_MW, "rated power")
     return [
-        LimitWatch(each, *of_run, names, line.jobs.transient, peak_mw=peak_mw) for each in limits
+        LimitWatch(each, *of_run, names, line.jobs.transient, peak_mw=peak_mw)
+        for each in limits
     ]
 
 
 def _peak_mw(line: Line, n_threads: int | None) -> float:
-    """Return the peak of a site, the largest of its means once it has filled up [MW]."""
+    """Return a site's peak, the largest of its means once it has filled up [MW]."""
     most_w = 0.0
     windows = line.windows(None, lambda *_: None)
     for block in line.blocks(windows, n_threads):
@@ -467,17 +530,23 @@ def _time_in_words(
     at_most_s: float | None,
     at_most_mb: float | None,
 ) -> str:
-    """Return what a run takes in its steps; refuse one that takes more than asked for."""
+    """Return what a run takes in its steps.
+
+    Refuse one that takes more than asked for.
+    """
     scenario, plans = line.scenario, line.plans
     jobs_per_day = line.jobs.streams.jobs_per_day
     forecast = forecast_of(scenario, jobs_per_day, plans, engine, jobs_file, n_watched)
     time_s, again = forecast.time_s, ""
     if n_watched and lower_end(scenario) is not None:
-        again = ", and as long again for the lower end of a large job where a limit is not met"
+        again = (
+            ", and as long again for the lower end of a large job where a limit is "
+            "not met"
+        )
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
-            f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB that it may; "
-            "take fewer nodes or a shorter duration"
+            f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB "
+            "that it may; take fewer nodes or a shorter duration"
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
@@ -485,10 +554,11 @@ def _time_in_words(
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     error = RunTooLongError(
-        f"the run takes about {time_s / 60:.0f} min in steps of {scenario.step_ms / 1000:g} s"
-        f"{again}, more than --at-most {at_most_s / 60:g}; raise it, or set duration to "
-        f"'{fewer} d', which can only show that limits are not met, or a coarser step, which "
-        "leaves some inconclusive"
+        f"the run takes about {time_s / 60:.0f} min in steps of "
+        f"{scenario.step_ms / 1000:g} s{again}, more than --at-most "
+        f"{at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which can "
+        "only show that limits are not met, or a coarser step, which leaves some "
+        "inconclusive"
     )
     error.time_s = time_s * (1 + bool(again))
     raise error
@@ -516,7 +586,9 @@ def _expected_mb(line: Line, jobs_file: bool) -> float:
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
 
 
-def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any]) -> dict[str, Any]:
+def _manifest(
+    line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any]
+) -> dict[str, Any]:
     """Return the manifest of a run, without its timing."""
     jobs = line.jobs
     return build_manifest(
@@ -528,7 +600,9 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
         engine,
         jobs.streams.classes,
         jobs.streams.matches(),
-        run_warnings(line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather),
+        run_warnings(
+            line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather
+        ),
     ) | serving_entries(line.plans, inputs.curves)
 
 
@@ -536,8 +610,9 @@ def _manifest(line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any])
 class _Checked:
     """Result of a check.
 
-    `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w` [MW];
-    `warnings` name pools that are asked for more nodes than they have, and unanswered events.
+    `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w`
+    [MW]; `warnings` name pools that are asked for more nodes than they have, and
+    unanswered events.
     """
 
     scenario: Scenario
@@ -566,10 +641,14 @@ def check(
     stages, _ = open_stages(scenario, weather=inputs.weather)
     of_site_w = rated_w(scenario, inputs.weather_year)
     RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
-    forecast = forecast_of(scenario, streams.jobs_per_day, plans, engine, jobs_file, len(limits))
+    forecast = forecast_of(
+        scenario, streams.jobs_per_day, plans, engine, jobs_file, len(limits)
+    )
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
         *odd_contracts(scenario.facility, of_site_w / W_PER_MW),
     )
-    return _Checked(scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, warnings)
+    return _Checked(
+        scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, warnings
+    )

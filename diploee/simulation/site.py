@@ -1,4 +1,7 @@
-"""The site of a scenario, the same for every run and step: size, stages, power and controller."""
+"""The site of a scenario, the same for every run and step.
+
+Size, stages, power and controller.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,27 @@ from diploee.base.columns import TAKEN_OFF, Columns, catalogue, with_boundary
 from diploee.base.errors import InputError, LogFormatError, StageError, one_line
 from diploee.base.model import SCALES, Model
 from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, check_order, numbered
+from diploee.facility.base import (
+    POWER,
+    REACTIVE,
+    Block,
+    Site,
+    Stage,
+    Stages,
+    check_order,
+    numbered,
+)
 from diploee.facility.weather import Weather
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
-from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS, Method, PowerModel
+from diploee.power.blocks import (
+    AC_COLUMNS,
+    PHASE_COLUMNS,
+    POWER_COLUMNS,
+    Method,
+    PowerModel,
+)
 from diploee.power.node_ac import with_ac_profiles
 from diploee.power.segments import absent_nodes
 from diploee.profiles.library import ProfileLibrary
@@ -41,13 +59,15 @@ MOST_ROUNDS = 20
 
 
 def sized(
-    scenario: Scenario, weather_year: Weather | None = None, further: Sequence[Stage] = ()
+    scenario: Scenario,
+    weather_year: Weather | None = None,
+    further: Sequence[Stage] = (),
 ) -> Scenario:
     """Return a scenario in the size that it asks for; itself where it asks for none.
 
-    By `facility.size.poi_mw`, the site has the number of nodes that makes `rated_at_meter_w` that
-    power, to a node of each pool; the ratings of its stages grow with them. Stages of your own,
-    `further`, keep their size.
+    By `facility.size.poi_mw`, the site has the number of nodes that makes
+    `rated_at_meter_w` that power, to a node of each pool; the ratings of its stages
+    grow with them. Stages of your own, `further`, keep their size.
     """
     facility, size = scenario.facility, scenario.facility.size
     if size is None:
@@ -57,13 +77,13 @@ def sized(
     assert size.poi_mw is not None
     if not (facility.stages or further):
         raise InputError(
-            "facility.size.poi_mw: the site has no facility.stages between its nodes and the point "
-            "of interconnection; add them, or give nodes_factor"
+            "facility.size.poi_mw: the site has no facility.stages between its nodes "
+            "and the point of interconnection; add them, or give nodes_factor"
         )
     if not facility.nodes_power_w > 0:
         raise InputError(
-            "facility.size.poi_mw: the nodes' ratings are 0 W, so that no number of them makes it; "
-            "give ratings in facility.node_types, or nodes_factor"
+            "facility.size.poi_mw: the nodes' ratings are 0 W, so that no number of "
+            "them makes it; give ratings in facility.node_types, or nodes_factor"
         )
     asked_w, site = size.poi_mw * W_PER_MW, scenario
     found_w = rated_at_meter_w(scenario, weather_year, further)
@@ -75,30 +95,38 @@ def sized(
         if _nodes(site.facility) == _nodes(before.facility):
             break
     # A node of each pool draws at most about twice its rating at the meter.
-    of_nodes_w = sum(facility.node_type_of(name).rated_power_w for name in facility.pools)
+    of_nodes_w = sum(
+        facility.node_type_of(name).rated_power_w for name in facility.pools
+    )
     if abs(found_w - asked_w) > 2 * of_nodes_w:
         raise InputError(
-            f"facility.size.poi_mw: no number of nodes makes {size.poi_mw:g} MW; the nearest found "
-            f"is {found_w / W_PER_MW:.4g} MW with {site.facility.n_nodes:,} nodes, as every pool "
-            "has one at least, or as stages do not grow with the nodes; give another size"
+            f"facility.size.poi_mw: no number of nodes makes {size.poi_mw:g} MW; the "
+            f"nearest found is {found_w / W_PER_MW:.4g} MW with "
+            f"{site.facility.n_nodes:,} nodes, as every pool has one at least, or as "
+            "stages do not grow with the nodes; give another size"
         )
     return site
 
 
 def rated_at_meter_w(
-    scenario: Scenario, weather_year: Weather | None = None, further: Sequence[Stage] = ()
+    scenario: Scenario,
+    weather_year: Weather | None = None,
+    further: Sequence[Stage] = (),
 ) -> float:
     """Return the power of a site at its meter with all nodes at their ratings [W].
 
-    It is the mean of the hour of `weather_year` in which that is most, whatever span is run: all
-    nodes of all phases there, in steady state, and stages with a source, a store or held back load
-    out. `further` are stages of your own behind those of the scenario.
+    It is the mean of the hour of `weather_year` in which that is most, whatever span is
+    run: all nodes of all phases there, in steady state, and stages with a source, a
+    store or held back load out. `further` are stages of your own behind those of the
+    scenario.
     """
     facility = scenario.facility
     clock = whole_year(facility.zone)
     stages = _stages_of(scenario, clock, weather_year, further)
     kept = Stages([stage for stage in stages if not _is_out(stage)])
-    out = (column.name for stage in stages if _is_out(stage) for column in stage.columns)
+    out = (
+        column.name for stage in stages if _is_out(stage) for column in stage.columns
+    )
     hours = np.ones(clock.n_intervals)
     columns = dict.fromkeys(out, 0 * hours) | {POWER: facility.supplied_power_w * hours}
     if facility.has_ac_power:
@@ -106,11 +134,16 @@ def rated_at_meter_w(
             "it_ac_power_w": columns[POWER],
             REACTIVE: facility.reactive_power_var * hours,
         }
-    of_pools = {f".{name}": [name] for name in facility.pools} if len(facility.pools) > 1 else {}
+    of_pools = (
+        {f".{name}": [name] for name in facility.pools}
+        if len(facility.pools) > 1
+        else {}
+    )
     for owner, pools in {"": list(facility.pools), **of_pools}.items():
         columns |= {
             f"it_power_w{owner}": sum(map(facility.pool_rated_power_w, pools)) * hours,
-            f"busy_nodes{owner}": sum(facility.pools[name].n_nodes for name in pools) * hours,
+            f"busy_nodes{owner}": sum(facility.pools[name].n_nodes for name in pools)
+            * hours,
             f"utilization{owner}": hours,
         }
     passed, _ = kept.apply(Block(0, clock.step_ms, columns), kept.start())
@@ -118,13 +151,15 @@ def rated_at_meter_w(
 
 
 def rated_w(
-    scenario: Scenario, weather_year: Weather | None = None, further: Sequence[Stage] = ()
+    scenario: Scenario,
+    weather_year: Weather | None = None,
+    further: Sequence[Stage] = (),
 ) -> float:
     """Return the rated power where the facility's power is taken [W].
 
-    That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and else
-    `rated_at_meter_w`. It is 0, unknown, where a stage reads columns that only a run has, such as
-    its queue.
+    That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and
+    else `rated_at_meter_w`. It is 0, unknown, where a stage reads columns that only a
+    run has, such as its queue.
     """
     facility = scenario.facility
     if not (facility.stages or further or facility.has_ac_power):
@@ -138,9 +173,12 @@ def rated_w(
 
 
 def _stages_of(
-    scenario: Scenario, clock: RunClock, weather: Weather | None, further: Sequence[Stage]
+    scenario: Scenario,
+    clock: RunClock,
+    weather: Weather | None,
+    further: Sequence[Stage],
 ) -> Stages:
-    """Return the stages of a scenario over a span of time, and further ones behind them."""
+    """Return a scenario's stages over a span of time, and further ones."""
     facility = scenario.facility
     specs = numbered([*facility.stages, *further])
     n_own = len(facility.stages)
@@ -164,12 +202,12 @@ def _nodes(facility: Facility) -> list[int]:
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """Return a scenario with all that grows with a site multiplied by a positive factor.
+    """Return a scenario with all that grows with a site scaled by a factor.
 
-    What grows is marked in the models: nodes, rates of jobs and requests, ratings of the facility's
-    parts. Whole numbers are rounded, to one at least where there was one; what jobs are like,
-    how much of the nodes they use and the calendar stay. A `ScenarioError` says what does not fit,
-    such as a job wider than its pool.
+    What grows is marked in the models: nodes, rates of jobs and requests, ratings of
+    the facility's parts. Whole numbers are rounded, to one at least where there was
+    one; what jobs are like, how much of the nodes they use and the calendar stay. A
+    `ScenarioError` says what does not fit, such as a job wider than its pool.
     """
     data = _multiplied(scenario, scenario.model_dump(mode="json"), factor)
     data["facility"].pop("size", None)
@@ -205,11 +243,14 @@ def _grown(number: float | None, factor: float) -> float | None:
     return None if number is None else number * factor
 
 
-def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) -> Scenario:
-    """Return the site of a scenario as every run of it has it: in its size, whatever its span.
+def settle(
+    scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
+) -> Scenario:
+    """Return the site of a scenario as every run of it has it.
 
-    A site that is settled stays as it is. Errors are those of `sized`, and a `LogFormatError` where
-    a signal's cap is below what the nodes draw without a job.
+    In its size, whatever its span. A site that is settled stays as it is. Errors are
+    those of `sized`, and a `LogFormatError` where a signal's cap is below what the
+    nodes draw without a job.
     """
     settled = sized(scenario, inputs.weather_year, further)
     if scenario.flexibility is not None and "cap" in inputs.signals:
@@ -218,17 +259,20 @@ def settle(scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()) ->
         if lowest_mw < idle_mw:
             given = scenario.flexibility.signals.given()["cap"]
             raise LogFormatError(
-                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at least the "
-                f"{idle_mw:.4g} MW that the nodes draw without a job"
+                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at "
+                f"least the {idle_mw:.4g} MW that the nodes draw without a job"
             )
     return settled
 
 
 def starter(answers: Answers, name: str) -> tuple[str, int]:
     """Return a first scenario of a site as text, and how many nodes make its power."""
-    draft = answers.model_copy(update={"largest_job": 0.0})  # whose job is of given nodes
+    # Whose job is of given nodes
+    draft = answers.model_copy(update={"largest_job": 0.0})
     data, _ = read_text(starter_text(draft, name, DRAFT_NODES))
-    data = with_value(data, "facility.size", {"poi_mw": answers.poi_mw}, lambda: "facility.size")
+    data = with_value(
+        data, "facility.size", {"poi_mw": answers.poi_mw}, lambda: "facility.size"
+    )
     scenario = scenario_from_dict(data)
     n_nodes = settle(scenario, load_inputs(scenario)).facility.n_nodes
     text = starter_text(answers, name, n_nodes)
@@ -239,7 +283,7 @@ def starter(answers: Answers, name: str) -> tuple[str, int]:
 def open_stages(
     scenario: Scenario, further: Sequence[Stage] = (), weather: Weather | None = None
 ) -> tuple[Stages, Columns]:
-    """Return the stages of a facility, and the catalogue of the columns that a run gives.
+    """Return a facility's stages, and the catalogue of the columns of a run.
 
     Raises
     ------
@@ -293,10 +337,17 @@ def power_model(
 def flexible_controller(
     scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
 ) -> FairCaps | None:
-    """Return the controller that a scenario asks for; None where it has nothing to answer."""
+    """Return the controller that a scenario asks for.
+
+    None where it has nothing to answer.
+    """
     signals = inputs.signals
     flexibility = scenario.flexibility
-    if flexibility is None or flexibility.is_off or not flexibility.has_something_to_answer:
+    if (
+        flexibility is None
+        or flexibility.is_off
+        or not flexibility.has_something_to_answer
+    ):
         return None
     overhead, has_sources = None, False
     if scenario.facility.has_ac_power or scenario.facility.stages or further:
@@ -313,22 +364,32 @@ def flexible_controller(
     )
 
 
-def _meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], tuple[float, float]]:
-    """Return what the meter shows at a time [ms] for a power of all devices, and sources give [W].
+def _meter_power(
+    scenario: Scenario, stages: Stages
+) -> Callable[[int, float], tuple[float, float]]:
+    """Return what the meter shows at a time [ms], and what sources give [W].
 
-    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at their start
-    [J]; a controller asks again when either has changed.
+    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at
+    their start [J]; a controller asks again when either has changed.
     """
     facility = scenario.facility
-    pools = [(pool.n_nodes, facility.node_type_of(name)) for name, pool in facility.pools.items()]
-    sources = [column.name for s in stages for column in s.columns if column.role == "source"]
+    pools = [
+        (pool.n_nodes, facility.node_type_of(name))
+        for name, pool in facility.pools.items()
+    ]
+    sources = [
+        column.name for s in stages for column in s.columns if column.role == "source"
+    ]
 
     @lru_cache(maxsize=4096)
     def at(hour: int, devices_w: float) -> tuple[float, float]:
         share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
         ac_w = devices_w
         if facility.has_ac_power:
-            ac_w = sum(n * float(node.ac_power_w(node.rated_power_w * share)) for n, node in pools)
+            ac_w = sum(
+                n * float(node.ac_power_w(node.rated_power_w * share))
+                for n, node in pools
+            )
         columns = {"it_power_w": np.array([devices_w]), POWER: np.array([ac_w])}
         if facility.has_ac_power:
             reactive_var = np.array([facility.reactive_power_var])
@@ -350,7 +411,10 @@ def _meter_power(scenario: Scenario, stages: Stages) -> Callable[[int, float], t
 
 
 def fastest_engine(scenario: Scenario, inputs: Inputs) -> Engine:
-    """Return the engine that gives a schedule soonest: compiled where all of it has a twin."""
+    """Return the engine that gives a schedule soonest.
+
+    Compiled where all of it has a twin.
+    """
     policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
     if flexible_controller(scenario, inputs) or not all(map(twin_of, policies)):
         return "simpy"

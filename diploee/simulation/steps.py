@@ -1,6 +1,7 @@
-"""The steps of the model one by one, each over a whole run in memory: for notebooks and tests.
+"""The steps of the model one by one, each over a whole run in memory.
 
-Each calls what `diploee.simulation.pipeline` calls window by window.
+For notebooks and tests. Each calls what `diploee.simulation.pipeline` calls window by
+window.
 """
 
 from __future__ import annotations
@@ -42,13 +43,15 @@ class Workload:
     jobs: JobTable  # in the order of submission
     classes: tuple[StreamClass, ...]  # by `class_id`
     matches: tuple[StreamMatch, ...]  # one per stream
-    library: ProfileLibrary  # by `profile_id`: those given, then those that the streams made
+    # By `profile_id`: those given, then those that the streams made
+    library: ProfileLibrary
     # Gives what a synchronous job plays, by class and number
     pieces_of: PiecesOf | None = None
 
 
 WINDOW_DRAWS = 28
-"""Draws of six hours at once: a week, whose jobs are the same as of one draw after the other."""
+"""Draws of six hours at once: a week, whose jobs are the same as of one draw after the
+other."""
 
 
 def generate_jobs(
@@ -65,20 +68,21 @@ def generate_jobs(
     library : ProfileLibrary, optional
         Profiles that the classes draw from; they give the durations.
     simulated_utilization : callable, optional
-        Schedules the jobs of a stream with ``match: simulated``, day after day, and returns the
-        mean node occupancy (0-1) of its pool; its own scheduler by default.
+        Schedules the jobs of a stream with ``match: simulated``, day after day, and
+        returns the mean node occupancy (0-1) of its pool; its own scheduler by default.
 
     Returns
     -------
     Workload
-        Jobs in the order of submission; simultaneous ones in the order of their streams.
+        Jobs in the order of submission; simultaneous ones in the order of their
+        streams.
 
     Raises
     ------
     InputError
-        If a class has no profile, a log can't be read or does not fit its rules, or a target can't
-        be reached; the text says by how much. Or if the scenario has a `facility.size`, which
-        `diploee.run` alone settles; so with all steps.
+        If a class has no profile, a log can't be read or does not fit its rules, or a
+        target can't be reached; the text says by how much. Or if the scenario has a
+        `facility.size`, which `diploee.run` alone settles; so with all steps.
     """
     _refuse("generate_jobs", scenario)
     streams = JobStreams(scenario, load_inputs(scenario, library))
@@ -87,13 +91,15 @@ def generate_jobs(
         found = dict.fromkeys(found, simulated_utilization)
     streams.settle(found)
     jobs = concat(list(streams.windows(WINDOW_DRAWS)))
-    return Workload(jobs, streams.classes, streams.matches(), streams.library, streams.pieces)
+    return Workload(
+        jobs, streams.classes, streams.matches(), streams.library, streams.pieces
+    )
 
 
 def stream_classes(
     scenario: Scenario, library: ProfileLibrary | None = None
 ) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
-    """Return the classes of all job streams, and the library that their profiles are indices of."""
+    """Return the classes of all job streams, and the library of their profiles."""
     streams = JobStreams(scenario, load_inputs(scenario, library))
     return streams.classes, streams.library
 
@@ -149,23 +155,23 @@ def job_segments(
     Raises
     ------
     InputError
-        If jobs play a profile that the library does not have, are synchronous without `pieces_of`,
-        or were stopped, slowed or resized; or if the scenario has services or replicas. All of that
-        `diploee.run` alone takes in.
+        If jobs play a profile that the library does not have, are synchronous without
+        `pieces_of`, or were stopped, slowed or resized; or if the scenario has services
+        or replicas. All of that `diploee.run` alone takes in.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
     if isinstance(schedule, ActedSchedule):
         raise InputError(
-            "job_segments: the jobs were stopped, slowed or resized by a policy that acts; use "
-            "diploee.run(...), which lowers them"
+            "job_segments: the jobs were stopped, slowed or resized by a policy that "
+            "acts; use diploee.run(...), which lowers them"
         )
     jobs = schedule.jobs
     lacks_flat = jobs.startup_ms.any() and FLAT_ID not in library.ids
     if lacks_flat or jobs.profile_id.max(initial=-1) >= len(library.ids):
         raise InputError(
-            f"job_segments: jobs play profiles that the library of {len(library.ids)} does not "
-            "have, such as variants, smoothed ones and start-ups; give the library of "
-            "generate_jobs(...), workload.library"
+            f"job_segments: jobs play profiles that the library of {len(library.ids)} "
+            "does not have, such as variants, smoothed ones and start-ups; give the "
+            "library of generate_jobs(...), workload.library"
         )
     if jobs.synchronous_id.any() and pieces_of is None:
         raise InputError(
@@ -176,7 +182,7 @@ def job_segments(
 
 
 def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
-    """Refuse a scenario with a size, which a run settles, or with parts that a step leaves out."""
+    """Refuse a scenario with a size, or with parts that a step leaves out."""
     facility = scenario.facility
     has = {
         "facility.size": facility.size,
@@ -188,8 +194,9 @@ def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
     }
     if found := [key for key in ("facility.size", *left_out) if has[key]]:
         raise InputError(
-            f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and its numbers "
-            "would be those of another site; use diploee.run(...), which takes all of it"
+            f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and "
+            "its numbers would be those of another site; use diploee.run(...), which "
+            "takes all of it"
         )
 
 
@@ -214,7 +221,8 @@ def power_blocks(
     library : ProfileLibrary
         Profiles that the segments refer to.
     method : {"auto", "direct", "spectral"}
-        How whole jobs at their profile's sampling step are added; ``auto`` takes the cheaper.
+        How whole jobs at their profile's sampling step are added; ``auto`` takes the
+        cheaper.
     step_ms : int, optional
         Interval [ms] other than the scenario's resolution.
     block_intervals, span_ms, n_threads
@@ -231,7 +239,9 @@ def power_blocks(
     )
 
 
-def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary) -> pd.DataFrame:
+def power_series(
+    segments: Segments, scenario: Scenario, library: ProfileLibrary
+) -> pd.DataFrame:
     """Sum segments and idle nodes into the power of the facility's devices.
 
     Parameters
@@ -246,15 +256,16 @@ def power_series(segments: Segments, scenario: Scenario, library: ProfileLibrary
     Returns
     -------
     pandas.DataFrame
-        Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean over the
-        interval [W]), `busy_nodes` (at the interval's start) and `utilization` (mean over the
-        interval, 0-1); `facility_power_w` is the same as `it_power_w`, as no stage is passed.
+        Indexed by `timestamp` (zone-aware, start of the interval): `it_power_w` (mean
+        over the interval [W]), `busy_nodes` (at the interval's start) and `utilization`
+        (mean over the interval, 0-1); `facility_power_w` is the same as `it_power_w`,
+        as no stage is passed.
 
     Raises
     ------
     InputError
-        If the scenario has services, replicas, stages or AC power, which `diploee.run` alone takes
-        in.
+        If the scenario has services, replicas, stages or AC power, which `diploee.run`
+        alone takes in.
     """
     import pandas as pd
 

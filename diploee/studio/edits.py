@@ -1,7 +1,8 @@
-"""Edits of a scenario's text: one key at a time, with comments and all else left as they are.
+"""Edits of a scenario's text.
 
-A text is spliced where its YAML nodes begin and end, and read again: where that is not what the
-edit means, as within anchors, the data are written out without comments.
+One key at a time, with comments and all else left as they are. A text is spliced where
+its YAML nodes begin and end, and read again: where that is not what the edit means, as
+within anchors, the data are written out without comments.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ TAKEN_OUT = object()
 
 @lru_cache(maxsize=64)
 def read(text: str) -> tuple[dict[str, Any], Any]:
-    """Return the data of a text and its lines, as `read_text` does; they are not to be changed."""
+    """Return the data of a text and its lines, as `read_text` does.
+
+    They are not to be changed.
+    """
     data, lines = read_text(text)
     return data, lines
 
@@ -37,20 +41,28 @@ def edited(text: str, key: str, value: Any) -> str:
         if not isinstance(parent, dict) or parts[-1] not in parent:
             return text
         left = {name: inner for name, inner in parent.items() if name != parts[-1]}
-        target = with_value(data, ".".join(parts[:-1]), left, lambda: key) if parts[1:] else left
-        return _whole(target, lambda: _without(text, _node(text, parts[:-1]), parts[-1]))
+        target = (
+            with_value(data, ".".join(parts[:-1]), left, lambda: key)
+            if parts[1:]
+            else left
+        )
+        return _whole(
+            target, lambda: _without(text, _node(text, parts[:-1]), parts[-1])
+        )
     target = with_value(data, key, value, lambda: key)
     return _whole(target, lambda: _with(text, parts, value))
 
 
 def listed(text: str, key: str, items: list[Any]) -> str:
-    """Return a scenario's text with a list's items replaced, those that stay as they were."""
+    """Return a scenario's text with a list's items replaced where they differ."""
     data, _ = read(text)
     old = get_value(data, key)
     target = with_value(data, key, items, lambda: key)
     if not isinstance(old, list) or not old:
         return _whole(target, lambda: _with(text, key.split("."), items))
-    k = next((k for k, (a, b) in enumerate(zip(old, items, strict=False)) if a != b), None)
+    k = next(
+        (k for k, (a, b) in enumerate(zip(old, items, strict=False)) if a != b), None
+    )
     at = min(len(old), len(items)) if k is None else k
     splice = {0: _replaced, 1: _inserted, -1: _removed}.get(len(items) - len(old))
     if splice is None:
@@ -62,7 +74,11 @@ def listed(text: str, key: str, items: list[Any]) -> str:
 def flow(value: Any) -> str:
     """Return a value as YAML on one line."""
     text = yaml.safe_dump(
-        value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+        value,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
     )
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -118,7 +134,10 @@ def _with(text: str, parts: list[str], value: Any) -> str:
 
 
 def _without(text: str, node: Any, name: str) -> str:
-    entries = [(_start(key), _span(text, inner)[1], str(key.value)) for key, inner in node.value]
+    entries = [
+        (_start(key), _span(text, inner)[1], str(key.value))
+        for key, inner in node.value
+    ]
     at = next(k for k, (*_, key) in enumerate(entries) if key == name)
     return _cut(text, node, [(start, end) for start, end, _ in entries], at)
 
@@ -134,7 +153,10 @@ def _cut(text: str, node: Any, spans: list[tuple[int, int]], at: int) -> str:
             return text[:start] + text[spans[at + 1][0] :]
         return text[: spans[at - 1][1] if at else start] + text[end:]
     line_end = text.find("\n", end)
-    return text[: text.rfind("\n", 0, start) + 1] + text[line_end + 1 if line_end >= 0 else end :]
+    return (
+        text[: text.rfind("\n", 0, start) + 1]
+        + text[line_end + 1 if line_end >= 0 else end :]
+    )
 
 
 def _replaced(text: str, node: Any, at: int, item: Any) -> str:
@@ -160,14 +182,16 @@ def _start(node: Any) -> int:
 
 
 def _span(text: str, node: Any, to_line: bool = False) -> tuple[int, int]:
-    """Return where a node's text begins and ends, without the comments and blanks behind it.
+    """Return a node's begin and end in the text, without comments behind it.
 
     `to_line`: to the end of its last line, a comment there included.
     """
     start, end = _start(node), int(node.end_mark.index)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         lines = text[start:end].split("\n")
-        while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        while len(lines) > 1 and (
+            not lines[-1].strip() or lines[-1].lstrip().startswith("#")
+        ):
             lines.pop()
         last = node.value[-1] if node.value else None
         inner = last[1] if isinstance(last, tuple) else last

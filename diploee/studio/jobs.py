@@ -24,7 +24,7 @@ LONGEST_LINE_B = 1 << 22
 
 
 class Jobs:
-    """Does one job after another, in the order of asking, in a child process that stays warm."""
+    """Does one job after another in a child process that stays warm."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -38,9 +38,10 @@ class Jobs:
             await self._started()
 
     async def do(self, job: Message, writes: Path) -> AsyncGenerator[Message, None]:
-        """Yield what is said of a job; leaving the loop stops it, whatever it was doing.
+        """Yield what is said of a job.
 
-        `writes` is the folder where one that had to be killed may leave what was unfinished.
+        Leaving the loop stops it, whatever it was doing. `writes` is the folder where
+        one that had to be killed may leave what was unfinished.
         """
         while self._turn.locked():
             is_ready = self.child is not None
@@ -65,7 +66,8 @@ class Jobs:
                         is_done = "end" in message
                         yield message
             finally:
-                if is_begun and not is_done:  # nothing can be awaited where a page has gone
+                # Nothing can be awaited where a page has gone
+                if is_begun and not is_done:
                     self._stopping = asyncio.create_task(self._stop(writes))
 
     async def close(self) -> None:
@@ -84,7 +86,9 @@ class Jobs:
     async def _started(self) -> asyncio.subprocess.Process:
         """Return the child; a page that goes away does not stop its start."""
         if self.child is None or self.child.returncode is not None:
-            self._starting = starting = self._starting or asyncio.create_task(self._start())
+            self._starting = starting = self._starting or asyncio.create_task(
+                self._start()
+            )
             try:
                 self.child = await asyncio.shield(starting)
             finally:
@@ -93,17 +97,23 @@ class Jobs:
 
     async def _start(self) -> asyncio.subprocess.Process:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "diploee.studio.work",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL, limit=LONGEST_LINE_B,
+            sys.executable,
+            "-m",
+            "diploee.studio.work",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=LONGEST_LINE_B,
             start_new_session=True,  # Ctrl-C in the terminal is for the studio
-        )  # fmt: skip
+        )
         if not await self._line(child):
             raise DiploeeError("the process for runs can't be started")
         return child
 
-    async def _said(self, child: asyncio.subprocess.Process) -> AsyncGenerator[Message, None]:
-        """Yield what the child says up to the end of its job, and a beat where it is silent."""
+    async def _said(
+        self, child: asyncio.subprocess.Process
+    ) -> AsyncGenerator[Message, None]:
+        """Yield what the child says to the end of its job, and beats in silence."""
         while True:
             try:
                 async with asyncio.timeout(BEAT_S):
@@ -111,7 +121,11 @@ class Jobs:
             except TimeoutError:
                 yield {}
                 continue
-            gone = {"end": True, "gone": True, "problems": ["the run ended unexpectedly"]}
+            gone = {
+                "end": True,
+                "gone": True,
+                "problems": ["the run ended unexpectedly"],
+            }
             yield message or gone
             if not message or "end" in message:
                 return
@@ -123,7 +137,7 @@ class Jobs:
         return message
 
     async def _stop(self, writes: Path) -> None:
-        """Stop the job in hand; kill the child where it doesn't, and remove what that left."""
+        """Stop the job in hand, by force if need be, and remove what it left."""
         child = self.child
         if child is None:
             return

@@ -1,7 +1,8 @@
 """The studio's server: one page on the loopback address, for who has its address.
 
-The address holds a random token, and every request is checked before anything is done: the host
-(a name of others' could lead here), where it comes from, the token, its size, and its rate.
+The address holds a random token, and every request is checked before anything is done:
+the host (a name of others' could lead here), where it comes from, the token, its size,
+and its rate.
 """
 
 from __future__ import annotations
@@ -45,11 +46,15 @@ MOST_BYTES = 1_000_000
 PER_S, AT_ONCE = 20.0, 60.0
 """Requests of a second that are answered, after as many at once."""
 AUTOMATIC_S, KEPT = 60.0, 4
-"""Longer runs are not started without being asked for; weeks of a page kept for differences."""
+"""Longer runs are not started without being asked for; weeks of a page kept for
+differences."""
 
 _HERE = Path(__file__).resolve().parent
-_FILES = {"": ("page.html", "text/html"), "page.css": ("page.css", "text/css"),
-          "page.js": ("page.js", "text/javascript")}  # fmt: skip
+_FILES = {
+    "": ("page.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -67,7 +72,10 @@ FRAMES = ("picture", "report")
 
 
 class Asked(BaseModel):
-    """Content of every request: the id of the page, its draft, and what is asked of it."""
+    """Content of every request.
+
+    The id of the page, its draft, and what is asked of it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -76,16 +84,18 @@ class Asked(BaseModel):
     words: str = Field(default="", max_length=200)  # to search keys for
     span: Literal["", "week", "year"] = ""  # of a run
     start: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")  # of a week
-    before: str = Field(default="", max_length=64)  # answer to name the differences from
+    # Answer to name the differences from
+    before: str = Field(default="", max_length=64)
     automatic: bool = False  # nobody asked for the run
     patient: bool = False  # the run may take as long as it takes
     force: bool = False  # a file may be replaced
-    runs: tuple[str, ...] = Field(default=(), max_length=12)  # ids of answers, or runs by name
+    # Ids of answers, or runs by name
+    runs: tuple[str, ...] = Field(default=(), max_length=12)
     what: str = Field(default="", max_length=40)  # to make of a run
 
 
 class Guard:
-    """Passes a request on when it comes from the studio's own page, and refuses all others."""
+    """Passes on requests of the studio's own page, and refuses all others."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token.encode()
@@ -105,7 +115,9 @@ class Guard:
         refusal = self._refusal(scope) if scope["type"] == "http" else (403, "refused")
         if refusal is not None:
             status, words = refusal
-            await Response(f"{words}\n", status, _HEADERS, "text/plain")(scope, receive, send)
+            await Response(f"{words}\n", status, _HEADERS, "text/plain")(
+                scope, receive, send
+            )
             return
         body, is_more = b"", True
         while is_more:
@@ -115,7 +127,9 @@ class Guard:
             body += message.get("body", b"")
             is_more = message.get("more_body", False)
             if len(body) > MOST_BYTES:
-                await Response("too large\n", 413, _HEADERS, "text/plain")(scope, receive, send)
+                await Response("too large\n", 413, _HEADERS, "text/plain")(
+                    scope, receive, send
+                )
                 return
         whole: list[Message] = [{"type": "http.request", "body": body}]
 
@@ -129,13 +143,23 @@ class Guard:
             await send(message)
 
         path = scope["path"].partition("/")[2].partition("/")[2]
-        await self._app({**scope, "path": f"/{path}", "root_path": ""}, received, headed)
+        await self._app(
+            {**scope, "path": f"/{path}", "root_path": ""}, received, headed
+        )
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return status and words of what is refused; what is wrong is said to the page alone."""
+        """Return status and words of what is refused.
+
+        What is wrong is said to the page alone.
+        """
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
-            if name in headers and name in (b"host", b"origin", b"x-studio", b"content-length"):
+            if name in headers and name in (
+                b"host",
+                b"origin",
+                b"x-studio",
+                b"content-length",
+            ):
                 return 403, "refused"
             headers[name] = value
         if headers.get(b"host") not in self._hosts:
@@ -149,7 +173,10 @@ class Guard:
         if not hmac.compare_digest(token.encode(), self._token) or not slash:
             return 403, "refused"
         if scope["method"] == "POST":
-            is_json = headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
+            is_json = (
+                headers.get(b"content-type", b"").partition(b";")[0]
+                == b"application/json"
+            )
             is_own = hmac.compare_digest(headers.get(b"x-studio", b""), self._token)
             if not (is_own and is_json and origin is not None):
                 return 403, "refused"
@@ -170,7 +197,9 @@ class Guard:
 class Studio:
     """A studio: its folder, its address, its jobs and the pages that they made."""
 
-    def __init__(self, place: Place, at_most_s: float, port: int = 0, scenario: str = "") -> None:
+    def __init__(
+        self, place: Place, at_most_s: float, port: int = 0, scenario: str = ""
+    ) -> None:
         self.place, self.token = place, secrets.token_urlsafe(24)
         self.at_most_s, self._scenario = at_most_s, scenario
         self.socket = _bound(port)
@@ -185,14 +214,24 @@ class Studio:
         self.address = f"http://{HOST}:{self.port}/{self.token}/"
         self.runs_folder = place.folder / "runs"  # of the runs that are kept
         self.guard = Guard(self._routes(), self.token, self.port)
-        self.server = uvicorn.Server(uvicorn.Config(
-            self.guard, interface="asgi3", ws="none",
-            log_level="warning", access_log=False, server_header=False, proxy_headers=False,
-            timeout_graceful_shutdown=3,
-        ))  # fmt: skip
+        self.server = uvicorn.Server(
+            uvicorn.Config(
+                self.guard,
+                interface="asgi3",
+                ws="none",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=3,
+            )
+        )
 
     def serve(self) -> None:
-        """Answer until a signal or `should_exit` ends the server; nothing unfinished is left."""
+        """Answer until a signal or `should_exit` ends the server.
+
+        Nothing unfinished is left.
+        """
         with self.answers:
             self.server.run(sockets=[self.socket])
 
@@ -205,10 +244,17 @@ class Studio:
             warm.cancel()
             await self.jobs.close()
 
-        posts = {"start": self._start, "state": self._state, "run": self._run, "take": self._take,
-                 "save": self._save}  # fmt: skip
+        posts = {
+            "start": self._start,
+            "state": self._state,
+            "run": self._run,
+            "take": self._take,
+            "save": self._save,
+        }
         routes = [Route(f"/{name}", self._file, methods=["GET"]) for name in _FILES]
-        routes += [Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()]
+        routes += [
+            Route(f"/{name}", to, methods=["POST"]) for name, to in posts.items()
+        ]
         routes.append(Route("/frames/{id}/{name}", self._frame, methods=["GET"]))
         return Starlette(
             routes=routes,
@@ -218,8 +264,11 @@ class Studio:
 
     async def _file(self, request: Request) -> Response:
         name, kind = _FILES[request.url.path.rpartition("/")[2]]
-        return Response((_HERE / name).read_text("utf-8"), media_type=kind,
-                        headers={"Content-Security-Policy": _PAGE_POLICY})  # fmt: skip
+        return Response(
+            (_HERE / name).read_text("utf-8"),
+            media_type=kind,
+            headers={"Content-Security-Policy": _PAGE_POLICY},
+        )
 
     async def _frame(self, request: Request) -> Response:
         made, name = request.path_params["id"], request.path_params["name"]
@@ -235,58 +284,91 @@ class Studio:
         found = [path.parent for path in self.runs_folder.glob(f"*/{MANIFEST}")]
         runs = sorted(found, key=lambda folder: folder.stat().st_mtime, reverse=True)
         name = self._scenario
-        return JSONResponse({
-            "draft": {"start": "file" if name else "template", "file": name, "edits": []},
-            "folder": str(self.place.folder), "files": self.place.files(),
-            "runs": [folder.name for folder in runs[:200]],
-            "shipped": list(shipped("scenario")),
-            "formats": {name: known.summary for name, known in FORMATS.items()},
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                "draft": {
+                    "start": "file" if name else "template",
+                    "file": name,
+                    "edits": [],
+                },
+                "folder": str(self.place.folder),
+                "files": self.place.files(),
+                "runs": [folder.name for folder in runs[:200]],
+                "shipped": list(shipped("scenario")),
+                "formats": {name: known.summary for name, known in FORMATS.items()},
+            }
+        )
 
     async def _state(self, request: Request) -> Response:
         asked = await _asked(request)
         if asked.words:
-            found = await asyncio.to_thread(search, asked.draft, self.place, asked.words)
+            found = await asyncio.to_thread(
+                search, asked.draft, self.place, asked.words
+            )
             return JSONResponse({"fields": found})
         return JSONResponse(await asyncio.to_thread(state, asked.draft, self.place))
 
     async def _run(self, request: Request) -> Response:
-        """Answer with what is said of a run as it goes, or of finished runs that are opened."""
+        """Answer with what is said of a run as it goes, or of opened runs."""
         asked = await _asked(request)
         runs = [str(self._run_folder(name)) for name in asked.runs]
         if not (asked.span or runs):
             raise InputError("expected a span to run, or runs to open")
-        site = None if runs else await asyncio.to_thread(opened, asked.draft, self.place)
+        site = (
+            None if runs else await asyncio.to_thread(opened, asked.draft, self.place)
+        )
         made, frames = self._new(asked.page)
         if site is None:
-            return self._stream({"do": "look", "runs": runs, "frames": str(frames)}, made, frames)
+            return self._stream(
+                {"do": "look", "runs": runs, "frames": str(frames)}, made, frames
+            )
         job = {
-            "do": "run", "text": site.text, "folder": str(site.folder), "span": asked.span,
-            "start": asked.start, "before": self._runs.get(asked.before), "page": asked.page,
-            "root": str(self.place.folder), "frames": str(frames),
+            "do": "run",
+            "text": site.text,
+            "folder": str(site.folder),
+            "span": asked.span,
+            "start": asked.start,
+            "before": self._runs.get(asked.before),
+            "page": asked.page,
+            "root": str(self.place.folder),
+            "frames": str(frames),
             "at_most_s": inf
             if asked.patient
             else min(self.at_most_s, AUTOMATIC_S if asked.automatic else inf),
-        }  # fmt: skip
-        return self._stream(job, made, frames if asked.span == "week" else self.runs_folder)
+        }
+        return self._stream(
+            job, made, frames if asked.span == "week" else self.runs_folder
+        )
 
     async def _take(self, request: Request) -> Response:
         """Answer with a file made of a run: its data sheet, or an export."""
         asked = await _asked(request)
         if len(asked.runs) != 1 or asked.what not in ("datasheet", *FORMATS):
-            raise InputError("expected one run, and 'datasheet' or a format of an export")
+            raise InputError(
+                "expected one run, and 'datasheet' or a format of an export"
+            )
         frames = Path(tempfile.mkdtemp(dir=self.temporary))
-        job = {"do": "take", "run": str(self._run_folder(asked.runs[0])), "what": asked.what,
-               "frames": str(frames)}  # fmt: skip
+        job = {
+            "do": "take",
+            "run": str(self._run_folder(asked.runs[0])),
+            "what": asked.what,
+            "frames": str(frames),
+        }
         file, problems = "", list[str]()
         assert self.jobs is not None
         async with aclosing(self.jobs.do(job, frames)) as said:
             async for message in said:
-                file, problems = message.get("file", file), message.get("problems", problems)
+                file, problems = (
+                    message.get("file", file),
+                    message.get("problems", problems),
+                )
         if problems or not file:
             raise InputError(problems)
-        return FileResponse(file, filename=Path(file).name, background=BackgroundTask(
-            shutil.rmtree, frames, ignore_errors=True))  # fmt: skip
+        return FileResponse(
+            file,
+            filename=Path(file).name,
+            background=BackgroundTask(shutil.rmtree, frames, ignore_errors=True),
+        )
 
     async def _save(self, request: Request) -> Response:
         """Write the draft's text into the folder, under the scenario's name."""
@@ -303,7 +385,7 @@ class Studio:
         return JSONResponse({"saved": await asyncio.to_thread(save)})
 
     def _run_folder(self, name: str) -> Path:
-        """Return a run by an answer's id, or by its name among the runs of the folder."""
+        """Return a run by an answer's id, or by name among the folder's runs."""
         if name in self._runs:
             return Path(self._runs[name])
         path = self.place.inside(Path("runs") / name)
@@ -312,7 +394,10 @@ class Studio:
         return path
 
     def _new(self, page: str) -> tuple[str, Path]:
-        """Return the id and the folder of a new answer; the page's oldest make room for it."""
+        """Return the id and the folder of a new answer.
+
+        The page's oldest make room for it.
+        """
         made = secrets.token_urlsafe(12)
         (self.temporary / made).mkdir()
         kept = self._made[page]
@@ -361,7 +446,9 @@ async def _asked(request: Request) -> Asked:
     try:
         return Asked.model_validate_json(await request.body())
     except ValueError as error:
-        raise InputError("the page sent what is not understood; load it again") from error
+        raise InputError(
+            "the page sent what is not understood; load it again"
+        ) from error
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -369,4 +456,6 @@ async def _refused(_: Request, error: Exception) -> Response:
     if isinstance(error, OSError):
         problems = (f"{error.filename}: {reason(error)}",)
     rows = [{"field": "", "key": "", "message": problem} for problem in problems]
-    return JSONResponse({"problems": rows, "exists": isinstance(error, OutputExistsError)}, 400)
+    return JSONResponse(
+        {"problems": rows, "exists": isinstance(error, OutputExistsError)}, 400
+    )

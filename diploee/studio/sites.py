@@ -1,7 +1,8 @@
-"""A page's scenario: opened from what the page holds, and said as fields, diagram and command.
+"""A page's scenario, opened from the page, said as fields, diagram and command.
 
-A page holds where it started (the template of `diploee init`, a file, or a text) and its edits.
-All that is shown follows from these two: pages share nothing, and what is taken away is what ran.
+A page holds where it started (the template of `diploee init`, a file, or a text) and
+its edits. All that is shown follows from these two: pages share nothing, and what is
+taken away is what ran.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
 from diploee.facility.cooling import CoolingSpec
 from diploee.scenario.key_reference import Schema, allowed_words, key_type
-from diploee.scenario.loading import get_value, input_files, scenario_from_dict, with_overrides
+from diploee.scenario.loading import (
+    get_value,
+    input_files,
+    scenario_from_dict,
+    with_overrides,
+)
 from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import Site as Answers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
@@ -40,16 +46,31 @@ MOST_FIRST, MOST_FOUND = 15, 40
 
 STAGES_KEY, SITE_KEY = "facility.stages.", "site."
 COOLING = "cooling"
-_ORDER = ("pdu", "ups", COOLING, "auxiliary_load", "transformers", "", "point_of_interconnection")
+_ORDER = (
+    "pdu",
+    "ups",
+    COOLING,
+    "auxiliary_load",
+    "transformers",
+    "",
+    "point_of_interconnection",
+)
 """From the nodes to the meter; the empty one is for all others."""
 
 _NEW: Mapping[str, Mapping[str, Any]] = {
     "battery": {"power_mw": 1, "energy_mwh": 1, "smoothing_s": 300},
     "generator": {"power_mw": 1, "schedule": [{"from_h": 17, "to_h": 21}]},
 }
-"""ASSUMPTION: what a stage has at first where a kind needs more than the field that adds it."""
+"""ASSUMPTION: what a stage has at first where a kind needs more than the field that
+adds it."""
 
-_REMOVES = {"battery.power_mw", "generator.power_mw", "solar.dc_mw", "ups.mode", COOLING}
+_REMOVES = {
+    "battery.power_mw",
+    "generator.power_mw",
+    "solar.dc_mw",
+    "ups.mode",
+    COOLING,
+}
 """Fields that take their stage out when they are emptied."""
 
 EQUIPMENT = {
@@ -71,9 +92,13 @@ _FIRST = (
     r"facility\.weather\.station",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_LABELS = {"poi_mw": "Power at the meter", "largest_job": "Largest job, of training",
-           "training_share": "Training, share of nodes", "occupancy": "Nodes that are busy",
-           "colocation_share": "Tenants, share of nodes"}  # fmt: skip
+_LABELS = {
+    "poi_mw": "Power at the meter",
+    "largest_job": "Largest job, of training",
+    "training_share": "Training, share of nodes",
+    "occupancy": "Nodes that are busy",
+    "colocation_share": "Tenants, share of nodes",
+}
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Key = Annotated[str, Field(min_length=1, max_length=300)]
@@ -93,7 +118,7 @@ class Draft(BaseModel):
 
 @dataclass(frozen=True)
 class Place:
-    """The folder that a studio reads and writes, and nothing beside it but what ships."""
+    """The folder that a studio reads and writes, beside what ships."""
 
     folder: Path  # resolved
 
@@ -104,21 +129,31 @@ class Place:
         except (OSError, ValueError, RuntimeError):
             path = Path("/")
         if not path.is_relative_to(self.folder) or len(str(name)) > MOST_NAME:
-            raise InputError(f"{shown(str(name))} is outside of {self.folder}, the studio's folder")
+            raise InputError(
+                f"{shown(str(name))} is outside of {self.folder}, the studio's folder"
+            )
         return path
 
     def scenario_file(self, name: str) -> Path:
-        """Return the file of a scenario by its name in the folder, or by its shipped name."""
+        """Return a scenario's file by its name in the folder, or shipped name."""
         path = shipped("scenario").get(name) or self.inside(name)
         if path.suffix not in (".yaml", ".yml"):
-            raise InputError(f"'{name}': expected the name of a YAML file, or of what ships")
+            raise InputError(
+                f"'{name}': expected the name of a YAML file, or of what ships"
+            )
         return path
 
     def files(self, of_limits: bool = False) -> list[str]:
-        """Return the names of the scenarios in the folder, or of its other YAML files."""
-        found = [p for p in self.folder.glob("*.y*ml") if p.is_file() and p.stat().st_size < 1e6]
+        """Return the names of scenarios in the folder, or its other YAML files."""
+        found = [
+            p
+            for p in self.folder.glob("*.y*ml")
+            if p.is_file() and p.stat().st_size < 1e6
+        ]
         texts = {p.name: p.read_text("utf-8", "replace") for p in found}
-        return sorted(n for n, t in texts.items() if ("facility:" in t) is not of_limits)
+        return sorted(
+            n for n, t in texts.items() if ("facility:" in t) is not of_limits
+        )
 
 
 @dataclass(frozen=True)
@@ -139,17 +174,21 @@ class Opened:
 
 
 def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
-    """Return the scenario of a text, which must load no code and name no files elsewhere."""
+    """Return the scenario of a text, which must load no code or foreign files."""
     data, _ = read(text)
     if code := next(_named_code(data, ""), None):
-        raise ScenarioError([f"{code}: code of your own is not loaded here; use 'diploee run'"])
+        raise ScenarioError(
+            [f"{code}: code of your own is not loaded here; use 'diploee run'"]
+        )
     scenario = scenario_from_dict(data).beside(folder)
     roots = (place.folder, shipped_folder("scenarios").resolve())
     beside = [name for name in scenario.limits if name not in shipped("limits")]
     for name in (*input_files(scenario), *beside):
         path = (folder / name).resolve()
         if not any(path.is_relative_to(root) for root in roots):
-            raise ScenarioError([f"scenario: '{name}' is outside of {place.folder}; move it there"])
+            raise ScenarioError(
+                [f"scenario: '{name}' is outside of {place.folder}; move it there"]
+            )
     return scenario
 
 
@@ -157,7 +196,11 @@ def _named_code(value: Any, at: str) -> Iterator[str]:
     """Yield the keys that name Python code, which reading a scenario would import."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key == "path" and isinstance(inner, str) and _CODE.fullmatch(inner.strip()):
+            if (
+                key == "path"
+                and isinstance(inner, str)
+                and _CODE.fullmatch(inner.strip())
+            ):
                 yield f"{at}{key}"
             yield from _named_code(inner, f"{at}{key}.")
     elif isinstance(value, list):
@@ -171,17 +214,31 @@ def _starter(answers: Answers, name: str) -> str:
 
 
 def opened(draft: Draft, place: Place) -> Opened:
-    """Return a draft with its edits made; errors have a line ``key: message`` for each problem."""
+    """Return a draft with its edits made.
+
+    Errors have a line ``key: message`` for each problem.
+    """
     answers, folder, name = Answers(), place.folder, draft.file
     edits = [(key, text.strip()) for key, text in draft.edits]
     if draft.start == "template":
-        given = {k.removeprefix(SITE_KEY): v for k, v in edits if k.startswith(SITE_KEY) and v}
-        is_text = {n: f.annotation is not float for n, f in Answers.model_fields.items()}
-        asked = {n: t if is_text.get(n) else read_value(t, SITE_KEY + n) for n, t in given.items()}
+        given = {
+            k.removeprefix(SITE_KEY): v
+            for k, v in edits
+            if k.startswith(SITE_KEY) and v
+        }
+        is_text = {
+            n: f.annotation is not float for n, f in Answers.model_fields.items()
+        }
+        asked = {
+            n: t if is_text.get(n) else read_value(t, SITE_KEY + n)
+            for n, t in given.items()
+        }
         answers = checked(asked, Answers, lambda at: SITE_KEY + dotted(at))
         name = dict(edits).get("name") or "my_site"
         if not _NAME.fullmatch(name):
-            raise InputError(f"name: expected letters, digits, '_', '.' and '-', found {name!r}")
+            raise InputError(
+                f"name: expected letters, digits, '_', '.' and '-', found {name!r}"
+            )
         base = _starter(answers, name)
     elif draft.start == "file":
         file = place.scenario_file(draft.file)
@@ -213,7 +270,8 @@ def _made(text: str, key: str, value_text: str) -> str:
         item = value
     elif at is None:
         item = {"kind": kind, **_NEW.get(kind, {}), rest: value}
-        if kind == "battery" and "_mw" in rest:  # an hour of its power, or the power of an hour
+        # An hour of its power, or the power of an hour
+        if kind == "battery" and "_mw" in rest:
             item |= {"power_mw": value, "energy_mwh": value}
     elif isinstance(stages[at], str):
         item = {"kind": kind, rest: value}
@@ -243,7 +301,9 @@ def _rank(stage: Any) -> int:
 def cooling_kinds() -> list[str]:
     """Return the kinds of cooling that need no key."""
     kinds = STAGES.by_name.items()
-    return [n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"]
+    return [
+        n for n, spec in kinds if issubclass(spec, CoolingSpec) and n != "cooling_table"
+    ]
 
 
 def state(draft: Draft, place: Place) -> dict[str, Any]:
@@ -259,12 +319,18 @@ def state(draft: Draft, place: Place) -> dict[str, Any]:
     except InputError as error:
         return {"text": site.text, "problems": _problems(error, draft, data)}
     return {
-        "text": site.text, "problems": [], "name": scenario.name, "hash": scenario.sha256(),
+        "text": site.text,
+        "problems": [],
+        "name": scenario.name,
+        "hash": scenario.sha256(),
         "title": _title(site, scenario),
-        "start": f"{scenario.start:%Y-%m-%d}", "duration": scenario.duration,
-        "days": scenario.horizon_ms / MS_PER_DAY, "line": line(scenario, data),
-        "fields": [*_first(site, scenario, place)], **taken(site, scenario),
-    }  # fmt: skip
+        "start": f"{scenario.start:%Y-%m-%d}",
+        "duration": scenario.duration,
+        "days": scenario.horizon_ms / MS_PER_DAY,
+        "line": line(scenario, data),
+        "fields": [*_first(site, scenario, place)],
+        **taken(site, scenario),
+    }
 
 
 def _title(site: Opened, scenario: Scenario) -> str:
@@ -287,15 +353,24 @@ def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
     for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
         text = type(owner).model_fields[key.rpartition(".")[2]].description or ""
         if all(word in f"{key} {text}".lower() for word in asked):
-            found.append((sum(word not in key for word in asked), len(found), key, owner))
+            found.append(
+                (sum(word not in key for word in asked), len(found), key, owner)
+            )
     return [
-        _field(key, owner, key.rpartition(".")[2], get_value(written, key),
-               get_value(site.data, key) is not None)
+        _field(
+            key,
+            owner,
+            key.rpartition(".")[2],
+            get_value(written, key),
+            get_value(site.data, key) is not None,
+        )
         for *_, key, owner in sorted(found)[:MOST_FOUND]
-    ]  # fmt: skip
+    ]
 
 
-def _problems(error: InputError, draft: Draft, data: dict[str, Any]) -> list[dict[str, str]]:
+def _problems(
+    error: InputError, draft: Draft, data: dict[str, Any]
+) -> list[dict[str, str]]:
     """Return problems with the edited field that each is of, if any."""
     ids = {_resolved(key, data): key for key, _ in draft.edits}
     found = []
@@ -333,17 +408,26 @@ def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
     there = {stage.kind for stage in scenario.facility.stages}
     for kind, spec in STAGES.by_name.items():
         stage: Any = spec.model_construct(kind=kind)
-        names = [name for name in spec.model_fields if name != "kind" and kind not in there]
+        names = [
+            name for name in spec.model_fields if name != "kind" and kind not in there
+        ]
         yield from ((f"{STAGES_KEY}{kind}.{name}", stage) for name in names)
 
 
 def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str, Any]]:
-    """Yield the fields that a page shows at first: who is in a site, and its equipment."""
+    """Yield the fields that a page shows at first.
+
+    Who is in a site, and its equipment.
+    """
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
         for name in Answers.model_fields:
-            found = _field(SITE_KEY + name, site.answers, name, getattr(site.answers, name), True)
-            yield found | {"label": _LABELS.get(name, name.replace("_", " ").capitalize())}
+            found = _field(
+                SITE_KEY + name, site.answers, name, getattr(site.answers, name), True
+            )
+            yield found | {
+                "label": _LABELS.get(name, name.replace("_", " ").capitalize())
+            }
     else:
         key = "facility.size.poi_mw"
         size = scenario.facility.size or Size.model_construct()
@@ -354,7 +438,9 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
         for key in who[: MOST_FIRST - 1 - len(EQUIPMENT)]:
             *path, name = key.split(".")
             label = " ".join([*path[1:], name]).replace("_", " ")
-            yield _field(key, keys[key], name, get_value(written, key), True) | {"label": label}
+            yield _field(key, keys[key], name, get_value(written, key), True) | {
+                "label": label
+            }
     stages = scenario.facility.stages
     for key, label in EQUIPMENT.items():
         kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
@@ -364,14 +450,26 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
             names = [*shipped("limits"), *place.files(of_limits=True)]
             found |= {"choices": ["", *(f"[{name}]" for name in names)], "closed": True}
         elif kind == COOLING:
-            found = _field(key, scenario.facility, "stages", at and stages[at].kind, True)
-            found |= {"choices": ["", *cooling_kinds()], "closed": True, "assumed": False}
-            found["text"] = "How heat leaves the site; its own keys are found by search."
+            found = _field(
+                key, scenario.facility, "stages", at and stages[at].kind, True
+            )
+            found |= {
+                "choices": ["", *cooling_kinds()],
+                "closed": True,
+                "assumed": False,
+            }
+            found["text"] = (
+                "How heat leaves the site; its own keys are found by search."
+            )
         else:
             spec: Any = (
-                STAGES.by_name[kind].model_construct(kind=kind) if at is None else stages[at]
+                STAGES.by_name[kind].model_construct(kind=kind)
+                if at is None
+                else stages[at]
             )
-            value = None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
+            value = (
+                None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
+            )
             found = _field(key, spec, name, value, at is not None)
             if key.removeprefix(STAGES_KEY) in _REMOVES:
                 found["text"] += " Empty: none."
@@ -379,20 +477,31 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
         yield found | {"label": label}
 
 
-def _field(key: str, owner: Model, name: str, value: Any, given: bool) -> dict[str, Any]:
+def _field(
+    key: str, owner: Model, name: str, value: Any, given: bool
+) -> dict[str, Any]:
     """Return a key as a field of a form, from what its model declares."""
-    field, of_key = type(owner).model_fields[name], _schema(type(owner))["properties"][name]
+    field, of_key = (
+        type(owner).model_fields[name],
+        _schema(type(owner))["properties"][name],
+    )
     text, extra = field.description or "", field.json_schema_extra
     choices, default = _choices(of_key), of_key.get("default")
     return {
-        "key": key, "label": key, "given": given, "unit": _unit(name, text), "text": text,
+        "key": key,
+        "label": key,
+        "given": given,
+        "unit": _unit(name, text),
+        "text": text,
         "value": "" if value is None else flow(value),
         "default": "" if default in (None, "", [], {}) else flow(default),
         "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
         "allowed": allowed_words(of_key).replace("`", "") if not choices else "",
         "range": extra.get("range") if isinstance(extra, dict) else None,
-        "assumed": "assumed" in text, "choices": choices, "closed": bool(choices),
-    }  # fmt: skip
+        "assumed": "assumed" in text,
+        "choices": choices,
+        "closed": bool(choices),
+    }
 
 
 def _unit(name: str, text: str) -> str:
@@ -421,20 +530,30 @@ def _schema(model: type[Model]) -> Schema:
 
 
 def line(scenario: Scenario, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the one-line diagram: pools with their loads, then stages up to the meter."""
+    """Return the one-line diagram.
+
+    Pools with their loads, then stages up to the meter.
+    """
     facility, given = scenario.facility, get_value(data, "facility.stages") or []
     kinds = (scenario.streams, scenario.request_streams, scenario.replica_streams)
     at = [(name, stream.pool) for streams in kinds for name, stream in streams.items()]
     pools = [
-        {"key": f"facility.pools.{name}.", "name": name, "loads": [s for s, of in at if of == name],
-         "text": f"{pool.n_nodes:,} nodes, {pool.n_nodes / facility.n_nodes:.0%}"}
+        {
+            "key": f"facility.pools.{name}.",
+            "name": name,
+            "loads": [s for s, of in at if of == name],
+            "text": f"{pool.n_nodes:,} nodes, {pool.n_nodes / facility.n_nodes:.0%}",
+        }
         for name, pool in facility.pools.items()
-    ]  # fmt: skip
+    ]
     stages = [
-        {"key": f"{STAGES_KEY}{k}.", "name": stage.kind.replace("_", " "),
-         "text": _said(stage, given[k] if k < len(given) else None)}
+        {
+            "key": f"{STAGES_KEY}{k}.",
+            "name": stage.kind.replace("_", " "),
+            "text": _said(stage, given[k] if k < len(given) else None),
+        }
         for k, stage in enumerate(facility.stages)
-    ]  # fmt: skip
+    ]
     return {"pools": pools, "stages": stages}
 
 
@@ -458,18 +577,26 @@ def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
     lines, name = [], site.name
     if site.draft.start == "template":
         given = site.answers.model_dump(exclude_defaults=True)
-        options = [w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", f"{v}")]
+        options = [
+            w for n, v in given.items() for w in (f"--{n.replace('_', '-')}", f"{v}")
+        ]
         name = f"{name}.yaml"
-        lines.append(shlex.join(["diploee", "init", *options, "--defaults", "--out", name]))
+        lines.append(
+            shlex.join(["diploee", "init", *options, "--defaults", "--out", name])
+        )
     if site.draft.start == "text" or not _is_same(base, changes, scenario):
         lines, changes, name = [], {}, f"{scenario.name}.yaml"
-    sets = [w for key, value in changes.items() for w in ("--set", f"{key}={flow(value)}")]
+    sets = [
+        w for key, value in changes.items() for w in ("--set", f"{key}={flow(value)}")
+    ]
     engine = ["--engine", "compiled"] if compiled else []
     lines.append(shlex.join(["diploee", "run", name, *engine, *sets]))
     arguments = [repr(name), *(["engine='compiled'"] if compiled else [])]
     values = {k: flow(v) if isinstance(v, date) else v for k, v in changes.items()}
     arguments += [f"values={values!r}"] if values else []
-    python = f"import diploee\n\nrun = diploee.run({', '.join(arguments)})\nrun.report()\n"
+    python = (
+        f"import diploee\n\nrun = diploee.run({', '.join(arguments)})\nrun.report()\n"
+    )
     if name not in shipped("scenario"):
         python = f"# {name}: as saved, or as 'diploee init' writes it\n{python}"
     return {"command": "\n".join(lines), "python": python}
@@ -478,17 +605,26 @@ def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
 def _is_same(base: dict[str, Any], changes: dict[str, Any], scenario: Scenario) -> bool:
     """Return whether keys changed on a command line give the scenario."""
     try:
-        data, _ = with_overrides(base, [f"{key}={flow(value)}" for key, value in changes.items()])
+        data, _ = with_overrides(
+            base, [f"{key}={flow(value)}" for key, value in changes.items()]
+        )
         return scenario_from_dict(data).sha256() == scenario.sha256()
     except InputError:
         return False
 
 
 def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """Yield the keys that turn one into the other; of lists of another length the whole."""
+    """Yield the keys that turn one into the other.
+
+    Of lists of another length the whole.
+    """
     if old == new:
         return
-    if isinstance(old, dict) and isinstance(new, dict) and not any("." in str(k) for k in new):
+    if (
+        isinstance(old, dict)
+        and isinstance(new, dict)
+        and not any("." in str(k) for k in new)
+    ):
         for key in {**old, **new}:
             yield from _changes(old.get(key), new.get(key), f"{at}.{key}".lstrip("."))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -499,7 +635,10 @@ def _changes(old: Any, new: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def week_of(text: str, start: str) -> str:
-    """Return a scenario's text for a week of it, without limits: verdicts are of the whole."""
+    """Return a scenario's text for a week of it, without limits.
+
+    Verdicts are of the whole.
+    """
     data = {**read(text)[0], "duration": "7 d"}
     data |= {"start": read_value(start, "start")} if start else {}
     return flow({key: value for key, value in data.items() if key != "limits"})

@@ -1,7 +1,8 @@
-"""The child process of a studio: takes one job at a time from its input, and says how it goes.
+"""The child process of a studio.
 
-A line of JSON in, many out, the last one with ``end``. SIGINT stops the job in hand; what it was
-writing is removed as wherever a run is stopped. When nobody reads any more, it ends likewise.
+Takes one job at a time from its input, and says how it goes. A line of JSON in, many
+out, the last one with ``end``. SIGINT stops the job in hand; what it was writing is
+removed as wherever a run is stopped. When nobody reads any more, it ends likewise.
 """
 
 from __future__ import annotations
@@ -86,9 +87,11 @@ class Watch(Progress):
 
 
 class Picture:
-    """Takes the blocks of a run, and draws the power once all are there, before its metrics."""
+    """Takes the blocks of a run, and draws the power before its metrics."""
 
-    def __init__(self, scenario: Scenario, before: Any, drawn: Callable[[str], None]) -> None:
+    def __init__(
+        self, scenario: Scenario, before: Any, drawn: Callable[[str], None]
+    ) -> None:
         self._scenario, self._before, self._drawn = scenario, before, drawn
         self._powers: list[Any] = []
         self.series: Any = None  # times and means [W], for the next picture
@@ -109,27 +112,57 @@ class Picture:
         every = an_hour if power_w.size > MOST_POINTS else 1
         whole = power_w[: power_w.size // every * every].reshape(-1, every)
         start = np.datetime64(scenario.start, "ms")
-        x = start + np.arange(len(whole)) * np.timedelta64(every * scenario.resolution_ms, "ms")
+        x = start + np.arange(len(whole)) * np.timedelta64(
+            every * scenario.resolution_ms, "ms"
+        )
         self.series = (x, whole.mean(axis=1))
         unit = power_unit(float(power_w.max(initial=0.0)))
         layers: list[Band | Line] = []
         if every > 1:
             low, high = whole.min(axis=1) / unit.watts, whole.max(axis=1) / unit.watts
-            layers.append(Band(x, low, high, "least to most within", colour(0), 0.25, unit.power))
+            layers.append(
+                Band(x, low, high, "least to most within", colour(0), 0.25, unit.power)
+            )
         if self._before is not None:
             was_x, was_w = self._before
-            layers.append(Line(was_x, was_w / unit.watts, "before", MUTED, unit.power,
-                               dash="dot", width=1.2, means=True))  # fmt: skip
+            layers.append(
+                Line(
+                    was_x,
+                    was_w / unit.watts,
+                    "before",
+                    MUTED,
+                    unit.power,
+                    dash="dot",
+                    width=1.2,
+                    means=True,
+                )
+            )
         name = f"{interval(every * scenario.resolution_ms)} mean"
-        layers.append(Line(x, self.series[1] / unit.watts, name, colour(0), unit.power,
-                           width=1.4, means=True))  # fmt: skip
-        axes = Axis("Day", "date"), Axis(f"Facility power [{unit.power}]", from_zero=True)
+        layers.append(
+            Line(
+                x,
+                self.series[1] / unit.watts,
+                name,
+                colour(0),
+                unit.power,
+                width=1.4,
+                means=True,
+            )
+        )
+        axes = (
+            Axis("Day", "date"),
+            Axis(f"Facility power [{unit.power}]", from_zero=True),
+        )
         end = scenario.start + timedelta(milliseconds=scenario.horizon_ms)
         return Chart(
-            "power", f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}",
-            "Power at the meter; without a point of interconnection, behind the last stage.",
+            "power",
+            f"Facility power, {scenario.start:%Y-%m-%d} to {end:%Y-%m-%d}",
+            (
+                "Power at the meter; without a point of interconnection, behind the "
+                "last stage."
+            ),
             (Panel(*axes, tuple(layers)),),
-        )  # fmt: skip
+        )
 
 
 class Worker:
@@ -146,7 +179,11 @@ class Worker:
 
     def run(self, job: dict[str, Any]) -> None:
         """Run a scenario, or a week of it: forecast, power, pages, differences."""
-        place, folder, frames = Place(Path(job["root"])), Path(job["folder"]), Path(job["frames"])
+        place, folder, frames = (
+            Place(Path(job["root"])),
+            Path(job["folder"]),
+            Path(job["frames"]),
+        )
         is_week = job["span"] == "week"
         text = week_of(job["text"], job["start"]) if is_week else job["text"]
         scenario = checked_scenario(text, folder, place)
@@ -156,7 +193,9 @@ class Worker:
         if not is_week:
             runs, sha256 = place.inside("runs"), scenario.sha256()
             first = runs / f"{scenario.name}-{sha256[:8]}"
-            found = _finished(self._done.get(sha256, first), sha256, sha256 in self._done)
+            found = _finished(
+                self._done.get(sha256, first), sha256, sha256 in self._done
+            )
             out = default_folder(scenario.name, sha256, runs)
         key = (job["page"], scenario.start, scenario.horizon_ms)
         keep = partial(self._keep, frames, "picture")
@@ -165,9 +204,15 @@ class Worker:
             watch.draw(_power_w(found))
         else:
             found = simulate(
-                scenario, out, inputs=inputs, engine=engine, sinks=[watch],
-                progress=Watch(self.say), at_most_s=job["at_most_s"], at_most_mb=_memory_mb(),
-            )  # fmt: skip
+                scenario,
+                out,
+                inputs=inputs,
+                engine=engine,
+                sinks=[watch],
+                progress=Watch(self.say),
+                at_most_s=job["at_most_s"],
+                at_most_mb=_memory_mb(),
+            )
             if not is_week:
                 self._done[sha256] = found.folder
         if len(self._series) > MOST_PICTURES:
@@ -181,7 +226,9 @@ class Worker:
         """Make the page of finished runs, side by side where there are several."""
         runs, frames, before = [*map(open_run, job["runs"])], Path(job["frames"]), None
         for run in runs[:2]:
-            watch = Picture(run.scenario, before, partial(self._keep, frames, "picture"))
+            watch = Picture(
+                run.scenario, before, partial(self._keep, frames, "picture")
+            )
             watch.draw(_power_w(run))
             before = watch.series
         self._page(runs, frames)
@@ -192,12 +239,18 @@ class Worker:
         """Write the data sheet or an export of a run."""
         out, run = Path(job["frames"]), open_run(job["run"])
         if job["what"] == "datasheet":
-            file = write_datasheet(run.folder, out / f"{run.folder.name}-datasheet.html")[0]
+            file = write_datasheet(
+                run.folder, out / f"{run.folder.name}-datasheet.html"
+            )[0]
         else:
             known = FORMATS[job["what"]]
             suffix = (known.suffixes or ("",))[0]
-            leap: dict[str, Any] = {"leap_day": "drop-feb29"} if known.whole_year else {}
-            file = run.export(job["what"], out / f"{run.folder.name}-{known.name}{suffix}", **leap)
+            leap: dict[str, Any] = (
+                {"leap_day": "drop-feb29"} if known.whole_year else {}
+            )
+            file = run.export(
+                job["what"], out / f"{run.folder.name}-{known.name}{suffix}", **leap
+            )
             if file.is_dir():
                 file = Path(shutil.make_archive(str(file), "zip", file))
         self.say(file=str(file))
@@ -236,7 +289,9 @@ def _in_words(found: Comparison) -> list[str]:
     for row in rows[:MOST_DIFFERENCES]:
         before, after = (row.metric.show(value) for value in row.values)
         change = row.change_text(1)
-        lines.append(f"{row.metric.heading}: {before} to {after}{f' ({change})' * bool(change)}")
+        lines.append(
+            f"{row.metric.heading}: {before} to {after}{f' ({change})' * bool(change)}"
+        )
     if not rows:
         return ["No figure differs from the run before."]
     left = len(rows) - len(lines)
@@ -246,11 +301,14 @@ def _in_words(found: Comparison) -> list[str]:
 def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
     """Return a run that is there already, of the same scenario and version; else None.
 
-    Where a scenario asks for a size, its manifest has another hash: that of the site in its size.
+    Where a scenario asks for a size, its manifest has another hash: that of the site in
+    its size.
     """
     try:
         run = open_run(folder)
-        found, version = (run.manifest.get(k) for k in ("scenario_sha256", "diploee_version"))
+        found, version = (
+            run.manifest.get(k) for k in ("scenario_sha256", "diploee_version")
+        )
         return run if is_known or (found, version) == (sha256, full_version()) else None
     except DiploeeError:
         return None
@@ -259,7 +317,9 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
 def _memory_mb() -> float:
     """Return the memory that is free [MB]; infinite where that is not known."""
     with suppress(OSError):
-        found = re.search(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii"))
+        found = re.search(
+            r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii")
+        )
         return int(found[1]) * 1024 / 1e6 if found else inf
     return inf
 
@@ -289,7 +349,9 @@ def main() -> None:
         try:
             busy = True
             job = json.loads(text)
-            {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](job)
+            {"run": worker.run, "look": worker.look, "take": worker.take}[job["do"]](
+                job
+            )
         except KeyboardInterrupt:
             problems = ["stopped"]
         except RunTooLongError as error:

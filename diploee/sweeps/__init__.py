@@ -1,4 +1,4 @@
-"""Sweeps and ensembles: axes and draws to scenarios, scenarios to executors, runs to a summary."""
+"""Sweeps and ensembles: from axes and draws to scenarios, runs and a summary."""
 
 import lazy_loader
 

@@ -27,8 +27,8 @@ TOKEN_FILE = ".dask-probe"  # no password: a file that workers must see
 def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     """Do runs on the workers of a Dask cluster.
 
-    A run whose worker dies is done again by another one; Dask gives it up when that happened
-    three times.
+    A run whose worker dies is done again by another one; Dask gives it up when that
+    happened three times.
 
     Parameters
     ----------
@@ -45,14 +45,16 @@ def run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Outcome]:
     Raises
     ------
     InputError
-        Before any run: if `distributed` is not installed, the address does not answer, there is
-        no worker, or a worker does not see the sweep's folder or can't import your own code.
+        Before any run: if `distributed` is not installed, the address does not answer,
+        there is no worker, or a worker does not see the sweep's folder or can't import
+        your own code.
     DiploeeError
         If the scheduler goes away.
     """
     check_importable(tasks)
     outcomes = _run_on_dask(tasks, address)
-    next(outcomes)  # connects and checks now, not at the first outcome that is asked for
+    # Connects and checks now, not at the first outcome that is asked for
+    next(outcomes)
     return outcomes
 
 
@@ -65,7 +67,8 @@ def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
         yield from _outcomes(client, address, tasks)
     finally:
         with suppress(OSError, TimeoutError):  # the scheduler may not answer any more
-            client.close(timeout=5)  # releases the futures; Dask drops what has not begun
+            # Releases the futures; Dask drops what has not begun
+            client.close(timeout=5)
 
 
 def _connect(address: str) -> Any:
@@ -86,8 +89,9 @@ def _connect(address: str) -> Any:
         return Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever answers there may send anything
         raise InputError(
-            f"--dask {address}: no Dask scheduler answers there within {CONNECT_TIMEOUT_S} s; "
-            "start one with 'dask scheduler' and give its address, such as tcp://10.0.0.1:8786"
+            f"--dask {address}: no Dask scheduler answers there within "
+            f"{CONNECT_TIMEOUT_S} s; start one with 'dask scheduler' and give its "
+            "address, such as tcp://10.0.0.1:8786"
         ) from error
 
 
@@ -119,15 +123,16 @@ def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     except Exception as error:  # whatever goes wrong on a worker comes back as is
         raise InputError(
             f"--dask {address}: a worker can't run diploee ({type(error).__name__}: "
-            f"{' '.join(str(error).split()):.200}); install the same version on every worker"
+            f"{' '.join(str(error).split()):.200}); install the same version on every "
+            "worker"
         ) from error
     finally:
         store.remove(TOKEN_FILE)
     blind = [worker for worker, sees in seen.items() if not sees]
     if blind:
         raise InputError(
-            f"--dask {address}: worker {blind[0]} does not see --out {target}; use a folder that "
-            "all machines share"
+            f"--dask {address}: worker {blind[0]} does not see --out {target}; use a "
+            "folder that all machines share"
         )
 
 
@@ -157,8 +162,8 @@ def _outcomes(client: Any, address: str, tasks: Sequence[RunTask]) -> Iterator[O
             yield outcome
     except OSError as error:
         raise DiploeeError(
-            f"--dask {address}: the scheduler went away; finished runs are kept, start the "
-            "sweep again to go on"
+            f"--dask {address}: the scheduler went away; finished runs are kept, "
+            "start the sweep again to go on"
         ) from error
 
 

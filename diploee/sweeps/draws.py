@@ -31,14 +31,15 @@ class Draw(Model):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return the new value of a key and the drawn numbers by name, given its base value."""
+        """Return the new value of a key and drawn numbers, from its base value."""
 
 
 class _Numbers(Draw):
-    """A continuous distribution of numbers, drawn by the inverse of its cumulative function."""
+    """A continuous distribution, drawn by its inverse cumulative function."""
 
     apply: Literal["set", "factor", "add"] = default(
-        "set", "Use of a drawn number: it is the value, multiplies it or is added to it."
+        "set",
+        "Use of a drawn number: it is the value, multiplies it or is added to it.",
     )
     each: bool = default(False, "Draw a number of its own for every element of a list.")
 
@@ -63,18 +64,26 @@ class _Numbers(Draw):
         return self
 
     def numbers(self, rng: np.random.Generator, count: int) -> Float64Array:
-        """Return drawn numbers, shape (count,); those of a truncated distribution lie within."""
+        """Return drawn numbers, shape (count,).
+
+        Those of a truncated distribution lie within.
+        """
         from scipy import stats
 
         distribution = self._frozen(stats)
         low, high = self._bounds
         first = 0.0 if low is None else float(distribution.cdf(low))
         last = 1.0 if high is None else float(distribution.cdf(high))
-        drawn: Float64Array = distribution.ppf(first + (last - first) * rng.random(count))
+        drawn: Float64Array = distribution.ppf(
+            first + (last - first) * rng.random(count)
+        )
         return drawn
 
     def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
-        """Return what is drawn, as `Draw.draw` says; of a list, a number for each where asked."""
+        """Return what is drawn, as `Draw.draw` says.
+
+        Of a list, a number for each where asked.
+        """
         if isinstance(base, list) and (self.each or self.apply != "set"):
             numbers = self.numbers(rng, len(base) if self.each else 1)
             changed = [
@@ -84,21 +93,31 @@ class _Numbers(Draw):
             names = [str(k) for k in range(len(base))] if self.each else [""]
             return changed, dict(zip(names, numbers.tolist(), strict=True))
         if self.each:
-            raise InputError(f"'each' needs a list in the base scenario, found {shown(base)}")
+            raise InputError(
+                f"'each' needs a list in the base scenario, found {shown(base)}"
+            )
         number = float(self.numbers(rng, 1)[0])
         return self._changed(base, number), {"": number}
 
     def _changed(self, base: Any, number: float) -> float | int:
-        """Return the value of a single number; a whole one, such as of nodes, stays whole."""
+        """Return the value of a single number.
+
+        A whole one, such as of nodes, stays whole.
+        """
         applied = self._applied(base, number)
-        return round(applied) if isinstance(base, int) and not isinstance(base, bool) else applied
+        return (
+            round(applied)
+            if isinstance(base, int) and not isinstance(base, bool)
+            else applied
+        )
 
     def _applied(self, base: Any, number: float) -> float:
         if self.apply == "set":
             return number
         if not is_plain_number(base):
             raise InputError(
-                f"apply: {self.apply} needs a number in the base scenario, found {shown(base)}"
+                f"apply: {self.apply} needs a number in the base scenario, found "
+                f"{shown(base)}"
             )
         return number * base if self.apply == "factor" else number + base
 
@@ -119,7 +138,9 @@ class Normal(_Numbers):
 class Lognormal(_Numbers):
     """Lognormal distribution, truncated where bounds are given."""
 
-    distribution: Literal["lognormal"] = default("lognormal", "The lognormal distribution.")
+    distribution: Literal["lognormal"] = default(
+        "lognormal", "The lognormal distribution."
+    )
     median: Positive = Field(description="Median, before truncation.")
     sigma: Positive = Field(description="Standard deviation of the natural logarithm.")
     low: float | None = unset("Lower bound.")
@@ -143,7 +164,9 @@ class Uniform(_Numbers):
 class Triangular(_Numbers):
     """Triangular distribution."""
 
-    distribution: Literal["triangular"] = default("triangular", "The triangular distribution.")
+    distribution: Literal["triangular"] = default(
+        "triangular", "The triangular distribution."
+    )
     low: float = Field(description="Lower bound.")
     mode: float = Field(description="Most likely value.")
     high: float = Field(description="Upper bound.")
@@ -151,7 +174,9 @@ class Triangular(_Numbers):
     @model_validator(mode="after")
     def _mode_between(self) -> Triangular:
         if not self.low <= self.mode <= self.high:
-            raise ValueError(f"mode must lie from {self.low:g} to {self.high:g}, not {self.mode:g}")
+            raise ValueError(
+                f"mode must lie from {self.low:g} to {self.high:g}, not {self.mode:g}"
+            )
         return self
 
     def _frozen(self, stats: Any) -> Any:
@@ -171,24 +196,30 @@ class Choice(Draw):
         if self.probabilities is not None:
             if len(self.probabilities) != len(self.values):
                 raise ValueError(
-                    f"expected {len(self.values)} probabilities, found {len(self.probabilities)}"
+                    f"expected {len(self.values)} probabilities, found "
+                    f"{len(self.probabilities)}"
                 )
             check_probabilities(self.probabilities, "values")
         return self
 
-    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:  # noqa: ARG002  # one signature for all
+    # One signature for all
+    def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:  # noqa: ARG002
         """Return the drawn value and, as its number, the index of it."""
         index = int(rng.choice(len(self.values), p=self.probabilities))
         return self.values[index], {"": float(index)}
 
 
 class Dirichlet(Draw):
-    """Probabilities around those of the base scenario, which stay their mean and sum to 1."""
+    """Probabilities around those of the base scenario, their mean."""
 
-    distribution: Literal["dirichlet"] = default("dirichlet", "The Dirichlet distribution.")
+    distribution: Literal["dirichlet"] = default(
+        "dirichlet", "The Dirichlet distribution."
+    )
     concentration: Positive = Field(
-        description="The larger, the nearer to the base: a probability p has the variance "
-        "p (1 - p) / (concentration + 1)."
+        description=(
+            "The larger, the nearer to the base: a probability p has the variance p "
+            "(1 - p) / (concentration + 1)."
+        )
     )
 
     @property
@@ -208,7 +239,9 @@ class Dirichlet(Draw):
         drawn = np.round(rng.dirichlet(alpha), PROBABILITY_DIGITS)
         drawn[-1] = max(0.0, 1.0 - drawn[:-1].sum())
         numbers = dict(zip(names, drawn.tolist(), strict=True))
-        return {**base, **numbers}, {str(name): value for name, value in numbers.items()}
+        return {**base, **numbers}, {
+            str(name): value for name, value in numbers.items()
+        }
 
 
 DRAWS: Kinds[Draw] = Kinds("distribution", Draw, __name__, "distribution")  # type: ignore[type-abstract]

@@ -1,4 +1,7 @@
-"""Statistics of many seeds of a point: percentiles of metrics, envelopes of loads, seeds needed."""
+"""Statistics of many seeds of a point.
+
+Percentiles of metrics, envelopes of loads, seeds needed.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,12 @@ ENSEMBLE_FILE = "ensemble.json"
 SCHEMA_VERSION = 1
 PERCENTS = (5, 50, 95)
 Z_95 = 1.959963984540054
-"""Standard deviations within which a normal variable lies with a probability of 95 %."""
+"""Standard deviations within which a normal variable lies with a probability of 95 %."""  # noqa: E501
 STANDS_OUT = 0.5
 """Absolute rank correlation above which a drawn number is said to move a metric."""
 BY_CHANCE = 0.01
-"""Probability that any draw stands out of any metric by chance; it takes more of few runs."""
+"""Probability that any draw stands out of any metric by chance; it takes more of few
+runs."""
 
 MANY = 10**6
 """Number of seeds from which on Student's and the normal distribution are one."""
@@ -41,27 +45,42 @@ MANY = 10**6
 N_RESAMPLES = 1_000
 
 METHOD = {
-    "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
-    "percentile near the end of n members is itself uncertain by the given half-width; below "
-    f"{LEAST_RUNS} members there is no P5 and no P95",
-    "moved_by": "Spearman's rank correlation over the members of a metric with each drawn number "
-    f"(of a choice with each of its values, 1 where it was drawn), above {STANDS_OUT} in absolute "
-    "value and above what the largest of all draws and metrics that vary has by chance with a "
-    f"probability of {BY_CHANCE} (Bonferroni); of {LEAST_RUNS} members on",
-    "seeds_for_mean": "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
-    "the mean with the relative half-width a; t: Student's, of n - 1 degrees of freedom; m, s: "
-    "mean and sample standard deviation of the members",
-    "seeds_for_p95": "n = n0 (h / (a |q|))^2 rounded up; q: P95 of the n0 members, h = 1.96 times "
-    f"its standard error from {N_RESAMPLES} resamples of the members; errors fall with 1/sqrt(n); "
-    "rough where n0 is small, as the standard error of a percentile is itself uncertain",
-    "envelope": "P5, P50 and P95 over the members, separately at every hour of the week and at "
-    "every fraction of time: 5 % of the members exceed the P95 curve there",
+    "percentiles": (
+        "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
+        "percentile near the end of n members is itself uncertain by the given "
+        f"half-width; below {LEAST_RUNS} members there is no P5 and no P95"
+    ),
+    "moved_by": (
+        "Spearman's rank correlation over the members of a metric with each drawn "
+        "number (of a choice with each of its values, 1 where it was drawn), above "
+        f"{STANDS_OUT} in absolute value and above what the largest of all draws and "
+        f"metrics that vary has by chance with a probability of {BY_CHANCE} "
+        f"(Bonferroni); of {LEAST_RUNS} members on"
+    ),
+    "seeds_for_mean": (
+        "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
+        "the mean with the relative half-width a; t: Student's, of n - 1 degrees of "
+        "freedom; m, s: mean and sample standard deviation of the members"
+    ),
+    "seeds_for_p95": (
+        "n = n0 (h / (a |q|))^2 rounded up; q: P95 of the n0 members, h = 1.96 times "
+        f"its standard error from {N_RESAMPLES} resamples of the members; errors fall "
+        "with 1/sqrt(n); rough where n0 is small, as the standard error of a "
+        "percentile is itself uncertain"
+    ),
+    "envelope": (
+        "P5, P50 and P95 over the members, separately at every hour of the week and "
+        "at every fraction of time: 5 % of the members exceed the P95 curve there"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class _MetricSpread:
-    """A metric over the members of a point; half-widths are relative to the value's size."""
+    """A metric over the members of a point.
+
+    Half-widths are relative to the value's size.
+    """
 
     n: int
     mean: float
@@ -84,12 +103,13 @@ class PointEnsemble:
     point: int
     settings: dict[str, Any]
     metrics: dict[str, _MetricSpread]
-    moved_by: dict[str, dict[str, float]]  # rank correlations that stand out, by metric and draw
+    # Rank correlations that stand out, by metric and draw
+    moved_by: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Statistics over the seeds, point by point, and the accuracy that seeds are counted for."""
+    """Statistics over the seeds, point by point, and the accuracy aimed at."""
 
     accuracy: float
     points: list[PointEnsemble]
@@ -97,21 +117,31 @@ class Ensemble:
 
 
 def write_ensemble(
-    store: Store, sweep: Sweep, runs: Sequence[PlannedRun], results: Mapping[str, Result]
+    store: Store,
+    sweep: Sweep,
+    runs: Sequence[PlannedRun],
+    results: Mapping[str, Result],
 ) -> Ensemble | None:
     """Write ``ensemble.parquet``, ``envelope.parquet`` and ``ensemble.json``."""
     members: dict[int, list[PlannedRun]] = {}
     for run in runs:
         if run.run in results:
             members.setdefault(run.point, []).append(run)
-    members = {point: of_point for point, of_point in members.items() if len(of_point) > 1}
+    members = {
+        point: of_point for point, of_point in members.items() if len(of_point) > 1
+    }
     if not members:
         return None
     points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
     ensemble = Ensemble(sweep.spec.accuracy, points, tuple(sweep.spec.draw))
-    envelopes = [_envelope(store, point, of_point) for point, of_point in members.items()]
+    envelopes = [
+        _envelope(store, point, of_point) for point, of_point in members.items()
+    ]
     table = pa.Table.from_pylist(list(_rows(ensemble)))
-    known = [f.with_type(pa.float64()) if pa.types.is_null(f.type) else f for f in table.schema]
+    known = [
+        f.with_type(pa.float64()) if pa.types.is_null(f.type) else f
+        for f in table.schema
+    ]
     store.write(ENSEMBLE_TABLE, table_bytes(table.cast(pa.schema(known))))
     store.write(ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
     store.write(ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
@@ -124,7 +154,9 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
     supported = n >= LEAST_RUNS
     of_mean = _relative(_student(n) * std / np.sqrt(n), mean)
-    of_p95 = _relative(Z_95 * _error_of_p95(np.sort(values)), p95) if supported else None
+    of_p95 = (
+        _relative(Z_95 * _error_of_p95(np.sort(values)), p95) if supported else None
+    )
     return _MetricSpread(
         n,
         mean,
@@ -150,7 +182,7 @@ def _error_of_p95(ordered: Float64Array) -> float:
 
 @lru_cache(maxsize=64)
 def _resampled_p95(n: int) -> tuple[Int64Array, Int64Array, float]:
-    """Return the ranks between which the P95 of each resample of n values lies, and where."""
+    """Return the ranks that hold the P95 of resamples of n values."""
     ranks = stream(0, "ensemble", "percentile error").integers(n, size=(N_RESAMPLES, n))
     low, between = divmod(0.95 * (n - 1), 1)
     first = int(low)
@@ -159,7 +191,7 @@ def _resampled_p95(n: int) -> tuple[Int64Array, Int64Array, float]:
 
 
 def _student(n: int) -> float:
-    """Return the half-width of a 95 % interval of a mean of n, in its standard errors."""
+    """Return the half-width of a mean's 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # that of scipy.stats takes a millisecond
 
     return float(stdtrit(n - 1, 0.975))
@@ -177,8 +209,15 @@ def _relative(half_width: float, value: float) -> float | None:
 
 
 def _seeds(n: int, half_width: float | None, accuracy: float) -> int | None:
-    """Return how many seeds reach the accuracy; half-widths fall with the root of their number."""
-    return None if half_width is None else max(2, ceil(n * (half_width / accuracy) ** 2 - 1e-9))
+    """Return how many seeds reach the accuracy.
+
+    Half-widths fall with the root of their number.
+    """
+    return (
+        None
+        if half_width is None
+        else max(2, ceil(n * (half_width / accuracy) ** 2 - 1e-9))
+    )
 
 
 def _point(
@@ -188,7 +227,9 @@ def _point(
     metrics: dict[str, _MetricSpread] = {}
     # Metrics that the same members have are ranked at once.
     alike: dict[bytes, dict[str, Float64Array]] = {}
-    for name in dict.fromkeys(name for run in members for name in results[run.run].metrics):
+    for name in dict.fromkeys(
+        name for run in members for name in results[run.run].metrics
+    ):
         found = [results[run.run].metrics.get(name) for run in members]
         known = np.array([is_plain_number(value) for value in found])
         values = np.array([value for value in found if is_plain_number(value)], float)
@@ -201,7 +242,9 @@ def _point(
     vary = [np.ptp(of) > 0 for group in alike.values() for of in group.values()]
     n_pairs = len(inputs) * sum(map(bool, vary))
     for mask, of_name in alike.items():
-        of_members = {key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()}
+        of_members = {
+            key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()
+        }
         moved_by |= _moved_by(of_members, of_name, n_pairs)
     return PointEnsemble(members[0].point, members[0].settings, metrics, moved_by)
 
@@ -211,7 +254,7 @@ def _moved_by(
     metrics: Mapping[str, Float64Array],
     n_pairs: int | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return the rank correlations that stand out among all pairs, the largest first."""
+    """Return the outstanding rank correlations, the largest first."""
     from scipy.stats import rankdata, t
 
     def ranked(of: Mapping[str, Float64Array]) -> Any:
@@ -223,7 +266,9 @@ def _moved_by(
     n = next(iter(inputs.values())).size
     if n < LEAST_RUNS:
         return {}
-    by_chance = t.ppf(1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2)
+    by_chance = t.ppf(
+        1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2
+    )
     least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
     found = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
     return {
@@ -243,7 +288,8 @@ def _size(found: tuple[float, str]) -> float:
 def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64Array]:
     """Return the drawn numbers by name.
 
-    A choice has no order, so each of its values is a column of its own, 1 where it was drawn.
+    A choice has no order, so each of its values is a column of its own, 1 where it was
+    drawn.
     """
     found: dict[str, Float64Array] = {}
     for name, key in members[0].draw_keys.items():
@@ -280,7 +326,11 @@ def _rows(ensemble: Ensemble) -> Iterator[dict[str, Any]]:
     """Yield one row per point and metric, all with the same columns."""
     for point in ensemble.points:
         for name, metric in point.metrics.items():
-            row: dict[str, Any] = {"point": point.point, "metric": name, **asdict(metric)}
+            row: dict[str, Any] = {
+                "point": point.point,
+                "metric": name,
+                **asdict(metric),
+            }
             if ensemble.draws:
                 moved = point.moved_by.get(name, {}).items()
                 row["moved_by"] = ", ".join(f"{key} ({rho:+.2f})" for key, rho in moved)
@@ -293,6 +343,8 @@ def _content(sweep: Sweep, ensemble: Ensemble) -> dict[str, Any]:
         "name": sweep.name,
         "method": METHOD,
         "accuracy": ensemble.accuracy,
-        "draw": {key: draw.model_dump(mode="json") for key, draw in sweep.spec.draw.items()},
+        "draw": {
+            key: draw.model_dump(mode="json") for key, draw in sweep.spec.draw.items()
+        },
         "points": [asdict(point) for point in ensemble.points],
     }

@@ -1,4 +1,4 @@
-"""The line of a sweep: expand, find the missing runs, do them, sum up; and its Python front."""
+"""The line of a sweep: expand, find missing runs, do them, sum up."""
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ class SweepResult(Brief):
     n_computed: int = 0  # runs that were done now; the others were complete before
     # Statistics over the seeds, where points have at least two finished ones
     ensemble: Ensemble | None = None
-    warnings: list[str] = field(default_factory=list)  # each once, with the number of runs
+    # Each once, with the number of runs
+    warnings: list[str] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per run: point, axes, draws, seed, status, metrics by dotted key."""
+        """Return a row per run: point, axes, draws, seed, status, metrics."""
         frame: pd.DataFrame = self.summary.to_pandas()
         return frame
 
@@ -91,12 +92,13 @@ def run_sweep(
     out : str or pathlib.Path, optional
         Folder; ``sweeps/<name>`` by default. Complete runs found there are kept.
     executor : callable
-        Does the runs: in this process by default, or `run_locally`, `run_on_dask` with their
-        further arguments bound.
+        Does the runs: in this process by default, or `run_locally`, `run_on_dask` with
+        their further arguments bound.
     profiles : sequence of str
         Profile folders; none means the shipped ones.
     engine : {"simpy", "compiled"}, optional
-        Scheduler; both give the same results. By default that of each run which gives them sooner.
+        Scheduler; both give the same results. By default that of each run which gives
+        them sooner.
     max_runs : int
         Largest number of runs.
     progress : Progress, optional
@@ -105,10 +107,11 @@ def run_sweep(
     Raises
     ------
     InputError
-        If the sweep, its values, the profiles or the output are not usable; nothing is run then.
+        If the sweep, its values, the profiles or the output are not usable; nothing is
+        run then.
     OutputError
-        If the place can't be written; nothing is run where that shows before the first run.
-        Finished runs are kept in any case.
+        If the place can't be written; nothing is run where that shows before the first
+        run. Finished runs are kept in any case.
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     progress = progress or Progress()
@@ -120,7 +123,13 @@ def run_sweep(
         results = read_results(store, (run.run for run in runs), sweep.spec.keep)
         missing = {
             run.run: RunTask(
-                run.run, run.scenario, store.target, folders, engine, sweep.spec.keep, run.own
+                run.run,
+                run.scenario,
+                store.target,
+                folders,
+                engine,
+                sweep.spec.keep,
+                run.own,
             )
             for run in runs
             if run.run not in results
@@ -130,7 +139,11 @@ def run_sweep(
         ended: dict[str, str] = {}
 
         def write(failed: dict[str, str]) -> pa.Table:
-            options = {"base": sweep.spec.base, "engine": engine, "profiles": list(folders)}
+            options = {
+                "base": sweep.spec.base,
+                "engine": engine,
+                "profiles": list(folders),
+            }
             content = sweep_content(sweep, runs, results, failed, **options)
             store.write(SWEEP_FILE, json_bytes(content))
             summary = summary_table(sweep, runs, results, failed)
@@ -144,8 +157,8 @@ def run_sweep(
             before, now = version_of(store), full_version()
             if tasks and before not in (None, now):
                 progress.tell(
-                    f"{target}: begun with diploee {before}, this is {now}; what that version "
-                    "computed is not used, its runs are done anew"
+                    f"{target}: begun with diploee {before}, this is {now}; what that "
+                    "version computed is not used, its runs are done anew"
                 )
             try:  # a bad place shows before hours of work
                 write({})
@@ -154,14 +167,22 @@ def run_sweep(
             try:
                 _do(tasks, len(runs), outcomes, ended, progress)
             finally:  # an interrupt also leaves a summary of what there is
-                results |= read_results(store, (task.run for task in tasks), sweep.spec.keep)
-                failed = {run: error or GONE for run, error in ended.items() if run not in results}
+                results |= read_results(
+                    store, (task.run for task in tasks), sweep.spec.keep
+                )
+                failed = {
+                    run: error or GONE
+                    for run, error in ended.items()
+                    if run not in results
+                }
                 with uninterrupted():
                     summary = write(failed)
         n_computed = sum(task.run in results for task in tasks)
         with stage("statistics", progress):
             ensemble = write_ensemble(store, sweep, runs, results)
-    warned = counted((result.warnings for result in results.values()), len(results), "run")
+    warned = counted(
+        (result.warnings for result in results.values()), len(results), "run"
+    )
     return SweepResult(target, runs, summary, failed, n_computed, ensemble, warned)
 
 
@@ -196,11 +217,16 @@ def _do(
 
 @stage("forecast")
 def forecast(
-    sweep: Sweep, n_workers: int = 1, profiles: Sequence[str] = (), max_runs: int = MAX_RUNS
+    sweep: Sweep,
+    n_workers: int = 1,
+    profiles: Sequence[str] = (),
+    max_runs: int = MAX_RUNS,
 ) -> tuple[int, Forecast]:
-    """Return the number of runs of a sweep and what they are expected to take together."""
+    """Return the number of runs of a sweep and their expected cost."""
     library = ProfileLibrary.open(*profiles)
-    tasks = [RunTask(run.run, run.scenario, "") for run in expand(sweep, library, max_runs)]
+    tasks = [
+        RunTask(run.run, run.scenario, "") for run in expand(sweep, library, max_runs)
+    ]
     looked_at = tasks[:: -(-len(tasks) // MOST_CHECKED)]
     has_jobs = sweep.spec.keep == "all"
     found = [
@@ -208,7 +234,11 @@ def forecast(
         for task in looked_at
     ]
     share = sum(task.cost for task in looked_at) / sum(task.cost for task in tasks)
-    series_mb = 0.0 if sweep.spec.keep == "metrics" else sum(each.disk_mb for each in found) / share
+    series_mb = (
+        0.0
+        if sweep.spec.keep == "metrics"
+        else sum(each.disk_mb for each in found) / share
+    )
     at_once = max(1, min(n_workers, len(tasks)))
     return len(tasks), Forecast(
         sum(each.time_s for each in found) / share / at_once,
@@ -229,7 +259,8 @@ def sweep(
     Parameters
     ----------
     asked : Sweep, mapping, path or str
-        A loaded sweep, the content of a sweep file, the file, or the name of a shipped one.
+        A loaded sweep, the content of a sweep file, the file, or the name of a shipped
+        one.
     out : path, optional
         Folder; ``sweeps/<name>`` by default.
     workers : int
@@ -277,11 +308,15 @@ def ensemble(
     seeds : int, optional
         Number of seeds of each point; those of the sweep by default.
     accuracy : float, optional
-        Relative half width to reach, 0-1, from which the number of seeds that it needs follows.
+        Relative half width to reach, 0-1, from which the number of seeds that it needs
+        follows.
     assumed : bool
-        Draw what a scenario leaves to assumptions from its ranges; see `Scenario.ranges`.
+        Draw what a scenario leaves to assumptions from its ranges; see
+        `Scenario.ranges`.
     **options : object
         Arguments of `sweep`.
     """
     profiles = options.get("profiles", ())
-    return sweep(load_ensemble(asked, seeds, accuracy, assumed, profiles), out, **options)
+    return sweep(
+        load_ensemble(asked, seeds, accuracy, assumed, profiles), out, **options
+    )

@@ -1,4 +1,7 @@
-"""From a sweep to its runs: every point of the axes with every seed, each a checked scenario."""
+"""From a sweep to its runs.
+
+Every point of the axes with every seed, each a checked scenario.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,12 @@ from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import SCHEMA_VERSION
-from diploee.scenario.loading import as_described, get_value, scenario_from_dict, with_value
+from diploee.scenario.loading import (
+    as_described,
+    get_value,
+    scenario_from_dict,
+    with_value,
+)
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted
 from diploee.simulation.own_parts import Known, OwnPart, own_parts
@@ -40,9 +48,10 @@ class PlannedRun(Brief):
 
     run: str  # its name, the first digits of its hash
     point: int  # number of the combination of axis values, from 0
-    settings: dict[str, Any]  # value of every axis, by dotted key (or the name of a block of cases)
-    # Drawn numbers by ``draw.<key>``, with ``.<element>`` where a draw has several, and the dotted
-    # key that each belongs to
+    # Value of every axis, by dotted key (or the name of a block of cases)
+    settings: dict[str, Any]
+    # Drawn numbers by ``draw.<key>``, with ``.<element>`` where a draw has several, and
+    # the dotted key that each belongs to
     drawn: dict[str, float]
     draw_keys: dict[str, str]
     seed: int  # its seed
@@ -50,7 +59,9 @@ class PlannedRun(Brief):
     own: Sequence[OwnPart] = ()  # code of it that is not of the package
 
 
-def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> list[PlannedRun]:
+def expand(
+    sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS
+) -> list[PlannedRun]:
     """Return the runs of a sweep, point by point and seed by seed.
 
     Parameters
@@ -65,14 +76,15 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
     Raises
     ------
     InputError
-        If there are more runs than `max_runs`, or a value makes a scenario invalid; one line for
-        each problem.
+        If there are more runs than `max_runs`, or a value makes a scenario invalid; one
+        line for each problem.
     """
     n_points, n_seeds = sweep.spec.n_points(), sweep.spec.n_seeds()
     if n_points * n_seeds > max_runs:
         raise InputError(
-            f"{sweep.source}: {n_points:,} points x {n_seeds:,} seeds = {n_points * n_seeds:,} "
-            f"runs, more than --max-runs {max_runs:,}; take fewer values or raise --max-runs"
+            f"{sweep.source}: {n_points:,} points x {n_seeds:,} seeds = "
+            f"{n_points * n_seeds:,} runs, more than --max-runs {max_runs:,}; take "
+            "fewer values or raise --max-runs"
         )
     seeds = sweep.spec.seed_list(sweep.base.seed)
     base = unset = sweep.base.model_dump(mode="json")
@@ -101,7 +113,9 @@ def expand(sweep: Sweep, library: ProfileLibrary, max_runs: int = MAX_RUNS) -> l
             except InputError as error:
                 problems[f"{sweep.source}: {error}"] = None
             else:
-                runs.append(PlannedRun(name, point, settings, drawn, keys, seed, scenario, own))
+                runs.append(
+                    PlannedRun(name, point, settings, drawn, keys, seed, scenario, own)
+                )
     if problems:
         said = list(problems)[:SHOWN_PROBLEMS]
         if more := len(problems) - len(said):
@@ -116,7 +130,7 @@ def _where(
     changes: Mapping[str, tuple[KeyPath, Any]],
     key_path: KeyPath,
 ) -> str:
-    """Return the place in the sweep file that gave a key of a scenario, or the values around it."""
+    """Return the place in the sweep file that gave a key, or the values near."""
     places: dict[str, KeyPath] = {key: ("set", key) for key in sweep.spec.set}
     places |= {key: of_axis for key, (of_axis, _) in changes.items()}
     places |= {key: ("draw", key) for key in sweep.spec.draw}
@@ -175,12 +189,17 @@ def _block_points(
 
 
 def _case_labels(axes: Sequence[SweepAxis]) -> list[str]:
-    """Return the column that names the cases of each block: ``case``, then ``case_2``, ..."""
+    """Return the column that names the cases of each block.
+
+    ``case``, then ``case_2``, ...
+    """
     labels, n_before = [], 0
     for axis in axes:
         has_cases = axis.cases is not None
         n_before += has_cases
-        labels.append("" if not has_cases else "case" if n_before == 1 else f"case_{n_before}")
+        labels.append(
+            "" if not has_cases else "case" if n_before == 1 else f"case_{n_before}"
+        )
     return labels
 
 
@@ -197,7 +216,7 @@ def axis_columns(axes: Sequence[SweepAxis]) -> list[str]:
 def _drawn(
     sweep: Sweep, data: dict[str, Any], seed: int, base: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
-    """Return the data with the seed's drawn values, the drawn numbers and their keys."""
+    """Return the data with a seed's draws, the drawn numbers and their keys."""
     numbers: dict[str, float] = {}
     keys: dict[str, str] = {}
     for key, draw in sweep.spec.draw.items():
@@ -217,24 +236,32 @@ def _drawn(
 
 
 def own_parts_of(scenario: Scenario, inputs: Inputs, known: Known) -> list[OwnPart]:
-    """Return the code of a run that is not of the package; `known` is not hashed again."""
+    """Return the code of a run that is not of the package.
+
+    `known` is not hashed again.
+    """
     return own_parts(scenario, inputs, known, limits_of(scenario))
 
 
 def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) -> str:
-    """Return the SHA-256 of a run: its scenario, inputs, limits, own code, and the version.
+    """Return the SHA-256 of a run.
 
-    The engine is no part of it, as both give the same start times.
+    Its scenario, inputs, limits, own code, and the version. The engine is no part of
+    it, as both give the same start times.
     """
     streams = JobStreams(settle(scenario, inputs), inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
-    curve_files = {file.name: file for curves in inputs.curves.values() for file in curves.files}
+    curve_files = {
+        file.name: file for curves in inputs.curves.values() for file in curves.files
+    }
     content = {
         "diploee_version": full_version(),
         "schema_version": SCHEMA_VERSION,
         "scenario": scenario.sha256(),
-        "profiles": {library.ids[index]: library.entries[index].sha256 for index in used},
+        "profiles": {
+            library.ids[index]: library.entries[index].sha256 for index in used
+        },
         "curves": {name: file.sha256 for name, file in curve_files.items()},
         "files": dict(inputs.hashes),
         "limits": [each.model_dump(mode="json") for each in limits_of(scenario)],

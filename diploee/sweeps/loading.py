@@ -1,4 +1,7 @@
-"""From a sweep file (or a bare scenario) to a checked sweep; every problem with its line."""
+"""From a sweep file (or a bare scenario) to a checked sweep.
+
+Every problem with its line.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,11 @@ class Sweep(Brief):
     spec: SweepSpec  # the content of the file
     base: Scenario  # the scenario that every run starts from
     source: str  # named by errors: the file, or where the sweep comes from otherwise
-    lines: Mapping[KeyPath, int] = field(default_factory=dict)  # line of every key of the file
+    # Line of every key of the file
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def where(self, key_path: KeyPath) -> str:
-        """Return the text that names a place of the sweep file, ``sizes.yaml:7 axes.0.grid``."""
+        """Return a place of the sweep file in words, ``sizes.yaml:7 axes.0.grid``."""
         return located(self.source, self.lines, key_path)
 
 
@@ -49,12 +53,14 @@ def load_sweep(name_or_path: str | Path) -> Sweep:
     Parameters
     ----------
     name_or_path : str or pathlib.Path
-        A YAML file, or the name of a shipped sweep such as ``"colocation_utilization"``.
+        A YAML file, or the name of a shipped sweep such as
+        ``"colocation_utilization"``.
 
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is allowed.
+        With one line for each problem: file, line, key, what was found, what is
+        allowed.
     """
     path = find_shipped("sweep", name_or_path)
     data, lines = load_yaml_with_lines(path, _SUCH_AS)
@@ -93,7 +99,9 @@ def sweep_from_dict(
     base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
     sweep = Sweep(name, spec, base, source, lines)
     if problems := list(islice(spec_problems(spec), MOST_PROBLEMS + 1)):
-        raise ScenarioError(f"{sweep.where(key_path)}: {text}" for key_path, text in problems)
+        raise ScenarioError(
+            f"{sweep.where(key_path)}: {text}" for key_path, text in problems
+        )
     return sweep
 
 
@@ -115,8 +123,8 @@ def load_ensemble(
     accuracy : float, optional
         Instead of the file's.
     assumed : bool
-        Draw each number of a scenario that has a range and that its file does not give, uniform
-        over the range; the site keeps the size that it has with their defaults.
+        Draw each number of a scenario that has a range and that its file does not give,
+        uniform over the range; the site keeps the size that it has with their defaults.
     profiles : sequence of str
         Profile folders; none means the shipped ones.
 
@@ -127,7 +135,8 @@ def load_ensemble(
     """
     if assumed and _is_sweep(name_or_path):
         raise ScenarioError(
-            f"--assumed: {name_or_path} is a sweep, whose file says what it draws; give its base"
+            f"--assumed: {name_or_path} is a sweep, whose file says what it draws; "
+            "give its base"
         )
     if _is_sweep(name_or_path):
         path = find_shipped("sweep", name_or_path)
@@ -137,7 +146,11 @@ def load_ensemble(
     else:
         path = find_shipped("scenario", name_or_path)
         data, lines = {"base": str(name_or_path), "seeds": DEFAULT_SEEDS}, {}
-        name, folder, source = f"{path.stem}-ensemble", Path(), f"ensemble of {name_or_path}"
+        name, folder, source = (
+            f"{path.stem}-ensemble",
+            Path(),
+            f"ensemble of {name_or_path}",
+        )
     if n_seeds is not None:
         data["seeds"] = n_seeds
     if accuracy is not None:
@@ -147,11 +160,12 @@ def load_ensemble(
 
 
 def _drawing_assumed(sweep: Sweep, profiles: Sequence[str]) -> Sweep:
-    """Return a sweep of the settled site that draws what its file leaves to assumptions."""
+    """Return a sweep of the settled site that draws what is assumed."""
     keys, base = sweep.base.ranges(given=False), sweep.base
     if not keys:
         raise ScenarioError(
-            f"--assumed: every number of {sweep.spec.base} that has a range is given; leave it out"
+            f"--assumed: every number of {sweep.spec.base} that has a range is given; "
+            "leave it out"
         )
     if base.facility.size is not None:
         base = settle(base, InputReader().load(base, ProfileLibrary.open(*profiles)))

@@ -31,25 +31,33 @@ MAX_ATTEMPTS = 3
 STOP_TIMEOUT_S = 5.0
 
 RUN_MB = START_MB + 2 * MB_OF_WINDOW
-"""Memory that a run is taken to need [MB]. ASSUMPTION: that of a year of 10 MW with services; a
-gigawatt takes some 10 % more."""
+"""Memory that a run is taken to need [MB]. ASSUMPTION: that of a year of 10 MW with
+services; a gigawatt takes some 10 % more."""
 
 SHARE = 0.9
 """Part of the memory available at the start that runs may take."""
 
 _LIMITS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
 )
 
 _INTERRUPTS = {
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
 }
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use; in a container, those it was given."""
+    """Return the cores that this process may use.
+
+    In a container, those it was given.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -57,8 +65,8 @@ def usable_cores() -> int:
 def available_mb(meminfo: Path = Path("/proc/meminfo")) -> float | None:
     """Return the memory that new processes may take [MB]; None where it is unknown.
 
-    The smaller of what the machine has and what its control group (a container, a Slurm job)
-    allows.
+    The smaller of what the machine has and what its control group (a container, a Slurm
+    job) allows.
     """
     found: list[float] = []
     for line in _text(meminfo).splitlines():
@@ -78,16 +86,22 @@ def _text(path: Path) -> str:
         return ""
 
 
-def most_at_once(tasks: Sequence[RunTask], n_workers: int, free_mb: float | None) -> int:
-    """Return how many runs fit at once in the memory that is free [MB]; one always does."""
+def most_at_once(
+    tasks: Sequence[RunTask], n_workers: int, free_mb: float | None
+) -> int:
+    """Return how many runs fit at once in the memory that is free [MB].
+
+    One always does.
+    """
     fitting = n_workers if free_mb is None else int(SHARE * free_mb / RUN_MB)
     return max(1, min(n_workers, fitting, len(tasks)))
 
 
 def run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
-    """Do runs on worker processes; imports, compiled code and profiles are loaded once in each.
+    """Do runs on worker processes.
 
-    Where a worker dies, each run that was under way is done again alone, which shows whose it was.
+    Imports, compiled code and profiles are loaded once in each. Where a worker dies,
+    each run that was under way is done again alone, which shows whose it was.
 
     Parameters
     ----------
@@ -125,8 +139,10 @@ def _run_locally(tasks: Sequence[RunTask], n_workers: int) -> Iterator[Outcome]:
                 reason = f"signal {-code}" if code < 0 else f"exit code {code}"
                 yield Outcome(
                     task.run,
-                    f"its worker process ended {MAX_ATTEMPTS} times ({reason}); short of memory? "
-                    "try fewer --workers",
+                    (
+                        f"its worker process ended {MAX_ATTEMPTS} times ({reason}); "
+                        "short of memory? try fewer --workers"
+                    ),
                 )
 
 
@@ -146,13 +162,17 @@ class _Workers(SpawnContext):
 def _in_pool(
     tasks: Sequence[RunTask], n_workers: int
 ) -> Generator[Outcome, None, tuple[list[RunTask], int]]:
-    """Yield outcomes; return the runs lost with a worker that died, and its exit code."""
+    """Yield outcomes.
+
+    Return the runs lost with a worker that died, and its exit code.
+    """
     workers = _Workers()
     pool = ProcessPoolExecutor(n_workers, workers, _begin)
     futures: dict[Future[Outcome], RunTask] = {}
     done = set()
     try:
-        with suppress(BrokenProcessPool, OSError):  # one that died as others were started
+        # One that died as others were started
+        with suppress(BrokenProcessPool, OSError):
             with _interrupts_held(), _caller_left_out():
                 for task in tasks:
                     futures[pool.submit(run_task, task)] = task
@@ -172,7 +192,10 @@ def _in_pool(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Keep an interrupt until a process has started whole; it is born with them held as well."""
+    """Keep an interrupt until a process has started whole.
+
+    It is born with them held as well.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -186,9 +209,10 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def _caller_left_out() -> Iterator[None]:
-    """Start a process that does not run the calling script again: it needs nothing of it.
+    """Start a process that does not run the calling script again.
 
-    Otherwise a script that sweeps would have to ask whether it is ``__main__``.
+    It needs nothing of it. Otherwise a script that sweeps would have to ask whether it
+    is ``__main__``.
     """
     caller, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
@@ -199,7 +223,8 @@ def _caller_left_out() -> Iterator[None]:
 
 def _begin() -> None:
     """Make a process a worker, which ends with the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent decides
+    # Ctrl-C reaches all; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
@@ -210,10 +235,11 @@ def _begin() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let the allocator reuse the memory of one run for the next instead of returning it.
+    """Let the allocator reuse the memory of one run for the next.
 
-    The pages of large arrays would come fresh from the system, zeroed, for every run; with several
-    workers at it that costs a fifth of their time. Only glibc is set so; elsewhere it stays.
+    The pages of large arrays would come fresh from the system, zeroed, for every run;
+    with several workers at it that costs a fifth of their time. Only glibc is set so;
+    elsewhere it stays.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

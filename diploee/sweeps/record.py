@@ -1,7 +1,7 @@
-"""Results of a sweep: of each run its record and load's shape, of all a summary and ``sweep.json``.
+"""Results of a sweep: each run's record and load shape, a summary, ``sweep.json``.
 
-By the record a cut or missing file shows. The shape is some hundred numbers, few enough to keep for
-every run.
+By the record a cut or missing file shows. The shape is some hundred numbers, few enough
+to keep for every run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ EXCEEDED = np.concatenate([np.arange(0, 10) / 10_000, np.arange(1, 1001) / 1_000
 
 
 class RunRecord(Record):
-    """Record of a finished run: its hash, what was kept, and the sizes of its files [bytes]."""
+    """Record of a finished run.
+
+    Its hash, what was kept, and the sizes of its files [bytes].
+    """
 
     run: str
     keep: Keep
@@ -66,23 +69,29 @@ def write_record(folder: Path, run: str, keep: Keep) -> None:
 
 
 def warnings_of(store: Store, run: str, keep: Keep) -> list[str] | None:
-    """Return the warnings of a run, or None where a file that `keep` asks for is cut or gone."""
+    """Return a run's warnings, or None where a file of `keep` is cut or gone."""
     try:
         sizes = store.sizes(run)
         content = store.read(store.run_name(run, RECORD_FILE))
         record = parse_json(content, RECORD_FILE, RunRecord)
-        manifest = parse_json(store.read(store.run_name(run, MANIFEST)), MANIFEST, _Manifest)
+        manifest = parse_json(
+            store.read(store.run_name(run, MANIFEST)), MANIFEST, _Manifest
+        )
     except (OSError, InputError):
         return None
     wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
-    needed = {name: size for name, size in record.sizes.items() if name not in known - wanted}
+    needed = {
+        name: size for name, size in record.sizes.items() if name not in known - wanted
+    }
     whole = wanted <= known and needed.items() <= sizes.items()
     return manifest.warnings if whole else None
 
 
 def read_shape(store: Store, run: str) -> Any:
     """Return the load shape of a complete run, an Arrow table."""
-    return pq.ParquetFile(io.BytesIO(store.read(store.run_name(run, SHAPE_FILE)))).read()
+    return pq.ParquetFile(
+        io.BytesIO(store.read(store.run_name(run, SHAPE_FILE)))
+    ).read()
 
 
 def load_shape(run: Run) -> pa.Table:
@@ -147,9 +156,10 @@ def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Res
 
 
 def version_of(store: Store) -> str | None:
-    """Return the version that a sweep's folder was last written by; None where there is none.
+    """Return the version that a sweep's folder was last written by.
 
-    Raises `InputError` where files stand that a sweep would replace and no sweep wrote.
+    None where there is none. Raises `InputError` where files stand that a sweep would
+    replace and no sweep wrote.
     """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:
@@ -158,17 +168,21 @@ def version_of(store: Store) -> str | None:
             continue
         known: dict[str, Any] = {}
         with suppress(InputError):
-            known = parse_json(content, name, dict[str, Any]) if name == SWEEP_FILE else {}
+            known = (
+                parse_json(content, name, dict[str, Any]) if name == SWEEP_FILE else {}
+            )
         if {"schema_version", "diploee_version", "runs"} <= set(known):
             return str(known["diploee_version"])
         raise InputError(
-            f"{store.target}: holds a {name} that no sweep of diploee wrote, or that was damaged; "
-            "remove it or choose another --out"
+            f"{store.target}: holds a {name} that no sweep of diploee wrote, or that "
+            "was damaged; remove it or choose another --out"
         )
     return None
 
 
-def _status_of(run: str, results: Mapping[str, Result], failed: Mapping[str, str]) -> str:
+def _status_of(
+    run: str, results: Mapping[str, Result], failed: Mapping[str, str]
+) -> str:
     """Return ``finished``, ``failed`` or ``pending``."""
     return "finished" if run in results else "failed" if run in failed else "pending"
 
@@ -179,7 +193,10 @@ def summary_table(
     results: Mapping[str, Result],
     failed: Mapping[str, str],
 ) -> pa.Table:
-    """Return one row per run: name, point, axes, draws, seed, status, folder, metrics."""
+    """Return one row per run.
+
+    Name, point, axes, draws, seed, status, folder, metrics.
+    """
     columns: dict[str, pa.Array] = {
         "run": pa.array([run.run for run in runs], pa.string()),
         "point": pa.array([run.point for run in runs], pa.int32()),
@@ -191,18 +208,31 @@ def summary_table(
     columns["seed"] = pa.array([run.seed for run in runs], pa.int64())
     columns["status"] = pa.array([_status_of(run.run, results, failed) for run in runs])
     columns["folder"] = pa.array(
-        [f"{RUNS}/{run.run}" if run.run in results else None for run in runs], pa.string()
+        [f"{RUNS}/{run.run}" if run.run in results else None for run in runs],
+        pa.string(),
     )
     columns["error"] = pa.array([failed.get(run.run) for run in runs], pa.string())
     columns["n_warnings"] = pa.array(
-        [len(results[run.run].warnings) if run.run in results else None for run in runs], pa.int32()
+        [
+            len(results[run.run].warnings) if run.run in results else None
+            for run in runs
+        ],
+        pa.int32(),
     )
-    names = dict.fromkeys(name for result in results.values() for name in result.metrics)
+    names = dict.fromkeys(
+        name for result in results.values() for name in result.metrics
+    )
     for name in names:
-        values = [results[r.run].metrics.get(name) if r.run in results else None for r in runs]
+        values = [
+            results[r.run].metrics.get(name) if r.run in results else None for r in runs
+        ]
         columns[name] = _array(values)
     return pa.table(columns).replace_schema_metadata(
-        {"diploee.summary": json.dumps({"schema_version": SCHEMA_VERSION, "sweep": sweep.name})}
+        {
+            "diploee.summary": json.dumps(
+                {"schema_version": SCHEMA_VERSION, "sweep": sweep.name}
+            )
+        }
     )
 
 
@@ -214,7 +244,9 @@ def _array(values: list[Any]) -> pa.Array:
     if all(is_plain_number(value) for value in known):
         whole = all(isinstance(value, int) for value in known)
         return pa.array(values, pa.int64() if whole and known else pa.float64())
-    return pa.array([v if isinstance(v, str) or v is None else _json(v) for v in values])
+    return pa.array(
+        [v if isinstance(v, str) or v is None else _json(v) for v in values]
+    )
 
 
 def _json(value: Any) -> str:
@@ -241,14 +273,19 @@ def sweep_content(
     failed: Mapping[str, str],
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the content of ``sweep.json``: the sweep as resolved and the list of its runs."""
+    """Return the content of ``sweep.json``.
+
+    The sweep as resolved and the list of its runs.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "diploee_version": full_version(),
         "name": sweep.name,
         "description": sweep.spec.description,
         **options,
-        "spec": sweep.spec.model_dump(mode="json", exclude={"description"}, exclude_none=True),
+        "spec": sweep.spec.model_dump(
+            mode="json", exclude={"description"}, exclude_none=True
+        ),
         "base_scenario": sweep.base.model_dump(mode="json"),
         "axes": axis_columns(sweep.spec.axes),
         "draws": list(dict.fromkeys(name for run in runs for name in run.drawn)),

@@ -1,4 +1,4 @@
-"""The sweep file: a base scenario, axes over its keys, seeds and draws, as frozen models."""
+"""The sweep file: base scenario, axes, seeds and draws, as frozen models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ KEPT_FILES: dict[Keep, tuple[str, ...]] = {
     "series": ("facility.parquet",),
     "all": ("facility.parquet", "jobs.parquet"),
 }
-"""Large files of a run folder that each choice of `keep` keeps; the small ones always stay."""
+"""Large files of a run folder that each choice of `keep` keeps; the small ones always
+stay."""
 
 _KINDS = ("grid", "zip", "cases")
 _NOT_AN_AXIS = {
@@ -39,15 +40,21 @@ class SweepAxis(Model):
     """A block of axes; the blocks of a sweep multiply."""
 
     grid: Values | None = unset("Values by dotted key; every combination is run.")
-    zip: Values | None = unset("Values by dotted key, all of one length; taken in step.")
-    cases: dict[str, dict[str, Any]] | None = unset("Named sets of values by dotted key.")
+    zip: Values | None = unset(
+        "Values by dotted key, all of one length; taken in step."
+    )
+    cases: dict[str, dict[str, Any]] | None = unset(
+        "Named sets of values by dotted key."
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> SweepAxis:
         given = [name for name in _KINDS if getattr(self, name) is not None]
         if len(given) != 1:
             found = one_of(given) if given else "none"
-            raise ValueError(f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}")
+            raise ValueError(
+                f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}"
+            )
         return self
 
     @property
@@ -61,10 +68,14 @@ class SweepAxis(Model):
         return self.grid or self.zip or {}
 
     def keys(self) -> dict[str, KeyPath]:
-        """Return the dotted keys that the block varies, each with its place in the block."""
+        """Return the dotted keys that the block varies, each with its place."""
         if self.cases is None:
             return {key: (self.kind, key) for key in self.values}
-        return {key: ("cases", case, key) for case, values in self.cases.items() for key in values}
+        return {
+            key: ("cases", case, key)
+            for case, values in self.cases.items()
+            for key in values
+        }
 
     def n_points(self) -> int:
         """Return how many points the block has."""
@@ -77,13 +88,21 @@ class SweepAxis(Model):
         """Yield the faults within the block."""
         kind = self.kind
         if not getattr(self, kind):
-            yield (kind,), "is empty; give at least one dotted key with values, or remove it"
+            yield (
+                (kind,),
+                "is empty; give at least one dotted key with values, or remove it",
+            )
         for key, values in self.values.items():
             if not values:
-                yield (kind, key), "an empty axis, found []; give at least one value or remove it"
+                yield (
+                    (kind, key),
+                    "an empty axis, found []; give at least one value or remove it",
+                )
         lengths = {key: len(values) for key, values in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(f"{length} for '{key}'" for key, length in lengths.items())
+            found = ", ".join(
+                f"{length} for '{key}'" for key, length in lengths.items()
+            )
             yield ("zip",), f"zipped lists must have one length, found {found}"
 
 
@@ -92,8 +111,10 @@ class SweepSpec(Model):
 
     description: str = default("", "Purpose of the sweep.")
     base: str = Field(
-        description="Scenario that every run starts from: a shipped name, or a file relative to "
-        "the sweep file."
+        description=(
+            "Scenario that every run starts from: a shipped name, or a file relative "
+            "to the sweep file."
+        )
     )
     set: dict[str, Any] = Field(
         default_factory=dict, description="Values by dotted key for every run."
@@ -101,8 +122,8 @@ class SweepSpec(Model):
     axes: tuple[SweepAxis, ...] = default(
         (), "Blocks of axes: grid, zip or cases; blocks multiply."
     )
-    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = unset(
-        "Seeds of every point: a list, or n for 0 to n-1."
+    seeds: PositiveInt | tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] | None = (
+        unset("Seeds of every point: a list, or n for 0 to n-1.")
     )
     keep: Keep = default(
         "series",
@@ -115,15 +136,19 @@ class SweepSpec(Model):
     )
     accuracy: Annotated[float, Field(ge=1e-6, lt=1)] = default(
         0.01,
-        "Relative half-width of a 95 % confidence interval for which the ensemble tells how many "
-        "seeds it takes.",
+        (
+            "Relative half-width of a 95 % confidence interval for which the ensemble "
+            "tells how many seeds it takes."
+        ),
     )
 
     metrics: tuple[str, ...] = default(
         (),
-        "Dotted keys of the metrics in tables and figures, such as "
-        "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. The files hold "
-        "all.",
+        (
+            "Dotted keys of the metrics in tables and figures, such as "
+            "grid.ramps.intervals.60s.up.max_mw; what planners ask first by default. "
+            "The files hold all."
+        ),
     )
 
     def seed_list(self, seed_of_base: int) -> tuple[int, ...]:
@@ -154,19 +179,28 @@ def spec_problems(spec: SweepSpec) -> Iterator[Problem]:
     for number, axis in enumerate(spec.axes):
         for key_path, text in axis.problems():
             yield ("axes", number, *key_path), text
-    for key, key_path in [*spec.varied_keys(), *((key, ("set", key)) for key in spec.set)]:
+    for key, key_path in [
+        *spec.varied_keys(),
+        *((key, ("set", key)) for key in spec.set),
+    ]:
         if key in _NOT_AN_AXIS and not (key_path[0] == "set" and key != "seed"):
             yield key_path, _NOT_AN_AXIS[key]
     declared = declared_metrics()
     for number, key in enumerate(spec.metrics):
         if find_metric(key, declared) is None:
             near = did_you_mean(key, [metric.key for metric in declared])
-            yield ("metrics", number), f"no metric '{key}' (docs/OUTPUTS.md lists them){near}"
+            yield (
+                ("metrics", number),
+                f"no metric '{key}' (docs/OUTPUTS.md lists them){near}",
+            )
     yield from _overlaps(spec)
     if isinstance(spec.seeds, tuple):
         twice = sorted(seed for seed, n in Counter(spec.seeds).items() if n > 1)
         if not spec.seeds:
-            yield ("seeds",), "an empty list; give seeds, a number of seeds, or remove it"
+            yield (
+                ("seeds",),
+                "an empty list; give seeds, a number of seeds, or remove it",
+            )
         if twice:
             yield ("seeds",), f"seed {twice[0]} is given twice; every seed is one run"
 
@@ -179,21 +213,35 @@ def _overlaps(spec: SweepSpec) -> Iterator[Problem]:
         if key_path[0] == "draw" and spec.draw[key].is_relative:
             continue  # changes what is there, whoever put it there
         if key in seen:
-            yield key_path, f"two axes on one key, the other at {_shown(seen[key])}; remove one"
+            yield (
+                key_path,
+                f"two axes on one key, the other at {_shown(seen[key])}; remove one",
+            )
         groups = groups_of(key)
         others = [group for group in groups if group in seen]
         for other in [*others, within[key]] if key in within else others:
-            yield key_path, f"overlaps '{other}' at {_shown(seen[other])}: one would undo the other"
+            yield (
+                key_path,
+                (
+                    f"overlaps '{other}' at {_shown(seen[other])}: one would undo the "
+                    "other"
+                ),
+            )
         if key in spec.set:
-            yield key_path, "is also given under 'set', which the axis would undo; remove one"
+            yield (
+                key_path,
+                "is also given under 'set', which the axis would undo; remove one",
+            )
         seen[key] = key_path
         within |= dict.fromkeys(groups, key)
 
 
 def groups_of(key: str) -> list[str]:
-    """Return the keys of the groups that a dotted key lies in, ``a`` and ``a.b`` of ``a.b.c``."""
+    """Return the keys of the groups of a dotted key, ``a``, ``a.b`` of ``a.b.c``."""
     return [key[:end] for end, sign in enumerate(key) if sign == "."]
 
 
 def _shown(key_path: KeyPath) -> str:
-    return ".".join(map(str, key_path[:2])) if key_path[0] == "axes" else str(key_path[0])
+    return (
+        ".".join(map(str, key_path[:2])) if key_path[0] == "axes" else str(key_path[0])
+    )

@@ -1,4 +1,7 @@
-"""The folder of a sweep, maybe shared by machines; runs appear there whole or not at all."""
+"""The folder of a sweep, maybe shared by machines.
+
+Runs appear there whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,16 @@ from diploee.sweeps.spec import KEPT_FILES
 RUNS = "runs"
 MANIFEST = "manifest.json"
 LOCK = ".sweep.lock"
-RUN_FILES = (MANIFEST, "metrics.json", "record.json", "load_shape.parquet", *KEPT_FILES["all"])
-_RUN_OF_SWEEP = FolderKind("the files of a run", MANIFEST, (), lambda _manifest: RUN_FILES)
+RUN_FILES = (
+    MANIFEST,
+    "metrics.json",
+    "record.json",
+    "load_shape.parquet",
+    *KEPT_FILES["all"],
+)
+_RUN_OF_SWEEP = FolderKind(
+    "the files of a run", MANIFEST, (), lambda _manifest: RUN_FILES
+)
 
 
 class Store:
@@ -59,27 +70,41 @@ class Store:
             (self._folder / name).unlink()
 
     def sizes(self, run: str) -> dict[str, int]:
-        """Return the files of a run with their sizes [bytes]; none where there is no such run."""
+        """Return the files of a run with their sizes [bytes].
+
+        None where there is no such run.
+        """
         folder = self._folder / RUNS / run
-        return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
+        return {
+            path.name: path.stat().st_size
+            for path in folder.glob("*")
+            if path.is_file()
+        }
 
     def complete_runs(self) -> set[str]:
         """Return the names of the runs that have a manifest."""
-        return {path.parent.name for path in (self._folder / RUNS).glob(f"[!.]*/{MANIFEST}")}
+        return {
+            path.parent.name for path in (self._folder / RUNS).glob(f"[!.]*/{MANIFEST}")
+        }
 
     @contextmanager
     def new_run(self, run: str) -> Iterator[Path]:
-        """Give a local folder for a run, and put it in its place, instead of what lies there."""
-        with whole_folder(self._folder / RUNS / run, force=True, kind=_RUN_OF_SWEEP) as folder:
+        """Give a local folder for a run, and put it in place at the end."""
+        with whole_folder(
+            self._folder / RUNS / run, force=True, kind=_RUN_OF_SWEEP
+        ) as folder:
             yield folder
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Keep other sweeps of this machine out until the process ends, however it ends.
+        """Keep other sweeps of this machine out until the process ends.
 
-        What dead workers left is removed, and a folder that was made for it and stayed empty.
+        What dead workers left is removed, and a folder that was made for it and stayed
+        empty.
         """
-        made = [f for f in (self._folder, *self._folder.parents) if not os.path.lexists(f)]
+        made = [
+            f for f in (self._folder, *self._folder.parents) if not os.path.lexists(f)
+        ]
         lock: int | None = None
         try:
             with uninterrupted():
@@ -102,17 +127,21 @@ class Store:
             lock = try_lock(self._folder / LOCK, os.O_CREAT)
         except OSError as error:
             raise OutputError(
-                f"{self._folder}: can't be written ({reason(error)}); choose another --out"
+                f"{self._folder}: can't be written ({reason(error)}); choose another "
+                "--out"
             ) from error
         if lock is None:
             raise InputError(
-                f"{self._folder}: another sweep is writing here; wait for it or choose another "
-                "--out"
+                f"{self._folder}: another sweep is writing here; wait for it or "
+                "choose another --out"
             )
         return lock
 
     def _remove_partials(self) -> None:
-        """Remove what a killed sweep left; nobody else writes here now, on no machine."""
+        """Remove what a killed sweep left.
+
+        Nobody else writes here now, on no machine.
+        """
         for folder in (self._folder, self._folder / RUNS):
             remove_leftovers(folder, any_machine=True)
 

@@ -39,19 +39,28 @@ class RunTask(Brief):
     scenario: Scenario  # as resolved
     target: str  # folder of the sweep
     profiles: tuple[str, ...] = ()  # profile folders; none means the shipped ones
-    engine: Engine | None = None  # scheduler; by default that which gives the run sooner
+    # Scheduler; by default that which gives the run sooner
+    engine: Engine | None = None
     keep: Keep = "series"  # kept files of the run
     own: Sequence[OwnPart] = ()  # code of it that is not of the package
 
     @property
     def node_hours(self) -> float:
         """Nodes times hours simulated: a measure of its memory."""
-        return self.scenario.facility.n_nodes * self.scenario.clock.simulated_ms / MS_PER_H
+        return (
+            self.scenario.facility.n_nodes * self.scenario.clock.simulated_ms / MS_PER_H
+        )
 
     @property
     def cost(self) -> float:
-        """Node-hours that jobs are to take: a measure of its time, which grows with the jobs."""
-        pools, hours = self.scenario.facility.pools, self.scenario.clock.simulated_ms / MS_PER_H
+        """Node-hours that jobs are to take.
+
+        A measure of its time, which grows with the jobs.
+        """
+        pools, hours = (
+            self.scenario.facility.pools,
+            self.scenario.clock.simulated_ms / MS_PER_H,
+        )
         busy = sum(
             pools[stream.pool].n_nodes * (stream.target_utilization or 1.0)
             for stream in self.scenario.streams.values()
@@ -74,8 +83,8 @@ Executor = Callable[[Sequence[RunTask]], Iterator[Outcome]]
 class SweepWorker:
     """Does one run after another; profiles and files that runs share are read once.
 
-    `n_threads` of the power stage: 0 uses one core, for several workers on one machine; 1 adds a
-    thread that computes power while the next window is made.
+    `n_threads` of the power stage: 0 uses one core, for several workers on one machine;
+    1 adds a thread that computes power while the next window is made.
     """
 
     def __init__(self, n_threads: int = 0) -> None:
@@ -90,7 +99,8 @@ class SweepWorker:
             self._complete(task)
         except DiploeeError as problem:
             return Outcome(task.run, "; ".join(str(problem).splitlines()))
-        except Exception as problem:  # noqa: BLE001  # one failing run must not end the others
+        # One failing run must not end the others
+        except Exception as problem:  # noqa: BLE001
             words = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             return Outcome(task.run, f"internal error: {words}")
         return Outcome(task.run)
@@ -106,8 +116,9 @@ class SweepWorker:
         whole_hash = run_hash(task.scenario, inputs, own)
         if whole_hash[:NAME_DIGITS] != task.run:
             raise InputError(
-                "diploee, your own code, profiles, curves or input files (logs, traces, weather, "
-                "signals) differ here from those of the sweep; use the same ones on every machine"
+                "diploee, your own code, profiles, curves or input files (logs, "
+                "traces, weather, signals) differ here from those of the sweep; use "
+                "the same ones on every machine"
             )
         with store.new_run(task.run) as folder:
             run = simulate(
@@ -138,8 +149,9 @@ def check_importable(tasks: Iterable[RunTask]) -> None:
                 attrgetter(name)(import_module(module))
                 continue
         raise InputError(
-            f"{part.kind} {part.name}: worker processes can't import it; put it into a module, a "
-            ".py file on the path, and import it from there, or take no workers"
+            f"{part.kind} {part.name}: worker processes can't import it; put it into "
+            "a module, a .py file on the path, and import it from there, or take no "
+            "workers"
         )
 
 

@@ -15,15 +15,21 @@ from diploee.grid.dynamics import Site
 try:
     import andes
 except ImportError:
-    sys.exit('needs ANDES: pip install "diploee[grid-test]" in an environment of its own')
+    sys.exit(
+        'needs ANDES: pip install "diploee[grid-test]" in an environment of its own'
+    )
 
 BUS, FAULT_AT, FAULT_S, STEP_S, END_S = 15, 16, 0.08, 1 / 240, 3.0
 
 andes.config_logger(40)
 system = andes.load(
-    andes.get_case("ieee39/ieee39_full.xlsx"), setup=False, no_output=True, default_config=True
+    andes.get_case("ieee39/ieee39_full.xlsx"),
+    setup=False,
+    no_output=True,
+    default_config=True,
 )
-# The other loads are impedances here, ANDES' default; this one draws what the site draws.
+# The other loads are impedances here, ANDES' default; this one draws what the site
+# draws.
 site = Site.open(diploee.open_run(sys.argv[1]))
 p_mw, q_mvar = site.step(0.0, 1.0, 60.0)
 for model, idx, fields in (
@@ -40,7 +46,7 @@ print("t_s,voltage_pu,frequency_hz,p_mw,q_mvar")
 
 
 def exchange(time_s: float, system: andes.System) -> None:
-    """Take the site to a time of ANDES, by the voltage there, and set its power from then on."""
+    """Take the site to a time of ANDES by the voltage there, and set its power."""
     pu, speed = system.dae.y[voltage], system.dae.x[system.GENROU.omega.a].mean()
     p_mw, q_mvar = site.step(float(time_s), pu / before_pu, 60 * speed)
     system.FLoad.pv0.v[0], system.FLoad.qv0.v[0] = p_mw / 100, q_mvar / 100
@@ -49,5 +55,11 @@ def exchange(time_s: float, system: andes.System) -> None:
 
 system.TDS.callpert = exchange
 config = system.TDS.config
-config.tstep, config.fixt, config.no_tqdm, config.criteria, config.tf = STEP_S, 1, 1, 0, END_S
+config.tstep, config.fixt, config.no_tqdm, config.criteria, config.tf = (
+    STEP_S,
+    1,
+    1,
+    0,
+    END_S,
+)
 sys.exit(not system.TDS.run())

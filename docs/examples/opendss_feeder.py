@@ -1,4 +1,4 @@
-"""A run's site at the end of a feeder in OpenDSS, step by step, through a dip at the source.
+"""A run's site at the end of a feeder in OpenDSS, step by step, through a dip.
 
     python opendss_feeder.py RUN_DIR > answer.csv
 
@@ -26,7 +26,8 @@ for command in (
     "clear",
     f"new circuit.grid bus1=source basekv={KV} pu=1 mvasc3={SHORT_CIRCUIT_MVA}",
     "new line.feeder bus1=source bus2=site length=5 units=km r1=0.06 x1=0.12",
-    # Below vminpu a load of constant power would become an impedance: the site answers itself.
+    # Below vminpu a load of constant power would become an impedance: the site answers
+    # itself.
     f"new load.site bus1=site kv={KV} model=1 vminpu=0 vmaxpu=2 kw=0 kvar=0",
     f"set voltagebases=[{KV}]",
     "calcvoltagebases",
@@ -36,12 +37,16 @@ for command in (
 
 
 def solved(source_pu: float, power: tuple[float, float]) -> float:
-    """Return the voltage at the site for a voltage of the source and a power [MW, Mvar]."""
+    """Return the site's voltage for a source voltage and a power [MW, Mvar]."""
     dss.Text.Command(f"edit vsource.source pu={source_pu}")
-    dss.Text.Command(f"edit load.site kw={1e3 * power[0]:.6f} kvar={1e3 * power[1]:.6f}")
+    dss.Text.Command(
+        f"edit load.site kw={1e3 * power[0]:.6f} kvar={1e3 * power[1]:.6f}"
+    )
     dss.Solution.Solve()
     if not dss.Solution.Converged():
-        sys.exit("the feeder has no solution: it can't carry this power at this voltage")
+        sys.exit(
+            "the feeder has no solution: it can't carry this power at this voltage"
+        )
     dss.Circuit.SetActiveBus("site")
     return dss.Bus.puVmagAngle()[0]
 

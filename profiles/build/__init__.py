@@ -1,8 +1,8 @@
 """The shipped reference profiles: synthesised from published facts, not measured.
 
-`facts` holds the numbers and their sources, `llama2` and `stable_diffusion` the structure in time,
-`shaping` the readings made of it; `eight_gpus` and `commissioning` are libraries by themselves.
-`just profiles` rebuilds the shipped files.
+`facts` holds the numbers and their sources, `llama2` and `stable_diffusion` the
+structure in time, `shaping` the readings made of it; `eight_gpus` and `commissioning`
+are libraries by themselves. `just profiles` rebuilds the shipped files.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ from profiles.build.stable_diffusion import diffusion_class
 
 def build_reference_profiles() -> list[PowerProfile]:
     """Build one profile per published run at 0.1 s in whole watts; always the same."""
-    llama2 = [profile for item in facts.LLAMA2_CLASSES for profile in llama2_class(item)]
-    diffusion = [profile for item in facts.DIFFUSION_CLASSES for profile in diffusion_class(item)]
+    llama2 = [
+        profile for item in facts.LLAMA2_CLASSES for profile in llama2_class(item)
+    ]
+    diffusion = [
+        profile for item in facts.DIFFUSION_CLASSES for profile in diffusion_class(item)
+    ]
     return llama2 + diffusion
 
 
@@ -36,7 +40,7 @@ LIBRARIES = {
 
 
 def write_reference_profiles(folder: Path, library: str) -> list[Path]:
-    """Build all profiles of a shipped library and write one Parquet file each, all or none."""
+    """Build all profiles of a shipped library as Parquet files, all or none."""
     profiles = LIBRARIES[library]()
     with writing(force=True) as files:
         return [add_profile(profile, folder, joins=files) for profile in profiles]

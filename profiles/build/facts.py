@@ -1,15 +1,16 @@
 """The published numbers behind the reference profiles, each beside its source.
 
-Sources: arXiv:2604.07345 (CC BY 4.0; Tables 1 and 2, figures) and its data set, doi:10.7799/3025227
-(run tables; CC BY 4.0 as a mirror states, with a notice of its own at the origin). The node is
-4 x H100 SXM and 2 x EPYC 9554. Power is device power, summed over the GPUs and CPU packages of a
-node; a level is given per node in W.
+Sources: arXiv:2604.07345 (CC BY 4.0; Tables 1 and 2, figures) and its data set,
+doi:10.7799/3025227 (run tables; CC BY 4.0 as a mirror states, with a notice of its own
+at the origin). The node is 4 x H100 SXM and 2 x EPYC 9554. Power is device power,
+summed over the GPUs and CPU packages of a node; a level is given per node in W.
 
-Where facts disagree, these bind, in this order: the mean power (of each Stable Diffusion run, of
-each Llama-2 class), the duration of the class mean (Tables 1 and 2), the evaluation count (same
-tables), then the cycle period, the standard deviation and the levels within their tolerances.
-The times of evaluations give way. The published fits of mean and run time describe the power logs,
-which are 150-360 s longer than the tables, and are not used.
+Where facts disagree, these bind, in this order: the mean power (of each Stable
+Diffusion run, of each Llama-2 class), the duration of the class mean (Tables 1 and 2),
+the evaluation count (same tables), then the cycle period, the standard deviation and
+the levels within their tolerances. The times of evaluations give way. The published
+fits of mean and run time describe the power logs, which are 150-360 s longer than the
+tables, and are not used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dataclasses import dataclass
 from diploee.base.units import S_PER_H
 
 AVERAGING_WINDOW_S = 1.0
-"""Window of the driver's moving average [s]: an edge takes this long whatever the sampling."""
+"""Window of the driver's moving average [s]: an edge takes this long whatever the
+sampling."""
 
 IDLE_W = 420.0
 """Idle node [W]: 4 x 72.5 W GPU + 2 x 64.1 W CPU."""
@@ -33,8 +35,9 @@ class Llama2Class:
     mean_w: float  # mean node power over the class [W] (binding)
     durations_s: tuple[float, ...]  # duration of each run [s]; their mean is Table 1's
     evaluations: tuple[int, ...]  # evaluations of each run; their mean is Table 1's
-    # From the start of the run to the first evaluation, and from start to start of the next ones
-    # [s]. The first is what Table 1's epochs leave of its run time: 5152 - 0.91 x 3930, and so on.
+    # From the start of the run to the first evaluation, and from start to start of the
+    # next ones [s]. The first is what Table 1's epochs leave of its run time:
+    # 5152 - 0.91 x 3930, and so on.
     first_evaluation_s: float
     evaluation_interval_s: float
     evaluation_s: float  # length of one evaluation [s]
@@ -47,7 +50,8 @@ class Llama2Class:
 
 
 CYCLE_PERIOD_S = 10.5
-"""4.7 s high and 5.8 s low, measured at 16 nodes (figure); runs and stretches 10.4-10.6 s.
+"""4.7 s high and 5.8 s low, measured at 16 nodes (figure); runs and stretches 10.4-10.6
+s.
 
 ASSUMPTION: the same at 2, 4 and 8 nodes, where it is not published.
 """
@@ -59,24 +63,25 @@ GPU_HIGH_W, GPU_LOW_W = 676.0, 542.0
 LLAMA2_HIGH_W = 3_000.0
 """High level of the node at every node count [W]."""
 LLAMA2_LOW_W = 4 * GPU_LOW_W + CPU_W
-"""Low level [W], 2,425 W as at 16 nodes; published as 2.35-2.5 kW over the node counts."""
+"""Low level [W], 2,425 W as at 16 nodes; published as 2.35-2.5 kW over the node counts."""  # noqa: E501
 LLAMA2_STARTUP = ((86.0, IDLE_W), (86.0, 750.0), (22.0, 700.0))
 """Idle, loading of data and checkpoint, and a last wait: (length [s], level [W]).
 
-ASSUMPTION: the logs' 2 min, 2 min and 30 s shrink in proportion, as the logs are 150-360 s longer
-than Table 1's run times. 3.2 min are within 10 % of the text's 3 min and keep the published
-standard deviations within 10 %; 3 min leave them 16 % low, 4.5 min up to 19 % high.
+ASSUMPTION: the logs' 2 min, 2 min and 30 s shrink in proportion, as the logs are
+150-360 s longer than Table 1's run times. 3.2 min are within 10 % of the text's 3 min
+and keep the published standard deviations within 10 %; 3 min leave them 16 % low, 4.5
+min up to 19 % high.
 """
 LLAMA2_DIP_INTERVAL_S = 60.0
 """Short dips, about one a minute [s]."""
 LLAMA2_END_LEVEL_RANGE_W = (1_500.0, 2_000.0)
 """A few seconds at the end of a run [W]."""
 
-# Durations: mean of Table 1 exactly. ASSUMPTION: the single values, spread by Table 1's sample
-# standard deviation (226, 403, 170, 15 s); longer runs have more evaluations.
+# Durations: mean of Table 1 exactly. ASSUMPTION: the single values, spread by Table 1's
+# sample standard deviation (226, 403, 170, 15 s); longer runs have more evaluations.
 # Evaluations: whole numbers with exactly Table 1's class mean and standard deviation
-# (7.20 +- 0.45, 4.00 +- 0.71, 6.17 +- 0.75, 5.00 +- 0.00).
-# Run counts 5/5/6/5 from the data set; ASSUMPTION: five at 16 nodes.
+# (7.20 +- 0.45, 4.00 +- 0.71, 6.17 +- 0.75, 5.00 +- 0.00). Run counts 5/5/6/5 from the
+# data set; ASSUMPTION: five at 16 nodes.
 LLAMA2_CLASSES = (
     Llama2Class(
         n_nodes=2,
@@ -97,7 +102,8 @@ LLAMA2_CLASSES = (
         durations_s=(3_091.0, 2_731.0, 3_751.0, 2_906.0, 3_376.0),
         evaluations=(4, 3, 5, 4, 4),
         first_evaluation_s=1_574.0,
-        evaluation_interval_s=8.5 * 60.0,  # 10 min in the logs; Table 1's run time has no room
+        # 10 min in the logs; Table 1's run time has no room
+        evaluation_interval_s=8.5 * 60.0,
         evaluation_s=50.0,
         high_w=LLAMA2_HIGH_W,
         low_w=LLAMA2_LOW_W,
@@ -138,11 +144,12 @@ class DiffusionClass:
     """Stable Diffusion v2 training on one node count."""
 
     n_nodes: int  # nodes of the job
-    means_w: tuple[float, ...]  # mean power of each run, all nodes together [W] (binding)
+    # Mean power of each run, all nodes together [W] (binding)
+    means_w: tuple[float, ...]
     durations_s: tuple[float, ...]  # duration of each run [s]; their mean is Table 2's
     n_evaluations: int  # evaluation phases of each run (Table 2)
-    # Lengths of one training and one evaluation phase in the logs [s]; they shrink in proportion to
-    # the run, so only their ratio matters
+    # Lengths of one training and one evaluation phase in the logs [s]; they shrink in
+    # proportion to the run, so only their ratio matters
     training_s: float
     evaluation_s: float
     training_w: float  # flat level of the training phases [W per node]
@@ -157,15 +164,16 @@ RAMP_RANGE_S = (120.0, 240.0)
 
 
 def _scaled_s(log_durations_h: tuple[float, ...], factor: float) -> tuple[float, ...]:
-    """Scale the published log durations [h] to Table 2's mean [s], in whole steps of 0.1 s."""
+    """Scale the published log durations [h] to Table 2's mean, in 0.1 s steps."""
     return tuple(round(hours * S_PER_H * factor, 1) for hours in log_durations_h)
 
 
-# Means and log durations of the twenty runs: run tables of the data set. The factors bring the mean
-# of each class from the logs to Table 2.
+# Means and log durations of the twenty runs: run tables of the data set. The factors
+# bring the mean of each class from the logs to Table 2.
 DIFFUSION_CLASSES = (
-    # ASSUMPTION: no power is published for one node. Six runs of 2.66 kW, their durations spread
-    # by Table 2's 120 s around its mean; training level as on two nodes.
+    # ASSUMPTION: no power is published for one node. Six runs of 2.66 kW, their
+    # durations spread by Table 2's 120 s around its mean; training level as on two
+    # nodes.
     DiffusionClass(
         n_nodes=1,
         means_w=(2_660.0,) * 6,

@@ -1,4 +1,7 @@
-"""Llama-2 70B LoRA fine-tuning: start-up, a two-level cycle, flat evaluations, short dips, end."""
+"""Llama-2 70B LoRA fine-tuning.
+
+Start-up, a two-level cycle, flat evaluations, short dips, end.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,24 @@ from profiles.build.shaping import (
 
 WORKLOAD = "llama2_70b_lora"
 NOTES = (
-    "Binding: duration of the class mean, mean node power and evaluation count of the class. "
-    "Evaluation times shrink together where the run is too short for its count. "
-    "Assumed: the single durations, and on 2, 4 and 8 nodes the 10.5 s period."
+    "Binding: duration of the class mean, mean node power and evaluation count of the "
+    "class. Evaluation times shrink together where the run is too short for its "
+    "count. Assumed: the single durations, and on 2, 4 and 8 nodes the 10.5 s period."
 )
 
-# ASSUMPTION: how the period wanders inside the published 10.4-10.6 s. Each run has its own period,
-# each stretch of about three minutes another one nearby, each cycle a hundredth of a second.
+# ASSUMPTION: how the period wanders inside the published 10.4-10.6 s. Each run has its
+# own period, each stretch of about three minutes another one nearby, each cycle a
+# hundredth of a second.
 _RUN_PERIOD_RANGE_S = (10.46, 10.54)
 _STRETCH_OFFSET_S = 0.05
 _CYCLE_JITTER_S = 0.01
 _STRETCH_CYCLES = 18
-# ASSUMPTION: a dip is a stall of 0.4-0.6 s in the low part of a cycle; through the driver's average
-# it reaches its published level for a sample or two of the raw logs.
+# ASSUMPTION: a dip is a stall of 0.4-0.6 s in the low part of a cycle; through the
+# driver's average it reaches its published level for a sample or two of the raw logs.
 _DIP_LENGTH_RANGE_S = (0.4, 0.6)
 _DIP_SPREAD_W = 40.0
-# ASSUMPTION: run-to-run differences of the start-up, and the seconds after the last step.
+# ASSUMPTION: run-to-run differences of the start-up, and the seconds after the last
+# step.
 _STARTUP_SPREAD = 0.04
 _END_S, _IDLE_END_S = 4.0, 3.0
 
@@ -62,23 +67,32 @@ class _Layout:
 def llama2_class(workload_class: Llama2Class) -> list[PowerProfile]:
     """Return the profiles of one node count, in order of their runs."""
     n_nodes = workload_class.n_nodes
-    layouts = [_layout(workload_class, run) for run in range(len(workload_class.durations_s))]
+    layouts = [
+        _layout(workload_class, run) for run in range(len(workload_class.durations_s))
+    ]
     high_share = _high_share(workload_class, layouts)
     powers_w = [
-        job_power_w(_node_power_w(workload_class, layout, high_share), n_nodes, layout.rng)
+        job_power_w(
+            _node_power_w(workload_class, layout, high_share), n_nodes, layout.rng
+        )
         for layout in layouts
     ]
     active = [
         _constant(layout.full_from_s, layout.full_to_s).readings_w(layout.n_samples)
         for layout in layouts
     ]
-    # What the start-up, the dips and (16 nodes) the published cycle leave of the mean is met by one
-    # shift of the class's levels at full power, about 3 % at 16 nodes and 0.5 % or less elsewhere.
-    missing_w = n_nodes * workload_class.mean_w - np.mean([power.mean() for power in powers_w])
+    # What the start-up, the dips and (16 nodes) the published cycle leave of the mean
+    # is met by one shift of the class's levels at full power, about 3 % at 16 nodes and
+    # 0.5 % or less elsewhere.
+    missing_w = n_nodes * workload_class.mean_w - np.mean(
+        [power.mean() for power in powers_w]
+    )
     shift_w = missing_w / np.mean([share.mean() for share in active])
     return [
         reference_profile(WORKLOAD, n_nodes, run, power_w + shift_w * share, NOTES)
-        for run, (power_w, share) in enumerate(zip(powers_w, active, strict=True), start=1)
+        for run, (power_w, share) in enumerate(
+            zip(powers_w, active, strict=True), start=1
+        )
     ]
 
 
@@ -88,24 +102,37 @@ def _layout(workload_class: Llama2Class, run: int) -> _Layout:
     rng = stream(0, "profiles", "reference", name)
     duration_s = workload_class.durations_s[run]
     lengths_s = np.array([length_s for length_s, _ in facts.LLAMA2_STARTUP])
-    startup_s = lengths_s * (1 + uniform(rng, -_STARTUP_SPREAD, _STARTUP_SPREAD, lengths_s.size))
+    startup_s = lengths_s * (
+        1 + uniform(rng, -_STARTUP_SPREAD, _STARTUP_SPREAD, lengths_s.size)
+    )
     full_from_s = float(startup_s.sum())
     full_to_s = duration_s - _END_S - _IDLE_END_S
     order = np.arange(workload_class.evaluations[run])
-    starts_s = workload_class.first_evaluation_s + order * workload_class.evaluation_interval_s
+    starts_s = (
+        workload_class.first_evaluation_s + order * workload_class.evaluation_interval_s
+    )
     starts_s -= full_from_s
-    # Where times and count disagree the count binds: the times shrink together until the last
-    # evaluation ends with the run.
+    # Where times and count disagree the count binds: the times shrink together until
+    # the last evaluation ends with the run.
     room_s = full_to_s - full_from_s - workload_class.evaluation_s
     starts_s = starts_s * min(1.0, room_s / starts_s[-1])
     end_w = float(uniform(rng, *facts.LLAMA2_END_LEVEL_RANGE_W, 1)[0])
     return _Layout(
-        rng, duration_s, startup_s, full_from_s, full_to_s, full_from_s + starts_s, end_w
+        rng,
+        duration_s,
+        startup_s,
+        full_from_s,
+        full_to_s,
+        full_from_s + starts_s,
+        end_w,
     )
 
 
 def _high_share(workload_class: Llama2Class, layouts: list[_Layout]) -> float:
-    """Return the high part of a cycle: the published one, or what the class mean asks for."""
+    """Return the high part of a cycle.
+
+    The published one, or what the class mean asks for.
+    """
     if workload_class.high_s is not None:
         return workload_class.high_s / facts.CYCLE_PERIOD_S
     fixed_w = trained = 0.0
@@ -114,17 +141,23 @@ def _high_share(workload_class: Llama2Class, layouts: list[_Layout]) -> float:
         trained_s = layout.full_to_s - layout.full_from_s - evaluated_s
         startup_j = sum(
             length_s * level_w
-            for length_s, (_, level_w) in zip(layout.startup_s, facts.LLAMA2_STARTUP, strict=True)
+            for length_s, (_, level_w) in zip(
+                layout.startup_s, facts.LLAMA2_STARTUP, strict=True
+            )
         )
         end_j = _END_S * layout.end_w + _IDLE_END_S * facts.IDLE_W
         flat_j = startup_j + evaluated_s * workload_class.low_w + end_j
         fixed_w += flat_j / layout.duration_s
         trained += trained_s / layout.duration_s
     training_w = (len(layouts) * workload_class.mean_w - fixed_w) / trained
-    return float(training_w - workload_class.low_w) / (workload_class.high_w - workload_class.low_w)
+    return float(training_w - workload_class.low_w) / (
+        workload_class.high_w - workload_class.low_w
+    )
 
 
-def _node_power_w(workload_class: Llama2Class, layout: _Layout, high_share: float) -> Float64Array:
+def _node_power_w(
+    workload_class: Llama2Class, layout: _Layout, high_share: float
+) -> Float64Array:
     """Return the readings of one node [W], without noise."""
     lengths_s, is_high = _full_power_pieces(workload_class, layout, high_share)
     base = Staircase.of_lengths(
@@ -148,7 +181,7 @@ def _node_power_w(workload_class: Llama2Class, layout: _Layout, high_share: floa
 def _full_power_pieces(
     workload_class: Llama2Class, layout: _Layout, high_share: float
 ) -> tuple[Float64Array, BoolArray]:
-    """Return lengths [s] and high/low of all pieces from full power to the end of training."""
+    """Return lengths [s] and high/low of pieces from full power to the end."""
     rng = layout.rng
     run_period_s = float(uniform(rng, *_RUN_PERIOD_RANGE_S, 1)[0])
     starts_s = layout.evaluation_starts_s
@@ -167,13 +200,18 @@ def _full_power_pieces(
 def _cycles_s(
     length_s: float, run_period_s: float, high_share: float, rng: np.random.Generator
 ) -> Float64Array:
-    """Fill a stretch with cycles: lengths of high, low, high, ... pieces [s], the last one cut."""
+    """Fill a stretch with cycles.
+
+    Lengths of high, low, high, ... pieces [s], the last one cut.
+    """
     n_cycles = int(length_s // facts.CYCLE_PERIOD_RANGE_S[0]) + 2
     n_stretches = n_cycles // _STRETCH_CYCLES + 1
     stretch_s = uniform(rng, -_STRETCH_OFFSET_S, _STRETCH_OFFSET_S, n_stretches)
     periods_s = run_period_s + np.repeat(stretch_s, _STRETCH_CYCLES)[:n_cycles]
     periods_s += uniform(rng, -_CYCLE_JITTER_S, _CYCLE_JITTER_S, n_cycles)
-    pieces_s = np.stack([high_share * periods_s, (1 - high_share) * periods_s], axis=1).ravel()
+    pieces_s = np.stack(
+        [high_share * periods_s, (1 - high_share) * periods_s], axis=1
+    ).ravel()
     return np.diff(np.minimum(np.cumsum(pieces_s), length_s), prepend=0.0)
 
 
@@ -181,10 +219,15 @@ def _dips(
     workload_class: Llama2Class, low_middles_s: Float64Array, rng: np.random.Generator
 ) -> Staircase:
     """Put a dip into the low part of some cycles, about one a minute."""
-    struck = rng.random(low_middles_s.size) < facts.CYCLE_PERIOD_S / facts.LLAMA2_DIP_INTERVAL_S
+    struck = (
+        rng.random(low_middles_s.size)
+        < facts.CYCLE_PERIOD_S / facts.LLAMA2_DIP_INTERVAL_S
+    )
     middles_s = low_middles_s[struck]
     lengths_s = uniform(rng, *_DIP_LENGTH_RANGE_S, middles_s.size)
-    reached_w = workload_class.dip_w + uniform(rng, -_DIP_SPREAD_W, _DIP_SPREAD_W, middles_s.size)
+    reached_w = workload_class.dip_w + uniform(
+        rng, -_DIP_SPREAD_W, _DIP_SPREAD_W, middles_s.size
+    )
     depth_w = (workload_class.low_w - reached_w) * facts.AVERAGING_WINDOW_S / lengths_s
     return Staircase.of_pulses(middles_s - lengths_s / 2, lengths_s, -depth_w)
 

@@ -1,7 +1,8 @@
-"""From a staircase of levels to power readings: the driver's average, noise, whole watts.
+"""From a staircase of levels to power readings.
 
-Random numbers come from `numpy.random.Generator.random` alone and are transformed here, so that the
-profiles are equal in whole watts under every supported numpy version.
+The driver's average, noise, whole watts. Random numbers come from
+`numpy.random.Generator.random` alone and are transformed here, so that the profiles are
+equal in whole watts under every supported numpy version.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ MILLIWATTS_PER_W = 1_000
 _WINDOW_MS = round(facts.AVERAGING_WINDOW_S * MS_PER_S)
 _STEPS_PER_WINDOW = _WINDOW_MS // PROFILE_STEP_MS
 
-# ASSUMPTION: noise per node, incoherent between nodes (it grows with the root of their number).
+# ASSUMPTION: noise per node, incoherent between nodes (it grows with the root of their
+# number).
 LOAD_NOISE_W = 15.0
-"""Standard deviation of the load's own noise at full power [W], after the driver's average."""
+"""Standard deviation of the load's own noise at full power [W], after the driver's
+average."""
 READING_NOISE_W = 4.0
 """Standard deviation of the reading [W], at any power."""
 _FULL_W = facts.LLAMA2_HIGH_W
 
 NOTES = (
-    "Synthesised by diploee from published facts (levels, times, means, counts), not measured. "
-    "The readings are a 1 s moving average: trust what lies below 0.25 Hz, take 0.25-0.44 Hz with "
-    "caution, nothing above; a step over less than 2 s is a lower bound."
+    "Synthesised by diploee from published facts (levels, times, means, counts), not "
+    "measured. The readings are a 1 s moving average: trust what lies below 0.25 Hz, "
+    "take 0.25-0.44 Hz with caution, nothing above; a step over less than 2 s is a "
+    "lower bound."
 )
 
 
@@ -61,20 +65,28 @@ class Staircase:
         return cls(edges_s, levels_w[:-1])
 
     def readings_w(self, n_samples: int) -> Float64Array:
-        """Return what the driver reports: the mean over the second before each sample's middle."""
+        """Return what the driver reports.
+
+        The mean over the second before each sample's middle.
+        """
         if self.levels_w.size == 0:
             return np.zeros(n_samples)
         # Whole milliseconds and milliwatts: the sums are exact on every machine.
         edges_ms = np.rint(self.edges_s * MS_PER_S).astype(np.int64)
         levels_mw = np.rint(self.levels_w * MILLIWATTS_PER_W).astype(np.int64)
-        middles_ms = np.arange(n_samples, dtype=np.int64) * PROFILE_STEP_MS + PROFILE_STEP_MS // 2
+        middles_ms = (
+            np.arange(n_samples, dtype=np.int64) * PROFILE_STEP_MS
+            + PROFILE_STEP_MS // 2
+        )
         window_uj = _energy_uj(edges_ms, levels_mw, middles_ms)
         window_uj -= _energy_uj(edges_ms, levels_mw, middles_ms - _WINDOW_MS)
         window_w: Float64Array = window_uj / (_WINDOW_MS * MILLIWATTS_PER_W)
         return window_w
 
 
-def _energy_uj(edges_ms: Int64Array, levels_mw: Int64Array, time_ms: Int64Array) -> Int64Array:
+def _energy_uj(
+    edges_ms: Int64Array, levels_mw: Int64Array, time_ms: Int64Array
+) -> Int64Array:
     """Return the energy of a staircase up to given times [uJ]."""
     energy_uj = np.concatenate([[0], np.cumsum(levels_mw * np.diff(edges_ms))])
     piece = np.searchsorted(edges_ms, time_ms, side="right") - 1
@@ -83,7 +95,9 @@ def _energy_uj(edges_ms: Int64Array, levels_mw: Int64Array, time_ms: Int64Array)
     return energy_uj[piece] + levels_mw[piece] * inside_ms
 
 
-def uniform(rng: np.random.Generator, low: float, high: float, size: int) -> Float64Array:
+def uniform(
+    rng: np.random.Generator, low: float, high: float, size: int
+) -> Float64Array:
     """Draw `size` numbers between `low` and `high`."""
     return low + (high - low) * rng.random(size)
 
@@ -94,7 +108,9 @@ def normal(rng: np.random.Generator, size: int) -> Float64Array:
     return drawn
 
 
-def job_power_w(node_power_w: Float64Array, n_nodes: int, rng: np.random.Generator) -> Float64Array:
+def job_power_w(
+    node_power_w: Float64Array, n_nodes: int, rng: np.random.Generator
+) -> Float64Array:
     """Sum the nodes of a job that run in phase and add their noise.
 
     Parameters
@@ -108,7 +124,9 @@ def job_power_w(node_power_w: Float64Array, n_nodes: int, rng: np.random.Generat
     """
     n = node_power_w.size
     load = np.cumsum(normal(rng, n + _STEPS_PER_WINDOW))
-    load = (load[_STEPS_PER_WINDOW:] - load[:-_STEPS_PER_WINDOW]) / np.sqrt(_STEPS_PER_WINDOW)
+    load = (load[_STEPS_PER_WINDOW:] - load[:-_STEPS_PER_WINDOW]) / np.sqrt(
+        _STEPS_PER_WINDOW
+    )
     activity = (node_power_w - facts.IDLE_W) / (_FULL_W - facts.IDLE_W)
     noise_w = LOAD_NOISE_W * activity * load + READING_NOISE_W * normal(rng, n)
     power_w: Float64Array = n_nodes * node_power_w + np.sqrt(n_nodes) * noise_w

@@ -1,4 +1,7 @@
-"""Stable Diffusion v2 training: flat training phases and evaluation phases of fast bursts."""
+"""Stable Diffusion v2 training.
+
+Flat training phases and evaluation phases of fast bursts.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,20 @@ from profiles.build.shaping import (
 
 WORKLOAD = "stable_diffusion"
 NOTES = (
-    "Binding: mean power of the run, duration scaled to the class mean of Table 2, evaluation "
-    "count. The high share of the evaluation bursts follows from the mean."
+    "Binding: mean power of the run, duration scaled to the class mean of Table 2, "
+    "evaluation count. The high share of the evaluation bursts follows from the mean."
 )
 NOTES_ONE_NODE = (
-    "Assumed: no power is published for one node; six runs, 2.66 kW, training level as on 2 nodes."
+    "Assumed: no power is published for one node; six runs, 2.66 kW, training level "
+    "as on 2 nodes."
 )
 
 # ASSUMPTION: "several a minute" is 3.3 on average, one every 13-23 s.
 _BURST_PERIOD_S = 18.0
 _BURST_SPREAD = 0.3
 _BURST_HIGH_SPREAD_W = 10.0
-# ASSUMPTION: below this high share a phase would no longer look like bursts; a run whose mean asks
-# for less trains at a lower level instead (at most 5 % lower).
+# ASSUMPTION: below this high share a phase would no longer look like bursts; a run
+# whose mean asks for less trains at a lower level instead (at most 5 % lower).
 _SMALLEST_HIGH_SHARE = 0.2
 # ASSUMPTION: depth and number of the rare one-second dips of the training phases.
 _DIP_INTERVAL_S = 300.0
@@ -72,13 +76,16 @@ def _profile(workload_class: DiffusionClass, run: int) -> PowerProfile:
     n_nodes = workload_class.n_nodes
     layout = _layout(workload_class, run)
     power_w = job_power_w(_node_power_w(workload_class, layout), n_nodes, layout.rng)
-    # The bursts' edges, the dips and the noise leave a few watts, met by a shift after the ramp.
+    # The bursts' edges, the dips and the noise leave a few watts, met by a shift after
+    # the ramp.
     after_ramp = Staircase(
         np.array([layout.ramp_s, layout.duration_s - _IDLE_END_S]), np.ones(1)
     ).readings_w(layout.n_samples)
     shift_w = (workload_class.means_w[run] - power_w.mean()) / after_ramp.mean()
     notes = f"{NOTES} {NOTES_ONE_NODE}" if n_nodes == 1 else NOTES
-    return reference_profile(WORKLOAD, n_nodes, run + 1, power_w + shift_w * after_ramp, notes)
+    return reference_profile(
+        WORKLOAD, n_nodes, run + 1, power_w + shift_w * after_ramp, notes
+    )
 
 
 def _layout(workload_class: DiffusionClass, run: int) -> _Layout:
@@ -94,7 +101,9 @@ def _layout(workload_class: DiffusionClass, run: int) -> _Layout:
 
     burst_low_w = sum(facts.BURST_LOW_RANGE_W) / 2
     wanted_j = workload_class.means_w[run] / workload_class.n_nodes * duration_s
-    wanted_j -= (_IDLE_END_S + ramp_s / 2) * facts.IDLE_W + n_phases * evaluation_s * burst_low_w
+    wanted_j -= (
+        _IDLE_END_S + ramp_s / 2
+    ) * facts.IDLE_W + n_phases * evaluation_s * burst_low_w
     flat_s = n_phases * training_s - ramp_s / 2
     burst_j = n_phases * evaluation_s * (facts.BURST_HIGH_W - burst_low_w)
     high_share = (wanted_j - flat_s * workload_class.training_w) / burst_j
@@ -128,7 +137,9 @@ def _ramp_s(workload_class: DiffusionClass, run: int) -> float:
 def _node_power_w(workload_class: DiffusionClass, layout: _Layout) -> Float64Array:
     """Return the readings of one node [W], without noise."""
     ramp_steps = np.arange(round(layout.ramp_s / _RAMP_STEP_S)) + 0.5
-    ramp_w = facts.IDLE_W + (layout.training_w - facts.IDLE_W) * ramp_steps / ramp_steps.size
+    ramp_w = (
+        facts.IDLE_W + (layout.training_w - facts.IDLE_W) * ramp_steps / ramp_steps.size
+    )
     # The first second is what the driver's average sees before the run starts.
     lengths_s = [np.ones(1), np.full(ramp_steps.size, _RAMP_STEP_S)]
     levels_w = [np.array([facts.IDLE_W]), ramp_w]
@@ -139,13 +150,18 @@ def _node_power_w(workload_class: DiffusionClass, layout: _Layout) -> Float64Arr
         levels_w += [np.array([layout.training_w]), burst_levels_w]
     lengths_s.append(np.array([_IDLE_END_S]))
     levels_w.append(np.array([facts.IDLE_W]))
-    base = Staircase.of_lengths(np.concatenate(lengths_s), np.concatenate(levels_w), start_s=-1.0)
+    base = Staircase.of_lengths(
+        np.concatenate(lengths_s), np.concatenate(levels_w), start_s=-1.0
+    )
     dips = _dips(workload_class, layout)
     return base.readings_w(layout.n_samples) + dips.readings_w(layout.n_samples)
 
 
 def _bursts(layout: _Layout) -> tuple[Float64Array, Float64Array]:
-    """Return lengths [s] and levels [W] of one evaluation phase: low, high, low, high, ..."""
+    """Return lengths [s] and levels [W] of one evaluation phase.
+
+    Low, high, low, high, ...
+    """
     rng = layout.rng
     n_bursts = max(1, round(layout.evaluation_s / _BURST_PERIOD_S))
     low_s = uniform(rng, 1 - _BURST_SPREAD, 1 + _BURST_SPREAD, n_bursts)
@@ -163,7 +179,7 @@ def _bursts(layout: _Layout) -> tuple[Float64Array, Float64Array]:
 
 
 def _dips(workload_class: DiffusionClass, layout: _Layout) -> Staircase:
-    """Put rare one-second dips into the flat training, one in each five minutes of a phase."""
+    """Put rare one-second dips into the flat training, one in five minutes."""
     starts_s = []
     for phase in range(workload_class.n_evaluations):
         from_s = phase * (layout.training_s + layout.evaluation_s)
@@ -171,7 +187,9 @@ def _dips(workload_class: DiffusionClass, layout: _Layout) -> Staircase:
         if phase == 0:
             from_s, flat_s = from_s + layout.ramp_s, flat_s - layout.ramp_s
         n_dips = round(flat_s / _DIP_INTERVAL_S)
-        at = (np.arange(n_dips) + uniform(layout.rng, 0.1, 0.9, n_dips)) / max(n_dips, 1)
+        at = (np.arange(n_dips) + uniform(layout.rng, 0.1, 0.9, n_dips)) / max(
+            n_dips, 1
+        )
         starts_s.append(from_s + flat_s * at)
     start_s = np.concatenate(starts_s)
     depth_w = layout.training_w * uniform(layout.rng, *_DIP_DEPTH_RANGE, start_s.size)

@@ -1,7 +1,8 @@
 """Costs of runs, measured: ``python tests/bench/costs.py FOLDER`` writes docs/SPEED.md.
 
-All times and sizes of README and docs are links to rows of that page. Each command is a process of
-its own; processor time is that of all its threads, and hardly grows on a machine that others use.
+All times and sizes of README and docs are links to rows of that page. Each command is a
+process of its own; processor time is that of all its threads, and hardly grows on a
+machine that others use.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ YEAR = ("run", "colocation_10mw", "--engine", "compiled")
 
 def _larger(times: int, duration: str) -> tuple[str, ...]:
     """Return the facility with that many times its nodes."""
-    changes = (f"duration={duration}", f"facility.pools.h100.n_nodes={times * 2_840}",
-               f"facility.rated_power_mw={times * 10}")  # fmt: skip
+    changes = (
+        f"duration={duration}",
+        f"facility.pools.h100.n_nodes={times * 2_840}",
+        f"facility.rated_power_mw={times * 10}",
+    )
     return (*YEAR, *(word for change in changes for word in ("--set", change)))
 
 
@@ -29,7 +33,10 @@ ROWS = {
     "year": ("a year of 10 MW at 60 s", YEAR),
     "simpy": ("the same in SimPy", YEAR[:2]),
     "inference": ("a year of inference, 1 MW", ("run", "inference_1mw")),
-    "meter": ("a year of 10 MW at its meter", ("run", "colocation_10mw_poi", *YEAR[2:])),
+    "meter": (
+        "a year of 10 MW at its meter",
+        ("run", "colocation_10mw_poi", *YEAR[2:]),
+    ),
     "day": (
         "a day of 10 MW at 0.1 s",
         (*YEAR, "--set", "resolution=0.1 s", "--set", "duration=1 day"),
@@ -42,7 +49,7 @@ ROWS = {
 
 
 def measured(words: tuple[str, ...], out: Path) -> tuple[float, float, float]:
-    """Return processor time [s], peak memory [MB] and size on disk [MB] of a command."""
+    """Return processor time [s], peak memory [MB] and size on disk [MB] of a command."""  # noqa: E501
     command = [sys.executable, "-m", "diploee", *words, "--quiet", "--out", str(out)]
     with subprocess.Popen(command) as child:
         _, status, usage = os.wait4(child.pid, 0)
@@ -54,7 +61,9 @@ def measured(words: tuple[str, ...], out: Path) -> tuple[float, float, float]:
 
 def _machine() -> str:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    name = next(
+        line.split(":")[1].strip() for line in lines if line.startswith("model name")
+    )
     return f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
@@ -71,9 +80,11 @@ def main(folder: Path) -> None:
         print(rows[-1], flush=True)  # noqa: T201
     head = (
         "# What runs cost",
-        "`just speed FOLDER` measures this page, each command in a process of its own and "
-        "compiled before; other\npages link to its rows. Two digits; processor time is that of "
-        "all threads.",
+        (
+            "`just speed FOLDER` measures this page, each command in a process of its "
+            "own and compiled before; other\npages link to its rows. Two digits; "
+            "processor time is that of all threads."
+        ),
         f"Machine: {_machine()}, which others used as well; {date.today()}.",
         "| | processor time [s] | peak memory [MB] | on disk [MB] | command |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows),

@@ -1,8 +1,9 @@
-"""The colocation facility at any size, each run in a process of its own that is measured.
+"""The colocation facility at any size, each run in a process of its own that is
+measured.
 
-As a script, the whole gigawatt-year: 284,000 nodes at 60 %, one minute, compiled, with and without
-``jobs.parquet``, beside years of 10 and 100 MW. It wants a quiet machine; each run's folder is
-removed when it has been measured.
+As a script, the whole gigawatt-year: 284,000 nodes at 60 %, one minute, compiled, with
+and without ``jobs.parquet``, beside years of 10 and 100 MW. It wants a quiet machine;
+each run's folder is removed when it has been measured.
 
     python tests/bench/gigawatt.py FOLDER
 """
@@ -38,8 +39,11 @@ class Measured(NamedTuple):
     n_jobs: int
 
 
-def colocation_run(out: Path, n_nodes: int, duration: str, jobs_file: bool = True) -> Measured:
-    """Run the 10 MW facility's work on another number of nodes, to its share of the rated power."""
+def colocation_run(
+    out: Path, n_nodes: int, duration: str, jobs_file: bool = True
+) -> Measured:
+    """Run the 10 MW facility's work on another number of nodes, to its share of the
+    rated power."""
     words = [str(out), str(n_nodes), f"{n_nodes / NODES_PER_MW:g}", duration]
     started = time.perf_counter()
     command = [sys.executable, "-c", RUN, *words, "with" if jobs_file else "without"]
@@ -69,9 +73,11 @@ def main(folder: Path) -> None:
             small_s = small_s or found.wall_s
             ratio = found.wall_s / (small_s * power_mw / 10)
             print(  # noqa: T201
-                f"{power_mw:5,} MW  {found.n_jobs:11,} jobs  {found.wall_s:6.1f} s wall  "
-                f"{found.cpu_s:6.1f} s processor  {found.peak_mb:6.0f} MB  {ratio:.2f} of the "
-                f"time of {power_mw // 10:,} runs of 10 MW",
+                (
+                    f"{power_mw:5,} MW  {found.n_jobs:11,} jobs  {found.wall_s:6.1f} s "
+                    f"wall  {found.cpu_s:6.1f} s processor  {found.peak_mb:6.0f} MB  "
+                    f"{ratio:.2f} of the time of {power_mw // 10:,} runs of 10 MW"
+                ),
                 flush=True,
             )
     shutil.rmtree(folder / "warm")

@@ -1,4 +1,5 @@
-"""The inference year as one command: memory, time, and how its cost grows with the instances."""
+"""The inference year as one command: memory, time, and how its cost grows with the
+instances."""
 
 from __future__ import annotations
 
@@ -27,13 +28,15 @@ N_REPEATS = 5
 def test_the_inference_year_stays_under_one_gigabyte(tmp_path: Path) -> None:
     """The whole command in its own process, which reports its peak memory itself.
 
-    A shell stands between, as Linux counts the memory of the process that starts another one, here
-    that of all tests before, in the other's peak.
+    A shell stands between, as Linux counts the memory of the process that starts
+    another one, here that of all tests before, in the other's peak.
     """
     folder = tmp_path / "year"
     command = [sys.executable, "-m", "diploee", "run", "inference_1mw", "--quiet"]
     started = time.perf_counter()
-    subprocess.run(["sh", "-c", '"$@"; exit $?', "sh", *command, "--out", folder], check=True)
+    subprocess.run(
+        ["sh", "-c", '"$@"; exit $?', "sh", *command, "--out", folder], check=True
+    )
     wall_s = time.perf_counter() - started
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     peak_mb = max(stage["peak_memory_mb"] for stage in manifest["timing"].values())

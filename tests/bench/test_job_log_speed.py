@@ -1,4 +1,5 @@
-"""A million-row job log: import against a bare parse of the same file, and its peak memory."""
+"""A million-row job log: import against a bare parse of the same file, and its peak
+memory."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ N_ROWS = 1_000_000
 MEMORY_LIMIT_MB = 1_000
 TIME_LIMIT_S = 15
 LARGEST_RATIO = 15
-"""Of the import over parsing the text into columns of strings with one thread, without a rule."""
+"""Of the import over parsing the text into columns of strings with one thread, without
+a rule."""
 
 GPUS = np.array([1, 2, 4, 8, 16, 64])
 STATES = np.array(["COMPLETED", "FAILED", "CANCELLED by 1000", "TIMEOUT"])
@@ -32,7 +34,9 @@ STATES = np.array(["COMPLETED", "FAILED", "CANCELLED by 1000", "TIMEOUT"])
 def joined(*parts: Any) -> pa.Array:
     """Return the texts of arrays and words side by side."""
     texts = [
-        pa.scalar(part) if isinstance(part, str) else pc.cast(pa.array(part), pa.string())
+        pa.scalar(part)
+        if isinstance(part, str)
+        else pc.cast(pa.array(part), pa.string())
         for part in parts
     ]
     return pc.binary_join_element_wise(*texts, "")
@@ -76,9 +80,13 @@ def bare_parse(path: Path) -> int:
         names = file.readline().decode().replace('"', "").strip().split("|")
     table = pa_csv.read_csv(
         path,
-        read_options=pa_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1),
+        read_options=pa_csv.ReadOptions(
+            use_threads=False, column_names=names, skip_rows=1
+        ),
         parse_options=pa_csv.ParseOptions(delimiter="|", quote_char=False),
-        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string())
+        ),
     )
     return table.num_rows
 
@@ -98,13 +106,24 @@ def test_a_million_rows_import_near_the_speed_of_a_bare_parse_in_bounded_memory(
     tmp_path: Path,
 ) -> None:
     path = write_slurm(tmp_path / "log")
-    # A shell stands between, as Linux counts the memory of a process that starts another one in
-    # the other's peak.
-    command = ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", IMPORT_AND_REPORT, path]
+    # A shell stands between, as Linux counts the memory of a process that starts
+    # another one in the other's peak.
+    command = [
+        "sh",
+        "-c",
+        '"$@"; exit $?',
+        "sh",
+        sys.executable,
+        "-c",
+        IMPORT_AND_REPORT,
+        path,
+    ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     report = json.loads(done.stdout)
     assert report["n"] == bare_parse(path) == N_ROWS
-    bare_s, ours_s = interleaved(3, lambda: bare_parse(path), lambda: read_job_log(path))
+    bare_s, ours_s = interleaved(
+        3, lambda: bare_parse(path), lambda: read_job_log(path)
+    )
     print(  # noqa: T201
         f"{path.stat().st_size / 1e6:.0f} MB, bare {bare_s:.2f} s, import "
         f"{ours_s:.2f} s ({ours_s / bare_s:.1f}x), alone {report['wall_s']:.2f} s, "

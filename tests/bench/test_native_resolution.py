@@ -1,4 +1,5 @@
-"""A load at 0.1 s: its time against bare transforms, and against a facility ten times as large."""
+"""A load at 0.1 s: its time against bare transforms, and against a facility ten times
+as large."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.pipeline import Line
 from diploee.simulation.run import simulate
 from diploee.simulation.site import settle
-from diploee.simulation.steps import generate_jobs, job_segments, power_blocks, schedule_jobs
+from diploee.simulation.steps import (
+    generate_jobs,
+    job_segments,
+    power_blocks,
+    schedule_jobs,
+)
 
 pytestmark = pytest.mark.bench
 
@@ -38,9 +44,15 @@ Load = tuple[Segments, Scenario, ProfileLibrary]
 
 
 def load_of(n_nodes: int, resolution: str = "0.1 s") -> Load:
-    changes = ["duration=8 d", f"resolution={resolution}", f"facility.pools.h100.n_nodes={n_nodes}"]
+    changes = [
+        "duration=8 d",
+        f"resolution={resolution}",
+        f"facility.pools.h100.n_nodes={n_nodes}",
+    ]
     scenario, library = load_scenario("colocation_10mw", changes), ProfileLibrary.open()
-    schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
+    schedule = schedule_jobs(
+        generate_jobs(scenario, library).jobs, scenario, "compiled"
+    )
     return job_segments(schedule, library, scenario), scenario, library
 
 
@@ -50,7 +62,9 @@ def load() -> Load:
 
 
 def median_ratio(
-    work: Callable[[], object], floor: Callable[[], object], clock: Clock = time.perf_counter
+    work: Callable[[], object],
+    floor: Callable[[], object],
+    clock: Clock = time.perf_counter,
 ) -> float:
     work(), floor()
     work_s, floor_s = interleaved(N_ROUNDS, work, floor, clock=clock)
@@ -61,7 +75,9 @@ def drained(load: Load, **how: str) -> int:
     return sum(block.device_power_w.size for block in power_blocks(*load, **how))
 
 
-def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(load: Load) -> None:
+def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(
+    load: Load,
+) -> None:
     segments, scenario, library = load
     profile_ids = np.unique(segments.profile_id).tolist()
     history, length = fft_lengths(profile_ids, library)
@@ -77,7 +93,8 @@ def test_power_at_a_tenth_of_a_second_takes_at_most_twice_the_bare_transforms(lo
 
     def floor() -> None:
         with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as executor:
-            list(executor.map(fft.rfft, [impulses] * n_profiles))  # the profiles themselves
+            # The profiles themselves
+            list(executor.map(fft.rfft, [impulses] * n_profiles))
             list(executor.map(transforms, range(n_blocks)))
 
     assert drained(load, method="spectral") == scenario.n_intervals
@@ -101,7 +118,10 @@ def test_memory_beyond_the_jobs_does_not_grow_with_the_facility() -> None:
     )
     folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
     ended = subprocess.run(
-        [sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *folders],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert 0 < float(ended.stdout) < 2_000
 
@@ -112,7 +132,15 @@ def test_weeks_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
 ) -> None:
     def run_days(*more: str) -> Run:
         out = tmp_path / f"run{len(more)}"
-        arguments = ("run", "colocation_10mw", "--quiet", "--out", out, "--engine", "compiled")
+        arguments = (
+            "run",
+            "colocation_10mw",
+            "--quiet",
+            "--out",
+            out,
+            "--engine",
+            "compiled",
+        )
         arguments += ("--set", f"duration={N_DAYS} days")
         ended = run(*arguments, *more)
         assert ended == Ended(0, "", "")
@@ -122,7 +150,10 @@ def test_weeks_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
     rows = pq.read_metadata(fine.folder / "facility.parquet")
     assert rows.num_rows == N_DAYS * 864_000
     assert rows.num_row_groups >= N_DAYS
-    assert max(stage["peak_memory_mb"] for stage in fine.manifest["timing"].values()) < 2_000
+    assert (
+        max(stage["peak_memory_mb"] for stage in fine.manifest["timing"].values())
+        < 2_000
+    )
     energy = [run.metrics["power"]["energy_mwh"] for run in (fine, minutes)]
     assert energy[0] == pytest.approx(energy[1], rel=1e-6)
     size_mb = sum(file.stat().st_size for file in fine.folder.iterdir()) / 1e6
@@ -130,11 +161,17 @@ def test_weeks_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
     assert expected_mb(rows.num_rows, 100, 0, n_jobs) == pytest.approx(size_mb, rel=0.5)
 
 
-def checked(n_nodes: int, out: Path) -> tuple[Callable[[], object], Callable[[], object]]:
-    """Return the pass of the power of a site alone, and its run with stages and two limits."""
+def checked(
+    n_nodes: int, out: Path
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return the pass of the power of a site alone, and its run with stages and two
+    limits."""
     changes = ["duration=5 d", "step=0.1 s", f"facility.pools.h100.n_nodes={n_nodes}"]
     scenario = load_scenario("colocation_10mw_poi", changes)
-    inputs, limits = load_inputs(scenario), [load_limits(n) for n in ("ieso_3_0", "example")]
+    inputs, limits = (
+        load_inputs(scenario),
+        [load_limits(n) for n in ("ieso_3_0", "example")],
+    )
 
     def power() -> None:
         line = Line.open(settle(scenario, inputs), inputs, "compiled")
@@ -142,7 +179,9 @@ def checked(n_nodes: int, out: Path) -> tuple[Callable[[], object], Callable[[],
             pass
 
     def run_with_limits() -> None:
-        simulate(scenario, out, inputs=inputs, limits=limits, engine="compiled", force=True)
+        simulate(
+            scenario, out, inputs=inputs, limits=limits, engine="compiled", force=True
+        )
 
     return power, run_with_limits
 
@@ -151,11 +190,14 @@ def test_stages_and_two_limits_at_a_tenth_of_a_second_take_half_of_the_power_s_t
     tmp_path: Path,
 ) -> None:
     power, whole = checked(2_840, tmp_path / "run")
-    # Of the processor: how far stages and power overlap on two cores varies from run to run.
+    # Of the processor: how far stages and power overlap on two cores varies from run to
+    # run.
     assert median_ratio(whole, power, time.process_time) <= 1.5
 
 
 @pytest.mark.accept
-def test_limits_of_ten_times_the_facility_take_at_most_a_third_longer(tmp_path: Path) -> None:
+def test_limits_of_ten_times_the_facility_take_at_most_a_third_longer(
+    tmp_path: Path,
+) -> None:
     (_, small), (_, large) = (checked(n, tmp_path / f"{n}") for n in (2_840, 28_400))
     assert median_ratio(large, small) <= 1.3

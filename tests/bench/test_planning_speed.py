@@ -27,7 +27,8 @@ pytestmark = pytest.mark.bench
 
 LARGEST_COST_OF_PLANNING = 3
 LARGEST_COST_OF_COMPILING = 2.3  # the aim is 2; measured are 1.9 to 2.1
-LARGEST_MISS_OF_FORECAST = 1.8  # the aim is 1.5; one machine's pace varies by a fifth of itself
+# The aim is 1.5; one machine's pace varies by a fifth of itself
+LARGEST_MISS_OF_FORECAST = 1.8
 
 
 def cpu_s(action: Callable[[], object]) -> float:
@@ -44,7 +45,9 @@ def given(scenario: Scenario, line: Line) -> Scenario:
         values[f"streams.{match.stream}.jobs_per_day"] = match.jobs_per_day
     for plan in line.plans:
         values[f"request_streams.{plan.stream}.target_utilization"] = None
-        values[f"request_streams.{plan.stream}.requests_per_day"] = plan.match.requests_per_day
+        values[f"request_streams.{plan.stream}.requests_per_day"] = (
+            plan.match.requests_per_day
+        )
     return diploee.load_scenario(
         "colocation_metered_150mw", values={"duration": "60 days", **values}
     )
@@ -52,7 +55,9 @@ def given(scenario: Scenario, line: Line) -> Scenario:
 
 def test_planning_a_campus_takes_at_most_three_times_drawing_its_jobs() -> None:
     """Compare the time that targets add to opening a line with one draw of all jobs."""
-    scenario = diploee.load_scenario("colocation_metered_150mw", values={"duration": "60 days"})
+    scenario = diploee.load_scenario(
+        "colocation_metered_150mw", values={"duration": "60 days"}
+    )
     inputs = load_inputs(scenario, None)
 
     def opened(of: Scenario) -> Line:
@@ -75,8 +80,21 @@ def test_planning_a_campus_takes_at_most_three_times_drawing_its_jobs() -> None:
 def run_cpu_s(name: str, folder: Path, *more: str, cache: Path | None = None) -> float:
     """Processor time of the whole command of a run in its own process [s]."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "diploee", "run", name, "--quiet", "--force", *more]
-    env = dict(os.environ) if cache is None else {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    command = [
+        sys.executable,
+        "-m",
+        "diploee",
+        "run",
+        name,
+        "--quiet",
+        "--force",
+        *more,
+    ]
+    env = (
+        dict(os.environ)
+        if cache is None
+        else {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    )
     subprocess.run([*command, "--out", str(folder)], check=True, env=env)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -85,7 +103,10 @@ def run_cpu_s(name: str, folder: Path, *more: str, cache: Path | None = None) ->
 def test_a_first_run_takes_little_more_than_twice_a_warm_one(tmp_path: Path) -> None:
     """Of the shipped scenarios the one that compiles most for its length."""
     pairs = [
-        [run_cpu_s("inference_1mw_poi", tmp_path / "run", cache=tmp_path / str(k)) for _ in "ab"]
+        [
+            run_cpu_s("inference_1mw_poi", tmp_path / "run", cache=tmp_path / str(k))
+            for _ in "ab"
+        ]
         for k in range(2)
     ]
     print(f"first and warm {pairs} s")  # noqa: T201
@@ -95,18 +116,27 @@ def test_a_first_run_takes_little_more_than_twice_a_warm_one(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("name", "duration"),
-    [("colocation_10mw", "60 days"), ("colocation_10mw_poi", "60 days"),
-     ("colocation_metered_150mw", "60 days"), ("inference_1mw", "60 days"),
-     ("inference_1mw_poi", "1 year"), ("mixed_11mw", "60 days")],
-)  # fmt: skip
-def test_time_and_memory_of_a_run_are_forecast(tmp_path: Path, name: str, duration: str) -> None:
+    [
+        ("colocation_10mw", "60 days"),
+        ("colocation_10mw_poi", "60 days"),
+        ("colocation_metered_150mw", "60 days"),
+        ("inference_1mw", "60 days"),
+        ("inference_1mw_poi", "1 year"),
+        ("mixed_11mw", "60 days"),
+    ],
+)
+def test_time_and_memory_of_a_run_are_forecast(
+    tmp_path: Path, name: str, duration: str
+) -> None:
     scenario = diploee.load_scenario(name, values={"duration": duration})
     forecasts_s, runs_s = [], []
     for _ in range(2):  # in turn, as what else the machine does slows both
         slowness.cache_clear()
         forecast = check(scenario).forecast
         forecasts_s.append(forecast.time_s)
-        runs_s.append(run_cpu_s(name, tmp_path / "run", "--set", f"duration={duration}"))
+        runs_s.append(
+            run_cpu_s(name, tmp_path / "run", "--set", f"duration={duration}")
+        )
     ratio = min(forecasts_s) / min(runs_s)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     peak_mb = max(stage["peak_memory_mb"] for stage in manifest["timing"].values())

@@ -1,4 +1,5 @@
-"""A request trace of millions of rows: its time against pyarrow's bare reader, and its memory."""
+"""A request trace of millions of rows: its time against pyarrow's bare reader, and its
+memory."""
 
 from __future__ import annotations
 
@@ -40,15 +41,20 @@ def peak_kib():  # of this program; getrusage would begin with the peak of the o
 before = peak_kib()
 trace = read_request_trace(sys.argv[1])
 print(trace.counts.n_kept, (peak_kib() - before) / 1024)
-"""
+"""  # noqa: E501
 
 
 def write_trace(path: Path, n_rows: int) -> int:
-    """Write a trace as Azure's of 2024, some stamps without decimals; return its output tokens."""
+    """Write a trace as Azure's of 2024, some stamps without decimals; return its output
+    tokens."""
     rng = np.random.default_rng(0)
     start_us = int(np.datetime64("2024-05-10", "us").astype(np.int64))
     schema = pa.schema(
-        [("TIMESTAMP", pa.string()), ("ContextTokens", pa.int64()), ("GeneratedTokens", pa.int64())]
+        [
+            ("TIMESTAMP", pa.string()),
+            ("ContextTokens", pa.int64()),
+            ("GeneratedTokens", pa.int64()),
+        ]
     )
     total = 0
     options = pa_csv.WriteOptions(quoting_style="none")
@@ -56,12 +62,19 @@ def write_trace(path: Path, n_rows: int) -> int:
         for first in range(0, n_rows, BATCH):
             index = np.arange(first, min(first + BATCH, n_rows))
             time_us = start_us + (index * (DAYS * 86_400e6 / n_rows)).astype(np.int64)
-            stamps = pc.strftime(pa.array(time_us, pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
+            stamps = pc.strftime(
+                pa.array(time_us, pa.timestamp("us")), "%Y-%m-%d %H:%M:%S"
+            )
             stamps = pc.replace_substring_regex(stamps, r"\.000000$", "")
             stamps = pc.binary_join_element_wise(stamps, "+00:00", "")
-            inputs, outputs = rng.integers(1, 8000, index.size), rng.integers(1, 800, index.size)
+            inputs, outputs = (
+                rng.integers(1, 8000, index.size),
+                rng.integers(1, 800, index.size),
+            )
             total += int(outputs.sum())
-            writer.write(pa.record_batch([stamps, pa.array(inputs), pa.array(outputs)], schema))
+            writer.write(
+                pa.record_batch([stamps, pa.array(inputs), pa.array(outputs)], schema)
+            )
     return total
 
 
@@ -86,21 +99,29 @@ def test_a_trace_takes_at_most_three_times_the_bare_csv_reader(
     assert trace.n_requests.shape == (1, DAYS * 1440)
     ours_s, bare_s = interleaved(N_ROUNDS, lambda: read_request_trace(path), bare)
     ratio = ours_s / bare_s
-    print(f"{N_ROWS / ours_s:,.0f} rows/s, {ratio:.2f} times the bare reader")  # noqa: T201  # pytest -rP
+    # Pytest -rP
+    print(f"{N_ROWS / ours_s:,.0f} rows/s, {ratio:.2f} times the bare reader")  # noqa: T201
     assert ratio <= MAX_RATIO
 
 
 def peak_mib(path: Path) -> tuple[int, float]:
-    """Return the rows read by a fresh process and the memory that reading added [MiB]."""
+    """Return the rows read by a fresh process and the memory that reading added [MiB]."""  # noqa: E501
     done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", PEAK, str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     n_rows, mib = done.stdout.split()
     return int(n_rows), float(mib)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
-def test_memory_does_not_grow_with_the_rows(trace_file: tuple[Path, int], tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="peak memory is read from /proc"
+)
+def test_memory_does_not_grow_with_the_rows(
+    trace_file: tuple[Path, int], tmp_path: Path
+) -> None:
     path, _ = trace_file
     small = tmp_path / "small.csv"
     write_trace(small, N_ROWS // 5)

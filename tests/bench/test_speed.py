@@ -1,7 +1,8 @@
-"""Speed as ratios within one run, over equal counts of events; memory of the largest run.
+"""Speed as ratios within one run, over equal counts of events; memory of the largest
+run.
 
-Each ratio is that of medians over interleaved repeats, so that what slows the machine for a while
-slows both sides.
+Each ratio is that of medians over interleaved repeats, so that what slows the machine
+for a while slows both sides.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ LARGEST_SHARE_OF_POWER = 0.5
 MEMORY_LIMIT_MB = 2_000
 LARGEST_COST_OF_A_LARGER_FACILITY = 1.3  # aim 1.2
 LARGEST_DRAW_MB = 90
-"""Six hours are drawn at once, which are up to 580,000 jobs of a gigawatt, some 150 bytes each."""
+"""Six hours are drawn at once, which are up to 580,000 jobs of a gigawatt, some 150
+bytes each."""
 TARGET_UTILIZATION = 0.6034
 
 
@@ -63,7 +65,8 @@ class CountingEnvironment(simpy.Environment):
 
 
 def bare_loop(env: simpy.Environment, jobs: JobTable, horizon_ms: int) -> int:
-    """Two events a job and nothing else: an arrival loop, and one Timeout with a callback."""
+    """Two events a job and nothing else: an arrival loop, and one Timeout with a
+    callback."""
     timeout = env.timeout
     n_ended = 0
 
@@ -108,7 +111,8 @@ def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
     counted_cluster_env = CountingEnvironment()
     monkeypatch.setattr(cluster, "_env", counted_cluster_env)
     assert len(cluster.advance(jobs, horizon_ms)[0]) == len(jobs)
-    for env in (counting, counted_cluster_env):  # start and end of the arrival loop, the end
+    # Start and end of the arrival loop, the end
+    for env in (counting, counted_cluster_env):
         assert abs(env.n_events - 2 * len(jobs)) <= 3
 
     bare_s, ours_s = interleaved(
@@ -144,8 +148,9 @@ def test_compiled_twin_is_ten_times_faster_and_minute_power_takes_half_of_simpy(
     assert np.array_equal(schedules["simpy"].start_ms, schedules["compiled"].start_ms)
     assert set(n_minutes) == {91 * 24 * 60}
     print(  # noqa: T201
-        f"simpy {simpy_s:.2f} s, compiled {compiled_s:.2f} s ({simpy_s / compiled_s:.1f}x), "
-        f"power {power_s:.2f} s ({power_s / simpy_s:.2f})"
+        f"simpy {simpy_s:.2f} s, compiled {compiled_s:.2f} s "
+        f"({simpy_s / compiled_s:.1f}x), power {power_s:.2f} s "
+        f"({power_s / simpy_s:.2f})"
     )
     assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_TWIN
     assert power_s / simpy_s <= LARGEST_SHARE_OF_POWER
@@ -161,9 +166,13 @@ def test_twin_of_easy_is_twenty_times_faster_than_simpy(order: Order) -> None:
         schedules[engine] = schedule_jobs(jobs, scenario, engine, policies)
 
     schedule("compiled")  # compiles
-    simpy_s, compiled_s = interleaved(3, lambda: schedule("simpy"), lambda: schedule("compiled"))
+    simpy_s, compiled_s = interleaved(
+        3, lambda: schedule("simpy"), lambda: schedule("compiled")
+    )
     assert np.array_equal(schedules["simpy"].start_ms, schedules["compiled"].start_ms)
-    print(f"simpy {simpy_s:.2f} s, twin {compiled_s:.3f} s ({simpy_s / compiled_s:.0f}x)")  # noqa: T201
+    print(  # noqa: T201
+        f"simpy {simpy_s:.2f} s, twin {compiled_s:.3f} s ({simpy_s / compiled_s:.0f}x)"
+    )
     assert simpy_s / compiled_s >= LEAST_SPEED_UP_OF_BACKFILL
 
 
@@ -184,15 +193,19 @@ def test_the_eighty_percent_year_stays_under_two_gigabytes(tmp_path: Path) -> No
 
 @pytest.mark.accept
 def test_a_hundred_times_the_facility_runs_in_the_same_memory(tmp_path: Path) -> None:
-    """About as many jobs each, too many to be kept: 150 days of 10 MW, a tenth of it of 100 MW."""
+    """About as many jobs each, too many to be kept: 150 days of 10 MW, a tenth of it of
+    100 MW."""
     colocation_run(tmp_path / "warm", 2_840, "1 day")  # compiles
     spans = {2_840: "150 days", 28_400: "15 days", 284_000: "36 h"}
     attempts = (
         [colocation_run(tmp_path / f"{n} {i}", n, span) for n, span in spans.items()]
         for i in range(3)
     )
-    # The cheapest of three, as what else the machine does only ever adds to the cost of a run.
-    runs = [min(of_one, key=lambda run: run.cpu_s) for of_one in zip(*attempts, strict=True)]
+    # The cheapest of three, as what else the machine does only ever adds to the cost of
+    # a run.
+    runs = [
+        min(of_one, key=lambda run: run.cpu_s) for of_one in zip(*attempts, strict=True)
+    ]
     for n_nodes, run in zip(spans, runs, strict=True):
         print(f"{n_nodes:,} nodes: {run}")  # noqa: T201
     small, *larger = runs
@@ -204,12 +217,15 @@ def test_a_hundred_times_the_facility_runs_in_the_same_memory(tmp_path: Path) ->
 
 
 def test_help_takes_little_longer_than_its_library() -> None:
-    floor = "import typer, rich.console, rich.panel, rich.table, rich.markdown, rich.markup"
+    floor = (
+        "import typer, rich.console, rich.panel, rich.table, rich.markdown, rich.markup"
+    )
 
     def best_s(*arguments: str) -> float:
         line = [sys.executable, *arguments]
         return min(
-            seconds(lambda: subprocess.run(line, capture_output=True, check=True)) for _ in range(3)
+            seconds(lambda: subprocess.run(line, capture_output=True, check=True))
+            for _ in range(3)
         )
 
     assert best_s("-m", "diploee", "--help") < max(0.6, 3 * best_s("-c", floor))

@@ -1,4 +1,4 @@
-"""Two workers against one over the paper's colocation: four levels, two seeds, 6 weeks."""
+"""Two workers against one over the paper's colocation: four levels, two seeds, 6 weeks."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from diploee.sweeps.local import usable_cores
 pytestmark = pytest.mark.bench
 
 LEAST_SPEED_UP = 1.3
-"""Of two workers over one: 2, less the start of the processes and what they share of the memory."""
+"""Of two workers over one: 2, less the start of the processes and what they share of
+the memory."""
 
 N_RUNS = 4 * 2
 ATTEMPTS = 3
@@ -36,7 +37,9 @@ def timed(sweep: Sweep, out: Path, n_workers: int) -> tuple[SweepResult, float]:
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
-def test_two_workers_do_the_paper_sweep_in_little_more_than_half_the_time(tmp_path: Path) -> None:
+def test_two_workers_do_the_paper_sweep_in_little_more_than_half_the_time(
+    tmp_path: Path,
+) -> None:
     sweep = paper_sweep()
     speed_ups = []
     for attempt in range(ATTEMPTS):

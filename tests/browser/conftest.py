@@ -42,12 +42,19 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = shutil.which("chromedriver")
     if program is None or driver is None:
-        unavailable("no chromium with chromedriver: apt-get install chromium chromium-driver")
+        unavailable(
+            "no chromium with chromedriver: apt-get install chromium chromium-driver"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+    for argument in (
+        *ARGUMENTS,
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):
         options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
     chromium = webdriver.Chrome(options=options, service=Service(driver))
     yield chromium
     chromium.quit()

@@ -1,4 +1,5 @@
-"""The data sheet in a real headless Chromium: it fits its window, and prints on one page."""
+"""The data sheet in a real headless Chromium: it fits its window, and prints on one
+page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The report in a real headless Chromium: it opens, draws, and reacts, without a network.
+"""The report in a real headless Chromium: it opens, draws, and reacts, without a
+network.
 
 ``DIPLOEE_SCREENSHOTS=FOLDER`` keeps the screenshots, for the README.
 """
@@ -40,7 +41,10 @@ def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Five weeks of the 10 MW colocation data center at two utilizations."""
     folders = []
     for target in (0.4, 0.8):
-        overrides = ["duration=5 weeks", f"streams.training.target_utilization={target}"]
+        overrides = [
+            "duration=5 weeks",
+            f"streams.training.target_utilization={target}",
+        ]
         folder = tmp_path_factory.mktemp("runs") / f"at-{target}"
         simulate(load_scenario("colocation_10mw", overrides), folder, engine="compiled")
         folders.append(folder)
@@ -53,7 +57,10 @@ def fine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "fine"
     overrides = ["duration=12 h", "resolution=0.1 s"]
     simulate(
-        load_scenario("colocation_10mw", overrides), folder, engine="compiled", event_windows=True
+        load_scenario("colocation_10mw", overrides),
+        folder,
+        engine="compiled",
+        event_windows=True,
     )
     return folder
 
@@ -81,7 +88,8 @@ def compared(run_folders: list[Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def pools_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight days of a campus of three pools behind its point of interconnection, with limits."""
+    """Eight days of a campus of three pools behind its point of interconnection, with
+    limits."""
     folder = tmp_path_factory.mktemp("pools")
     scenario = load_scenario("campus_100mw_synchronous", ["duration=8 d"])
     simulate(scenario, folder / "campus", engine="compiled", event_windows=True)
@@ -91,10 +99,15 @@ def pools_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def template_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of the site that `diploee init` writes, of four pools, with two sets of limits."""
+    """Two days of the site that `diploee init` writes, of four pools, with two sets of
+    limits."""
     folder = tmp_path_factory.mktemp("template")
-    answers = Answers(poi_mw=20, training_share=0.6, colocation_share=0.1, largest_job=0.5)
-    (folder / "site.yaml").write_text(starter(answers, "site.yaml")[0], encoding="utf-8")
+    answers = Answers(
+        poi_mw=20, training_share=0.6, colocation_share=0.1, largest_job=0.5
+    )
+    (folder / "site.yaml").write_text(
+        starter(answers, "site.yaml")[0], encoding="utf-8"
+    )
     scenario = load_scenario(folder / "site.yaml", ["duration=2 d"])
     simulate(scenario, folder / "run", engine="compiled")
     limits = ["ercot_nprr1191", "ercot_lcl_2026_06"]
@@ -103,7 +116,7 @@ def template_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_page(browser: Any, path: Path, size: tuple[int, int] = WIDE) -> None:
-    """Open a page in a window of the given size and wait until all figures are drawn."""
+    """Open a page in a window of the given size and wait until all figures are drawn."""  # noqa: E501
     browser.get("about:blank")
     browser.get_log("browser")
     browser.get_log("performance")
@@ -113,7 +126,12 @@ def open_page(browser: Any, path: Path, size: tuple[int, int] = WIDE) -> None:
 
 
 def set_size(browser: Any, size: tuple[int, int]) -> None:
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+    metrics = {
+        "width": size[0],
+        "height": size[1],
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
@@ -126,7 +144,10 @@ def wait_for(browser: Any, condition: str, limit_s: float = 300) -> None:
 
 def requests(browser: Any) -> list[str]:
     """Return the addresses that were asked for since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    messages = [
+        json.loads(entry["message"])["message"]
+        for entry in browser.get_log("performance")
+    ]
     return [
         message["params"]["request"]["url"]
         for message in messages
@@ -142,8 +163,12 @@ PLOT = (
 
 
 def centre_of(browser: Any, plot: str) -> tuple[float, float]:
-    """Scroll to a plot, its fold opened, and return the centre of its axes in the window."""
-    unfold = "for (let e = p; e; e = e.parentElement) if (e.tagName === 'DETAILS') e.open = true;"
+    """Scroll to a plot, its fold opened, and return the centre of its axes in the
+    window."""
+    unfold = (
+        "for (let e = p; e; e = e.parentElement) if (e.tagName === 'DETAILS') e.open "
+        "= true;"
+    )
     browser.execute_script(PLOT + unfold, plot)
     time.sleep(0.3)  # figures in it take its width
     box = browser.execute_script(
@@ -167,7 +192,9 @@ def hover(browser: Any, plot: str) -> str:
     x, y = centre_of(browser, plot)
     mouse(browser, "mouseMoved", x - 9, y)
     mouse(browser, "mouseMoved", x, y)
-    script = PLOT + "const t = p.querySelector('.tip'); return t.hidden ? '' : t.innerText"
+    script = (
+        PLOT + "const t = p.querySelector('.tip'); return t.hidden ? '' : t.innerText"
+    )
     for _ in range(40):
         if text := str(browser.execute_script(script, plot)):
             return text
@@ -177,7 +204,10 @@ def hover(browser: Any, plot: str) -> str:
 
 def x_ticks(browser: Any, plot: str) -> list[str]:
     """Return the texts of the axes."""
-    script = "return [...p.querySelectorAll('.role-axis text')].map(a => a.textContent).sort()"
+    script = (
+        "return [...p.querySelectorAll('.role-axis text')].map(a => "
+        "a.textContent).sort()"
+    )
     return list(browser.execute_script(PLOT + script, plot))
 
 
@@ -217,7 +247,9 @@ def test_page_with_closed_folds_is_no_taller_than_a_reader_scrolls(
     name: str, width: int, most: int, browser: Any, request: pytest.FixtureRequest
 ) -> None:
     open_page(browser, request.getfixturevalue(name), (width, 900))
-    assert browser.execute_script("return document.documentElement.scrollHeight") <= most
+    assert (
+        browser.execute_script("return document.documentElement.scrollHeight") <= most
+    )
 
 
 @pytest.mark.parametrize("name", ["fine_page", "pools_page"])
@@ -225,8 +257,13 @@ def test_no_table_is_cut_in_a_wide_window(
     name: str, browser: Any, request: pytest.FixtureRequest
 ) -> None:
     open_page(browser, request.getfixturevalue(name), (1400, 900))
-    cut = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
-    assert browser.execute_script(f"return {cut}.map(t => t.innerText.slice(0, 40))") == []
+    cut = (
+        "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > "
+        "t.clientWidth + 1)"
+    )
+    assert (
+        browser.execute_script(f"return {cut}.map(t => t.innerText.slice(0, 40))") == []
+    )
 
 
 def test_browser_refuses_every_request_of_the_page(browser: Any, page: Path) -> None:
@@ -251,18 +288,22 @@ def test_every_figure_has_drawn_with_its_axis_titles(
     open_page(browser, request.getfixturevalue(name))
     expected = {
         f"{chart.id}-{index}": panel
-        for chart in build_report([run_folders[0] if name == "page" else fine_folder]).charts
+        for chart in build_report(
+            [run_folders[0] if name == "page" else fine_folder]
+        ).charts
         for index, panel in enumerate(chart.panels, start=1)
     }
     drawn = browser.execute_script(
-        "return [...document.querySelectorAll('.plot')].map(p => {"
-        " const b = p.querySelector('svg').getBoundingClientRect();"
-        " const marks = p.querySelectorAll('.role-mark path[d], .role-mark image').length;"
-        " const titles = [...p.querySelectorAll('.role-axis-title')].map(t => t.textContent);"
-        " return [b.width, b.height, marks, titles]})"
+        "return [...document.querySelectorAll('.plot')].map(p => { const b = "
+        "p.querySelector('svg').getBoundingClientRect(); const marks = "
+        "p.querySelectorAll('.role-mark path[d], .role-mark image').length; const "
+        "titles = [...p.querySelectorAll('.role-axis-title')].map(t => "
+        "t.textContent); return [b.width, b.height, marks, titles]})"
     )
     assert len(drawn) == len(expected)
-    for (plot, panel), (width, height, marks, titles) in zip(expected.items(), drawn, strict=True):
+    for (plot, panel), (width, height, marks, titles) in zip(
+        expected.items(), drawn, strict=True
+    ):
         assert width > 300, plot
         assert height > 200, plot
         assert marks > 0, plot
@@ -286,7 +327,8 @@ def test_hover_tells_the_value(plot: str, unit: str, browser: Any, page: Path) -
 
 
 @pytest.mark.parametrize(
-    ("plot", "names"), [("carpet-1", ["Power"]), ("overview-1", ["devices", "total", "facility"])]
+    ("plot", "names"),
+    [("carpet-1", ["Power"]), ("overview-1", ["devices", "total", "facility"])],
 )
 def test_hover_on_carpet_and_stack_gives_date_and_hour(
     plot: str, names: list[str], browser: Any, page: Path
@@ -310,7 +352,9 @@ def test_hover_tells_ramps_and_event_windows(
     assert [word for word in words if word not in told] == []
 
 
-def test_texts_of_the_spectrum_stand_within_their_figure(browser: Any, fine_page: Path) -> None:
+def test_texts_of_the_spectrum_stand_within_their_figure(
+    browser: Any, fine_page: Path
+) -> None:
     for size in (WIDE, NARROW):
         open_page(browser, fine_page, size)
         boxes = browser.execute_script(
@@ -328,7 +372,11 @@ def test_texts_of_the_spectrum_stand_within_their_figure(browser: Any, fine_page
         for k, one in enumerate(texts):
             for other in texts[:k]:
                 apart = one[0] >= other[1] or other[0] >= one[1]
-                assert apart or one[2] >= other[3] or other[2] >= one[3], (size, one, other)
+                assert apart or one[2] >= other[3] or other[2] >= one[3], (
+                    size,
+                    one,
+                    other,
+                )
 
 
 def test_hover_tells_all_compared_runs(browser: Any, compared: Path) -> None:
@@ -351,7 +399,10 @@ def test_dragging_zooms_all_figures_of_the_days_and_a_double_click_resets(
         mouse(browser, "mouseMoved", x + step, y, buttons=1)
     mouse(browser, "mouseReleased", x + 100, y)
     end = time.monotonic() + 30
-    while [n for n in names if x_ticks(browser, n) != before[n]] != ["overview-1", "carpet-1"]:
+    while [n for n in names if x_ticks(browser, n) != before[n]] != [
+        "overview-1",
+        "carpet-1",
+    ]:
         assert time.monotonic() < end
         time.sleep(0.05)
     fire = PLOT + "p.dispatchEvent(new MouseEvent('dblclick'))"
@@ -370,12 +421,14 @@ def test_a_figure_is_one_tab_stop_says_what_it_shows_and_zooms_by_keys(
         "[f.tabIndex, f.querySelectorAll('[tabindex], a, button, input').length])"
     )
     assert {tuple(stop) for stop in browser.execute_script(stops)} == {(0, 0)}
-    label = "return document.querySelector('figure#overview').getAttribute('aria-label')"
+    label = (
+        "return document.querySelector('figure#overview').getAttribute('aria-label')"
+    )
     assert " MW on " in browser.execute_script(label)
     before = x_ticks(browser, "overview-1")
     press = (
-        "document.querySelector('figure#overview').dispatchEvent(new KeyboardEvent('keydown',"
-        " {key: arguments[0]}))"
+        "document.querySelector('figure#overview').dispatchEvent(new "
+        "KeyboardEvent('keydown', {key: arguments[0]}))"
     )
     for key, changed in (("+", True), ("Escape", False)):
         browser.execute_script(press, key)
@@ -388,14 +441,17 @@ def test_a_figure_is_one_tab_stop_says_what_it_shows_and_zooms_by_keys(
 def test_dark_figures_are_dark_and_their_texts_clear(browser: Any, page: Path) -> None:
     open_page(browser, page)
     colours = (
-        "const t = document.querySelector('#overview svg text'); return"
-        " [getComputedStyle(t).fill, getComputedStyle(t.closest('figure')).backgroundColor]"
+        "const t = document.querySelector('#overview svg text'); return "
+        "[getComputedStyle(t).fill, "
+        "getComputedStyle(t.closest('figure')).backgroundColor]"
     )
     seen = []
     for scheme in ("light", "dark"):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        seen.append([brightness(colour) for colour in browser.execute_script(f"{colours}")])
+        seen.append(
+            [brightness(colour) for colour in browser.execute_script(f"{colours}")]
+        )
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     (ink, paper), (dark_ink, dark_paper) = seen
     assert paper - ink > 150
@@ -404,7 +460,9 @@ def test_dark_figures_are_dark_and_their_texts_clear(browser: Any, page: Path) -
 
 def brightness(colour: str) -> float:
     """Return the mean of the parts of `rgb(r, g, b)`."""
-    parts = [float(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]]
+    parts = [
+        float(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]
+    ]
     return sum(parts) / 3
 
 
@@ -413,10 +471,13 @@ def test_narrow_window_cuts_nothing_off(
     name: str, browser: Any, request: pytest.FixtureRequest, screenshots: Path | None
 ) -> None:
     open_page(browser, request.getfixturevalue(name), NARROW)
-    assert browser.execute_script("return document.documentElement.scrollWidth") == NARROW[0]
+    assert (
+        browser.execute_script("return document.documentElement.scrollWidth")
+        == NARROW[0]
+    )
     widths = browser.execute_script(
-        "return [...document.querySelectorAll('.plot svg')].map(s => s.getBoundingClientRect())"
-        ".map(b => [b.left, b.right])"
+        "return [...document.querySelectorAll('.plot svg')].map(s => "
+        "s.getBoundingClientRect()).map(b => [b.left, b.right])"
     )
     assert all(left >= 0 and right <= NARROW[0] for left, right in widths)
     keep(browser, screenshots, f"report-narrow-{name}")
@@ -475,7 +536,9 @@ def test_page_of_a_one_minute_year_is_small_quick_and_opens(
     name: str, browser: Any, tmp_path: Path
 ) -> None:
     by_pool = name.startswith("campus")
-    simulate(load_scenario(name), tmp_path / "year", engine="compiled", event_windows=by_pool)
+    simulate(
+        load_scenario(name), tmp_path / "year", engine="compiled", event_windows=by_pool
+    )
     start = time.monotonic()
     write_report([tmp_path / "year"], tmp_path / "year.html")
     assert time.monotonic() - start < YEAR_LIMIT_S

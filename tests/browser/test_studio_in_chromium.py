@@ -1,4 +1,4 @@
-"""The studio in a real headless Chromium: a site is built, seen, mended and taken away."""
+"""The studio in a real headless Chromium: a site is built, seen, mended and taken away."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Seen:
     def wait(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            with suppress(exceptions.StaleElementReferenceException):  # the page draws itself anew
+            # The page draws itself anew
+            with suppress(exceptions.StaleElementReferenceException):
                 if condition():
                     return
             assert time.monotonic() < deadline, self.status
@@ -87,7 +88,11 @@ class Seen:
         """Run the whole and return the text of its report's first screen."""
         self.wait(lambda: "this week only" in self.at("#picture-kind").text)
         self.at("#year").click()
-        self.wait(lambda: self.status == "Done." and "whole run" in self.at("#picture-kind").text)
+        self.wait(
+            lambda: (
+                self.status == "Done." and "whole run" in self.at("#picture-kind").text
+            )
+        )
         return self.first_screen()
 
     def wait_for_week(self) -> None:
@@ -96,7 +101,11 @@ class Seen:
         self.wait(lambda: not self.status.startswith("Week"))
 
     def first_screen(self) -> str:
-        self.wait(lambda: len(self.browser.find_elements("css selector", "#report iframe")) == 1)
+        self.wait(
+            lambda: (
+                len(self.browser.find_elements("css selector", "#report iframe")) == 1
+            )
+        )
         self.browser.switch_to.frame(self.at("#report iframe"))
         self.wait(lambda: self.browser.find_elements("css selector", "#answer"))
         text: str = self.at("#answer").text
@@ -106,8 +115,8 @@ class Seen:
     def taken(self, what: str) -> str:
         """Return what a button copies."""
         self.browser.execute_script(
-            "window.taken = ''; navigator.clipboard.writeText = (t) => { window.taken = t; "
-            "return Promise.resolve(); }"
+            "window.taken = ''; navigator.clipboard.writeText = (t) => { window.taken "
+            "= t; return Promise.resolve(); }"
         )
         self.at(f"[data-copy='{what}']").click()
         text: str = self.browser.execute_script("return window.taken")
@@ -119,7 +128,12 @@ def test_site_is_built_seen_mended_taken_away_and_runs_the_same_by_command_line(
 ) -> None:
     page = Seen(browser, studio)
     page.wait(lambda: browser.find_elements("css selector", "[name='site.poi_mw']"))
-    site = {"poi_mw": "10", "training_share": "0", "largest_job": "0", "colocation_share": "1"}
+    site = {
+        "poi_mw": "10",
+        "training_share": "0",
+        "largest_job": "0",
+        "colocation_share": "1",
+    }
     for name, value in site.items():
         page.type(f"site.{name}", value)
     page.choose("limits", "[ramps.yaml]")
@@ -138,13 +152,27 @@ def test_site_is_built_seen_mended_taken_away_and_runs_the_same_by_command_line(
     yaml, command = page.taken("text"), page.taken("command")
     (tmp_path / "ramps.yaml").write_text(RAMPS, "utf-8")
     (tmp_path / "taken.yaml").write_text(yaml, "utf-8")
-    done = run("run", "taken.yaml", "--engine", "compiled", "--quiet", "--out", "own", cwd=tmp_path)
+    done = run(
+        "run",
+        "taken.yaml",
+        "--engine",
+        "compiled",
+        "--quiet",
+        "--out",
+        "own",
+        cwd=tmp_path,
+    )
     assert (done.code, done.err) == (0, "")
-    (newest, *_) = sorted(studio.runs_folder.iterdir(), key=lambda p: -p.stat().st_mtime)
+    (newest, *_) = sorted(
+        studio.runs_folder.iterdir(), key=lambda p: -p.stat().st_mtime
+    )
     for name in ("facility.parquet", "metrics.json", "limits.json"):
         assert (newest / name).read_bytes() == (tmp_path / "own" / name).read_bytes()
     for line in command.splitlines():
-        words = [*shlex.split(line)[1:], *(["--set", "duration=2 h"] if " run " in line else [])]
+        words = [
+            *shlex.split(line)[1:],
+            *(["--set", "duration=2 h"] if " run " in line else []),
+        ]
         assert run(*words, cwd=tmp_path).code == 0
     (of_command,) = (tmp_path / "runs").iterdir()
     seen, again = open_run(newest).manifest, open_run(of_command).manifest
@@ -169,16 +197,19 @@ def test_page_fits_its_window_and_every_control_has_a_name(
     )
     assert wide <= inner
     unnamed = browser.execute_script(
-        "return [...document.querySelectorAll('input, select, textarea, button, iframe, progress')]"
-        ".filter((e) => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.title"
-        " || e.textContent.trim())).map((e) => e.outerHTML)"
+        "return [...document.querySelectorAll('input, select, textarea, button, "
+        "iframe, progress')].filter((e) => !(e.labels && e.labels.length || "
+        "e.getAttribute('aria-label') || e.title || e.textContent.trim())).map((e) => "
+        "e.outerHTML)"
     )
     assert unnamed == []
     if screenshots is not None:
         page.at("#search").clear()
         browser.execute_script("scrollTo(0, 0)")
         browser.save_screenshot(str(screenshots / f"studio-{width}-{scheme}.png"))
-    problems = [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
+    problems = [
+        line for line in browser.get_log("browser") if line["level"] == "SEVERE"
+    ]
     assert problems == []
 
 
@@ -199,13 +230,17 @@ def test_report_of_an_earlier_site_is_greyed_and_named_until_its_own_is_there(
     page = Seen(browser, studio)
     page.wait_for_week()
     page.type("site.poi_mw", "30")
-    page.wait(lambda: page.at("#report-kind").text.startswith("Not the site in the form"))
+    page.wait(
+        lambda: page.at("#report-kind").text.startswith("Not the site in the form")
+    )
     assert "20 MW at the meter" in page.at("#report-kind").text
     assert "ghost" in page.at("#report").get_attribute("class")
     page.at("#year").click()
     page.wait(lambda: page.status.startswith("Year"))
     assert not page.at("[data-take='datasheet']").is_enabled()
-    page.wait(lambda: page.status == "Done." and "whole run" in page.at("#report-kind").text)
+    page.wait(
+        lambda: page.status == "Done." and "whole run" in page.at("#report-kind").text
+    )
     assert "ghost" not in page.at("#report").get_attribute("class")
     assert page.at("[data-take='datasheet']").is_enabled()
 
@@ -250,7 +285,9 @@ def test_mistake_is_shown_at_its_field_and_nothing_runs_until_it_is_mended(
     page.wait(lambda: page.at("#f-site_occupancy-error").text == "")
     page.wait(lambda: page.at("#differences").text != "")
     page.at("#undo").click()
-    page.wait(lambda: page.at("[name='site.occupancy']").get_attribute("value") != "0.5")
+    page.wait(
+        lambda: page.at("[name='site.occupancy']").get_attribute("value") != "0.5"
+    )
 
 
 def test_cancelled_run_leaves_nothing(browser: Any, studio: Studio) -> None:

@@ -1,4 +1,5 @@
-"""Small job logs in every format, written from one list of jobs, for the contract of importers."""
+"""Small job logs in every format, written from one list of jobs, for the contract of
+importers."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ class LogWriter:
 
     name: ClassVar[str]
     states: ClassVar[dict[str, str]]  # the format's word for each state
-    # What tells the local time: "stamps", the user's "option", nothing but the instant ("header"),
-    # or nothing ("none").
+    # What tells the local time: "stamps", the user's "option", nothing but the instant
+    # ("header"), or nothing ("none").
     zone: ClassVar[str]
     missing: ClassVar[tuple[str, ...]]  # the format's words for a missing time
     options: ClassVar[dict[str, Any]] = {}  # what the user must say
@@ -67,7 +68,8 @@ class LogWriter:
         raise NotImplementedError
 
     def parts(self, job: Job) -> list[str]:
-        """Return lines of steps of a job that are not jobs, or of the parts that make it up."""
+        """Return lines of steps of a job that are not jobs, or of the parts that make
+        it up."""
         raise NotImplementedError
 
     def kind(self, job: Job) -> str:
@@ -93,7 +95,9 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
 def stamp(time_s: int | None, offset_min: int, missing: str, layout: str) -> str:
     if time_s is None:
         return missing
-    local = datetime.fromtimestamp(ORIGIN_S + time_s, UTC) + timedelta(minutes=offset_min)
+    local = datetime.fromtimestamp(ORIGIN_S + time_s, UTC) + timedelta(
+        minutes=offset_min
+    )
     return local.strftime(layout)
 
 
@@ -122,7 +126,12 @@ def check_log(log: JobLog) -> None:
 
 class Swf(LogWriter):
     name = "swf"
-    states: ClassVar = {"completed": "1", "failed": "0", "cancelled": "5", "other": "-1"}
+    states: ClassVar = {
+        "completed": "1",
+        "failed": "0",
+        "cancelled": "5",
+        "other": "-1",
+    }
     zone = "header"
     missing = ("-1",)
     has_gpus = False
@@ -140,15 +149,19 @@ class Swf(LogWriter):
         run = "-1" if None in (job.end_s, job.start_s) else job.end_s - job.start_s
         queue = {"train": 1, "eval": 2}[job.kind]
         return (
-            f"{job.name:>6}  {job.submit_s:>8} {wait:>6} {run:>7}\t{int(job.n_gpus)} -1 -1 "
-            f"{int(job.n_gpus)} -1 -1 {self.states[job.state]} 3 1 -1 {queue} -1 -1 -1 "
+            f"{job.name:>6}  {job.submit_s:>8} {wait:>6} {run:>7}\t{int(job.n_gpus)} "
+            f"-1 -1 {int(job.n_gpus)} -1 -1 {self.states[job.state]} 3 1 -1 {queue} "
+            "-1 -1 -1 "
         )
 
     def parts(self, job: Job) -> list[str]:
         halves = (job.end_s - job.start_s) // 2, -(-(job.end_s - job.start_s) // 2)
         return [
             self.row(job),
-            f"{job.name} {job.submit_s} 0 {halves[0]} 8 -1 -1 8 -1 -1 2 3 1 -1 1 -1 -1 -1",
+            (
+                f"{job.name} {job.submit_s} 0 {halves[0]} 8 -1 -1 8 -1 -1 2 3 1 -1 1 "
+                "-1 -1 -1"
+            ),
             f"{job.name} -1 5 {halves[1]} 8 -1 -1 8 -1 -1 3 3 1 -1 1 -1 -1 -1",
         ]
 
@@ -180,12 +193,23 @@ class Slurm(LogWriter):
             stamp(time_s, offset_min, word, "%Y-%m-%dT%H:%M:%S")
             for time_s in (job.submit_s, job.start_s, job.end_s)
         )
-        elapsed = 0 if None in (job.start_s, job.end_s) else max(job.end_s - job.start_s, -1)
+        elapsed = (
+            0 if None in (job.start_s, job.end_s) else max(job.end_s - job.start_s, -1)
+        )
         gpus = f"gres/gpu={int(job.n_gpus)}," if job.n_gpus else ""
         tres = f"billing=64,cpu=64,{gpus}mem=500G,node={job.n_nodes}"
         return "|".join(
             (
-                *(job.name, submit, start, end, str(elapsed), "1440", str(job.n_nodes), tres),
+                *(
+                    job.name,
+                    submit,
+                    start,
+                    end,
+                    str(elapsed),
+                    "1440",
+                    str(job.n_nodes),
+                    tres,
+                ),
                 *(self.states[job.state], "3600000", job.kind),
             )
         )
@@ -194,7 +218,10 @@ class Slurm(LogWriter):
         steps = ("batch", "extern", "0", "17")
         return [
             self.row(job),
-            *(self.row(job).replace(job.name, f"{job.name}.{step}", 1) for step in steps),
+            *(
+                self.row(job).replace(job.name, f"{job.name}.{step}", 1)
+                for step in steps
+            ),
         ]
 
 
@@ -212,8 +239,10 @@ class Acme(LogWriter):
 
     def header(self) -> list[str]:
         return [
-            "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,"
-            "duration,queue,gpu_time"
+            (
+                "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,"
+                "end_time,duration,queue,gpu_time"
+            )
         ]
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
@@ -240,12 +269,15 @@ class Philly(LogWriter):
     def header(self) -> list[str]:
         return ["["]
 
-    def _attempt(self, job: Job, first_s: int | None, last_s: int | None, how: Any) -> Any:
+    def _attempt(
+        self, job: Job, first_s: int | None, last_s: int | None, how: Any
+    ) -> Any:
         start, end = (how(time_s) for time_s in (first_s, last_s))
         gpus = int(job.n_gpus)
         per_server = [min(8, gpus - 8 * i) for i in range(job.n_nodes)]
         detail = [
-            {"ip": f"m{i}", "gpus": [f"gpu{k}" for k in range(n)]} for i, n in enumerate(per_server)
+            {"ip": f"m{i}", "gpus": [f"gpu{k}" for k in range(n)]}
+            for i, n in enumerate(per_server)
         ]
         return {"start_time": start, "end_time": end, "detail": detail}
 
@@ -278,7 +310,9 @@ class Philly(LogWriter):
         third = (job.end_s - job.start_s) // 3
         first = self._attempt(job, job.start_s, job.start_s + third, how)
         wait_s = 500
-        second = self._attempt(job, job.start_s + third + wait_s, job.end_s + wait_s, how)
+        second = self._attempt(
+            job, job.start_s + third + wait_s, job.end_s + wait_s, how
+        )
         return [self._object(job, [first, second], how)]
 
     def text_lines(self, rows: Sequence[str]) -> list[str]:
@@ -287,7 +321,11 @@ class Philly(LogWriter):
 
 class Alibaba2020(LogWriter):
     name = "alibaba-2020"
-    states: ClassVar = {"completed": "Terminated", "failed": "Failed", "other": "Running"}
+    states: ClassVar = {
+        "completed": "Terminated",
+        "failed": "Failed",
+        "other": "Running",
+    }
     zone = "header"
     missing = ("", "nan")
     options: ClassVar = {"gpus_per_node": 8}
@@ -296,14 +334,18 @@ class Alibaba2020(LogWriter):
 
     def header(self) -> list[str]:
         return [
-            "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,"
-            "gpu_type"
+            (
+                "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,"
+                "plan_gpu,gpu_type"
+            )
         ]
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         return self._task(job, job.kind, 1.0, job.n_gpus * 100, missing or "")
 
-    def _task(self, job: Job, task: str, n: float, percent: float, missing: str = "") -> str:
+    def _task(
+        self, job: Job, task: str, n: float, percent: float, missing: str = ""
+    ) -> str:
         start, end = (
             missing if time_s is None else f"{ORIGIN_S + time_s}.0"
             for time_s in (job.start_s, job.end_s)
@@ -319,14 +361,20 @@ class Alibaba2020(LogWriter):
 
 class Openb(LogWriter):
     name = "openb"
-    states: ClassVar = {"completed": "Succeeded", "failed": "Failed", "other": "Running"}
+    states: ClassVar = {
+        "completed": "Succeeded",
+        "failed": "Failed",
+        "other": "Running",
+    }
     zone = "none"
     missing = ("", "NaN", "-1")
 
     def header(self) -> list[str]:
         return [
-            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
-            "deletion_time,scheduled_time"
+            (
+                "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+                "creation_time,deletion_time,scheduled_time"
+            )
         ]
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
@@ -337,8 +385,8 @@ class Openb(LogWriter):
         whole = -int(-job.n_gpus // 1)
         milli = round(job.n_gpus * 1000) if whole == 1 else 1000 if whole else 0
         return (
-            f"{job.name},12000,16384,{whole},{milli},,{job.kind},{self.states[job.state]},"
-            f"{submit},{end},{start}"
+            f"{job.name},12000,16384,{whole},{milli},,{job.kind},"
+            f"{self.states[job.state]},{submit},{end},{start}"
         )
 
 

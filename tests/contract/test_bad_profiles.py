@@ -1,4 +1,5 @@
-"""Every bad profile file and measured log gives one line: file, place, found, expected, remedy."""
+"""Every bad profile file and measured log gives one line: file, place, found, expected,
+remedy."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def rewrite_head(path: Path, **changes: object) -> None:
     table = pq.read_table(path)
     head = json.loads(table.schema.metadata[METADATA_KEY]) | changes
     head = {key: value for key, value in head.items() if value is not None}
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(head)}), path)
+    pq.write_table(
+        table.replace_schema_metadata({METADATA_KEY: json.dumps(head)}), path
+    )
 
 
 def put(name: str, row: int, value: object) -> Callable[[dict[str, list[Any]]], object]:
@@ -61,11 +64,23 @@ def double_the_step(columns: dict[str, list[Any]]) -> None:
 
 
 BAD_DATA: list[tuple[str, Callable[[dict[str, list[Any]]], object], str]] = [
-    ("NaN", put("power_w", 7, float("nan")), "power_w[7] is nan (1 such values); all values must"),
+    (
+        "NaN",
+        put("power_w", 7, float("nan")),
+        "power_w[7] is nan (1 such values); all values must",
+    ),
     ("infinite", put("power_w", 7, float("inf")), "power_w[7] is inf (1 such values)"),
     ("null", put("power_w", 7, None), "power_w[7] is nan (1 such values)"),
-    ("negative", put("power_w", 9, -3.0), "power_w[9] is -3 W (1 such values); power must not be"),
-    ("gap", drop_row, "step after row 39 is 2000 ms, expected 1000 ms without gaps (1 such rows)"),
+    (
+        "negative",
+        put("power_w", 9, -3.0),
+        "power_w[9] is -3 W (1 such values); power must not be",
+    ),
+    (
+        "gap",
+        drop_row,
+        "step after row 39 is 2000 ms, expected 1000 ms without gaps (1 such rows)",
+    ),
     (
         "wrong step",
         double_the_step,
@@ -78,18 +93,28 @@ BAD_DATA: list[tuple[str, Callable[[dict[str, list[Any]]], object], str]] = [
         lambda columns: columns.pop("power_w"),
         "column 'power_w' is missing (found: 't_m",
     ),
-    ("no time", lambda columns: columns.pop("t_ms"), "column 't_ms' is missing (found: 'power_w')"),
+    (
+        "no time",
+        lambda columns: columns.pop("t_ms"),
+        "column 't_ms' is missing (found: 'power_w')",
+    ),
     (
         "text",
         lambda columns: columns.__setitem__("power_w", ["a"] * N_SAMPLES),
         "column 'power_w' is of type string, expected numbers",
     ),
-    ("changed", put("power_w", 7, 9.0), "so it was changed; import or build the profile again"),
+    (
+        "changed",
+        put("power_w", 7, 9.0),
+        "so it was changed; import or build the profile again",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [case[1:] for case in BAD_DATA], ids=[case[0] for case in BAD_DATA]
+    ("change", "words"),
+    [case[1:] for case in BAD_DATA],
+    ids=[case[0] for case in BAD_DATA],
 )
 def test_bad_data_of_a_profile_is_named(
     tmp_path: Path, change: Callable[[dict[str, list[Any]]], object], words: str
@@ -105,15 +130,32 @@ def test_bad_data_of_a_profile_is_named(
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        ({"schema_version": 99}, "schema version 99, this version reads 1; import or build"),
-        ({"workload": None}, "'diploee.profile': workload: this key is missing; import or"),
-        ({"provenance": {}}, "metadata 'diploee.profile': provenance.kind: this key is missi"),
-        ({"dt_ms": 0}, "dt_ms: must be a whole number of 1 or more and at most 86,400,000, fo"),
-        ({"n_nodes": -2}, "n_nodes: must be a whole number of 1 or more and at most 1,000,000, f"),
+        (
+            {"schema_version": 99},
+            "schema version 99, this version reads 1; import or build",
+        ),
+        (
+            {"workload": None},
+            "'diploee.profile': workload: this key is missing; import or",
+        ),
+        (
+            {"provenance": {}},
+            "metadata 'diploee.profile': provenance.kind: this key is missi",
+        ),
+        (
+            {"dt_ms": 0},
+            "dt_ms: must be a whole number of 1 or more and at most 86,400,000, fo",
+        ),
+        (
+            {"n_nodes": -2},
+            "n_nodes: must be a whole number of 1 or more and at most 1,000,000, f",
+        ),
         ({"dt_ms": 100}, "step after row 0 is 1000 ms, expected 100 ms without gaps"),
     ],
 )
-def test_bad_head_of_a_profile_is_named(tmp_path: Path, head: dict[str, Any], words: str) -> None:
+def test_bad_head_of_a_profile_is_named(
+    tmp_path: Path, head: dict[str, Any], words: str
+) -> None:
     path = good_file(tmp_path)
     rewrite_head(path, **head)
     with pytest.raises(ProfileError) as caught:
@@ -132,16 +174,24 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_profile_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_profile_is_named(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     path = good_file(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ProfileError, match=r"tune-2n\.parquet: can't be read \(.*\); import"):
+    with pytest.raises(
+        ProfileError, match=r"tune-2n\.parquet: can't be read \(.*\); import"
+    ):
         read_profile(path)
 
 
 def test_parquet_file_that_is_no_profile_is_named(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"t_ms": [0, 1000], "power_w": [1.0, 2.0]}), tmp_path / "x.parquet")
-    with pytest.raises(ProfileError, match="it is not a power profile; bring measured data in"):
+    pq.write_table(
+        pa.table({"t_ms": [0, 1000], "power_w": [1.0, 2.0]}), tmp_path / "x.parquet"
+    )
+    with pytest.raises(
+        ProfileError, match="it is not a power profile; bring measured data in"
+    ):
         ProfileLibrary.open(tmp_path)
 
 
@@ -156,15 +206,34 @@ def test_missing_and_empty_library_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("workload", "tuna", "no profile of workload 'tuna' (have: 'draw', 'tune'); did you mean"),
-        ("n_nodes", 3, "no profile of workload 'tune' on 3 nodes (have: 2, 4); to scale one lin"),
-        ("scale_from_n_nodes", 8, "no profile of workload 'tune' on 8 nodes (have: 2, 4)"),
+        (
+            "workload",
+            "tuna",
+            "no profile of workload 'tuna' (have: 'draw', 'tune'); did you mean",
+        ),
+        (
+            "n_nodes",
+            3,
+            "no profile of workload 'tune' on 3 nodes (have: 2, 4); to scale one lin",
+        ),
+        (
+            "scale_from_n_nodes",
+            8,
+            "no profile of workload 'tune' on 8 nodes (have: 2, 4)",
+        ),
     ],
 )
 def test_missing_profile_ends_with_2_and_leaves_nothing(
-    tmp_path: Path, library_folder: Path, command: str, key: str, value: object, words: str
+    tmp_path: Path,
+    library_folder: Path,
+    command: str,
+    key: str,
+    value: object,
+    words: str,
 ) -> None:
-    path = write_scenario(tmp_path / "tiny.yaml", {f"streams.training.classes.0.{key}": value})
+    path = write_scenario(
+        tmp_path / "tiny.yaml", {f"streams.training.classes.0.{key}": value}
+    )
     place = ("--out", tmp_path / "run", "--quiet") if command == "run" else ()
     ended = call(command, path, "--profiles", library_folder, *place)
     assert ended.code == 2
@@ -177,12 +246,23 @@ def test_missing_profile_ends_with_2_and_leaves_nothing(
 def test_import_keeps_an_existing_profile_without_force(tmp_path: Path) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
-    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
+    arguments = (
+        "plain",
+        table,
+        "--workload",
+        "x",
+        "--nodes",
+        1,
+        "--out",
+        tmp_path / "library",
+    )
     assert call("profiles", "import", *arguments).code == 0
     before = contents(tmp_path)
     ended = call("profiles", "import", *arguments)
     assert ended.code == 2
-    assert "exists already; choose another id, or --force to replace it" in ended.problem
+    assert (
+        "exists already; choose another id, or --force to replace it" in ended.problem
+    )
     assert contents(tmp_path) == before
     assert call("profiles", "import", *arguments, "--force").code == 0
 
@@ -191,7 +271,16 @@ def test_import_keeps_an_existing_profile_without_force(tmp_path: Path) -> None:
 def test_profile_id_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
-    arguments = ("--workload", "x", "--nodes", 1, "--id", name or "-", "--out", tmp_path / "lib")
+    arguments = (
+        "--workload",
+        "x",
+        "--nodes",
+        1,
+        "--id",
+        name or "-",
+        "--out",
+        tmp_path / "lib",
+    )
     ended = call("profiles", "import", "plain", table, *arguments)
     assert ended.code == 2
     assert "use letters, digits, '.', '_' and '-' only" in ended.problem
@@ -208,11 +297,26 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--averaging-s", -1), "--averaging-s: must be a number of 0 or more and at most 86,400"),
-        (("--sampling-s", 0), "--sampling-s: must be a number of 1e-06 or more and at most 86,400"),
-        (("--bandwidth-hz", 5), "--bandwidth-hz is 5, expected more than 0 and at most 0.5 Hz"),
-        (("--nodes", 0), "--nodes: must be a whole number of 1 or more and at most 1,000,000"),
-        (("--add-w", -5), "--add-w: must be a number of 0 or more and at most 1,000,000"),
+        (
+            ("--averaging-s", -1),
+            "--averaging-s: must be a number of 0 or more and at most 86,400",
+        ),
+        (
+            ("--sampling-s", 0),
+            "--sampling-s: must be a number of 1e-06 or more and at most 86,400",
+        ),
+        (
+            ("--bandwidth-hz", 5),
+            "--bandwidth-hz is 5, expected more than 0 and at most 0.5 Hz",
+        ),
+        (
+            ("--nodes", 0),
+            "--nodes: must be a whole number of 1 or more and at most 1,000,000",
+        ),
+        (
+            ("--add-w", -5),
+            "--add-w: must be a number of 0 or more and at most 1,000,000",
+        ),
     ],
 )
 def test_bad_facts_about_a_table_end_with_2(
@@ -220,7 +324,16 @@ def test_bad_facts_about_a_table_end_with_2(
 ) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
-    arguments = ("plain", table, "--workload", "x", "--nodes", 1, "--out", tmp_path / "library")
+    arguments = (
+        "plain",
+        table,
+        "--workload",
+        "x",
+        "--nodes",
+        1,
+        "--out",
+        tmp_path / "library",
+    )
     ended = call("profiles", "import", *arguments, *options)
     assert ended.code == 2
     assert words in ended.problem
@@ -238,18 +351,28 @@ def test_given_facts_about_a_table_are_shown(tmp_path: Path) -> None:
     assert call("profiles", "import", *arguments, "--id", "untold").code == 0
     shown = {
         name: call(
-            "profiles", "show", name, "--profiles", library, "--out", tmp_path / f"{name}.png"
+            "profiles",
+            "show",
+            name,
+            "--profiles",
+            library,
+            "--out",
+            tmp_path / f"{name}.png",
         ).out
         for name in ("told", "untold")
     }
     assert "boundary  node AC power, power supplies and fans included" in shown["told"]
     assert "every 0.05 s, averaged over 0.1 s, bandwidth 2.5 Hz" in shown["told"]
     assert "boundary  unknown: " in shown["untold"]
-    assert "every 0.1 s, averaged over unknown times, bandwidth 0.44 Hz" in shown["untold"]
+    assert (
+        "every 0.1 s, averaged over unknown times, bandwidth 0.44 Hz" in shown["untold"]
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "compare"])
-def test_commands_on_libraries_name_the_one_that_is_missing(tmp_path: Path, command: str) -> None:
+def test_commands_on_libraries_name_the_one_that_is_missing(
+    tmp_path: Path, command: str
+) -> None:
     gone = tmp_path / "gone"
     ended = call("profiles", command, gone)
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""Output of the command line, and where it goes; help, schema, validation and profiles."""
+"""Output of the command line, and where it goes; help, schema, validation and profiles."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,15 +27,27 @@ from diploee.cli.helped import EXAMPLES
 from diploee.scenario import Scenario
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
-NEVER = {"numpy.f2py", "pandas", "pyarrow.dataset", "scipy.linalg", "vl_convert",
-         "scipy.optimize", "scipy.signal", "scipy.special", "scipy.stats", "simpy"}  # fmt: skip
+NEVER = {
+    "numpy.f2py",
+    "pandas",
+    "pyarrow.dataset",
+    "scipy.linalg",
+    "vl_convert",
+    "scipy.optimize",
+    "scipy.signal",
+    "scipy.special",
+    "scipy.stats",
+    "simpy",
+}
 
 
 @pytest.fixture
 def run_tiny(tmp_path: Path, scenario_file: Path, library_folder: Path) -> Any:
     def run_it(*options: str) -> Ended:
         place = ("--out", tmp_path / "run", "--engine", "compiled")
-        return call("run", scenario_file, "--profiles", library_folder, *place, *options)
+        return call(
+            "run", scenario_file, "--profiles", library_folder, *place, *options
+        )
 
     return run_it
 
@@ -67,7 +79,9 @@ def test_json_is_all_that_is_printed_and_valid_without_jobs_or_power_too(
         "facility.node_types.node.idle_power_w": 0,
     }
     path = write_scenario(tmp_path / "idle.yaml", changes)
-    ended = call("run", path, "--profiles", library_folder, "--json", "--out", tmp_path / "run")
+    ended = call(
+        "run", path, "--profiles", library_folder, "--json", "--out", tmp_path / "run"
+    )
     assert (ended.code, ended.err) == (0, "")
     content = json.loads(ended.out, parse_constant=pytest.fail)
     assert content["folder"] == str(tmp_path / "run")
@@ -82,18 +96,39 @@ def test_quiet_prints_nothing_but_errors(run_tiny: Any) -> None:
 
 
 @pytest.mark.slow
-def test_warnings_stand_in_the_result_and_in_the_json(tmp_path: Path, library_folder: Path) -> None:
-    scaled = {"streams.training.classes.0": {"workload": "tune", "n_nodes": 8, "probability": 0.5}}
+def test_warnings_stand_in_the_result_and_in_the_json(
+    tmp_path: Path, library_folder: Path
+) -> None:
+    scaled = {
+        "streams.training.classes.0": {
+            "workload": "tune",
+            "n_nodes": 8,
+            "probability": 0.5,
+        }
+    }
     scaled["streams.training.classes.0"]["scale_from_n_nodes"] = 4
     path = write_scenario(tmp_path / "scaled.yaml", scaled)
-    arguments = ("run", path, "--profiles", library_folder, "--engine", "compiled", "--out")
+    arguments = (
+        "run",
+        path,
+        "--profiles",
+        library_folder,
+        "--engine",
+        "compiled",
+        "--out",
+    )
     shown = call(*arguments, tmp_path / "shown")
     printed = call(*arguments, tmp_path / "json", "--json")
     assert "coherent upper bound" in shown.out.replace("\n", " ")
-    assert any("coherent upper bound" in warning for warning in json.loads(printed.out)["warnings"])
+    assert any(
+        "coherent upper bound" in warning
+        for warning in json.loads(printed.out)["warnings"]
+    )
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=[" ".join(c) or "diploee" for c in COMMANDS])
+@pytest.mark.parametrize(
+    "command", COMMANDS, ids=[" ".join(c) or "diploee" for c in COMMANDS]
+)
 def test_help_of_every_command_fits_a_terminal(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +140,9 @@ def test_help_of_every_command_fits_a_terminal(
     assert max(map(len, ended.out.splitlines())) <= 80
     shown = re.sub(r"(ARGS\]|\b[A-Z_]+|files|folders|\})\.\.\.", "", ended.out)
     assert "..." not in shown
-    assert not re.search(r"<(str|int|float|bool|path|list|%)|default: \(| range |\.0\]", ended.out)
+    assert not re.search(
+        r"<(str|int|float|bool|path|list|%)|default: \(| range |\.0\]", ended.out
+    )
     assert EXAMPLES[" ".join(command)] in " ".join(ended.out.split())
 
 
@@ -151,7 +188,10 @@ def test_every_argument_and_option_has_a_help_text_that_is_shown_whole() -> None
     [
         ("--help", {*NEVER, "numba", "numpy", "pyarrow", "pydantic", "scipy"}),
         ("validate colocation_10mw", {*NEVER, "numba", "rich"}),
-        ("run colocation_10mw --set duration=1h --engine compiled --quiet --out run", NEVER),
+        (
+            "run colocation_10mw --set duration=1h --engine compiled --quiet --out run",
+            NEVER,
+        ),
     ],
     ids=["help", "validate", "run"],
 )
@@ -193,7 +233,9 @@ def test_shell_is_offered_commands_options_and_shipped_names(
 
 @pytest.mark.slow
 def test_reference_of_commands_holds_every_command_and_option() -> None:
-    text = run_path(str(Path(__file__).parents[2] / ".ci" / "pages.py"))["commands_reference"]()
+    text = run_path(str(Path(__file__).parents[2] / ".ci" / "pages.py"))[
+        "commands_reference"
+    ]()
     root: Any = typer.main.get_command(application())
 
     def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -207,7 +249,9 @@ def test_reference_of_commands_holds_every_command_and_option() -> None:
     for path, command in leaves(root, "diploee"):
         section = text.partition(f"## {path}\n")[2].partition("\n## ")[0]
         for parameter in command.params:
-            assert all(opt in section for opt in parameter.opts if opt.startswith("-")), path
+            assert all(
+                opt in section for opt in parameter.opts if opt.startswith("-")
+            ), path
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -256,7 +300,10 @@ def test_shipped_scenario_is_valid(name: str) -> None:
 def test_validate_warns_of_a_pool_that_is_asked_for_more_than_it_has(
     tmp_path: Path, library_folder: Path
 ) -> None:
-    asked = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 20_000}
+    asked = {
+        "streams.training.target_utilization": None,
+        "streams.training.jobs_per_day": 20_000,
+    }
     path = write_scenario(tmp_path / "overfull.yaml", asked)
     ended = call("validate", path, "--profiles", library_folder)
     assert ended.code == 0
@@ -271,7 +318,10 @@ def test_output_that_nobody_reads_is_no_error(tmp_path: Path) -> None:
         [
             "bash",
             "-c",
-            f"'{sys.executable}' -m diploee schema | head -n 1; echo ${{PIPESTATUS[0]}}",
+            (
+                f"'{sys.executable}' -m diploee schema | head -n 1; echo "
+                "${PIPESTATUS[0]}"
+            ),
         ],
         capture_output=True,
         text=True,
@@ -303,8 +353,11 @@ def test_list_names_every_profile_on_one_line() -> None:
     rows = ended.out.splitlines()
     assert rows[0].strip() == "47 profiles"
     assert len(rows) == 2 + 47
-    assert any(row.split() == ["llama2_70b_lora-16n-1", "llama2_70b_lora", "16", *row.split()[3:]]
-               for row in rows)  # fmt: skip
+    assert any(
+        row.split()
+        == ["llama2_70b_lora-16n-1", "llama2_70b_lora", "16", *row.split()[3:]]
+        for row in rows
+    )
 
 
 def test_failed_drawing_keeps_the_old_picture(
@@ -317,7 +370,15 @@ def test_failed_drawing_keeps_the_old_picture(
     monkeypatch.setattr(Path, "write_bytes", fail)
     picture = tmp_path / "old.png"
     picture.write_text("old", "utf-8")
-    arguments = ("show", "draw-1n-1", "--profiles", library_folder, "--out", picture, "--force")
+    arguments = (
+        "show",
+        "draw-1n-1",
+        "--profiles",
+        library_folder,
+        "--out",
+        picture,
+        "--force",
+    )
     ended = call("profiles", *arguments)
     assert ended.code == 1
     assert ended.problem.startswith(
@@ -328,9 +389,18 @@ def test_failed_drawing_keeps_the_old_picture(
     assert picture.read_text("utf-8") == "old"
 
 
-def test_scenario_runs_on_imported_logs(tmp_path: Path, sample: Callable[[str], Path]) -> None:
+def test_scenario_runs_on_imported_logs(
+    tmp_path: Path, sample: Callable[[str], Path]
+) -> None:
     library = tmp_path / "library"
-    importing = ("profiles", "import", "wattameter", sample(WATTAMETER), "--workload", "measured")
+    importing = (
+        "profiles",
+        "import",
+        "wattameter",
+        sample(WATTAMETER),
+        "--workload",
+        "measured",
+    )
     imported = call(*importing, "--out", library)
     assert (imported.code, imported.err) == (0, "")
     assert imported.out.startswith(f"{library / 'measured-1n.parquet'}: 1 node, ")
@@ -338,7 +408,9 @@ def test_scenario_runs_on_imported_logs(tmp_path: Path, sample: Callable[[str], 
     path = write_scenario(
         tmp_path / "site.yaml", {"duration": "1 h", "streams.training.classes": classes}
     )
-    ended = call("run", path, "--profiles", library, "--json", "--out", tmp_path / "run")
+    ended = call(
+        "run", path, "--profiles", library, "--json", "--out", tmp_path / "run"
+    )
     assert ended.code == 0
     done = open_run(tmp_path / "run")
     (entry,) = done.manifest["profiles"].values()

@@ -1,4 +1,5 @@
-"""Times and sizes of runs in README and docs are those of the one page that is measured."""
+"""Times and sizes of runs in README and docs are those of the one page that is
+measured."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 SPEED = ROOT / "docs" / "SPEED.md"
 PAGES = [ROOT / "README.md", ROOT / "SKILL.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[([^]]*)\]\([^)#]*SPEED\.md#([\w-]+)\)")
-ROW = re.compile(r'^\| <a id="([\w-]+)"></a>.*? \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|', re.M)
+ROW = re.compile(
+    r'^\| <a id="([\w-]+)"></a>.*? \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|', re.M
+)
 CLAIM = re.compile(
     r"fraction of a second|(?:under|quarter of) a minute|on two cores"
     r"|\b(?:s|seconds?|minutes?|[MG]B) of (?:processor time|memory|disk)"
@@ -22,7 +25,9 @@ CLAIM = re.compile(
 def costs() -> dict[str, tuple[float, ...]]:
     """Return processor time [s], memory [MB] and disk [MB] by anchor."""
     rows = ROW.findall(SPEED.read_text("utf-8"))
-    return {key: tuple(float(x.replace(",", "")) for x in cells) for key, *cells in rows}
+    return {
+        key: tuple(float(x.replace(",", "")) for x in cells) for key, *cells in rows
+    }
 
 
 def agrees(text: str, row: tuple[float, ...]) -> bool:
@@ -37,7 +42,9 @@ def test_a_linked_cost_is_that_of_the_measured_row_and_none_stands_without_a_lin
     page: Path,
 ) -> None:
     text, rows = page.read_text("utf-8"), costs()
-    wrong = [found for found in LINK.findall(text) if not agrees(found[0], rows[found[1]])]
+    wrong = [
+        found for found in LINK.findall(text) if not agrees(found[0], rows[found[1]])
+    ]
     assert not wrong
     if page != SPEED:
         assert not CLAIM.findall(LINK.sub("", text))
@@ -45,9 +52,14 @@ def test_a_linked_cost_is_that_of_the_measured_row_and_none_stands_without_a_lin
 
 @pytest.mark.parametrize(
     ("text", "agreed"),
-    [("10 s of processor time", True), ("520 MB", True), ("0.52 GB", True), ("9.2", False),
-     ("2.45 s", False)],
-)  # fmt: skip
+    [
+        ("10 s of processor time", True),
+        ("520 MB", True),
+        ("0.52 GB", True),
+        ("9.2", False),
+        ("2.45 s", False),
+    ],
+)
 def test_a_stale_cost_is_found(text: str, agreed: bool) -> None:
     assert agrees(text, (10.0, 520.0, 41.0)) is agreed
 

@@ -1,4 +1,5 @@
-"""Whatever became of a file of our own, a command reads it or says in one line what is wrong."""
+"""Whatever became of a file of our own, a command reads it or says in one line what is
+wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from benchmark_builders import leaderboard_data, tiny_spec, write_json, write_openg2g, write_results
+from benchmark_builders import (
+    leaderboard_data,
+    tiny_spec,
+    write_json,
+    write_openg2g,
+    write_results,
+)
 from builders import write_library, write_scenario
 from command_line import call
 from damages import (
@@ -42,9 +49,12 @@ LIMITS = {
 N_FUZZED = 2_000
 
 
-FIT = "fit-models {place}/specs.yaml --source %s --from {place}/%s --data-dir {place}/%s"
+FIT = (
+    "fit-models {place}/specs.yaml --source %s --from {place}/%s --data-dir {place}/%s"
+)
 LEADERBOARD, RESULTS, OPENG2G = (
-    FIT % (source, source, "new/cache") for source in ("leaderboard", "results", "openg2g")
+    FIT % (source, source, "new/cache")
+    for source in ("leaderboard", "results", "openg2g")
 )
 CACHED = FIT % ("leaderboard", "leaderboard", "cache")
 REPORT = "report {place}/run --out {place}/new/page.html -q"
@@ -53,9 +63,15 @@ LIST = "profiles list --profiles {place}/library"
 RUN = "run {place}/tiny.yaml --profiles {place}/library --out {place}/new -q"
 SIDECAR = "export pypsa {place}/run --out {place}/network --force -q"
 CHECK = "limits {place}/limits.yaml {place}/run"
-SWEEP = "ensemble {place}/seeds.yaml --profiles {place}/library --out {place}/sweep --workers 0 -q"
+SWEEP = (
+    "ensemble {place}/seeds.yaml --profiles {place}/library --out {place}/sweep "
+    "--workers 0 -q"
+)
 SWEEP_REPORT = "report {place}/sweep --out {place}/new/page.html -q"
-PLAIN = "profiles import plain {place}/power.parquet --workload x --nodes 1 --out {place}/new"
+PLAIN = (
+    "profiles import plain {place}/power.parquet --workload x --nodes 1 --out "
+    "{place}/new"
+)
 
 
 class Reader:
@@ -89,10 +105,15 @@ READERS = {
     "profile": Reader("library/tune-2n-1.parquet", LIST, RUN, metadata_key=PROFILE_KEY),
     "manifest": Reader("run/manifest.json", REPORT, EXPORT, CHECK),
     "metrics": Reader("run/metrics.json", REPORT, f"{EXPORT} --zoom peak"),
-    "facility": Reader("run/facility.parquet", REPORT, EXPORT, CHECK, metadata_key=FACILITY_KEY),
+    "facility": Reader(
+        "run/facility.parquet", REPORT, EXPORT, CHECK, metadata_key=FACILITY_KEY
+    ),
     "jobs": Reader("run/jobs.parquet", REPORT),
     "zoom": Reader(
-        "run/zooms/peak.parquet", REPORT, f"{EXPORT} --zoom peak", metadata_key=FACILITY_KEY
+        "run/zooms/peak.parquet",
+        REPORT,
+        f"{EXPORT} --zoom peak",
+        metadata_key=FACILITY_KEY,
     ),
     "sweep": Reader("sweep/sweep.json", SWEEP_REPORT, SWEEP),
     "summary": Reader("sweep/summary.parquet", SWEEP_REPORT, SWEEP),
@@ -116,9 +137,13 @@ def good_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_library(place / "library")
     write_scenario(place / "tiny.yaml", {"duration": "20 min", "resolution": "1 s"})
     (place / "limits.yaml").write_text(json.dumps(LIMITS), "utf-8")
-    (place / "seeds.yaml").write_text("base: tiny.yaml\nseeds: 2\nkeep: series\n", "utf-8")
+    (place / "seeds.yaml").write_text(
+        "base: tiny.yaml\nseeds: 2\nkeep: series\n", "utf-8"
+    )
     profiles = ("--profiles", place / "library")
-    made = call("run", place / "tiny.yaml", *profiles, "--out", place / "run", "--zooms", "-q")
+    made = call(
+        "run", place / "tiny.yaml", *profiles, "--out", place / "run", "--zooms", "-q"
+    )
     assert made.code == 0, made.err
     write_json(place / "leaderboard", leaderboard_data())
     write_json(place / "specs.yaml", {"models": [tiny_spec().model_dump(mode="json")]})
@@ -146,7 +171,8 @@ def place(good_place: Path, tmp_path: Path) -> Path:
 
 
 def try_all(reader: Reader, place: Path, damages: Iterable[Damage]) -> None:
-    """Put each damage in the file's place, run the commands in turn, and tell all that fell short.
+    """Put each damage in the file's place, run the commands in turn, and tell all that
+    fell short.
 
     Commands that read the file take turns, so that each sees a part of the damages.
     """
@@ -173,7 +199,10 @@ def test_a_sample_of_damages_gives_one_line_each(name: str, place: Path) -> None
 @pytest.mark.fuzz
 @pytest.mark.parametrize("name", READERS)
 def test_two_thousand_fuzzed_files_give_one_line_each(name: str, place: Path) -> None:
-    content, listed = READERS[name].path(place).read_bytes(), READERS[name].damages(place)
+    content, listed = (
+        READERS[name].path(place).read_bytes(),
+        READERS[name].damages(place),
+    )
     rng = np.random.default_rng(11)
     order = rng.permutation(len(listed))[: N_FUZZED // 2]
     chosen = [listed[k] for k in order]
@@ -184,7 +213,9 @@ def test_two_thousand_fuzzed_files_give_one_line_each(name: str, place: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")
 @pytest.mark.parametrize("name", READERS)
-def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(name: str, place: Path) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(
+    name: str, place: Path
+) -> None:
     path = READERS[name].path(place)
     put_pipe(path)
     for words in READERS[name].commands(place):
@@ -193,6 +224,8 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(name: str, pl
 
 @pytest.mark.slow
 def test_undamaged_files_are_read(place: Path) -> None:
-    for line in dict.fromkeys(line for reader in READERS.values() for line in reader.lines):
+    for line in dict.fromkeys(
+        line for reader in READERS.values() for line in reader.lines
+    ):
         assert call(*command(line, place)).code == 0, line
         shutil.rmtree(place / "new", ignore_errors=True)

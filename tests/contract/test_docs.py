@@ -1,4 +1,5 @@
-"""README and `docs/`: every block runs as it stands, every command is one that there is."""
+"""README and `docs/`: every block runs as it stands, every command is one that there
+is."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = {
     str(path.relative_to(ROOT)): BLOCK.findall(path.read_text("utf-8"))
-    for path in [ROOT / "README.md", ROOT / "SKILL.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for path in [
+        ROOT / "README.md",
+        ROOT / "SKILL.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
 }
 INSTALL = [
     "pip install . && diploee run colocation_10mw\n",
@@ -42,14 +47,16 @@ RUN = {
     ]
     for name, blocks in PAGES.items()
 }
-"""Blocks of one language run together up to one of the other, as cells of a notebook."""
+"""Blocks of one language run together up to one of the other, as cells of a notebook."""  # noqa: E501
 
 
 SHORTER = {
-    "duration=1 week": "duration=2 days", "duration=4 weeks": "duration=1 week",
-    "--runs 40": "--runs 20", "--seeds 4": "--seeds 2",
-}  # fmt: skip
-"""Spans and counts of readers, and shorter ones that show as well whether a block runs."""
+    "duration=1 week": "duration=2 days",
+    "duration=4 weeks": "duration=1 week",
+    "--runs 40": "--runs 20",
+    "--seeds 4": "--seeds 2",
+}
+"""Spans and counts of readers, and shorter ones that show as well whether a block runs."""  # noqa: E501
 
 
 REPORTED = """
@@ -69,26 +76,42 @@ def test_every_block_of_a_page_runs_in_turn(name: str, tmp_path: Path) -> None:
     if name == "README.md":
         shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
         first = INSTALL[0].partition(" && ")[2].strip()
-        blocks, strict = [("bash", f"{first} --engine compiled --quiet"), *blocks], ["-W", "error"]
+        blocks, strict = (
+            [("bash", f"{first} --engine compiled --quiet"), *blocks],
+            ["-W", "error"],
+        )
     if name == "docs/python.md":
         blocks = [(language, block + REPORTED) for language, block in blocks]
     for language, block in blocks:
         for long, short in SHORTER.items():
             block = block.replace(long, short)
         line = {
-            "bash": ["bash", "-euo", "pipefail", "-c", f'PATH="{bin_folder}:$PATH"\n{block}'],
+            "bash": [
+                "bash",
+                "-euo",
+                "pipefail",
+                "-c",
+                f'PATH="{bin_folder}:$PATH"\n{block}',
+            ],
             "python": [sys.executable, *strict, "-c", block],
         }[language]
-        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, f"{block}\n{done.stderr}"
 
 
 def commands(block: str) -> list[list[str]]:
-    """Return the words of every command of diploee in a block of bash, without redirections."""
-    block = re.sub(r"<<'END'.*?^END$", "", block.replace("\\\n", " "), flags=re.M | re.S)
+    """Return the words of every command of diploee in a block of bash, without
+    redirections."""
+    block = re.sub(
+        r"<<'END'.*?^END$", "", block.replace("\\\n", " "), flags=re.M | re.S
+    )
     found = []
     for line in re.split(r"\n|&&|;", block):
-        words = shlex.split(re.split(r"\s[>|]\s", line.removeprefix("$ "))[0], comments=True)
+        words = shlex.split(
+            re.split(r"\s[>|]\s", line.removeprefix("$ "))[0], comments=True
+        )
         if words[:1] == ["diploee"]:
             found.append(words[1:])
     return found
@@ -124,23 +147,39 @@ def test_navigation_names_every_page_once() -> None:
 
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
     named = places(yaml.load(text, yaml.BaseLoader)["nav"])
-    generated = {"reference/keys.md", "reference/sweep_keys.md", "reference/commands.md"}
-    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    generated = {
+        "reference/keys.md",
+        "reference/sweep_keys.md",
+        "reference/commands.md",
+    }
+    pages = {
+        str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")
+    }
     assert len(named) == len(set(named))
-    assert pages | generated == {place for place in named if not place.startswith("notebooks/")}
+    assert pages | generated == {
+        place for place in named if not place.startswith("notebooks/")
+    }
 
 
-def test_version_is_that_of_the_newest_release_or_a_development_version_after_it() -> None:
+def test_version_is_that_of_the_newest_release_or_a_development_version_after_it() -> (
+    None
+):
     citation = yaml.load((ROOT / "CITATION.cff").read_text("utf-8"), yaml.BaseLoader)
-    heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    heads = re.findall(
+        r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
     assert heads[:2] == ["Unreleased", citation["version"]]
     number, _, development = diploee.__version__.partition(".dev")
     ahead = [*map(int, number.split("."))] > [*map(int, citation["version"].split("."))]
-    assert (number == citation["version"] and not development) or (ahead and development == "0")
+    assert (number == citation["version"] and not development) or (
+        ahead and development == "0"
+    )
 
 
 def test_ci_runs_the_install_blocks_word_for_word() -> None:
-    assert [block for language, block in PAGES["README.md"] if language == "bash"][:2] == INSTALL
+    assert [block for language, block in PAGES["README.md"] if language == "bash"][
+        :2
+    ] == INSTALL
     ci = (ROOT / ".ci" / "run").read_text("utf-8")
     assert all(f"readme_block {n}" in ci for n in (1, 2))
 

@@ -1,4 +1,5 @@
-"""Public names: importable, explained, in the reference; pages and notebooks use no others."""
+"""Public names: importable, explained, in the reference; pages and notebooks use no
+others."""
 
 from __future__ import annotations
 
@@ -25,18 +26,30 @@ from pydantic import BaseModel
 import diploee
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["diploee", *(m.name for m in walk_packages(diploee.__path__, "diploee.") if m.ispkg)]
+PACKAGES = [
+    "diploee",
+    *(m.name for m in walk_packages(diploee.__path__, "diploee.") if m.ispkg),
+]
 FRONTS: dict[str, list[str]] = {
-    name: names for name in PACKAGES if (names := getattr(import_module(name), "__all__", []))
+    name: names
+    for name in PACKAGES
+    if (names := getattr(import_module(name), "__all__", []))
 }
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "notebooks").glob("*.ipynb"),
+    ]
 )
 
 
 def parameters_of(text: str | None) -> set[str]:
-    """Return the names that the numpydoc sections of parameters and attributes describe."""
-    parts = re.split(r"^(\w+)\n-{3,}\n", inspect.cleandoc(text or ""), flags=re.MULTILINE)
+    """Return the names that the numpydoc sections of parameters and attributes
+    describe."""
+    parts = re.split(
+        r"^(\w+)\n-{3,}\n", inspect.cleandoc(text or ""), flags=re.MULTILINE
+    )
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     listed = sections.get("Parameters", "") + "\n" + sections.get("Attributes", "")
     lines = re.findall(r"^([\w*, ]+?)(?: :.*)?$", listed, flags=re.MULTILINE)
@@ -44,7 +57,8 @@ def parameters_of(text: str | None) -> set[str]:
 
 
 def has_comment(cls: type, name: str) -> bool:
-    """Whether a field has a comment, beside it, or above it or the fields right before it."""
+    """Whether a field has a comment, beside it, or above it or the fields right before
+    it."""
     owner = next(c for c in cls.__mro__ if name in inspect.get_annotations(c))
     lines = [line.strip() for line in inspect.getsource(owner).splitlines()]
     at = next(k for k, line in enumerate(lines) if line.startswith(f"{name}:"))
@@ -56,7 +70,8 @@ def has_comment(cls: type, name: str) -> bool:
 
 
 def unexplained(value: Any) -> Iterator[str]:
-    """Yield the parameters and fields of a public function or class that no text explains."""
+    """Yield the parameters and fields of a public function or class that no text
+    explains."""
     text = value.__doc__ or ""
     known = parameters_of(text)
     if inspect.isclass(value) and issubclass(value, BaseModel):
@@ -66,7 +81,9 @@ def unexplained(value: Any) -> Iterator[str]:
                 yield name
     elif inspect.isclass(value) and is_dataclass(value):
         for each in fields(value):
-            is_known = each.name in known or f"`{each.name}`" in text or each.name[0] == "_"
+            is_known = (
+                each.name in known or f"`{each.name}`" in text or each.name[0] == "_"
+            )
             if each.init and not is_known and not has_comment(value, each.name):
                 yield each.name
     elif not getattr(value, "_is_protocol", False):
@@ -81,7 +98,9 @@ def public_classes() -> Iterator[type]:
     names = ((package, name) for package, of in FRONTS.items() for name in of)
     for package, name in names:
         value = getattr(import_module(package), name)
-        is_record = is_dataclass(value) or (inspect.isclass(value) and issubclass(value, BaseModel))
+        is_record = is_dataclass(value) or (
+            inspect.isclass(value) and issubclass(value, BaseModel)
+        )
         if is_record and not inspect.isabstract(value):
             yield value
 
@@ -97,7 +116,9 @@ def test_no_public_name_is_a_module_and_the_parameters_of_all_are_explained() ->
                 assert list(unexplained(value)) == [], full
 
 
-@pytest.mark.parametrize("cls", sorted({*public_classes()}, key=str), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", sorted({*public_classes()}, key=str), ids=lambda cls: cls.__name__
+)
 def test_whatever_an_object_holds_a_notebook_shows_one_line(cls: type) -> None:
     huge = {f"key {k}": "line\n" * 1_000 for k in range(1_000)}
     values = (
@@ -109,7 +130,9 @@ def test_whatever_an_object_holds_a_notebook_shows_one_line(cls: type) -> None:
     )
     for value in values:
         if issubclass(cls, BaseModel):
-            shown: object = cls.model_construct(**dict.fromkeys(cls.model_fields, value))
+            shown: object = cls.model_construct(
+                **dict.fromkeys(cls.model_fields, value)
+            )
         else:
             shown = object.__new__(cls)
             for each in fields(cls):
@@ -131,33 +154,55 @@ def code_of(page: Path) -> Iterator[str]:
     """Yield the Python of a page or notebook."""
     text = page.read_text("utf-8")
     if page.suffix == ".ipynb":
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        cells = [
+            cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"
+        ]
         yield from (
-            "".join(line for line in cell["source"] if line[0] not in "%!") for cell in cells
+            "".join(line for line in cell["source"] if line[0] not in "%!")
+            for cell in cells
         )
     else:
-        yield from re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+        yield from re.findall(
+            r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_and_notebooks_use_public_names_alone(page: Path) -> None:
     for code in code_of(page):
         for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diploee"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "diploee"
+            ):
                 for alias in node.names:
                     assert alias.name in FRONTS[node.module or ""]
-            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "diploee":
-                assert node.attr in FRONTS["diploee"] or f"diploee.{node.attr}" in PACKAGES
+            elif (
+                isinstance(node, ast.Attribute) and ast.unparse(node.value) == "diploee"
+            ):
+                assert (
+                    node.attr in FRONTS["diploee"] or f"diploee.{node.attr}" in PACKAGES
+                )
 
 
 @pytest.mark.slow
 def test_reference_of_the_site_has_every_public_name(tmp_path: Path) -> None:
     pytest.importorskip("mkdocstrings", reason="the site needs diploee[docs]")
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            tmp_path,
+        ],
         cwd=ROOT,
         check=True,
     )
     for package, names in FRONTS.items():
-        page = (tmp_path / "reference" / "python" / package / "index.html").read_text("utf-8")
+        page = (tmp_path / "reference" / "python" / package / "index.html").read_text(
+            "utf-8"
+        )
         assert [name for name in names if f'id="{package}.{name}"' not in page] == []

@@ -1,4 +1,5 @@
-"""A run that is interrupted leaves no run folder, nothing hidden, and the old run as it was."""
+"""A run that is interrupted leaves no run folder, nothing hidden, and the old run as it
+was."""
 
 from __future__ import annotations
 
@@ -20,14 +21,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_library(folder / "library")
     write_scenario(
         folder / "long.yaml",
-        {"duration": "50 years", "resolution": "1 h", "facility.pools.main.n_nodes": 200},
+        {
+            "duration": "50 years",
+            "resolution": "1 h",
+            "facility.pools.main.n_nodes": 200,
+        },
     )
     return folder
 
 
 def start_run(site: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     """Start the long run and return once it has made its hidden folder."""
-    arguments = ("run", site / "long.yaml", "--profiles", site / "library", "--out", out, "-q")
+    arguments = (
+        "run",
+        site / "long.yaml",
+        "--profiles",
+        site / "library",
+        "--out",
+        out,
+        "-q",
+    )
     process = start(*arguments, *more)
     wait_until(lambda: list(out.parent.glob(f".{out.name}.partial-*")), process)
     return process
@@ -40,7 +53,9 @@ def end(process: subprocess.Popen[str]) -> Ended:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "numbers", [[signal.SIGINT], [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]], ids=len
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]],
+    ids=len,
 )
 def test_interrupted_run_leaves_nothing_however_many_signals_come(
     site: Path, tmp_path: Path, numbers: list[signal.Signals]

@@ -1,4 +1,5 @@
-"""Duties of every importer of job logs, whatever its format; a format joins with a writer."""
+"""Duties of every importer of job logs, whatever its format; a format joins with a
+writer."""
 
 from __future__ import annotations
 
@@ -15,18 +16,30 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from job_log_writers import JOBS, ORIGIN_S, WRITERS, Job, LogWriter, check_log, write_lines
+from job_log_writers import (
+    JOBS,
+    ORIGIN_S,
+    WRITERS,
+    Job,
+    LogWriter,
+    check_log,
+    write_lines,
+)
 
 from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import JOB_LOG_FORMATS, read_job_log
 from diploee.loads.jobs.job_log import STATES, JobLog
 
-every_format = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+every_format = pytest.mark.parametrize(
+    "writer", WRITERS, ids=lambda writer: writer.name
+)
 
 
 def formats(**traits: Any) -> Any:
     """Parametrize over the formats with these traits."""
-    chosen = [w for w in WRITERS if all(getattr(w, name) == v for name, v in traits.items())]
+    chosen = [
+        w for w in WRITERS if all(getattr(w, name) == v for name, v in traits.items())
+    ]
     return pytest.mark.parametrize("writer", chosen, ids=lambda writer: writer.name)
 
 
@@ -55,10 +68,18 @@ def assert_same_jobs(log: JobLog, writer: LogWriter, jobs: Iterable[Job]) -> Non
     ordered = in_order(writer, jobs)
     shift_s = 0 if log.is_relative else ORIGIN_S
     assert list(log.job_ids) == [job.name for job in ordered]
-    assert log.jobs.submit_ms.tolist() == [expected_submit_ms(writer, job) for job in ordered]
-    assert log.jobs.start_ms.tolist() == [(job.start_s + shift_s) * 1000 for job in ordered]
-    assert log.jobs.duration_ms.tolist() == [(job.end_s - job.start_s) * 1000 for job in ordered]
-    assert [STATES[index] for index in log.jobs.state_id] == [job.state for job in ordered]
+    assert log.jobs.submit_ms.tolist() == [
+        expected_submit_ms(writer, job) for job in ordered
+    ]
+    assert log.jobs.start_ms.tolist() == [
+        (job.start_s + shift_s) * 1000 for job in ordered
+    ]
+    assert log.jobs.duration_ms.tolist() == [
+        (job.end_s - job.start_s) * 1000 for job in ordered
+    ]
+    assert [STATES[index] for index in log.jobs.state_id] == [
+        job.state for job in ordered
+    ]
     if writer.has_kind:
         kinds = [log.types[index] for index in log.jobs.type_id]
         assert kinds == [writer.kind(job) for job in ordered]
@@ -81,19 +102,25 @@ def test_the_same_jobs_come_back(tmp_path: Path, writer: LogWriter) -> None:
     [w for w in WRITERS if w.delimited and w.name != "swf"],
     ids=lambda writer: writer.name,
 )
-def test_the_same_jobs_come_back_from_a_parquet_file(tmp_path: Path, writer: LogWriter) -> None:
+def test_the_same_jobs_come_back_from_a_parquet_file(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     jobs = told_by(writer)
     text = writer.write(tmp_path / "log", jobs).read_bytes()
     delimiter = {"slurm": "|", "csv": ";"}.get(writer.name, ",")
     as_text = pa_csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
     options = pa_csv.ParseOptions(delimiter=delimiter)
-    table = pa_csv.read_csv(pa.BufferReader(text), parse_options=options, convert_options=as_text)
+    table = pa_csv.read_csv(
+        pa.BufferReader(text), parse_options=options, convert_options=as_text
+    )
     pq.write_table(table, tmp_path / "log.parquet")
     assert_same_jobs(read(tmp_path / "log.parquet", writer), writer, jobs)
 
 
 @every_format
-def test_the_format_is_recognised_by_the_content(tmp_path: Path, writer: LogWriter) -> None:
+def test_the_format_is_recognised_by_the_content(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     path = writer.write(tmp_path / "log.txt", told_by(writer))
     options = dict(writer.options)
     log = read_job_log(path, **options)
@@ -106,12 +133,16 @@ def test_every_format_has_a_writer_in_this_kit() -> None:
 
 
 @every_format
-def test_nodes_are_gpus_over_those_of_a_node_rounded_up(tmp_path: Path, writer: LogWriter) -> None:
+def test_nodes_are_gpus_over_those_of_a_node_rounded_up(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     jobs = told_by(writer)
     path = writer.write(tmp_path / "log", jobs)
     for gpus_per_node in (1, 4, 8, 512):
         log = read(path, writer, gpus_per_node=gpus_per_node)
-        expected = [-int(-job.n_gpus // gpus_per_node) for job in in_order(writer, jobs)]
+        expected = [
+            -int(-job.n_gpus // gpus_per_node) for job in in_order(writer, jobs)
+        ]
         assert log.jobs.n_nodes.tolist() == expected
 
 
@@ -122,7 +153,9 @@ def test_without_gpus_per_node_the_logs_own_node_count_is_taken(
     jobs = told_by(writer)
     log = read(writer.write(tmp_path / "log", jobs), writer)
     # Pods of openb run on one node each.
-    assert log.jobs.n_nodes.tolist() == [1 if writer.name == "openb" else j.n_nodes for j in jobs]
+    assert log.jobs.n_nodes.tolist() == [
+        1 if writer.name == "openb" else j.n_nodes for j in jobs
+    ]
 
 
 @formats(has_nodes=False)
@@ -130,7 +163,9 @@ def test_a_log_without_node_counts_asks_for_gpus_per_node(
     tmp_path: Path, writer: LogWriter
 ) -> None:
     path = writer.write(tmp_path / "log", told_by(writer))
-    with pytest.raises(LogFormatError, match=r"log: no job has a node count; give gpus_per_node"):
+    with pytest.raises(
+        LogFormatError, match=r"log: no job has a node count; give gpus_per_node"
+    ):
         read_job_log(path)
 
 
@@ -141,10 +176,15 @@ def test_the_pools_gpus_per_node_count_unless_some_are_given(
     jobs = told_by(writer)
     path = writer.write(tmp_path / "log", jobs)
     log = read(path, writer, pool_gpus_per_node=4, gpus_per_node=None)
-    assert log.jobs.n_nodes.tolist() == [-int(-j.n_gpus // 4) for j in in_order(writer, jobs)]
+    assert log.jobs.n_nodes.tolist() == [
+        -int(-j.n_gpus // 4) for j in in_order(writer, jobs)
+    ]
     assert log.counts.noted["1 node = 4 GPUs, those of the pool's nodes"] == len(jobs)
     given = read(path, writer, pool_gpus_per_node=4, gpus_per_node=2)
-    assert given.jobs.n_nodes.tolist() == read(path, writer, gpus_per_node=2).jobs.n_nodes.tolist()
+    assert (
+        given.jobs.n_nodes.tolist()
+        == read(path, writer, gpus_per_node=2).jobs.n_nodes.tolist()
+    )
 
 
 @pytest.mark.parametrize("offset_min", [-420, 345])
@@ -154,9 +194,14 @@ def test_instants_do_not_depend_on_the_zone_that_a_log_is_written_in(
 ) -> None:
     jobs = told_by(writer)
     path = writer.write(tmp_path / "log", jobs, offset_min=offset_min)
-    zone = f"{'-' if offset_min < 0 else '+'}{abs(offset_min) // 60:02d}:{offset_min % 60:02d}"
+    zone = (
+        f"{'-' if offset_min < 0 else '+'}{abs(offset_min) // 60:02d}"
+        f":{offset_min % 60:02d}"
+    )
     if writer.zone == "none":
-        with pytest.raises(InputError, match="origin that is not known; leave utc_offset out"):
+        with pytest.raises(
+            InputError, match="origin that is not known; leave utc_offset out"
+        ):
             read(path, writer, utc_offset=zone)
         return
     options = {} if writer.zone == "stamps" else {"utc_offset": zone}
@@ -176,7 +221,9 @@ def test_stamps_without_a_zone_are_taken_as_utc_and_noted(
 
 
 @formats(zone="option")
-def test_daylight_saving_of_a_named_zone_is_followed(tmp_path: Path, writer: LogWriter) -> None:
+def test_daylight_saving_of_a_named_zone_is_followed(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     shift_s = 120 * 86_400  # July
     summer = [
         replace(
@@ -193,21 +240,29 @@ def test_daylight_saving_of_a_named_zone_is_followed(tmp_path: Path, writer: Log
     assert log.utc_offset_min == 60  # of standard time
     winter = told_by(writer)
     log = read(
-        writer.write(tmp_path / "winter", winter, offset_min=60), writer, utc_offset="Europe/Berlin"
+        writer.write(tmp_path / "winter", winter, offset_min=60),
+        writer,
+        utc_offset="Europe/Berlin",
     )
     assert_same_jobs(log, writer, winter)
 
 
 def shifted(job: Job, years: float, name: str) -> Job:
     shift_s = round(years * 366 * 86_400)
-    return replace(job, name=name, **{
-        key: getattr(job, key) + shift_s for key in ("submit_s", "start_s", "end_s")
-    })  # fmt: skip
+    return replace(
+        job,
+        name=name,
+        **{
+            key: getattr(job, key) + shift_s for key in ("submit_s", "start_s", "end_s")
+        },
+    )
 
 
 @formats(zone="option")
 @pytest.mark.parametrize("year", ["0000", "1979", "2100"])
-def test_a_time_that_no_log_can_have_is_none(tmp_path: Path, writer: LogWriter, year: str) -> None:
+def test_a_time_that_no_log_can_have_is_none(
+    tmp_path: Path, writer: LogWriter, year: str
+) -> None:
     lines = writer.lines([JOBS[0], JOBS[1], JOBS[2]])
     place = len(writer.header()) + 1
     lines[place] = lines[place].replace("2023-03-06", f"{year}-03-06")
@@ -217,7 +272,8 @@ def test_a_time_that_no_log_can_have_is_none(tmp_path: Path, writer: LogWriter, 
     assert cause == "time before 1980 or after 2099"
     lines = writer.lines([JOBS[0], JOBS[1], JOBS[2]])
     lines[place] = lines[place].replace("2023-03-06", f"{year}-03-06", 1)
-    log = read(write_lines(tmp_path / "log", lines), writer)  # the submission, or its last attempt
+    # The submission, or its last attempt
+    log = read(write_lines(tmp_path / "log", lines), writer)
     assert log.counts.n_kept == (2 if writer.name == "philly" else 3)
 
 
@@ -226,7 +282,7 @@ class Case(NamedTuple):
 
     written: Sequence[Job]
     kept: Sequence[Job]
-    dropped: dict[str, int] = {}  # noqa: RUF012  # never changed
+    dropped: dict[str, int] = {}  # never changed  # noqa: RUF012
     options: dict[str, Any] = {}  # noqa: RUF012
     counted: str = ""  # what is repaired or noted
 
@@ -234,7 +290,10 @@ class Case(NamedTuple):
 A, B, C, LATE, _ = JOBS
 AT_ONCE = replace(B, start_s=90, end_s=90)
 EARLY = replace(B, submit_s=100, start_s=90)
-CANCELLED = [replace(A, name="77", start_s=None, end_s=None), replace(A, name="78", end_s=60)]
+CANCELLED = [
+    replace(A, name="77", start_s=None, end_s=None),
+    replace(A, name="78", end_s=60),
+]
 CANCELLED = [replace(job, state="cancelled") for job in CANCELLED]
 SAME_DAY = [replace(A, name=str(3_000 + i)) for i in range(59)]
 STRAY = [shifted(A, years, str(4_000 + years)) for years in (-2, 2)]
@@ -242,14 +301,21 @@ CPU_ONLY = [A, replace(B, n_gpus=0), replace(C, n_gpus=0)]
 
 
 def unfinished(writer: LogWriter, **times_s: None) -> list[Job]:
-    return [A, replace(B, state="other" if "other" in writer.states else "failed", **times_s), C]
+    return [
+        A,
+        replace(B, state="other" if "other" in writer.states else "failed", **times_s),
+        C,
+    ]
 
 
 def cases_of(writer: LogWriter) -> Iterator[tuple[str, Case]]:
-    """Yield what every format drops, repairs or keeps, as far as the format can say it."""
+    """Yield what every format drops, repairs or keeps, as far as the format can say it."""  # noqa: E501
     never = "never started" if writer.has_submission else "neither submission nor start"
-    # Philly's attempt of negative length is left out, and with it the only run time of the job.
-    negative = "started without an end" if writer.name == "philly" else "negative run time"
+    # Philly's attempt of negative length is left out, and with it the only run time of
+    # the job.
+    negative = (
+        "started without an end" if writer.name == "philly" else "negative run time"
+    )
     yield "failed", Case(JOBS[:3], JOBS[:3])
     left_out = {"state 'failed' left out": 1}
     yield "state left out", Case(JOBS[:3], [A, C], left_out, {"states": ["completed"]})
@@ -257,14 +323,23 @@ def cases_of(writer: LogWriter) -> Iterator[tuple[str, Case]]:
         "still running",
         Case(unfinished(writer, end_s=None), [A, C], {"started without an end": 1}),
     )
-    yield "never started", Case(unfinished(writer, start_s=None, end_s=None), [A, C], {never: 1})
+    yield (
+        "never started",
+        Case(unfinished(writer, start_s=None, end_s=None), [A, C], {never: 1}),
+    )
     yield "no run time", Case([A, AT_ONCE], [A], {"zero run time": 1})
     one_second = {"zero_durations": "one-second"}
     kept = [A, replace(AT_ONCE, end_s=91)]
-    yield "one second", Case([A, AT_ONCE], kept, {}, one_second, "zero run time, taken as 1 s")
+    yield (
+        "one second",
+        Case([A, AT_ONCE], kept, {}, one_second, "zero run time, taken as 1 s"),
+    )
     yield "negative", Case([A, replace(B, end_s=B.start_s - 20)], [A], {negative: 1})
     endless = replace(B, end_s=B.start_s + 11 * 366 * 86_400)
-    yield "endless", Case([A, endless, C], [A, C], {"run time of more than ten years": 1})
+    yield (
+        "endless",
+        Case([A, endless, C], [A, C], {"run time of more than ten years": 1}),
+    )
     far = {"submitted more than a year apart from all others": 2}
     yield "stray", Case([STRAY[0], *SAME_DAY, STRAY[1]], SAME_DAY, far)
     few = [*SAME_DAY[:5], STRAY[1]]
@@ -286,7 +361,10 @@ def cases_of(writer: LogWriter) -> Iterator[tuple[str, Case]]:
             )
     if writer.has_gpus:
         yield "CPU-only", Case(CPU_ONLY, CPU_ONLY, counted="CPU-only job")
-        yield "no CPU-only", Case(CPU_ONLY, [A], {"CPU-only job": 2}, {"cpu_only": "drop"})
+        yield (
+            "no CPU-only",
+            Case(CPU_ONLY, [A], {"CPU-only job": 2}, {"cpu_only": "drop"}),
+        )
 
 
 CASES = [
@@ -297,7 +375,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("writer", "case"), CASES)
-def test_what_is_no_job_is_dropped_and_what_can_be_mended_kept_each_counted_by_its_cause(
+def test_what_is_no_job_is_dropped_and_what_can_be_mended_kept_each_by_its_cause(
     tmp_path: Path, writer: LogWriter, case: Case
 ) -> None:
     for word in writer.missing:
@@ -305,7 +383,10 @@ def test_what_is_no_job_is_dropped_and_what_can_be_mended_kept_each_counted_by_i
         log = read(path, writer, **case.options)
         assert_same_jobs(log, writer, case.kept)
         assert log.counts.dropped == case.dropped
-        assert not case.counted or case.counted in {**log.counts.repaired, **log.counts.noted}
+        assert not case.counted or case.counted in {
+            **log.counts.repaired,
+            **log.counts.noted,
+        }
 
 
 WITH_PARTS = [w for w in WRITERS if type(w).parts is not LogWriter.parts]
@@ -345,14 +426,20 @@ OF_ONE_ROW_PER_JOB = [writer for writer in WRITERS if writer.name != "alibaba-20
 
 
 @pytest.mark.parametrize("writer", OF_ONE_ROW_PER_JOB, ids=lambda writer: writer.name)
-def test_of_rows_with_one_id_the_first_that_ran_stays(tmp_path: Path, writer: LogWriter) -> None:
+def test_of_rows_with_one_id_the_first_that_ran_stays(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     state = "other" if "other" in writer.states else "failed"
     running = replace(JOBS[0], end_s=None, state=state)
     again = replace(JOBS[0], end_s=JOBS[0].end_s + 7)
-    log = read(writer.write(tmp_path / "log", [running, JOBS[0], again, JOBS[1]]), writer)
+    log = read(
+        writer.write(tmp_path / "log", [running, JOBS[0], again, JOBS[1]]), writer
+    )
     assert_same_jobs(log, writer, [JOBS[0], JOBS[1]])
     assert log.counts.dropped == {"started without an end": 1, "repeated job id": 1}
-    moved = replace(JOBS[0], start_s=JOBS[0].start_s + 9_000, end_s=JOBS[0].end_s + 9_000)
+    moved = replace(
+        JOBS[0], start_s=JOBS[0].start_s + 9_000, end_s=JOBS[0].end_s + 9_000
+    )
     log = read(writer.write(tmp_path / "log", [JOBS[0], moved]), writer)
     assert len(log) == (2 if writer.name in RUNS_SHARE_IDS else 1)
 
@@ -375,15 +462,21 @@ def check_message(error: InputError, path: Path) -> None:
 @every_format
 def test_a_header_without_rows_is_refused(tmp_path: Path, writer: LogWriter) -> None:
     path = write_lines(tmp_path / "log", writer.text_lines([]))
-    assert re.search(r"(without a whole row|an empty list), expected jobs", failure(path, writer))
+    assert re.search(
+        r"(without a whole row|an empty list), expected jobs", failure(path, writer)
+    )
 
 
 @every_format
-def test_a_last_line_cut_short_is_left_out_or_refused(tmp_path: Path, writer: LogWriter) -> None:
+def test_a_last_line_cut_short_is_left_out_or_refused(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     lines = writer.lines(told_by(writer))
     whole = "\n".join(lines)
     path = tmp_path / "log"
-    path.write_text(whole[: whole.rindex(lines[-1] if writer.delimited else lines[-2]) + 9])
+    path.write_text(
+        whole[: whole.rindex(lines[-1] if writer.delimited else lines[-2]) + 9]
+    )
     if not writer.delimited:
         n_lines = len(lines) - 1
         assert f"log:{n_lines}: not valid JSON" in failure(path, writer)
@@ -414,7 +507,9 @@ def test_a_line_with_too_many_fields_is_refused_with_its_number(
     lines[place] += {"swf": " 7", "slurm": "|7", "csv": ";7"}.get(writer.name, ",7")
     text = failure(write_lines(tmp_path / "log", lines), writer)
     assert f"log:{place + 1}: " in text
-    found = re.search(r"(\d+) fields, expected (\d+) as in (the header|every row); correct", text)
+    found = re.search(
+        r"(\d+) fields, expected (\d+) as in (the header|every row); correct", text
+    )
     assert found and int(found[1]) == int(found[2]) + 1
 
 
@@ -423,7 +518,9 @@ def test_a_line_with_too_many_fields_is_refused_with_its_number(
 def test_a_value_that_does_not_parse_is_refused_with_its_line(
     tmp_path: Path, writer: LogWriter, line_from_end: int
 ) -> None:
-    lines = writer.lines([*told_by(writer), *[replace(JOBS[0], name=str(9 + i)) for i in range(3)]])
+    lines = writer.lines(
+        [*told_by(writer), *[replace(JOBS[0], name=str(9 + i)) for i in range(3)]]
+    )
     place = len(lines) - line_from_end - (0 if writer.delimited else 1)
     found = re.search(
         r"2023-03-06|(?<=[,\s])1678060860(?=\.)|(?<=[,\s])60(?=[,\s]|$)", lines[place]
@@ -442,7 +539,9 @@ def test_text_of_another_kind_is_refused(tmp_path: Path, writer: LogWriter) -> N
     with pytest.raises(InputError) as caught:
         read(path, writer)
     check_message(caught.value, path)
-    with pytest.raises(LogFormatError, match=r"log:1: not a job log of a known format") as caught:
+    with pytest.raises(
+        LogFormatError, match=r"log:1: not a job log of a known format"
+    ) as caught:
         read_job_log(path)
     check_message(caught.value, path)
     assert all(f"'{name}'" in str(caught.value) for name in JOB_LOG_FORMATS)
@@ -460,7 +559,9 @@ jobs_of_any_size = st.lists(
         kind=st.sampled_from(["train", "eval"]),
     ).map(
         lambda job: replace(
-            job, start_s=job.submit_s + job.start_s, end_s=job.submit_s + job.start_s + job.end_s
+            job,
+            start_s=job.submit_s + job.start_s,
+            end_s=job.submit_s + job.start_s + job.end_s,
         )
     ),
     min_size=1,
@@ -482,17 +583,25 @@ def test_whatever_the_jobs_the_same_come_back(
 
 
 @pytest.mark.parametrize(
-    "writer", [w for w in WRITERS if "columns" not in w.options], ids=lambda writer: writer.name
+    "writer",
+    [w for w in WRITERS if "columns" not in w.options],
+    ids=lambda writer: writer.name,
 )
-def test_a_wrong_format_gives_the_name_of_the_right_one(tmp_path: Path, writer: LogWriter) -> None:
+def test_a_wrong_format_gives_the_name_of_the_right_one(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     path = writer.write(tmp_path / "log", told_by(writer))
     wrong = "philly" if writer.name != "philly" else "slurm"
     with pytest.raises(InputError) as caught:
         read_job_log(path, wrong)
-    assert f"the content is that of format '{writer.name}', not '{wrong}'" in str(caught.value)
+    assert f"the content is that of format '{writer.name}', not '{wrong}'" in str(
+        caught.value
+    )
 
 
-def test_all_missing_columns_of_slurm_are_named_with_the_command(tmp_path: Path) -> None:
+def test_all_missing_columns_of_slurm_are_named_with_the_command(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "sacct.txt"
     path.write_text("JobID|State|Submit\n1|COMPLETED|2024-01-01T00:00:00\n")
     with pytest.raises(LogFormatError) as caught:

@@ -1,4 +1,5 @@
-"""A sweep that is killed at any step, or whose disk fills: the same command again ends it."""
+"""A sweep that is killed at any step, or whose disk fills: the same command again ends
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from command_line import PATIENCE_S, Ended, call, start
 from killing import command, ended, kill_at
 from sweep_builders import UTILIZATION, sweep_content, sweep_file
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system")
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "SIGKILL"), reason="no SIGKILL on this system"
+)
 
 SWEEP = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -43,8 +46,9 @@ HOOK = """
                     time.sleep(600)
 
     sys.addaudithook(hook)
-"""
-"""Sends a signal to a sweep as it, or one of its workers, changes files for the n-th time."""
+"""  # noqa: E501
+"""Sends a signal to a sweep as it, or one of its workers, changes files for the n-th
+time."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +67,12 @@ def again(site: Path, out: Path, library: Path) -> Ended:
 
 
 def killed(
-    site: Path, out: Path, library: Path, in_worker: bool, step: int, number: signal.Signals
+    site: Path,
+    out: Path,
+    library: Path,
+    in_worker: bool,
+    step: int,
+    number: signal.Signals,
 ) -> Ended:
     """Run the sweep; its pipes close only when the last of its workers has ended."""
     options = ("--workers", 2, "--profiles", library, "--quiet")
@@ -80,15 +89,24 @@ def killed(
 
 
 def check_killed_and_again(
-    site: Path, out: Path, library: Path, in_worker: bool, step: int, number: signal.Signals
+    site: Path,
+    out: Path,
+    library: Path,
+    in_worker: bool,
+    step: int,
+    number: signal.Signals,
 ) -> bool:
-    """Kill the sweep at a step and do it again; return whether it still came to that step."""
+    """Kill the sweep at a step and do it again; return whether it still came to that
+    step."""
     ended = killed(site, out, library, in_worker, step, number)
     if not out.with_suffix(".killed").exists():
         assert ended == Ended(0, "", "")
         return False
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/[!.]*/manifest.json")}
-    if number is signal.SIGKILL:  # Python's tracker may note the semaphores that it removes
+    finished = {
+        path: path.stat().st_mtime_ns for path in out.glob("runs/[!.]*/manifest.json")
+    }
+    # Python's tracker may note the semaphores that it removes
+    if number is signal.SIGKILL:
         assert (ended.code, ended.out) == (-number, "")
     else:
         assert ended.code == INTERRUPTED
@@ -112,12 +130,15 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
 ) -> None:
     for k, number in enumerate(SIGNALS):
         out = tmp_path / f"out-{k}"
-        assert check_killed_and_again(site, out, library_folder, True, 1 + 30 * k, number)
+        assert check_killed_and_again(
+            site, out, library_folder, True, 1 + 30 * k, number
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "number", [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.fuzz) for n in SIGNALS[1:])]
+    "number",
+    [SIGNALS[0], *(pytest.param(n, marks=pytest.mark.fuzz) for n in SIGNALS[1:])],
 )
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
     number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
@@ -147,9 +168,18 @@ def test_sweep_on_a_full_disk_ends_with_1_and_leaves_no_half_run(
 ) -> None:
     resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
     file = sweep_file(tmp_path, {"set": {"resolution": "1 s"}})
-    options = ("--profiles", library_folder, "--out", tmp_path / "out", "--workers", 0, "--quiet")
+    options = (
+        "--profiles",
+        library_folder,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        0,
+        "--quiet",
+    )
     ended = command(
-        ("sweep", file, *options), lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        ("sweep", file, *options),
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert (ended.code, ended.out) == (1, "")
     assert "the disk is full" in ended.problem

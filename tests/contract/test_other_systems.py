@@ -1,4 +1,5 @@
-"""The command line as on Windows: no POSIX calls, one-byte consoles, drives, files in use."""
+"""The command line as on Windows: no POSIX calls, one-byte consoles, drives, files in
+use."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from diploee.base.files import staging, whole_file
 from diploee.sweeps.store import Store, open_store
 
 POSIX = {"fcntl": None, "resource": None}
-IN_USE = 13, "The process cannot access the file because it is being used by another process"
+IN_USE = (
+    13,
+    "The process cannot access the file because it is being used by another process",
+)
 
 
 @pytest.fixture
@@ -32,7 +36,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(os, name, raising=False)
     for name in ("SIGHUP", "pthread_sigmask"):
         monkeypatch.delattr(signal, name, raising=False)
-    monkeypatch.setattr(resource_tracker, "_HAVE_SIGMASK", False)  # Python's own of that call
+    # Python's own of that call
+    monkeypatch.setattr(resource_tracker, "_HAVE_SIGMASK", False)
 
 
 def names(folder: Path) -> list[str]:
@@ -52,7 +57,12 @@ def test_results_are_written_and_replaced_without_posix_calls(
         ):
             ended = call(*command, *force)
             assert ended.code == 0, ended.err
-    assert names(tmp_path / "C:") == ["day.csv", "day.csv.meta.json", "day.html", "runs"]
+    assert names(tmp_path / "C:") == [
+        "day.csv",
+        "day.csv.meta.json",
+        "day.html",
+        "runs",
+    ]
     assert names(tmp_path / "C:" / "runs") == ["day"]
 
 
@@ -64,7 +74,9 @@ def test_sweep_runs_on_workers_without_posix_calls(
     write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
     file.write_text("base: tiny.yaml\nseeds: 2\n", encoding="utf-8")
     out = tmp_path / "sweep"
-    ended = call("sweep", file, "--out", out, "--workers", 2, "--profiles", library_folder)
+    ended = call(
+        "sweep", file, "--out", out, "--workers", 2, "--profiles", library_folder
+    )
     assert ended.code == 0, ended.err
     assert len(names(out / "runs")) == 2
 
@@ -98,19 +110,29 @@ def test_run_folder_with_a_file_in_use_stays_whole(
     windows: None, tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
-    command = ("run", scenario, "--out", tmp_path / "runs" / "day", "--profiles", library_folder)
+    command = (
+        "run",
+        scenario,
+        "--out",
+        tmp_path / "runs" / "day",
+        "--profiles",
+        library_folder,
+    )
     assert call(*command).code == 0
     before = (tmp_path / "runs" / "day" / "manifest.json").read_bytes()
     refuse_moves_of(tmp_path / "runs" / "day" / "facility.parquet", monkeypatch)
     ended = call(*command, "--force")
     assert ended.code == 1
-    assert "runs/day: can't be written (another program has it open: close it there)" in ended.err
+    assert (
+        "runs/day: can't be written (another program has it open: close it there)"
+        in ended.err
+    )
     assert (tmp_path / "runs" / "day" / "manifest.json").read_bytes() == before
     assert names(tmp_path / "runs") == ["day"]
 
 
 def refuse_moves_of(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no rename touch a file, or a folder above it, that another program has open."""
+    """Let no rename touch a file, or a folder above it, that another program has open."""  # noqa: E501
     for name in ("rename", "replace"):
         move = getattr(Path, name)
 
@@ -124,15 +146,22 @@ def refuse_moves_of(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Path, name, refused)
 
 
-def command_of(code: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def command_of(
+    code: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *options, "-c", code], env={**os.environ, **environment},
-        capture_output=True, encoding="cp1252", check=False,
-    )  # fmt: skip
+        [sys.executable, *options, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="cp1252",
+        check=False,
+    )
 
 
 @pytest.mark.slow
-def test_console_of_one_byte_a_character_shows_a_mark_for_what_it_lacks(tmp_path: Path) -> None:
+def test_console_of_one_byte_a_character_shows_a_mark_for_what_it_lacks(
+    tmp_path: Path,
+) -> None:
     limits = tmp_path / "limits.yaml"
     limits.write_text('name: "power \\u2264 1 MW"\npeaks: [{max_mw: 1}]\n', "utf-8")
     asked = ["limits", str(limits), str(tiny_run(tmp_path / "run").folder)]
@@ -155,6 +184,6 @@ import diploee
 run = diploee.run({str(scenario)!r}, {str(tmp_path / "run")!r}, profiles=[{str(library_folder)!r}])
 run.report({str(tmp_path / "page.html")!r})
 run.export("csv", {str(tmp_path / "day.csv")!r})
-"""
+"""  # noqa: E501
     ended = command_of(code, "-X", "warn_default_encoding")
     assert ended.returncode == 0, ended.stderr

@@ -1,7 +1,9 @@
-"""Every command that writes: killed at any step, at once with others, over what is not its own.
+"""Every command that writes: killed at any step, at once with others, over what is not
+its own.
 
-The commands of one table write in children of this process, which share what it has imported. Where
-not said to be slow, a test takes a few of the commands and of the steps.
+The commands of one table write in children of this process, which share what it has
+imported. Where not said to be slow, a test takes a few of the commands and of the
+steps.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ SHORT = {"duration": "30 min", "resolution": "6 s"}
 class Command:
     """A command that writes below a folder."""
 
-    # The command line, `{site}` for the folder of the inputs, `{root}` for that to write to.
+    # The command line, `{site}` for the folder of the inputs, `{root}` for that to
+    # write to.
     words: str
     older: str = ""  # further arguments that make another result of the same names
     force: bool = True  # it replaces what is there on request
@@ -54,11 +57,15 @@ class Command:
         """Return the whole command line."""
         words = [word.format(site=site, root=root) for word in self.words.split()]
         at = words.index("--") if "--" in words else len(words)
-        return [*words[:at], *(word for text in more for word in text.split()), *words[at:]]
+        return [
+            *words[:at],
+            *(word for text in more for word in text.split()),
+            *words[at:],
+        ]
 
 
 def export(fmt: Format) -> Command:
-    """Return the export of half an hour or, for tools that know years alone, of a year."""
+    """Return the export of half an hour or, for tools that know years alone, of a year."""  # noqa: E501
     suffix = (fmt.suffixes or ("",))[0]
     run, step = ("year", "30 min") if fmt.whole_year else ("run", "5 min")
     if fmt.name == "pjm-lla":  # hours of years
@@ -70,17 +77,23 @@ def export(fmt: Format) -> Command:
 
 
 EXPORTS = ("csv", "opendss", "pypsa", "pandapower", "psse", "pjm-lla")
-"""A file, folders, a table, one with a second input, a year; all formats are written alike."""
+"""A file, folders, a table, one with a second input, a year; all formats are written
+alike."""
 
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
 SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
     f" --set {key}={value}"
     for key, value in {
-        "parameters_b": 8, "precision": "fp8", "gpu": "L40S", "other_node_power_w": 200,
-        "input_tokens": 99, "prefill_tokens_per_s": 9_000, "time_per_token_s": 0.02,
+        "parameters_b": 8,
+        "precision": "fp8",
+        "gpu": "L40S",
+        "other_node_power_w": 200,
+        "input_tokens": 99,
+        "prefill_tokens_per_s": 9_000,
+        "time_per_token_s": 0.02,
     }.items()
-)  # fmt: skip
+)
 CACHED = "fit-models {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
 LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
 FRAGMENT = "--out {root}/stream.yaml"
@@ -93,18 +106,28 @@ def imported(words: str, older: str = "--add-w 5") -> Command:
 
 COMMANDS = {
     "run": Command(
-        "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q --out {root}/run",
+        (
+            "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q "
+            "--out {root}/run"
+        ),
         "--seed 7",
     ),
     **{f"export {name}": export(FORMATS[name]) for name in EXPORTS},
     "series": Command(
-        "series {site}/run --of node -q --profiles {site}/library --out {root}/nodes.parquet",
+        (
+            "series {site}/run --of node -q --profiles {site}/library --out "
+            "{root}/nodes.parquet"
+        ),
         "--step 5min",
     ),
     "import plain": imported("plain {site}/plain --workload x --nodes 1"),
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
-    "import mlperf-power": imported("mlperf-power {site}/mlperf_power", "--licence CC0"),
-    "import wattameter": imported("wattameter {site}/wattameter --workload x", "--licence CC0"),
+    "import mlperf-power": imported(
+        "mlperf-power {site}/mlperf_power", "--licence CC0"
+    ),
+    "import wattameter": imported(
+        "wattameter {site}/wattameter --workload x", "--licence CC0"
+    ),
     "import nlr-genai": imported("nlr-genai {site}/nlr", ""),
     "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
@@ -116,14 +139,20 @@ COMMANDS = {
     "fit-models": Command(CACHED, force=False, refuses=False),
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
-    "datasheet": Command("datasheet {site}/run -q --out {root}/sheet.html", refuses=False),
+    "datasheet": Command(
+        "datasheet {site}/run -q --out {root}/sheet.html", refuses=False
+    ),
     "datasheet --csv": Command(
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv"
     ),
-    "compare": Command("compare {site}/run {site}/run --out {root}/changes.csv", "--all"),
+    "compare": Command(
+        "compare {site}/run {site}/run --out {root}/changes.csv", "--all"
+    ),
     "ride-through": Command(
-        "ride-through {site}/run --event nerc_2024_07_10 -q --out {root}/answer.parquet "
-        "--set facility.ride_through.it.preset=perc1",
+        (
+            "ride-through {site}/run --event nerc_2024_07_10 -q --out "
+            "{root}/answer.parquet --set facility.ride_through.it.preset=perc1"
+        ),
         "--set facility.ride_through.it.share=0.5",
     ),
     "fit": Command(f"{LEARNT} {FRAGMENT}", "--confidence 0.5", slow=True),
@@ -133,12 +162,16 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that the commands read; the run in it is half an hour, another a year."""
+    """A folder with all that the commands read; the run in it is half an hour, another
+    a year."""
     folder = tmp_path_factory.mktemp("site")
     write_library(folder / "library")
     files = {
         "q.csv": ["p_mw,q_mvar", "0,0", "1,0.1"],
-        "peaks.csv": ["start,duration_min", *(f"2018-01-01 00:{m:02},1" for m in range(20))],
+        "peaks.csv": [
+            "start,duration_min",
+            *(f"2018-01-01 00:{m:02},1" for m in range(20)),
+        ],
         "plain": ["t_s,power_w", *(f"{t},{500 + (t * 37) % 900}" for t in range(100))],
         "log.csv": ["submit_time,nodes,duration", *map(job, range(400))],
         "sweep.yaml": [json.dumps({"base": "tiny.yaml", "seeds": 2})],
@@ -157,7 +190,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for log in synthetic_sample(folder, WATTAMETER).iterdir():
         named = f"{log.stem}_emissions_parsed_slurmid_1_node_a.log"
         shutil.copy(log, node / named)
-    coarse = {"duration": "1 year", "resolution": "15 min", "facility.pools.main.n_nodes": 4}
+    coarse = {
+        "duration": "1 year",
+        "resolution": "15 min",
+        "facility.pools.main.n_nodes": 4,
+    }
     write_scenario(folder / "tiny.yaml", coarse)
     do(*COMMANDS["run"].line(folder, folder))
     (folder / "run").rename(folder / "year")
@@ -167,15 +204,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(hour: int) -> str:
-    return f"{datetime(2024, 1, 1) + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ},{1 + hour % 3},600"
+    return (
+        f"{datetime(2024, 1, 1) + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ},"
+        f"{1 + hour % 3},600"
+    )
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes time or differs each time and is not looked at.
 
-    These are the disk's own time, a recorder's and a drawing's: what draws has threads, for which
-    a forked child would wait for ever.
+    These are the disk's own time, a recorder's and a drawing's: what draws has threads,
+    for which a forked child would wait for ever.
     """
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     record = "diploee.cli.profiles_record"
@@ -183,24 +223,31 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{record}._recorded", lambda *_: (0, "ended with 0"))
     monkeypatch.setattr("diploee.importers.power_logs.formats.read_profiles", recorded)
     for drawn in ("vegalite_to_png", "vegalite_to_svg"):
-        monkeypatch.setattr(f"vl_convert.{drawn}", lambda spec, **_: json.dumps(spec).encode())
+        monkeypatch.setattr(
+            f"vl_convert.{drawn}", lambda spec, **_: json.dumps(spec).encode()
+        )
 
 
-def recorded(files: Sequence[Path], source_format: str, **found: Any) -> list[PowerProfile]:
-    """Return a profile of a recording, of which the recorder left no log; others as they are."""
+def recorded(
+    files: Sequence[Path], source_format: str, **found: Any
+) -> list[PowerProfile]:
+    """Return a profile of a recording, of which the recorder left no log; others as
+    they are."""
     if "diploee-record-" in str(files[0]):
         return [profile(found["workload"], [100.0] * 10)]
     return read_profiles(files, source_format, **found)
 
 
 def problem_of(text: str) -> str:
-    """Return the one line of a command's complaint, without the word on what it records."""
+    """Return the one line of a command's complaint, without the word on what it
+    records."""
     (line,) = [line for line in text.splitlines() if ": recording" not in line]
     return line
 
 
 def told(root: Path) -> dict[str, bytes]:
-    """Return what stands in a folder, hidden files too; of a manifest all but the times."""
+    """Return what stands in a folder, hidden files too; of a manifest all but the
+    times."""
     found = contents(root)
     for name in found:
         if name.endswith("run/manifest.json"):
@@ -212,7 +259,11 @@ def told(root: Path) -> dict[str, bytes]:
 
 def results(found: dict[str, bytes]) -> dict[str, bytes]:
     """Return what a user sees; a cache is no result."""
-    return {n: text for n, text in found.items() if "/." not in f"/{n}" and "cache/" not in n}
+    return {
+        n: text
+        for n, text in found.items()
+        if "/." not in f"/{n}" and "cache/" not in n
+    }
 
 
 def empty(root: Path) -> Path:
@@ -245,7 +296,9 @@ def check_kills(name: str, replaced: bool, site: Path, root: Path, most: int) ->
     last = n_steps(root, lambda: do(*line))
     prepare()
     first = range(1, last, 2 * last // most + 1)
-    for _ in kills(root, lambda: do(*line), sorted({*first, *range(last - most // 2, last + 1)})):
+    for _ in kills(
+        root, lambda: do(*line), sorted({*first, *range(last - most // 2, last + 1)})
+    ):
         outcome = call(*line)
         if outcome.code:  # the killed one had put its result in place
             assert not replaced and outcome.code == 2, outcome.err
@@ -258,7 +311,10 @@ def check_kills(name: str, replaced: bool, site: Path, root: Path, most: int) ->
 
 @pytest.mark.parametrize(
     "share",
-    [pytest.param(0.2, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.fuzz)],
+    [
+        pytest.param(0.2, marks=pytest.mark.slow),
+        pytest.param(1, marks=pytest.mark.fuzz),
+    ],
     ids=["some steps", "many steps"],
 )
 @pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "new"])
@@ -279,7 +335,10 @@ READING = (
     "limits ercot_nprr1191 {site}/run",
     "limits --list",
     "battery {site}/run --limits ieso_3_0",
-    "ensemble {site}/tiny.yaml --seeds 2 --workers 0 --profiles {site}/library --out {root}/runs",
+    (
+        "ensemble {site}/tiny.yaml --seeds 2 --workers 0 --profiles {site}/library "
+        "--out {root}/runs"
+    ),
     "sweep {site}/sweep.yaml --dry-run --profiles {site}/library",
     "scenarios list",
     "profiles list --profiles {site}/library",
@@ -289,7 +348,8 @@ READING = (
 )
 """Commands that print a result, beside those that write one."""
 NO_RESULT = {"scenarios show", "schema", "profiles record", "studio"}
-"""They print a file as it is, JSON in any case, what another command prints, and an address."""
+"""They print a file as it is, JSON in any case, what another command prints, and an
+address."""
 PRINTING = {
     command.words.replace("-q ", ""): [pytest.mark.slow] if command.slow else []
     for name, command in COMMANDS.items()
@@ -298,7 +358,8 @@ PRINTING = {
 
 
 @pytest.mark.parametrize(
-    "line", [*READING, *(pytest.param(line, marks=marks) for line, marks in PRINTING.items())]
+    "line",
+    [*READING, *(pytest.param(line, marks=marks) for line, marks in PRINTING.items())],
 )
 def test_json_of_a_result_is_alone_on_standard_output(
     line: str, site: Path, tmp_path: Path
@@ -310,9 +371,13 @@ def test_json_of_a_result_is_alone_on_standard_output(
 
 
 def test_every_command_that_prints_a_result_has_it_as_json() -> None:
-    leaves = {n for n in EXAMPLES if n and not any(o.startswith(f"{n} ") for o in EXAMPLES)}
+    leaves = {
+        n for n in EXAMPLES if n and not any(o.startswith(f"{n} ") for o in EXAMPLES)
+    }
     lines = {f"{line} " for line in [*READING, *PRINTING]}
-    assert {n for n in leaves if not any(x.startswith(f"{n} ") for x in lines)} == NO_RESULT
+    assert {
+        n for n in leaves if not any(x.startswith(f"{n} ") for x in lines)
+    } == NO_RESULT
 
 
 class Watch(Progress):
@@ -330,7 +395,9 @@ class Watch(Progress):
 
 STAGES = {
     "validate {site}/tiny.yaml --profiles {site}/library": {"validate"},
-    "ensemble {site}/tiny.yaml --seeds 2 --dry-run --profiles {site}/library": {"forecast"},
+    "ensemble {site}/tiny.yaml --seeds 2 --dry-run --profiles {site}/library": {
+        "forecast"
+    },
     "limits ercot_nprr1191 {site}/run": {"limits"},
     "battery {site}/run --limits ieso_3_0": {"battery"},
     "report {site}/run --out {root}/report.html": {"report"},
@@ -346,7 +413,9 @@ def test_long_part_of_a_command_shows_a_bar(
 ) -> None:
     watch = Watch()
     with watched_by(watch):
-        outcome = call(*(word.format(site=site, root=tmp_path) for word in line.split()))
+        outcome = call(
+            *(word.format(site=site, root=tmp_path) for word in line.split())
+        )
     assert outcome.code == 0, outcome.err
     assert set(watch.stages) == stages
 
@@ -361,7 +430,9 @@ def at_once(
 
     def write(number: int) -> None:
         outcome = call(*lines[number])
-        (folder / f"ended-{number}").write_text(f"{outcome.code}\n{outcome.err}", "utf-8")
+        (folder / f"ended-{number}").write_text(
+            f"{outcome.code}\n{outcome.err}", "utf-8"
+        )
 
     threads = [
         threading.Thread(target=ended, args=(partial(write, number), prepare))
@@ -371,8 +442,12 @@ def at_once(
         thread.start()
     for thread in threads:
         thread.join()
-    texts = [(folder / f"ended-{number}").read_text("utf-8") for number in range(len(lines))]
-    return [(int(code), told) for code, _, told in (text.partition("\n") for text in texts)]
+    texts = [
+        (folder / f"ended-{number}").read_text("utf-8") for number in range(len(lines))
+    ]
+    return [
+        (int(code), told) for code, _, told in (text.partition("\n") for text in texts)
+    ]
 
 
 @pytest.mark.slow
@@ -391,7 +466,9 @@ def test_commands_at_once_leave_one_whole_result(
     more = [command.older, ""]
     empty(root)
     forced = ["--force"] if force else []
-    outcomes = at_once([command.line(site, root, each, *forced) for each in more], tmp_path)
+    outcomes = at_once(
+        [command.line(site, root, each, *forced) for each in more], tmp_path
+    )
     assert results(told(root)) in whole
     assert not [name for name in told(root) if "/." in f"/{name}"]
     for code, text in outcomes:
@@ -437,7 +514,8 @@ def kept(path: Path) -> tuple[int, ...]:
 
 
 def is_place(path: Path, root: Path, name: str) -> bool:
-    """Return whether a path takes its place as a whole: a file, or a folder of another kind."""
+    """Return whether a path takes its place as a whole: a file, or a folder of another
+    kind."""
     parts = path.relative_to(root).parts
     of_export = FORMATS.get(name.removeprefix("export "))
     if name == "run" or (of_export is not None and of_export.is_folder):
@@ -468,7 +546,9 @@ def test_force_never_replaces_the_run_that_is_read(
 
 
 @pytest.mark.slow
-def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_path: Path) -> None:
+def test_exports_and_reports_may_lie_in_the_run_that_they_show(
+    site: Path, tmp_path: Path
+) -> None:
     run = shutil.copytree(site / "run", tmp_path / "run")
     for _ in range(2):
         do("export", "csv", run, "-q", "--out", run / "load.csv", "--force")
@@ -477,7 +557,10 @@ def test_exports_and_reports_may_lie_in_the_run_that_they_show(site: Path, tmp_p
     line = COMMANDS["run"].line(site, tmp_path, "--force")
     outcome = call(*line)
     assert outcome.code == 2
-    assert "holds 'load.csv', 'load.csv.meta.json', 'report.html' besides a run" in outcome.problem
+    assert (
+        "holds 'load.csv', 'load.csv.meta.json', 'report.html' besides a run"
+        in outcome.problem
+    )
 
 
 # --- full disks and interrupts
@@ -522,7 +605,9 @@ def test_exit_code_of_an_interrupted_command_says_what_stands(
     line = command.line(site, root, "--force")
     codes = set()
     for step in range(1, 200):
-        ((code, text),) = at_once([line], tmp_path, partial(kill_at, root, step, number))
+        ((code, text),) = at_once(
+            [line], tmp_path, partial(kill_at, root, step, number)
+        )
         assert (code, told(root)) in ((0, new), (130, old)), text
         codes.add(code)
         last = told(root)

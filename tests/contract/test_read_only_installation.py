@@ -1,7 +1,8 @@
-"""An installation that nothing can be written to, used without a home, as in a hardened container.
+"""An installation that nothing can be written to, used without a home, as in a hardened
+container.
 
-A file in the place of each folder for compiled code keeps root out as well, whom no permission
-would stop.
+A file in the place of each folder for compiled code keeps root out as well, whom no
+permission would stop.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package, which commands of the test find first; it has no place to write to."""
+    """A copy of the package, which commands of the test find first; it has no place to
+    write to."""
     package = Path(diploee.__file__).parent
     site = tmp_path / "site"
-    shutil.copytree(package, site / "diploee", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        package, site / "diploee", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for folder in [site, *(path for path in site.rglob("*") if path.is_dir())]:
         (folder / "__pycache__").write_text("no folder", "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(site))
@@ -53,11 +57,16 @@ def test_runs_and_draws_without_a_word_and_leaves_only_a_private_cache(
     assert picture.stat().st_size > 10_000
     assert contents(installation) == before
     (private,) = (tmp_path / "tmp").iterdir()
-    assert {path.suffix for path in private.rglob("*") if path.is_file()} == {".nbc", ".nbi"}
+    assert {path.suffix for path in private.rglob("*") if path.is_file()} == {
+        ".nbc",
+        ".nbi",
+    }
 
 
 def test_wheel_ships_every_folder_of_profiles_but_the_builder() -> None:
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
+        "hatch"
+    ]["build"]
     shipped = build["targets"]["wheel"]["force-include"]
     there = {path.name for path in (ROOT / "profiles").iterdir() if path.is_dir()}
     expected = {f"profiles/{name}" for name in there - {"build", "__pycache__"}}

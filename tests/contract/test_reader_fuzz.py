@@ -1,4 +1,4 @@
-"""Changed files: every reader of foreign text reads them or refuses them in one line."""
+"""Changed files: every reader of foreign text reads them or refuses them in one line."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,14 +27,90 @@ from diploee.scenario import ClassRule
 
 N_ALWAYS, N_SLOW = 20, 2_000
 ODD = (
-    *("", " ", "-", "-1", "-7", "0", "1e300", "-1e300", "1e-300", "nan", "-nan", "inf", "-inf"),
-    *("1_0", "0x1f", "9" * 25, "9" * 400, "99999999999", "4294967296", "1.5", "1,5", "+3", "٣"),
-    *("Unknown", "None", "NULL", "\\N", "0000-00-00 00:00:00", "0000-01-01T00:00:00", "20230306"),
-    *("1000-01-01 00:00:00", "1970-01-01T00:00:00", "9999-12-31 23:59:59", "2023-02-30 00:00:00"),
-    *("2023-03-06T25:00:00", "2023-03-06 00:00:00+99:99", "2023-03-06 00:00:00 UTC", "06.03.2023"),
-    *("2023-03-06 00:00:60", "2005-03-06 00:00:00", "1985-03-06 00:00:00", "315360000", "é", "🙂"),
-    *('"', '""', 'a"b', "'", "|", ";", ",", "\t", "\\", "#", "null", "true", "[]", "{}", "[[[["),
-    *("\x00", "\x1b[31m", "\u2028", "\ufeff", "CANCELLED", "2K", "[N/A]", "W", "a" * 200_000),
+    *(
+        "",
+        " ",
+        "-",
+        "-1",
+        "-7",
+        "0",
+        "1e300",
+        "-1e300",
+        "1e-300",
+        "nan",
+        "-nan",
+        "inf",
+        "-inf",
+    ),
+    *(
+        "1_0",
+        "0x1f",
+        "9" * 25,
+        "9" * 400,
+        "99999999999",
+        "4294967296",
+        "1.5",
+        "1,5",
+        "+3",
+        "٣",
+    ),
+    *(
+        "Unknown",
+        "None",
+        "NULL",
+        "\\N",
+        "0000-00-00 00:00:00",
+        "0000-01-01T00:00:00",
+        "20230306",
+    ),
+    *(
+        "1000-01-01 00:00:00",
+        "1970-01-01T00:00:00",
+        "9999-12-31 23:59:59",
+        "2023-02-30 00:00:00",
+    ),
+    *(
+        "2023-03-06T25:00:00",
+        "2023-03-06 00:00:00+99:99",
+        "2023-03-06 00:00:00 UTC",
+        "06.03.2023",
+    ),
+    *(
+        "2023-03-06 00:00:60",
+        "2005-03-06 00:00:00",
+        "1985-03-06 00:00:00",
+        "315360000",
+        "é",
+        "🙂",
+    ),
+    *(
+        '"',
+        '""',
+        'a"b',
+        "'",
+        "|",
+        ";",
+        ",",
+        "\t",
+        "\\",
+        "#",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "[[[[",
+    ),
+    *(
+        "\x00",
+        "\x1b[31m",
+        "\u2028",
+        "\ufeff",
+        "CANCELLED",
+        "2K",
+        "[N/A]",
+        "W",
+        "a" * 200_000,
+    ),
 )
 _FIELD = re.compile(r"[^,;|\s:\"]+")
 
@@ -48,10 +124,14 @@ def changed(text: str, rng: np.random.Generator) -> bytes:
     lines = text.split("\n")
     for _ in range(rng.integers(1, 5)):
         at = int(rng.integers(len(lines)))
-        match chosen(("field", "field", "field", "line", "swap", "cut", "column", "many")):
+        match chosen(
+            ("field", "field", "field", "line", "swap", "cut", "column", "many")
+        ):
             case "field" if found := list(_FIELD.finditer(lines[at])):
                 field = chosen(found)
-                lines[at] = lines[at][: field.start()] + chosen(ODD) + lines[at][field.end() :]
+                lines[at] = (
+                    lines[at][: field.start()] + chosen(ODD) + lines[at][field.end() :]
+                )
             case "line":
                 lines.insert(at, chosen((*lines, "", "   ", chosen(ODD))))
             case "swap":
@@ -62,17 +142,25 @@ def changed(text: str, rng: np.random.Generator) -> bytes:
             case "column":
                 delimiter, place = chosen(",;|\t "), int(rng.integers(12))
                 lines = [
-                    delimiter.join(p for i, p in enumerate(line.split(delimiter)) if i != place)
+                    delimiter.join(
+                        p for i, p in enumerate(line.split(delimiter)) if i != place
+                    )
                     for line in lines
                 ]
             case "many":
                 lines[at:at] = [lines[at]] * int(rng.integers(30))
-    data = chosen(("\n", "\n", "\r\n", "\r")).join(lines).encode("utf-8", "surrogatepass")
+    data = (
+        chosen(("\n", "\n", "\r\n", "\r")).join(lines).encode("utf-8", "surrogatepass")
+    )
     if rng.random() < 0.3:
         data = gzip.compress(data, compresslevel=1)
     for _ in range(rng.integers(0, 3)):
         at = int(rng.integers(len(data) + 1))
-        data = data[:at] + rng.bytes(int(rng.integers(4))) + data[at + int(rng.integers(4)) :]
+        data = (
+            data[:at]
+            + rng.bytes(int(rng.integers(4)))
+            + data[at + int(rng.integers(4)) :]
+        )
     return data
 
 
@@ -81,7 +169,9 @@ def told(result: Any) -> str:
     if isinstance(result, JobLog):
         check_log(result)
         fit = fit_job_log(result, [ClassRule(workload="tune")], tiny_library())
-        return "\n".join([*fit_lines(fit), fragment_text(fit, stream="jobs", pool="main")])
+        return "\n".join(
+            [*fit_lines(fit), fragment_text(fit, stream="jobs", pool="main")]
+        )
     if isinstance(result, RequestTrace):
         counts = result.counts
         assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
@@ -100,16 +190,21 @@ def check(reader: TextReader, folder: Path, number: int) -> None:
     except InputError as error:
         text = str(error)
         assert text.isprintable() and len(text) < len(str(path)) + 500, (number, text)
-        text = re.sub(r"'.*'|: nan\b| is nan\b", "", text)  # what was found may be that word
+        # What was found may be that word
+        text = re.sub(r"'.*'|: nan\b| is nan\b", "", text)
     assert not re.search(r"\bnan\b", text), (number, text)
     assert time.process_time() - started < LONGEST_S, number
 
 
-every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+every_reader = pytest.mark.parametrize(
+    "reader", READERS, ids=lambda reader: reader.name
+)
 
 
 @every_reader
-def test_changed_files_are_read_or_refused_in_one_line(tmp_path: Path, reader: TextReader) -> None:
+def test_changed_files_are_read_or_refused_in_one_line(
+    tmp_path: Path, reader: TextReader
+) -> None:
     for number in range(N_ALWAYS):
         check(reader, tmp_path, number)
 

@@ -1,4 +1,5 @@
-"""The kit that every importer of request traces must pass, on the same requests in every format."""
+"""The kit that every importer of request traces must pass, on the same requests in
+every format."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Requests:
-    """Requests to write: arrival [ms] from the origin, lengths, model; None for an empty field."""
+    """Requests to write: arrival [ms] from the origin, lengths, model; None for an
+    empty field."""
 
     time_ms: Sequence[int | None]
     inputs: Sequence[int | None]
@@ -63,7 +65,8 @@ def azure_lines(requests: Requests) -> list[str]:
         if time_ms is None:
             return ""
         moment = START + timedelta(milliseconds=time_ms)
-        if i % 3 == 0:  # as in 2023 a naive stamp can't stand beside one with a zone, here it may
+        # As in 2023 a naive stamp can't stand beside one with a zone, here it may
+        if i % 3 == 0:
             return str(moment)
         return moment.strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
 
@@ -84,14 +87,21 @@ def burstgpt_lines(requests: Requests) -> list[str]:
 
 def csv_lines(requests: Requests) -> list[str]:
     rows = zip(*vars(requests).values(), strict=True)
-    return [HEADERS["csv"]] + [f"{text(t)},{text(a)},{text(b)},{m}" for t, a, b, m in rows]
+    return [HEADERS["csv"]] + [
+        f"{text(t)},{text(a)},{text(b)},{m}" for t, a, b, m in rows
+    ]
 
 
 def mooncake_lines(requests: Requests) -> list[str]:
     rows = zip(requests.time_ms, requests.inputs, requests.outputs, strict=True)
     return [
         json.dumps(
-            {"timestamp": t, "input_length": a, "output_length": b, "hash_ids": list(range(i % 5))}
+            {
+                "timestamp": t,
+                "input_length": a,
+                "output_length": b,
+                "hash_ids": list(range(i % 5)),
+            }
         )
         for i, (t, a, b) in enumerate(rows)
     ]
@@ -187,10 +197,13 @@ def test_rows_in_any_order_give_the_same_trace_and_are_counted(
     order = np.random.default_rng(1).permutation(N).tolist()
     times = np.array(requests.time_ms)[order]
     mixed = read_request_trace(
-        write(tmp_path / "b", LINES[trace_format](requests.take(order))), services=ordered.services
+        write(tmp_path / "b", LINES[trace_format](requests.take(order))),
+        services=ordered.services,
     )
     assert same(mixed, ordered, but=("source", "counts"))
-    (n_earlier,) = (n for cause, n in mixed.counts.repaired.items() if "earlier" in cause)
+    (n_earlier,) = (
+        n for cause, n in mixed.counts.repaired.items() if "earlier" in cause
+    )
     assert n_earlier == (np.diff(times) < 0).sum()
 
 
@@ -222,7 +235,10 @@ def test_equal_rows_are_dropped_only_where_stamps_are_fine_enough_to_tell(
     trace_format: str, tmp_path: Path
 ) -> None:
     made, tells = [0, 1, 1, 1, 2, 3, 3], trace_format != "burstgpt"
-    for requests, is_fine in ((some_requests(10), False), (some_requests(10, 1), tells)):
+    for requests, is_fine in (
+        (some_requests(10), False),
+        (some_requests(10, 1), tells),
+    ):
         path = write(tmp_path / "trace", LINES[trace_format](requests.take(made)))
         trace = read_request_trace(path)
         assert trace.counts.n_rows == 7
@@ -243,7 +259,9 @@ def test_a_negative_time_is_dropped_where_times_count_from_an_origin(
 
 
 @each_format
-@pytest.mark.parametrize(("row", "bad"), [(1, "x1"), (2, "1e9999"), (37, '"'), (37, "\x00")])
+@pytest.mark.parametrize(
+    ("row", "bad"), [(1, "x1"), (2, "1e9999"), (37, '"'), (37, "\x00")]
+)
 def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
     trace_format: str, row: int, bad: str, tmp_path: Path
 ) -> None:
@@ -264,9 +282,13 @@ def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
 def test_a_row_far_away_in_time_is_named_and_not_allocated(
     trace_format: str, tmp_path: Path
 ) -> None:
-    lines = LINES[trace_format](replace(some_requests(3), time_ms=[0, 3_600_000, 10**12]))
+    lines = LINES[trace_format](
+        replace(some_requests(3), time_ms=[0, 3_600_000, 10**12])
+    )
     path = write(tmp_path / "trace", lines)
-    with pytest.raises(LogFormatError, match=r"steps of 1 s.*correct its time") as error:
+    with pytest.raises(
+        LogFormatError, match=r"steps of 1 s.*correct its time"
+    ) as error:
         read_request_trace(path, step_s=1)
     assert str(error.value).startswith(f"{path}:{len(lines)}: ")
 
@@ -288,23 +310,33 @@ def test_a_few_requests_years_from_all_others_have_a_wrong_stamp(
     far_ms = [2 * 366 * 86_400_000 + i for i in range(2)]
     stray = replace(requests, time_ms=[*requests.time_ms[:-2], *far_ms])
     trace = read_request_trace(write(tmp_path / "trace", LINES[trace_format](stray)))
-    assert trace.counts.dropped == {"submitted more than a year apart from all others": 2}
+    assert trace.counts.dropped == {
+        "submitted more than a year apart from all others": 2
+    }
     assert trace.n_requests.sum() == trace.counts.n_kept == 58
     assert trace.span_ms <= 3 * 3_600_000
-    for side, values in ((trace.input_tokens, stray.inputs), (trace.output_tokens, stray.outputs)):
+    for side, values in (
+        (trace.input_tokens, stray.inputs),
+        (trace.output_tokens, stray.outputs),
+    ):
         assert sum(lengths.total_tokens for lengths in side) == sum(values[:-2])
     few = replace(some_requests(6), time_ms=[*some_requests(6).time_ms[:-1], far_ms[0]])
     path = write(tmp_path / "few", LINES[trace_format](few))
-    assert read_request_trace(path).counts.n_kept == 6  # too few to tell which are wrong
+    # Too few to tell which are wrong
+    assert read_request_trace(path).counts.n_kept == 6
 
 
 @pytest.mark.slow
 @each_format
-def test_a_span_of_more_than_twenty_years_is_refused(trace_format: str, tmp_path: Path) -> None:
+def test_a_span_of_more_than_twenty_years_is_refused(
+    trace_format: str, tmp_path: Path
+) -> None:
     far_ms = 22 * 366 * 86_400_000
     few = replace(some_requests(6), time_ms=[*some_requests(6).time_ms[:-1], far_ms])
     path = write(tmp_path / "few", LINES[trace_format](few))
-    with pytest.raises(LogFormatError, match=r"reach over 22\.0 years, expected 20 at most"):
+    with pytest.raises(
+        LogFormatError, match=r"reach over 22\.0 years, expected 20 at most"
+    ):
         read_request_trace(path)
 
 
@@ -312,7 +344,9 @@ def test_a_span_of_more_than_twenty_years_is_refused(trace_format: str, tmp_path
 def test_a_trace_without_requests_is_refused(trace_format: str, tmp_path: Path) -> None:
     nothing = replace(some_requests(2), time_ms=[None, None])
     path = write(tmp_path / "trace", LINES[trace_format](nothing))
-    with pytest.raises(LogFormatError, match=r"no request is left .*dropped 2: no time"):
+    with pytest.raises(
+        LogFormatError, match=r"no request is left .*dropped 2: no time"
+    ):
         read_request_trace(path)
 
 
@@ -336,10 +370,19 @@ def test_the_azure_sample_imports_with_its_own_rows_and_sums(sample: Sample) -> 
         per_minute[minute] = per_minute.get(minute, 0) + 1
     trace = read_request_trace(path)
     assert trace.trace_format == "azure-llm"
-    assert trace.counts.n_rows == trace.counts.n_kept == len(rows) == trace.n_requests.sum()
+    assert (
+        trace.counts.n_rows
+        == trace.counts.n_kept
+        == len(rows)
+        == trace.n_requests.sum()
+    )
     assert not trace.counts.dropped and not trace.counts.repaired
-    assert trace.input_tokens[0].total_tokens == sum(int(row["ContextTokens"]) for row in rows)
-    assert trace.output_tokens[0].total_tokens == sum(int(row["GeneratedTokens"]) for row in rows)
+    assert trace.input_tokens[0].total_tokens == sum(
+        int(row["ContextTokens"]) for row in rows
+    )
+    assert trace.output_tokens[0].total_tokens == sum(
+        int(row["GeneratedTokens"]) for row in rows
+    )
     first = datetime.fromtimestamp(trace.origin_ms / 1000, UTC)
     for index, n in enumerate(trace.n_requests[0]):
         stamp = (first + timedelta(minutes=index)).strftime("%Y-%m-%d %H:%M")
@@ -354,9 +397,16 @@ def test_the_mooncake_sample_imports_with_its_own_rows_and_sums(sample: Sample) 
     records = [json.loads(line) for line in path.read_text().splitlines()]
     trace = read_request_trace(path, step_s=3)
     assert trace.trace_format == "mooncake"
-    assert trace.counts.n_rows == trace.counts.n_kept == len(records) == trace.n_requests.sum()
+    assert (
+        trace.counts.n_rows
+        == trace.counts.n_kept
+        == len(records)
+        == trace.n_requests.sum()
+    )
     assert trace.input_tokens[0].total_tokens == sum(r["input_length"] for r in records)
-    assert trace.output_tokens[0].total_tokens == sum(r["output_length"] for r in records)
+    assert trace.output_tokens[0].total_tokens == sum(
+        r["output_length"] for r in records
+    )
     assert trace.n_requests[0, 0] == sum(r["timestamp"] < 3000 for r in records)
     assert trace.n_requests.shape[1] == max(r["timestamp"] for r in records) // 3000 + 1
 

@@ -1,4 +1,5 @@
-"""Whatever a scenario holds: it loads, or it fails with plain lines that begin with their place."""
+"""Whatever a scenario holds: it loads, or it fails with plain lines that begin with
+their place."""
 
 from __future__ import annotations
 
@@ -36,14 +37,22 @@ HUGE = 10**400
 scalars = st.one_of(
     st.none(),
     st.booleans(),
-    st.sampled_from([0, -1, 1, 2, 0.5, 1e-320, 1e308, -0.0, 2**31, 2**63, 2**64, HUGE, -HUGE]),
+    st.sampled_from(
+        [0, -1, 1, 2, 0.5, 1e-320, 1e308, -0.0, 2**31, 2**63, 2**64, HUGE, -HUGE]
+    ),
     st.sampled_from([float("nan"), float("inf"), -float("inf")]),
     st.integers(),
     st.floats(),
     st.text(max_size=8),
-    st.sampled_from(["", " ", "1", "0.5", "nan", "60 s", "1 year", "9999 years", "2018-01-01"]),
-    st.sampled_from(["2018-02-30", "9999-12-31", "+00:00", "+14:59", "1e3 d", "\n", "a: b", "_"]),
-    st.sampled_from([datetime.date(9999, 12, 31), datetime.datetime(1, 1, 1, 5), b"\xff"]),
+    st.sampled_from(
+        ["", " ", "1", "0.5", "nan", "60 s", "1 year", "9999 years", "2018-01-01"]
+    ),
+    st.sampled_from(
+        ["2018-02-30", "9999-12-31", "+00:00", "+14:59", "1e3 d", "\n", "a: b", "_"]
+    ),
+    st.sampled_from(
+        [datetime.date(9999, 12, 31), datetime.datetime(1, 1, 1, 5), b"\xff"]
+    ),
 )
 values = st.recursive(
     scalars,
@@ -56,16 +65,21 @@ values = st.recursive(
     ),
     max_leaves=15,
 )
-keys = st.one_of(st.text(max_size=6), st.integers(), st.booleans(), st.floats(), st.none())
+keys = st.one_of(
+    st.text(max_size=6), st.integers(), st.booleans(), st.floats(), st.none()
+)
 
 OF_PYDANTIC = re.compile(
-    r"Input should|valid (dict|tuple|integer|number|string|list)|pydantic|https?:|instance of"
-    r"|another value \(|type=|Traceback|Extra inputs|Field required|Value error|function-|\[key\]"
+    r"Input should|valid (dict|tuple|integer|number|string|list)|pydantic|https?:|"
+    r"instance of"
+    r"|another value \(|type=|Traceback|Extra inputs|Field required|Value "
+    r"error|function-|\[key\]"
 )
 PLACE = re.compile(r"\S.*?: \S")
 
 
-# Making a failing scenario smaller takes minutes and tells little: the message tells the place.
+# Making a failing scenario smaller takes minutes and tells little: the message tells
+# the place.
 quick = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
@@ -90,7 +104,9 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.sampled_from(list(places(data)) or [("name",)]))
         here = container(data, place)
-        match draw(st.sampled_from(["change", "change", "change", "drop", "add", "copy"])):
+        match draw(
+            st.sampled_from(["change", "change", "change", "drop", "add", "copy"])
+        ):
             case "change":
                 here[place[-1]] = draw(values)
             case "drop" if place[-1] in here or isinstance(here, list):
@@ -137,7 +153,17 @@ def test_mutated_data_loads_or_fails_in_plain_words(data: dict[str, Any]) -> Non
 
 words = st.sampled_from(
     [
-        *("facility", "pools", "main", "n_nodes", "streams", "training", "classes", "0", "seed"),
+        *(
+            "facility",
+            "pools",
+            "main",
+            "n_nodes",
+            "streams",
+            "training",
+            "classes",
+            "0",
+            "seed",
+        ),
         "",
         "x",
     ]
@@ -155,7 +181,9 @@ overrides = st.one_of(
 @pytest.mark.slow
 @settings(quick, max_examples=50)
 @given(st.lists(overrides, min_size=1, max_size=3))
-def test_any_override_loads_or_fails_with_its_key(scenario_file: Path, given_: list[str]) -> None:
+def test_any_override_loads_or_fails_with_its_key(
+    scenario_file: Path, given_: list[str]
+) -> None:
     try:
         load_scenario(scenario_file, given_)
     except ScenarioError as error:

@@ -17,7 +17,9 @@ FOUR = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
 
 def run_folders(out: Path) -> dict[str, float]:
     """Complete runs by name, with the time at which each was written."""
-    return {p.parent.name: p.stat().st_mtime for p in out.glob("runs/[!.]*/manifest.json")}
+    return {
+        p.parent.name: p.stat().st_mtime for p in out.glob("runs/[!.]*/manifest.json")
+    }
 
 
 @pytest.mark.slow
@@ -25,14 +27,26 @@ def test_sweep_prints_a_row_per_point_or_json_alone_and_writes_its_files(
     tmp_path: Path, library_folder: Path
 ) -> None:
     file, out = sweep_file(tmp_path, FOUR), tmp_path / "out"
-    command = ("sweep", file, "--out", out, "--workers", 0, "--profiles", library_folder)
+    command = (
+        "sweep",
+        file,
+        "--out",
+        out,
+        "--workers",
+        0,
+        "--profiles",
+        library_folder,
+    )
     ended = call(*command)
     assert ended.code == 0
     assert "4 runs, 4 computed now" in ended.out
     assert "mean over 2 seeds" in ended.out
-    assert {"summary.parquet", "sweep.json", "ensemble.parquet", "envelope.parquet"} <= {
-        path.name for path in out.iterdir()
-    }
+    assert {
+        "summary.parquet",
+        "sweep.json",
+        "ensemble.parquet",
+        "envelope.parquet",
+    } <= {path.name for path in out.iterdir()}
     content = json.loads((out / "sweep.json").read_text())
     assert content["axes"] == [UTILIZATION]
     assert [run["status"] for run in content["runs"]] == ["finished"] * 4
@@ -56,13 +70,17 @@ def test_failing_run_ends_with_1_and_names_its_scenario(
     options = ("--out", tmp_path / "out", "--workers", 0, "--profiles", library_folder)
     ended = call("sweep", file, *options)
     assert ended.code == 1
-    assert "failed streams.training.match = simulated, seed = 0" in " ".join(ended.out.split())
+    assert "failed streams.training.match = simulated, seed = 0" in " ".join(
+        ended.out.split()
+    )
     assert (tmp_path / "out" / "summary.parquet").is_file()
     assert "failed: " in call("sweep", file, *options, "--quiet").problem
 
 
 @pytest.mark.slow
-def test_ensemble_of_a_scenario_shows_seeds_needed(tmp_path: Path, library_folder: Path) -> None:
+def test_ensemble_of_a_scenario_shows_seeds_needed(
+    tmp_path: Path, library_folder: Path
+) -> None:
     sweep_file(tmp_path, {})
     ended = call(
         *("ensemble", tmp_path / "tiny.yaml", "--seeds", 4, "--accuracy", 0.05),
@@ -72,7 +90,9 @@ def test_ensemble_of_a_scenario_shows_seeds_needed(tmp_path: Path, library_folde
     assert "spread over 4 seeds" in ended.out
     assert "to 5 %" in ended.out
     assert re.search(r"metric +min +P50 +max", ended.out)  # of four seeds
-    assert json.loads((tmp_path / "out" / "ensemble.json").read_text())["accuracy"] == 0.05
+    assert (
+        json.loads((tmp_path / "out" / "ensemble.json").read_text())["accuracy"] == 0.05
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +102,15 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
     node = {"facility.node_types.node.ac_power": "air_hgx", "facility.stages": ["pdu"]}
     write_scenario(tmp_path / "site.yaml", {"duration": "2 h", **node})
     ended = call(
-        *("ensemble", tmp_path / "site.yaml", "--assumed", "--runs", 24, "--out", tmp_path / "out"),
+        *(
+            "ensemble",
+            tmp_path / "site.yaml",
+            "--assumed",
+            "--runs",
+            24,
+            "--out",
+            tmp_path / "out",
+        ),
         *("--workers", 0, "--profiles", library_folder),
     )
     assert ended.code == 0
@@ -90,15 +118,27 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
     words = " ".join(ended.out.split())
     assert "none stands out" in words
     assert "fixed_share +0." in words
-    assert words.index(" maximum power") < words.index(" mean power") < words.index(" jobs sub")
+    assert (
+        words.index(" maximum power")
+        < words.index(" mean power")
+        < words.index(" jobs sub")
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "arguments", "expected"),
     [
-        ({"axes": [{"grid": {"facility.pool": [1]}}]}, (), "unknown key 'pool' (allowed: "),
+        (
+            {"axes": [{"grid": {"facility.pool": [1]}}]},
+            (),
+            "unknown key 'pool' (allowed: ",
+        ),
         ({"axes": [{"grid": {UTILIZATION: []}}]}, (), "an empty axis"),
-        ({"axes": [{"grid": {N_NODES: [9]}}, {"grid": {N_NODES: [8]}}]}, (), "two axes on one key"),
+        (
+            {"axes": [{"grid": {N_NODES: [9]}}, {"grid": {N_NODES: [8]}}]},
+            (),
+            "two axes on one key",
+        ),
         ({"seeds": 11}, ("--max-runs", 10), "11 runs, more than --max-runs 10"),
         ({"seeds": [3, 3]}, (), "seed 3 is given twice"),
         ({"base": "tinny.yaml"}, (), "base: tinny.yaml: no such scenario file"),

@@ -17,7 +17,7 @@ now = time.time
 time.time = lambda: now() + float(sys.argv[1])
 import pytest
 sys.exit(pytest.main(["--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", "tests"]))
-"""
+"""  # noqa: E501
 
 
 def names(repository: Path, *, hash_seed: int, hurry_s: float) -> list[str]:
@@ -25,7 +25,11 @@ def names(repository: Path, *, hash_seed: int, hurry_s: float) -> list[str]:
     ended = subprocess.run(
         [sys.executable, "-c", COLLECT, str(hurry_s)],
         cwd=repository,
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
     )

@@ -18,7 +18,9 @@ from text_readers import READERS, TextReader, plain
 from diploee.base.errors import InputError, LogFormatError
 from diploee.importers.text import source
 
-every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+every_reader = pytest.mark.parametrize(
+    "reader", READERS, ids=lambda reader: reader.name
+)
 
 
 def zstd(data: bytes) -> bytes:
@@ -29,7 +31,7 @@ PACKS = (gzip.compress, bz2.compress, lzma.compress, zstd)
 
 
 def pack_of(reader: TextReader) -> Any:
-    """Return one way to pack: all readers unpack in one layer, so that they take turns."""
+    """Return one way to pack: all readers unpack in one layer, so that they take turns."""  # noqa: E501
     return PACKS[READERS.index(reader) % len(PACKS)]
 
 
@@ -50,7 +52,9 @@ def refused(reader: TextReader, path: Path) -> str:
 
 
 @every_reader
-def test_packing_is_inferred_from_the_content(tmp_path: Path, reader: TextReader) -> None:
+def test_packing_is_inferred_from_the_content(
+    tmp_path: Path, reader: TextReader
+) -> None:
     data, pack = reader.text.encode(), pack_of(reader)
     expected = read(reader, tmp_path, data)
     assert read(reader, tmp_path, pack(data)) == expected
@@ -75,12 +79,16 @@ def test_line_ends_the_last_too_blank_lines_and_a_byte_order_mark_change_nothing
 
 
 @every_reader
-def test_a_packed_file_that_was_cut_is_refused(tmp_path: Path, reader: TextReader) -> None:
+def test_a_packed_file_that_was_cut_is_refused(
+    tmp_path: Path, reader: TextReader
+) -> None:
     path = tmp_path / reader.file
     data = pack_of(reader)(reader.text.encode() * 3)
     for n_bytes in (7, len(data) // 2, -1):
         path.write_bytes(data[:n_bytes])
-        assert re.search("stream ends before|not a whole|control byte", refused(reader, path))
+        assert re.search(
+            "stream ends before|not a whole|control byte", refused(reader, path)
+        )
     path.write_bytes(gzip.compress(reader.text.encode())[:-8] + b"\0" * 8)
     assert "not a whole gzip file (CRC check failed" in refused(reader, path)
 
@@ -93,7 +101,9 @@ def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
     path = tmp_path / reader.file
     path.write_bytes(gzip.compress(reader.text.encode() + b"\n" * (5 << 18)))
-    assert "unpacks to more than 1 MiB, 100 times its size or more" in refused(reader, path)
+    assert "unpacks to more than 1 MiB, 100 times its size or more" in refused(
+        reader, path
+    )
 
 
 class ShortReads(io.BytesIO):
@@ -111,7 +121,8 @@ def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
     monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
     n_bytes = 1 << 24
-    tail = b"" if pack is zstd else pack(os.urandom(1 << 19))  # it hides the growth of the whole
+    # It hides the growth of the whole
+    tail = b"" if pack is zstd else pack(os.urandom(1 << 19))
     packed = pack(b"\n" * n_bytes) + tail
     unpacked = 0
     with pytest.raises(LogFormatError, match="100 times its size or more"):
@@ -125,7 +136,9 @@ def test_a_log_that_packs_to_a_fiftieth_is_read(
 ) -> None:
     monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 16)
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 15)
-    log = b"".join(b"%d,%s,idle,0,0,0,0,0\n" % (i, b"200.5," * 20) for i in range(20_000))
+    log = b"".join(
+        b"%d,%s,idle,0,0,0,0,0\n" % (i, b"200.5," * 20) for i in range(20_000)
+    )
     packed = gzip.compress(log)
     assert 40 < len(log) / len(packed) < 60
     assert b"".join(source.unpacked_pieces(tmp_path / "log", io.BytesIO(packed))) == log
@@ -141,7 +154,9 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(
     assert "can't be read (it is a named pipe)" in refused(reader, pipe)
     assert re.search("can't be read|no such", refused(reader, tmp_path / "none"))
     assert "can't be read (it is a device)" in refused(reader, Path("/dev/null"))
-    problem = r": no \S+ " if reader.takes_folders else r"can't be read \(Is a directory\)"
+    problem = (
+        r": no \S+ " if reader.takes_folders else r"can't be read \(Is a directory\)"
+    )
     assert re.search(problem, refused(reader, folder))
 
 
@@ -158,7 +173,9 @@ NO_TEXT = {
 
 
 @every_reader
-def test_content_that_is_no_text_is_refused_by_name(tmp_path: Path, reader: TextReader) -> None:
+def test_content_that_is_no_text_is_refused_by_name(
+    tmp_path: Path, reader: TextReader
+) -> None:
     path = tmp_path / reader.file
     for content, problem in NO_TEXT.items():
         for packed in (content, gzip.compress(content)):

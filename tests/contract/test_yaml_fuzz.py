@@ -38,7 +38,7 @@ load_factor:
 peaks:
   - {max_mw: 12, interval: 15 min}
 daily_energy_mwh: 200
-"""
+"""  # noqa: E501
 SPECS = """models:
   - model_label: a
     model_id: org/a
@@ -57,12 +57,77 @@ RULES = """- {workload: a, max_nodes: 4}
 """
 N_FILES, N_BATCHES = 100, 20
 WORDS = (
-    *("null", "true", "~", "''", "[]", "{}", "[[[]]]", "-1", "0", "1e308", ".nan", "-.inf"),
-    *("1e999", "9" * 400, "9" * 5_000, "0x" + "f" * 900, "010", "1:30", "2018-13-45", "=", "<<"),
-    *("9999-12-31", "!!bool x", "!!timestamp x", "!!python/name:os.system ", "!x ", "! 5", "&a"),
-    *("&a [*a]", "*a", '"\\uD800"', '"\\0"', '"\\e[31m"', "\x1b", "\u202e", "\ufeff", "\t", "'"),
-    *('"', "|", ">", "%", "@", "<<: *a", "<<: {x: 1}", "? {a: 1}", "? [a]", "- -", ": ", "---"),
-    *("...", "# x", "\r", "\u2028", "[" * 2_000, "{a: " * 900, "a " * 5_000, "1 year", "60 s"),
+    *(
+        "null",
+        "true",
+        "~",
+        "''",
+        "[]",
+        "{}",
+        "[[[]]]",
+        "-1",
+        "0",
+        "1e308",
+        ".nan",
+        "-.inf",
+    ),
+    *(
+        "1e999",
+        "9" * 400,
+        "9" * 5_000,
+        "0x" + "f" * 900,
+        "010",
+        "1:30",
+        "2018-13-45",
+        "=",
+        "<<",
+    ),
+    *(
+        "9999-12-31",
+        "!!bool x",
+        "!!timestamp x",
+        "!!python/name:os.system ",
+        "!x ",
+        "! 5",
+        "&a",
+    ),
+    *(
+        "&a [*a]",
+        "*a",
+        '"\\uD800"',
+        '"\\0"',
+        '"\\e[31m"',
+        "\x1b",
+        "\u202e",
+        "\ufeff",
+        "\t",
+        "'",
+    ),
+    *(
+        '"',
+        "|",
+        ">",
+        "%",
+        "@",
+        "<<: *a",
+        "<<: {x: 1}",
+        "? {a: 1}",
+        "? [a]",
+        "- -",
+        ": ",
+        "---",
+    ),
+    *(
+        "...",
+        "# x",
+        "\r",
+        "\u2028",
+        "[" * 2_000,
+        "{a: " * 900,
+        "a " * 5_000,
+        "1 year",
+        "60 s",
+    ),
     *("1e3 d", "../x", "/dev/zero", ".", "x"),
 )
 
@@ -119,9 +184,12 @@ def kinds() -> list[tuple[Callable[[Path], object], str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "batch", [0, *(pytest.param(k, marks=pytest.mark.fuzz) for k in range(1, N_BATCHES))]
+    "batch",
+    [0, *(pytest.param(k, marks=pytest.mark.fuzz) for k in range(1, N_BATCHES))],
 )
-def test_damaged_file_loads_or_is_refused_in_plain_lines(tmp_path: Path, batch: int) -> None:
+def test_damaged_file_loads_or_is_refused_in_plain_lines(
+    tmp_path: Path, batch: int
+) -> None:
     draw = random.Random(batch)
     path = tmp_path / "damaged.yaml"
     n_refused = 0
@@ -140,5 +208,7 @@ def test_damaged_file_loads_or_is_refused_in_plain_lines(tmp_path: Path, batch: 
                 assert len(problem) < 500, problem
                 assert "pydantic" not in problem, problem
                 assert "Traceback" not in problem, problem
-        assert time.process_time() - started < LONGEST_S, path.read_text("utf-8", errors="replace")
+        assert time.process_time() - started < LONGEST_S, path.read_text(
+            "utf-8", errors="replace"
+        )
     assert n_refused > 0

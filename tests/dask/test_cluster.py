@@ -1,4 +1,5 @@
-"""A sweep on a real Dask scheduler and two real workers, one of which is killed in the middle."""
+"""A sweep on a real Dask scheduler and two real workers, one of which is killed in the
+middle."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ SWEEP = {
     "axes": [{"grid": {UTILIZATION: [0.2, 0.4, 0.6]}}],
     "seeds": 8,
     "draw": {
-        "facility.node_types.node.idle_power_w": {"distribution": "uniform", "low": 9, "high": 99}
+        "facility.node_types.node.idle_power_w": {
+            "distribution": "uniform",
+            "low": 9,
+            "high": 99,
+        }
     },
 }
 
@@ -38,12 +43,20 @@ class Cluster:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def add_worker(self) -> None:
-        arguments = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1")
+        arguments = (
+            "--no-nanny",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--host",
+            "127.0.0.1",
+        )
         work = self.folder / f"worker-{len(self.workers)}"
         self.workers.append(
             _dask("worker", self.address, *arguments, "--local-directory", str(work))
         )
-        # A run waits for seconds only; on a busy machine a worker takes longer to start.
+        # A run waits for seconds only; on a busy machine a worker takes longer to
+        # start.
         with distributed.Client(self.address, set_as_default=False) as client:
             alive = [each for each in self.workers if each.poll() is None]
             client.wait_for_workers(len(alive), timeout=PATIENCE_S)
@@ -82,9 +95,14 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
     cluster.add_worker()
     file, out = sweep_file(tmp_path, SWEEP), tmp_path / "by-dask"
     profiles = ("--profiles", library_folder)
-    process = start("sweep", file, "--dask", cluster.address, "--out", out, *profiles, "--json")
+    process = start(
+        "sweep", file, "--dask", cluster.address, "--out", out, *profiles, "--json"
+    )
     wait_until(
-        lambda: list(out.glob("runs/.*.partial-*")) and len(list(out.glob("runs/[!.]*"))) >= 4,
+        lambda: (
+            list(out.glob("runs/.*.partial-*"))
+            and len(list(out.glob("runs/[!.]*"))) >= 4
+        ),
         process,
     )
     cluster.workers[0].send_signal(signal.SIGKILL)
@@ -95,7 +113,10 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
     assert cluster.workers[0].wait() == -signal.SIGKILL
 
     local = tmp_path / "local"
-    assert call("sweep", file, "--workers", 2, "--out", local, *profiles, "--quiet").code == 0
+    assert (
+        call("sweep", file, "--workers", 2, "--out", local, *profiles, "--quiet").code
+        == 0
+    )
     assert len([path for path in local.rglob("*") if path.is_file()]) == 24 * 5 + 5
     assert sweep_content(out) == sweep_content(local)
 
@@ -104,12 +125,14 @@ def test_scheduler_without_workers_is_one_line(
     cluster: Cluster, tmp_path: Path, library_folder: Path
 ) -> None:
     options = ("--out", tmp_path / "out", "--profiles", library_folder, "--quiet")
-    process = start("sweep", sweep_file(tmp_path, {}), "--dask", cluster.address, *options)
+    process = start(
+        "sweep", sweep_file(tmp_path, {}), "--dask", cluster.address, *options
+    )
     _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert stderr == (
-        f"diploee: --dask {cluster.address}: the scheduler has no workers; start some with "
-        f"'dask worker {cluster.address}'\n"
+        f"diploee: --dask {cluster.address}: the scheduler has no workers; start some "
+        f"with 'dask worker {cluster.address}'\n"
     )
     assert not (tmp_path / "out").exists()
 
@@ -119,18 +142,30 @@ def test_scheduler_that_goes_away_ends_with_one_line_and_keeps_finished_runs(
 ) -> None:
     cluster.add_worker()
     file, out = sweep_file(tmp_path, SWEEP), tmp_path / "out"
-    options = ("--dask", cluster.address, "--out", out, "--profiles", library_folder, "--quiet")
+    options = (
+        "--dask",
+        cluster.address,
+        "--out",
+        out,
+        "--profiles",
+        library_folder,
+        "--quiet",
+    )
     process = start("sweep", file, *options)
     wait_until(lambda: len(list(out.glob("runs/[!.]*"))) >= 2, process)
     cluster.scheduler.kill()
     _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert stderr.splitlines()[-1].startswith(f"diploee: --dask {cluster.address}: the scheduler")
+    assert stderr.splitlines()[-1].startswith(
+        f"diploee: --dask {cluster.address}: the scheduler"
+    )
     assert "Traceback" not in stderr
     assert not list(out.rglob(".*"))
 
 
-def test_dask_address_without_an_answer_is_one_line(tmp_path: Path, library_folder: Path) -> None:
+def test_dask_address_without_an_answer_is_one_line(
+    tmp_path: Path, library_folder: Path
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -139,7 +174,9 @@ def test_dask_address_without_an_answer_is_one_line(tmp_path: Path, library_fold
     _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     (line,) = stderr.splitlines()
-    assert line.startswith(f"diploee: --dask {address}: no Dask scheduler answers there within")
+    assert line.startswith(
+        f"diploee: --dask {address}: no Dask scheduler answers there within"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -161,4 +198,6 @@ def test_dask_address_where_something_else_answers_is_one_line(
         process = start("sweep", sweep_file(tmp_path, {}), "--dask", address, *options)
         _, stderr = process.communicate(timeout=PATIENCE_S)
     (line,) = stderr.splitlines()
-    assert line.startswith(f"diploee: --dask {address}: no Dask scheduler answers there within")
+    assert line.startswith(
+        f"diploee: --dask {address}: no Dask scheduler answers there within"
+    )

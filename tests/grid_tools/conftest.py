@@ -1,4 +1,5 @@
-"""Runs that the grid tools load: half a day by the quarter of an hour, with and without Q."""
+"""Runs that the grid tools load: half a day by the quarter of an hour, with and without
+Q."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Half a day by the minute, its worst windows at 0.1 s."""
     scenario = tiny_scenario({"duration": "12 h", "facility.utc_offset": "-07:00"})
     folder = tmp_path_factory.mktemp("runs") / "half_a_day"
-    return simulate(scenario, folder, library=tiny_library(), engine="compiled", event_windows=True)
+    return simulate(
+        scenario, folder, library=tiny_library(), engine="compiled", event_windows=True
+    )
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,9 @@ def in_mw(run: Run, window: str) -> np.ndarray:
     return run.event_window(window)["facility_power_w"].to_numpy(dtype=np.float64) / 1e6
 
 
-def test_andes_plays_an_event_window_on_ieee_39(run: Run, q_table: Path, tmp_path: Path) -> None:
+def test_andes_plays_an_event_window_on_ieee_39(
+    run: Run, q_table: Path, tmp_path: Path
+) -> None:
     andes = pytest.importorskip("andes", reason="needs diploee[grid-test]")
     options = Options(q_table=q_table, event_window="rise_1s", name="dc", mva=0.1)
     place = export_run(run, "andes", tmp_path / "andes", options)
@@ -30,12 +32,23 @@ def test_andes_plays_an_event_window_on_ieee_39(run: Run, q_table: Path, tmp_pat
     t_s, p_pu, q_pu = np.loadtxt(place / "dc.csv", delimiter=",", skiprows=1).T
 
     system = andes.load(
-        andes.get_case("ieee39/ieee39_full.xlsx"), setup=False, no_output=True, default_config=True
+        andes.get_case("ieee39/ieee39_full.xlsx"),
+        setup=False,
+        no_output=True,
+        default_config=True,
     )
     for key, value in {"p2p": 1, "p2z": 0, "q2q": 1, "q2z": 0}.items():
         setattr(system.PQ.config, key, value)
     system.add(
-        "PQ", {"idx": "dc", "name": "dc", "bus": 4, "Vn": 345.0, "p0": p_pu[0], "q0": q_pu[0]}
+        "PQ",
+        {
+            "idx": "dc",
+            "name": "dc",
+            "bus": 4,
+            "Vn": 345.0,
+            "p0": p_pu[0],
+            "q0": q_pu[0],
+        },
     )
     typed = {**row, "u": 1, "mode": 1, "path": str(place / row["path"])}
     system.add("TimeSeries", typed)
@@ -52,12 +65,19 @@ def test_andes_plays_an_event_window_on_ieee_39(run: Run, q_table: Path, tmp_pat
     assert system.PQ.Qpf.v[place_of] == pytest.approx(q_pu[held], abs=1e-9)
 
 
-def test_andes_reads_the_raw_record_back(run: Run, q_table: Path, tmp_path: Path) -> None:
+def test_andes_reads_the_raw_record_back(
+    run: Run, q_table: Path, tmp_path: Path
+) -> None:
     andes = pytest.importorskip("andes", reason="needs diploee[grid-test]")
     place = export_run(
-        run, "psse", tmp_path / "psse", Options(q_table=q_table, bus_number=4, parts=("raw",))
+        run,
+        "psse",
+        tmp_path / "psse",
+        Options(q_table=q_table, bus_number=4, parts=("raw",)),
     )
-    record = (place / "datacenter.raw").read_text().splitlines()[0].partition("/")[0].strip()
+    record = (
+        (place / "datacenter.raw").read_text().splitlines()[0].partition("/")[0].strip()
+    )
     lines = Path(andes.get_case("ieee14/ieee14.raw")).read_text().splitlines()
     before = next(k for k, line in enumerate(lines) if "Begin Load data" in line)
     case = tmp_path / "with_load.raw"
@@ -67,7 +87,9 @@ def test_andes_reads_the_raw_record_back(run: Run, q_table: Path, tmp_path: Path
     fields = record.split(",")
     found = [
         (p, q)
-        for p, q, bus in zip(system.PQ.p0.v, system.PQ.q0.v, system.PQ.bus.v, strict=True)
+        for p, q, bus in zip(
+            system.PQ.p0.v, system.PQ.q0.v, system.PQ.bus.v, strict=True
+        )
         if bus == 4
     ]
     expected = (float(fields[5]) / 100, float(fields[6]) / 100)
@@ -89,7 +111,10 @@ def test_gridlabd_draws_what_is_played_whatever_its_clock(
     place = export_run(run, "gridlabd", tmp_path / "glm")
     model = (place / "datacenter.glm").read_text(encoding="ascii")
     model = model.replace("name datacenter;", "name datacenter;\n    parent source;")
-    source = "object meter { name source; bustype SWING; phases ABCN; nominal_voltage 7200; };\n"
+    source = (
+        "object meter { name source; bustype SWING; phases ABCN; nominal_voltage "
+        "7200; };\n"
+    )
     head, tail = model.split("module tape;\n")
     (place / "grid.glm").write_text(
         f"clock {{ timezone {clock}; starttime '{start}'; stoptime '{stop}'; }};\n"
@@ -99,21 +124,29 @@ def test_gridlabd_draws_what_is_played_whatever_its_clock(
         encoding="ascii",
     )
     script = (
-        "import gridlabd as g; s = g.DirectGridLabD(); s.load('grid.glm'); s.run(); s.finalize()"
+        "import gridlabd as g; s = g.DirectGridLabD(); s.load('grid.glm'); s.run(); "
+        "s.finalize()"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=place, check=False, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=place, check=False, capture_output=True
+    )
     rows = [
         line.split(",")
         for line in (place / "seen.csv").read_text().splitlines()
         if not line.startswith("#")
     ]
     seen_mw = np.array([float(row[1]) for row in rows]) / 1e6
-    power_mw = run.facility()["facility_power_w"].to_numpy(dtype=np.float64)[: seen_mw.size] / 1e6
+    power_mw = (
+        run.facility()["facility_power_w"].to_numpy(dtype=np.float64)[: seen_mw.size]
+        / 1e6
+    )
     assert seen_mw.size >= 100
     np.testing.assert_allclose(seen_mw, power_mw, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)])
+@pytest.mark.parametrize(
+    ("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)]
+)
 def test_comtrade_readers_give_energy_and_peak_back(
     run: Run, tmp_path: Path, name: str, within_mw: float
 ) -> None:
@@ -129,10 +162,16 @@ def test_comtrade_readers_give_energy_and_peak_back(
     assert record.start_timestamp == told.replace(tzinfo=None)
 
 
-def test_openg2g_interpolates_the_load_of_the_facility(run: Run, tmp_path: Path) -> None:
+def test_openg2g_interpolates_the_load_of_the_facility(
+    run: Run, tmp_path: Path
+) -> None:
     # Its requirements hold whole serving stacks; the loader takes none of them.
-    load: Any = pytest.importorskip("openg2g.grid.load", reason="pip install --no-deps openg2g")
-    place = export_run(run, "openg2g-load", tmp_path / "load.csv", Options(event_window="peak"))
+    load: Any = pytest.importorskip(
+        "openg2g.grid.load", reason="pip install --no-deps openg2g"
+    )
+    place = export_run(
+        run, "openg2g-load", tmp_path / "load.csv", Options(event_window="peak")
+    )
     played = load.CSVProfileLoad(place)
     expected_kw = in_mw(run, "peak") * 1e3
     seen_kw = np.array([played.power_kw(0.1 * k) for k in range(expected_kw.size)])

@@ -1,4 +1,5 @@
-"""The examples of docs/coupling.md in HELICS, OpenDSS and ANDES, each in a process of its own."""
+"""The examples of docs/coupling.md in HELICS, OpenDSS and ANDES, each in a process of
+its own."""
 
 from __future__ import annotations
 
@@ -25,22 +26,33 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 @pytest.fixture(scope="module")
 def campus(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ten seconds of the 100 MW campus, whose IT leaves below 0.70 pu for 30 ms."""
-    changes = ["duration=12 s", "resolution=0.1 s", "facility.ride_through.it.preset=oem_like"]
+    changes = [
+        "duration=12 s",
+        "resolution=0.1 s",
+        "facility.ride_through.it.preset=oem_like",
+    ]
     scenario = load_scenario("campus_100mw_synchronous", changes)
-    return simulate(scenario, tmp_path_factory.mktemp("runs") / "campus", engine="compiled")
+    return simulate(
+        scenario, tmp_path_factory.mktemp("runs") / "campus", engine="compiled"
+    )
 
 
 def answer(name: str, *arguments: object) -> dict[str, np.ndarray]:
     """Return the columns that an example prints."""
     line = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     head, *rows = csv.reader(StringIO(done.stdout))
     return dict(zip(head, np.array(rows, dtype=float).T, strict=True))
 
 
 def test_examples_are_short() -> None:
-    sizes = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.iterdir()}
+    sizes = {
+        path.name: len(path.read_text("utf-8").splitlines())
+        for path in EXAMPLES.iterdir()
+    }
     assert len(sizes) == 3
     assert max(sizes.values()) <= 60
 
@@ -50,12 +62,18 @@ def test_opendss_solves_a_feeder_with_the_site_at_its_end(campus: Run) -> None:
     found = answer("opendss_feeder.py", campus.folder)
     t, v, p = (found[name] for name in ("t_s", "voltage_pu", "p_mw"))
     before = t <= 2.0
-    own = campus.series().read(["facility_power_w"]).columns["facility_power_w"][:20] / 1e6
-    assert p[before][9::10] == pytest.approx(own, abs=1e-4)  # printed with four decimals
+    own = (
+        campus.series().read(["facility_power_w"]).columns["facility_power_w"][:20]
+        / 1e6
+    )
+    # Printed with four decimals
+    assert p[before][9::10] == pytest.approx(own, abs=1e-4)
     # What is solved at the site's voltages is what the site draws by itself at them.
     site = Site.open(campus)
     site.step(0.0, 1.0, 60.0)
-    again = [site.step(at, pu / v[before][0], 60.0)[0] for at, pu in zip(t, v, strict=True)]
+    again = [
+        site.step(at, pu / v[before][0], 60.0)[0] for at, pu in zip(t, v, strict=True)
+    ]
     assert p == pytest.approx(again, rel=1e-3, abs=1e-3)
     assert v[before].max() < 1
     assert v[(t > 2.02) & (t < 2.1)].max() < 0.46
@@ -110,10 +128,17 @@ def test_helics_exchanges_with_the_site_and_goes_on_from_its_state(
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         broker = helics.helicsCreateBroker("zmq", "", f"--federates=2 --port={port}")
-        example = [str(EXAMPLES / "helics_federate.py"), str(campus.folder), "--until", "2"]
+        example = [
+            str(EXAMPLES / "helics_federate.py"),
+            str(campus.folder),
+            "--until",
+            "2",
+        ]
         example += ["--port", str(port), "--state", str(tmp_path / "state")]
         lines = [[sys.executable, *example], [sys.executable, "-c", GRID, str(port)]]
-        started = [subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for line in lines]
+        started = [
+            subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for line in lines
+        ]
         try:
             printed = [process.communicate(timeout=120)[0] for process in started]
         finally:

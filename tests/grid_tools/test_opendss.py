@@ -30,12 +30,17 @@ def _same_folder() -> Iterator[None]:
     os.chdir(before)
 
 
-def solve(script: Path, mode: str, n_steps: int, step_s: float) -> tuple[np.ndarray, np.ndarray]:
+def solve(
+    script: Path, mode: str, n_steps: int, step_s: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the load's power at each step of a stiff little circuit [kW, kvar]."""
     for command in (
         "clear",
         "new circuit.grid bus1=source basekv=12.47 pu=1.0 mvasc3=20000 mvasc1=20000",
-        "new line.feeder bus1=source bus2=datacenter length=0.1 units=km r1=0.05 x1=0.1",
+        (
+            "new line.feeder bus1=source bus2=datacenter length=0.1 units=km r1=0.05 "
+            "x1=0.1"
+        ),
         f'redirect "{script}"',
         "set voltagebases=[12.47]",
         "calcvoltagebases",
@@ -57,9 +62,13 @@ def solve(script: Path, mode: str, n_steps: int, step_s: float) -> tuple[np.ndar
 def test_energy_and_peak_of_the_solved_load(
     run: Run, expected_mw: np.ndarray, tmp_path: Path, mode: str, actual: bool
 ) -> None:
-    folder = export_run(run, "opendss", tmp_path / "dss", Options(step=STEP, actual=actual))
+    folder = export_run(
+        run, "opendss", tmp_path / "dss", Options(step=STEP, actual=actual)
+    )
     kw, kvar = solve(folder / "datacenter.dss", mode, expected_mw.size, 900)
-    assert kw.sum() * STEP_H == pytest.approx(expected_mw.sum() * STEP_H * 1e3, rel=SMALL)
+    assert kw.sum() * STEP_H == pytest.approx(
+        expected_mw.sum() * STEP_H * 1e3, rel=SMALL
+    )
     assert kw.max() == pytest.approx(expected_mw.max() * 1e3, rel=SMALL)
     np.testing.assert_allclose(kw, expected_mw * 1e3, rtol=SMALL)
     assert np.abs(kvar).max() < SMALL * kw.max()
@@ -68,8 +77,12 @@ def test_energy_and_peak_of_the_solved_load(
 def test_an_event_window_solves_in_duty_mode_at_a_tenth_of_a_second(
     run: Run, tmp_path: Path
 ) -> None:
-    folder = export_run(run, "opendss", tmp_path / "dss", Options(event_window="rise_1s"))
-    expected_kw = run.event_window("rise_1s")["facility_power_w"].to_numpy(np.float64) / 1e3
+    folder = export_run(
+        run, "opendss", tmp_path / "dss", Options(event_window="rise_1s")
+    )
+    expected_kw = (
+        run.event_window("rise_1s")["facility_power_w"].to_numpy(np.float64) / 1e3
+    )
     kw, _ = solve(folder / "datacenter.dss", "duty", expected_kw.size, 0.1)
     assert kw.sum() == pytest.approx(expected_kw.sum(), rel=SMALL)
     assert kw.max() == pytest.approx(expected_kw.max(), rel=SMALL)
@@ -112,7 +125,8 @@ def test_whole_year_of_8760_hours(year_run: Run, tmp_path: Path) -> None:
 
 
 def test_tenths_of_seconds_in_duty_mode(run: Run, tmp_path: Path) -> None:
-    """The step in seconds is understood; the values are those of a minute run read as 60 s."""
+    """The step in seconds is understood; the values are those of a minute run read as
+    60 s."""
     folder = export_run(run, "opendss", tmp_path / "dss")
     script = folder / "datacenter.dss"
     script.write_text(script.read_text().replace("minterval=1 ", "sinterval=0.1 "))

@@ -1,4 +1,4 @@
-"""pandapower's DFData and ConstControl play the table back in a time series power flow."""
+"""pandapower's DFData and ConstControl play the table back in a time series power flow."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ def play_back(table: Any, variables: dict[str, str]) -> Any:
     load = pandapower.create_load(net, bus=bus, p_mw=0.0, q_mvar=0.0)
     for variable, profile in variables.items():
         ConstControl(
-            net, "load", variable, [load], data_source=DFData(table), profile_name=[profile]
+            net,
+            "load",
+            variable,
+            [load],
+            data_source=DFData(table),
+            profile_name=[profile],
         )
     writer = OutputWriter(net, time_steps=table.index, output_path=None)
     for variable in ("p_mw", "q_mvar"):
@@ -47,10 +52,22 @@ def play_back(table: Any, variables: dict[str, str]) -> Any:
 def test_energy_and_peak_of_the_time_series(
     run: Run, expected_mw: np.ndarray, tmp_path: Path, suffix: str
 ) -> None:
-    place = export_run(run, "pandapower", tmp_path / f"load{suffix}", Options(step=STEP))
-    table = pd.read_parquet(place) if suffix == ".parquet" else pd.read_csv(place, index_col="step")
-    load_mw = play_back(table, {"p_mw": "datacenter_p_mw"})["res_load.p_mw"].to_numpy().ravel()
-    assert load_mw.sum() * STEP_H == pytest.approx(expected_mw.sum() * STEP_H, rel=SMALL)
+    place = export_run(
+        run, "pandapower", tmp_path / f"load{suffix}", Options(step=STEP)
+    )
+    table = (
+        pd.read_parquet(place)
+        if suffix == ".parquet"
+        else pd.read_csv(place, index_col="step")
+    )
+    load_mw = (
+        play_back(table, {"p_mw": "datacenter_p_mw"})["res_load.p_mw"]
+        .to_numpy()
+        .ravel()
+    )
+    assert load_mw.sum() * STEP_H == pytest.approx(
+        expected_mw.sum() * STEP_H, rel=SMALL
+    )
     assert load_mw.max() == pytest.approx(expected_mw.max(), rel=SMALL)
     np.testing.assert_allclose(load_mw, expected_mw, rtol=SMALL)
 
@@ -59,8 +76,12 @@ def test_reactive_power_has_the_tables_sign(
     run: Run, expected_mvar: np.ndarray, q_table: Path, tmp_path: Path
 ) -> None:
     options = Options(step=STEP, q_table=q_table, name="dc")
-    table = pd.read_parquet(export_run(run, "pandapower", tmp_path / "load.parquet", options))
-    found = play_back(table, {"p_mw": "dc_p_mw", "q_mvar": "dc_q_mvar"})["res_load.q_mvar"]
+    table = pd.read_parquet(
+        export_run(run, "pandapower", tmp_path / "load.parquet", options)
+    )
+    found = play_back(table, {"p_mw": "dc_p_mw", "q_mvar": "dc_q_mvar"})[
+        "res_load.q_mvar"
+    ]
     np.testing.assert_allclose(found.to_numpy().ravel(), expected_mvar, atol=2e-9)
 
 

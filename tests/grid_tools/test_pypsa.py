@@ -27,7 +27,9 @@ def network_of(folder: Path) -> Any:
     network.buses.loc["datacenter", "v_nom"] = 110.0
     network.add("Bus", "grid", v_nom=110.0)
     network.add("Generator", "plant", bus="grid", control="Slack", p_nom=1.0)
-    network.add("Line", "feeder", bus0="grid", bus1="datacenter", x=0.1, r=0.01, s_nom=10.0)
+    network.add(
+        "Line", "feeder", bus0="grid", bus1="datacenter", x=0.1, r=0.01, s_nom=10.0
+    )
     return network
 
 
@@ -54,7 +56,11 @@ def test_snapshots_are_times_in_utc(run: Run, tmp_path: Path) -> None:
 
 
 def test_reactive_power_has_the_tables_sign(
-    run: Run, expected_mw: np.ndarray, expected_mvar: np.ndarray, q_table: Path, tmp_path: Path
+    run: Run,
+    expected_mw: np.ndarray,
+    expected_mvar: np.ndarray,
+    q_table: Path,
+    tmp_path: Path,
 ) -> None:
     options = Options(step=STEP, q_table=q_table, name="dc")
     network = network_of(export_run(run, "pypsa", tmp_path / "net", options))
@@ -69,6 +75,8 @@ def test_reactive_power_has_the_tables_sign(
 def test_the_runs_own_reactive_power_is_imported(
     reactive_run: Run, own_mvar: np.ndarray, tmp_path: Path
 ) -> None:
-    network = network_of(export_run(reactive_run, "pypsa", tmp_path / "net", Options(step=STEP)))
+    network = network_of(
+        export_run(reactive_run, "pypsa", tmp_path / "net", Options(step=STEP))
+    )
     network.pf()
     np.testing.assert_allclose(network.loads_t.q["datacenter"], own_mvar, atol=2e-9)

@@ -40,7 +40,9 @@ def scheduled(jobs: JobTable, engine: Engine) -> Schedule:
 
 
 @pytest.mark.parametrize("engine", ["simpy", "compiled"])
-def test_mean_wait_equals_three_other_simulators(jobs: JobTable, engine: Engine) -> None:
+def test_mean_wait_equals_three_other_simulators(
+    jobs: JobTable, engine: Engine
+) -> None:
     schedule = scheduled(jobs, engine)
     assert schedule.started.all()
     assert schedule.wait_ms.mean() / 1_000 == pytest.approx(MEAN_WAIT_S, abs=0.05)

@@ -1,8 +1,9 @@
 """Waits, slowdowns and every start of schedulers, as other simulators gave them.
 
-The table is that of section 3 of the sheet of flexibility: two codes that share nothing with this
-package, one of them PYSS of Feitelson's group, agree on the rows of the thinned and widened lists
-start for start. The checksum, sum((i + 1) * start_i) mod (1e9 + 7) over the list [s], pins each.
+The table is that of section 3 of the sheet of flexibility: two codes that share nothing
+with this package, one of them PYSS of Feitelson's group, agree on the rows of the
+thinned and widened lists start for start. The checksum, sum((i + 1) * start_i) mod
+(1e9 + 7) over the list [s], pins each.
 """
 
 from __future__ import annotations
@@ -72,13 +73,17 @@ def lists() -> dict[str, tuple[JobTable, int]]:
         kept = listed[number % every == 0]
         nodes = nodes_of(kept["job_id"].to_numpy(), kept["nodes"].to_numpy())
         submit_ms = kept["submit_s"].to_numpy() * MS_PER_S
-        return job_table(submit_ms, nodes, kept["runtime_s"].to_numpy() * MS_PER_S), n_nodes
+        return job_table(
+            submit_ms, nodes, kept["runtime_s"].to_numpy() * MS_PER_S
+        ), n_nodes
 
     return {
         "full": of(1, lambda _, nodes: nodes, 2_840),
         "thin10": of(10, lambda _, nodes: nodes, 284),
         "wide80": of(80, lambda _, nodes: 8 * nodes, 284),
-        "mixed": of(5, lambda job, nodes: np.where(job % 400 == 0, 64 * nodes, nodes), 1_136),
+        "mixed": of(
+            5, lambda job, nodes: np.where(job % 400 == 0, 64 * nodes, nodes), 1_136
+        ),
     }
 
 
@@ -105,7 +110,9 @@ def test_every_start_equals_other_simulators(
     schedule = schedule_pool(jobs, pool, HORIZON_MS, engine, policy)
     assert schedule.started.all()
     start_s = schedule.start_ms // MS_PER_S
-    assert int((np.arange(1, len(jobs) + 1) * start_s).sum()) % (10**9 + 7) == row.checksum
+    assert (
+        int((np.arange(1, len(jobs) + 1) * start_s).sum()) % (10**9 + 7) == row.checksum
+    )
     wait_s, run_s = schedule.wait_ms / MS_PER_S, jobs.duration_ms / MS_PER_S
     assert wait_s.mean() == pytest.approx(row.mean_wait_s, abs=5e-5)
     slowdown = np.maximum((wait_s + run_s) / np.maximum(run_s, SLOWDOWN_BOUND_S), 1)

@@ -1,7 +1,8 @@
-"""The week of ``colocation_10mw``, fitted to published figures of its year at 20 % utilization.
+"""The week of ``colocation_10mw``, fitted to published figures of its year at 20 %
+utilization.
 
-``python tests/paper/calendars.py`` writes it into every scenario that ships with it. No job waits
-at this level, so that power is linear in the submissions.
+``python tests/paper/calendars.py`` writes it into every scenario that ships with it. No
+job waits at this level, so that power is linear in the submissions.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ WEEK, DAY = (
     pd.read_csv(FOLDER / name, comment="#")["power_over_mean"].to_numpy()
     for name in ("figure_14_week.csv", "published_mean_day.csv")
 )
-"""Power of each hour of the week, as read off Figure 14, and of the day, as published: means over
-the hour, relative to their own mean."""
+"""Power of each hour of the week, as read off Figure 14, and of the day, as published:
+means over the hour, relative to their own mean."""
 
 SMOOTHNESS = 0.05
-"""Weight of the week's bends beside its distance from the readings: the least that keeps noise of
-the readings, which jobs of hours smooth away, out of the weights."""
+"""Weight of the week's bends beside its distance from the readings: the least that
+keeps noise of the readings, which jobs of hours smooth away, out of the weights."""
 ROUNDS = 4
-"""An edge between two hours goes by the smaller, which is known after the first solution."""
+"""An edge between two hours goes by the smaller, which is known after the first
+solution."""
 N_DAYS = 7
 LONGEST_MIN = 90
 """Furthest that two days are moved against each other."""
 
 
 def minutes_behind(power_w: Float64Array, day: Float64Array = DAY) -> int:
-    """Return by how much the mean day of a one-minute series comes after a published one [min].
+    """Return by how much the mean day of a one-minute series comes after a published
+    one [min].
 
     The shift at which their hourly means correlate best; negative where it is early.
     """
@@ -50,17 +53,20 @@ def minutes_behind(power_w: Float64Array, day: Float64Array = DAY) -> int:
 
 
 def mean_day(power_w: Float64Array, earlier_min: int = 0) -> Float64Array:
-    """Return the hours of the mean day of a one-minute series over their mean, shape (24,)."""
+    """Return the hours of the mean day of a one-minute series over their mean, shape
+    (24,)."""
     minutes = power_w.reshape(-1, MS_PER_H // MS_PER_MIN * HOURS_PER_DAY).mean(axis=0)
     hours = np.roll(minutes, -earlier_min).reshape(HOURS_PER_DAY, -1).mean(axis=1)
     return np.asarray(hours / hours.mean())
 
 
 def target(idle: float) -> Float64Array:
-    """Return the power above idle that the hours of the week shall have, mean 1, shape (168,).
+    """Return the power above idle that the hours of the week shall have, mean 1, shape
+    (168,).
 
-    Readings of a drawn line may be off by a pixel, 10 minutes of a week's: the line through them is
-    moved by the minutes that bring its mean day nearest to the published one.
+    Readings of a drawn line may be off by a pixel, 10 minutes of a week's: the line
+    through them is moved by the minutes that bring its mean day nearest to the
+    published one.
     """
     hours = np.arange(-HOURS_PER_DAY, HOURS_PER_WEEK + HOURS_PER_DAY)
     line = CubicSpline(hours + 0.5, WEEK.take(hours, mode="wrap")).antiderivative()
@@ -76,7 +82,8 @@ def target(idle: float) -> Float64Array:
 
 
 def mean_job_power(scenario: Scenario) -> Float64Array:
-    """Return the power above idle of the mean job after its submission, in parts of an hour, sum 1.
+    """Return the power above idle of the mean job after its submission, in parts of an
+    hour, sum 1.
 
     A job is submitted at any moment of the first part and starts at once.
     """
@@ -95,7 +102,8 @@ def mean_job_power(scenario: Scenario) -> Float64Array:
 
 
 def fitted_week(scenario: Scenario) -> Float64Array:
-    """Return the weights whose lines give the target best, non-negative and smooth, mean 1."""
+    """Return the weights whose lines give the target best, non-negative and smooth,
+    mean 1."""
     facility, job = scenario.facility, mean_job_power(scenario) * PARTS_PER_H
     mean_mw = TABLE_3.rows[0].published[LEVELS.index(20)]
     assert mean_mw is not None
@@ -113,17 +121,28 @@ def fitted_week(scenario: Scenario) -> Float64Array:
             [(load(weights + 1e-6 * one) - load(weights)) * 1e6 for one in each]
         )
         weights, _ = nnls(
-            np.vstack([design, SMOOTHNESS * bends]), np.append(above, np.zeros(HOURS_PER_WEEK))
+            np.vstack([design, SMOOTHNESS * bends]),
+            np.append(above, np.zeros(HOURS_PER_WEEK)),
         )
     return np.asarray(weights / weights.mean())
 
 
 def week_text(weights: Float64Array) -> str:
     """Return weights as the lines of a scenario."""
-    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    days = (
+        "Monday",
+        "Tuesday",
+        "Wednesday",
+        "Thursday",
+        "Friday",
+        "Saturday",
+        "Sunday",
+    )
     lines = []
     for name, of_day in zip(days, weights.reshape(N_DAYS, 2, -1), strict=True):
-        lines += [f"# {name}"] + [", ".join(f"{w:.2f}" for w in half) + "," for half in of_day]
+        lines += [f"# {name}"] + [
+            ", ".join(f"{w:.2f}" for w in half) + "," for half in of_day
+        ]
     return "".join(f"        {line}\n" for line in lines)
 
 

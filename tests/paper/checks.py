@@ -15,15 +15,19 @@ Simulate = Callable[[str, tuple[str, ...]], Run]
 class Check:
     """A figure, as it was published and as the program gives it.
 
-    Every published figure has a range, fixed before the comparison; one outside says why.
+    Every published figure has a range, fixed before the comparison; one outside says
+    why.
     """
 
     what: str  # the figure, and of what
     unit: str  # empty where it has none
-    published: float | None  # None where the source gives a range alone, or says there is none
+    # None where the source gives a range alone, or says there is none
+    published: float | None
     found: float | None  # figure of the program; None where it has none
-    accepted: tuple[float, float] | None  # lowest and highest; None where there must be no figure
-    fitted: bool = False  # the program's inputs were fitted to it, or follow from such figures
+    # Lowest and highest; None where there must be no figure
+    accepted: tuple[float, float] | None
+    # The program's inputs were fitted to it, or follow from such figures
+    fitted: bool = False
     why: str = ""  # reason of one outside its range
 
     def __post_init__(self) -> None:
@@ -47,14 +51,25 @@ class Check:
         if published is None:
             return cls(what, unit, None, found, None, fitted, why)
         off = max(abs(published) * relative, absolute)
-        return cls(what, unit, published, found, (published - off, published + off), fitted, why)
+        return cls(
+            what,
+            unit,
+            published,
+            found,
+            (published - off, published + off),
+            fitted,
+            why,
+        )
 
     @property
     def holds(self) -> bool:
         """Whether it is accepted."""
         if self.accepted is None:
             return self.found is None
-        return self.found is not None and self.accepted[0] <= self.found <= self.accepted[1]
+        return (
+            self.found is not None
+            and self.accepted[0] <= self.found <= self.accepted[1]
+        )
 
     @property
     def off(self) -> float | None:

@@ -1,16 +1,17 @@
-"""Job logs made by processes that no fit is made of, to see what years learned from them are worth.
+"""Job logs made by processes that no fit is made of, to see what years learned from
+them are worth.
 
-``python tests/paper/made_logs.py [SEEDS]`` fits ten logs of each process and prints the table of
-docs/logs.md.
+``python tests/paper/made_logs.py [SEEDS]`` fits ten logs of each process and prints the
+table of docs/logs.md.
 
-- ``sessions``: users come and go by weeks, sit down in working hours, and submit jobs of their kind
-  one after the other, or many at once.
-- ``season``: Poisson arrivals about a curve of the year, with a rush before a shutdown of two weeks
-  and a slow return.
-- ``campaigns``: a steady half of the load, and campaigns whose node time is Pareto with an infinite
-  variance, each of jobs of one kind over days or weeks.
-- ``flurries``: three and a half years whose level drifts over months, and a user who submits
-  hundreds of small jobs at once in some weeks.
+- ``sessions``: users come and go by weeks, sit down in working hours, and submit jobs
+  of their kind one after the other, or many at once.
+- ``season``: Poisson arrivals about a curve of the year, with a rush before a shutdown
+  of two weeks and a slow return.
+- ``campaigns``: a steady half of the load, and campaigns whose node time is Pareto with
+  an infinite variance, each of jobs of one kind over days or weeks.
+- ``flurries``: three and a half years whose level drifts over months, and a user who
+  submits hundreds of small jobs at once in some weeks.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ Parts = list[tuple[Float64Array, Float64Array, Float64Array]]
 
 
 def working_hours(hour: Float64Array) -> Float64Array:
-    """Return the activity of hours of the week, 1 by day, less at night and on weekends."""
+    """Return the activity of hours of the week, 1 by day, less at night and on
+    weekends."""
     of_day = 0.2 + 0.8 * np.exp(-(((hour % DAY_H) - 14) ** 2) / 30)
     return of_day * np.where(hour % WEEK_H < 5 * DAY_H, 1.0, 0.35)
 
@@ -65,12 +67,18 @@ def sessions(rng: np.random.Generator, n_weeks: int) -> Parts:
             if active:
                 begin_h = week * WEEK_H
                 until_h = min((week + length) * WEEK_H, n_weeks * WEEK_H)
-                for at_h in begin_h + _thinned(rng, 2.2 * per_week / WEEK_H, until_h - begin_h):
+                for at_h in begin_h + _thinned(
+                    rng, 2.2 * per_week / WEEK_H, until_h - begin_h
+                ):
                     n = rng.geometric(1 / 8)
-                    run_h = np.exp(mean_log_h + rng.normal(0, 0.7) + rng.normal(0, 0.3, n))
+                    run_h = np.exp(
+                        mean_log_h + rng.normal(0, 0.7) + rng.normal(0, 0.3, n)
+                    )
                     think_h = rng.exponential(1 / 6, n)
                     at_once = rng.random() < 0.3
-                    gaps_h = np.zeros(n) if at_once else np.append(0, (run_h + think_h)[:-1])
+                    gaps_h = (
+                        np.zeros(n) if at_once else np.append(0, (run_h + think_h)[:-1])
+                    )
                     nodes = np.full(n, rng.choice(width))
                     parts.append((at_h + np.cumsum(gaps_h), run_h, nodes))
             week, active = week + length, not active
@@ -114,13 +122,19 @@ def flurries(rng: np.random.Generator, n_weeks: int) -> Parts:
         log_level = 0.85 * log_level + rng.normal(0, 0.28)
         level[week] = np.exp(log_level)
     at_h = _thinned(rng, 12 * level.max(), n_weeks * WEEK_H)
-    at_h = at_h[rng.random(at_h.size) < level[(at_h / WEEK_H).astype(int)] / level.max()]
+    at_h = at_h[
+        rng.random(at_h.size) < level[(at_h / WEEK_H).astype(int)] / level.max()
+    ]
     run_h = np.minimum(rng.lognormal(0.6, 1.8, at_h.size), 120)
-    parts: Parts = [(at_h, run_h, rng.choice(WIDTHS, at_h.size, p=[0.4, 0.25, 0.2, 0.1, 0.05]))]
+    parts: Parts = [
+        (at_h, run_h, rng.choice(WIDTHS, at_h.size, p=[0.4, 0.25, 0.2, 0.1, 0.05]))
+    ]
     for begin_h in rng.uniform(0, n_weeks * WEEK_H, rng.poisson(0.4 * n_weeks)):
         n = 1 + rng.geometric(1 / 250)
         at_h = begin_h + np.cumsum(rng.exponential(0.01, n))
-        parts.append((at_h, rng.lognormal(0.5, 0.8) * rng.gamma(4, 1 / 4, n), np.ones(n)))
+        parts.append(
+            (at_h, rng.lognormal(0.5, 0.8) * rng.gamma(4, 1 / 4, n), np.ones(n))
+        )
     return parts
 
 
@@ -150,7 +164,8 @@ def write_log(process: str, seed: int, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How years that were learned from a log compare with it, and those of its half with its rest.
+    """How years that were learned from a log compare with it, and those of its half
+    with its rest.
 
     Ratios are of hourly busy nodes, generated over logged.
     """
@@ -180,23 +195,37 @@ def outcome_of(path: Path, **options: Any) -> Outcome:
     rest = found.holdout[0]
     assert rest.inside is not None
     return Outcome(
-        *(ratio[f"busy nodes, {name}"] for name in ("P50 of hours", "P99 of hours", "mean")),
-        rest.inside, rest.median, rest.p99, "law" if found.replay is None else "weeks",
-    )  # fmt: skip
+        *(
+            ratio[f"busy nodes, {name}"]
+            for name in ("P50 of hours", "P99 of hours", "mean")
+        ),
+        rest.inside,
+        rest.median,
+        rest.p99,
+        "law" if found.replay is None else "weeks",
+    )
 
 
 def table_row(process: str, years: str, found: list[Outcome]) -> str:
-    """Return medians over the seeds with the range of eight of ten, and the logs within an aim."""
+    """Return medians over the seeds with the range of eight of ten, and the logs within
+    an aim."""
     cells = []
-    for name, aim in (*zip(("p50", "p99", "node_time"), AIMS.values(), strict=True), ("inside", 0)):
+    for name, aim in (
+        *zip(("p50", "p99", "node_time"), AIMS.values(), strict=True),
+        ("inside", 0),
+    ):
         values = np.array([getattr(one, name) for one in found])
         low, middle, high = np.quantile(values, (0.1, 0.5, 0.9))
         met = values >= AIMED_INSIDE if name == "inside" else np.abs(values - 1) <= aim
         cells.append(f"{middle:.2f} ({low:.2f}-{high:.2f}), {met.sum()} of {met.size}")
-    rest = [f"{np.median([getattr(one, name) for one in found]):.2f}"
-            for name in ("rest_p50", "rest_p99")]  # fmt: skip
+    rest = [
+        f"{np.median([getattr(one, name) for one in found]):.2f}"
+        for name in ("rest_p50", "rest_p99")
+    ]
     kinds = [one.years for one in found]
-    chosen = f"{years}, weeks {kinds.count('weeks')} times" if years == "auto" else years
+    chosen = (
+        f"{years}, weeks {kinds.count('weeks')} times" if years == "auto" else years
+    )
     return f"| {process} | {chosen} | {' | '.join([*cells, ' / '.join(rest)])} |"
 
 
@@ -205,5 +234,8 @@ if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         for process in PROCESSES:
             for years in ("law", "auto"):
-                found = [outcome(process, seed, years, Path(folder)) for seed in range(n_seeds)]
+                found = [
+                    outcome(process, seed, years, Path(folder))
+                    for seed in range(n_seeds)
+                ]
                 print(table_row(process, years, found), flush=True)  # noqa: T201

@@ -1,4 +1,5 @@
-"""Figures 4 to 13 and 16 to 19 of arXiv:2604.07345 (CC BY 4.0): numbers of the text and of fits."""
+"""Figures 4 to 13 and 16 to 19 of arXiv:2604.07345 (CC BY 4.0): numbers of the text and
+of fits."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ import numpy as np
 import pandas as pd
 from checks import Check, Section
 from paper_tables import DIFFUSION, LLAMA2
-from profile_shapes import STEPS_PER_S, diffusion_evaluations, duration_s, full_power_from
+from profile_shapes import (
+    STEPS_PER_S,
+    diffusion_evaluations,
+    duration_s,
+    full_power_from,
+)
 
 from diploee.base import shipped_folder
 from diploee.importers import load_batches, load_power_curve
@@ -22,8 +28,8 @@ FITS = {
     LLAMA2: ("5", (2.36, 0.74), (0.80, -0.67), (131.14, 24.42)),
     DIFFUSION: ("7", (1.98, 1.60), (0.79, -0.51), (416.61, 0.46)),
 }
-"""Number of the figure; mean and standard deviation of power a N + b [kW], and run time a / N + b
-[min] of the logs, by nodes N."""
+"""Number of the figure; mean and standard deviation of power a N + b [kW], and run time
+a / N + b [min] of the logs, by nodes N."""
 NEAR = 0.10
 TOKENS = (512, 1024)
 SERVICES = {"coding": 100, "conversation": 50}
@@ -33,17 +39,26 @@ SERVICES = {"coding": 100, "conversation": 50}
 def figures_of_training(library: ProfileLibrary) -> list[Check]:
     """Return figures 4 to 7."""
     of = {
-        (workload, n_nodes): [library[index] for index in library.select(workload, n_nodes)]
+        (workload, n_nodes): [
+            library[index] for index in library.select(workload, n_nodes)
+        ]
         for workload in FITS
         for n_nodes in (2, 4, 8, 16)
     }
-    starts_s = [full_power_from(p) / STEPS_PER_S for key in of if key[0] == LLAMA2 for p in of[key]]
+    starts_s = [
+        full_power_from(p) / STEPS_PER_S
+        for key in of
+        if key[0] == LLAMA2
+        for p in of[key]
+    ]
     bursts_w = [
         profile.power_w[start : end - 5 * STEPS_PER_S]  # idle at the end of a run
         for profile in of[DIFFUSION, 16]
         for start, end in diffusion_evaluations(profile)
     ]
-    edges_kw = [np.mean([edge(each) for each in bursts_w]) / 1e3 for edge in (np.min, np.max)]
+    edges_kw = [
+        np.mean([edge(each) for each in bursts_w]) / 1e3 for edge in (np.min, np.max)
+    ]
     longest_h = max(duration_s(profile) for profile in of[DIFFUSION, 2]) / 3600
     checks = [_near("4: start of Llama-2", "s", 180, np.mean(starts_s), fitted=True)]
     for (workload, n_nodes), profiles in of.items():
@@ -52,16 +67,21 @@ def figures_of_training(library: ProfileLibrary) -> list[Check]:
         fitted = a * n_nodes + b, c * n_nodes + d, e / n_nodes + f
         found = (
             np.mean([profile.mean_power_w for profile in profiles]) / 1e3,
-            np.mean([profile.power_w.std(dtype=np.float64) for profile in profiles]) / 1e3,
+            np.mean([profile.power_w.std(dtype=np.float64) for profile in profiles])
+            / 1e3,
             np.mean([duration_s(profile) for profile in profiles]) / 60,
         )
         kwh = np.mean([profile.energy_j for profile in profiles]) / 3.6e6
         where = f"{figure}: {workload} on {n_nodes} nodes"
         checks += [
             _near(f"{where}, mean power", "kW", fitted[0], found[0]),
-            _near(f"{where}, standard deviation", "kW", fitted[1], found[1], fitted=True),
+            _near(
+                f"{where}, standard deviation", "kW", fitted[1], found[1], fitted=True
+            ),
             _near(f"{where}, run time of the logs", "min", fitted[2], found[2]),
-            _near(f"{where}, energy of the logs", "kWh", fitted[0] * fitted[2] / 60, kwh),
+            _near(
+                f"{where}, energy of the logs", "kWh", fitted[0] * fitted[2] / 60, kwh
+            ),
         ]
     return [
         *checks,
@@ -73,7 +93,13 @@ def figures_of_training(library: ProfileLibrary) -> list[Check]:
             edges_kw[0],
             fitted=True,
         ),
-        _near("6: stable_diffusion on 16 nodes, highest", "kW", 48, edges_kw[1], fitted=True),
+        _near(
+            "6: stable_diffusion on 16 nodes, highest",
+            "kW",
+            48,
+            edges_kw[1],
+            fitted=True,
+        ),
     ]
 
 
@@ -81,30 +107,56 @@ def figures_of_inference() -> list[Check]:
     """Return figures 8 to 13."""
     offline = _curve("offline")
     sizes = np.unique(offline["batch_size"])
-    time_s = {n: np.array([duration_s(_batch(n, size)) for size in sizes]) for n in TOKENS}
-    power_w = {n: np.array([_batch(n, size).mean_power_w for size in sizes]) for n in TOKENS}
+    time_s = {
+        n: np.array([duration_s(_batch(n, size)) for size in sizes]) for n in TOKENS
+    }
+    power_w = {
+        n: np.array([_batch(n, size).mean_power_w for size in sizes]) for n in TOKENS
+    }
     full = np.mean([sizes[np.argmax(w > 0.98 * w.max())] for w in power_w.values()])
     saturated_w = np.mean([w[sizes >= 325] for w in power_w.values()])
     checks = [
         _near("8: shortest batch", "s", 10, time_s[512].min()),
         _near("8: longest batch", "s", 85, time_s[1024].max()),
-        _near("8: time of 1,024 over 512 tokens", "", 2, np.median(time_s[1024] / time_s[512])),
-        _near("8: prompts from which power is within 2 % of its highest", "", 325, full),
+        _near(
+            "8: time of 1,024 over 512 tokens",
+            "",
+            2,
+            np.median(time_s[1024] / time_s[512]),
+        ),
+        _near(
+            "8: prompts from which power is within 2 % of its highest", "", 325, full
+        ),
         _near("8: power from there on", "kW", 2.8, saturated_w / 1e3),
     ]
     for n in TOKENS:
         highest = int(sizes[np.argmax(power_w[n])])
-        checks.append(Check(f"9: prompts of the highest power, {n} tokens", "", None, highest,
-                            (300 * (1 - NEAR), 500 * (1 + NEAR))))  # fmt: skip
-        checks.append(_near(f"9: prompts where time turns steeper, {n} tokens", "", 450,
-                            _turn(sizes, time_s[n])))  # fmt: skip
+        checks.append(
+            Check(
+                f"9: prompts of the highest power, {n} tokens",
+                "",
+                None,
+                highest,
+                (300 * (1 - NEAR), 500 * (1 + NEAR)),
+            )
+        )
+        checks.append(
+            _near(
+                f"9: prompts where time turns steeper, {n} tokens",
+                "",
+                450,
+                _turn(sizes, time_s[n]),
+            )
+        )
     tests = _curve("online_1000_prompts")
     for service, rate_rps in SERVICES.items():
         own = tests[(tests["service"] == service) & (tests["max_output_tokens"] == 512)]
         at = own[own["request_rate_rps"] == rate_rps].iloc[0]
         fast = own[own["request_rate_rps"] == 100].iloc[0]
         what = f"{service} at {rate_rps} requests/s"
-        checks.append(_near(f"11: mean latency, {what}", "s", 10, at["mean_e2e_latency_s"]))
+        checks.append(
+            _near(f"11: mean latency, {what}", "s", 10, at["mean_e2e_latency_s"])
+        )
         for kind in ("mean", "peak"):
             what = f"12: {kind} power, {service} at 100 requests/s"
             checks.append(_near(what, "kW", 2.9, fast[f"{kind}_power_w"] / 1e3))
@@ -127,13 +179,23 @@ def figures_of_tests() -> list[Check]:
     idle_w = 4 * 72.5 + 2 * 64.1
     return [
         _near(
-            "16: GPU under stress", "W", 668.2, (warm_w("gpu_stress") - 2 * 64.1) / 4, fitted=True
+            "16: GPU under stress",
+            "W",
+            668.2,
+            (warm_w("gpu_stress") - 2 * 64.1) / 4,
+            fitted=True,
         ),
         _near(
-            "17: CPU under stress", "W", 338.6, (warm_w("cpu_stress") - 4 * 72.5) / 2, fitted=True
+            "17: CPU under stress",
+            "W",
+            338.6,
+            (warm_w("cpu_stress") - 4 * 72.5) / 2,
+            fitted=True,
         ),
         _near("18: idle node", "W", idle_w, warm_w("node_idle"), fitted=True),
-        _near("19: GPU in a solve of HPL", "W", 695, (solving_w - CPU_W) / 4, fitted=True),
+        _near(
+            "19: GPU in a solve of HPL", "W", 695, (solving_w - CPU_W) / 4, fitted=True
+        ),
     ]
 
 
@@ -146,30 +208,40 @@ def figures(library: ProfileLibrary) -> Section:
             figures_of_training(library) + figures_of_inference() + figures_of_tests(),
             key=lambda check: int(check.what.split(":")[0]),
         ),
-        "Every figure is accepted within 10 %. Figures 8 to 13 are drawn with the 10th to 90th "
-        "percentiles of repetitions and with dips: the run tables have medians, so that offline "
-        "batches have neither (a smooth course with the measured mean and peak), and sustained "
-        "rates have drops as the figure describes them. No numbers are given for the standard "
-        "deviations of figures 9 and 12.",
+        (
+            "Every figure is accepted within 10 %. Figures 8 to 13 are drawn with the "
+            "10th to 90th percentiles of repetitions and with dips: the run tables "
+            "have medians, so that offline batches have neither (a smooth course with "
+            "the measured mean and peak), and sustained rates have drops as the "
+            "figure describes them. No numbers are given for the standard deviations "
+            "of figures 9 and 12."
+        ),
     )
 
 
-def _near(what: str, unit: str, published: float, found: float, fitted: bool = False) -> Check:
+def _near(
+    what: str, unit: str, published: float, found: float, fitted: bool = False
+) -> Check:
     """Return a figure that is accepted within `NEAR`."""
     why = FURTHER.get(what, "")
-    return Check.near(what, unit, published, float(found), relative=NEAR, fitted=fitted, why=why)
+    return Check.near(
+        what, unit, published, float(found), relative=NEAR, fitted=fitted, why=why
+    )
 
 
 LONGER_LOGS = (
-    "the fit is of power logs, 150 to 360 s longer than the runs of Tables 1 and 2 that the "
-    "profiles keep"
+    "the fit is of power logs, 150 to 360 s longer than the runs of Tables 1 and 2 "
+    "that the profiles keep"
 )
-PEAKS = "the text's 2.9 kW are the peaks of the published run tables, whose means these are"
+PEAKS = (
+    "the text's 2.9 kW are the peaks of the published run tables, whose means these are"
+)
 FURTHER = {
     "5: llama2_70b_lora on 8 nodes, run time of the logs": LONGER_LOGS,
     "5: llama2_70b_lora on 8 nodes, energy of the logs": LONGER_LOGS,
-    "7: stable_diffusion on 16 nodes, standard deviation": "it is what the published means of the "
-    "runs and the levels leave",
+    (
+        "7: stable_diffusion on 16 nodes, standard deviation"
+    ): "it is what the published means of the runs and the levels leave",
     "7: stable_diffusion on 16 nodes, energy of the logs": LONGER_LOGS,
     "8: time of 1,024 over 512 tokens": "the text has *roughly* doubled, these are "
     "measured medians",
@@ -186,10 +258,20 @@ def _curve(name: str) -> pd.DataFrame:
 
 def _batch(n_tokens: int, size: int) -> PowerProfile:
     """Return the power of a batch on one node, as jobs play it."""
-    batch = {"batch_size": int(size), "output_tokens": n_tokens, "tokens": int(size) * n_tokens}
-    job = {"workload": "batch", "n_nodes": 1, "probability": 1.0,
-           "batch_inference": batch | {"curve": "llama3_70b_offline"}}  # fmt: skip
-    spec = JobStream.model_validate({"pool": "h100", "jobs_per_day": 1, "classes": [job]})
+    batch = {
+        "batch_size": int(size),
+        "output_tokens": n_tokens,
+        "tokens": int(size) * n_tokens,
+    }
+    job = {
+        "workload": "batch",
+        "n_nodes": 1,
+        "probability": 1.0,
+        "batch_inference": batch | {"curve": "llama3_70b_offline"},
+    }
+    spec = JobStream.model_validate(
+        {"pool": "h100", "jobs_per_day": 1, "classes": [job]}
+    )
     (profile,) = load_batches({"batches": spec}, Path()).values()
     return profile
 

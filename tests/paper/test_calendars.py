@@ -1,4 +1,5 @@
-"""The week that ships for colocation is in step with the published day, and can be made again."""
+"""The week that ships for colocation is in step with the published day, and can be made
+again."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def test_the_step_of_a_day_that_is_moved_is_found_to_the_minute(late_min: int) -
     np.testing.assert_allclose(mean_day(power_w, late_min), DAY, atol=1e-3)
 
 
-def test_power_that_the_shipped_week_gives_is_in_step_with_the_published_day_and_week() -> None:
+def test_power_of_the_shipped_week_is_in_step_with_the_published_one() -> None:
     scenario = load_scenario(TABLE_3.scenario)
     weights = np.array(scenario.streams["training"].calendar.week_weights())
     job = mean_job_power(scenario) * PARTS_PER_H
@@ -55,7 +56,9 @@ def test_power_that_the_shipped_week_gives_is_in_step_with_the_published_day_and
 
 def test_all_scenarios_of_the_colocation_site_have_one_week() -> None:
     names = [*(f"colocation_10mw{end}" for end in COLOCATION), "mixed_11mw"]
-    weeks = {shipped_week((SCENARIOS / f"{name}.yaml").read_text("utf-8")) for name in names}
+    weeks = {
+        shipped_week((SCENARIOS / f"{name}.yaml").read_text("utf-8")) for name in names
+    }
     assert len(weeks) == 1
 
 

@@ -15,12 +15,16 @@ LISA = {"submit": "submit", "duration": "run_ms", "nodes": "nodes"}
 
 
 def assert_like_its_log(found: Outcome) -> None:
-    for ratio, aim in zip((found.p50, found.p99, found.node_time), AIMS.values(), strict=True):
+    for ratio, aim in zip(
+        (found.p50, found.p99, found.node_time), AIMS.values(), strict=True
+    ):
         assert ratio == pytest.approx(1, abs=aim)
     assert found.inside >= AIMED_INSIDE
 
 
-@pytest.mark.parametrize(("process", "seed"), [("campaigns", 0), ("campaigns", 3), ("flurries", 5)])
+@pytest.mark.parametrize(
+    ("process", "seed"), [("campaigns", 0), ("campaigns", 3), ("flurries", 5)]
+)
 def test_years_of_a_log_whose_distributions_miss_it_are_like_it(
     process: str, seed: int, tmp_path: Path
 ) -> None:

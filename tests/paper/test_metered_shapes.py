@@ -1,4 +1,5 @@
-"""The campus that is calibrated to meters has the figures of its sources with another seed, too."""
+"""The campus that is calibrated to meters has the figures of its sources with another
+seed, too."""
 
 from __future__ import annotations
 

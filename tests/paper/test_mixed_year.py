@@ -1,4 +1,5 @@
-"""The mixed facility's year: each pool has what it has alone, and the whole is their sum."""
+"""The mixed facility's year: each pool has what it has alone, and the whole is their
+sum."""
 
 from __future__ import annotations
 
@@ -46,9 +47,16 @@ def test_mixed_year_is_the_sum_of_its_pools(mixed: Run) -> None:
     assert set(pools) == set(ALONE)
     parts_mwh = sum(pool["power"]["energy_mwh"] for pool in pools.values())
     assert metrics["power"]["energy_mwh"] == pytest.approx(parts_mwh, rel=1e-12)
-    n_nodes = {name: pool.n_nodes for name, pool in mixed.scenario.facility.pools.items()}
-    busy = sum(n_nodes[name] * pool["utilization"]["mean"] for name, pool in pools.items())
-    assert metrics["utilization"]["mean"] * sum(n_nodes.values()) == pytest.approx(busy, rel=1e-9)
+    n_nodes = {
+        name: pool.n_nodes for name, pool in mixed.scenario.facility.pools.items()
+    }
+    busy = sum(
+        n_nodes[name] * pool["utilization"]["mean"] for name, pool in pools.items()
+    )
+    assert metrics["utilization"]["mean"] * sum(n_nodes.values()) == pytest.approx(
+        busy, rel=1e-9
+    )
     assert metrics["jobs"] == pools["training"]["jobs"]
     assert metrics["requests"] == pools["serving"]["requests"]
-    assert metrics["requests"]["incoming_rps"] == pytest.approx(10782.01, rel=2e-3)  # it fluctuates
+    # It fluctuates
+    assert metrics["requests"]["incoming_rps"] == pytest.approx(10782.01, rel=2e-3)

@@ -20,9 +20,14 @@ from diploee.profiles import ProfileLibrary
 
 @pytest.mark.parametrize(
     ("published", "found", "holds"),
-    [(10.0, 10.4, True), (10.0, 10.6, False), (10.0, None, False), (None, None, True),
-     (None, 1.0, False)],
-)  # fmt: skip
+    [
+        (10.0, 10.4, True),
+        (10.0, 10.6, False),
+        (10.0, None, False),
+        (None, None, True),
+        (None, 1.0, False),
+    ],
+)
 def test_a_figure_holds_within_its_distance_and_one_that_is_absent_must_be_absent(
     published: float | None, found: float | None, holds: bool
 ) -> None:
@@ -34,11 +39,15 @@ def test_a_published_figure_without_an_accepted_range_is_refused() -> None:
         Check("steps", "kW", 10.0, 8.0, None)
 
 
-def test_the_page_counts_every_figure_and_lists_first_what_misses_with_its_reason() -> None:
+def test_the_page_counts_every_figure_and_lists_first_what_misses_with_its_reason() -> (
+    None
+):
     met = Check.near("run time", "s", 10.0, 10.1, relative=0.05, fitted=True)
     missed = Check.near("mean", "W", 1.0, 2.0, relative=0.1, why="fans")
     absent = Check.near("wait", "h", None, None)
-    page = validation_page([Section("A source", "its name", [met, missed, absent], "Mind this.")])
+    page = validation_page(
+        [Section("A source", "its name", [met, missed, absent], "Mind this.")]
+    )
     assert "**2 of 3 figures lie within their range.**" in page
     assert "fitted to 1 of them; of the others 1 of 2 do." in page
     why = "| A source: mean [W] | 1 | 2 | +100.0 % | 0.9 to 1.1: **no** | fans |"
@@ -54,13 +63,18 @@ def quick_sections() -> list[Section]:
     return [*profiles, eight_gpu_runs(), node_power(), supply_efficiency()]
 
 
-def test_figures_lie_within_their_range_or_have_a_reason_and_no_range_is_widened() -> None:
+def test_figures_lie_within_their_range_or_have_a_reason_and_no_range_is_widened() -> (
+    None
+):
     sections = quick_sections()
     checks = [check for section in sections for check in section.checks]
     assert [len(section.checks) for section in sections] == [71, 57, 8, 5, 9]
     assert not [check.what for check in checks if check.holds == bool(check.why)]
-    widths = {check.what: check.accepted[1] / check.published - 1 for check in checks
-              if check.accepted and check.published}  # fmt: skip
+    widths = {
+        check.what: check.accepted[1] / check.published - 1
+        for check in checks
+        if check.accepted and check.published
+    }
     assert not [what for what, width in widths.items() if width > 0.15 + 1e-12]
 
 
@@ -83,7 +97,9 @@ def test_a_median_week_starts_on_monday_whatever_the_day_of_the_first_value() ->
     start = datetime(2018, 1, 4, 7, 30)  # a Thursday
     moments = [start + timedelta(minutes=30 * k) for k in range(3 * 336)]
     power_w = np.array([moment.weekday() * 24.0 + moment.hour for moment in moments])
-    np.testing.assert_array_equal(median_week(power_w, 1_800_000, start), np.arange(168))
+    np.testing.assert_array_equal(
+        median_week(power_w, 1_800_000, start), np.arange(168)
+    )
 
 
 def test_profiles_of_metered_nodes_have_their_durations_and_means() -> None:
@@ -91,14 +107,20 @@ def test_profiles_of_metered_nodes_have_their_durations_and_means() -> None:
     assert len(checks) == 8 and all(check.holds for check in checks)
     by_name = {check.what: check.published for check in checks}
     # As the data set's README says: 12.5 MJ on one node, 14.7 MJ on eight.
-    assert by_name["llama2_70b_lora on 1 node of 8 x H100: energy"] == pytest.approx(12.5, abs=0.1)
-    assert by_name["llama2_70b_lora on 8 nodes of 8 x H100: energy"] == pytest.approx(14.7, abs=0.1)
+    assert by_name["llama2_70b_lora on 1 node of 8 x H100: energy"] == pytest.approx(
+        12.5, abs=0.1
+    )
+    assert by_name["llama2_70b_lora on 8 nodes of 8 x H100: energy"] == pytest.approx(
+        14.7, abs=0.1
+    )
 
 
 def test_a_published_year_is_compared_week_by_week(tmp_path: Path) -> None:
     class Year:
         def __init__(self, power_w: np.ndarray) -> None:
-            self.scenario = type("", (), {"clock": type("", (), {"start": datetime(2018, 1, 1)})})
+            self.scenario = type(
+                "", (), {"clock": type("", (), {"start": datetime(2018, 1, 1)})}
+            )
             self.power_w = power_w
 
         def facility(self, _: Any) -> pd.DataFrame:

@@ -36,11 +36,20 @@ def test_air_cooling_takes_more_than_liquid_cooling_of_its_climate(run: Run) -> 
 def test_reactive_power_leads_at_low_load_and_lags_at_high_load(run: Run) -> None:
     power = run.facility()
     at_least, at_most = power["poi_power_w"].idxmin(), power["poi_power_w"].idxmax()
-    assert power["poi_reactive_var"].loc[at_least] < 0 < power["poi_reactive_var"].loc[at_most]
+    assert (
+        power["poi_reactive_var"].loc[at_least]
+        < 0
+        < power["poi_reactive_var"].loc[at_most]
+    )
 
 
 def test_parts_add_up_to_the_meter(run: Run) -> None:
     power = run.facility().astype(np.float64)
-    parts = [name for name in power if name.endswith("_loss_w") or name == "auxiliary_power_w"]
+    parts = [
+        name
+        for name in power
+        if name.endswith("_loss_w") or name == "auxiliary_power_w"
+    ]
     total = power["it_ac_power_w"] + power["cooling_w"] + power[parts].sum(axis=1)
-    np.testing.assert_allclose(power["poi_power_w"], total, rtol=1e-6)  # float32 in the file
+    # float32 in the file
+    np.testing.assert_allclose(power["poi_power_w"], total, rtol=1e-6)

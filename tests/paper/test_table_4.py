@@ -1,4 +1,5 @@
-"""Table 4 in the mean of ten seeds: its maxima and what is not served scatter from seed to seed."""
+"""Table 4 in the mean of ten seeds: its maxima and what is not served scatter from seed
+to seed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ N_SEEDS = 10
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_row_is_within_5_percent_in_the_mean_of_ten_seeds(level: int, tmp_path: Path) -> None:
+def test_every_row_is_within_5_percent_in_the_mean_of_ten_seeds(
+    level: int, tmp_path: Path
+) -> None:
     found = []
     for seed in range(N_SEEDS):
         values = {TABLE_4.key: TABLE_4.values[level], "seed": seed}

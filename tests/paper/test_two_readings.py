@@ -1,4 +1,5 @@
-"""The serving page's table of the two readings of capacity, against the years that it describes."""
+"""The serving page's table of the two readings of capacity, against the years that it
+describes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ ROWS = (
 
 def published() -> dict[str, tuple[str, ...]]:
     """Return the cells of the table by the name of their row."""
-    head = re.search(r"^\| \| offered \(`(\w+)`\) \| sustained \(`(\w+)`\) \|$", PAGE, re.M)
+    head = re.search(
+        r"^\| \| offered \(`(\w+)`\) \| sustained \(`(\w+)`\) \|$", PAGE, re.M
+    )
     assert head is not None
     assert head.groups() == READINGS
     lines = PAGE[head.end() :].lstrip("\n").split("\n\n")[0].splitlines()[1:]
@@ -49,7 +52,11 @@ def found(metrics: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", READINGS)
-def test_table_of_the_two_readings_is_what_the_years_give(name: str, tmp_path: Path) -> None:
+def test_table_of_the_two_readings_is_what_the_years_give(
+    name: str, tmp_path: Path
+) -> None:
     run = diploee.simulate(diploee.load_scenario(name), tmp_path / "year")
     column = READINGS.index(name)
-    assert found(run.metrics) == {row: cells[column] for row, cells in published().items()}
+    assert found(run.metrics) == {
+        row: cells[column] for row, cells in published().items()
+    }

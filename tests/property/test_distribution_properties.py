@@ -1,4 +1,4 @@
-"""`Distribution`: blocks change nothing; percentiles are numpy's or within the error."""
+"""`Distribution`: blocks change nothing; percentiles are numpy's or within the error."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PERCENTS = (0, 10, 50, 90, 99.9, 100)
 
 values_lists = st.lists(
     st.one_of(
-        st.floats(-1e7, 1e7, allow_nan=False), st.sampled_from([0.0, 1.0, 1.0, 2_840.0, 1e-9, 1e7])
+        st.floats(-1e7, 1e7, allow_nan=False),
+        st.sampled_from([0.0, 1.0, 1.0, 2_840.0, 1e-9, 1e7]),
     ),
     min_size=1,
     max_size=60,

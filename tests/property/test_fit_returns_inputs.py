@@ -1,7 +1,7 @@
 """Fitting a log that the program itself generated returns what the scenario asked for.
 
-Limits are of 95 %, so that of many true values about 95 % must lie within them: neither far fewer
-(limits too narrow) nor, over many logs, all (limits that say nothing).
+Limits are of 95 %, so that of many true values about 95 % must lie within them: neither
+far fewer (limits too narrow) nor, over many logs, all (limits that say nothing).
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ N_WEEKS = 16
 JOBS_PER_DAY = 1_500.0
 DISPERSION = 0.8
 SEEDS = range(3)
-RULES = (ClassRule(workload="draw", max_nodes=1), ClassRule(workload="tune", min_nodes=2))
+RULES = (
+    ClassRule(workload="draw", max_nodes=1),
+    ClassRule(workload="tune", min_nodes=2),
+)
 
 
 def as_log(jobs: JobTable, scenario: Scenario) -> JobLog:
@@ -47,7 +50,9 @@ def as_log(jobs: JobTable, scenario: Scenario) -> JobLog:
 
 
 def week() -> np.ndarray:
-    weights = np.array(load_scenario("colocation_10mw").streams["training"].calendar.week_weights())
+    weights = np.array(
+        load_scenario("colocation_10mw").streams["training"].calendar.week_weights()
+    )
     return weights / weights.mean()
 
 
@@ -76,11 +81,14 @@ def fitted(
         RULES,
         tiny_library(),
         start=scenario.start,
-        end=scenario.start + np.timedelta64(N_WEEKS, "W").astype("timedelta64[s]").item(),
+        end=scenario.start
+        + np.timedelta64(N_WEEKS, "W").astype("timedelta64[s]").item(),
     )
 
 
-both = pytest.mark.parametrize("dispersion", [None, DISPERSION], ids=["poisson", "gamma"])
+both = pytest.mark.parametrize(
+    "dispersion", [None, DISPERSION], ids=["poisson", "gamma"]
+)
 
 
 @both
@@ -92,7 +100,8 @@ def test_weights_of_the_week_lie_within_their_limits(dispersion: float | None) -
         inside += int(((low <= week()[positive]) & (week()[positive] <= high)).sum())
         assert arrivals.calendar.week_weight[~positive].max() < 0.2
     n = len(SEEDS) * int(positive.sum())
-    # A coarser calendar, taken where it predicts as well, is a little off: limits do not tell that.
+    # A coarser calendar, taken where it predicts as well, is a little off: limits do
+    # not tell that.
     assert 0.85 < inside / n < 1
 
 
@@ -112,7 +121,9 @@ def test_fitted_calendar_generated_and_fitted_again_lies_within_its_limits(
 @both
 def test_daily_count_lies_within_its_limits(dispersion: float | None) -> None:
     fits = [fitted(seed, dispersion).arrivals for seed in SEEDS]
-    inside = [fit.jobs_per_day_low <= JOBS_PER_DAY <= fit.jobs_per_day_high for fit in fits]
+    inside = [
+        fit.jobs_per_day_low <= JOBS_PER_DAY <= fit.jobs_per_day_high for fit in fits
+    ]
     assert sum(inside) >= len(SEEDS) - 1
     assert all(fit.jobs_per_day_high / fit.jobs_per_day_low < 1.2 for fit in fits)
 
@@ -138,7 +149,9 @@ def test_dispersion_is_recovered_within_its_limits() -> None:
 
 
 @both
-def test_classes_and_node_counts_lie_within_their_limits(dispersion: float | None) -> None:
+def test_classes_and_node_counts_lie_within_their_limits(
+    dispersion: float | None,
+) -> None:
     wanted = {("tune", 2): 0.5, ("tune", 4): 0.25, ("draw", 1): 0.25}
     inside = 0
     for seed in SEEDS:
@@ -153,7 +166,8 @@ def test_classes_and_node_counts_lie_within_their_limits(dispersion: float | Non
 
 
 def test_durations_are_those_of_the_profiles() -> None:
-    """Classes with one profile have one duration, the others both, half of the jobs each."""
+    """Classes with one profile have one duration, the others both, half of the jobs
+    each."""
     by_size = {c.n_nodes: c.duration for c in fitted(0, None).classes}
     wanted = {1: [5_400, 5_400], 2: [1_800, 2_000], 4: [1_000, 1_000]}
     for n_nodes, duration_s in wanted.items():
@@ -174,7 +188,10 @@ def test_weights_of_the_months_lie_within_their_limits() -> None:
             "duration": "1 year",
             "streams.training.target_utilization": None,
             "streams.training.jobs_per_day": 400,
-            "streams.training.calendar": {"hour_of_week": week().tolist(), "month": month.tolist()},
+            "streams.training.calendar": {
+                "hour_of_week": week().tolist(),
+                "month": month.tolist(),
+            },
         }
     )
     fit = fit_job_log(

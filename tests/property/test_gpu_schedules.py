@@ -1,4 +1,5 @@
-"""Pools that allocate GPUs: both engines, a slow first fit from its definition, and the limits."""
+"""Pools that allocate GPUs: both engines, a slow first fit from its definition, and the
+limits."""
 
 from __future__ import annotations
 
@@ -22,11 +23,16 @@ GPU = 100
 
 @st.composite
 def job_lists(draw: st.DrawFn) -> tuple[JobTable, int, int, list[int]]:
-    """Jobs with many ties, nodes and GPUs of their pool, and the ends of the windows."""
+    """Jobs with many ties, nodes and GPUs of their pool, and the ends of the windows."""  # noqa: E501
     n_nodes, per_node = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     n_jobs = draw(st.integers(0, 30))
-    latest, longest = draw(st.sampled_from([0, 3, 20, 100])), draw(st.sampled_from([1, 4, 40]))
-    submit = sorted(draw(st.lists(st.integers(0, latest), min_size=n_jobs, max_size=n_jobs)))
+    latest, longest = (
+        draw(st.sampled_from([0, 3, 20, 100])),
+        draw(st.sampled_from([1, 4, 40])),
+    )
+    submit = sorted(
+        draw(st.lists(st.integers(0, latest), min_size=n_jobs, max_size=n_jobs))
+    )
     widths = st.one_of(
         st.sampled_from([1, 25, 30, 50, 70, 99]),
         st.integers(1, per_node).map(lambda k: k * GPU),
@@ -51,7 +57,8 @@ def by_windows(
     open_engine: Callable[[Gpus], SimpyGpus | CompiledQueue],
     case: tuple[JobTable, int, int, list[int]],
 ) -> tuple[dict[int, int], list[list[int]]]:
-    """Return the start of each job, and the free slots of each GPU at the end of each window."""
+    """Return the start of each job, and the free slots of each GPU at the end of each
+    window."""
     jobs, n_nodes, per_node, edges = case
     gpus = open_gpus(n_nodes, per_node)
     made, starts, free, done = open_engine(gpus), dict[int, int](), [], 0
@@ -68,7 +75,8 @@ def by_windows(
 def slow_first_fit(
     case: tuple[JobTable, int, int, list[int]],
 ) -> tuple[dict[int, int], list[list[int]]]:
-    """The same from the definition: every instant at which GPUs may become free, GPU after GPU."""
+    """The same from the definition: every instant at which GPUs may become free, GPU
+    after GPU."""
     jobs, n_nodes, per_node, edges = case
     runs: list[tuple[int, int, list[int], int]] = []  # start, end, GPUs, slots of each
 
@@ -85,7 +93,11 @@ def slow_first_fit(
         if asked < GPU:
             return [gpu for gpu, left in enumerate(free) if left >= asked][:1]
         empty = [
-            [gpu for gpu in range(node * per_node, (node + 1) * per_node) if free[gpu] == GPU]
+            [
+                gpu
+                for gpu in range(node * per_node, (node + 1) * per_node)
+                if free[gpu] == GPU
+            ]
             for node in range(n_nodes)
         ]
         if asked < GPU * per_node:
@@ -95,7 +107,11 @@ def slow_first_fit(
         return whole[: asked // GPU] if len(whole) >= asked // GPU else []
 
     ahead = 0
-    columns = (jobs.submit_ms.tolist(), jobs.n_nodes.tolist(), jobs.duration_ms.tolist())
+    columns = (
+        jobs.submit_ms.tolist(),
+        jobs.n_nodes.tolist(),
+        jobs.duration_ms.tolist(),
+    )
     for submit, asked, length in zip(*columns, strict=True):
         ahead = max(ahead, submit)
         for now in sorted({ahead, *(end for _, end, _, _ in runs if end > ahead)}):
@@ -128,17 +144,27 @@ def test_whole_nodes_are_given_when_a_pool_of_whole_nodes_gives_them(
     starts, _ = by_windows(SimpyGpus, (slots, n_nodes, per_node, edges))
     pool = Pool(node_type="any", n_nodes=n_nodes)
     expected = schedule_pool(replace(jobs, n_nodes=whole), pool, edges[-1])
-    assert starts == {k: int(expected.start_ms[k]) for k in np.flatnonzero(expected.started)}
+    assert starts == {
+        k: int(expected.start_ms[k]) for k in np.flatnonzero(expected.started)
+    }
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=15)
-def test_engines_agree_on_long_lists_under_load_and_never_exceed_a_gpu(seed: int) -> None:
+def test_engines_agree_on_long_lists_under_load_and_never_exceed_a_gpu(
+    seed: int,
+) -> None:
     rng = np.random.default_rng(seed)
-    n_jobs, n_nodes, per_node = 400, int(rng.integers(1, 40)), int(rng.choice([1, 2, 8]))
+    n_jobs, n_nodes, per_node = (
+        400,
+        int(rng.integers(1, 40)),
+        int(rng.choice([1, 2, 8])),
+    )
     whole = np.minimum(rng.choice([1, 1, 2, 4, 8, 32], n_jobs), n_nodes * per_node)
     whole = np.where(whole > per_node, -(-whole // per_node) * per_node, whole)
-    asked = np.where(rng.random(n_jobs) < 0.4, rng.integers(1, GPU, n_jobs), whole * GPU)
+    asked = np.where(
+        rng.random(n_jobs) < 0.4, rng.integers(1, GPU, n_jobs), whole * GPU
+    )
     jobs = job_table(
         np.sort(rng.integers(0, rng.integers(1, 2_000), n_jobs)),
         np.minimum(asked, n_nodes * per_node * GPU),

@@ -19,7 +19,11 @@ from serving_builders import (
 
 from diploee.base.tables import Float64Array
 from diploee.loads.services.capacity import reserve_nodes
-from diploee.loads.services.timeline import ScalingRules, serve_requests, whole_instances
+from diploee.loads.services.timeline import (
+    ScalingRules,
+    serve_requests,
+    whole_instances,
+)
 from diploee.simulation.steps import power_blocks
 
 CHAT = "request_streams.chat"
@@ -58,12 +62,24 @@ def test_requests_are_served_rejected_or_waiting(
     edges_ms = minutes(rate_rps.size)
     edges_ms[-1] -= 43_000
     rules = ScalingRules(
-        max_rate, completion, n_max, n_min, startup_ms, cooldown_ms, interval_ms, 500, drain_s
+        max_rate,
+        completion,
+        n_max,
+        n_min,
+        startup_ms,
+        cooldown_ms,
+        interval_ms,
+        500,
+        drain_s,
     )
     served = serve_requests(edges_ms, rate_rps, rules)
     step_s = served.step_s
     offered = rate_rps @ np.diff(edges_ms) / 1000
-    found = served.served_rps @ step_s + served.unserved_rps @ step_s + served.backlog_requests[-1]
+    found = (
+        served.served_rps @ step_s
+        + served.unserved_rps @ step_s
+        + served.backlog_requests[-1]
+    )
     assert found == pytest.approx(offered, rel=1e-9, abs=1e-9)
     assert (served.edges_ms[0], served.edges_ms[-1]) == (edges_ms[0], edges_ms[-1])
     assert (step_s > 0).all()
@@ -155,8 +171,8 @@ def test_doubling_the_highest_rate_of_a_service_never_raises_the_instances_of_a_
 ) -> None:
     """Nodes are given, as Eq. 7 would move them from one service to the other.
 
-    A start-up time is left out with `queue`: fewer instances ahead of a rise leave a larger
-    backlog, which then needs more of them for a while.
+    A start-up time is left out with `queue`: fewer instances ahead of a rise leave a
+    larger backlog, which then needs more of them for a while.
     """
     changes = {
         f"{CHAT}.request_rate_rps": rate_rps,
@@ -172,8 +188,13 @@ def test_doubling_the_highest_rate_of_a_service_never_raises_the_instances_of_a_
         f"{CONVERSATION}.reserved_nodes": 8,
     }
     once = instances_of(changes)
-    assert (instances_of({**changes, f"{CODING}.{RMAX}": 2 * coding_rps}) <= once + 1e-9).all()
-    both = {f"{CODING}.{RMAX}": 2 * coding_rps, f"{CONVERSATION}.{RMAX}": 2 * conversation_rps}
+    assert (
+        instances_of({**changes, f"{CODING}.{RMAX}": 2 * coding_rps}) <= once + 1e-9
+    ).all()
+    both = {
+        f"{CODING}.{RMAX}": 2 * coding_rps,
+        f"{CONVERSATION}.{RMAX}": 2 * conversation_rps,
+    }
     assert (instances_of({**changes, **both}) <= once + 1e-9).all()
 
 
@@ -194,7 +215,10 @@ def test_doubling_all_highest_rates_never_raises_the_instances_on_nodes_shared_b
         f"{CODING}.{RMAX}": coding_rps,
         f"{CONVERSATION}.{RMAX}": conversation_rps,
     }
-    both = {f"{CODING}.{RMAX}": 2 * coding_rps, f"{CONVERSATION}.{RMAX}": 2 * conversation_rps}
+    both = {
+        f"{CODING}.{RMAX}": 2 * coding_rps,
+        f"{CONVERSATION}.{RMAX}": 2 * conversation_rps,
+    }
     assert (instances_of({**changes, **both}) <= instances_of(changes) + 1e-9).all()
 
 
@@ -225,13 +249,16 @@ def test_more_requests_never_occupy_fewer_nodes(
     )
     times_ms = np.union1d(few.edges_ms[:-1], many.edges_ms[:-1])
     of_few, of_many = (
-        s.n_instances[np.searchsorted(s.edges_ms, times_ms, side="right") - 1] for s in (few, many)
+        s.n_instances[np.searchsorted(s.edges_ms, times_ms, side="right") - 1]
+        for s in (few, many)
     )
     assert (of_many >= of_few).all()
 
 
 services = st.lists(
-    st.tuples(st.floats(0.01, 1), st.integers(1, 8), st.floats(0.1, 500)), min_size=1, max_size=6
+    st.tuples(st.floats(0.01, 1), st.integers(1, 8), st.floats(0.1, 500)),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -289,7 +316,10 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
     rate_rps: float, nodes_per_instance: int, min_instances: int
 ) -> None:
     """A constant rate, against a sum that knows no segments."""
-    n_nodes = {"coding": 4 * nodes_per_instance, "conversation": 12 - 4 * nodes_per_instance}
+    n_nodes = {
+        "coding": 4 * nodes_per_instance,
+        "conversation": 12 - 4 * nodes_per_instance,
+    }
     n_nodes["conversation"] += 12
     scenario = serving_scenario(
         {
@@ -306,7 +336,10 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
     curves = load_curves(scenario)
     expected_w, n_idle = 0.0, 24
     for name, service in scenario.request_streams["chat"].services.items():
-        of_service, max_rps = service.probability * rate_rps, service.max_request_rate_rps
+        of_service, max_rps = (
+            service.probability * rate_rps,
+            service.max_request_rate_rps,
+        )
         assert max_rps is not None
         n_max = n_nodes[name] // service.nodes_per_instance
         n = min(n_max, max(service.min_instances, ceil(of_service / max_rps)))
@@ -320,7 +353,9 @@ def test_serving_energy_is_instances_times_nodes_times_the_mean_power_of_the_cur
     load = services_load(scenario)
     found_w = n_idle * scenario.facility.node_type_of("main").idle_power_w
     for bank in load.banks:  # whatever part of its sample each plays
-        mean_w = np.array([load.library[index].mean_power_w for index in bank.profile_id])
+        mean_w = np.array(
+            [load.library[index].mean_power_w for index in bank.profile_id]
+        )
         found_w = found_w + bank.weight[0] * mean_w[0]
         assert bank.weight * mean_w == pytest.approx(bank.weight[0] * mean_w[0])
     assert found_w == pytest.approx(expected_w, rel=1e-6)

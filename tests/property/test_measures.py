@@ -1,4 +1,4 @@
-"""Every measure gives the same wherever its series is cut, and what brute force gives."""
+"""Every measure gives the same wherever its series is cut, and what brute force gives."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ from diploee.base.measures.ramps import (
     ranges,
     rolling_ranges,
 )
-from diploee.base.measures.series import ClockSums, Series, Signal, Stretch, power, to_quanta
+from diploee.base.measures.series import (
+    ClockSums,
+    Series,
+    Signal,
+    Stretch,
+    power,
+    to_quanta,
+)
 from diploee.base.measures.spectrum import Spectrum, band_rms, line_amplitude
 from diploee.grid.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.metrics.run_metrics import GridMetrics
@@ -45,7 +52,9 @@ from diploee.profiles.profile import Provenance
 GOOD = Provenance("measured", "", "", 0.1, 0.1, 4.4)
 BAND = BandFilter(low_hz=0.01, high_hz=0.2)
 STEP_MS = 1_000
-CLOCK = WallClock(datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Chicago")), STEP_MS)
+CLOCK = WallClock(
+    datetime(2018, 11, 4, 0, 30, tzinfo=ZoneInfo("America/Chicago")), STEP_MS
+)
 
 whole = st.integers(-(2**40), 2**40)
 series = arrays(np.int64, st.integers(1, 120), elements=st.integers(0, 12))
@@ -54,7 +63,9 @@ cuts = st.lists(st.integers(0, 6_000), max_size=6)
 
 def pieces(values, places):
     """Cut values at places, those that lie inside them."""
-    edges = sorted({0, values.size, *(place for place in places if place < values.size)})
+    edges = sorted(
+        {0, values.size, *(place for place in places if place < values.size)}
+    )
     return [(low, values[low:high]) for low, high in pairwise(edges)]
 
 
@@ -86,16 +97,29 @@ class Fed:
 
     def result(self):
         if isinstance(self.into, Distribution):
-            self.into.mean, self.into._squares = round(self.into.mean), 0.0  # right to 1e-12
-            return self.into.count, self.into.mean, self.into.percentiles(0, 50, 99, 100)
+            # Right to 1e-12
+            self.into.mean, self.into._squares = round(self.into.mean), 0.0
+            return (
+                self.into.count,
+                self.into.mean,
+                self.into.percentiles(0, 50, 99, 100),
+            )
         if isinstance(self.into, Exceedance):
             found = self.into
-            return found.n_events, found.duration_ms, found.largest, found.largest_ms, found.worst()
+            return (
+                found.n_events,
+                found.duration_ms,
+                found.largest,
+                found.largest_ms,
+                found.worst(),
+            )
         return self.into.result()
 
 
 def filtered(running):
-    return Fed(Exceedance(1e6, STEP_MS), lambda stretch: ranges(20)(running.see(stretch)))
+    return Fed(
+        Exceedance(1e6, STEP_MS), lambda stretch: ranges(20)(running.see(stretch))
+    )
 
 
 MEASURES = {
@@ -109,7 +133,9 @@ MEASURES = {
     "spectrum": lambda: Spectrum(STEP_MS, ((0.001, 0.01), (0.1, 0.25))),
     "energy above a level": lambda: Fed(Exceedance(2.6e6 * 64, STEP_MS)),
     "duration of ramps": lambda: Fed(Exceedance(1e9, STEP_MS), ramps(10), 20),
-    "a band's worst windows": lambda: Fed(Exceedance(0.01, 300_000), band_rms((0.05, 0.2)), 600),
+    "a band's worst windows": lambda: Fed(
+        Exceedance(0.01, 300_000), band_rms((0.05, 0.2)), 600
+    ),
     "swings of a band": lambda: filtered(RunningFilter(BAND.sections(STEP_MS), 20)),
     "lines": lambda: Fed(Exceedance(0.01, 300_000), line_amplitude((0.05, 0.2)), 600),
     "largest": lambda: Fed(Largest()),
@@ -134,16 +160,22 @@ def measured(name, values, places, since_ms=0):
     fed = Series(STEP_MS, [measure])
     for low, piece in pieces(values, places):
         fed.add(low * STEP_MS, piece, since_ms)
-    extra = (measure.classes, measure.largest_ms) if isinstance(measure, Rainflow) else ()
+    extra = (
+        (measure.classes, measure.largest_ms) if isinstance(measure, Rainflow) else ()
+    )
     return plain((measure.result(), *extra))
 
 
 @pytest.mark.parametrize("name", MEASURES)
 @settings(max_examples=8)
 @given(seed=st.integers(0, 99), places=cuts, since_ms=st.sampled_from([0, 777_000]))
-def test_a_measure_gives_the_same_wherever_its_series_is_cut(name, seed, places, since_ms):
+def test_a_measure_gives_the_same_wherever_its_series_is_cut(
+    name, seed, places, since_ms
+):
     values = to_quanta(rough_power_w(seed, 6_000))
-    assert measured(name, values, places, since_ms) == measured(name, values, [], since_ms)
+    assert measured(name, values, places, since_ms) == measured(
+        name, values, [], since_ms
+    )
 
 
 @given(seed=st.integers(0, 99), places=cuts)
@@ -166,7 +198,11 @@ def test_a_measure_sees_nothing_of_what_is_left_out_at_the_start(name):
     assert of[0] == of[1]
 
 
-@given(arrays(np.int64, st.integers(1, 60), elements=whole), st.integers(1, 12), st.integers(1, 60))
+@given(
+    arrays(np.int64, st.integers(1, 60), elements=whole),
+    st.integers(1, 12),
+    st.integers(1, 60),
+)
 def test_ramps_equal_brute_force(values, n, n_new):
     n_new = min(n_new, values.size)
     sums, first_ms, _ = ramps(n)(Stretch(values, n_new, values.size * 100, 100))
@@ -223,13 +259,18 @@ def test_percentile_is_within_its_error(values, percent):
     histogram.add(values, 0)
     rank = max(int(np.ceil(percent / 100 * values.size)), 1)
     exact = int(np.sort(values)[rank - 1])
-    assert abs(histogram.percentile(percent) - exact) <= abs(exact) * RELATIVE_ERROR + 0.5
+    assert (
+        abs(histogram.percentile(percent) - exact) <= abs(exact) * RELATIVE_ERROR + 0.5
+    )
     assert (histogram.min, histogram.max) == (values.min(), values.max())
     assert (histogram.min_at, histogram.max_at) == (values.argmin(), values.argmax())
 
 
 @given(
-    arrays(np.float64, st.integers(1, 150), elements=st.sampled_from([0.0, 1.0, 2.0, 3.0])), cuts
+    arrays(
+        np.float64, st.integers(1, 150), elements=st.sampled_from([0.0, 1.0, 2.0, 3.0])
+    ),
+    cuts,
 )
 def test_events_equal_brute_force_whatever_the_blocks(values, places):
     found = Exceedance(0.5, 100)
@@ -253,7 +294,10 @@ def test_events_equal_brute_force_whatever_the_blocks(values, places):
 
 @given(arrays(np.float64, st.integers(1, 50), elements=st.floats(0, 1e10)))
 def test_quanta_keep_power_within_their_rounding(power_w):
-    assert np.abs(to_quanta(power_w) / 64 - power_w).max() <= 1 / 128 + power_w.max() * 1e-15
+    assert (
+        np.abs(to_quanta(power_w) / 64 - power_w).max()
+        <= 1 / 128 + power_w.max() * 1e-15
+    )
 
 
 def metrics_of(power_w, step_ms, places):

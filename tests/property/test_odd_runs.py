@@ -1,4 +1,4 @@
-"""Odd but valid scenarios: each run that ends is read, and used in all ways or refused."""
+"""Odd but valid scenarios: each run that ends is read, and used in all ways or refused."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from diploee.scenario import Scenario, scenario_from_dict
 
 LIBRARY = ProfileLibrary(
     [
-        profile("square-2n-1", ([500.0] * 15 + [1500.0] * 30 + [500.0] * 15) * 60, n_nodes=2),
+        profile(
+            "square-2n-1", ([500.0] * 15 + [1500.0] * 30 + [500.0] * 15) * 60, n_nodes=2
+        ),
         profile("flat-2n-1", [2000.0] * 900, n_nodes=2),
     ]
 )
@@ -41,7 +43,10 @@ STAGES: tuple[dict[str, Any], ...] = (
     {"facility.stages": [{"kind": "constant_loss", "loss_fraction": 0.05}, BATTERY]},
     {
         "facility.node_types.node.ac_power": "dlc",
-        "facility.stages": ["pdu", {"kind": "point_of_interconnection", "contract_mva": 0.01}],
+        "facility.stages": [
+            "pdu",
+            {"kind": "point_of_interconnection", "contract_mva": 0.01},
+        ],
     },
 )
 CLASSES = [{"workload": "flat", "n_nodes": 2, "probability": 1}]
@@ -50,7 +55,8 @@ DRAWN: dict[str, dict[str, Any]] = {
     "no job": {"jobs_per_day": 1e-9, "classes": CLASSES},
 }
 LOGGED = {"one job": (1, "flat"), "strictly periodic": (2, "square")}
-"""Jobs of an hour that start with the run, on two of four nodes each, and their profile."""
+"""Jobs of an hour that start with the run, on two of four nodes each, and their
+profile."""
 
 
 @st.composite
@@ -66,9 +72,13 @@ def odd_data(draw: st.DrawFn) -> dict[str, Any]:
     }
     if load in LOGGED:
         changes["streams"]["jobs"]["replay"] = {
-            "log": f"{LOGGED[load][0]}.csv", "format": "csv", "align": "date", "repeat": False,
-            "columns": {"duration": "duration_s"}, "rules": [{"workload": LOGGED[load][1]}],
-        }  # fmt: skip
+            "log": f"{LOGGED[load][0]}.csv",
+            "format": "csv",
+            "align": "date",
+            "repeat": False,
+            "columns": {"duration": "duration_s"},
+            "rules": [{"workload": LOGGED[load][1]}],
+        }
     if draw(st.booleans()):
         changes["facility.pools.serving"] = {"node_type": "node", "n_nodes": 12}
         chat = {**SERVING["request_streams"]["chat"], "pool": "serving"}
@@ -86,7 +96,8 @@ def scenario_in(folder: Path, data: dict[str, Any]) -> Scenario:
 
 
 def made_of(run: Run, folder: Path) -> Iterator[Callable[[], object]]:
-    """Yield what is made of a run beside reading it: each gives something or is refused."""
+    """Yield what is made of a run beside reading it: each gives something or is
+    refused."""
     yield lambda: run.report(folder / "report.html", limits=["example"])
     yield lambda: diploee.datasheet(run, folder / "datasheet.html", limits=["ieso_3_0"])
     yield lambda: str(diploee.compare(run, run))
@@ -103,7 +114,11 @@ def check(data: dict[str, Any], event_windows: bool, folder: Path) -> None:
     folder.mkdir()
     scenario = scenario_in(folder, data)
     diploee.simulate(
-        scenario, folder / "run", library=LIBRARY, engine="compiled", event_windows=event_windows
+        scenario,
+        folder / "run",
+        library=LIBRARY,
+        engine="compiled",
+        event_windows=event_windows,
     )
     run = diploee.open_run(folder / "run")
     assert len(run.facility()) == scenario.n_intervals
@@ -139,15 +154,25 @@ def test_run_of_a_strictly_periodic_load_is_read_again(tmp_path: Path) -> None:
     stream = {
         "pool": "main",
         "replay": {
-            "log": "2.csv", "format": "csv", "align": "date", "repeat": False,
-            "columns": {"duration": "duration_s"}, "rules": [{"workload": "square"}],
+            "log": "2.csv",
+            "format": "csv",
+            "align": "date",
+            "repeat": False,
+            "columns": {"duration": "duration_s"},
+            "rules": [{"workload": "square"}],
         },
-    }  # fmt: skip
+    }
     changes = {
-        "duration": "1 h", "resolution": "1 s", "streams": {"jobs": stream},
+        "duration": "1 h",
+        "resolution": "1 s",
+        "streams": {"jobs": stream},
         "facility.pools.main.n_nodes": 4,
-    }  # fmt: skip
+    }
     scenario = scenario_in(tmp_path, tiny_data(changes))
-    run = diploee.simulate(scenario, tmp_path / "run", library=LIBRARY, engine="compiled")
+    run = diploee.simulate(
+        scenario, tmp_path / "run", library=LIBRARY, engine="compiled"
+    )
     lines = run.metrics["grid"]["spectrum"]["lines"]
-    assert lines and all(line["over_floor"] is None or line["over_floor"] < 1e12 for line in lines)
+    assert lines and all(
+        line["over_floor"] is None or line["over_floor"] < 1e12 for line in lines
+    )

@@ -1,4 +1,5 @@
-"""Random loads: energy is exact at every resolution, whatever the blocks, and equals dense sums."""
+"""Random loads: energy is exact at every resolution, whatever the blocks, and equals
+dense sums."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.schedule.started import NEVER_MS
-from diploee.simulation.steps import job_segments, power_blocks, power_series, schedule_jobs
+from diploee.simulation.steps import (
+    job_segments,
+    power_blocks,
+    power_series,
+    schedule_jobs,
+)
 
 IDLE_W = 400.0
 RESOLUTIONS = ["0.1 s", "1 s", "60 s", "1 h"]
@@ -46,10 +52,13 @@ class Site:
         )
 
     def energy_j(self) -> float:
-        """Energy of all jobs up to the horizon, and of idle nodes [J], from the schedule alone."""
+        """Energy of all jobs up to the horizon, and of idle nodes [J], from the
+        schedule alone."""
         started = self.schedule.started
         end_ms = np.minimum(self.schedule.end_ms, self.schedule.horizon_ms)
-        busy_ms = ((end_ms - self.schedule.start_ms) * self.schedule.jobs.n_nodes)[started].sum()
+        busy_ms = ((end_ms - self.schedule.start_ms) * self.schedule.jobs.n_nodes)[
+            started
+        ].sum()
         idle_ms = self.n_nodes * self.schedule.horizon_ms - int(busy_ms)
         return (
             float(job_energy_j(self.schedule, self.library, self.scenario("1 s")).sum())
@@ -64,7 +73,7 @@ def random_site(
     longest_s: int,
     steps_ms: tuple[int, ...] = (100, 100, 200, 250, 1_000, 1_300),
 ) -> Site:
-    """A busy small pool; profiles of several steps, jobs scaled from narrower profiles."""
+    """A busy small pool; profiles of several steps, jobs scaled from narrower profiles."""  # noqa: E501
     rng = np.random.default_rng(seed)
     n_nodes = int(rng.integers(4, 20))
     profiles = []
@@ -72,7 +81,9 @@ def random_site(
         dt_ms = int(rng.choice(steps_ms))
         n_samples = max(1, int(rng.integers(1, longest_s * 1_000) // dt_ms))
         power_w = rng.uniform(0, 3_000, n_samples)
-        profiles.append(profile(f"p{k}", power_w, n_nodes=int(rng.integers(1, 4)), dt_ms=dt_ms))
+        profiles.append(
+            profile(f"p{k}", power_w, n_nodes=int(rng.integers(1, 4)), dt_ms=dt_ms)
+        )
     library = ProfileLibrary(profiles)
     chosen = rng.integers(0, 4, n_jobs)
     own_nodes = np.array([p.n_nodes for p in profiles])[chosen]
@@ -83,19 +94,25 @@ def random_site(
         np.array([p.duration_ms for p in profiles])[chosen],
         chosen,
     )
-    site = Site(Schedule(jobs, np.full(n_jobs, NEVER_MS), 0), library, n_nodes, duration_s)
+    site = Site(
+        Schedule(jobs, np.full(n_jobs, NEVER_MS), 0), library, n_nodes, duration_s
+    )
     schedule = schedule_jobs(jobs, site.scenario("0.1 s"), "compiled")
     return Site(schedule, library, n_nodes, duration_s)
 
 
-def it_power_w(site: Site, resolution: str, block_intervals: int = 1 << 18) -> np.ndarray:
+def it_power_w(
+    site: Site, resolution: str, block_intervals: int = 1 << 18
+) -> np.ndarray:
     segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     scenario = site.scenario(resolution)
     blocks = power_blocks(segments, scenario, site.library, block_intervals)
     return np.concatenate([block.it_power_w[0] for block in blocks])
 
 
-def dense_power_w(segments: Segments, site: Site, dt_ms: int, n_steps: int) -> np.ndarray:
+def dense_power_w(
+    segments: Segments, site: Site, dt_ms: int, n_steps: int
+) -> np.ndarray:
     """Mean power from a value for every single millisecond."""
     horizon_ms = dt_ms * n_steps
     power_w = np.full(horizon_ms, site.n_nodes * IDLE_W)
@@ -115,7 +132,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @given(seeds)
 @settings(max_examples=15)
-def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(seed: int) -> None:
+def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(
+    seed: int,
+) -> None:
     site = random_site(seed, duration_s=3 * 3_600, n_jobs=60, longest_s=2_400)
     expected_j = site.energy_j()
     for resolution in RESOLUTIONS:
@@ -130,14 +149,21 @@ def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) 
     site = random_site(seed, duration_s=420, n_jobs=25, longest_s=120)
     scenario = site.scenario(resolution)
     segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
-    expected_w = dense_power_w(segments, site, scenario.resolution_ms, scenario.n_intervals)
-    assert it_power_w(site, resolution) == pytest.approx(expected_w, rel=EXACT, abs=1e-6)
+    expected_w = dense_power_w(
+        segments, site, scenario.resolution_ms, scenario.n_intervals
+    )
+    assert it_power_w(site, resolution) == pytest.approx(
+        expected_w, rel=EXACT, abs=1e-6
+    )
 
 
 @given(seeds, st.sampled_from(["0.1 s", "1.5 s", "21 s"]))
 @settings(max_examples=12)
-def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resolution: str) -> None:
-    """Segments as services will use them: any part of a profile, any weight, past its end too."""
+def test_segments_with_offsets_and_weights_equal_a_dense_sum(
+    seed: int, resolution: str
+) -> None:
+    """Segments as services will use them: any part of a profile, any weight, past its
+    end too."""
     rng = np.random.default_rng(seed)
     site = random_site(seed, duration_s=210, n_jobs=0, longest_s=60)
     n = 30
@@ -153,7 +179,9 @@ def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resoluti
         weight=rng.choice([0.0, 0.25, 1.0, 3.7], n),
     )
     scenario = site.scenario(resolution)
-    expected_w = dense_power_w(segments, site, scenario.resolution_ms, scenario.n_intervals)
+    expected_w = dense_power_w(
+        segments, site, scenario.resolution_ms, scenario.n_intervals
+    )
     blocks = power_blocks(segments, scenario, site.library, block_intervals=7)
     found_w = np.concatenate([block.it_power_w[0] for block in blocks])
     assert found_w == pytest.approx(expected_w, rel=EXACT, abs=1e-6)
@@ -161,7 +189,9 @@ def test_segments_with_offsets_and_weights_equal_a_dense_sum(seed: int, resoluti
 
 @given(seeds, st.sampled_from(["0.1 s", "1.5 s", "60 s"]), st.integers(1, 50))
 @settings(max_examples=20)
-def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals: int) -> None:
+def test_block_size_changes_no_power(
+    seed: int, resolution: str, block_intervals: int
+) -> None:
     site = random_site(seed, duration_s=60, n_jobs=30, longest_s=30)
     whole = it_power_w(site, resolution)
     in_blocks = it_power_w(site, resolution, block_intervals)
@@ -170,8 +200,11 @@ def test_block_size_changes_no_power(seed: int, resolution: str, block_intervals
 
 @given(seeds, st.sampled_from([10, 11, 14]))
 @settings(max_examples=10)
-def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int) -> None:
-    """Short transforms make several blocks, which jobs span; the horizon cuts the last ones."""
+def test_adding_in_the_frequency_domain_equals_a_dense_sum(
+    seed: int, order: int
+) -> None:
+    """Short transforms make several blocks, which jobs span; the horizon cuts the last
+    ones."""
     site = random_site(seed, duration_s=420, n_jobs=40, longest_s=120, steps_ms=(100,))
     segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
     scenario = site.scenario("0.1 s")
@@ -179,7 +212,9 @@ def test_adding_in_the_frequency_domain_equals_a_dense_sum(seed: int, order: int
         monkeypatch.setattr(spectral, "FFT_LENGTH", 1 << order)
         blocks = list(power_blocks(segments, scenario, site.library, method="spectral"))
     found_w = np.concatenate([block.it_power_w[0] for block in blocks])
-    assert found_w == pytest.approx(dense_power_w(segments, site, 100, 4_200), rel=EXACT, abs=1e-6)
+    assert found_w == pytest.approx(
+        dense_power_w(segments, site, 100, 4_200), rel=EXACT, abs=1e-6
+    )
     assert float(found_w.sum()) / 10 == pytest.approx(site.energy_j(), rel=EXACT)
 
 
@@ -192,14 +227,19 @@ def looping_site(seed: int) -> Site:
         start, steady, tail = rng.integers([300, 800, 0], [1_200, 4_000, 900])
         level_w = np.repeat([300.0, 2_000.0, 100.0], [start, steady, tail])
         power_w = level_w * rng.uniform(0.9, 1.1, level_w.size)
-        profiles.append(profile(f"p{k}", power_w, n_nodes=int(rng.integers(1, 4)), dt_ms=100))
+        profiles.append(
+            profile(f"p{k}", power_w, n_nodes=int(rng.integers(1, 4)), dt_ms=100)
+        )
     jobs = job_table(
         np.sort(rng.integers(0, 1_800_000, n_jobs)),
         rng.integers(1, n_nodes + 1, n_jobs),
         rng.integers(1_000, 3_000_000, n_jobs),
         rng.integers(0, 3, n_jobs),
     )
-    waiting, library = Schedule(jobs, np.full(n_jobs, NEVER_MS), 0), ProfileLibrary(profiles)
+    waiting, library = (
+        Schedule(jobs, np.full(n_jobs, NEVER_MS), 0),
+        ProfileLibrary(profiles),
+    )
     site = Site(waiting, library, n_nodes, duration_s=7_200)
     schedule = schedule_jobs(jobs, site.scenario("0.1 s"), "compiled")
     return Site(schedule, library, n_nodes, site.duration_s)
@@ -207,7 +247,9 @@ def looping_site(seed: int) -> Site:
 
 @given(seeds, st.sampled_from([13, 14, 16]))
 @settings(max_examples=8)
-def test_looped_jobs_in_the_frequency_domain_equal_their_direct_sum(seed: int, order: int) -> None:
+def test_looped_jobs_in_the_frequency_domain_equal_their_direct_sum(
+    seed: int, order: int
+) -> None:
     site = looping_site(seed)
     scenario = site.scenario("0.1 s")
     segments = job_segments(site.schedule, site.library, scenario)
@@ -237,7 +279,8 @@ def test_coarse_power_is_the_mean_of_fine_power(seed: int, resolution: str) -> N
 @given(seeds)
 @settings(max_examples=15)
 def test_two_half_spans_equal_the_whole(seed: int) -> None:
-    """One schedule, its power computed in two runs of half the length, cut in the middle."""
+    """One schedule, its power computed in two runs of half the length, cut in the
+    middle."""
     site = random_site(seed, duration_s=7_200, n_jobs=50, longest_s=2_400)
     whole = job_segments(site.schedule, site.library, site.scenario("1 s"))
     middle_ms = 3_600_000
@@ -266,8 +309,13 @@ def test_two_half_spans_equal_the_whole(seed: int) -> None:
     ]
     half_site = site.scenario("60 s", duration_s=3_600)
     columns = ["it_power_w", "busy_nodes", "utilization"]
-    found = [power_series(half, half_site, site.library)[columns].to_numpy() for half in halves]
-    expected = power_series(whole, site.scenario("60 s"), site.library)[columns].to_numpy()
+    found = [
+        power_series(half, half_site, site.library)[columns].to_numpy()
+        for half in halves
+    ]
+    expected = power_series(whole, site.scenario("60 s"), site.library)[
+        columns
+    ].to_numpy()
     assert np.concatenate(found) == pytest.approx(expected, rel=EXACT, abs=1e-6)
 
 
@@ -286,7 +334,9 @@ def test_loads_side_by_side_are_a_concatenation_of_segments(seed: int) -> None:
 
 @given(seeds, st.sampled_from(["0.7 s", "21 s"]), st.integers(1, 40))
 @settings(max_examples=25)
-def test_busy_nodes_equal_a_dense_count(seed: int, resolution: str, block_intervals: int) -> None:
+def test_busy_nodes_equal_a_dense_count(
+    seed: int, resolution: str, block_intervals: int
+) -> None:
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=60)
     scenario = site.scenario(resolution)
     busy = np.zeros(scenario.horizon_ms, dtype=np.int64)

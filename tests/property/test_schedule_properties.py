@@ -1,4 +1,5 @@
-"""Random lists of jobs: both engines, an independent slow FIFO, and what every schedule obeys."""
+"""Random lists of jobs: both engines, an independent slow FIFO, and what every schedule
+obeys."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from diploee.simulation.steps import schedule_jobs
 
 @st.composite
 def job_lists(draw: st.DrawFn) -> tuple[JobTable, int, int]:
-    """Jobs with many ties, the nodes of their pool, and a horizon that may cut or exclude them."""
+    """Jobs with many ties, the nodes of their pool, and a horizon that may cut or
+    exclude them."""
     n_nodes = draw(st.integers(1, 12))
     n_jobs = draw(st.integers(0, 40))
     # Coarse times give equal submissions and ends; fine ones give none.
@@ -43,7 +45,8 @@ def scheduled(jobs: JobTable, n_nodes: int, horizon_ms: int, engine: str) -> Sch
 
 
 def slow_fifo(jobs: JobTable, n_nodes: int, horizon_ms: int) -> list[int]:
-    """Strict FIFO from its definition: try every instant at which nodes may become free."""
+    """Strict FIFO from its definition: try every instant at which nodes may become
+    free."""
     starts: list[int] = []
     rows = list(zip(jobs.submit_ms.tolist(), jobs.n_nodes.tolist(), strict=True))
     lengths = jobs.duration_ms.tolist()
@@ -51,9 +54,15 @@ def slow_fifo(jobs: JobTable, n_nodes: int, horizon_ms: int) -> list[int]:
     for submit_ms, width in rows:
         earliest_ms = max(submit_ms, ahead_ms)
         running = list(zip(starts, rows, lengths, strict=False))
-        ends = {start + length for start, _, length in running if start + length > earliest_ms}
+        ends = {
+            start + length
+            for start, _, length in running
+            if start + length > earliest_ms
+        }
         for now_ms in sorted({earliest_ms, *ends}):
-            busy = sum(row[1] for start, row, length in running if start + length > now_ms)
+            busy = sum(
+                row[1] for start, row, length in running if start + length > now_ms
+            )
             if busy + width <= n_nodes:
                 break
         else:
@@ -92,7 +101,9 @@ def test_simpy_equals_compiled_on_long_lists_under_load(seed: int) -> None:
 
 @given(job_lists())
 @settings(max_examples=60)
-def test_a_slow_fifo_from_the_definition_agrees(case: tuple[JobTable, int, int]) -> None:
+def test_a_slow_fifo_from_the_definition_agrees(
+    case: tuple[JobTable, int, int],
+) -> None:
     assert scheduled(*case, "compiled").start_ms.tolist() == slow_fifo(*case)
 
 
@@ -160,7 +171,9 @@ def test_mean_utilization_equals_a_count_of_every_millisecond(
     busy = np.zeros(horizon_ms, dtype=np.int64)
     for job in np.flatnonzero(schedule.started):
         busy[schedule.start_ms[job] : schedule.end_ms[job]] += jobs.n_nodes[job]
-    assert schedule.mean_utilization(n_nodes) == float(busy.sum()) / (n_nodes * horizon_ms)
+    assert schedule.mean_utilization(n_nodes) == float(busy.sum()) / (
+        n_nodes * horizon_ms
+    )
 
 
 @given(job_lists(), job_lists())
@@ -178,7 +191,10 @@ def test_pools_do_not_disturb_each_other(
         np.concatenate([first[0].duration_ms, second[0].duration_ms])[order],
         pool_id=pool_id,
     )
-    stream = {"jobs_per_day": 1, "classes": [{"workload": "x", "n_nodes": 1, "probability": 1}]}
+    stream = {
+        "jobs_per_day": 1,
+        "classes": [{"workload": "x", "n_nodes": 1, "probability": 1}],
+    }
     scenario = tiny_scenario(
         {
             "duration": "100 s",

@@ -1,4 +1,5 @@
-"""Properties of any recurring job: its energy, its cost, its stops, and the order of its rows."""
+"""Properties of any recurring job: its energy, its cost, its stops, and the order of
+its rows."""
 
 from __future__ import annotations
 
@@ -34,28 +35,46 @@ def _rules(optimizer: str, **more: Any) -> ZeusSpec:
 
 
 def _submissions(group_id: Any, start_s: Any, ratio: Any) -> pd.DataFrame:
-    given = {"group_id": group_id, "workload_id": 0, "start_s": start_s, "end_s": np.nan}
+    given = {
+        "group_id": group_id,
+        "workload_id": 0,
+        "start_s": start_s,
+        "end_s": np.nan,
+    }
     return pd.DataFrame(given).assign(runtime_ratio=ratio)
 
 
 @st.composite
 def workloads(draw: st.DrawFn) -> TrainingWorkload:
-    """Any workload of up to six batch sizes; its default converges, other paths may not."""
+    """Any workload of up to six batch sizes; its default converges, other paths may
+    not."""
     n_sizes, n_limits = draw(st.integers(1, 6)), draw(st.integers(1, 4))
     rng = np.random.Generator(np.random.PCG64(draw(st.integers(0, 2**32 - 1))))
     default = int(rng.integers(n_sizes))
-    epochs = [rng.integers(1, 60, rng.integers(1, 6)).astype(np.float64) for _ in range(n_sizes)]
+    epochs = [
+        rng.integers(1, 60, rng.integers(1, 6)).astype(np.float64)
+        for _ in range(n_sizes)
+    ]
     for row, paths in enumerate(epochs):
         if row != default:
             paths[rng.random(paths.size) < 0.3] = np.inf
     limits_w = 100.0 + 25.0 * np.arange(n_limits)
     time_s = rng.uniform(1, 1000, (n_sizes, n_limits))
     time_s[:, :-1][rng.random((n_sizes, n_limits - 1)) < 0.2] = np.nan
-    power_w = np.where(np.isnan(time_s), np.nan, rng.uniform(0.4, 1, time_s.shape) * limits_w)
+    power_w = np.where(
+        np.isnan(time_s), np.nan, rng.uniform(0.4, 1, time_s.shape) * limits_w
+    )
     sizes = 2 ** np.arange(3, 3 + n_sizes)
     spec = WorkloadSpec("any", "net", "sgd", int(sizes[default]), 0.5)
     return TrainingWorkload(
-        spec, "gpu", float(limits_w[-1]), sizes, limits_w, time_s, power_w, tuple(epochs)
+        spec,
+        "gpu",
+        float(limits_w[-1]),
+        sizes,
+        limits_w,
+        time_s,
+        power_w,
+        tuple(epochs),
     )
 
 
@@ -114,7 +133,12 @@ def test_order_of_the_rows_changes_nothing(
 
 
 @settings(max_examples=40)
-@given(workloads(), OPTIMIZERS, st.integers(0, 2**32), st.lists(st.integers(0, 40), max_size=4))
+@given(
+    workloads(),
+    OPTIMIZERS,
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 40), max_size=4),
+)
 def test_recurrences_are_the_same_however_many_come_at_a_time(
     of: TrainingWorkload, optimizer: str, seed: int, cuts: list[int]
 ) -> None:
@@ -126,7 +150,10 @@ def test_recurrences_are_the_same_however_many_come_at_a_time(
     edges = [0, *sorted(cuts), n]
     until_s = [*start_s, inf]
     table = pd.concat(
-        [parts.advance(given_[slice(*edge)], until_s[edge[1]]) for edge in pairwise(edges)]
+        [
+            parts.advance(given_[slice(*edge)], until_s[edge[1]])
+            for edge in pairwise(edges)
+        ]
     )
     whole = Simulation([of], _rules(optimizer), 0).advance(given_)
     by_job, expected = (
@@ -137,7 +164,9 @@ def test_recurrences_are_the_same_however_many_come_at_a_time(
 
 
 @given(workloads(), ETA)
-def test_both_knobs_save_at_least_what_each_saves_alone(of: TrainingWorkload, eta: float) -> None:
+def test_both_knobs_save_at_least_what_each_saves_alone(
+    of: TrainingWorkload, eta: float
+) -> None:
     savings = best_savings(of, eta)
     assert savings.power_limit_only.fraction >= 0
     assert savings.batch_size_only.fraction >= 0
@@ -148,7 +177,9 @@ def test_both_knobs_save_at_least_what_each_saves_alone(of: TrainingWorkload, et
 
 
 @given(workloads())
-def test_more_weight_on_energy_never_makes_the_best_pair_draw_more(of: TrainingWorkload) -> None:
+def test_more_weight_on_energy_never_makes_the_best_pair_draw_more(
+    of: TrainingWorkload,
+) -> None:
     energy_j, time_j = expected_cost_j(of, 1.0), expected_cost_j(of, 0.0)
     chosen = [oracle_pair(of, eta) for eta in (0.0, 0.25, 0.5, 0.75, 1.0)]
     energies = [energy_j[pair.row, pair.column] for pair in chosen]
@@ -179,12 +210,15 @@ def test_run_costs_its_epochs_or_the_threshold(
         assert n_run == 100 < n_epochs
     if n_run == 0:
         return
-    assert run.time_s * cost_j / time_s == pytest.approx(run.cost_j)  # both go with the epochs
+    # Both go with the epochs
+    assert run.time_s * cost_j / time_s == pytest.approx(run.cost_j)
     assert run.energy_j == pytest.approx(run.cost_j / 2)
 
 
 @given(st.integers(1, 12), st.data())
-def test_pruning_ends_and_keeps_what_converged_twice(n: int, data: st.DataObject) -> None:
+def test_pruning_ends_and_keeps_what_converged_twice(
+    n: int, data: st.DataObject
+) -> None:
     sizes = [8 * (i + 1) for i in range(n)]
     pruning = PruningRounds(sizes, data.draw(st.sampled_from(sizes)))
     good: dict[int, int] = {}

@@ -1,4 +1,5 @@
-"""Generated submissions against the statistics of the Poisson process that they claim to be.
+"""Generated submissions against the statistics of the Poisson process that they claim
+to be.
 
 Each test rejects at 0.1 %; the seeds are fixed, so that a pass stays a pass.
 """
@@ -21,7 +22,8 @@ SEEDS = range(3)
 
 
 def calendar_scenario(seed: int) -> Scenario:
-    """Twelve weeks with the hour-of-week weights of the shipped scenario, from a Wednesday on."""
+    """Twelve weeks with the hour-of-week weights of the shipped scenario, from a
+    Wednesday on."""
     shipped = load_scenario("colocation_10mw").streams["training"].calendar
     return tiny_scenario(
         {
@@ -67,8 +69,10 @@ def test_counts_per_hour_of_the_week_follow_the_calendar(
     assert stats.chisquare(observed, wanted).pvalue > REJECT_BELOW
 
 
-def test_counts_of_single_hours_scatter_as_poisson(generated: tuple[Scenario, Workload]) -> None:
-    """Index of dispersion: the scatter over weeks of each hour of the week is its mean."""
+def test_counts_of_single_hours_scatter_as_poisson(
+    generated: tuple[Scenario, Workload],
+) -> None:
+    """Index of dispersion: the scatter over weeks of each hour of the week is its mean."""  # noqa: E501
     scenario, workload = generated
     counts = counts_per_hour(workload, scenario).reshape(N_WEEKS, 168)
     means = counts.mean(axis=0)
@@ -76,13 +80,17 @@ def test_counts_of_single_hours_scatter_as_poisson(generated: tuple[Scenario, Wo
     dispersion = ((counts - means) ** 2).sum(axis=0)[busy] / means[busy]
     freedom = (N_WEEKS - 1) * busy.sum()
     p_value = 2 * min(
-        stats.chi2.cdf(dispersion.sum(), freedom), stats.chi2.sf(dispersion.sum(), freedom)
+        stats.chi2.cdf(dispersion.sum(), freedom),
+        stats.chi2.sf(dispersion.sum(), freedom),
     )
     assert p_value > REJECT_BELOW
 
 
-def test_submissions_go_as_the_rate_within_the_hour(generated: tuple[Scenario, Workload]) -> None:
-    """In time that runs as fast as the rate, submissions are uniform; before that they are not."""
+def test_submissions_go_as_the_rate_within_the_hour(
+    generated: tuple[Scenario, Workload],
+) -> None:
+    """In time that runs as fast as the rate, submissions are uniform; before that they
+    are not."""
     scenario, workload = generated
     rates = hourly_rates(scenario.streams["training"].calendar, scenario.clock)
     every_ms = np.arange(0, scenario.horizon_ms + 1, 10_000)
@@ -90,14 +98,18 @@ def test_submissions_go_as_the_rate_within_the_hour(generated: tuple[Scenario, W
     submit_ms = workload.jobs.submit_ms + 0.5
     first_ms = submit_ms // MS_PER_H * MS_PER_H
     at, begin, end = (
-        np.interp(ms, every_ms, until) for ms in (submit_ms, first_ms, first_ms + MS_PER_H)
+        np.interp(ms, every_ms, until)
+        for ms in (submit_ms, first_ms, first_ms + MS_PER_H)
     )
     assert stats.kstest((at - begin) / (end - begin), "uniform").pvalue > REJECT_BELOW
     rises = (end - begin > 0) & (
         np.roll(rates.relative_rate, -1)[(first_ms // MS_PER_H).astype(int)]
         > 1.5 * rates.relative_rate[(first_ms // MS_PER_H).astype(int)]
     )
-    assert stats.kstest((submit_ms - first_ms)[rises] / MS_PER_H, "uniform").pvalue < REJECT_BELOW
+    assert (
+        stats.kstest((submit_ms - first_ms)[rises] / MS_PER_H, "uniform").pvalue
+        < REJECT_BELOW
+    )
     # Accurate to the millisecond, not to the second.
     digits = np.bincount(workload.jobs.submit_ms % 10, minlength=10)
     assert stats.chisquare(digits).pvalue > REJECT_BELOW
@@ -120,7 +132,9 @@ def test_replicates_are_drawn_evenly(generated: tuple[Scenario, Workload]) -> No
             assert stats.chisquare(counts).pvalue > REJECT_BELOW
 
 
-def test_classes_do_not_depend_on_the_hour(generated: tuple[Scenario, Workload]) -> None:
+def test_classes_do_not_depend_on_the_hour(
+    generated: tuple[Scenario, Workload],
+) -> None:
     _, workload = generated
     day = workload.jobs.submit_ms // (24 * MS_PER_H) % 7
     table = np.zeros((7, len(workload.classes)))

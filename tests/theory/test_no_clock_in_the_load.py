@@ -1,4 +1,5 @@
-"""The model's own clock does not show in the load of services: no minute, hour or month does."""
+"""The model's own clock does not show in the load of services: no minute, hour or month
+does."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_steps_on_the_minute_are_no_larger_than_others(tmp_path: Path) -> None:
 
 
 def test_no_jump_of_a_bank_leads_the_steps_of_a_day(tmp_path: Path) -> None:
-    """Another place or another sample, with the same instances, is no event of the load."""
+    """Another place or another sample, with the same instances, is no event of the
+    load."""
     values = {"duration": "1 day", "resolution": "0.1 s"}
     step_w = np.abs(np.diff(series_w(tmp_path, "day", **values)))
     scenario = diploee.load_scenario("inference_1mw", values=values)
@@ -68,13 +70,16 @@ def test_largest_ramps_of_a_year_stand_on_no_hour_and_no_first_of_a_month(
     spans = (begins[chosen][:, None] + np.arange(minutes + 1)) % 60
     on_hour = np.count_nonzero((spans == 0).any(axis=1))
     assert stats.binom.sf(on_hour - 1, 100, (minutes + 1) / 60) > 1e-3
-    first = np.arange("2018-01", "2019-02", dtype="datetime64[M]").astype("datetime64[m]")
+    first = np.arange("2018-01", "2019-02", dtype="datetime64[M]").astype(
+        "datetime64[m]"
+    )
     first_minute = (first - first[0]).astype(int)
     assert np.abs(np.array(chosen[:10])[:, None] - first_minute).min() > 60
 
 
 def test_fluctuation_falls_with_the_size_of_the_facility(tmp_path: Path) -> None:
-    """Ten times the nodes and the rate, flat calendar: 0.5 (1 + 1 / 10) of the variance stays."""
+    """Ten times the nodes and the rate, flat calendar: 0.5 (1 + 1 / 10) of the variance
+    stays."""
     stream = "request_streams.llama3"
     flat = {f"{stream}.calendar": {"hour_of_day": [1] * 24}, "duration": "2 weeks"}
     found = []
@@ -88,7 +93,9 @@ def test_fluctuation_falls_with_the_size_of_the_facility(tmp_path: Path) -> None
         scenario = diploee.load_scenario("inference_1mw", values=values)
         run = diploee.simulate(scenario, tmp_path / str(factor))
         frame = run.facility()
-        rate_rps = sum(frame[f"incoming_rps.{name}"] for name in ("coding", "conversation"))
+        rate_rps = sum(
+            frame[f"incoming_rps.{name}"] for name in ("coding", "conversation")
+        )
         found.append(float((rate_rps / rate_rps.mean()).std()))
     assert found[0] == pytest.approx(0.05, rel=0.1)
     assert found[1] / found[0] == pytest.approx(np.sqrt(0.55), rel=0.1)

@@ -1,7 +1,7 @@
 """Schedules against queueing theory: Erlang C, Pollaczek-Khinchine, Little's law.
 
-The tolerance is a confidence interval over independent replications of the simulation itself; no
-result of the package is pinned.
+The tolerance is a confidence interval over independent replications of the simulation
+itself; no result of the package is pinned.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ N_JOBS = {"simpy": 15_000, "compiled": 30_000}
 WARM_UP = 0.25  # share of each replication that is left out, as it starts empty
 
 ENGINES: list[Engine] = ["simpy", "compiled"]
-# Servers and load; the relaxation time, some 1 / (1 - sqrt(rho))**2 service times over the number
-# of servers, stays far below the warm-up.
+# Servers and load; the relaxation time, some 1 / (1 - sqrt(rho))**2 service times over
+# the number of servers, stays far below the warm-up.
 SYSTEMS = [(1, 0.5), (1, 0.7), (3, 0.8), (8, 0.7), (20, 0.85)]
 FEW = {(1, 0.7), (20, 0.85)}
 """Of what takes longer, by default."""
 SOME_SYSTEMS = [
-    pytest.param(*system, marks=() if system in FEW else pytest.mark.slow) for system in SYSTEMS
+    pytest.param(*system, marks=() if system in FEW else pytest.mark.slow)
+    for system in SYSTEMS
 ]
 
 
@@ -49,16 +50,20 @@ def simulate_mmc(n_servers: int, rho: float, engine: Engine, seed: int) -> Sched
     n_jobs = N_JOBS[engine]
     gaps_ms = rng.exponential(MEAN_SERVICE_MS / (n_servers * rho), n_jobs)
     submit_ms = np.cumsum(gaps_ms).astype(np.int64)
-    duration_ms = np.maximum(np.rint(rng.exponential(MEAN_SERVICE_MS, n_jobs)), 1).astype(np.int64)
+    duration_ms = np.maximum(
+        np.rint(rng.exponential(MEAN_SERVICE_MS, n_jobs)), 1
+    ).astype(np.int64)
     jobs = job_table(submit_ms, np.ones(n_jobs, dtype=int), duration_ms)
     pool = Pool(node_type="any", n_nodes=n_servers)
     return schedule_pool(jobs, pool, int(submit_ms[-1] + 1), engine)
 
 
 def settled(schedule: Schedule) -> slice:
-    """Jobs after the warm-up; the last few, of which some do not start in time, are left out.
+    """Jobs after the warm-up; the last few, of which some do not start in time, are
+    left out.
 
-    A fixed range of jobs, as a fixed range of time would correlate their number with their waits.
+    A fixed range of jobs, as a fixed range of time would correlate their number with
+    their waits.
     """
     n_jobs = len(schedule.jobs)
     return slice(int(WARM_UP * n_jobs), int(0.95 * n_jobs))
@@ -116,20 +121,26 @@ def test_queue_length_obeys_littles_law(n_servers: int, rho: float) -> None:
 
 @pytest.mark.parametrize(("n_servers", "rho"), SYSTEMS)
 def test_occupancy_obeys_littles_law(n_servers: int, rho: float) -> None:
-    """Mean busy nodes = arrival rate x mean run time, so utilization = rho but for the start."""
+    """Mean busy nodes = arrival rate x mean run time, so utilization = rho but for the
+    start."""
     deficits = []
     for seed in range(N_REPLICATIONS["compiled"]):
         schedule = simulate_mmc(n_servers, rho, "compiled", 2_000 + seed)
         deficits.append(schedule.mean_utilization(n_servers) - rho)
     low, high = interval(deficits)
     # The pool starts empty: up to about one relaxation time of the run is missing.
-    start = 1 / (1 - np.sqrt(rho)) ** 2 / n_servers * MEAN_SERVICE_MS / schedule.horizon_ms
+    start = (
+        1 / (1 - np.sqrt(rho)) ** 2 / n_servers * MEAN_SERVICE_MS / schedule.horizon_ms
+    )
     assert low <= 0 and high >= -start
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_generated_jobs_of_equal_length_wait_as_pollaczek_and_khinchine_say(engine: Engine) -> None:
-    """M/D/1: a generated list on one node; mean wait = rho / (2 (1 - rho)) service times."""
+def test_generated_jobs_of_equal_length_wait_as_pollaczek_and_khinchine_say(
+    engine: Engine,
+) -> None:
+    """M/D/1: a generated list on one node; mean wait = rho / (2 (1 - rho)) service
+    times."""
     rho, service_s = 0.6, 600
     library = ProfileLibrary([profile("one-1n-1", np.full(service_s, 700.0))])
     means_s = []
@@ -141,10 +152,14 @@ def test_generated_jobs_of_equal_length_wait_as_pollaczek_and_khinchine_say(engi
                 "facility.pools.main.n_nodes": 1,
                 "streams.training.target_utilization": None,
                 "streams.training.jobs_per_day": rho * 86_400 / service_s,
-                "streams.training.classes": [{"workload": "one", "n_nodes": 1, "probability": 1}],
+                "streams.training.classes": [
+                    {"workload": "one", "n_nodes": 1, "probability": 1}
+                ],
             }
         )
-        schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, engine)
+        schedule = schedule_jobs(
+            generate_jobs(scenario, library).jobs, scenario, engine
+        )
         means_s.append(float(schedule.wait_ms[settled(schedule)].mean()) / 1_000)
     low, high = interval(means_s)
     assert low <= rho / (2 * (1 - rho)) * service_s <= high

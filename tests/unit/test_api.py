@@ -1,4 +1,5 @@
-"""Python first: functions at the top, runs as objects, words that name what was given here."""
+"""Python first: functions at the top, runs as objects, words that name what was given
+here."""
 
 from __future__ import annotations
 
@@ -43,14 +44,28 @@ def test_functions_of_the_package_stay_functions_whatever_is_imported() -> None:
 
 
 def test_importing_the_package_loads_none_of_its_rooms_and_no_library() -> None:
-    code = "import sys; before = {*sys.modules}; import diploee; print({*sys.modules} - before)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys; before = {*sys.modules}; import diploee; print({*sys.modules} - "
+        "before)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     loaded = literal_eval(ended.stdout)
-    libraries = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert libraries == {"diploee", "diploee.base", "diploee.base.version", "lazy_loader"}
+    libraries = {
+        name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names
+    }
+    assert libraries == {
+        "diploee",
+        "diploee.base",
+        "diploee.base.version",
+        "lazy_loader",
+    }
 
 
-def test_a_run_takes_target_seed_and_values_as_the_scenario_has_them(tiny_run: Run) -> None:
+def test_a_run_takes_target_seed_and_values_as_the_scenario_has_them(
+    tiny_run: Run,
+) -> None:
     assert tiny_run.scenario.seed == 3
     assert tiny_run.scenario.streams["training"].target_utilization == 0.4
 
@@ -59,9 +74,11 @@ def test_values_change_a_scenario_object_as_they_change_its_file(
     tmp_path: Path, library_folder: Path, tiny_run: Run
 ) -> None:
     again = diploee.run(
-        tiny_scenario(), tmp_path / "run", values={UTILIZATION: 0.4, "seed": 3},
+        tiny_scenario(),
+        tmp_path / "run",
+        values={UTILIZATION: 0.4, "seed": 3},
         profiles=[library_folder],
-    )  # fmt: skip
+    )
     assert again.values == tiny_run.values
 
 
@@ -82,13 +99,20 @@ def test_errors_name_the_key_and_no_option_of_the_command_line(
     assert "--" not in str(caught.value)
 
 
-def test_argument_that_run_does_not_have_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
-    for given, meant in (("target_utilisation", "target_utilization"), ("engin", "engine")):
+def test_argument_that_run_does_not_have_is_refused_with_the_nearest_one(
+    tmp_path: Path,
+) -> None:
+    for given, meant in (
+        ("target_utilisation", "target_utilization"),
+        ("engin", "engine"),
+    ):
         with pytest.raises(InputError, match=f"^{given}: .*did you mean '{meant}'"):
             diploee.run(write_scenario(tmp_path / "tiny.yaml"), **{given: 0.4})
 
 
-def test_errors_of_export_choices_name_the_argument(tiny_run: Run, tmp_path: Path) -> None:
+def test_errors_of_export_choices_name_the_argument(
+    tiny_run: Run, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=r"^kv: ") as caught:
         diploee.export(tiny_run, "opendss", tmp_path / "load.dss", kv=-1)
     assert "--" not in str(caught.value)
@@ -97,9 +121,10 @@ def test_errors_of_export_choices_name_the_argument(tiny_run: Run, tmp_path: Pat
 def test_a_metric_is_found_by_name_with_unit_and_label(tiny_run: Run) -> None:
     demand = tiny_run.metric(DEMAND)
     (entry,) = (
-        e for e in tiny_run.metrics["grid"]["maximum_demand"]["intervals"]
+        e
+        for e in tiny_run.metrics["grid"]["maximum_demand"]["intervals"]
         if e["interval_min"] == 15
-    )  # fmt: skip
+    )
     assert float(demand) == entry["max_mw"]
     assert (demand.unit, "15 min" in demand.label) == ("MW", True)
     with pytest.raises(InputError, match=r"did you mean 'power\.max_mw'"):
@@ -117,9 +142,11 @@ def test_a_run_shows_its_metrics_and_pictures_and_writes_pages_and_exports(
     assert tiny_run.export("csv", tmp_path / "load.csv", step="15 min").is_file()
     assert diploee.datasheet(tiny_run, tmp_path / "sheet.html").is_file()
     name = next(iter(diploee.scenarios("limits")))
-    assert diploee.limits(tiny_run, name).lines()[0] in tiny_run.limits(name)._repr_html_().replace(
-        "&gt;", ">"
-    ).replace("&lt;", "<").replace("&#x27;", "'").replace("&quot;", '"').replace("&amp;", "&")
+    assert diploee.limits(tiny_run, name).lines()[0] in tiny_run.limits(
+        name
+    )._repr_html_().replace("&gt;", ">").replace("&lt;", "<").replace(
+        "&#x27;", "'"
+    ).replace("&quot;", '"').replace("&amp;", "&")
 
 
 def test_what_ships_is_listed_by_name_with_what_it_is() -> None:
@@ -130,11 +157,15 @@ def test_what_ships_is_listed_by_name_with_what_it_is() -> None:
 def test_sweeps_and_ensembles_give_a_frame_of_every_run(
     tmp_path: Path, library_folder: Path
 ) -> None:
-    file = sweep_file(tmp_path, {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 1})
+    file = sweep_file(
+        tmp_path, {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 1}
+    )
     profiles = [str(library_folder)]
     frame = diploee.sweep(file, tmp_path / "sweep", profiles=profiles).frame()
     assert frame[UTILIZATION].tolist() == [0.2, 0.4]
-    found = diploee.ensemble(tmp_path / "tiny.yaml", tmp_path / "many", seeds=2, profiles=profiles)
+    found = diploee.ensemble(
+        tmp_path / "tiny.yaml", tmp_path / "many", seeds=2, profiles=profiles
+    )
     assert found.ensemble is not None
     assert found.ensemble.points[0].metrics[DEMAND].n == 2
     assert "power.max_mw" in found._repr_html_()
@@ -146,7 +177,9 @@ def test_a_fit_needs_one_of_workload_and_rules(tmp_path: Path) -> None:
 
 
 def write_log(path: Path) -> Path:
-    rows = "".join(f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:00:00Z,2,600\n" for k in range(480))
+    rows = "".join(
+        f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:00:00Z,2,600\n" for k in range(480)
+    )
     path.write_text(f"submit_time,nodes,duration\n{rows}", encoding="utf-8")
     return path
 
@@ -159,7 +192,9 @@ def test_a_fit_gives_and_writes_what_the_command_does(
     monkeypatch.chdir(tmp_path)  # the log is named from where the stream goes
     options = ("--workload", "tune", "--profiles", library_folder, "--no-months")
     ended = call("fit", log, *options, "--stream", "own")
-    found = diploee.fit(log, "tune", profiles=[library_folder], months=False, stream="own", out=out)
+    found = diploee.fit(
+        log, "tune", profiles=[library_folder], months=False, stream="own", out=out
+    )
     assert found.fragment == out.read_text("utf-8") == ended.out
     assert {figure.name for figure in found.figures} >= {"busy nodes, mean"}
     assert f"years generated of {found.generated_days} days" in found._repr_html_()
@@ -182,12 +217,17 @@ def test_a_fit_gives_and_writes_what_the_command_does(
     ],
 )
 def test_errors_of_fits_name_the_argument(
-    tmp_path: Path, library_folder: Path, options: dict[str, Any], problem: str,
+    tmp_path: Path,
+    library_folder: Path,
+    options: dict[str, Any],
+    problem: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=problem) as caught:
-        diploee.fit(write_log(Path("log.csv")), "tune", profiles=[library_folder], **options)
+        diploee.fit(
+            write_log(Path("log.csv")), "tune", profiles=[library_folder], **options
+        )
     assert "--" not in str(caught.value)
 
 
@@ -195,11 +235,18 @@ def test_a_measured_profile_is_imported_and_added(tmp_path: Path) -> None:
     rows = "".join(f"{t},{500 + t % 7}\n" for t in range(120))
     (tmp_path / "power.csv").write_text(f"t_s,power_w\n{rows}", encoding="utf-8")
     profile = diploee.import_profile(
-        tmp_path / "power.csv", "plain", workload="own", n_nodes=1, profile_id="own-1n",
+        tmp_path / "power.csv",
+        "plain",
+        workload="own",
+        n_nodes=1,
+        profile_id="own-1n",
         out=tmp_path / "library",
-    )  # fmt: skip
+    )
     assert profile.workload == "own"
-    assert diploee.ProfileLibrary.open(str(tmp_path / "library")).entries[0].profile_id == "own-1n"
+    assert (
+        diploee.ProfileLibrary.open(str(tmp_path / "library")).entries[0].profile_id
+        == "own-1n"
+    )
     with pytest.raises(InputError, match=r"have: .*'nvidia-smi'.*did you mean 'plain'"):
         diploee.import_profile(tmp_path / "power.csv", "plane", workload="own")
     with pytest.raises(InputError, match="workload: this key is missing"):
@@ -222,7 +269,11 @@ def test_a_notebook_draws_a_bar_for_each_stage(
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", fake)  # type: ignore[arg-type]
     diploee.run(tiny_scenario(), tmp_path / "run", profiles=[library_folder])
-    assert [html.split()[0] for html in drawn if "value=0>" in html] == ["read", "plan", "simulate"]
+    assert [html.split()[0] for html in drawn if "value=0>" in html] == [
+        "read",
+        "plan",
+        "simulate",
+    ]
     assert drawn[-1].endswith(" s")
     content = {"base": str(write_scenario(tmp_path / "t.yaml")), "seeds": [1]}
     diploee.sweep(content, tmp_path / "sweep", profiles=[str(library_folder)])
@@ -233,8 +284,13 @@ def test_runs_are_compared_by_metric_from_the_top(
     tiny_run: Run, tmp_path: Path, library_folder: Path
 ) -> None:
     busier = diploee.run(
-        tiny_run.scenario, tmp_path / "run", target_utilization=0.6, profiles=[library_folder]
+        tiny_run.scenario,
+        tmp_path / "run",
+        target_utilization=0.6,
+        profiles=[library_folder],
     )
     found = diploee.compare(tiny_run, busier)
-    assert found[DEMAND].values == tuple(float(run.metric(DEMAND)) for run in (tiny_run, busier))
+    assert found[DEMAND].values == tuple(
+        float(run.metric(DEMAND)) for run in (tiny_run, busier)
+    )
     assert DEMAND in found._repr_html_()

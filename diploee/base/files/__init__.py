@@ -1,9 +1,9 @@
 """Files and folders that appear whole or not at all, and what may be replaced by them.
 
-Whoever writes a result uses `whole_file`, `whole_folder` or, for several that appear together,
-`writing`. All is written into a hidden folder beside its place (`staging`), synced, and moved in at
-the end. What a killed process left is found by the next one that writes there: it is put right and
-removed.
+Whoever writes a result uses `whole_file`, `whole_folder` or, for several that appear
+together, `writing`. All is written into a hidden folder beside its place (`staging`),
+synced, and moved in at the end. What a killed process left is found by the next one
+that writes there: it is put right and removed.
 """
 
 from diploee.base.files.places import FolderKind as FolderKind

@@ -1,4 +1,4 @@
-"""Where files lie: where a result may go, what may be replaced there, and what is shipped."""
+"""Where files lie: where a result may go, what may be replaced there, and what is shipped."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from diploee.base.files.staging import remove_leftovers
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_USE = (5, 32, 33)
-"""Errors of Windows where a file is open: access denied, sharing violation, lock violation."""
+"""Errors of Windows where a file is open: access denied, sharing violation, lock
+violation."""
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether an error says that the disk, a quota or a size limit is exhausted."""
+    """Return whether an error says that disk, quota or size limit is full."""
     return error.errno in _DISK_FULL
 
 
@@ -45,7 +46,7 @@ def reason(error: OSError) -> str:
 
 
 def check_is_file(path: Path, error: type[InputError] = InputError) -> None:
-    """Refuse what can't be read as a file, such as a pipe, which would wait for its writer."""
+    """Refuse what can't be read as a file, such as a pipe."""
     if not path.is_file():
         found = "is no file" if os.path.lexists(path) else "no such file"
         raise error(f"{path}: {found}")
@@ -62,8 +63,8 @@ class FolderKind:
     name: str  # such as ``"run folder"``
     marker: str  # JSON file by which it differs from others
     keys: Collection[str]  # of this file; a kind without any may lack the file
-    # Returns from the file's content the relative names of all that may be in the folder, as
-    # patterns of `fnmatch`
+    # Returns from the file's content the relative names of all that may be in the
+    # folder, as patterns of `fnmatch`
     entries: Callable[[Mapping[str, Any]], Iterable[str]]
 
     def foreign(self, folder: Path) -> str | None:
@@ -74,18 +75,26 @@ class FolderKind:
         content = _object(folder / self.marker)
         if not set(self.keys) <= content.keys():
             there = (folder / self.marker).is_file()
-            lacks = f"its {self.marker} is not diploee's" if there else f"no {self.marker}"
-            return f"exists and is not {self.name} ({lacks}); --force replaces such folders only"
+            lacks = (
+                f"its {self.marker} is not diploee's" if there else f"no {self.marker}"
+            )
+            return (
+                f"exists and is not {self.name} ({lacks}); --force replaces such "
+                "folders only"
+            )
         if not folder.is_dir():  # a file, a pipe, a device, or a link to one
             return f"is no folder, expected {self.name}"
         others = _entries_beyond(folder, self.entries(content))
         if others:
-            return f"holds {one_of(others)} besides {self.name}, which --force would remove"
+            return (
+                f"holds {one_of(others)} besides {self.name}, which --force would "
+                "remove"
+            )
         return None
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of anybody's, an empty one where there is none."""
+    """Return the JSON object in a foreign file, an empty one if none."""
     try:
         if path.is_file() and path.stat().st_size < _LARGEST:
             content = json.loads(path.read_bytes())
@@ -96,7 +105,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
-    """Return the relative names of what is in a folder beyond what the patterns name, sorted."""
+    """Return sorted relative names in a folder that no pattern matches."""
     known = tuple(patterns)
     below = {pattern.rpartition("/")[0] for pattern in known}
     others = []
@@ -112,19 +121,25 @@ def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
     return others
 
 
-# A scheme has two letters or more: 'C:/' is a drive. A `Path` has lost one of the two slashes.
+# A scheme has two letters or more: 'C:/' is a drive. A `Path` has lost one of the two
+# slashes.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
 
 
 def local_place(place: Path | str, option: str = "--out") -> Path:
-    """Return a place as a path of this machine; refuse URLs and what can't be a name."""
+    """Return a place as a path of this machine.
+
+    Refuse URLs and what can't be a name.
+    """
     text = str(place)
     if not text:
         raise InputError(f"{option}: is empty; name a file or folder")
     if _URL.match(text):
         raise InputError(f"{option}: '{text}' is a URL; name a local file or folder")
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"{option}: '{text}' is not a name in UTF-8; choose another one")
+        raise InputError(
+            f"{option}: '{text}' is not a name in UTF-8; choose another one"
+        )
     return Path(place)
 
 
@@ -139,16 +154,19 @@ def check_file(
 ) -> None:
     """Refuse a place for a file that is taken, unless it may be replaced.
 
-    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces` returns whether
-    a file may be replaced without it, also in a folder that is read. `option` names the place in
-    errors. `clean` first removes what writers that were killed left beside the place.
+    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces`
+    returns whether a file may be replaced without it, also in a folder that is read.
+    `option` names the place in errors. `clean` first removes what writers that were
+    killed left beside the place.
     """
     if (taken := _taken(place, option, clean)) is None:
         return
     place = taken
     mode = _mode(place)
     if stat.S_ISDIR(mode):
-        raise OutputExistsError(f"{place}: is a folder, expected a file; choose another {option}")
+        raise OutputExistsError(
+            f"{place}: is a folder, expected a file; choose another {option}"
+        )
     if mode and not stat.S_ISREG(mode):
         raise OutputExistsError(
             f"{place}: is a device or pipe, expected a file; choose another {option}"
@@ -157,10 +175,13 @@ def check_file(
         return
     for path in inputs:
         if path is not None and _is_or_holds(Path(path), place):
-            raise InputError(f"{option}: {place} is an input of this command; give another place")
+            raise InputError(
+                f"{option}: {place} is an input of this command; give another place"
+            )
     if not force:
         raise OutputExistsError(
-            f"{place}: exists already; choose another {option}, or --force to replace it"
+            f"{place}: exists already; choose another {option}, or --force to replace "
+            "it"
         )
 
 
@@ -175,22 +196,26 @@ def check_folder(
 ) -> None:
     """Refuse a place for a folder that is taken, unless it may be replaced.
 
-    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the other
-    arguments are those of `check_file`.
+    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the
+    other arguments are those of `check_file`.
     """
     if (taken := _taken(place, option, clean)) is None:
         return
     place = taken
     if not force or kind is None:
         remedy = "" if kind is None else ", or --force to replace it"
-        raise OutputExistsError(f"{place}: exists already; choose another {option}{remedy}")
+        raise OutputExistsError(
+            f"{place}: exists already; choose another {option}{remedy}"
+        )
     why = kind.foreign(place)
     if why is not None:
         raise OutputExistsError(f"{place}: {why}; choose another {option}")
     for path in (Path(), *inputs):
         if path is not None and _is_or_holds(place, Path(path)):
             what = "the current folder" if path == Path() else str(path)
-            raise InputError(f"{place}: holds {what}, which this command needs; choose another")
+            raise InputError(
+                f"{place}: holds {what}, which this command needs; choose another"
+            )
 
 
 def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
@@ -200,16 +225,22 @@ def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
         remove_leftovers(place.parent)
     if os.path.lexists(place):
         return place
-    parent = next((p for p in place.absolute().parents if os.path.lexists(p)), Path("/"))
+    parent = next(
+        (p for p in place.absolute().parents if os.path.lexists(p)), Path("/")
+    )
     if not parent.is_dir():
         raise OutputError(
-            f"{place}: can't be written ({parent} is a file, not a folder); check {option}"
+            f"{place}: can't be written ({parent} is a file, not a folder); check "
+            f"{option}"
         )
     return None
 
 
 def _mode(place: Path) -> int:
-    """Return the mode of the file or folder at a path, behind a link; 0 if there is none."""
+    """Return the mode of the file or folder at a path, behind a link.
+
+    0 if there is none.
+    """
     try:
         return place.stat().st_mode
     except (OSError, ValueError):
@@ -217,11 +248,13 @@ def _mode(place: Path) -> int:
 
 
 def _is_or_holds(one: Path, other: Path) -> bool:
-    """Return whether two names are of one file, or the second of something in the first."""
+    """Return whether two names are of one file, or the first holds the second."""
     try:
         found = one.stat()
         real = Path(os.path.realpath(other))
-        inside = (path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,)))
+        inside = (
+            path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,))
+        )
         return any(os.path.samestat(found, each) for each in inside)
     except (OSError, ValueError):
         return False
@@ -267,7 +300,7 @@ def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
     """Return the file given by path or by shipped name; there must be one."""
     have = shipped(kind)
     path = Path(name_or_path)
-    if os.path.isfile(path):  # noqa: PTH113  # unlike pathlib's, no error for any text
+    if os.path.isfile(path):  # unlike pathlib's, no error for any text  # noqa: PTH113
         return path
     if str(name_or_path) in have:
         return have[str(name_or_path)]

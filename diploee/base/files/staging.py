@@ -1,16 +1,18 @@
-"""Hidden folders beside a place: where results are written, and how what killed writers left ends.
+"""Hidden folders beside a place.
 
-A staging folder ``.<name>.partial-<random>`` holds::
+Where results are written, and how what killed writers left ends. A staging folder
+``.<name>.partial-<random>`` holds::
 
     lock       held by its writer while that lives; names its machine and its set's first folder
     new/       what is being written
     old/       what was set aside for it
     journal    only while results take their places: what goes where
 
-As the journal is removed once all of a set are in their places, it tells what to undo. Whoever
-writes to a folder later does so for a writer that was killed. For the moments in which anything
-changes beside a place, processes take turns by the lock file ``.diploee.lock``.
-"""
+As the journal is removed once all of a set are in their places, it tells what to undo.
+Whoever writes to a folder later does so for a writer that was killed. For the moments
+in which anything changes beside a place, processes take turns by the lock file
+``.diploee.lock``.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -31,14 +33,16 @@ from diploee.base.errors import OutputError, one_line
 
 try:
     import fcntl
-except ImportError:  # not on Windows: nothing tells there whether a writer lives, so none is ended
+# Not on Windows: nothing tells there whether a writer lives, so none is ended
+except ImportError:
     fcntl = None  # type: ignore[assignment]
 
 TURN = ".diploee.lock"
 LOCK, JOURNAL, NEW, OLD = "lock", "journal", "new", "old"
 _NAME = re.compile(r"\..+\.partial-[0-9a-z_]{8}", re.DOTALL)
 _LONGEST = 50
-"""Characters of a place's name in that of its staging folder: a name has 255 bytes at most."""
+"""Characters of a place's name in that of its staging folder: a name has 255 bytes at
+most."""
 _PATIENCE_S, _PAUSE_S = 60.0, 0.005
 _FOREIGN_AFTER_S = 86_400.0
 """Age at which what another machine left is removed [s]."""
@@ -67,14 +71,18 @@ class Staging:
     """
 
     def __init__(self, place: Path, first: Staging | None = None) -> None:
-        set_of = os.path.abspath(first.folder) if first else ""  # noqa: PTH100  # links stay
+        # Links stay
+        set_of = os.path.abspath(first.folder) if first else ""  # noqa: PTH100
         with turn(place.parent):
             prefix = f".{place.name[:_LONGEST]}.partial-"
-            here = place.parent.absolute()  # else Arrow takes a drive, as in C:/x, for a scheme
+            # Else Arrow takes a drive, as in C:/x, for a scheme
+            here = place.parent.absolute()
             self.folder: Path = Path(tempfile.mkdtemp(prefix=prefix, dir=here))
             self._handle = try_lock(self.folder / LOCK, os.O_CREAT)
         try:
-            (self.folder / LOCK).write_bytes(os.fsencode(f"{platform.node()}\n{set_of}"))
+            (self.folder / LOCK).write_bytes(
+                os.fsencode(f"{platform.node()}\n{set_of}")
+            )
             (self.folder / NEW).mkdir()
         except OSError:
             self.remove()
@@ -85,18 +93,26 @@ class Staging:
         return self.folder / NEW / place.name
 
     def put(self, moves: Sequence[Move]) -> None:
-        """Move all to their places, or none; the caller has the turns of all their folders.
+        """Move all to their places, or none.
 
-        The first is there with all the others or not at all, also where a process is killed in
-        between: they say what it is, as the sidecar of an export does.
+        The caller has the turns of all their folders. The first is there with all the
+        others or not at all, also where a process is killed in between: they say what
+        it is, as the sidecar of an export does.
         """
-        if len(moves) == 1 and moves[0].staged.is_file() and os.path.lexists(moves[0].place):
+        if (
+            len(moves) == 1
+            and moves[0].staged.is_file()
+            and os.path.lexists(moves[0].place)
+        ):
             moves[0].staged.replace(moves[0].place)  # in one step everywhere
             return
         journal = self.folder / JOURNAL
         home = self.folder.parent.absolute()
         entries = [
-            (*(_from_home(path, home) for path in (m.staged, m.place)), _identity(m.staged))
+            (
+                *(_from_home(path, home) for path in (m.staged, m.place)),
+                _identity(m.staged),
+            )
             for m in moves
         ]
         journal.write_text(json.dumps(entries), "ascii")
@@ -129,9 +145,10 @@ class Staging:
 def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
     """Put right and remove what writers that were killed left in a folder.
 
-    What a living one is writing stays, as does all that is not of this package; so does what
-    can't be removed, which harms nobody. What writers on other machines left stays for a day, as
-    not every lock reaches over a network, unless `any_machine` says that they have ended.
+    What a living one is writing stays, as does all that is not of this package; so does
+    what can't be removed, which harms nobody. What writers on other machines left stays
+    for a day, as not every lock reaches over a network, unless `any_machine` says that
+    they have ended.
     """
     for staging in _stagings(folder):
         with suppress(OSError, OutputError):
@@ -142,24 +159,32 @@ def remove_leftovers(folder: Path, any_machine: bool = False) -> None:
 
 @contextmanager
 def turn(*folders: Path) -> Iterator[None]:
-    """Keep others from changing anything beside the places in folders; for moments only."""
+    """Keep others from changing anything beside the places in folders.
+
+    For moments only.
+    """
     with ExitStack() as stack:
-        for folder in sorted({os.path.realpath(folder) for folder in folders}):  # one for all
+        # One for all
+        for folder in sorted({os.path.realpath(folder) for folder in folders}):
             stack.enter_context(_one_turn(Path(folder)))
         yield
 
 
 def sync(path: Path) -> None:
-    """Make the system keep a file, or a folder with all files in it, through a power cut."""
+    """Make a file, or a folder with its files, last through a power cut."""
     for entry in path.iterdir() if path.is_dir() else ():
         sync(entry)
     sync_one(path)
 
 
 def sync_one(path: Path) -> None:
-    """Make the system keep a file, or the names in a folder where it can; errors as for `sync`."""
+    """Make the system keep a file, or the names in a folder where it can.
+
+    Errors as for `sync`.
+    """
     is_folder = path.is_dir()
-    if is_folder and fcntl is None:  # Windows opens files alone, and syncs what it may write
+    # Windows opens files alone, and syncs what it may write
+    if is_folder and fcntl is None:
         return
     handle = os.open(path, os.O_RDONLY if fcntl else os.O_RDWR)
     try:
@@ -186,7 +211,10 @@ def _stagings(folder: Path) -> list[Path]:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Return whether a folder is this user's: another's journal is not to be followed."""
+    """Return whether a folder is this user's.
+
+    Another's journal is not to be followed.
+    """
     return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
 
 
@@ -223,8 +251,8 @@ def _turn_lock(path: Path) -> int | None:
 def try_lock(path: Path, flags: int = 0) -> int | None:
     """Open and lock a file; None if another process has it, or removed it in between.
 
-    On a file system without locks it seems another's, unless it is made here: nothing tells there
-    that its process has ended.
+    On a file system without locks it seems another's, unless it is made here: nothing
+    tells there that its process has ended.
     """
     handle = os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
     if fcntl is None:
@@ -243,20 +271,22 @@ def try_lock(path: Path, flags: int = 0) -> int | None:
 
 
 def _remove_turn(path: Path) -> None:
-    """Remove the lock of a writer that was killed in its turn, before it had made anything."""
+    """Remove the lock of a writer that was killed before it made anything."""
     if fcntl is not None and (handle := try_lock(path)) is not None:
         path.unlink(missing_ok=True)
         os.close(handle)
 
 
 def _settle(staging: Path, any_machine: bool) -> None:
-    """Undo what a writer that was killed left half in place, and remove its staging folder."""
+    """Undo what a killed writer left half in place, and its staging folder."""
     if fcntl is None:
         return
     lock = staging / LOCK
-    with turn(staging.parent):  # nobody is between making a staging folder and locking it
+    # Nobody is between making a staging folder and locking it
+    with turn(staging.parent):
         if not lock.exists():
-            staging.rmdir()  # killed before or after all else; refused where it holds anything
+            # Killed before or after all else; refused where it holds anything
+            staging.rmdir()
             return
         handle = try_lock(lock)
     if handle is None:
@@ -284,13 +314,19 @@ def _journal(staging: Path) -> list[tuple[Path, Path, Identity]]:
     try:
         entries = json.loads((staging / JOURNAL).read_text("ascii"))
         home = staging.parent
-        return [(home / staged, home / place, tuple(ids)) for staged, place, ids in entries]
+        return [
+            (home / staged, home / place, tuple(ids)) for staged, place, ids in entries
+        ]
     except (OSError, ValueError, TypeError):
-        return []  # it was killed before the journal was whole, so before the first move
+        # It was killed before the journal was whole, so before the first move
+        return []
 
 
 def _undo(staging: Path) -> None:
-    """Put back what stood at the places of a set that is not whole; no other thing is touched."""
+    """Put back what stood at the places of a set that is not whole.
+
+    No other thing is touched.
+    """
     entries = _journal(staging)
     moves = [(Move(staged, place), identity) for staged, place, identity in entries]
     if all(_identity(move.place) == identity for move, identity in moves):
@@ -303,8 +339,8 @@ def _undo(staging: Path) -> None:
             move.aside.rename(move.place)
             if not is_in_place:
                 sys.stderr.write(
-                    f"diploee: {one_line(str(move.place))}: replacing it was cut short; the older "
-                    "one stands again\n"
+                    f"diploee: {one_line(str(move.place))}: replacing it was cut "
+                    "short; the older one stands again\n"
                 )
     (staging / JOURNAL).unlink()
 
@@ -321,7 +357,10 @@ def _set_aside(move: Move) -> None:
 
 
 def _remove(staging: Path) -> None:
-    """Remove a staging folder: the journal first and the lock last, as it may end at any step."""
+    """Remove a staging folder.
+
+    The journal first and the lock last, as it may end at any step.
+    """
     (staging / JOURNAL).unlink(missing_ok=True)
     for name in (NEW, OLD):
         if (staging / name).exists():

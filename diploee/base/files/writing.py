@@ -1,4 +1,7 @@
-"""Writing results: files and folders that take their places at the end, all together."""
+"""Writing results: files and folders that take their places at the end.
+
+All together.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _late: list[int] = []
 
 
 def is_late() -> bool:
-    """Return whether the signal that is being handled came once a result had taken its place.
+    """Return whether the handled signal came after a result was in place.
 
     A handler may then let the command end as if the signal had come after it.
     """
@@ -39,8 +42,8 @@ def is_late() -> bool:
 def uninterrupted(completes: bool = False) -> Iterator[None]:
     """Hold back what ends a process, as Ctrl-C, until the block is done.
 
-    Only the main thread is ever interrupted. At the end of a block that `completes` a result,
-    `is_late` says so to the handler.
+    Only the main thread is ever interrupted. At the end of a block that `completes` a
+    result, `is_late` says so to the handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,10 +75,11 @@ Paths = Iterable[Path | str | None]
 
 @dataclass
 class Item:
-    """A file or folder being written at `path`; `place` is where it appears, as the user calls it.
+    """A file or folder being written at `path`.
 
-    `check` raises an error if a place may not be replaced. `other_place` returns another if this
-    one was taken in the meantime. `option` names the place in errors.
+    `place` is where it appears, as the user calls it. `check` raises an error if a
+    place may not be replaced. `other_place` returns another if this one was taken in
+    the meantime. `option` names the place in errors.
     """
 
     path: Path
@@ -86,7 +90,10 @@ class Item:
 
     @property
     def target(self) -> Path:
-        """The place with a name: that of ``.`` is its folder's; a link's folder, not the link."""
+        """The place with a name: that of ``.`` is its folder's.
+
+        A link's folder, not the link.
+        """
         if self.path.is_dir() and self.place.is_symlink():
             return self.place.resolve()
         return _named_place(self.place)
@@ -112,24 +119,40 @@ class Writing:
         replaces: Callable[[Path], bool] | None = None,
         option: str = "--out",
     ) -> Path:
-        """Return a hidden path to write the file to that shall appear at a place, if it may."""
+        """Return a hidden path for the file that shall appear at a place."""
         place = local_place(place, option)
         check = partial(
-            check_file, force=self._force, inputs=self._inputs, replaces=replaces, option=option
+            check_file,
+            force=self._force,
+            inputs=self._inputs,
+            replaces=replaces,
+            option=option,
         )
-        check(place, clean=os.path.realpath(_named_place(place).parent) not in self._stagings)
+        check(
+            place,
+            clean=os.path.realpath(_named_place(place).parent) not in self._stagings,
+        )
         path = self._staging(_named_place(place), option).path_for(_named_place(place))
-        if path not in (item.path for item in self._items):  # the last of several of a place wins
+        # The last of several of a place wins
+        if path not in (item.path for item in self._items):
             self._items.append(Item(path, place, check, option=option))
         return path
 
     def folder(
-        self, place: Path | str, kind: FolderKind | None = None, *, option: str = "--out"
+        self,
+        place: Path | str,
+        kind: FolderKind | None = None,
+        *,
+        option: str = "--out",
     ) -> Item:
-        """Return a hidden folder to write to that shall appear at a place, if it may."""
+        """Return a hidden folder that shall appear at a place, if it may."""
         place = local_place(place, option)
         check = partial(
-            check_folder, force=self._force, kind=kind, inputs=self._inputs, option=option
+            check_folder,
+            force=self._force,
+            kind=kind,
+            inputs=self._inputs,
+            option=option,
         )
         check(place)
         target = place.resolve() if place.is_symlink() else _named_place(place)
@@ -172,7 +195,8 @@ class Writing:
     def error(self, error: OSError) -> OutputError:
         """Return why nothing could be written, as one line for the user."""
         place, option = self._at
-        if self._items and place == str(self._items[0].target):  # else a folder can't be made
+        # Else a folder can't be made
+        if self._items and place == str(self._items[0].target):
             for item in self._items:  # the one being written is the last that is there
                 if item.path.exists():
                     place, option = str(item.target), item.option
@@ -185,27 +209,33 @@ class Writing:
         needed_mb = self.needed_mb(written_mb)
         needed = f"about {needed_mb:,.4g} MB needed in all, " if needed_mb else ""
         return OutputError(
-            f"{place}: the disk is full or a limit on file size is reached ({needed}"
-            f"{written_mb:,.3g} MB written so far, {self._free_mb():,.0f} MB free); nothing "
-            "of it was kept, free some space or write elsewhere"
+            f"{place}: the disk is full or a limit on file size is reached "
+            f"({needed}{written_mb:,.3g} MB written so far, {self._free_mb():,.0f} MB "
+            "free); nothing of it was kept, free some space or write elsewhere"
         )
 
     def _free_mb(self) -> float:
         with suppress(OSError):
-            return sum(shutil.disk_usage(parent).free for parent in [*self._stagings][:1]) / 1e6
+            return (
+                sum(shutil.disk_usage(parent).free for parent in [*self._stagings][:1])
+                / 1e6
+            )
         return 0.0
 
     def _staging(self, target: Path, option: str) -> Staging:
         before, self._at = self._at, (str(target), option)  # for an error at once
         parent = os.path.realpath(target.parent)
         if parent not in self._stagings:
-            missing = [p for p in (target.parent, *target.parent.parents) if not p.exists()]
+            missing = [
+                p for p in (target.parent, *target.parent.parents) if not p.exists()
+            ]
             first = next(iter(self._stagings.values()), None)
             with uninterrupted():
                 self._made[:0] = missing
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._stagings[parent] = Staging(target, first)
-        self._at = before if self._items else self._at  # later the first of all is named
+        # Later the first of all is named
+        self._at = before if self._items else self._at
         return self._stagings[parent]
 
 
@@ -213,11 +243,11 @@ class Writing:
 def writing(
     force: bool = False, inputs: Paths = (), joins: Writing | None = None
 ) -> Iterator[Writing]:
-    """Write several files and folders that appear together when all went well, or not at all.
+    """Write several files and folders that appear together, or not at all.
 
-    `force` replaces what is at their places as far as `check_file` and `check_folder` let it,
-    `inputs` are read and never replaced. Where the results appear with those that it `joins`, all
-    else is as that says.
+    `force` replaces what is at their places as far as `check_file` and `check_folder`
+    let it, `inputs` are read and never replaced. Where the results appear with those
+    that it `joins`, all else is as that says.
     """
     if joins is not None:
         yield joins
@@ -242,7 +272,7 @@ def whole_file(
     option: str = "--out",
     joins: Writing | None = None,
 ) -> Iterator[Path]:
-    """Give a hidden path to write a file to, and put it in its place when all went well."""
+    """Give a hidden path to write to, and put the file in place at the end."""
     with writing(force, inputs, joins) as new:
         yield new.file(place, option=option)
 

@@ -1,10 +1,11 @@
-"""How values are distributed: percentiles, extremes, and for how long they are beyond a limit.
+"""How values are distributed.
 
-The histogram of signed integers is log-linear and needs no range beforehand: every octave of
-magnitude has 512 bins, so a quantile is off by at most 1/1024 of itself, whatever the range
-(Masson, Rim and Lee 2019, DDSketch; HdrHistogram). Counts are integers: the result does not depend
-on blocks or order. Numba rather than NumPy, because six passes of `searchsorted` or `bincount` over
-315 million values would dominate.
+Percentiles, extremes, and for how long they are beyond a limit. The histogram of signed
+integers is log-linear and needs no range beforehand: every octave of magnitude has 512
+bins, so a quantile is off by at most 1/1024 of itself, whatever the range (Masson, Rim
+and Lee 2019, DDSketch; HdrHistogram). Counts are integers: the result does not depend
+on blocks or order. Numba rather than NumPy, because six passes of `searchsorted` or
+`bincount` over 315 million values would dominate.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ N_BINS = 1 << 20
 class Distribution:
     """Accumulates values in blocks.
 
-    Beyond `EXACT_VALUES` the values go to a histogram of at least 2**19 used bins; its percentiles
-    are off by no more than `percentile_error`. Mean, standard deviation and extremes stay exact.
+    Beyond `EXACT_VALUES` the values go to a histogram of at least 2**19 used bins; its
+    percentiles are off by no more than `percentile_error`. Mean, standard deviation and
+    extremes stay exact.
     """
 
     def __init__(self) -> None:
@@ -76,14 +78,15 @@ class Distribution:
         reached = np.cumsum(self._bins)
         ranks = np.array(percents) / 100 * (self.count - 1)
         below, above = (
-            (np.searchsorted(reached, rank, side="right") - self._zero + 0.5) * self._bin_width
+            (np.searchsorted(reached, rank, side="right") - self._zero + 0.5)
+            * self._bin_width
             for rank in (np.floor(ranks), np.ceil(ranks))
         )
         values = below + (ranks - np.floor(ranks)) * (above - below)
         return [float(value) for value in np.clip(values, self.min, self.max)]
 
     def _add_moments(self, count: int, mean: float, squares: float) -> None:
-        """Combine counts, means and squared distances (Chan, Golub and LeVeque 1983)."""
+        """Combine counts, means and squared distances (Chan et al. 1983)."""
         total = self.count + count
         distance = mean - self.mean
         self._squares += squares + distance**2 * self.count * count / total
@@ -109,7 +112,9 @@ class Distribution:
             self._bins = np.pad(self._bins.reshape(-1, 2).sum(axis=1), spare)
             self._bin_width *= 2
         at = np.floor(values / self._bin_width).astype(np.int64) + self._zero
-        self._bins += np.bincount(np.minimum(at, self._bins.size - 1), minlength=self._bins.size)
+        self._bins += np.bincount(
+            np.minimum(at, self._bins.size - 1), minlength=self._bins.size
+        )
 
 
 _MANTISSA_BITS = 9
@@ -122,11 +127,16 @@ RELATIVE_ERROR = 2.0 ** -(_MANTISSA_BITS + 1)
 
 
 class SignedHistogram:
-    """Counts signed integers; keeps the extremes exactly, with the place of the first of each."""
+    """Counts signed integers.
+
+    Keeps the extremes exactly, with the place of the first of each.
+    """
 
     def __init__(self) -> None:
         self._counts = np.zeros((2, _N_SIGNED_BINS), dtype=np.int64)
-        self._extremes = np.array([np.iinfo(np.int64).max, -1, np.iinfo(np.int64).min, -1])
+        self._extremes = np.array(
+            [np.iinfo(np.int64).max, -1, np.iinfo(np.int64).min, -1]
+        )
         self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
         self.count = 0
 
@@ -138,7 +148,7 @@ class SignedHistogram:
             self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
 
     def percentile(self, percent: float) -> float:
-        """Return a percentile: the value of rank ``ceil(percent/100 * n)``, within its bin."""
+        """Return a percentile: the value of rank ``ceil(percent/100 n)`` in its bin."""
         ordered = np.concatenate([self._counts[0, ::-1], self._counts[1]])
         rank = max(int(np.ceil(percent / 100 * self.count)), 1)
         at = int(np.searchsorted(np.cumsum(ordered), rank))
@@ -161,7 +171,11 @@ def _middle(bin_: int) -> float:
 
 @njit()
 def _count(
-    values: Int64Array, first: int, stride: int, counts: Int64Array, extremes: Int64Array
+    values: Int64Array,
+    first: int,
+    stride: int,
+    counts: Int64Array,
+    extremes: Int64Array,
 ) -> None:
     lowest, lowest_at = extremes[0], extremes[1]
     highest, highest_at = extremes[2], extremes[3]
@@ -171,22 +185,29 @@ def _count(
             lowest, lowest_at = value, first + k * stride
         if value > highest:
             highest, highest_at = value, first + k * stride
-        # A double holds the exponent, then the mantissa: its leading bits count octaves, each in
-        # equal parts.
+        # A double holds the exponent, then the mantissa: its leading bits count
+        # octaves, each in equal parts.
         bin_ = int(np.float64(abs(value)).view(np.int64) >> _SHIFT) - _BASE + 1
         counts[int(value >= 0), max(bin_, 0)] += 1
-    extremes[0], extremes[1], extremes[2], extremes[3] = lowest, lowest_at, highest, highest_at
+    extremes[0], extremes[1], extremes[2], extremes[3] = (
+        lowest,
+        lowest_at,
+        highest,
+        highest_at,
+    )
 
 
 class Largest:
-    """The largest value of a series, the first of equals, and what is beside it at that time."""
+    """The first largest value of a series, and what is beside it then."""
 
     def __init__(self) -> None:
         self.value, self.at_ms = -np.inf, 0
         self.beside: tuple[float, ...] = ()
 
-    def add(self, values: Float64Array, t0_ms: int, step_ms: int, *beside: Float64Array) -> None:
-        """Add consecutive values, the first at `t0_ms`, and others of the same times."""
+    def add(
+        self, values: Float64Array, t0_ms: int, step_ms: int, *beside: Float64Array
+    ) -> None:
+        """Add consecutive values from `t0_ms` on, and others of the same times."""
         if not values.size:
             return
         k = int(np.argmax(values))
@@ -279,7 +300,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class _Excess:
-    """One unbroken stretch of values beyond the limit, its largest value and when that is first."""
+    """One unbroken stretch of values beyond the limit, its largest and its time."""
 
     begin_ms: int
     end_ms: int
@@ -299,7 +320,8 @@ class _Excess:
 class Exceedance:
     """Counts events in values that come in consecutive blocks, one every `stride_ms`.
 
-    A value above the limit by more than rounding is a violation, and counts for one stride.
+    A value above the limit by more than rounding is a violation, and counts for one
+    stride.
     """
 
     def __init__(self, limit: float, stride_ms: int) -> None:
@@ -313,8 +335,13 @@ class Exceedance:
         self.n_beyond = 0
         self.largest, self.largest_ms = -np.inf, 0
 
-    def add(self, values: Float64Array, first_ms: int, edges_ms: Int64Array | None = None) -> None:
-        """Add values, the first at `first_ms`; from edge to edge where they are not one stride."""
+    def add(
+        self, values: Float64Array, first_ms: int, edges_ms: Int64Array | None = None
+    ) -> None:
+        """Add values, the first at `first_ms`.
+
+        From edge to edge where they are not one stride.
+        """
         self.n_values += values.size
         if values.size and (largest := float(values.max())) > self.largest:
             at = int(values.argmax())
@@ -332,8 +359,11 @@ class Exceedance:
             return
         if edges_ms is None:
             edges_ms = first_ms + np.arange(values.size + 1) * self.stride_ms
-        spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(-1, 2)
-        # The first may go on an open event, the last stays open; of the rest the worst matter.
+        spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(
+            -1, 2
+        )
+        # The first may go on an open event, the last stays open; of the rest the worst
+        # matter.
         self._go_on(self._event(values, edges_ms, spans[0]))
         inner = spans[1:-1]
         if len(inner):
@@ -344,14 +374,16 @@ class Exceedance:
         if len(spans) > 1:
             self._go_on(self._event(values, edges_ms, spans[-1]))
 
-    def _event(self, values: Float64Array, edges_ms: Int64Array, span: Int64Array) -> _Excess:
+    def _event(
+        self, values: Float64Array, edges_ms: Int64Array, span: Int64Array
+    ) -> _Excess:
         begin, end = span
         worst = int(begin + np.argmax(values[begin:end]))
         begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
         return _Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
     def _go_on(self, event: _Excess | None) -> None:
-        """Join an event to the open one where it adjoins; else close that and open this."""
+        """Join an event to the open one it adjoins, or close that and open this."""
         if self._open is not None:
             if event is not None and self._open.end_ms == event.begin_ms:
                 event = self._open.joined(event)

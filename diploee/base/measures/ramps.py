@@ -1,14 +1,15 @@
 """Ramps, ranges and swings: how a series changes.
 
-Closed swings are counted by the four-point rule (Amzallag et al. 1994): of four successive turning
-points A, B, C, D the swing B-C is closed where it lies within both A-B and C-D; it is counted and
-taken out. What never closes is the residue: half-cycles in ASTM E1049-85 (5.4.4). Closed swings
-plus the residue as halves give the ASTM count. Taking smaller swings out first leaves larger ones
-as they are, so counting only those of a threshold or more equals a hysteresis filter before.
+Closed swings are counted by the four-point rule (Amzallag et al. 1994): of four
+successive turning points A, B, C, D the swing B-C is closed where it lies within both
+A-B and C-D; it is counted and taken out. What never closes is the residue: half-cycles
+in ASTM E1049-85 (5.4.4). Closed swings plus the residue as halves give the ASTM count.
+Taking smaller swings out first leaves larger ones as they are, so counting only those
+of a threshold or more equals a hysteresis filter before.
 
-Own code instead of the `rainflow` package (which tests compare with): that one is a Python
-generator, a hundred times too slow for 0.1 s. Here the open points are the state, so blocks of any
-size count the same.
+Own code instead of the `rainflow` package (which tests compare with): that one is a
+Python generator, a hundred times too slow for 0.1 s. Here the open points are the
+state, so blocks of any size count the same.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _Pick = Callable[[Int64Array, Int64Array], Int64Array]
 
 
 def ramp_sums(values: Array, n: int) -> Array:
-    """Return `n` times all differences of the means of two adjacent intervals of `n` values.
+    """Return `n` times all differences of adjacent means of `n` values.
 
     With C the cumulative sum: (C[k + 2n] - C[k + n]) - (C[k + n] - C[k]).
     """
@@ -46,7 +47,10 @@ def ramp_sums(values: Array, n: int) -> Array:
 
 
 def ramps(n: int) -> Signal:
-    """Return the signal of `ramp_sums`; the time is the start of the earlier interval."""
+    """Return the signal of `ramp_sums`.
+
+    The time is the start of the earlier interval.
+    """
 
     def of(stretch: Stretch) -> Values:
         part = stretch.windows_of(2 * n)
@@ -56,7 +60,10 @@ def ramps(n: int) -> Signal:
 
 
 def differences(n: int) -> Signal:
-    """Return the signal of each value less the one `n` before; the time is the earlier one's."""
+    """Return the signal of each value less the one `n` before.
+
+    The time is the earlier one's.
+    """
 
     def of(stretch: Stretch) -> Values:
         part = stretch.windows_of(n + 1)
@@ -66,7 +73,10 @@ def differences(n: int) -> Signal:
 
 
 def ranges(n: int) -> Signal:
-    """Return the signal of `rolling_ranges` over `n` values; the time is the window's start."""
+    """Return the signal of `rolling_ranges` over `n` values.
+
+    The time is the window's start.
+    """
 
     def of(stretch: Stretch) -> Values:
         found = rolling_ranges(stretch, [n])[0]
@@ -76,11 +86,12 @@ def ranges(n: int) -> Signal:
 
 
 def rolling_ranges(stretch: Stretch, sizes: list[int]) -> list[Int64Array]:
-    """Return largest less smallest value of all windows that end in the new part, for each size.
+    """Return the largest range of the windows that end in the new part, by size.
 
-    Minima and maxima over w values come from those over powers of two (two overlapping ones cover
-    any window), a handful of vector passes for all windows together;
-    `scipy.ndimage.maximum_filter1d` takes several times as long at 0.1 s. Sizes are ascending.
+    Minima and maxima over w values come from those over powers of two (two overlapping
+    ones cover any window), a handful of vector passes for all windows together;
+    `scipy.ndimage.maximum_filter1d` takes several times as long at 0.1 s. Sizes are
+    ascending.
     """
     values = stretch.values
     parts: list[list[Int64Array]] = [[] for _ in sizes]
@@ -97,11 +108,11 @@ def rolling_ranges(stretch: Stretch, sizes: list[int]) -> list[Int64Array]:
 
 
 def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Array]:
-    """Return the rolling minima or maxima over ascending window sizes, each of n - size + 1."""
+    """Return rolling minima or maxima by ascending window size, n - size + 1 each."""
     found, level, width = [], values, 1
     for size in sizes:
-        # level[i] is the extreme of values[i : i + width]; any size up to 2 width is covered by two
-        # of them, which may overlap.
+        # level[i] is the extreme of values[i : i + width]; any size up to 2 width is
+        # covered by two of them, which may overlap.
         while 2 * width <= size:
             level = pick(level[:-width], level[width:])
             width *= 2
@@ -111,7 +122,7 @@ def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Arr
 
 
 class Sizes:
-    """The sizes of what a signal gives at every step, such as of all ramps of one length."""
+    """The sizes of what a signal gives at every step, such as ramps."""
 
     def __init__(self, signal: Signal, n_window: int) -> None:
         self.n_window, self._signal, self._seen = n_window, signal, SignedHistogram()
@@ -142,7 +153,9 @@ class RollingRanges:
         for k, (size, seen) in enumerate(zip(self._sizes, self._seen, strict=True)):
             of_size = found[k]
             largest = max(seen.max, 0)  # the last range ends with the stretch
-            seen.add(of_size, stretch.end_ms - (of_size.size + size - 1) * step_ms, step_ms)
+            seen.add(
+                of_size, stretch.end_ms - (of_size.size + size - 1) * step_ms, step_ms
+            )
             if seen.max > largest:
                 first = (seen.max_at - stretch.begin_ms) // step_ms
                 window = stretch.values[first : first + size]
@@ -151,19 +164,20 @@ class RollingRanges:
                 self._extremes_ms[k] = first_ms, last_ms
 
     def result(self) -> list[tuple[SignedHistogram, tuple[int, int]]]:
-        """Return each length's histogram, and when the extremes of its largest range are [ms]."""
+        """Return each length's histogram, and the times of its largest range [ms]."""
         return list(zip(self._seen, self._extremes_ms, strict=True))
 
 
 BothWays = tuple[tuple[int, int, int], tuple[int, int, int]]
-"""Size, and the times [ms] of the earlier and the later value, of a rise and of a fall."""
+"""Size, and the times [ms] of the earlier and the later value, of a rise and of a fall."""  # noqa: E501
 
 
 class LargestChanges:
     """The largest rise and fall between any two values at most `n` apart.
 
-    A result holds size, and the times of the earlier and the later value [ms], of equal ones the
-    first; the size is 0 where the series does not rise, or fall, and -1 without values.
+    A result holds size, and the times of the earlier and the later value [ms], of equal
+    ones the first; the size is 0 where the series does not rise, or fall, and -1
+    without values.
     """
 
     def __init__(self, n: int) -> None:
@@ -177,7 +191,10 @@ class LargestChanges:
         found = _largest_changes(
             part.values, part.values.size - part.n_new, self._n, size_up, size_down
         ).tolist()
-        times = [(size, *(part.begin_ms + k * part.step_ms for k in rows)) for size, *rows in found]
+        times = [
+            (size, *(part.begin_ms + k * part.step_ms for k in rows))
+            for size, *rows in found
+        ]
         pairs = zip(self._largest, times, strict=True)
         up, down = (max(old, new, key=lambda of: of[0]) for old, new in pairs)
         self._largest = up, down
@@ -191,18 +208,21 @@ class LargestChanges:
 def _largest_changes(
     values: Int64Array, first: int, n: int, size_up: int, size_down: int
 ) -> Int64Array:
-    """Return the largest rise and fall that end from `first` on: size, and the two indices.
+    """Return the largest rise and fall that end from `first` on.
 
-    Those up to the given sizes are left out. Of a chunk whose extremes, with those of the n values
-    before, allow no larger one, nothing else is looked at; in others a monotonic queue has the
-    least of the last n + 1 values at its head (Lemire 2006).
+    Size, and the two indices. Those up to the given sizes are left out. Of a chunk
+    whose extremes, with those of the n values before, allow no larger one, nothing else
+    is looked at; in others a monotonic queue has the least of the last n + 1 values at
+    its head (Lemire 2006).
     """
     found = np.zeros((2, 3), dtype=np.int64)
     n_chunks = -(-values.size // _CHUNK_OF_CHANGES)
     lows = np.empty((2, n_chunks), dtype=np.int64)
     for chunk in range(n_chunks):
         low = high = values[chunk * _CHUNK_OF_CHANGES]
-        for value in values[chunk * _CHUNK_OF_CHANGES : (chunk + 1) * _CHUNK_OF_CHANGES]:
+        for value in values[
+            chunk * _CHUNK_OF_CHANGES : (chunk + 1) * _CHUNK_OF_CHANGES
+        ]:
             low, high = min(low, value), max(high, value)
         lows[0, chunk], lows[1, chunk] = low, -high
     queue = np.empty(min(values.size, _CHUNK_OF_CHANGES + n), dtype=np.int64)
@@ -230,7 +250,8 @@ def _largest_changes(
 
 
 CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)
-"""Lower edges of the classes of swings, as multiples of the threshold; the last is open."""
+"""Lower edges of the classes of swings, as multiples of the threshold; the last is
+open."""
 
 _AT_ONCE = 4096
 """Closed swings that are given at a time."""
@@ -239,15 +260,18 @@ _AT_ONCE = 4096
 class Rainflow:
     """Counts the closed swings of at least a threshold [W], the hysteresis.
 
-    `classes` counts them by `CLASS_FACTORS`, `largest_ms` are the two turning points of the
-    largest, of equal ones the earliest; half-cycles of the residue of `points` are no events.
+    `classes` counts them by `CLASS_FACTORS`, `largest_ms` are the two turning points of
+    the largest, of equal ones the earliest; half-cycles of the residue of `points` are
+    no events.
     """
 
     n_window = 1
 
     def __init__(self, threshold_w: float) -> None:
         if not threshold_w > 0:
-            raise ValueError(f"the hysteresis threshold must be more than 0 W, found {threshold_w}")
+            raise ValueError(
+                f"the hysteresis threshold must be more than 0 W, found {threshold_w}"
+            )
         self.threshold = max(int(np.ceil(threshold_w * QUANTA_PER_W)), 1)
         self.points, self._swings = TurningPoints(self.threshold), SignedHistogram()
         self.classes = np.zeros(len(CLASS_FACTORS), dtype=np.int64)
@@ -287,8 +311,10 @@ class TurningPoints:
         self._open = np.empty(0, dtype=np.int64)
         self._open_ms = np.empty(0, dtype=np.int64)
 
-    def add(self, values: Int64Array, first_ms: int, step_ms: int) -> Iterator[Int64Array]:
-        """Add consecutive values, the first at `first_ms`, and yield the swings that they close."""
+    def add(
+        self, values: Int64Array, first_ms: int, step_ms: int
+    ) -> Iterator[Int64Array]:
+        """Add consecutive values from `first_ms` on, and yield the closed swings."""
         times_ms = first_ms + np.arange(values.size, dtype=np.int64) * step_ms
         n_open = self._open.size
         points = np.concatenate([self._open, values])
@@ -296,7 +322,8 @@ class TurningPoints:
         closed = np.empty((3, _AT_ONCE), dtype=np.int64)
         begin = n_open
         while begin < points.size:
-            # The stack lies at the front of `points`; it never overtakes what is still to be read.
+            # The stack lies at the front of `points`; it never overtakes what is still
+            # to be read.
             n_open, begin, n_closed = _close(
                 points, points_ms, n_open, begin, self._threshold, closed
             )
@@ -318,10 +345,10 @@ def _close(
     threshold: int,
     closed: Int64Array,
 ) -> tuple[int, int, int]:
-    """Read points from `begin`, keep the open ones in front, and list the closed swings.
+    """Read points from `begin`, keep open ones in front, and list closed swings.
 
-    Stops when `closed` may not hold the swings of one more point. Returns the number of open
-    points, where to go on, and the number of closed swings.
+    Stops when `closed` may not hold the swings of one more point. Returns the number of
+    open points, where to go on, and the number of closed swings.
     """
     n_closed = 0
     capacity = closed.shape[1]
@@ -329,11 +356,14 @@ def _close(
         value, at_ms = points[k], points_ms[k]
         if n_open and points[n_open - 1] == value:
             continue
-        if n_open > 1 and (points[n_open - 1] > points[n_open - 2]) == (value > points[n_open - 1]):
-            n_open -= 1  # the last point was no turning point: the series goes on the same way
+        if n_open > 1 and (points[n_open - 1] > points[n_open - 2]) == (
+            value > points[n_open - 1]
+        ):
+            # The last point was no turning point: the series goes on the same way
+            n_open -= 1
         while n_open > 2:
-            # A, B, C are the last open points, D the value: B-C is closed, and leaves with its
-            # points, where |B - C| <= |A - B| and |B - C| <= |C - D|.
+            # A, B, C are the last open points, D the value: B-C is closed, and leaves
+            # with its points, where |B - C| <= |A - B| and |B - C| <= |C - D|.
             inner = abs(points[n_open - 1] - points[n_open - 2])
             if inner > abs(points[n_open - 2] - points[n_open - 3]):
                 break

@@ -1,7 +1,8 @@
-"""The contract of a measure, power as whole quanta of 1/64 W, and sums over clock intervals.
+"""The contract of a measure, power as quanta of 1/64 W, and sums over intervals.
 
-Sums of float64 depend on where a block begins; sums of integers do not. Differences of running sums
-stay right even where the running sum itself has wrapped around (two's complement).
+Sums of float64 depend on where a block begins; sums of integers do not. Differences of
+running sums stay right even where the running sum itself has wrapped around (two's
+complement).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ QUANTA_PER_W = 64.0
 QUANTA_PER_MW = QUANTA_PER_W * W_PER_MW
 
 MAX_POWER_W = 1e12
-"""Largest power that an hour of 0.1 s values can sum without overflow, with a margin [W]."""
+"""Largest power that an hour of 0.1 s values can sum without overflow, with a margin
+[W]."""
 
 MAX_DAY_POWER_W = 1e11
 """The same for a day of 0.1 s values [W]."""
@@ -66,26 +68,33 @@ def to_mw(quanta: float, n_summed: int = 1) -> float:
 
 
 def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
-    """Return the sum of power in quanta, and that of what is above 0; each value as `to_quanta`."""
+    """Return the sum of power in quanta, and that of what is above 0.
+
+    Each value as `to_quanta`.
+    """
     total = positive = 0
     for begin in range(0, power_w.size, _SUMMED):
         quanta = to_quanta(power_w[begin : begin + _SUMMED], MAX_DAY_POWER_W)
-        total, positive = total + int(quanta.sum()), positive + int(quanta[quanta > 0].sum())
+        total, positive = (
+            total + int(quanta.sum()),
+            positive + int(quanta[quanta > 0].sum()),
+        )
     return total, positive
 
 
 @dataclass(frozen=True, eq=False)
 class Stretch(Brief):
-    """Consecutive values of a series, of which the last `n_new` were not seen before."""
+    """Consecutive values of a series, of which the last `n_new` are new."""
 
-    values: Any  # power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones
+    # Power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones
+    values: Any
     n_new: int  # number of new values
     end_ms: int  # end of the last value [ms since the start]
     step_ms: int  # interval of the values [ms]
     reactive: Int64Array | None = None  # reactive power of the new values [quanta]
 
     def windows_of(self, n_window: int) -> Stretch:
-        """Return the part that the windows of `n_window` values which end in the new part need."""
+        """Return the values that windows of `n_window` ending in the new part need."""
         n_needed = min(self.values.size, self.n_new + n_window - 1)
         needed = self.values[self.values.size - n_needed :]
         return Stretch(needed, self.n_new, self.end_ms, self.step_ms)
@@ -107,7 +116,10 @@ class Stretch(Brief):
 
 
 class Values(NamedTuple):
-    """Measure of a signal over a stretch, the first at `first_ms`; from edge to edge if given."""
+    """Measure of a signal over a stretch, the first at `first_ms`.
+
+    From edge to edge if given.
+    """
 
     values: Any
     first_ms: int
@@ -124,7 +136,10 @@ def power(stretch: Stretch) -> Values:
 
 
 class Measure(Protocol):
-    """Takes a series stretch by stretch; where it is cut changes nothing of the result."""
+    """Takes a series stretch by stretch.
+
+    Where it is cut changes nothing of the result.
+    """
 
     @property
     def n_window(self) -> int:
@@ -142,15 +157,18 @@ class Series:
 
     def __init__(self, step_ms: int, measures: Iterable[Measure]) -> None:
         self._step_ms, self._measures = step_ms, list(measures)
-        self._n_kept = max((measure.n_window for measure in self._measures), default=1) - 1
+        self._n_kept = (
+            max((measure.n_window for measure in self._measures), default=1) - 1
+        )
         self._kept, self._end_ms = np.empty(0, dtype=np.int64), 0
 
     def add(
         self, begin_ms: int, quanta: Int64Array, since_ms: int = 0, reactive: Any = None
     ) -> int:
-        """Add a piece from `begin_ms` on, less what is before `since_ms`; return how many are left.
+        """Add a piece from `begin_ms` on, less what is before `since_ms`.
 
-        One that does not follow on the last is measured as a series of its own.
+        Return how many are left. One that does not follow on the last is measured as a
+        series of its own.
         """
         n_out = min(max(-((begin_ms - since_ms) // self._step_ms), 0), quanta.size)
         new, end_ms = quanta[n_out:], begin_ms + quanta.size * self._step_ms
@@ -167,7 +185,7 @@ class Series:
 
 
 class Intervals(NamedTuple):
-    """Clock intervals: their starts [ms since the run's start], sums [quanta] and values."""
+    """Clock intervals: starts [ms from the run's start], sums [quanta], values."""
 
     starts_ms: Int64Array
     sums: Any
@@ -183,14 +201,16 @@ class Intervals(NamedTuple):
 class ClockSums:
     """Sums of a series, or of the `reactive` power, over clock intervals.
 
-    Where the clock is changed, an interval that holds the change is as long as it takes: a day has
-    23 or 25 hours. One that is no longer than the hour put back is counted both times. Whole ones
-    need `WallClock.why_not_aligned` to be empty.
+    Where the clock is changed, an interval that holds the change is as long as it
+    takes: a day has 23 or 25 hours. One that is no longer than the hour put back is
+    counted both times. Whole ones need `WallClock.why_not_aligned` to be empty.
     """
 
     n_window = 1
 
-    def __init__(self, clock: WallClock, interval_ms: int, reactive: bool = False) -> None:
+    def __init__(
+        self, clock: WallClock, interval_ms: int, reactive: bool = False
+    ) -> None:
         self.clock, self.interval_ms, self._reactive = clock, interval_ms, reactive
         self._last, self._index = SteadySpan(0, 0, 0), -1
         self._parts: list[tuple[Int64Array, Any]] = []
@@ -201,12 +221,17 @@ class ClockSums:
         assert values is not None
         t0_ms, step_ms, length_ms = stretch.new_ms, stretch.step_ms, self.interval_ms
         for span in self.clock.steady_spans(t0_ms, stretch.end_ms):
-            rows = slice(*(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms)))
+            rows = slice(
+                *(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms))
+            )
             n = rows.stop - rows.start
             if not n:
                 continue
             local_ms = t0_ms + rows.start * step_ms + span.shift_ms
-            first, last = local_ms // length_ms, (local_ms + (n - 1) * step_ms) // length_ms
+            first, last = (
+                local_ms // length_ms,
+                (local_ms + (n - 1) * step_ms) // length_ms,
+            )
             edges = -((local_ms - np.arange(first, last + 1) * length_ms) // step_ms)
             starts_ms = t0_ms + (rows.start + edges) * step_ms
             edges[0] = 0
@@ -216,13 +241,22 @@ class ClockSums:
             self._append(np.stack([starts_ms, counts, whole]), sums, span, local_ms)
             self._index, self._last = int(last), span
 
-    def _append(self, part: Int64Array, sums: Any, span: SteadySpan, local_ms: int) -> None:
-        """Join what follows on the last interval; `part` has starts, counts and whole counts."""
+    def _append(
+        self, part: Int64Array, sums: Any, span: SteadySpan, local_ms: int
+    ) -> None:
+        """Join what follows on the last interval.
+
+        `part` has starts, counts and whole counts.
+        """
         step_ms = self.clock.step_ms
         offset, n = local_ms // step_ms, self.interval_ms // step_ms
         goes_on = self._index == local_ms // self.interval_ms
-        if self._parts and self._last.shift_ms != span.shift_ms:  # the clock was changed
-            put_back_ms, before = self._last.shift_ms - span.shift_ms, self._parts[-1][0]
+        # The clock was changed
+        if self._parts and self._last.shift_ms != span.shift_ms:
+            put_back_ms, before = (
+                self._last.shift_ms - span.shift_ms,
+                self._parts[-1][0],
+            )
             goes_on &= self.interval_ms > put_back_ms
             if goes_on:
                 before[2, -1] += put_back_ms // step_ms

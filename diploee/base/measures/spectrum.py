@@ -1,12 +1,13 @@
-"""Power spectral density of 10-minute windows: the rms of bands, the mean spectrum, its lines.
+"""Power spectral density of 10-minute windows.
 
-Welch's method: a linear trend is taken from every 10-minute window, a Hann window applied, and the
-one-sided periodogram scaled to density, windows overlapping by half. It is what
-`scipy.signal.periodogram` gives (tests compare with that), on `numpy.fft` directly because the
-former takes four times as long on 315 million values.
-A band's rms is ``sqrt(sum PSD(f) df)`` over the bins f = k/600 Hz with low <= f < high; over all
-bins the sum is the variance (Parseval), weighted by the Hann window. The mean over the windows is
-the Welch estimate of the whole run. Windows lie on multiples of 5 minutes since the run's start.
+The rms of bands, the mean spectrum, its lines. Welch's method: a linear trend is taken
+from every 10-minute window, a Hann window applied, and the one-sided periodogram scaled
+to density, windows overlapping by half. It is what `scipy.signal.periodogram` gives
+(tests compare with that), on `numpy.fft` directly because the former takes four times
+as long on 315 million values. A band's rms is ``sqrt(sum PSD(f) df)`` over the bins f =
+k/600 Hz with low <= f < high; over all bins the sum is the variance (Parseval),
+weighted by the Hann window. The mean over the windows is the Welch estimate of the
+whole run. Windows lie on multiples of 5 minutes since the run's start.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Band = tuple[float, float]
 """Lower edge, which belongs to it, and upper edge [Hz]."""
 
 
-def window_spectra(power_mw: Float64Array, step_ms: int) -> tuple[Float64Array, Float64Array]:
+def window_spectra(
+    power_mw: Float64Array, step_ms: int
+) -> tuple[Float64Array, Float64Array]:
     """Return the power spectral density of windows."""
     n = power_mw.shape[-1]
     taper = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, n + 1))[:-1]
@@ -62,7 +65,7 @@ def _without_trend(values: Float64Array) -> Float64Array:
 
 
 def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
-    """Yield starts [ms] and densities of the windows that end in the new part, some at a time."""
+    """Yield starts [ms] and densities of windows that end in the new part."""
     step_ms = stretch.step_ms
     n_window, stride = WINDOW_MS // step_ms, STRIDE_MS // step_ms
     part = stretch.windows_of(n_window)
@@ -70,7 +73,9 @@ def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
     if part.values.size < skipped + n_window:
         return
     windows = sliding_window_view(part.values, n_window)[skipped::stride]
-    starts_ms = part.begin_ms + (skipped + np.arange(windows.shape[0]) * stride) * step_ms
+    starts_ms = (
+        part.begin_ms + (skipped + np.arange(windows.shape[0]) * stride) * step_ms
+    )
     for begin in range(0, windows.shape[0], _ROWS):
         rows = slice(begin, begin + _ROWS)
         # Less their first value, so that a large mean costs no digits.
@@ -79,7 +84,10 @@ def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
 
 
 class BandRms(NamedTuple):
-    """The spectra of all windows; of shape (m, bands) is what each window has of each band."""
+    """The spectra of all windows.
+
+    Of shape (m, bands) is what each window has of each band.
+    """
 
     frequency_hz: Float64Array  # bins
     mean_psd: Float64Array  # mean of the densities [MW^2/Hz]
@@ -89,7 +97,7 @@ class BandRms(NamedTuple):
 
 
 class Spectrum:
-    """The spectra of the 10-minute windows, at an interval [ms] that divides 5 minutes."""
+    """The spectra of 10-minute windows, at an interval [ms] that divides 5 minutes."""
 
     def __init__(self, step_ms: int, bands_hz: tuple[Band, ...]) -> None:
         self.n_window = WINDOW_MS // step_ms
@@ -106,20 +114,28 @@ class Spectrum:
             for of_window in psd:  # one by one, so that blocks of any size sum the same
                 self._sum += of_window
             bands = [psd[:, low:high] for low, high in self._bins]
-            power = np.stack([band.sum(axis=1) * RESOLUTION_HZ for band in bands], axis=1)
+            power = np.stack(
+                [band.sum(axis=1) * RESOLUTION_HZ for band in bands], axis=1
+            )
             at = [band.argmax(axis=1) for band in bands]
-            self._parts.append((starts_ms, power, self._bins[:, 0] + np.stack(at, axis=1)))
+            self._parts.append(
+                (starts_ms, power, self._bins[:, 0] + np.stack(at, axis=1))
+            )
 
     def result(self) -> BandRms:
         """Return mean density and the rms of bands."""
-        starts_ms, power, at = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        starts_ms, power, at = (
+            np.concatenate(part) for part in zip(*self._parts, strict=True)
+        )
         mean_psd = self._sum / max(starts_ms.size, 1)
         strongest_hz = self._frequency_hz[at]
-        return BandRms(self._frequency_hz, mean_psd, starts_ms, np.sqrt(power), strongest_hz)
+        return BandRms(
+            self._frequency_hz, mean_psd, starts_ms, np.sqrt(power), strongest_hz
+        )
 
 
 def band_rms(band_hz: Band) -> Signal:
-    """Return the signal of a band's level in the 10-minute windows, one every 5 minutes [MW]."""
+    """Return the signal of a band's level in 10-minute windows [MW]."""
 
     def of(stretch: Stretch) -> Values | None:
         spectrum = Spectrum(stretch.step_ms, (band_hz,))
@@ -133,7 +149,7 @@ def band_rms(band_hz: Band) -> Signal:
 
 
 def line_amplitude(band_hz: Band) -> Signal:
-    """Return the signal of the strongest line in a band in the 10-minute windows [MW], or 0.
+    """Return the strongest line in a band of the 10-minute windows [MW], or 0.
 
     It is that of a sine, √2 times its rms.
     """
@@ -145,7 +161,8 @@ def line_amplitude(band_hz: Band) -> Signal:
 
     def of(stretch: Stretch) -> Values | None:
         bins_hz = _frequencies_hz(WINDOW_MS // stretch.step_ms, stretch.step_ms)
-        end = int(np.searchsorted(bins_hz, high_hz)) + 20  # the floor reaches 15 bins beyond
+        # The floor reaches 15 bins beyond
+        end = int(np.searchsorted(bins_hz, high_hz)) + 20
         found = [
             (int(at_ms), strongest_mw(bins_hz[:end], psd[:end]))
             for starts_ms, psds in _spectra_of(stretch)
@@ -166,7 +183,8 @@ MIN_OVER_FLOOR = 2.0
 """A line stands out of the floor at least by this factor, however long the run."""
 
 MOST_OVER_FLOOR = 1e12
-"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a transform."""
+"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a
+transform."""
 
 _HALF_FLOOR_BINS = 15
 _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
@@ -188,17 +206,19 @@ def strongest_lines(
     high_hz: float,
     low_hz: float = 0.0,
 ) -> list[Line]:
-    """Return the strongest lines of a mean spectrum between two frequencies, by their rms.
+    """Return the strongest lines of a mean spectrum between two frequencies.
 
-    A line is a local maximum over the local floor (the median over 31 bins) by more than noise
-    would show, and no smaller than what power is rounded to. Its rms is that of the five bins of
-    the Hann window's main lobe above the floor, its frequency their centroid.
+    A line is a local maximum over the local floor (the median over 31 bins) by more
+    than noise would show, and no smaller than what power is rounded to. Its rms is that
+    of the five bins of the Hann window's main lobe above the floor, its frequency their
+    centroid.
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
     end = int(np.searchsorted(frequency_hz, high_hz, side="right"))
     floor = scipy.ndimage.median_filter(psd, 2 * _HALF_FLOOR_BINS + 1, mode="nearest")
-    # A Welch estimate of noise is chi-square over its degrees of freedom, for Hann windows that
-    # overlap by half these (Percival and Walden 1993, section 6.17); the floor is a median.
+    # A Welch estimate of noise is chi-square over its degrees of freedom, for Hann
+    # windows that overlap by half these (Percival and Walden 1993, section 6.17); the
+    # floor is a median.
     freedom = 36 * n_windows**2 / (19 * n_windows - 1)
     # Bonferroni: each of the bins may alarm by its share of the probability.
     # Those of scipy.stats.chi2 take a hundred times as long.
@@ -217,5 +237,7 @@ def strongest_lines(
         if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
         has_floor = floor[top] * MOST_OVER_FLOOR > psd[top]
-        found.append(Line(centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None))
+        found.append(
+            Line(centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None)
+        )
     return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]

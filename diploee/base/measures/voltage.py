@@ -1,7 +1,7 @@
-"""Rapid voltage changes behind a short-circuit impedance, from steps of active and reactive power.
+"""Rapid voltage changes behind a short-circuit impedance, from steps of power.
 
-Reference sheet ``dynamics.md``, section 10: two buses solved exactly, as first order is too low for
-steps of active power at a high X/R.
+Reference sheet ``dynamics.md``, section 10: two buses solved exactly, as first order is
+too low for steps of active power at a high X/R.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class ShortCircuit(Brief):
         return complex(1, self.x_over_r) / self.mva / float(np.hypot(1, self.x_over_r))
 
     def drop_percent(self, before: Any, after: Any) -> Float64Array:
-        """Return the drop of the voltage from 1 pu in percent; below 0 a rise, nan a collapse.
+        """Return the drop of the voltage from 1 pu in percent.
 
-        `before` and `after` are pairs of active power [MW] and reactive power [Mvar], drawn
-        positive; 1 pu at the load before the step gives the source's voltage.
+        Below 0 a rise, nan a collapse. `before` and `after` are pairs of active power
+        [MW] and reactive power [Mvar], drawn positive; 1 pu at the load before the step
+        gives the source's voltage.
         """
         (p1, q1), (p2, q2) = before, after
         r, x = self.impedance.real, self.impedance.imag
@@ -54,15 +55,15 @@ class ShortCircuit(Brief):
 
 
 def flicker_pst(steps_percent: Any) -> float:
-    """Return the short-term flicker of separate steps within 10 minutes, an estimate."""
+    """Return the estimated short-term flicker of separate steps in 10 minutes."""
     return float((PER_STEP * np.abs(steps_percent) ** POWER).sum() ** (1 / POWER))
 
 
 class VoltageChanges:
     """Settled changes: means over 1 s before and behind every instant [ASSUMPTION].
 
-    A step is the time over which they stay beyond a class on one side, and counts once in it.
-    Without reactive power they are lower bounds.
+    A step is the time over which they stay beyond a class on one side, and counts once
+    in it. Without reactive power they are lower bounds.
     """
 
     n_window = 1
@@ -73,13 +74,17 @@ class VoltageChanges:
         self._end_ms: int | None = None
         self.largest, self.collapses = Largest(), 0
         self._sides = dict.fromkeys(CLASSES_PERCENT, 0)
-        self.hours, self.days = ({c: Counter[int]() for c in CLASSES_PERCENT} for _ in "hd")
+        self.hours, self.days = (
+            {c: Counter[int]() for c in CLASSES_PERCENT} for _ in "hd"
+        )
         self._doses, self._open = defaultdict[int, float](float), (0.0, 0)
 
     def add(self, stretch: Stretch) -> None:
         """Take in the new values of a stretch."""
         n, reactive = self._n, stretch.reactive
-        new = np.stack([stretch.new, np.zeros_like(stretch.new) if reactive is None else reactive])
+        new = np.stack(
+            [stretch.new, np.zeros_like(stretch.new) if reactive is None else reactive]
+        )
         if self._end_ms != stretch.new_ms:
             self._kept = new[:, :0]
         values = np.concatenate([self._kept, new], axis=1)
@@ -102,7 +107,9 @@ class VoltageChanges:
             within = self._grid.drop_percent(before[:, k], second)
             peak = 100.0 if np.isnan(within).any() else float(np.abs(within).max())
             at_ms = first_ms + k * stretch.step_ms
-            self.largest.add(np.array([most]), at_ms, stretch.step_ms, np.array([max(peak, most)]))
+            self.largest.add(
+                np.array([most]), at_ms, stretch.step_ms, np.array([max(peak, most)])
+            )
 
     def _count(self, drops: Float64Array, first_ms: int, step_ms: int) -> None:
         for limit in CLASSES_PERCENT:
@@ -113,12 +120,21 @@ class VoltageChanges:
             self.hours[limit].update((times_ms // MS_PER_H).tolist())
             self.days[limit].update((times_ms // MS_PER_DAY).tolist())
             if limit == CLASSES_PERCENT[0]:
-                self._dose(np.abs(drops) * (side != 0), np.flatnonzero(side != before), first_ms,
-                           step_ms)  # fmt: skip
+                self._dose(
+                    np.abs(drops) * (side != 0),
+                    np.flatnonzero(side != before),
+                    first_ms,
+                    step_ms,
+                )
             self._sides[limit] = int(side[-1])
 
-    def _dose(self, sizes: Float64Array, edges: Any, first_ms: int, step_ms: int) -> None:
-        """Add the largest change of each step to its 10 minutes; the last one may go on."""
+    def _dose(
+        self, sizes: Float64Array, edges: Any, first_ms: int, step_ms: int
+    ) -> None:
+        """Add the largest change of each step to its 10 minutes.
+
+        The last one may go on.
+        """
         rows = np.concatenate([[0], edges[edges > 0]])
         most = np.maximum.reduceat(sizes, rows)
         bins = ((first_ms + rows * step_ms) // FLICKER_MS).tolist()
@@ -134,7 +150,7 @@ class VoltageChanges:
         self._doses[at] += PER_STEP * size**POWER
 
     def result(self) -> dict[str, Any]:
-        """Return the largest change, counts by class and the largest flicker of 10 minutes."""
+        """Return the largest change, counts by class and largest 10-minute flicker."""
         self._close(*self._open)
         self._open = (0.0, 0)
         counts = {

@@ -1,1 +1,1 @@
-"""Fitting job logs: from what a scheduler recorded to the distributions of a scenario."""
+"""Fitting job logs: from a scheduler's records to distributions."""

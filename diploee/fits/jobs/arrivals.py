@@ -1,4 +1,7 @@
-"""When jobs are submitted: calendar weights, daily count, how hours and days scatter about it."""
+"""When jobs are submitted.
+
+Calendar weights, daily count, how hours and days scatter about it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,13 @@ from diploee.base.errors import Brief
 from diploee.base.model import InnerShare, default, documented, unset
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
-from diploee.fits.calendar import CalendarFit, FitChoices, fit_calendar, month_limits, week_limits
+from diploee.fits.calendar import (
+    CalendarFit,
+    FitChoices,
+    fit_calendar,
+    month_limits,
+    week_limits,
+)
 from diploee.fits.counts import Counts, sums
 from diploee.fits.jobs.classes import MAX_CLASSES
 from diploee.fits.limits import MIN_BATCHES, total_limits
@@ -21,7 +30,8 @@ from diploee.fits.scatter import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.fits.weeks import WeekFit, fit_weeks
 
 POISSON_REJECTED_BELOW = 0.01
-"""Probability of the hourly scatter below which submissions are taken as over-dispersed."""
+"""Probability of the hourly scatter below which submissions are taken as
+over-dispersed."""
 
 ArrivalKind = Literal["auto", "poisson", "gamma"]
 
@@ -34,21 +44,26 @@ class JobFitOptions(FitChoices):
         "quantiles", "Durations: quantiles, or the profile's own."
     )
     arrivals: ArrivalKind = default(
-        "auto", "Scatter of submissions within the weights; auto as the log's hours tell."
+        "auto",
+        "Scatter of submissions within the weights; auto as the log's hours tell.",
     )
     years: Literal["auto", "law", "weeks"] = default(
         "auto",
-        "Where years come from: law draws them from the fitted distributions, weeks plays the "
-        "log's own weeks in random order; auto takes the law where its years have the log's node "
-        "time within 2 % and median and P99 of hourly busy nodes within 7 and 15 %, else the kind "
-        "whose worst of these errors, as a multiple of what is allowed, is the smaller.",
+        (
+            "Where years come from: law draws them from the fitted distributions, "
+            "weeks plays the log's own weeks in random order; auto takes the law "
+            "where its years have the log's node time within 2 % and median and P99 "
+            "of hourly busy nodes within 7 and 15 %, else the kind whose worst of "
+            "these errors, as a multiple of what is allowed, is the smaller."
+        ),
     )
     holdout: InnerShare | None = unset(
-        "Fit the first part of the log, such as 0.5, as well, and compare its years and naive "
-        "forecasts with the rest."
+        "Fit the first part of the log, such as 0.5, as well, and compare its years "
+        "and naive forecasts with the rest."
     )
     max_classes: PositiveInt = default(
-        MAX_CLASSES, "Classes at most; node counts with the least node time join others."
+        MAX_CLASSES,
+        "Classes at most; node counts with the least node time join others.",
     )
 
 
@@ -56,19 +71,21 @@ class JobFitOptions(FitChoices):
 class ArrivalFit(Brief):
     """When jobs are submitted."""
 
-    hours: Counts  # submissions per clock hour; jobs that come together, as an array, are one
+    # Submissions per clock hour; jobs that come together, as an array, are one
+    hours: Counts
     calendar: CalendarFit  # weights of the week and of the months
     # Limits of the weights of the hours of the week (168,), and of the months (12,)
     week_low: Float64Array
     week_high: Float64Array
     month_low: Float64Array | None
     month_high: Float64Array | None
-    # Mean daily count over a week and a year, with limits from the scatter of the weeks (of the
-    # days, where there are few weeks)
+    # Mean daily count over a week and a year, with limits from the scatter of the weeks
+    # (of the days, where there are few weeks)
     jobs_per_day: float
     jobs_per_day_low: float
     jobs_per_day_high: float
-    scatter: DispersionFit | None  # of hourly counts; None where the span is too short for it
+    # Of hourly counts; None where the span is too short for it
+    scatter: DispersionFit | None
     # For the scenario's stream; None where hours, or days, do not differ at random
     dispersion: float | None
     day_dispersion: float | None
@@ -84,19 +101,29 @@ def fit_arrivals(
 ) -> ArrivalFit:
     """Fit the calendar, the daily count and the dispersion of hourly and daily counts.
 
-    `hour` is that of each submission in the span of `hours`, `n_jobs` are the jobs that it brings
-    and `node_h` is their node time, by which weeks differ.
+    `hour` is that of each submission in the span of `hours`, `n_jobs` are the jobs that
+    it brings and `node_h` is their node time, by which weeks differ.
     """
-    sizes, n_hours, confidence = n_jobs.astype(np.float64), hours.counts.size, options.confidence
-    counts, jobs, own_squares = (sums(hour, x, n_hours) for x in (None, sizes, sizes**2))
+    sizes, n_hours, confidence = (
+        n_jobs.astype(np.float64),
+        hours.counts.size,
+        options.confidence,
+    )
+    counts, jobs, own_squares = (
+        sums(hour, x, n_hours) for x in (None, sizes, sizes**2)
+    )
     hours = replace(hours, counts=counts)
     calendar = fit_calendar(hours, options.months, options.calendar)
-    whole = hours.coverage == 1  # a part of an hour ends with a submission: its count is no draw
+    # A part of an hour ends with a submission: its count is no draw
+    whole = hours.coverage == 1
     # Months as a scenario lays them, going over into each other.
     expected = (calendar.expected * calendar.laid())[whole]
     per_submission = float(jobs.sum() / hours.counts.sum())
     starts_ms = hours.start_ms[whole]
-    of_weeks, per_count = sums(hour, node_h, n_hours)[whole], float(node_h.sum() / counts.sum())
+    of_weeks, per_count = (
+        sums(hour, node_h, n_hours)[whole],
+        float(node_h.sum() / counts.sum()),
+    )
     weeks = fit_weeks(starts_ms, MS_PER_H, of_weeks / per_count, expected, confidence)
     scatter_of = partial(
         fit_dispersion,
@@ -109,11 +136,16 @@ def fit_arrivals(
     )
     scatter, has_arrays = scatter_of(hours.counts[whole], expected), per_submission > 1
     if scatter is not None and has_arrays:
-        # The factors are those of jobs: submissions of one job may come more evenly than arrays.
-        of_jobs = scatter_of(jobs[whole], expected * per_submission, own_squares=own_squares[whole])
+        # The factors are those of jobs: submissions of one job may come more evenly
+        # than arrays.
+        of_jobs = scatter_of(
+            jobs[whole], expected * per_submission, own_squares=own_squares[whole]
+        )
         if of_jobs is not None:
             names = ("dispersion", "low", "high", "day", "day_low", "day_high")
-            scatter = replace(scatter, **{name: getattr(of_jobs, name) for name in names})
+            scatter = replace(
+                scatter, **{name: getattr(of_jobs, name) for name in names}
+            )
     dispersion = day_dispersion = None
     if scatter is not None and options.arrivals != "poisson":
         rejected = scatter.poisson_p_value < POISSON_REJECTED_BELOW
@@ -124,7 +156,9 @@ def fit_arrivals(
             day_dispersion = min(scatter.day, MAX_DISPERSION)
     per_day = calendar.mean_rate * HOURS_PER_DAY * per_submission
     # Weeks, or days where there are few weeks; the last one may be longer.
-    length = HOURS_PER_WEEK if jobs.size >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
+    length = (
+        HOURS_PER_WEEK if jobs.size >= MIN_BATCHES * HOURS_PER_WEEK else HOURS_PER_DAY
+    )
     starts = np.arange(0, max(jobs.size - length + 1, 1), length)
     of_all = (jobs, calendar.expected * per_submission)
     seen, mean = (np.add.reduceat(x, starts) for x in of_all)

@@ -1,4 +1,7 @@
-"""The classes of a scenario as a log has them: shares, durations, and jobs that come together."""
+"""The classes of a scenario as a log has them.
+
+Shares, durations, and jobs that come together.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +22,25 @@ from diploee.scenario.durations import MAX_DURATION_S
 from diploee.scenario.job_streams import JobArrays
 
 MIN_JOBS_FOR_DURATIONS = 100
-"""Jobs that a table of durations needs; classes of fewer share one with those next to them."""
+"""Jobs that a table of durations needs; classes of fewer share one with those next to
+them."""
 
 LEAST_SCALE = 5e-4
 """Distance from 1 from which a table is scaled to keep node time."""
 
 GAP_MS = MS_PER_S
 USER_GAP_MS = MS_PER_MIN
-"""Jobs alike, or those of one user where the log tells them, that follow each other no later were
-submitted together (ASSUMPTION [J]: a loop of a script submits a job in some seconds, at times in
-more)."""
+"""Jobs alike, or those of one user where the log tells them, that follow each other no
+later were submitted together (ASSUMPTION [J]: a loop of a script submits a job in some
+seconds, at times in more)."""
 
 MOST_SPAN_MS = MS_PER_H
-"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""
+"""Jobs of longer loops come in several arrays: those of a scenario come at one instant."""  # noqa: E501
 
 LEAST_SHARE = 0.02
 OVER_CHANCE = 4
-"""A class has arrays where they hold this share of its jobs, and as many times what chance does."""
+"""A class has arrays where they hold this share of its jobs, and as many times what
+chance does."""
 
 EXACT_SIZES = 8
 SIZE_STEP = 1.25
@@ -44,7 +49,10 @@ SIZE_STEP = 1.25
 
 @dataclass(frozen=True, eq=False)
 class NodeCountFit:
-    """Shares of the node counts among the jobs, as logged, with limits; parts where allocated."""
+    """Shares of the node counts among the jobs, as logged, with limits.
+
+    Parts where allocated.
+    """
 
     n_nodes: Int64Array | Float64Array
     share: Float64Array
@@ -58,7 +66,8 @@ class ClassFit(Brief):
 
     workload: str  # workload of the profiles
     n_nodes: int  # nodes of a job
-    n_gpus: float | None  # GPUs of a job on a part of a node, where the pool allocates those
+    # GPUs of a job on a part of a node, where the pool allocates those
+    n_gpus: float | None
     profile_n_nodes: int  # nodes of the profiles that it takes its power from
     n_jobs: int  # jobs of the log in the class
     # Share of the jobs, with limits
@@ -66,11 +75,11 @@ class ClassFit(Brief):
     low: float
     high: float
     arrays: JobArrays | None  # jobs that come together
-    # How long the jobs outside of arrays run, such that the class keeps its node time; None where
-    # they are to run as long as their profiles
+    # How long the jobs outside of arrays run, such that the class keeps its node time;
+    # None where they are to run as long as their profiles
     duration: DurationFit | None
-    # The class has too few jobs for a table of its own: it shares that of classes of nearby width,
-    # scaled such that they keep their node time together
+    # The class has too few jobs for a table of its own: it shares that of classes of
+    # nearby width, scaled such that they keep their node time together
     shares_durations: bool
 
     @property
@@ -81,7 +90,10 @@ class ClassFit(Brief):
 
     @property
     def model_mean_s(self) -> float | None:
-        """Mean duration of the jobs that the model draws, those of arrays included [s]."""
+        """Mean duration of the jobs that the model draws.
+
+        Those of arrays included [s].
+        """
         if self.duration is None:
             return None
         mean_s = self.duration.model_mean_s
@@ -100,13 +112,16 @@ def fit_classes(
     confidence: float,
     slots: int,
 ) -> tuple[ClassFit, ...]:
-    """Fit shares and durations of the classes that occur, whose nodes are counted in slots."""
-    # A job that took a neighbouring width runs for as much longer or shorter: its node time stays.
+    """Fit shares and durations of the classes that occur, nodes in slots."""
+    # A job that took a neighbouring width runs for as much longer or shorter: its node
+    # time stays.
     widths = np.array(groups.n_nodes)[class_of]
     duration_s = np.minimum(
         jobs.duration_ms / MS_PER_S * (jobs.n_nodes / widths), float(MAX_DURATION_S)
     )
-    share, low, high = share_limits(class_of.astype(np.int64), day, len(groups), confidence)
+    share, low, high = share_limits(
+        class_of.astype(np.int64), day, len(groups), confidence
+    )
     together = in_arrays(array)
     n_jobs = np.bincount(class_of, minlength=len(groups))
     n_alone = np.bincount(class_of[~together], minlength=len(groups))
@@ -114,7 +129,9 @@ def fit_classes(
     single = ~together | (n_alone == 0)[class_of]
     n_single = np.bincount(class_of[single], minlength=len(groups))
     rows = np.flatnonzero(single)
-    of_class = np.split(rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1])
+    of_class = np.split(
+        rows[np.argsort(class_of[rows], kind="stable")], np.cumsum(n_single)[:-1]
+    )
     tables: dict[tuple[int, ...], DurationFit] = {}
     means: dict[int, float] = {}
     found = []
@@ -127,19 +144,25 @@ def fit_classes(
             if number not in means:
                 own = [duration_s[of_class[member]] for member in together_with]
                 wide = np.array([groups.n_nodes[member] for member in together_with])
-                means |= dict(zip(together_with, _drawn_together(own, wide), strict=True))
+                means |= dict(
+                    zip(together_with, _drawn_together(own, wide), strict=True)
+                )
             fit = _scaled_to(own_s, tables[members], means[number])
         rows = np.flatnonzero(together & (class_of == number))
         of_arrays = None
         if rows.size:
             alike = None
             if draws_durations and rows.size < n_jobs[number]:
-                alike = _scaled_to(duration_s[rows], fit_durations(duration_s[rows])).model
+                alike = _scaled_to(
+                    duration_s[rows], fit_durations(duration_s[rows])
+                ).model
             of_arrays = JobArrays(
                 job_share=float(f"{rows.size / n_jobs[number]:.6g}"),
                 sizes=size_shares(array[rows]),
                 duration=alike,
-                run_time_correlation=round(run_time_correlation(duration_s[rows], array[rows]), 3),
+                run_time_correlation=round(
+                    run_time_correlation(duration_s[rows], array[rows]), 3
+                ),
             )
         width = groups.n_nodes[number]
         found.append(
@@ -160,12 +183,14 @@ def fit_classes(
     return tuple(found)
 
 
-def _drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> list[float]:
-    """Return means of classes of few jobs, drawn towards each other as far as they are noise.
+def _drawn_together(
+    duration_s: Sequence[Float64Array], n_nodes: Int64Array
+) -> list[float]:
+    """Return the means of small classes, drawn together as far as they are noise.
 
-    The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part
-    t**2 / (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2 within
-    classes and t**2 between them. Their node time is that of their jobs.
+    The best linear prediction (Bühlmann 1967): a class of n jobs keeps the part t**2 /
+    (t**2 + s**2 / n) of its distance from the common mean, with the variances s**2
+    within classes and t**2 between them. Their node time is that of their jobs.
     """
     n = np.array([x.size for x in duration_s])
     mean = np.array([x.mean() for x in duration_s])
@@ -174,14 +199,18 @@ def _drawn_together(duration_s: Sequence[Float64Array], n_nodes: Int64Array) -> 
     within = squares / max(n_jobs - n.size, 1)
     between = n @ (mean - common) ** 2 - (n.size - 1) * within
     between = max(0.0, between / max(n_jobs - (n**2).sum() / n_jobs, 1e-9))
-    drawn = common + between / np.maximum(between + within / n, 1e-300) * (mean - common)
+    drawn = common + between / np.maximum(between + within / n, 1e-300) * (
+        mean - common
+    )
     weight = n * n_nodes
     means: list[float] = (drawn * (weight @ mean / (weight @ drawn))).tolist()
     return means
 
 
-def _scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = None) -> DurationFit:
-    """Return a table of durations scaled to a mean, by default that of the jobs it is held to."""
+def _scaled_to(
+    own_s: Float64Array, table: DurationFit, mean_s: float | None = None
+) -> DurationFit:
+    """Return a table of durations scaled to a mean, by default that of its jobs."""
     own_mean_s = float(own_s.mean())
     scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")
     model = table.model
@@ -199,10 +228,10 @@ def _scaled_to(own_s: Float64Array, table: DurationFit, mean_s: float | None = N
 def _tables(
     groups: JobGroups, n_jobs: Int64Array
 ) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return for each class that occurs whose node time it keeps, and whose jobs make its table.
+    """Return, for each class, whose node time it keeps and whose jobs it uses.
 
-    A class of enough jobs has its own. Others join those of the next widths of their workload until
-    they are enough; what is left over takes the table next to it.
+    A class of enough jobs has its own. Others join those of the next widths of their
+    workload until they are enough; what is left over takes the table next to it.
     """
     tables: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     for workload in dict.fromkeys(groups.workload):
@@ -225,7 +254,10 @@ def _tables(
 def fit_node_counts(
     jobs: JobRecords, day: Int64Array, confidence: float, slots: int = 1
 ) -> NodeCountFit:
-    """Return the shares of the node counts among jobs; `day` and limits as in `fit_classes`."""
+    """Return the shares of the node counts among jobs.
+
+    `day` and limits as in `fit_classes`.
+    """
     n_nodes, kind = np.unique(jobs.n_nodes.astype(np.int64), return_inverse=True)
     limits = share_limits(kind, day, n_nodes.size, confidence)
     return NodeCountFit(n_nodes if slots == 1 else n_nodes / slots, *limits)
@@ -234,9 +266,9 @@ def fit_node_counts(
 def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64Array:
     """Tell which jobs were submitted together.
 
-    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most, `USER_GAP_MS`
-    where users are known; of one stamp, where all stamps are whole minutes. Where chance would
-    bring nearly as many together, none are.
+    Jobs of one user, kind and width whose submissions are `GAP_MS` apart at most,
+    `USER_GAP_MS` where users are known; of one stamp, where all stamps are whole
+    minutes. Where chance would bring nearly as many together, none are.
     """
     own = np.arange(len(jobs))
     gap_ms = USER_GAP_MS if jobs.user_id.any() else GAP_MS
@@ -248,13 +280,16 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
     other = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
     kind = np.append(0, np.cumsum(other))
     begins = np.append(True, other | (np.diff(jobs.submit_ms[order]) > gap_ms))
-    into_ms = jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
+    into_ms = (
+        jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
+    )
     begins[1:] |= np.diff(into_ms // MOST_SPAN_MS) > 0
     together = np.empty_like(own)
     together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     n_jobs = np.bincount(class_of)
     in_array = np.bincount(class_of[in_arrays(together)], minlength=n_jobs.size)
-    # Of jobs of one kind at even times: the probability that another one lies within the gap.
+    # Of jobs of one kind at even times: the probability that another one lies within
+    # the gap.
     chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
     by_chance = np.bincount(class_of[order], chance, n_jobs.size)
     kept = in_array > np.maximum(LEAST_SHARE * n_jobs, OVER_CHANCE * by_chance)
@@ -268,19 +303,26 @@ def in_arrays(array: Int64Array) -> BoolArray:
 
 
 def size_shares(array: Int64Array) -> dict[int, float]:
-    """Return the shares of arrays by size, neighbouring large sizes joined; their jobs stay."""
+    """Return the shares of arrays by size, neighbouring large sizes joined.
+
+    Their jobs stay.
+    """
     size = np.unique(array, return_counts=True)[1]
-    step = np.ceil(np.log(np.maximum(size, EXACT_SIZES) / EXACT_SIZES) / np.log(SIZE_STEP))
+    step = np.ceil(
+        np.log(np.maximum(size, EXACT_SIZES) / EXACT_SIZES) / np.log(SIZE_STEP)
+    )
     group = np.where(size <= EXACT_SIZES, size, EXACT_SIZES + step.astype(np.int64))
     n_arrays, n_jobs = np.bincount(group), np.bincount(group, size)
     used = n_arrays > 0
     joined = np.rint(n_jobs[used] / n_arrays[used]).astype(np.int64)
     shares = n_jobs[used] / joined
-    return dict(zip(joined.tolist(), closed_shares(shares / shares.sum(), 8), strict=True))
+    return dict(
+        zip(joined.tolist(), closed_shares(shares / shares.sum(), 8), strict=True)
+    )
 
 
 def run_time_correlation(duration_s: Float64Array, array: Int64Array) -> float:
-    """Return the correlation of run times within arrays, of their normal scores, 0-1."""
+    """Return the correlation of run times (normal scores) within arrays, 0-1."""
     score = special.ndtri((stats.rankdata(duration_s) - 0.5) / duration_s.size)
     _, of_job, size = np.unique(array, return_inverse=True, return_counts=True)
     products = np.bincount(of_job, score) ** 2 - np.bincount(of_job, score**2)

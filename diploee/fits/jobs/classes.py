@@ -22,7 +22,7 @@ MAX_CLASSES = 24
 
 
 def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
-    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""
+    """Read rules from YAML: a list of them, as ``replay.rules`` of a scenario has it."""  # noqa: E501
     path = Path(path)
     such_as = "a list of rules such as '- workload: llama2_70b_lora'"
     data, lines = load_yaml_with_lines(path, such_as, (dict, list))
@@ -31,7 +31,9 @@ def read_rules(path: Path | str) -> tuple[ClassRule, ...]:
         data, prefix = data["rules"], ("rules",)
     if not isinstance(data, list) or not data:
         raise ScenarioError([f"{path}:1: expected {such_as}, found {shown(data)}"])
-    return checked(data, tuple[ClassRule, ...], lambda at: located(path, lines, (*prefix, *at)))
+    return checked(
+        data, tuple[ClassRule, ...], lambda at: located(path, lines, (*prefix, *at))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,8 @@ class JobGroups:
     n_nodes: tuple[int, ...]  # node count of each class
     # Node count of the profiles that each class takes its power from
     profile_n_nodes: tuple[int, ...]
-    class_of: Int16Array  # class of each job, `UNMATCHED` where no rule fits or the job is too wide
+    # Class of each job, `UNMATCHED` where no rule fits or the job is too wide
+    class_of: Int16Array
     # Jobs that no rule fits; jobs wider than the pool
     unmatched: BoolArray
     too_wide: BoolArray
@@ -70,7 +73,8 @@ def group_jobs(
     if not used.any():
         raise WorkloadError(
             f"no job is left to fit: {int(unmatched.sum()):,} fit no rule, "
-            f"{int(too_wide.sum()):,} are wider than the pool; change the rules or the pool"
+            f"{int(too_wide.sum()):,} are wider than the pool; change the rules or "
+            "the pool"
         )
     workloads = tuple(dict.fromkeys(rule.workload for rule in rules))
     of_rule = np.array([workloads.index(rule.workload) for rule in rules])
@@ -78,16 +82,19 @@ def group_jobs(
     asked = jobs.slots(slots_per_node).astype(np.int64)
     node_time = asked.astype(np.float64) * jobs.duration_ms
     n_nodes = _joined(workload, asked, node_time, used, max_classes)
-    source = _profile_counts(rule_of, -(-n_nodes // slots_per_node), used, rules, library)
+    source = _profile_counts(
+        rule_of, -(-n_nodes // slots_per_node), used, rules, library
+    )
 
     found, inverse = _distinct(workload[used], n_nodes[used], source[used])
     pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
     for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
         if pairs[before] == pairs[after]:
             raise WorkloadError(
-                f"the rules give jobs of '{workloads[pairs[before][0]]}' on {pairs[before][1]} "
-                f"nodes the profiles of {found[2][before]} and of {found[2][after]} nodes; "
-                "set the same scale_from_n_nodes in all rules that fit them"
+                f"the rules give jobs of '{workloads[pairs[before][0]]}' on "
+                f"{pairs[before][1]} nodes the profiles of {found[2][before]} and of "
+                f"{found[2][after]} nodes; set the same scale_from_n_nodes in all "
+                "rules that fit them"
             )
     class_of = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     class_of[used] = inverse
@@ -118,7 +125,7 @@ def _joined(
     used: BoolArray,
     max_classes: int,
 ) -> Int64Array:
-    """Return node counts of which the rarest have joined the nearest kept one of their workload."""
+    """Return node counts, the rarest joined to the nearest of their workload."""
     keys, inverse = _distinct(workload[used], n_nodes[used])
     held = np.bincount(inverse, node_time[used], keys.shape[1])
     joined = n_nodes.copy()
@@ -153,5 +160,7 @@ def _profile_counts(
             library.select(rule.workload, wanted)
         except ProfileError as error:
             raise ProfileError(f"rule {number + 1}: {error}") from error
-        source[rows] = rule.scale_from_n_nodes or nearest_n_nodes(n_nodes[rows], measured)
+        source[rows] = rule.scale_from_n_nodes or nearest_n_nodes(
+            n_nodes[rows], measured
+        )
     return source

@@ -14,12 +14,12 @@ LEVEL_TOLERANCE = 0.005
 """Largest error of the share of jobs that last at most any given time."""
 
 TAIL_TOLERANCE = 0.05
-"""Largest relative error of the share of jobs that last longer: a share of 1 % may be off by 0.05
-percentage points."""
+"""Largest relative error of the share of jobs that last longer: a share of 1 % may be
+off by 0.05 percentage points."""
 
 MEAN_TOLERANCE = 5e-4
-"""Largest error that each line between two quantiles may add to the mean, as a share of that mean;
-the errors of lines can add up."""
+"""Largest error that each line between two quantiles may add to the mean, as a share of
+that mean; the errors of lines can add up."""
 
 MAX_QUANTILES = 64
 MOST_POINTS = 20_000
@@ -34,8 +34,8 @@ class DurationFit:
     # Mean duration of the jobs and of the model [s]
     mean_s: float
     model_mean_s: float
-    # Largest difference between the shares of jobs that last at most so long (Kolmogorov-Smirnov)
-    # in the log and in the model
+    # Largest difference between the shares of jobs that last at most so long
+    # (Kolmogorov-Smirnov) in the log and in the model
     ks_distance: float
 
 
@@ -60,16 +60,17 @@ def ks_distance(duration_s: Float64Array, model: DurationModel) -> float:
     upto = np.cumsum(count) / duration_s.size
     below = upto - count / duration_s.size
     at = model.cdf(values)
-    just_below = model.cdf(values * (1 - 1e-12))  # nearer than any two that milliseconds tell apart
+    # Nearer than any two that milliseconds tell apart
+    just_below = model.cdf(values * (1 - 1e-12))
     return float(max(np.abs(at - upto).max(), np.abs(just_below - below).max()))
 
 
 def fit_quantiles(duration_s: Float64Array) -> DurationModel:
     """Choose quantiles between which log-linear durations stay near those of the jobs.
 
-    Begins with the shortest and the longest job and adds the quantile where the line between its
-    neighbours is farthest off, until every line is within the tolerances, or there are
-    `MAX_QUANTILES` points. Durations are above 0.
+    Begins with the shortest and the longest job and adds the quantile where the line
+    between its neighbours is farthest off, until every line is within the tolerances,
+    or there are `MAX_QUANTILES` points. Durations are above 0.
     """
     ordered = np.sort(duration_s)
     level, seconds = _points(ordered)
@@ -82,7 +83,7 @@ def fit_quantiles(duration_s: Float64Array) -> DurationModel:
     total = filled[-1] or 1.0
 
     def worst(i: int, j: int) -> tuple[float, int]:
-        """Return how far the line from point i to j is off, in tolerances, and where."""
+        """Return how far the line from point i to j is off (tolerances), and where."""
         if j - i < 2 or log_s[i] == log_s[j]:
             return 0.0, i
         inner = slice(i + 1, j)
@@ -96,7 +97,9 @@ def fit_quantiles(duration_s: Float64Array) -> DurationModel:
         if off[at] >= mean_off / MEAN_TOLERANCE:
             return float(off[at]), i + 1 + at
         line_s = np.interp(level[inner], [level[i], level[j]], [log_s[i], log_s[j]])
-        return mean_off / MEAN_TOLERANCE, i + 1 + int(np.argmax(np.abs(line_s - log_s[inner])))
+        return mean_off / MEAN_TOLERANCE, i + 1 + int(
+            np.argmax(np.abs(line_s - log_s[inner]))
+        )
 
     chosen = [0, level.size - 1]
     queue = [(-worst(0, level.size - 1)[0], 0, level.size - 1)]
@@ -108,13 +111,21 @@ def fit_quantiles(duration_s: Float64Array) -> DurationModel:
         chosen.append(at)
         for pair in ((i, at), (at, j)):
             heapq.heappush(queue, (-worst(*pair)[0], *pair))
-    # Rounded for reading; of levels that become equal the one with the longest duration stays.
-    quantiles = zip(level[sorted(chosen)].tolist(), seconds[sorted(chosen)].tolist(), strict=True)
-    return DurationModel(quantiles_s={round(p, 7): float(f"{s:.12g}") for p, s in quantiles})
+    # Rounded for reading; of levels that become equal the one with the longest duration
+    # stays.
+    quantiles = zip(
+        level[sorted(chosen)].tolist(), seconds[sorted(chosen)].tolist(), strict=True
+    )
+    return DurationModel(
+        quantiles_s={round(p, 7): float(f"{s:.12g}") for p, s in quantiles}
+    )
 
 
 def _points(ordered: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Return levels and durations of the jobs: each at the middle of its step, and both ends."""
+    """Return levels and durations of the jobs.
+
+    Each at the middle of its step, and both ends.
+    """
     n = ordered.size
     rows = np.arange(n)
     if n > MOST_POINTS:  # all of both tails, and evenly between

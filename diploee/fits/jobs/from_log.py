@@ -11,12 +11,22 @@ from typing import Any
 
 from diploee.base.errors import InputError, one_of
 from diploee.base.units import HOURS_PER_WEEK
-from diploee.fits.fragment import Named, into_scenario, naming_the_other_command, pool_of
+from diploee.fits.fragment import (
+    Named,
+    into_scenario,
+    naming_the_other_command,
+    pool_of,
+)
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.classes import read_rules
 from diploee.fits.jobs.holdout import split_of, with_holdout
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.fits.jobs.likeness import LIKE, errors_of, with_generated_years, worst_error
+from diploee.fits.jobs.likeness import (
+    LIKE,
+    errors_of,
+    with_generated_years,
+    worst_error,
+)
 from diploee.fits.jobs.summary import fragment_text
 from diploee.importers.job_logs import read_job_log
 from diploee.loads.jobs.job_log import JobLog
@@ -29,7 +39,8 @@ LEAST_WEEKS = 2
 """Weeks of a log from which on a year may play them in random order."""
 
 LEAST_BUSY = 0.1
-"""ASSUMPTION: share of a pool's nodes under which a log is of another machine than the pool [J]."""
+"""ASSUMPTION: share of a pool's nodes under which a log is of another machine than the
+pool [J]."""
 
 FEW_WEEKS = 13
 """ASSUMPTION: weeks from which on a log shows more than one season's work [J]."""
@@ -62,11 +73,16 @@ def fit_from_log(
     with naming_the_other_command(log, "fit", known):
         read = reads(**options)
     notes = []
-    has_zone = base is not None and base.facility.model_fields_set & {"time_zone", "utc_offset"}
+    has_zone = base is not None and base.facility.model_fields_set & {
+        "time_zone",
+        "utc_offset",
+    }
     if base and has_zone and read.is_naive:  # which it is not where a zone was given
         options["utc_offset"] = base.facility.time_zone or base.facility.utc_offset
         read = reads(**options)
-        notes = [f"stamps without a zone are in the scenario's, {options['utc_offset']}"]
+        notes = [
+            f"stamps without a zone are in the scenario's, {options['utc_offset']}"
+        ]
 
     def fitted(choices: JobFitOptions) -> JobLogFit:
         fit = fit_job_log(
@@ -95,12 +111,14 @@ def fit_from_log(
         part = choices.model_copy(update={"end": split_of(fit, choices.holdout)})
         fit = with_holdout(fit, fitted(part), library)
     if of_replay:
-        notes.append(f"the log was read with {', '.join(of_replay)} of the scenario's replay")
+        notes.append(
+            f"the log was read with {', '.join(of_replay)} of the scenario's replay"
+        )
     if of_pool is not None and fit.mean_busy_nodes < LEAST_BUSY * of_pool.n_nodes:
         notes.append(
-            f"the log asks for {fit.mean_busy_nodes:,.3g} nodes on average, pool '{pool_name}' has "
-            f"{of_pool.n_nodes:,}, mostly idle with it: set facility.pools.{pool_name}.n_nodes to "
-            "those of the log's machine"
+            f"the log asks for {fit.mean_busy_nodes:,.3g} nodes on average, pool "
+            f"'{pool_name}' has {of_pool.n_nodes:,}, mostly idle with it: set "
+            f"facility.pools.{pool_name}.n_nodes to those of the log's machine"
         )
     if base is not None:
         notes += _of_other_gpus(fit, base.facility, pool_name, library, named)
@@ -121,7 +139,7 @@ def _replay(
     rules: Sequence[ClassRule],
     choices: JobFitOptions,
 ) -> dict[str, Any]:
-    """Return the `replay` of a stream that plays the weeks that were fitted in random order."""
+    """Return the `replay` of a stream that plays fitted weeks in random order."""
     replay = JobReplay(
         log=str(log.absolute()),
         format=log_format or read.log_format,
@@ -145,13 +163,19 @@ def _why_law(law: JobLogFit) -> str:
 
 
 def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
-    """Say how far years of either kind are off, and what a year of the log's weeks is."""
+    """Say how far either kind of years is off, and what a year of weeks is."""
     both = zip(errors_of(law).items(), errors_of(weeks).values(), strict=True)
     errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
     n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
-    plays, other = "play the log's own weeks in random order", "law takes the distributions"
+    plays, other = (
+        "play the log's own weeks in random order",
+        "law takes the distributions",
+    )
     if taken is law:
-        plays, other = "are drawn from the fitted distributions", "weeks plays the log's own weeks"
+        plays, other = (
+            "are drawn from the fitted distributions",
+            "weeks plays the log's own weeks",
+        )
     yield (
         f"Years {plays}; years of the fitted distributions and of "
         f"the weeks differ from the log by: {errors} (--years {other})"
@@ -161,15 +185,16 @@ def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
         yield f"They differ from it by more than is aimed at ({aims})"
     if taken is weeks and n_weeks < FEW_WEEKS:
         yield (
-            f"The log is short: {n_weeks:.1f} weeks fill a year, each some {52 / n_weeks:.0f} "
-            "times; what it does not hold, such as a season or a shutdown, no year of it has"
+            f"The log is short: {n_weeks:.1f} weeks fill a year, each some "
+            f"{52 / n_weeks:.0f} times; what it does not hold, such as a season or a "
+            "shutdown, no year of it has"
         )
 
 
 def _of_other_gpus(
     fit: JobLogFit, facility: Facility, pool: str, library: ProfileLibrary, named: Named
 ) -> Iterator[str]:
-    """Say that a run will refuse the profiles, as the pool has other GPUs and scales none."""
+    """Say that a run will refuse the profiles, as the pool has other GPUs."""
     node = facility.node_type_of(pool)
     if facility.pools[pool].scale_profiles is not None or node.busy_power_factor != 1:
         return
@@ -177,17 +202,21 @@ def _of_other_gpus(
         origins = [e.provenance for e in library.entries if e.workload == workload]
         if origins and all(is_other_hardware(origin, node) for origin in origins):
             yield (
-                f"profiles of '{workload}' are of nodes with {gpus_of(origins[0])}, pool '{pool}' "
-                f"has nodes with {gpus_shown(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
-                f"facility.pools.{pool}.scale_profiles: by_tdp, or give profiles of these nodes "
-                f"({named('profiles')})"
+                f"profiles of '{workload}' are of nodes with {gpus_of(origins[0])}, "
+                f"pool '{pool}' has nodes with "
+                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
+                f"facility.pools.{pool}.scale_profiles: by_tdp, or give profiles of "
+                f"these nodes ({named('profiles')})"
             )
 
 
 def _as_replayed(
     base: Scenario | None, log_format: str | None, given: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, Any]]:
-    """Return how to read the log: as given, else as the scenario's only replay of a log says."""
+    """Return how to read the log.
+
+    As given, else as the scenario's only replay of a log says.
+    """
     streams = () if base is None else base.streams.values()
     replays = [stream.replay for stream in streams if stream.replay is not None]
     if len(replays) != 1:
@@ -199,7 +228,9 @@ def _as_replayed(
     elif log_format not in (None, "csv"):
         keys -= {"columns", "time_format", "time_unit", "duration_unit"}
     of_replay = {key: getattr(spec, key) for key in keys}
-    of_replay = {key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None}
+    of_replay = {
+        key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None
+    }
     return log_format, of_replay | dict(given)
 
 
@@ -212,8 +243,8 @@ def _rules(
     if (workload is None) == (rules is None):
         workloads = sorted({profile.workload for profile in library.entries})
         raise InputError(
-            f"fit: give either {named('workload')} or {named('rules')}, which say where jobs take "
-            f"their power from (the profiles have {one_of(workloads)})"
+            f"fit: give either {named('workload')} or {named('rules')}, which say "
+            f"where jobs take their power from (the profiles have {one_of(workloads)})"
         )
     if workload is not None:
         return (ClassRule(workload=workload),)

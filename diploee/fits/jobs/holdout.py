@@ -1,4 +1,4 @@
-"""The rest of a log beside years that were fitted to its first part, and beside naive forecasts."""
+"""The rest of a log beside a fit of its first part and naive forecasts."""
 
 from __future__ import annotations
 
@@ -27,42 +27,62 @@ def split_of(fit: JobLogFit, share: float) -> datetime:
     rest_weeks = hours.counts.size / HOURS_PER_WEEK - part_weeks
     if min(part_weeks, rest_weeks) < LEAST_WEEKS:
         raise WorkloadError(
-            f"holdout: {part_weeks:.1f} weeks to fit and {rest_weeks:.1f} to compare with, "
-            f"expected {LEAST_WEEKS} or more of both; give a longer log, or another share"
+            f"holdout: {part_weeks:.1f} weeks to fit and {rest_weeks:.1f} to compare "
+            f"with, expected {LEAST_WEEKS} or more of both; give a longer log, or "
+            "another share"
         )
     moment: datetime = np.datetime64(int(split) * MS_PER_H, "ms").astype(datetime)
     return moment
 
 
-def with_holdout(whole: JobLogFit, part: JobLogFit, library: ProfileLibrary) -> JobLogFit:
-    """Return the fit of a whole log with forecasts of its rest by the fit of its first part."""
+def with_holdout(
+    whole: JobLogFit, part: JobLogFit, library: ProfileLibrary
+) -> JobLogFit:
+    """Return the fit of a log, with forecasts of its rest by its first part."""
     hours, n_hours = whole.arrivals.hours, whole.arrivals.hours.counts.size
     split = int(part.arrivals.hours.hour[-1] + 1 - hours.hour[0])
     busy = hourly_busy_nodes(whole.jobs, n_hours)
     of_week = hours.hour_of_week
-    rest, n_last = busy[split:], min(split, n_hours - split) // HOURS_PER_WEEK * HOURS_PER_WEEK
+    rest, n_last = (
+        busy[split:],
+        min(split, n_hours - split) // HOURS_PER_WEEK * HOURS_PER_WEEK,
+    )
     years = generated_busy_nodes(part, library)
     last, mean = busy[split - n_last : split], busy[:split]
     days = of_week[:split] // HOURS_PER_DAY
     weekday = np.bincount(days, mean) / np.maximum(np.bincount(days), 1)
     forecasts = (
         ("years of the fit", years, np.arange(years.size) % HOURS_PER_WEEK),
-        (f"its last {n_last // HOURS_PER_WEEK} weeks again", last, of_week[split - n_last : split]),
-        ("the mean of the weekday", np.repeat(weekday, HOURS_PER_DAY), np.arange(HOURS_PER_WEEK)),
+        (
+            f"its last {n_last // HOURS_PER_WEEK} weeks again",
+            last,
+            of_week[split - n_last : split],
+        ),
+        (
+            "the mean of the weekday",
+            np.repeat(weekday, HOURS_PER_DAY),
+            np.arange(HOURS_PER_WEEK),
+        ),
     )
     found = tuple(_compared(*forecast, rest, of_week[split:]) for forecast in forecasts)
     return replace(whole, holdout=found, held_out_h=n_hours - split)
 
 
 def _compared(
-    name: str, values: Float64Array, of_week: Int64Array, rest: Float64Array, at: Int64Array
+    name: str,
+    values: Float64Array,
+    of_week: Int64Array,
+    rest: Float64Array,
+    at: Int64Array,
 ) -> Forecast:
     """Return how a forecast, values at hours of the week, does on the rest.
 
     The band is that of an hour of the day: weeks of a log are few.
     """
     by_hour = [values[of_week % HOURS_PER_DAY == hour] for hour in range(HOURS_PER_DAY)]
-    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[:, at % HOURS_PER_DAY]
+    low, high = np.array([np.quantile(x, BAND) for x in by_hour]).T[
+        :, at % HOURS_PER_DAY
+    ]
     total, n = (np.bincount(of_week, x, HOURS_PER_WEEK) for x in (values, None))
     centre = (total / np.maximum(n, 1))[at]
     n_days = rest.size // HOURS_PER_DAY

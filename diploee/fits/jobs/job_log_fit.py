@@ -1,4 +1,4 @@
-"""A job log as the distributions that a scenario draws from, each with its limits and its fit."""
+"""A job log as distributions of a scenario, each with limits and fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from diploee.base.clock import Zone
 from diploee.base.errors import Brief, WorkloadError, plural
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array
-from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H, SLOTS_PER_GPU
+from diploee.base.units import (
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MS_PER_DAY,
+    MS_PER_H,
+    SLOTS_PER_GPU,
+)
 from diploee.fits.calendar import MIN_SIGHTINGS, covers_months
 from diploee.fits.counts import MONDAY_MS, count_hours, sums
 from diploee.fits.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
@@ -57,9 +63,10 @@ class Figure:
     log: float
     low: float
     high: float
-    fragment: float | None  # expectation of the fragment; None where it is not looked at
-    # Of the jobs that the fragment gives, mean over the generated years that have such and their
-    # standard deviation; None where none has
+    # Expectation of the fragment; None where it is not looked at
+    fragment: float | None
+    # Of the jobs that the fragment gives, mean over the generated years that have such
+    # and their standard deviation; None where none has
     generated: float | None
     scatter: float | None
     differs: bool  # log and generated years differ by more than the limits of both
@@ -70,11 +77,13 @@ class Forecast:
     """A forecast of the hourly busy nodes of a log's rest."""
 
     name: str
-    inside: float | None  # share of the hours within the 5-95 % band of their hour of the day
+    # Share of the hours within the 5-95 % band of their hour of the day
+    inside: float | None
     # Of the forecast's hours over that of the rest; None where that is 0
     median: float | None
     p99: float | None
-    # Mean absolute error of the days' means over the mean of the rest; None where that is 0
+    # Mean absolute error of the days' means over the mean of the rest; None where that
+    # is 0
     day_error: float | None
 
 
@@ -86,32 +95,41 @@ class JobLogFit(Brief):
     source: str
     log_format: str
     confidence: float  # level of all limits
-    # Offset of local time from UTC [min], None without dates; named zone, empty for an offset
+    # Offset of local time from UTC [min], None without dates; named zone, empty for an
+    # offset
     utc_offset_min: int | None
     time_zone: str
     arrivals: ArrivalFit  # when jobs are submitted
     node_counts: NodeCountFit  # how wide they are
     classes: tuple[ClassFit, ...]  # the classes of a scenario
     mean_busy_nodes: float  # node time of the fitted jobs over the span
-    # Jobs of the log that were not fitted, by cause, and their shares of the node time of all
+    # Jobs of the log that were not fitted, by cause, and their shares of the node time
+    # of all
     left_out: dict[str, int]
     left_out_share: dict[str, float]
-    import_lines: tuple[str, ...]  # what the import of the log dropped, repaired and noted
+    # What the import of the log dropped, repaired and noted
+    import_lines: tuple[str, ...]
     notes: tuple[str, ...]  # what to know before using the fit
     jobs: LoggedJobs  # the jobs that were fitted, in local time
-    log: JobLog  # the log as it was read: its weeks are played with the widths that were fitted
-    # The `replay` of the log's own weeks, where years play those; else they come from the above
+    # The log as it was read: its weeks are played with the widths that were fitted
+    log: JobLog
+    # The `replay` of the log's own weeks, where years play those; else they come from
+    # the above
     replay: dict[str, Any] | None = None
-    decision: str = ""  # which of the two, and why; empty of a fit that was not asked for years
-    # Log, fragment and generated years side by side, and how many days; empty where none were
+    # Which of the two, and why; empty of a fit that was not asked for years
+    decision: str = ""
+    # Log, fragment and generated years side by side, and how many days; empty where
+    # none were
     figures: tuple[Figure, ...] = ()
     generated_days: int = 0
-    # The rest of the log beside what its first part forecasts, and how long it is; empty where the
-    # whole log was fitted alone
+    # The rest of the log beside what its first part forecasts, and how long it is;
+    # empty where the whole log was fitted alone
     holdout: tuple[Forecast, ...] = ()
     held_out_h: int = 0
-    gpus_per_node: int = 0  # GPUs of a node where the classes have parts of those, else 0
-    fragment: str = ""  # the stream in YAML, or the scenario with it; empty where none was made
+    # GPUs of a node where the classes have parts of those, else 0
+    gpus_per_node: int = 0
+    # The stream in YAML, or the scenario with it; empty where none was made
+    fragment: str = ""
 
     @property
     def n_jobs(self) -> int:
@@ -124,7 +142,10 @@ class JobLogFit(Brief):
         return int(self.arrivals.hours.counts.sum())
 
     def _repr_html_(self) -> str:
-        return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</ul>"
+        return (
+            f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</"
+            "ul>"
+        )
 
 
 def fit_lines(fit: JobLogFit) -> list[str]:
@@ -140,8 +161,8 @@ def fit_lines(fit: JobLogFit) -> list[str]:
         zone = str(Zone(fit.time_zone, fit.utc_offset_min))
     lines = [f"{fit.decision}."] if fit.decision else []
     lines.append(
-        f"From {Path(fit.source).name} ({fit.log_format}): {plural(fit.n_jobs, 'job')} submitted "
-        f"from {first} to {end} ({zone}), "
+        f"From {Path(fit.source).name} ({fit.log_format}): "
+        f"{plural(fit.n_jobs, 'job')} submitted from {first} to {end} ({zone}), "
         f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
         f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
     )
@@ -155,8 +176,9 @@ def fit_lines(fit: JobLogFit) -> list[str]:
     lines.append(f"Import: {'; '.join(fit.import_lines)}.")
     if fit.n_submissions < fit.n_jobs:
         lines.append(
-            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of one user, kind "
-            "and width that follow each other within seconds are taken as submitted together."
+            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of "
+            "one user, kind and width that follow each other within seconds are "
+            "taken as submitted together."
         )
     shape = arrivals.calendar.shape
     lines.append(f"Calendar: {in_words(shape.detail, shape.deviance)}")
@@ -181,9 +203,11 @@ def figure_lines(fit: JobLogFit) -> list[str]:
     if not fit.figures:
         return []
     lines = [
-        f"Log ({fit.confidence:.0%} limits) | distributions | years generated of "
-        f"{plural(fit.generated_days, 'day')}, mean and standard deviation, nodes as if every job "
-        "began at once:"
+        (
+            f"Log ({fit.confidence:.0%} limits) | distributions | years generated of "
+            f"{plural(fit.generated_days, 'day')}, mean and standard deviation, nodes "
+            "as if every job began at once:"
+        )
     ]
     for f in fit.figures:
         fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
@@ -198,8 +222,16 @@ def _holdout_lines(fit: JobLogFit) -> list[str]:
     """Return what the first part of the log forecasts of the rest."""
     lines = []
     for f in fit.holdout:
-        band = "no band" if f.inside is None else f"{f.inside:.0%} of the hours in the 5-95 % band"
-        off = "" if f.day_error is None else f", days {f.day_error:.0%} of the mean off on average"
+        band = (
+            "no band"
+            if f.inside is None
+            else f"{f.inside:.0%} of the hours in the 5-95 % band"
+        )
+        off = (
+            ""
+            if f.day_error is None
+            else f", days {f.day_error:.0%} of the mean off on average"
+        )
         ratios = {"median": f.median, "P99": f.p99}
         told = [
             f"{what} {'not comparable, 0 in the log' if x is None else f'{x - 1:+.0%}'}"
@@ -208,7 +240,9 @@ def _holdout_lines(fit: JobLogFit) -> list[str]:
         lines.append(f"{f.name}: {band}, {', '.join(told)}{off}")
     if lines:
         weeks = fit.held_out_h / HOURS_PER_WEEK
-        lines.insert(0, f"The last {weeks:.1f} weeks as the log before them forecasts them:")
+        lines.insert(
+            0, f"The last {weeks:.1f} weeks as the log before them forecasts them:"
+        )
     return lines
 
 
@@ -216,16 +250,26 @@ def _scatter_lines(fit: JobLogFit) -> list[str]:
     scatter = fit.arrivals.scatter
     if scatter is None:
         return []
-    kind = "Poisson" if fit.arrivals.dispersion is None else "over-dispersed (gamma-mixed)"
+    kind = (
+        "Poisson" if fit.arrivals.dispersion is None else "over-dispersed (gamma-mixed)"
+    )
     return [
-        f"Hourly counts against the weights: chi-square {scatter.chi_square:,.0f} with "
-        f"{scatter.freedom:,} degrees of freedom, p {scatter.poisson_p_value:.2g} if they were "
-        "Poisson.",
-        f"Variance over mean of hourly counts {scatter.index:.3g} ({fit.confidence:.0%} limits "
-        f"{scatter.index_low:.3g} to {scatter.index_high:.3g}; Poisson 1), dispersion "
-        f"{scatter.dispersion:.3g}: taken as {kind}.",
-        f"Dispersion of days {scatter.day:.3g} ({scatter.day_low:.3g} to {scatter.day_high:.3g})"
-        f"{'' if fit.arrivals.day_dispersion else ': no more than noise, left out'}.",
+        (
+            f"Hourly counts against the weights: chi-square {scatter.chi_square:,.0f} "
+            f"with {scatter.freedom:,} degrees of freedom, p "
+            f"{scatter.poisson_p_value:.2g} if they were Poisson."
+        ),
+        (
+            f"Variance over mean of hourly counts {scatter.index:.3g} "
+            f"({fit.confidence:.0%} limits {scatter.index_low:.3g} to "
+            f"{scatter.index_high:.3g}; Poisson 1), dispersion "
+            f"{scatter.dispersion:.3g}: taken as {kind}."
+        ),
+        (
+            f"Dispersion of days {scatter.day:.3g} ({scatter.day_low:.3g} to "
+            f"{scatter.day_high:.3g}"
+            f"){'' if fit.arrivals.day_dispersion else ': no more than noise, left out'}."  # noqa: E501
+        ),
     ]
 
 
@@ -255,13 +299,15 @@ def fit_job_log(
     options : JobFitOptions, optional
         What is fitted, and how.
     utc_offset_min : int, optional
-        Offset of local time from UTC [min]; that of the log, or its named zone, by default.
+        Offset of local time from UTC [min]; that of the log, or its named zone, by
+        default.
     pool_n_nodes : int, optional
         Nodes of the pool; wider jobs are left out and counted.
     gpus_per_node : int
         GPUs of its nodes; 0 where they are not known.
     allocates_gpus : bool
-        The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their counts.
+        The pool has ``allocate: gpus``: jobs on fewer GPUs than a node has keep their
+        counts.
     **changes : object
         Fields of `JobFitOptions`, such as ``months=False``, instead of `options`.
 
@@ -282,17 +328,23 @@ def fit_job_log(
     if not len(jobs):
         causes = "; ".join(f"{n:,} {cause}" for cause, n in log.counts.dropped.items())
         raise WorkloadError(
-            f"{log.source}: no job is left to fit ({causes or 'it has none'}); change states, "
-            "cpu_only, zero_durations or how times are read"
+            f"{log.source}: no job is left to fit ({causes or 'it has none'}); change "
+            "states, cpu_only, zero_durations or how times are read"
         )
-    without = {NO_GPU: int(np.count_nonzero(jobs.n_gpus == 0))} if allocates_gpus else {}
+    without = (
+        {NO_GPU: int(np.count_nonzero(jobs.n_gpus == 0))} if allocates_gpus else {}
+    )
     if without:
         jobs = jobs.take(jobs.n_gpus != 0)
     zone = log.zone if utc_offset_min is None else Zone("", utc_offset_min)
-    local_ms = jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
+    local_ms = (
+        jobs.submit_ms + MONDAY_MS if log.is_relative else zone.local_ms(jobs.submit_ms)
+    )
     slots = gpus_per_node * SLOTS_PER_GPU if allocates_gpus else 1
     most = options.max_classes
-    groups = group_jobs(jobs, log.types, rules, library, pool_n_nodes, most, slots, log.labels)
+    groups = group_jobs(
+        jobs, log.types, rules, library, pool_n_nodes, most, slots, log.labels
+    )
     if allocates_gpus:
         jobs = replace(jobs, n_nodes=jobs.slots(slots).astype(np.int32))
     used = groups.class_of >= 0
@@ -303,10 +355,19 @@ def fit_job_log(
     array = find_arrays(kept, class_of, hours.covered_hours * MS_PER_H)
     submitted, size = np.unique(array, return_counts=True)
     in_hours = local_ms[inside][submitted] // MS_PER_H - hours.hour[0]
-    node_h = sums(array, kept.n_nodes * (kept.duration_ms / MS_PER_H), kept.n_nodes.size)[submitted]
+    node_h = sums(
+        array, kept.n_nodes * (kept.duration_ms / MS_PER_H), kept.n_nodes.size
+    )[submitted]
     arrivals = fit_arrivals(hours, in_hours, size, node_h, options)
     classes = fit_classes(
-        kept, class_of, array, day, groups, options.durations == "quantiles", confidence, slots
+        kept,
+        class_of,
+        array,
+        day,
+        groups,
+        options.durations == "quantiles",
+        confidence,
+        slots,
     )
     busy_nodes = _node_ms(kept) / slots / (hours.covered_hours * MS_PER_H)
     left_out = {
@@ -315,7 +376,10 @@ def fit_job_log(
         "outside the span": used & ~inside,
     }
     n_left_out = {cause: int(rows.sum()) for cause, rows in left_out.items()}
-    shares = {cause: _node_ms(jobs.take(rows)) / _node_ms(jobs) for cause, rows in left_out.items()}
+    shares = {
+        cause: _node_ms(jobs.take(rows)) / _node_ms(jobs)
+        for cause, rows in left_out.items()
+    }
     return JobLogFit(
         source=log.source,
         log_format=log.log_format,
@@ -360,28 +424,35 @@ def _pool_notes(
     if n_too_wide:
         yield (
             f"{plural(n_too_wide, 'job')} of more than the pool's {n_nodes:,} nodes "
-            f"{'is' if n_too_wide == 1 else 'are'} left out, with {share:.1%} of the log's node "
-            "time; give the pool more nodes to keep them"
+            f"{'is' if n_too_wide == 1 else 'are'} left out, with {share:.1%} of the "
+            "log's node time; give the pool more nodes to keep them"
         )
     if busy_nodes > n_nodes:
         yield (
-            f"the jobs ask for {busy_nodes:,.1f} busy nodes on average, the pool has {n_nodes:,}: "
-            "the queue will grow without end; lower jobs_per_day or give the pool more nodes"
+            f"the jobs ask for {busy_nodes:,.1f} busy nodes on average, the pool has "
+            f"{n_nodes:,}: the queue will grow without end; lower jobs_per_day or "
+            "give the pool more nodes"
         )
 
 
-def _small_notes(jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool) -> Iterator[str]:
-    """Yield what whole nodes cost jobs on fewer GPUs, or which jobs have them all the same."""
+def _small_notes(
+    jobs: JobRecords, gpus_per_node: int, allocates_gpus: bool
+) -> Iterator[str]:
+    """Yield what whole nodes cost jobs on fewer GPUs, or which have them."""
     if allocates_gpus:
         if gpus_per_node and (n_unknown := int(np.isnan(jobs.n_gpus).sum())):
-            yield f"{plural(n_unknown, 'job')} whose GPUs the log does not give: on whole nodes"
+            yield (
+                f"{plural(n_unknown, 'job')} whose GPUs the log does not give: on "
+                "whole nodes"
+            )
         return
     n_small, ratio = jobs.small_jobs(gpus_per_node) if gpus_per_node else (0, 0.0)
     if ratio >= TOLD_RATIO:
         yield (
-            f"{plural(n_small, 'job')} on fewer GPUs than the {gpus_per_node} of a node "
-            f"{'takes' if n_small == 1 else 'take'} a whole one each: the GPU jobs take {ratio:.3g}"
-            " times the nodes of their GPU time; set allocate: gpus of the pool and fit again"
+            f"{plural(n_small, 'job')} on fewer GPUs than the {gpus_per_node} of a "
+            f"node {'takes' if n_small == 1 else 'take'} a whole one each: the GPU "
+            f"jobs take {ratio:.3g} times the nodes of their GPU time; set allocate: "
+            "gpus of the pool and fit again"
         )
 
 
@@ -396,8 +467,9 @@ def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
     empty = np.diff(np.flatnonzero(hours.counts)).max(initial=0) - 1
     if empty > NOTABLE_GAP_H:
         yield (
-            f"{empty / HOURS_PER_DAY:,.0f} days without a submission count as days of no work; if "
-            "a stamp is wrong or the log has a gap, trim it (--from, --to)"
+            f"{empty / HOURS_PER_DAY:,.0f} days without a submission count as days of "
+            "no work; if a stamp is wrong or the log has a gap, trim it (--from, "
+            "--to)"
         )
     if not calendar.has_months and not covers_months(hours.month, hours.coverage):
         yield "no weights of months: the span does not cover all twelve"
@@ -415,31 +487,37 @@ def _class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> Iterator[s
     """Yield what to know about classes and durations."""
     if groups.n_joined:
         yield (
-            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, with a run time "
-            "that keeps the node time"
+            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, with a "
+            "run time that keeps the node time"
         )
     if n := sum(c.shares_durations for c in classes):
         yield (
-            f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} jobs "
-            "share tables of durations with those of nearby width, scaled to keep their node time"
+            f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} "
+            "jobs share tables of durations with those of nearby width, scaled to "
+            "keep their node time"
         )
     scales = {
         c.name: c.duration.model.scale or 1.0
         for c in classes
         if c.duration is not None and not c.shares_durations
     }
-    off = {name: scale for name, scale in scales.items() if abs(scale - 1) > NOTABLE_SCALE}
+    off = {
+        name: scale for name, scale in scales.items() if abs(scale - 1) > NOTABLE_SCALE
+    }
     if off:
         worst = max(off, key=lambda name: abs(off[name] - 1))
         yield (
-            f"the fitted durations are scaled by more than {NOTABLE_SCALE:.0%} to keep the node "
-            f"time in {len(off)} of {len(scales)} classes, by {off[worst] - 1:+.0%} in {worst}"
+            f"the fitted durations are scaled by more than {NOTABLE_SCALE:.0%} to "
+            f"keep the node time in {len(off)} of {len(scales)} classes, by "
+            f"{off[worst] - 1:+.0%} in {worst}"
         )
 
 
 def _state_notes(jobs: JobRecords) -> Iterator[str]:
     """Yield how many jobs did not end well but had their nodes, and are fitted too."""
     states = ("failed", "cancelled", "timeout")
-    counted = [(int((jobs.state_id == STATES.index(state)).sum()), state) for state in states]
+    counted = [
+        (int((jobs.state_id == STATES.index(state)).sum()), state) for state in states
+    ]
     if found := ", ".join(f"{n:,} {state}" for n, state in counted if n):
         yield f"jobs that ran but did not complete are included: {found}; see --state"

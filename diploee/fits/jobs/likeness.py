@@ -1,4 +1,7 @@
-"""Log, fragment and generated years side by side: whether what was learned gives the log again."""
+"""Log, fragment and generated years side by side.
+
+Whether what was learned gives the log again.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +54,16 @@ WIDTH_STEP = 4
 def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     """Return a fit with the figures of its log, its fragment and generated years.
 
-    Busy nodes are those that the jobs ask for, as if each started when it was submitted: how long
-    they wait is the scheduler's. Dispersion is the variance over mean of the jobs' counts about the
-    calendar.
+    Busy nodes are those that the jobs ask for, as if each started when it was
+    submitted: how long they wait is the scheduler's. Dispersion is the variance over
+    mean of the jobs' counts about the calendar.
     """
     n_days = min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
     if n_days < 1:
         return fit
-    widest = max(max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max())))
+    widest = max(
+        max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max()))
+    )
     generated, weight = _generated(fit, library, n_days * N_YEARS, widest)
     arrivals = fit.arrivals
     widths = [1]
@@ -68,16 +73,21 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     of_log = _figures(fit.jobs, n_hours, arrivals.calendar.expected, widths)
     of_years = []
     for of_year in np.arange(weight.size).reshape(N_YEARS, -1):
-        own = (generated.submit_h >= of_year[0]) & (generated.submit_h < of_year[-1] + 1)
+        own = (generated.submit_h >= of_year[0]) & (
+            generated.submit_h < of_year[-1] + 1
+        )
         jobs = LoggedJobs(*(x[own] for x in vars(generated).values()))
         jobs.submit_h[:] -= of_year[0]
         of_years.append(_figures(jobs, of_year.size, weight[of_year], widths))
     expected = {name: 0.0 for name in of_log if name.startswith("share")}
     for c in fit.classes:
-        expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += c.probability
+        expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += (
+            c.probability
+        )
     if None not in (means := [c.model_mean_s for c in fit.classes]):
         nodes = [
-            c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node for c in fit.classes
+            c.n_nodes if c.n_gpus is None else c.n_gpus / fit.gpus_per_node
+            for c in fit.classes
         ]
         of_jobs = zip(fit.classes, nodes, means, strict=True)
         node_s = sum(c.probability * n * (mean_s or 0.0) for c, n, mean_s in of_jobs)
@@ -87,32 +97,53 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     for name, (value, *parts) in of_log.items():
         error = float(jackknife_error(np.array(parts)))
         limits = max(0.0, value - z * error), value + z * error
-        absent = [0.0] if name in expected else []  # a share; there are no durations of no jobs
-        drawn = np.array([x for of_year in of_years for x in of_year.get(name, absent)[:1]])
+        # A share; there are no durations of no jobs
+        absent = [0.0] if name in expected else []
+        drawn = np.array(
+            [x for of_year in of_years for x in of_year.get(name, absent)[:1]]
+        )
         if not drawn.size:
             figures.append(Figure(name, value, *limits, None, None, None, False))
             continue
         scatter = float(drawn.std())
-        # Both have a sampling error; that of the generated years is not below the log's by length.
-        drawn_error = max(error * np.sqrt(n_hours / weight.size), scatter / np.sqrt(N_YEARS))
+        # Both have a sampling error; that of the generated years is not below the log's
+        # by length.
+        drawn_error = max(
+            error * np.sqrt(n_hours / weight.size), scatter / np.sqrt(N_YEARS)
+        )
         allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
         differs = bool(abs(drawn.mean() - value) > allowed)
         figures.append(
-            Figure(name, value, *limits, expected.get(name), float(drawn.mean()), scatter, differs)
+            Figure(
+                name,
+                value,
+                *limits,
+                expected.get(name),
+                float(drawn.mean()),
+                scatter,
+                differs,
+            )
         )
     return replace(fit, figures=tuple(figures), generated_days=n_days)
 
 
 def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Array:
-    """Return the hourly busy nodes of generated years, from a Monday on; without a warm-up week."""
-    n_days = max(min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14)
-    widest = max(max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max())))
+    """Return the hourly busy nodes of generated years, from a Monday on.
+
+    Without a warm-up week.
+    """
+    n_days = max(
+        min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14
+    )
+    widest = max(
+        max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max()))
+    )
     jobs, weight = _generated(fit, library, n_days * N_YEARS, widest)
     return hourly_busy_nodes(jobs, weight.size)[HOURS_PER_WEEK:]
 
 
 def errors_of(fit: JobLogFit) -> dict[str, float]:
-    """Return how far the generated years' mean, median and P99 of busy nodes are off, as ratios."""
+    """Return ratios of generated to logged mean, median and P99 busy nodes."""
     return {
         f.name: f.generated / f.log - 1
         for f in fit.figures
@@ -121,8 +152,13 @@ def errors_of(fit: JobLogFit) -> dict[str, float]:
 
 
 def worst_error(fit: JobLogFit) -> float:
-    """Return the largest of these errors as a multiple of what `LIKE` allows: up to 1 is like."""
-    return max((abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0)
+    """Return the largest of these errors as a multiple of what `LIKE` allows.
+
+    Up to 1 is like.
+    """
+    return max(
+        (abs(error) / LIKE[name] for name, error in errors_of(fit).items()), default=0.0
+    )
 
 
 def _generated(
@@ -153,15 +189,20 @@ def _generated(
         scenario_from_dict(site | yaml.safe_load(fragment_text(one, "jobs", "main")))
         for one in (fit, replace(fit, replay=None))
     )
-    # The log is not read again: what its import took as the width of a job holds here as well.
-    streams = JobStreams(scenario, replace(load_inputs(fitted, library), logs={"jobs": fit.log}))
+    # The log is not read again: what its import took as the width of a job holds here
+    # as well.
+    streams = JobStreams(
+        scenario, replace(load_inputs(fitted, library), logs={"jobs": fit.log})
+    )
     streams.settle({})
     jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     first = int(np.datetime64(scenario.start, "h").astype(np.int64))
     hours = first + np.arange(n_days * HOURS_PER_DAY)
     n_nodes_each = jobs.n_nodes / scenario.facility.slots_per_node("main")
     return (
-        LoggedJobs(jobs.submit_ms / MS_PER_H, n_nodes_each, jobs.duration_ms / MS_PER_H),
+        LoggedJobs(
+            jobs.submit_ms / MS_PER_H, n_nodes_each, jobs.duration_ms / MS_PER_H
+        ),
         hour_weights(fitted.streams["jobs"].calendar, hours),
     )
 
@@ -210,22 +251,32 @@ def _figures(
         n = n_hours // length
         if n < N_PARTS:
             continue
-        seen, mean = (x[: n * length].reshape(n, length).sum(axis=1) for x in (counts, expected))
+        seen, mean = (
+            x[: n * length].reshape(n, length).sum(axis=1) for x in (counts, expected)
+        )
         pairs = np.column_stack([(seen - mean) ** 2, mean])
         name = f"variance over mean of {scale}"
-        add(name, pairs, np.arange(n) * N_PARTS // n, lambda x: x[:, 0].sum() / x[:, 1].sum())
+        add(
+            name,
+            pairs,
+            np.arange(n) * N_PARTS // n,
+            lambda x: x[:, 0].sum() / x[:, 1].sum(),
+        )
     return found
 
 
 def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:
-    """Return the mean nodes of each hour that jobs ask for, if each started when it came."""
+    """Return the mean nodes of each hour that jobs ask for, if each started when it came."""  # noqa: E501
     edges = np.arange(n_hours + 1.0)
     node_hours = np.zeros(n_hours + 1)
-    # Up to time x jobs have had the sum of nodes * max(0, x - start), less that of their ends.
+    # Up to time x jobs have had the sum of nodes * max(0, x - start), less that of
+    # their ends.
     for sign, at in ((1.0, jobs.submit_h), (-1.0, jobs.submit_h + jobs.duration_h)):
         order = np.argsort(at, kind="stable")
         ordered, nodes = at[order], sign * jobs.n_nodes[order]
         upto = np.searchsorted(ordered, edges)
-        begun, moments = (np.append(0.0, np.cumsum(x))[upto] for x in (nodes, nodes * ordered))
+        begun, moments = (
+            np.append(0.0, np.cumsum(x))[upto] for x in (nodes, nodes * ordered)
+        )
         node_hours += edges * begun - moments
     return np.diff(node_hours)

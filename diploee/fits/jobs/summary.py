@@ -1,4 +1,4 @@
-"""A fit in words, as data, and as a piece of a scenario in YAML whose comments are the words."""
+"""A fit in words, as data, and as a commented piece of a scenario."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from diploee.base.errors import plural
 from diploee.base.model import Model
 from diploee.base.plain_data import plain
 from diploee.base.version import full_version
-from diploee.fits.fragment import WIDTH, calendar_lines, comments, flow, limited, number, word
+from diploee.fits.fragment import (
+    WIDTH,
+    calendar_lines,
+    comments,
+    flow,
+    limited,
+    number,
+    word,
+)
 from diploee.fits.jobs.class_fits import ClassFit
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_lines
 from diploee.fits.limits import closed_shares
@@ -80,13 +88,17 @@ def fit_as_dict(fit: JobLogFit) -> dict[str, Any]:
 
 
 def _class_as_dict(of_class: ClassFit) -> dict[str, Any]:
-    values = {key: value for key, value in vars(of_class).items() if key != "shares_durations"}
+    values = {
+        key: value for key, value in vars(of_class).items() if key != "shares_durations"
+    }
     if of_class.n_gpus is None:
         del values["n_gpus"]
     if of_class.arrays is not None:
         values["arrays"] = _model(of_class.arrays)
     if of_class.duration is not None:
-        values["duration"] = vars(of_class.duration) | {"model": _model(of_class.duration.model)}
+        values["duration"] = vars(of_class.duration) | {
+            "model": _model(of_class.duration.model)
+        }
     return values
 
 
@@ -98,9 +110,15 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     """Return the stream of a fitted log as YAML with comments."""
     arrivals = fit.arrivals
     level = f"{fit.confidence:.0%} limits"
-    per_day = arrivals.jobs_per_day, arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
+    per_day = (
+        arrivals.jobs_per_day,
+        arrivals.jobs_per_day_low,
+        arrivals.jobs_per_day_high,
+    )
     into = "The stream goes into a scenario that has the pool" + (
-        "; jobs_per_day may give way to target_utilization." if fit.replay is None else "."
+        "; jobs_per_day may give way to target_utilization."
+        if fit.replay is None
+        else "."
     )
     lines = [
         *comments([f"Fitted by diploee {full_version()}.", *fit_lines(fit), into]),
@@ -115,7 +133,12 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     if (scatter := arrivals.scatter) is not None:
         for key, value, low, high in (
             ("dispersion", arrivals.dispersion, scatter.low, scatter.high),
-            ("day_dispersion", arrivals.day_dispersion, scatter.day_low, scatter.day_high),
+            (
+                "day_dispersion",
+                arrivals.day_dispersion,
+                scatter.day_low,
+                scatter.day_high,
+            ),
         ):
             if value is not None:
                 lines.append(limited(key, level, value, low, high, 5, 3))
@@ -124,7 +147,9 @@ def fragment_text(fit: JobLogFit, stream: str, pool: str) -> str:
     )
     lines.append("    classes:")
     tables = Counter(_table(c.duration.model) for c in fit.classes if c.duration)
-    named = {table: f"table_{k}" for k, (table, n) in enumerate(tables.items(), 1) if n > 1}
+    named = {
+        table: f"table_{k}" for k, (table, n) in enumerate(tables.items(), 1) if n > 1
+    }
     written: set[str] = set()
     shares = closed_shares([c.probability for c in fit.classes], SHARE_DIGITS)
     for job_class, probability in zip(fit.classes, shares, strict=True):
@@ -140,32 +165,48 @@ def _table(model: DurationModel) -> str:
 def _class_lines(
     job_class: ClassFit, probability: float, named: dict[str, str], written: set[str]
 ) -> list[str]:
-    """Return a class; a table that several have is given a name (an anchor) where it comes first.
+    """Return a class, its shared table with an anchor where it comes first.
 
     `named` maps tables to names, `written` are those that were given.
     """
-    remark = f"{plural(job_class.n_jobs, 'job')}, share {job_class.low:.3g} to {job_class.high:.3g}"
+    remark = (
+        f"{plural(job_class.n_jobs, 'job')}, share {job_class.low:.3g} to "
+        f"{job_class.high:.3g}"
+    )
     lines = [
         f"      - workload: {word(job_class.workload)}  # {remark}",
         f"        n_nodes: {job_class.n_nodes}",
-        *([] if job_class.n_gpus is None else [f"        n_gpus: {job_class.n_gpus:g}"]),
+        *(
+            []
+            if job_class.n_gpus is None
+            else [f"        n_gpus: {job_class.n_gpus:g}"]
+        ),
         f"        probability: {number(probability, SHARE_DIGITS + 1)}",
     ]
     if job_class.profile_n_nodes != job_class.n_nodes:
         lines.append(f"        scale_from_n_nodes: {job_class.profile_n_nodes}")
     if (fit := job_class.duration) is not None:
-        whose = f", shape of {plural(fit.n_jobs, 'job')}" if job_class.shares_durations else ""
+        whose = (
+            f", shape of {plural(fit.n_jobs, 'job')}"
+            if job_class.shares_durations
+            else ""
+        )
         lines.append(
-            f"        # durations: mean {fit.mean_s:,.0f} s, here {fit.model_mean_s:,.0f} s{whose};"
-            f" Kolmogorov-Smirnov distance {fit.ks_distance:.2g}"
+            f"        # durations: mean {fit.mean_s:,.0f} s, here "
+            f"{fit.model_mean_s:,.0f} s{whose}; Kolmogorov-Smirnov distance "
+            f"{fit.ks_distance:.2g}"
         )
         value, table = flow(fit.model.model_dump(exclude_none=True)), _table(fit.model)
         if (name := named.get(table)) is not None:
-            value = value.replace(table, f"*{name}" if name in written else f"&{name} {table}", 1)
+            value = value.replace(
+                table, f"*{name}" if name in written else f"&{name} {table}", 1
+            )
             written.add(name)
         lines += _wrapped(f"duration: {value}")
     if job_class.arrays is not None:
-        lines += _wrapped(f"arrays: {flow(job_class.arrays.model_dump(exclude_none=True))}")
+        lines += _wrapped(
+            f"arrays: {flow(job_class.arrays.model_dump(exclude_none=True))}"
+        )
     return lines
 
 

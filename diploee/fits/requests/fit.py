@@ -1,4 +1,7 @@
-"""Fit of a request trace: calendar weights, rates, over-dispersion and token lengths."""
+"""Fit of a request trace.
+
+Calendar weights, rates, over-dispersion and token lengths.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,19 @@ import numpy as np
 from diploee.base.errors import WorkloadError
 from diploee.base.progress import stage
 from diploee.base.tables import BoolArray, Float64Array
-from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.fits.calendar import CalendarFit, fit_step_calendar, month_limits, week_limits
+from diploee.base.units import (
+    HOURS_PER_DAY,
+    HOURS_PER_WEEK,
+    MS_PER_H,
+    MS_PER_MIN,
+    MS_PER_S,
+)
+from diploee.fits.calendar import (
+    CalendarFit,
+    fit_step_calendar,
+    month_limits,
+    week_limits,
+)
 from diploee.fits.counts import Counts, local_moment_ms, steps_of, sums
 from diploee.fits.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.fits.scatter import Dispersion, dispersion_of
@@ -26,7 +40,8 @@ MIN_HOURS_OF_SCATTER = 24
 
 
 FEWEST_OF_DEAD = 20.0
-"""Requests that a gap should have had to be noted: Poisson counts lack them once in 5e8."""
+"""Requests that a gap should have had to be noted: Poisson counts lack them once in
+5e8."""
 
 
 @dataclass(frozen=True)
@@ -76,17 +91,19 @@ class RequestFit:
     # Limits of the weights of the months; None where these are not fitted
     month_low: Float64Array | None
     month_high: Float64Array | None
-    # Scatter of the steps within the hours of the week; a drift within the hour is part of it
+    # Scatter of the steps within the hours of the week; a drift within the hour is part
+    # of it
     dispersion: Dispersion
     hourly_dispersion: Dispersion  # scatter of whole hours, from one week to the next
-    # Of the minutes around the line that a scenario draws through its hours; None unless steps are
-    # minutes, and enough of them
+    # Of the minutes around the line that a scenario draws through its hours; None
+    # unless steps are minutes, and enough of them
     fluctuation: FluctuationFit | None
     weeks: WeekFit | None  # how weeks differ; None where too few were seen
-    # Whether the trace counts requests; otherwise it gives rates, whose scatter means little
+    # Whether the trace counts requests; otherwise it gives rates, whose scatter means
+    # little
     is_counted: bool
-    # Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or more, and
-    # how many such gaps there are
+    # Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or
+    # more, and how many such gaps there are
     n_dead_hours: int
     n_gaps: int
     services: tuple[ServiceFit, ...]  # each service
@@ -121,8 +138,8 @@ def fit_requests(
 
     Notes
     -----
-    The first and the last step count for the rates alone, for the trace may begin and end within
-    them.
+    The first and the last step count for the rates alone, for the trace may begin and
+    end within them.
     """
     steps = steps_of(trace, zero_hour_of_week)
     requests = steps.counts
@@ -139,8 +156,11 @@ def fit_requests(
     weeks = fit_weeks(steps.start_ms, steps.step_ms, counts, expected, confidence)
     of_steps = dispersion_of(counts, expected, fit.n_parameters, confidence)
     in_hour, of_hour, whole = _hours(steps, expected)
-    of_hours = dispersion_of(in_hour[whole], of_hour[whole], fit.n_parameters, confidence)
-    # Weights are totals of hours: where hours scatter more than their steps tell, they do too.
+    of_hours = dispersion_of(
+        in_hour[whole], of_hour[whole], fit.n_parameters, confidence
+    )
+    # Weights are totals of hours: where hours scatter more than their steps tell, they
+    # do too.
     scatter = of_hours if of_hours.freedom >= MIN_HOURS_OF_SCATTER else of_steps
     factor = max(1.0, float(np.nan_to_num(scatter.index, nan=1.0)))
     week_low, week_high = week_limits(fit, confidence, factor=factor)
@@ -172,15 +192,19 @@ def fit_requests(
         n_dead_hours=dead[0],
         n_gaps=dead[1],
         services=tuple(
-            _service(trace, index, output_lengths) for index in range(len(trace.services))
+            _service(trace, index, output_lengths)
+            for index in range(len(trace.services))
         ),
     )
 
 
-def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -> RequestTrace:
-    """Return the steps of a trace between two local times; its lengths stay those of the whole.
+def trimmed(
+    trace: RequestTrace, start: datetime | None, end: datetime | None
+) -> RequestTrace:
+    """Return the steps of a trace between two local times.
 
-    Of a trace without dates, 1970-01-05 00:00 is its origin, as of a job log.
+    Its lengths stay those of the whole. Of a trace without dates, 1970-01-05 00:00 is
+    its origin, as of a job log.
     """
     if start is None and end is None:
         return trace
@@ -192,10 +216,13 @@ def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -
         inside &= local_ms + trace.step_ms <= local_moment_ms(end)
     steps = np.flatnonzero(inside)
     if not steps.size:
-        first, last = (str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]])
+        first, last = (
+            str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]]
+        )
         raise WorkloadError(
-            f"{trace.source}: no step from {start or 'its begin'} to {end or 'its end'}, local "
-            f"time; the trace reaches from {first} to {last} (--from, --to)"
+            f"{trace.source}: no step from {start or 'its begin'} to "
+            f"{end or 'its end'}, local time; the trace reaches from {first} to "
+            f"{last} (--from, --to)"
         )
     part = slice(int(steps[0]), int(steps[-1]) + 1)
     edges_ms = trace.edges_ms[[part.start, part.stop]]
@@ -203,24 +230,31 @@ def trimmed(trace: RequestTrace, start: datetime | None, end: datetime | None) -
         trace,
         origin_ms=trace.origin_ms + part.start * trace.step_ms,
         n_requests=trace.n_requests[:, part],
-        own_span_ms=None if trace.own_span_ms is None else (int(edges_ms[0]), int(edges_ms[1])),
+        own_span_ms=None
+        if trace.own_span_ms is None
+        else (int(edges_ms[0]), int(edges_ms[1])),
     )
 
 
-def _hours(steps: Counts, expected: Float64Array) -> tuple[Float64Array, Float64Array, BoolArray]:
-    """Return counts and expectations of the clock hours, and which had all their steps."""
+def _hours(
+    steps: Counts, expected: Float64Array
+) -> tuple[Float64Array, Float64Array, BoolArray]:
+    """Return counts and expectations of clock hours, and which are complete."""
     hour = steps.hour - steps.hour[0]
     whole: BoolArray = np.bincount(hour) == MS_PER_H // steps.step_ms
     return sums(hour, steps.counts), sums(hour, expected), whole
 
 
 def _dead_hours(
-    in_hour: Float64Array, of_hour: Float64Array, whole: BoolArray, first_hour_of_week: int
+    in_hour: Float64Array,
+    of_hour: Float64Array,
+    whole: BoolArray,
+    first_hour_of_week: int,
 ) -> tuple[int, int]:
-    """Return how many whole hours together have no request though many are expected, and gaps.
+    """Return whole hours without expected requests, and gaps.
 
-    An hour of the week that was seen less than three times tells little of itself: then its hour of
-    the day does.
+    An hour of the week that was seen less than three times tells little of itself: then
+    its hour of the day does.
     """
     if whole.sum() < 3 * HOURS_PER_WEEK:
         of_day = (first_hour_of_week + np.arange(whole.size)) % HOURS_PER_DAY
@@ -245,7 +279,9 @@ def _fluctuation(
         return None
     rate, slot = fit.shape.rate, steps.hour_of_week
     around = np.concatenate([rate[-1:], rate, rate[:1]])
-    nodes_ms, at_nodes = line_through_means((np.arange(around.size + 1) - 1) * MS_PER_H, around)
+    nodes_ms, at_nodes = line_through_means(
+        (np.arange(around.size + 1) - 1) * MS_PER_H, around
+    )
     middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
     lines = np.interp(middle_ms, nodes_ms, at_nodes)
     expected = lines * fit.of_month * season
@@ -259,7 +295,7 @@ def _fluctuation(
 
 
 def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> ServiceFit:
-    """Return what a trace tells about one of its services, given the output lengths at hand."""
+    """Return what a trace tells about one of its services."""
     n_requests = float(trace.n_requests[index].sum())
     inputs = _summary(trace.input_tokens, index)
     outputs = _summary(trace.output_tokens, index)
@@ -269,11 +305,15 @@ def _service(trace: RequestTrace, index: int, lengths: tuple[int, ...]) -> Servi
         share=n_requests / float(trace.n_requests.sum()),
         input_tokens=inputs,
         output_tokens=outputs,
-        output_length=None if outputs is None else nearest_length(outputs.mean, lengths),
+        output_length=None
+        if outputs is None
+        else nearest_length(outputs.mean, lengths),
     )
 
 
-def _summary(of_services: tuple[TokenLengths, ...], index: int) -> _LengthSummary | None:
+def _summary(
+    of_services: tuple[TokenLengths, ...], index: int
+) -> _LengthSummary | None:
     if not of_services or not of_services[index].n_requests.any():
         return None
     lengths = of_services[index]

@@ -13,7 +13,7 @@ from diploee.base.tables import BoolArray, Float64Array
 from diploee.fits.limits import jackknife_error
 
 MOST_LAGS = 60
-"""Minutes up to which the correlation is looked at, and at most a quarter of the trace."""
+"""Minutes up to which the correlation is looked at, and at most a quarter of the trace."""  # noqa: E501
 
 BLOCKS = 10
 """Parts of the trace that the limits leave out in turn (delete-a-block jackknife)."""
@@ -34,12 +34,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class FluctuationFit:
-    """The fluctuation of a trace about its calendar, as a scenario's `fluctuation` has it."""
+    """The fluctuation of a trace about its calendar, as a scenario's `fluctuation` has it."""  # noqa: E501
 
-    # Relative standard deviation of one-minute means, that of Poisson counts taken off; 0 where
-    # that may be all
+    # Relative standard deviation of one-minute means, that of Poisson counts taken off;
+    # 0 where that may be all
     relative_std: Estimate
-    # Time in which the correlation falls to 1/e [s]; None where minutes are uncorrelated
+    # Time in which the correlation falls to 1/e [s]; None where minutes are
+    # uncorrelated
     correlation_time_s: Estimate | None
     # Share of the variance that all services have in common; None with one service
     common_share: Estimate | None
@@ -51,10 +52,11 @@ def fit_fluctuation(
 ) -> FluctuationFit | None:
     """Fit the fluctuation of counted requests.
 
-    The relative deviation of a minute has the variance of the process, plus ``1 / expected`` of the
-    Poisson counts, which are white: from one minute to the next the covariance is the process' own.
-    Services with probabilities p_i share the variance ``c s**2``, so that the mean covariance of
-    two of them is that; `s` is that of their sum.
+    The relative deviation of a minute has the variance of the process, plus
+    ``1 / expected`` of the Poisson counts, which are white: from one minute to the next
+    the covariance is the process' own. Services with probabilities p_i share the
+    variance ``c s**2``, so that the mean covariance of two of them is that; `s` is that
+    of their sum.
     """
     total, of_total = counts.sum(axis=0), expected.sum(axis=0)
     seen = of_total > 0
@@ -79,7 +81,9 @@ def fit_fluctuation(
         pairs = [both[:-k] & both[k:] for k in range(1, n_lags + 1)]
         covariance = np.array(
             [
-                (deviation[:-k][pair] * deviation[k:][pair]).mean() if pair.any() else 0.0
+                (deviation[:-k][pair] * deviation[k:][pair]).mean()
+                if pair.any()
+                else 0.0
                 for k, pair in enumerate(pairs, 1)
             ]
         )
@@ -97,12 +101,18 @@ def fit_fluctuation(
     if products.mean() > z * products.std() / sqrt(products.size):
         time = Estimate(*(exp(v) for v in astuple(_jackknifed(log_time, whole, z))))
     return FluctuationFit(
-        std, time, _common_share(counts, expected, variance, z), float(total.mean()) / 60
+        std,
+        time,
+        _common_share(counts, expected, variance, z),
+        float(total.mean()) / 60,
     )
 
 
 def _common_share(
-    counts: Float64Array, expected: Float64Array, variance: Callable[[BoolArray], float], z: float
+    counts: Float64Array,
+    expected: Float64Array,
+    variance: Callable[[BoolArray], float],
+    z: float,
 ) -> Estimate | None:
     n = counts.shape[0]
     if n < 2:
@@ -118,7 +128,7 @@ def _common_share(
 
 
 def _nearest_time_s(covariance: Float64Array) -> float:
-    """Return the correlation time whose covariances of minutes are nearest in least squares.
+    """Return the correlation time that fits covariances of minutes best.
 
     Of minutes ``k`` apart: ``A exp(-(k - 1) a)`` with ``a`` = 60 s / tau.
     """
@@ -129,7 +139,9 @@ def _nearest_time_s(covariance: Float64Array) -> float:
     return float(TIMES_S[int(np.argmin(misfit))])
 
 
-def _jackknifed(value: Callable[[BoolArray], float], whole: BoolArray, z: float) -> Estimate:
+def _jackknifed(
+    value: Callable[[BoolArray], float], whole: BoolArray, z: float
+) -> Estimate:
     """Return a value with limits from leaving out one block of time after the other."""
     found = value(whole)
     without = []

@@ -26,7 +26,8 @@ DEFAULT_SERVICE = {
     "power_curve": "llama3_70b_conversation_power",
     "latency_curve": "llama3_70b_conversation_latency",
 }
-"""ASSUMPTION: what a trace does not tell about a service: a shipped model and its latency cap."""
+"""ASSUMPTION: what a trace does not tell about a service: a shipped model and its
+latency cap."""
 
 _DECIMALS = 4
 _FAR = 2.0
@@ -34,7 +35,10 @@ _FAR = 2.0
 
 def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
     """Return an entry of `request_streams` as plain data."""
-    stream: dict[str, Any] = {"pool": pool, "request_rate_rps": float(f"{fit.week_rate_rps:.6g}")}
+    stream: dict[str, Any] = {
+        "pool": pool,
+        "request_rate_rps": float(f"{fit.week_rate_rps:.6g}"),
+    }
     if fit.fluctuation is not None and (spec := _fluctuation(fit.fluctuation)):
         stream["fluctuation"] = spec
     found = [service.share for service in fit.services]
@@ -42,7 +46,11 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
     stream["services"] = {
         service.name: {
             "probability": probability,
-            **({"output_tokens": service.output_length} if service.output_length else {}),
+            **(
+                {"output_tokens": service.output_length}
+                if service.output_length
+                else {}
+            ),
             **DEFAULT_SERVICE,
         }
         for service, probability in zip(fit.services, shares, strict=True)
@@ -62,7 +70,10 @@ def request_stream(fit: RequestFit, *, pool: str) -> dict[str, Any]:
 
 
 def _fluctuation(fit: FluctuationFit) -> dict[str, float]:
-    """Return the scenario's keys; nothing where the requests scatter as Poisson counts do."""
+    """Return the scenario's keys.
+
+    Nothing where the requests scatter as Poisson counts do.
+    """
     std = round(fit.relative_std.value, _DECIMALS)
     if not std:
         return {}
@@ -83,7 +94,9 @@ def request_stream_yaml(
     `said` are comments behind the first one, which gives the origin.
     """
     entry = {"request_streams": {name: request_stream(fit, pool=pool)}}
-    text = yaml.dump(entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.dump(
+        entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110
+    )
     origin, *rest = fit_remarks(fit)
     return "".join(f"# {line}\n" for line in (origin, *said, *rest)) + text
 
@@ -100,16 +113,20 @@ def fit_remarks(fit: RequestFit) -> list[str]:
         *([] if fit.calendar.months is None else [fit.calendar.months.line()]),
     ]
     if not fit.is_counted:
-        lines.append("The trace gives rates, not requests: their scatter is that of its means.")
+        lines.append(
+            "The trace gives rates, not requests: their scatter is that of its means."
+        )
     elif np.isfinite(d.high):
         lines.append(
-            f"Variance over mean of the requests per {trace.step_ms / 1000:g} s within an hour of "
-            f"the week: {d.index:.4g} ({d.low:.4g} to {d.high:.4g}; 1 if Poisson)."
+            f"Variance over mean of the requests per {trace.step_ms / 1000:g} s "
+            f"within an hour of the week: {d.index:.4g} ({d.low:.4g} to {d.high:.4g}; "
+            "1 if Poisson)."
         )
     if fit.n_dead_hours:
         lines.append(
-            f"No request in {fit.n_dead_hours} whole hours ({fit.n_gaps} gaps) that should have "
-            "many: outages, or gaps of the trace; the weights count them as they are."
+            f"No request in {fit.n_dead_hours} whole hours ({fit.n_gaps} gaps) that "
+            "should have many: outages, or gaps of the trace; the weights count them "
+            "as they are."
         )
     if fit.weeks is not None:
         lines.append(fit.weeks.line())
@@ -118,7 +135,8 @@ def fit_remarks(fit: RequestFit) -> list[str]:
     for service in fit.services:
         lines.extend(_length_remarks(service))
     lines.append(
-        "ASSUMPTION: the trace does not tell model, latency cap and hardware; set them below."
+        "ASSUMPTION: the trace does not tell model, latency cap and hardware; set "
+        "them below."
     )
     return lines
 
@@ -127,10 +145,14 @@ def _fluctuation_remarks(fit: FluctuationFit) -> list[str]:
     std, time, share = fit.relative_std, fit.correlation_time_s, fit.common_share
     of_time = "minutes do not correlate"
     if time is not None:
-        of_time = f"correlation time {time.value:.3g} s ({time.low:.3g} to {time.high:.3g})"
+        of_time = (
+            f"correlation time {time.value:.3g} s ({time.low:.3g} to {time.high:.3g})"
+        )
     of_share = "one service tells no common share (ASSUMPTION: one half)"
     if share is not None:
-        of_share = f"common share {share.value:.2g} ({share.low:.2g} to {share.high:.2g})"
+        of_share = (
+            f"common share {share.value:.2g} ({share.low:.2g} to {share.high:.2g})"
+        )
     return [
         f"Fluctuation of minutes at {fit.rate_rps:.4g}/s: relative std {std.value:.3g} "
         f"({std.low:.3g} to {std.high:.3g}), {of_time};",
@@ -144,8 +166,9 @@ def _length_remarks(service: ServiceFit) -> list[str]:
     for what, lengths in sides:
         if lengths is not None:
             found.append(
-                f"{what} of {one_line(service.name)}: mean {lengths.mean:.4g} tokens, median "
-                f"{lengths.p50:.4g}, p90 {lengths.p90:.4g}, p99 {lengths.p99:.4g}."
+                f"{what} of {one_line(service.name)}: mean {lengths.mean:.4g} tokens, "
+                f"median {lengths.p50:.4g}, p90 {lengths.p90:.4g}, p99 "
+                f"{lengths.p99:.4g}."
             )
     if service.output_tokens is not None and service.output_length is not None:
         ratio = max(service.output_tokens.mean, 1e-9) / service.output_length
@@ -153,7 +176,8 @@ def _length_remarks(service: ServiceFit) -> list[str]:
             found.append(
                 f"The nearest output length at hand, {service.output_length}, is "
                 f"{1 / ratio if ratio < 1 else ratio:.2g} times too "
-                f"{'long' if ratio < 1 else 'short'}: latency and capacity are off accordingly."
+                f"{'long' if ratio < 1 else 'short'}: latency and capacity are off "
+                "accordingly."
             )
     return found
 
@@ -188,23 +212,32 @@ def fit_lines(fit: RequestFit) -> list[str]:
         )
         has_days = fit.calendar.detail in ("hour_of_week", "day_and_hour")
         weights = (
-            f"{name} {fit.calendar.week_weight[hour]:.3g} ({fit.week_low[hour]:.3g} to "
-            f"{fit.week_high[hour]:.3g}) at {_hour_name(float(hour), with_day=has_days)}"
+            (
+                f"{name} {fit.calendar.week_weight[hour]:.3g} "
+                f"({fit.week_low[hour]:.3g} to {fit.week_high[hour]:.3g}) at "
+                f"{_hour_name(float(hour), with_day=has_days)}"
+            )
             for name, hour in extremes
         )
         lines.append(f"Weights: {', '.join(weights)}.")
     hourly = fit.hourly_dispersion
     if isfinite(hourly.high):
         limits = f"{hourly.low:.3g} to {hourly.high:.3g}"
-        lines.append(f"Variance over mean of hours: {hourly.index:.3g} ({limits}; 1 if Poisson).")
+        lines.append(
+            f"Variance over mean of hours: {hourly.index:.3g} ({limits}; 1 if Poisson)."
+        )
     if fit.fluctuation is not None and not fit.fluctuation.relative_std.value:
         high = fit.fluctuation.relative_std.high
         lines.append(f"Fluctuation of minutes: none, relative std at most {high:.3g}.")
-    shares = ", ".join(f"{service.name} {service.share:.2%}" for service in fit.services)
+    shares = ", ".join(
+        f"{service.name} {service.share:.2%}" for service in fit.services
+    )
     return [*lines, f"Shares of the services: {shares}."]
 
 
-def fit_as_dict(fit: RequestFit, zero_hour_of_week: float, confidence: float) -> dict[str, Any]:
+def fit_as_dict(
+    fit: RequestFit, zero_hour_of_week: float, confidence: float
+) -> dict[str, Any]:
     """Return all numbers of a fit as plain data for JSON; what is not known is None."""
     trace, calendar, counts = fit.trace, fit.calendar, fit.trace.counts
     limits = {"low": fit.month_low, "high": fit.month_high}
@@ -214,7 +247,11 @@ def fit_as_dict(fit: RequestFit, zero_hour_of_week: float, confidence: float) ->
             "trace_format": trace.trace_format,
             "step_ms": trace.step_ms,
             "span_ms": trace.span_ms,
-            **{key: value for key, value in vars(fit).items() if isinstance(value, int | float)},
+            **{
+                key: value
+                for key, value in vars(fit).items()
+                if isinstance(value, int | float)
+            },
             "dispersion": vars(fit.dispersion),
             "hourly_dispersion": vars(fit.hourly_dispersion),
             "fluctuation": fit.fluctuation and asdict(fit.fluctuation),
@@ -233,7 +270,9 @@ def fit_as_dict(fit: RequestFit, zero_hour_of_week: float, confidence: float) ->
                 "high": fit.week_high,
                 "hours": fit.week_hours,
             },
-            "month": {"weight": calendar.month_weight, **limits} if calendar.has_months else None,
+            "month": {"weight": calendar.month_weight, **limits}
+            if calendar.has_months
+            else None,
             "week_to_week": fit.weeks and fit.weeks.as_dict(),
             "rows": {
                 "read": counts.n_rows,
@@ -258,7 +297,7 @@ def _rounded(weights: Float64Array) -> list[float]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists in brackets, mappings in blocks, and no anchors where services share their keys."""
+    """Lists in brackets, mappings in blocks, and no anchors for shared keys."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
@@ -266,5 +305,7 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(
     list,
-    lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True),
+    lambda dumper, data: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", data, flow_style=True
+    ),
 )

@@ -1,4 +1,7 @@
-"""Answers of a site to the grid's voltage: ride-through, named curves, voltage changes."""
+"""Answers of a site to the grid's voltage.
+
+Ride-through, named curves, voltage changes.
+"""
 
 import lazy_loader
 

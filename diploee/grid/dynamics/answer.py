@@ -1,4 +1,7 @@
-"""How a run's site answers a disturbance: MW that leave and return, and the verdicts of curves."""
+"""How a run's site answers a disturbance.
+
+MW that leave and return, and the verdicts of curves.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,17 @@ LEVELS = (5, 50, 95)
 AFTER_S = 10 * S_PER_MIN
 """Time behind the event for which the run's own power is read; it is held then."""
 LEAST_MW = 5e-4
-_SCHEMA = pa.schema({
-    "case": "string", "residual_pu": "double", "at": "string", "block": "string",
-    "t_s": "double", "power_mw": "double", "without_event_mw": "double",
-})  # fmt: skip
+_SCHEMA = pa.schema(
+    {
+        "case": "string",
+        "residual_pu": "double",
+        "at": "string",
+        "block": "string",
+        "t_s": "double",
+        "power_mw": "double",
+        "without_event_mw": "double",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,8 @@ class Block(Brief):
     name: str
     of: str
     settings: RideThrough | None  # None for what stays on whatever happens
-    mw: Float64Array  # over each interval of the run from the event's start on, shape (n,)
+    # Over each interval of the run from the event's start on, shape (n,)
+    mw: Float64Array
 
 
 @dataclass(frozen=True)
@@ -83,20 +94,30 @@ class Case(Brief):
         rows = np.arange(1, n) * self.step_s
         edges = np.unique([first, last, *times, *rows])
         a, b = edges[:-1], edges[1:]
-        row = np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1).astype(int).repeat(2)
+        row = (
+            np.clip(a // self.step_s, 0, self.blocks[0].mw.size - 1)
+            .astype(int)
+            .repeat(2)
+        )
         without_mw = np.array([block.mw[row] for block in self.blocks])
         # Within each piece, as the fraction jumps at its ends
         near, far = (
             np.array([_fractions(r, of) for r in self.responses])
             for of in (a + (b - a) / 4, b - (b - a) / 4)
         )
-        on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(len(near), -1)
+        on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(
+            len(near), -1
+        )
         return Course(np.column_stack([a, b]).ravel(), on * without_mw, without_mw)
 
     def answering(self) -> dict[str, tuple[RideThrough, Response]]:
         """Return the blocks that have settings, with their responses."""
         pairs = zip(self.blocks, self.responses, strict=True)
-        return {b.name: (b.settings, response) for b, response in pairs if b.settings is not None}
+        return {
+            b.name: (b.settings, response)
+            for b, response in pairs
+            if b.settings is not None
+        }
 
     @property
     def name(self) -> str:
@@ -112,11 +133,13 @@ class Case(Brief):
     def energy_mwh(self) -> dict[str, float]:
         """Return the energy that each block doesn't draw [MWh], until the end."""
         of = self.course
-        energy = np.asarray(np.trapezoid(of.without_mw - of.power_mw, of.time_s)) / S_PER_H
+        energy = (
+            np.asarray(np.trapezoid(of.without_mw - of.power_mw, of.time_s)) / S_PER_H
+        )
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
     def moves(self) -> Iterator[tuple[Block, Change, int, float]]:
-        """Yield each transfer and return with its dip, counted from 1, and its size [MW]."""
+        """Yield each transfer and return with its dip (from 1) and size [MW]."""
         low, high = NORMAL_PU
         spans = [*self.voltage.beyond(low), *self.voltage.beyond(high, "over")]
         starts = sorted(span.start for span in spans)
@@ -124,7 +147,12 @@ class Case(Brief):
             for change in response.changes:
                 row = min(max(int(change.time_s // self.step_s), 0), block.mw.size - 1)
                 dip = int(np.searchsorted(starts, change.start_s, "right"))
-                yield block, change, dip, abs(change.after - change.before) * float(block.mw[row])
+                yield (
+                    block,
+                    change,
+                    dip,
+                    abs(change.after - change.before) * float(block.mw[row]),
+                )
 
     def sums(self) -> dict[str, float]:
         """Return what moved, over all blocks [MW], and the energy on battery [MWh]."""
@@ -133,7 +161,9 @@ class Case(Brief):
             moved[change.what] += mw
         energy = self.energy_mwh()
         away_mw = (self.course.without_mw - self.course.power_mw).sum(axis=0)
-        carried = (energy[b.name] for b in self.blocks if b.of not in ("motors", "rest"))
+        carried = (
+            energy[b.name] for b in self.blocks if b.of not in ("motors", "rest")
+        )
         return {
             "load_mw": self.load_mw,
             "most_away_mw": float(away_mw.max()),
@@ -164,7 +194,8 @@ class Answer(Brief):
         for k, (name, of) in enumerate(CURVES.items()):
             report(0.5 + 0.5 * k / len(CURVES), name)
             found[name] = [
-                verdict(of, self.event, c.voltage, c.course, c.answering()) for c in self.cases
+                verdict(of, self.event, c.voltage, c.course, c.answering())
+                for c in self.cases
             ]
         return found
 
@@ -173,7 +204,9 @@ class Answer(Brief):
         parts = []
         for case in self.cases:
             of = case.course
-            for block, *of_block in zip(case.blocks, of.power_mw, of.without_mw, strict=True):
+            for block, *of_block in zip(
+                case.blocks, of.power_mw, of.without_mw, strict=True
+            ):
                 named = (case.label, case.residual_pu, case.at.isoformat(), block.name)
                 columns = [[value] * of.time_s.size for value in named]
                 parts.append(pa.table([*columns, of.time_s, *of_block], schema=_SCHEMA))
@@ -182,7 +215,9 @@ class Answer(Brief):
     def write(self, path: Path) -> None:
         """Write `table` to a Parquet file, with the notes in its metadata."""
         notes = {b"diploee.notes": "\n".join(self.notes).encode()}
-        pq.write_table(self.table().replace_schema_metadata(notes), path, compression="zstd")
+        pq.write_table(
+            self.table().replace_schema_metadata(notes), path, compression="zstd"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the answer in plain types, for JSON."""
@@ -190,29 +225,47 @@ class Answer(Brief):
         return {
             "event": {"name": event.name, "source": event.source, "facts": event.facts},
             "blocks": {
-                b.name: {"of": b.of, "settings": b.settings.model_dump(exclude_none=True)}
+                b.name: {
+                    "of": b.of,
+                    "settings": b.settings.model_dump(exclude_none=True),
+                }
                 for b in self.cases[0].blocks
                 if b.settings is not None
             },
             "cases": [
                 {
-                    "case": case.label, "at": case.at.isoformat(), "residual_pu": case.residual_pu,
-                    **case.sums(), "not_drawn_mwh": case.energy_mwh(),
+                    "case": case.label,
+                    "at": case.at.isoformat(),
+                    "residual_pu": case.residual_pu,
+                    **case.sums(),
+                    "not_drawn_mwh": case.energy_mwh(),
                     "latched_s": {
-                        name: of.latched_s for name, (_, of) in case.answering().items()
+                        name: of.latched_s
+                        for name, (_, of) in case.answering().items()
                         if of.latched_s is not None
                     },
                     "moves": [
-                        {"block": block.name, "dip": dip, "what": change.what, "mw": mw,
-                         "t_s": change.time_s, "start_s": change.start_s, "cause": change.cause}
+                        {
+                            "block": block.name,
+                            "dip": dip,
+                            "what": change.what,
+                            "mw": mw,
+                            "t_s": change.time_s,
+                            "start_s": change.start_s,
+                            "cause": change.cause,
+                        }
                         for block, change, dip, mw in case.moves()
                     ],
                     "verdicts": {
-                        name: asdict(of[k]) | {
-                            "recovered_s": [t if isfinite(t) else None for t in of[k].recovered_s],
+                        name: asdict(of[k])
+                        | {
+                            "recovered_s": [
+                                t if isfinite(t) else None for t in of[k].recovered_s
+                            ],
                             "settings": {
                                 block: [asdict(at) for at in inside]
-                                for block, inside in of[k].settings.items() if inside
+                                for block, inside in of[k].settings.items()
+                                if inside
                             },
                         }
                         for name, of in self.verdicts.items()
@@ -220,26 +273,36 @@ class Answer(Brief):
                 }
                 for k, case in enumerate(self.cases)
             ],
-            "curves": {n: {"status": c.status, "note": c.note} for n, c in CURVES.items()},
+            "curves": {
+                n: {"status": c.status, "note": c.note} for n, c in CURVES.items()
+            },
             "notes": self.notes,
-        }  # fmt: skip
+        }
 
     def section(self) -> Section:
         """Return the answer as a section, for page, data sheet and terminal."""
         cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
         worst_of = {name: worst(found) for name, found in self.verdicts.items()}
-        judged = {name: worst_of[name] for name in sorted(worst_of, key=lambda n: worst_of[n].rank)}
+        judged = {
+            name: worst_of[name]
+            for name in sorted(worst_of, key=lambda n: worst_of[n].rank)
+        }
         tables = (
             ("By load and depth", _sums(cases), "Load, depth"),
             (f"By block and dip ({cases[0].name})", _by_dip(cases[0]), "Block, cause"),
             (VERDICTS, _judged(judged, self.verdicts), "Curve"),
             ("Settings alone, whatever the event", _alone(cases[0]), "Curve"),
         )
-        found = (Table(title, tuple(figures), first=first) for title, figures, first in tables)
+        found = (
+            Table(title, tuple(figures), first=first)
+            for title, figures, first in tables
+        )
         kept = tuple(table for table in found if table.figures)
         title = f"Ride-through: {self.event.name}"
         figures = tuple(_answer(cases[0], judged))
-        return Section("ride-through", title, figures, kept, ("ride-through",), self.notes)
+        return Section(
+            "ride-through", title, figures, kept, ("ride-through",), self.notes
+        )
 
 
 VERDICTS = "Ride-through curves"
@@ -252,33 +315,57 @@ DIGITS = 3
 
 def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
     sums = case.sums()
-    load_mw, away_mw, latched_mw = (sums[key] for key in ("load_mw", "most_away_mw", "latched_mw"))
+    load_mw, away_mw, latched_mw = (
+        sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
+    )
     form = pattern_for([load_mw], DIGITS)
-    part = f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW" if load_mw else ""
+    part = (
+        f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW"
+        if load_mw
+        else ""
+    )
     note = f"{part} ({case.name})" if part else ""
     yield Figure("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
     if away_mw > LEAST_MW:
         longest_s = longest_away_s(case)
         stays = latched_mw > LEAST_MW
-        yield Figure("Away without a break", longest_s, "s", "or longer" if stays else "",
-                     pattern=pattern_for([longest_s], DIGITS))  # fmt: skip
+        yield Figure(
+            "Away without a break",
+            longest_s,
+            "s",
+            "or longer" if stays else "",
+            pattern=pattern_for([longest_s], DIGITS),
+        )
         note = "no automatic return in the settings" if stays else ""
         yield Figure("Still away at the end", latched_mw, "MW", note, pattern=form)
     for word in VERDICT_WORDS:
         if names := [name for name, of in judged.items() if of.verdict == word]:
-            yield Figure(f"Curves {word}", len(names), f"of {len(judged)}", ", ".join(names),
-                         pattern="{:.0f}")  # fmt: skip
+            yield Figure(
+                f"Curves {word}",
+                len(names),
+                f"of {len(judged)}",
+                ", ".join(names),
+                pattern="{:.0f}",
+            )
 
 
 def _sums(cases: Iterable[Case]) -> Iterator[Figure]:
     heads = {
-        "load_mw": "Load", "most_away_mw": "Away at a time", "transferred_mw": "Left, all dips",
-        "returned_mw": "Returned", "latched_mw": "Still away", "battery_mwh": "On battery",
-    }  # fmt: skip
+        "load_mw": "Load",
+        "most_away_mw": "Away at a time",
+        "transferred_mw": "Left, all dips",
+        "returned_mw": "Returned",
+        "latched_mw": "Still away",
+        "battery_mwh": "On battery",
+    }
     for case in cases:
         form = pattern_for([case.load_mw], DIGITS)
         for key, value in case.sums().items():
-            unit, of = ("MWh", pattern_for([value], 2)) if key.endswith("mwh") else ("MW", form)
+            unit, of = (
+                ("MWh", pattern_for([value], 2))
+                if key.endswith("mwh")
+                else ("MW", form)
+            )
             yield Figure(case.name, value, unit, quantity=heads[key], pattern=of)
 
 
@@ -292,7 +379,9 @@ def _by_dip(case: Case) -> Iterator[Figure]:
     for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
         if dip > MAX_DIPS:  # --out and --json have all
             break
-        yield Figure(item, mw, "MW", quantity=f"Dip {dip}" if dip else "Before", pattern=form)
+        yield Figure(
+            item, mw, "MW", quantity=f"Dip {dip}" if dip else "Before", pattern=form
+        )
 
 
 def _judged(
@@ -301,7 +390,11 @@ def _judged(
     for name, of in judged.items():
         times = [t for each in verdicts[name] for t in each.recovered_s]
         gone = any(inf in each.recovered_s[-1:] for each in verdicts[name])
-        slowest = "never" if gone else seconds(max((t for t in times if t < inf), default=nan))
+        slowest = (
+            "never"
+            if gone
+            else seconds(max((t for t in times if t < inf), default=nan))
+        )
         inside = {True: "yes", False: "no", None: "not known"}[of.ceased_inside]
         cells = {
             "Verdict": of.verdict,
@@ -323,7 +416,9 @@ def _alone(case: Case) -> Iterator[Figure]:
             texts = [str(at) for at in found[:1]]
             if of.counter is not None:
                 banned = "" if curve.counters else ", which is prohibited"
-                texts.append(f"counts {of.counter.n} dips in {of.counter.window_s:g} s{banned}")
+                texts.append(
+                    f"counts {of.counter.n} dips in {of.counter.window_s:g} s{banned}"
+                )
             yield Figure(name, "; ".join(texts) or "stays on", quantity=block)
 
 
@@ -341,10 +436,11 @@ def ride_through(
     run : Run
         A finished run; its load at the instant is what meets the event.
     event : Event or str, optional
-        The event, its name in `EVENTS`, or a CSV file ``t_s,voltage_pu[,frequency_hz]``.
+        The event, its name in `EVENTS`, or a CSV file
+        ``t_s,voltage_pu[,frequency_hz]``.
     at : datetime.datetime, optional
-        When the event begins, local time; by default at the 5th, 50th and 95th percentile of the
-        load, as means of a minute or longer.
+        When the event begins, local time; by default at the 5th, 50th and 95th
+        percentile of the load, as means of a minute or longer.
     settings : mapping of str to RideThrough, optional
         Settings by block in place of the scenario's ``facility.ride_through``.
 
@@ -357,8 +453,8 @@ def ride_through(
     settings = run.scenario.facility.blocks(settings)
     if not settings:
         raise InputError(
-            f"{run.folder}: the site has no facility.ride_through, and nothing is assumed of it; "
-            "add it to the scenario, or study a preset with --set "
+            f"{run.folder}: the site has no facility.ride_through, and nothing is "
+            "assumed of it; add it to the scenario, or study a preset with --set "
             "facility.ride_through.it.preset=perc1"
         )
     load = _Load(run)
@@ -370,22 +466,42 @@ def ride_through(
             voltage = event.voltage(residual)
             blocks = tuple(load.blocks(row, settings, voltage.time_s[-1] + AFTER_S))
             responses = tuple(
-                respond(b.settings, voltage, float(b.mw[0])) if b.settings else Response()
+                respond(b.settings, voltage, float(b.mw[0]))
+                if b.settings
+                else Response()
                 for b in blocks
             )
             when = load.series.at(row)
-            cases.append(Case(label, when, residual, voltage, blocks, responses,
-                              load.series.step_s))  # fmt: skip
+            cases.append(
+                Case(
+                    label,
+                    when,
+                    residual,
+                    voltage,
+                    blocks,
+                    responses,
+                    load.series.step_s,
+                )
+            )
     assumed = [name for name, of in settings.items() if of.preset is not None]
     carried_s = run.scenario.site.ups_ride_through_s
     longest_s = max(longest_away_s(case) for case in cases)
     notes = [
-        "a screening at positive sequence: no phase jump, unbalance, harmonics or control of UPS",
+        (
+            "a screening at positive sequence: no phase jump, unbalance, harmonics or "
+            "control of UPS"
+        ),
         f"event: {event.source}",
         *(f"{name}: {of.source}" for name, of in settings.items() if of.source),
-        *([f"study_assumption, not the site's own settings: {', '.join(assumed)}"] * bool(assumed)),
+        *(
+            [f"study_assumption, not the site's own settings: {', '.join(assumed)}"]
+            * bool(assumed)
+        ),
         *load.notes(),
-        "on battery: energy until the end of the answer, without recharging after the return",
+        (
+            "on battery: energy until the end of the answer, without recharging after "
+            "the return"
+        ),
         f"curves: {SOURCE}; the operator's own text decides",
         *(
             f"{name}: {'; '.join(filter(None, (of.status, of.note)))}"
@@ -393,7 +509,10 @@ def ride_through(
         ),
     ]
     if carried_s is not None and longest_s > carried_s:
-        notes.insert(0, f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s")
+        notes.insert(
+            0,
+            f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s",
+        )
     answer = Answer(event, tuple(cases), tuple(notes))
     _ = answer.verdicts  # while its bar is shown
     return answer
@@ -402,7 +521,11 @@ def ride_through(
 def longest_away_s(case: Case) -> float:
     """Return the longest time that a block is away without a break."""
     of = case.course
-    away = (of.power_mw < of.without_mw - LEAST_MW).reshape(len(case.blocks), -1, 2).any(axis=2)
+    away = (
+        (of.power_mw < of.without_mw - LEAST_MW)
+        .reshape(len(case.blocks), -1, 2)
+        .any(axis=2)
+    )
     starts_s, ends_s = of.time_s.reshape(-1, 2).T
     since_s = np.maximum.accumulate(np.where(away, starts_s[0], ends_s), axis=1)
     return float((ends_s - since_s).max())
@@ -421,14 +544,17 @@ class _Load:
             row = WallClock(self.series.start).time_ms(at) // step_ms
             if not 0 <= row < self.series.n_rows:
                 raise InputError(
-                    f"--at: {at.isoformat()} lies outside the run, {self.series.covered}"
+                    f"--at: {at.isoformat()} lies outside the run, "
+                    f"{self.series.covered}"
                 )
             yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
             return
         n = max(MS_PER_MIN // step_ms, 1)
         blocks = self.series.blocks(self.of.load, n * step_ms)
         load = np.concatenate([summed(b.columns, self.of.load) for b in blocks])
-        first = min(ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1)
+        first = min(
+            ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1
+        )
         for level in LEVELS:
             wanted = np.percentile(load[first:], level)
             yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n
@@ -437,7 +563,10 @@ class _Load:
         self, row: int, settings: Mapping[str, RideThrough], length_s: float
     ) -> Iterator[Block]:
         """Yield the blocks from a row on; the load without settings comes last."""
-        of, end = self.of, min(row + ceil(length_s / self.series.step_s), self.series.n_rows)
+        of, end = (
+            self.of,
+            min(row + ceil(length_s / self.series.step_s), self.series.n_rows),
+        )
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
         left, groups = summed(columns, of.load), of.powers(columns)
         for name, block in settings.items():
@@ -450,8 +579,14 @@ class _Load:
     def notes(self) -> Iterator[str]:
         """Yield what a reader must know of the load."""
         yield "what has no settings stays on the grid"
-        yield f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, then held"
+        yield (
+            f"the run's own power until {AFTER_S // S_PER_MIN} min after the event, "
+            "then held"
+        )
         if not self.of.motors:
             yield "the run models no cooling: its load is that of the nodes"
         if self.of.taken:
-            yield f"load before the site's own sources and stores ({', '.join(self.of.taken)})"
+            yield (
+                "load before the site's own sources and stores "
+                f"({', '.join(self.of.taken)})"
+            )

@@ -1,7 +1,8 @@
-"""Named ride-through curves, and the verdicts on settings and on an answer to a disturbance.
+"""Named ride-through curves, and verdicts on settings and answers.
 
-The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in the
-operators' own papers. Rules that a curve doesn't give aren't judged, and the verdict says so.
+The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in
+the operators' own papers. Rules that a curve doesn't give aren't judged, and the
+verdict says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
 ROCOF_S = 0.5
-"""Window of a rate of change of frequency: EirGrid's. ASSUMPTION: IESO's, too; linear between."""
+"""Window of a rate of change of frequency: EirGrid's. ASSUMPTION: IESO's, too; linear
+between."""
 HIGHEST_PU = 1.2
 """ASSUMPTION: worst over-voltage of a zone without an upper edge."""
 
@@ -48,7 +50,8 @@ class Curve(Brief):
 
     status: str
     zones: tuple[Zone, ...] = ()
-    frequency: tuple[tuple[float, float, float], ...] = ()  # low, high [Hz], most beyond [s]
+    # Low, high [Hz], most beyond [s]
+    frequency: tuple[tuple[float, float, float], ...] = ()
     level: float | None = None  # of the power without the event
     within_s: float = 0.0  # of the voltage being back above 0.9 pu
     counters: bool = True  # whether counting dips is allowed
@@ -65,36 +68,76 @@ NERC_HZ = ((58.8, 61.2, 299.0), (57.0, 61.8, 0.0))
 CURVES: Mapping[str, Curve] = {
     "ercot_nogrr282": Curve(
         "approved 2026-07, in effect 2026-08-01 by secondary sources",
-        (*_under((0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)),
-         Zone(1.1, 1.2, 2.0, "over")),
-        NERC_HZ, 0.9, 2.0, counters=False,
-        note="from 75 MW with at least 50 % computational load; a draft of 2025 had 1 s"),
+        (
+            *_under(
+                (0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)
+            ),
+            Zone(1.1, 1.2, 2.0, "over"),
+        ),
+        NERC_HZ,
+        0.9,
+        2.0,
+        counters=False,
+        note=(
+            "from 75 MW with at least 50 % computational load; a draft of 2025 had 1 s"
+        ),
+    ),
     "caiso_straw_2026_06": Curve(
         "proposed",
-        (*_under((0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)),
-         Zone(1.1, inf, 2.0, "over")),
-        NERC_HZ, 0.9, 3.0, most_mw_per_min=20.0,
-        note="its 20 MW/min names restoration, too: small loads alone can meet both rules"),
+        (
+            *_under(
+                (0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)
+            ),
+            Zone(1.1, inf, 2.0, "over"),
+        ),
+        NERC_HZ,
+        0.9,
+        3.0,
+        most_mw_per_min=20.0,
+        note=(
+            "its 20 MW/min names restoration, too: small loads alone can meet both "
+            "rules"
+        ),
+    ),
     "ieso_3_0": Curve(
-        "version 3.0", level=1.0, within_s=1.0, rocof=5.0,
-        note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s"),
+        "version 3.0",
+        level=1.0,
+        within_s=1.0,
+        rocof=5.0,
+        note="no automatic return from backup without approval; RoCoF up to 5.0 Hz/s",
+    ),
     "eirgrid_mpid345": Curve(
-        "approved 2026-09-22 by a secondary source", level=0.9, within_s=0.5, rocof=1.0,
-        note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed"),
+        "approved 2026-09-22 by a secondary source",
+        level=0.9,
+        within_s=0.5,
+        rocof=1.0,
+        note="RoCoF up to 1 Hz/s over rolling 500 ms; a ramp to be agreed",
+    ),
     "aemc_draft_2026_03": Curve(
-        "draft, minimum access; from 30 MW", level=0.9, within_s=1.0, note="90 to 110 %"),
+        "draft, minimum access; from 30 MW", level=0.9, within_s=1.0, note="90 to 110 %"
+    ),
     "aemc_draft_2026_03_automatic": Curve(
-        "draft, automatic access; from 30 MW", level=0.9, within_s=0.5, note="90 to 110 %"),
+        "draft, automatic access; from 30 MW",
+        level=0.9,
+        within_s=0.5,
+        note="90 to 110 %",
+    ),
     "spp_hill": Curve(
-        "above 50 MW", _under((0.9, 0.5, 0.15)), ((58.8, 61.2, 0.0),),
-        note="0.15 s by another secondary source; constant current, not constant power"),
-}  # fmt: skip
+        "above 50 MW",
+        _under((0.9, 0.5, 0.15)),
+        ((58.8, 61.2, 0.0),),
+        note="0.15 s by another secondary source; constant current, not constant power",
+    ),
+}
 """The curves by name; PJM, MISO, NYISO, GB, China and Singapore: no number found."""
 
 
 @dataclass(frozen=True)
 class Inside(Brief):
-    """Where settings transfer inside a curve: the shortest dip that trips, and the one to ride."""
+    """Where settings transfer inside a curve.
+
+    The shortest dip that trips, and the one to ride.
+    """
 
     zone: str
     at_pu: float
@@ -116,7 +159,9 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
     found = [
         Inside(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
         for stage in (settings.stages if curve.zones else ())
-        if (stage.voltage_pu > low if stage.side == "under" else stage.voltage_pu < high)
+        if (
+            stage.voltage_pu > low if stage.side == "under" else stage.voltage_pu < high
+        )
     ]
     for zone in curve.zones:
         at_pu = min(zone.worst, HIGHEST_PU)
@@ -131,8 +176,13 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
 
 
 def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
-    """Return where a disturbance lies outside of what must be ridden; empty where nowhere."""
-    beyond = [(voltage, zone.edge, zone.side, zone.time_s, "pu") for zone in curve.zones]
+    """Return where a disturbance lies outside of what must be ridden.
+
+    Empty where nowhere.
+    """
+    beyond = [
+        (voltage, zone.edge, zone.side, zone.time_s, "pu") for zone in curve.zones
+    ]
     sides: tuple[tuple[Side, Any], ...] = (("under", min), ("over", max))
     for side, farthest in sides:
         worst = [zone.worst for zone in curve.zones if zone.side == side]
@@ -143,18 +193,26 @@ def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
             beyond.append((Voltage(times, hz), low, "under", most_s, "Hz"))
             beyond.append((Voltage(times, hz), high, "over", most_s, "Hz"))
     for of, level, side, most_s, unit in beyond:
-        longest_s = max((span.end - span.start for span in of.beyond(level, side)), default=0.0)
+        longest_s = max(
+            (span.end - span.start for span in of.beyond(level, side)), default=0.0
+        )
         if longest_s > most_s + TIE_S:
             beyond_it = {"under": "below", "over": "above"}[side]
             asked = f"up to {most_s:g} s" if most_s else "nothing there"
-            return f"{seconds(longest_s)} {beyond_it} {level:g} {unit}; it asks for {asked}"
+            return (
+                f"{seconds(longest_s)} {beyond_it} {level:g} {unit}; it asks for "
+                f"{asked}"
+            )
     if event.frequency and curve.rocof is not None:
         times, hz = np.array(event.frequency).T
         ends = np.array([*times, *times + ROCOF_S])
         now, before = (np.interp(at, times, hz) for at in (ends, ends - ROCOF_S))
         fastest = float(np.abs(now - before).max()) / ROCOF_S
         if fastest > curve.rocof + TIE_S:
-            return f"{fastest:.3g} Hz/s over {ROCOF_S:g} s; it asks for up to {curve.rocof:g}"
+            return (
+                f"{fastest:.3g} Hz/s over {ROCOF_S:g} s; it asks for up to "
+                f"{curve.rocof:g}"
+            )
     return ""
 
 
@@ -170,14 +228,18 @@ def seconds(time_s: float) -> str:
 
 @dataclass(frozen=True)
 class Course(Brief):
-    """Power of a site over pieces of time in which every block is linear: both ends of each."""
+    """Power of a site over pieces of time in which every block is linear.
+
+    Both ends of each.
+    """
 
     time_s: Float64Array  # shape (2 n,)
     power_mw: Float64Array  # shape (blocks, 2 n)
-    without_mw: Float64Array  # without the event, constant within a piece, shape (blocks, 2 n)
+    # Without the event, constant within a piece, shape (blocks, 2 n)
+    without_mw: Float64Array
 
     def last_below(self, level: float, first_s: float, end_s: float) -> float:
-        """Return the last time before `end_s` at which less than a level of the power is drawn."""
+        """Return the last time before `end_s` with less power than a level."""
         low, high = self.fraction
         starts_s, ends_s = self.time_s.reshape(-1, 2).T
         level -= 1e-9
@@ -188,12 +250,16 @@ class Course(Brief):
             return first_s
         k = first + int(found[-1])
         a, b = starts_s[k], ends_s[k]
-        at = b if high[k] < level else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
+        at = (
+            b
+            if high[k] < level
+            else a + (level - low[k]) / (high[k] - low[k]) * (b - a)
+        )
         return float(min(max(at, first_s), end_s))
 
     @cached_property
     def fraction(self) -> Float64Array:
-        """The part of the power that is drawn at both ends of each piece, shape (2, n)."""
+        """The part of the power drawn at both ends of each piece, shape (2, n)."""
         without_mw = np.maximum(self.without_mw.sum(axis=0), 1e-12)
         both: Float64Array = (self.power_mw.sum(axis=0) / without_mw).reshape(-1, 2).T
         return both
@@ -209,7 +275,8 @@ class Verdict(Brief):
 
     verdict: str  # met, not met, inconclusive or not required
     why: str
-    recovered_s: tuple[float, ...] = ()  # after each dip; infinite where another comes before
+    # After each dip; infinite where another comes before
+    recovered_s: tuple[float, ...] = ()
     ceased_inside: bool | None = None  # None where the curve gives no voltages
     # Where settings transfer inside, by block, without any series
     settings: Mapping[str, list[Inside]] = field(default_factory=dict)
@@ -248,7 +315,9 @@ def verdict(
     elif ceased and times:
         found += _judged(curve, times, voltage)
     elif ceased and not found:
-        found.append(("inconclusive", "load leaves, and no time for its return is given"))
+        found.append(
+            ("inconclusive", "load leaves, and no time for its return is given")
+        )
     if curve.most_mw_per_min is not None:
         found += _restoration(curve.most_mw_per_min, course)
     found = found or [("met", "no load leaves")]
@@ -272,12 +341,17 @@ def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[floa
         yield inf if last_s >= end_s else last_s - back_s
 
 
-def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[tuple[str, str]]:
+def _judged(
+    curve: Curve, times: Sequence[float], voltage: Voltage
+) -> Iterator[tuple[str, str]]:
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
     n = plural(len(times), "dip")
     dips = zip(times, _dips(voltage), strict=True)
-    slow = [(took_s, after_s - back_s) for took_s, (back_s, after_s) in dips
-            if took_s > within_s + TIE_S]  # fmt: skip
+    slow = [
+        (took_s, after_s - back_s)
+        for took_s, (back_s, after_s) in dips
+        if took_s > within_s + TIE_S
+    ]
     late = [took_s for took_s, apart_s in slow if apart_s > within_s]
     if late:
         seen = [took_s for took_s in late if isfinite(took_s)]
@@ -285,13 +359,18 @@ def _judged(curve: Curve, times: Sequence[float], voltage: Voltage) -> Iterator[
         back = f"{'back' if seen else 'not back'} to {percent} {at}"
         yield "not met", f"{back}, {within_s:g} s allowed, after {len(late)} of {n}"
     if unseen := len(slow) - len(late):
-        yield "inconclusive", f"the next dip comes within {within_s:g} s, after {unseen} of {n}"
+        yield (
+            "inconclusive",
+            f"the next dip comes within {within_s:g} s, after {unseen} of {n}",
+        )
     if not slow:
         yield "met", f"back to {percent} within {within_s:g} s"
 
 
 def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
-    rise_mw, length_s = (np.diff(of)[::2] for of in (course.power_mw.sum(axis=0), course.time_s))
+    rise_mw, length_s = (
+        np.diff(of)[::2] for of in (course.power_mw.sum(axis=0), course.time_s)
+    )
     steepest = float((rise_mw / length_s).max(initial=0.0)) * 60
     if steepest > 0:
         kind = "met" if steepest <= most * (1 + 1e-9) else "not met"

@@ -1,4 +1,7 @@
-"""Disturbances of the grid as voltage and frequency over time: recorded facts, or a user's file."""
+"""Disturbances of the grid as voltage and frequency over time.
+
+Recorded facts, or a user's file.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ class Event(Brief):
         if self.series is not None:
             return self.series
         low = self.residuals[0] if residual is None else residual
-        edges = (edge for start, length in self.dips for edge in (start, start + length))
+        edges = (
+            edge for start, length in self.dips for edge in (start, start + length)
+        )
         return Voltage((-1.0, *edges), (1.0, *(low, 1.0) * len(self.dips)))
 
 
@@ -43,10 +48,16 @@ EVENTS: Registry[Event] = Registry(
     (
         Event(
             "nerc_2024_07_10",
-            "NERC, incident review of January 2025, as quoted by the Raptrix schema v0.13.1: 230 "
-            "kV, Eastern Interconnection, 2024-07-10",
             (
-                (0.0, 0.042), (0.532, 0.066), (15.860, 0.058), (21.279, 0.050), (76.249, 0.066),
+                "NERC, incident review of January 2025, as quoted by the Raptrix "
+                "schema v0.13.1: 230 kV, Eastern Interconnection, 2024-07-10"
+            ),
+            (
+                (0.0, 0.042),
+                (0.532, 0.066),
+                (15.860, 0.058),
+                (21.279, 0.050),
+                (76.249, 0.066),
                 (81.665, 0.059),
             ),
             (0.40, 0.25),
@@ -59,15 +70,16 @@ EVENTS: Registry[Event] = Registry(
         ),
     ),
     noun="name",
-)  # fmt: skip
+)
 """Events that ship, as facts."""
 
 
 def load_event(name: str) -> Event:
     """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
 
-    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is sampled at
-    even steps, of its amplitude: its RMS over a cycle, renewed each half, isn't filtered again.
+    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is
+    sampled at even steps, of its amplitude: its RMS over a cycle, renewed each half,
+    isn't filtered again.
 
     Raises
     ------

@@ -1,8 +1,10 @@
-"""The ride-through of one block of load: from a voltage to the fraction that stays on the grid.
+"""The ride-through of one block of load.
 
-Event-driven and exact: the voltage is held between its stamps, so that its filter passes a level at
-a time in closed form, ``tau ln((Vf0 - V) / (level - V))``, and no grid of time is needed. A series
-known beforehand (`respond`) and a simulator's steps (`Machine.hold`) take the same transitions.
+From a voltage to the fraction that stays on the grid. Event-driven and exact: the
+voltage is held between its stamps, so that its filter passes a level at a time in
+closed form, ``tau ln((Vf0 - V) / (level - V))``, and no grid of time is needed. A
+series known beforehand (`respond`) and a simulator's steps (`Machine.hold`) take the
+same transitions.
 """
 
 from __future__ import annotations
@@ -33,24 +35,34 @@ class Span(Brief):
 class Level:
     """A level, and since when the filtered voltage is strictly beyond it."""
 
-    def __init__(self, level: float, side: Side, tau_s: float, time_s: float, pu: float) -> None:
+    def __init__(
+        self, level: float, side: Side, tau_s: float, time_s: float, pu: float
+    ) -> None:
         self.level, self.sign, self.tau_s = level, 1 if side == "under" else -1, tau_s
         self.depth = self.sign * (level - pu)
         self.since = time_s if self.depth > 0 else inf
-        self.is_due = self.since < inf  # whether its timer may run out, as it does once a pickup
+        # Whether its timer may run out, as it does once a pickup
+        self.is_due = self.since < inf
 
     def hold(
         self, time_s: float, end_s: float, pu: float, timer_s: float = inf
     ) -> tuple[float | None, float | None]:
         """Take in a voltage held from a time to another.
 
-        Returns when it crosses the level, and when the timer of this pickup runs out; None for not.
+        Returns when it crosses the level, and when the timer of this pickup runs out;
+        None for not.
         """
-        goal, inside, since = self.sign * (self.level - pu), self.since < inf, self.since
+        goal, inside, since = (
+            self.sign * (self.level - pu),
+            self.since < inf,
+            self.since,
+        )
         depth, at = (max if inside else min)(self.depth, 0.0), None
         leaves = goal < 0 or (goal <= 0 and (self.tau_s == 0 or depth == 0))
         if leaves if inside else goal > 0:
-            crosses_s = time_s + (self.tau_s * log1p(-depth / goal) if self.tau_s and goal else 0.0)
+            crosses_s = time_s + (
+                self.tau_s * log1p(-depth / goal) if self.tau_s and goal else 0.0
+            )
             if crosses_s < end_s:
                 at, self.since = crosses_s, inf if inside else crosses_s
                 since, self.is_due = (since, self.is_due) if inside else (at, True)
@@ -66,7 +78,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Voltage(Brief):
-    """A positive-sequence voltage, held from each stamp to the next, the last one for ever."""
+    """A positive-sequence voltage, held from each stamp to the next."""
 
     time_s: tuple[float, ...]  # stamps, which rise
     pu: tuple[float, ...]  # from each stamp on
@@ -75,9 +87,13 @@ class Voltage(Brief):
     def __post_init__(self) -> None:
         rises = all(a < b for a, b in pairwise(self.time_s))
         if not (rises and all(map(isfinite, (*self.time_s, *self.pu))) and self.pu):
-            raise InputError("a voltage needs stamps that rise and finite values, one for each")
+            raise InputError(
+                "a voltage needs stamps that rise and finite values, one for each"
+            )
 
-    def beyond(self, level: float, side: Side = "under", tau_s: float = 0.0) -> list[Span]:
+    def beyond(
+        self, level: float, side: Side = "under", tau_s: float = 0.0
+    ) -> list[Span]:
         """Return when the filtered voltage is strictly beyond a level."""
         tau_s = 0.0 if self.is_rms else tau_s
         found, of = list[Span](), Level(level, side, tau_s, self.time_s[0], self.pu[0])
@@ -107,7 +123,10 @@ class Change(Brief):
 
 @dataclass
 class Response(Brief):
-    """Fraction of a block on the grid: linear between its points, which jump at a transfer."""
+    """Fraction of a block on the grid.
+
+    Linear between its points, which jump at a transfer.
+    """
 
     points: list[tuple[float, float]] = field(default_factory=lambda: [(-inf, 1.0)])
     changes: list[Change] = field(default_factory=list)
@@ -117,22 +136,36 @@ class Response(Brief):
 
 # Order of what happens at one instant; the next stamp comes last.
 _ORDER = {
-    "edge": 0, "trip": 1, "strike": 2, "reset": 3, "cease": 3, "ramp": 4, "end": 5, "stamp": 6,
-}  # fmt: skip
+    "edge": 0,
+    "trip": 1,
+    "strike": 2,
+    "reset": 3,
+    "cease": 3,
+    "ramp": 4,
+    "end": 5,
+    "stamp": 6,
+}
 
 
 class Machine:
     """The state of a block, which takes in a voltage piece by piece."""
 
     def __init__(
-        self, settings: RideThrough, pool_mw: float = 1.0, time_s: float = 0.0, pu: float = 1.0,
-        *, is_rms: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        settings: RideThrough,
+        pool_mw: float = 1.0,
+        time_s: float = 0.0,
+        pu: float = 1.0,
+        *,
+        is_rms: bool = False,
+    ) -> None:
         self.s, self.pool_mw, self.found = settings, pool_mw, Response()
         self.time_s, tau_s = time_s, 0.0 if is_rms else settings.filter_s
         back, rule = settings.recovery, settings.counter
         at = (tau_s, time_s, pu)
-        self.stages = [Level(stage.voltage_pu, stage.side, *at) for stage in settings.stages]
+        self.stages = [
+            Level(stage.voltage_pu, stage.side, *at) for stage in settings.stages
+        ]
         self.low = [Level(back.voltage_pu, "under", *at)] if back else []
         self.dip = None if rule is None else Level(rule.voltage_pu, "under", *at)
         self.dip_ended = -inf
@@ -141,7 +174,8 @@ class Machine:
         self.on, self.committed, self.most = 1.0, 0.0, 1.0
         self.ceased = self.latched = self.locked = False
         self.pending = self.lock = 0
-        self.ramping: tuple[float, float, float, float] | None = None  # from when, where, to both
+        # From when, where, to both
+        self.ramping: tuple[float, float, float, float] | None = None
         self.clock = 0  # what runs now; others in the queue are void
         self.is_running = False
         self.strikes: list[float] = []
@@ -177,8 +211,13 @@ class Machine:
             self._run_clock(time_s)
         self.time_s = end_s
 
-    def _cross(self, of: Level, piece: tuple[float, float, float], timer_s: float = inf) -> Any:
-        """Take a piece to a level that blocks the return; return when its timer runs out."""
+    def _cross(
+        self, of: Level, piece: tuple[float, float, float], timer_s: float = inf
+    ) -> Any:
+        """Take a piece to a level that blocks the return.
+
+        Return when its timer runs out.
+        """
         at, due_s = of.hold(*piece, timer_s)
         if at is not None and of.since == inf:
             self._put(at, "edge" if of.tau_s else "stamp", -1)
@@ -235,7 +274,9 @@ class Machine:
         goal = min(self.most, 1 - self.committed + recovery.fraction * self.committed)
         length_s = recovery.ramp_s or 0.0
         if recovery.ramp_mw_per_min is not None:
-            length_s = (goal - self.on) * self.pool_mw / recovery.ramp_mw_per_min * S_PER_MIN
+            length_s = (
+                (goal - self.on) * self.pool_mw / recovery.ramp_mw_per_min * S_PER_MIN
+            )
         self.ramping = (time_s, self.on, time_s + length_s, goal)
         self.found.ramps.append(time_s)
         self.found.points.append((time_s, self.on))
@@ -262,11 +303,17 @@ class Machine:
         return goal if time_s >= t1 else low + (time_s - t0) / (t1 - t0) * (goal - low)
 
     def _note(
-        self, time_s: float, what: Literal["transfer", "return"], before: float, cause: str,
+        self,
+        time_s: float,
+        what: Literal["transfer", "return"],
+        before: float,
+        cause: str,
         start_s: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if before != self.on:
-            self.found.changes.append(Change(time_s, what, before, self.on, cause, start_s))
+            self.found.changes.append(
+                Change(time_s, what, before, self.on, cause, start_s)
+            )
             if what == "transfer":
                 self.found.points.append((time_s, before))
             self.found.points.append((time_s, self.on))
@@ -300,7 +347,9 @@ def respond(settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0) -> Re
     Response
         Transfers, returns, and the fraction on the grid over time.
     """
-    machine = Machine(settings, pool_mw, voltage.time_s[0], voltage.pu[0], is_rms=voltage.is_rms)
+    machine = Machine(
+        settings, pool_mw, voltage.time_s[0], voltage.pu[0], is_rms=voltage.is_rms
+    )
     for _, end_s, pu in voltage.pieces():
         machine.hold(end_s, pu)
     return machine.found

@@ -1,7 +1,8 @@
 """An induction motor on line, by its slip alone: what is faster has died out.
 
-``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))`` is the circuit of the load models' motor in
-steady state, at a slip s and a frequency f in pu; ``2 H dw/dt = Te - Tm`` with a constant Tm.
+``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))`` is the circuit of the load
+models' motor in steady state, at a slip s and a frequency f in pu;
+``2 H dw/dt = Te - Tm`` with a constant Tm.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from diploee.grid.export.psse import CMLD
 
 LOADING, RA, LS, LP = CMLD[38:42]
 TPO_S, H_S = CMLD[43], CMLD[45]
-"""Motor A of pnnl/LL-risk-assessment's record for a data center: pu of its rating, s."""
+"""Motor A of pnnl/LL-risk-assessment's record for a data center: pu of its rating, s."""  # noqa: E501
 
 STEP_S = 0.001
 STEADY = 1e-9
@@ -37,8 +38,13 @@ class Motor:
         """Return P + jQ at a speed, voltage and frequency, in pu of its rating."""
         return pu**2 / self._circuit(speed_pu, frequency).conjugate()
 
-    def turned(self, speed_pu: float, length_s: float, pu: float, frequency: float) -> float:
-        """Return its speed after a time at a voltage and frequency; it does not turn backwards."""
+    def turned(
+        self, speed_pu: float, length_s: float, pu: float, frequency: float
+    ) -> float:
+        """Return its speed after a time at a voltage and frequency.
+
+        It does not turn backwards.
+        """
         n = ceil(length_s / STEP_S)
         for _ in range(n):
             more = self._pulls(speed_pu, pu, frequency) - self._torque
@@ -53,4 +59,6 @@ class Motor:
 
     def _circuit(self, speed_pu: float, frequency: float) -> complex:
         slip_f = frequency - speed_pu
-        return RA + 1j * frequency * (LP + (LS - LP) / (1 + 1j * slip_f * self._w0 * TPO_S))
+        return RA + 1j * frequency * (
+            LP + (LS - LP) / (1 + 1j * slip_f * self._w0 * TPO_S)
+        )

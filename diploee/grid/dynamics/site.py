@@ -1,9 +1,10 @@
 """A run's site in the steps of a simulator: from voltage and frequency to P and Q.
 
-The load is the run's own, before its first battery or ramp limit. Ride-through takes blocks of it
-off the grid and back; what is on the grid answers the voltage by what it is: electronic load draws
-constant power within its current, motors on line follow their slip, the rest is an impedance. The
-run's stages from that battery on then act on what is left, in the simulator's steps.
+The load is the run's own, before its first battery or ramp limit. Ride-through takes
+blocks of it off the grid and back; what is on the grid answers the voltage by what it
+is: electronic load draws constant power within its current, motors on line follow their
+slip, the rest is an impedance. The run's stages from that battery on then act on what
+is left, in the simulator's steps.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ LEAST_S = 1e-3
 
 @dataclass
 class SiteState(Brief):
-    """All that a site has of its past, and how it was opened; to be pickled or copied."""
+    """All that a site has of its past, and how it was opened.
+
+    To be pickled or copied.
+    """
 
     first: int  # row of the series at time 0
     event_window: str | None  # whose series it is, of the whole run if None
@@ -75,11 +79,15 @@ class Site:
         self._parts, names = LoadParts.of(run).without(behind), self._series.check()[1:]
         per = {column.name: column.per for column in run.columns}
         self._names = [
-            name for name in names
-            if name not in behind and per.get(name.partition(".")[0], "service") != "service"
-        ]  # fmt: skip
+            name
+            for name in names
+            if name not in behind
+            and per.get(name.partition(".")[0], "service") != "service"
+        ]
         before = [column.name for column in BEFORE_STORES]
-        self._before = [n for n in (before if self._behind else (POWER, REACTIVE)) if n in names]
+        self._before = [
+            n for n in (before if self._behind else (POWER, REACTIVE)) if n in names
+        ]
         self._read = (0, Block(0, 1, {POWER: np.empty(0)}))
 
     @classmethod
@@ -101,8 +109,8 @@ class Site:
         run : Run
             The run. With a battery or ramp limit it was run with ``--before-stores``.
         at : datetime.datetime, optional
-            Start of an interval of the run, local time, at which the time is 0; by default its
-            first.
+            Start of an interval of the run, local time, at which the time is 0; by
+            default its first.
         event_window : str, optional
             One of the run's event windows at 0.1 s in place of the whole run.
         settings : mapping of str to RideThrough, optional
@@ -112,14 +120,14 @@ class Site:
         nominal_hz : float
             Frequency of the grid [Hz].
         state : SiteState, optional
-            `Site.state` of a site of the same run, which goes on from there; it has the other
-            arguments.
+            `Site.state` of a site of the same run, which goes on from there; it has the
+            other arguments.
 
         Raises
         ------
         InputError
-            If the run lacks the load before its stores, the instant is outside of it, or an
-            argument isn't possible.
+            If the run lacks the load before its stores, the instant is outside of it,
+            or an argument isn't possible.
         """
         if state is not None:
             return cls(run, deepcopy(state))
@@ -131,16 +139,20 @@ class Site:
         series, behind = run.series(event_window), _behind(run)
         if behind and event_window is not None:
             raise InputError(
-                f"{run.folder}: the state of its battery or ramp limit at the start of an event "
-                "window isn't kept; open the whole run, in steps of 0.1 s (--set resolution='0.1 s'"
-                " --before-stores)"
+                f"{run.folder}: the state of its battery or ramp limit at the start "
+                "of an event window isn't kept; open the whole run, in steps of 0.1 "
+                "s (--set resolution='0.1 s' --before-stores)"
             )
         first = 0 if at is None else series.row_at(at, "at")
         blocks = run.scenario.facility.blocks(settings)
         machines = {name: Machine(block) for name, block in blocks.items()}
         speed_pu, started = Motor(nominal_hz).nominal_pu, Stages(behind).start()
-        site = cls(run, SiteState(first, event_window, drives, nominal_hz, machines, started,
-                                  speed_pu))  # fmt: skip
+        site = cls(
+            run,
+            SiteState(
+                first, event_window, drives, nominal_hz, machines, started, speed_pu
+            ),
+        )
         if behind:
             for rows in series.blocks(site._names, rows=(0, first)):
                 at_ms = int(rows.starts_ms[0]) - series.start_ms
@@ -157,27 +169,39 @@ class Site:
     @property
     def notes(self) -> tuple[str, ...]:
         """Assumptions of the answer, in words."""
-        reactive = "reactive power goes with the parts of the load: the run has it as one sum"
+        reactive = (
+            "reactive power goes with the parts of the load: the run has it as one sum"
+        )
         if len(self._before) < 2:
-            reactive = "the run models no reactive power, so that it is 0; nodes need ac_power"
+            reactive = (
+                "the run models no reactive power, so that it is 0; nodes need ac_power"
+            )
         kept = ", ".join(self._parts.taken)
         return (
             "1 pu is the voltage at which the load is the run's own",
-            f"electronic load draws {CURRENT_PU:g} times its current at most (PERC1's defaults)",
-            f"{self._state.drives:g} of the cooling is on drives; motors are motor A of "
-            "pnnl/LL-risk-assessment's record, without what is faster than their slip",
+            (
+                f"electronic load draws {CURRENT_PU:g} times its current at most "
+                "(PERC1's defaults)"
+            ),
+            (
+                f"{self._state.drives:g} of the cooling is on drives; motors are "
+                "motor A of pnnl/LL-risk-assessment's record, without what is faster "
+                "than their slip"
+            ),
             reactive,
             *([f"as in the run, whatever the voltage: {kept}"] * bool(kept)),
         )
 
-    def step(self, time: float, voltage_pu: float, frequency_hz: float) -> tuple[float, float]:
+    def step(
+        self, time: float, voltage_pu: float, frequency_hz: float
+    ) -> tuple[float, float]:
         """Go on to a time, and return what the site draws then.
 
         Parameters
         ----------
         time : float
-            From when the site was opened [s], never back. Where it doesn't go on, the power is that
-            at once.
+            From when the site was opened [s], never back. Where it doesn't go on, the
+            power is that at once.
         voltage_pu, frequency_hz : float
             Positive-sequence voltage and frequency [Hz] since the step before.
 
@@ -192,11 +216,14 @@ class Site:
             If time goes back or beyond the run, or a value isn't possible.
         """
         of, step_s = self._state, self._series.step_s
-        frequency, end_s = frequency_hz / of.nominal_hz, (self._series.n_rows - of.first) * step_s
+        frequency, end_s = (
+            frequency_hz / of.nominal_hz,
+            (self._series.n_rows - of.first) * step_s,
+        )
         if not of.time_s - TIE_S <= time <= end_s + TIE_S:
             raise InputError(
-                f"time: must be from {of.time_s:g} s, where the last step ended, to {end_s:g} s, "
-                f"where the run does, found {time:g} s"
+                f"time: must be from {of.time_s:g} s, where the last step ended, to "
+                f"{end_s:g} s, where the run does, found {time:g} s"
             )
         if not (0 <= voltage_pu < inf and 0 < frequency < inf):
             raise InputError(
@@ -206,7 +233,9 @@ class Site:
         power = None
         while time - of.time_s > TIE_S:
             edge_s = (int((of.time_s + TIE_S) / step_s) + 1) * step_s
-            power = self._go(edge_s if time > edge_s - TIE_S else time, voltage_pu, frequency)
+            power = self._go(
+                edge_s if time > edge_s - TIE_S else time, voltage_pu, frequency
+            )
         return power or self._go(of.time_s, voltage_pu, frequency)
 
     def _go(self, end_s: float, pu: float, frequency: float) -> tuple[float, float]:
@@ -217,9 +246,13 @@ class Site:
         on = self._on(parts, end_s, pu)
         if length_s:
             of.speed_pu = self._motor.turned(of.speed_pu, length_s, pu, frequency)
-        if on["motors"] <= 0:  # they return as their settings say, not from where they stopped
+        # They return as their settings say, not from where they stopped
+        if on["motors"] <= 0:
             of.speed_pu = self._motor.nominal_pu
-        motor, nominal = self._motor.drawn(of.speed_pu, pu, frequency), self._motor.nominal
+        motor, nominal = (
+            self._motor.drawn(of.speed_pu, pu, frequency),
+            self._motor.nominal,
+        )
         electronic = min(1.0, CURRENT_PU * pu)
         of_p = (electronic, motor.real / nominal.real, pu**2)
         of_q = (electronic, motor.imag / nominal.imag, pu**2)
@@ -234,24 +267,33 @@ class Site:
         if REACTIVE in arrives and load_w > 0:
             arrives[REACTIVE] = arrives[REACTIVE] * (drawn(parts, of_q) / load_w)
         at_ms = round((of.first * self._series.step_s + of.time_s) * MS_PER_S)
-        length_ms = cast(int, (length_s or LEAST_S) * MS_PER_S)  # a stage takes any length
+        # A stage takes any length
+        length_ms = cast(int, (length_s or LEAST_S) * MS_PER_S)
         block, after = Block(at_ms, length_ms, {**columns, **arrives}), []
         for stage, state in zip(self._behind, of.stages, strict=True):
             block, (state,) = Stages([stage]).apply(block, (state,))
             after.append(state)
             roles = {column.role: column.name for column in stage.columns}
             if roles.keys().isdisjoint(TAKEN_OFF):
-                late = {name: float(block.columns[roles[role]][0]) if role in roles else 0.0
-                        for name, role in _LATE.items()}  # fmt: skip
-                power_w = block.columns[POWER] + (drawn(late, of_p) - sum(late.values()))
+                late = {
+                    name: float(block.columns[roles[role]][0]) if role in roles else 0.0
+                    for name, role in _LATE.items()
+                }
+                power_w = block.columns[POWER] + (
+                    drawn(late, of_p) - sum(late.values())
+                )
                 block = Block(at_ms, length_ms, {**block.columns, POWER: power_w})
         if length_s:
             of.stages, of.time_s = tuple(after), end_s
-        p_w, q_var = (float(block.columns[name][0]) if name in block.columns else 0.0
-                      for name in (POWER, REACTIVE))  # fmt: skip
+        p_w, q_var = (
+            float(block.columns[name][0]) if name in block.columns else 0.0
+            for name in (POWER, REACTIVE)
+        )
         return p_w / W_PER_MW, q_var / W_PER_MW
 
-    def _on(self, parts: Mapping[str, float], end_s: float, pu: float) -> dict[str, float]:
+    def _on(
+        self, parts: Mapping[str, float], end_s: float, pu: float
+    ) -> dict[str, float]:
         """Take ride-through to a time; return the fraction of each part on the grid."""
         on = {"it": 1.0, "motors": 1.0, "rest": 1.0}
         for name, machine in self._state.machines.items():
@@ -270,15 +312,20 @@ class Site:
         row = of.first + int((of.time_s + TIE_S) / series.step_s)
         row, (first, read) = min(row, series.n_rows - 1), self._read
         if not first <= row < first + len(read):
-            columns = series.read(self._names, (row, min(row + ROWS, series.n_rows))).columns
+            columns = series.read(
+                self._names, (row, min(row + ROWS, series.n_rows))
+            ).columns
             first, read = self._read = row, Block(0, 1, {POWER: np.empty(0), **columns})
         return {
-            name: values[row - first : row - first + 1] for name, values in read.columns.items()
+            name: values[row - first : row - first + 1]
+            for name, values in read.columns.items()
         }
 
     def _arriving(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
         """Return P and Q before the stages that are opened again."""
-        return dict(zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False))
+        return dict(
+            zip((POWER, REACTIVE), (columns[n] for n in self._before), strict=False)
+        )
 
 
 _LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "load"}
@@ -286,9 +333,11 @@ _LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "l
 
 
 def _behind(run: Run) -> list[Any]:
-    """Return the stages of a run from its first battery or ramp limit on, opened again."""
+    """Return a run's stages from its first battery or ramp limit on, reopened."""
     scenario, names = run.scenario, run.series().check()
-    stores = [c.name for c in run.columns if c.role in ("store", "hold") and c.name in names]
+    stores = [
+        c.name for c in run.columns if c.role in ("store", "hold") and c.name in names
+    ]
     if not stores:
         return []
     step_s = scenario.step_ms / MS_PER_S
@@ -296,15 +345,18 @@ def _behind(run: Run) -> list[Any]:
     if coarse or BEFORE_STORES[0].name not in names:
         steps = f" --set resolution='{step_s:g} s'" if coarse else ""
         raise InputError(
-            f"{run.folder}: lacks the load before its battery or ramp limit"
-            f"{f' in its steps of {step_s:g} s' * coarse}; run it again with --before-stores{steps}"
+            f"{run.folder}: lacks the load before its battery or ramp "
+            f"limit{f' in its steps of {step_s:g} s' * coarse}; run it again with "
+            f"--before-stores{steps}"
         )
-    stages, _ = open_stages(scenario, weather=InputReader().weather(scenario, scenario.clock))
+    stages, _ = open_stages(
+        scenario, weather=InputReader().weather(scenario, scenario.clock)
+    )
     have = {c.name for stage in stages for c in stage.columns}
     nodes = {c.name for c in (*POWER_COLUMNS, *AC_COLUMNS)}
     if own := [c.name for c in run.columns if c.role and c.name not in have | nodes]:
         raise InputError(
-            f"{run.folder}: was run with stages of your own ('{own[0]}'), which its scenario "
-            "doesn't name, and can't be opened again; register them as kinds"
+            f"{run.folder}: was run with stages of your own ('{own[0]}'), which its "
+            "scenario doesn't name, and can't be opened again; register them as kinds"
         )
     return list(stages)[first_store(list(stages)) :]

@@ -26,8 +26,8 @@ WINDOW = frozenset({"first", "until", "event_window"})
 def _load_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text):
         raise ValueError(
-            "must start with a letter and hold only letters, digits, '-' and '_', which every tool "
-            f"can read, found {shown(text)}"
+            "must start with a letter and hold only letters, digits, '-' and '_', "
+            f"which every tool can read, found {shown(text)}"
         )
     return text
 
@@ -42,8 +42,10 @@ class Options(Choices):
 
     column: str = default(
         "",
-        "facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the first, of "
-        "openg2g and gpu-data the second.",
+        (
+            "facility_power_w, it_power_w or it_power_w.<pool>; if none is given, the "
+            "first, of openg2g and gpu-data the second."
+        ),
     )
     step: str | None = unset("Coarser step such as '15 min'; 1 h for 8760 formats.")
     first: datetime | None = unset("Start, local time.")
@@ -55,16 +57,20 @@ class Options(Choices):
     leap_day: LeapDay | None = unset(
         "Day that a leap year loses in an 8760 format, which refuses one otherwise."
     )
-    time_zone: str | None = unset("Zone of csv stamps, as America/Denver; else the facility's.")
+    time_zone: str | None = unset(
+        "Zone of csv stamps, as America/Denver; else the facility's."
+    )
     q_table: Path | None = unset(
-        "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; q_mvar above 0 is "
-        "drawn by the facility."
+        "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; "
+        "q_mvar above 0 is drawn by the facility."
     )
     name: LoadName = default("datacenter", "Name of the load.")
     bus: LoadName = default("datacenter", "Name of its bus (opendss, pypsa).")
     kv: PositiveFloat = default(12.47, "Rated voltage of the OpenDSS load, in kV.")
     actual: bool = default(False, "OpenDSS multipliers in kW, not of the peak.")
-    mva: PositiveFloat = default(100.0, "Base of the per-unit values of andes and pscad [MVA].")
+    mva: PositiveFloat = default(
+        100.0, "Base of the per-unit values of andes and pscad [MVA]."
+    )
     at: datetime | None = unset("Moment that psse studies, local time; else the peak.")
     zone: str = default("", "ZONENAME of pjm-lla.")
     area: str = default("", "AREANAME of pjm-lla.")
@@ -73,19 +79,27 @@ class Options(Choices):
     )
     parts: tuple[Literal["raw", "cmld", "perc1", "linjbl"], ...] = default(
         ("raw", "cmld"),
-        "Part of psse, raw and cmld by default: load records, a composite load, PERC1, a repeated "
-        "wave; may be repeated.",
+        (
+            "Part of psse, raw and cmld by default: load records, a composite load, "
+            "PERC1, a repeated wave; may be repeated."
+        ),
     )
-    drives: Share = default(0.0, "Share of the cooling that is on drives (psse cmld, assumed 0).")
+    drives: Share = default(
+        0.0, "Share of the cooling that is on drives (psse cmld, assumed 0)."
+    )
     vd1: Share = default(0.65, "Voltage at which cmld's electronic load drops.")
     vd2: Share = default(0.6, "Voltage at which all of it has dropped.")
     frcel: Share = default(0.8, "Part of it that comes back.")
     perc1_head: str | None = unset(
-        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 0 NC 0 0\"; "
-        "without it PERC1 is written by name alone."
+        "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 "
+        '0 NC 0 0"; without it PERC1 is written by name alone.'
     )
-    hz: PositiveFloat | None = unset("Frequency of linjbl's wave; else the window's strongest.")
-    fast_hz: PositiveFloat | None = unset("A second, faster one: the wave is biperiodic then.")
+    hz: PositiveFloat | None = unset(
+        "Frequency of linjbl's wave; else the window's strongest."
+    )
+    fast_hz: PositiveFloat | None = unset(
+        "A second, faster one: the wave is biperiodic then."
+    )
     equal: Literal["fundamental", "peak_to_peak"] = default(
         "fundamental", "Property that linjbl's square shares with the window."
     )
@@ -96,7 +110,9 @@ class Options(Choices):
     def given(self) -> tuple[str, ...]:
         """Return the names of the options that differ from their defaults."""
         known = type(self).model_fields.items()
-        return tuple(name for name, field in known if getattr(self, name) != field.default)
+        return tuple(
+            name for name, field in known if getattr(self, name) != field.default
+        )
 
 
 def flag(option: str) -> str:
@@ -115,11 +131,11 @@ class ExportRequest(Brief):
 
     @property
     def has_reactive(self) -> bool:
-        """Whether there is reactive power to write, the run's own or from a user's table."""
+        """Whether there is reactive power to write, of the run or a user's table."""
         return self.series.reactive is not None
 
     def power_columns(self, block: ExportBlock) -> list[Float64Array]:
-        """Return the power [MW] and, where there is any, the reactive power [Mvar] of steps."""
+        """Return the power [MW] and any reactive power [Mvar] of steps."""
         columns = [in_mw(block.power_w)]
         if block.q_mvar is not None:
             columns.append(np.round(block.q_mvar, 9))
@@ -143,8 +159,10 @@ class Format(Brief):
     write: Callable[[ExportRequest], Written]  # writes the file or folder
     # Endings of the file's name, the default first; none where the format is a folder
     suffixes: tuple[str, ...] = (".csv",)
-    options: frozenset[str] = frozenset()  # those that it takes besides the column and the step
-    whole_year: bool = False  # takes 8,760 hours of a calendar year at 60, 30 or 15 minutes
+    # Those that it takes besides the column and the step
+    options: frozenset[str] = frozenset()
+    # Takes 8,760 hours of a calendar year at 60, 30 or 15 minutes
+    whole_year: bool = False
     hourly: bool = False  # takes the whole run, by the hour if no step is asked for
     column: str = "facility_power_w"  # what it takes if none is asked for
 

@@ -1,4 +1,4 @@
-"""Dynamic studies: the data of an ANDES TimeSeries, PSCAD playback, and COMTRADE records."""
+"""Dynamic studies: data for ANDES TimeSeries, PSCAD playback, COMTRADE records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from diploee.grid.export.base import ExportRequest, Written
 from diploee.grid.export.text import csv_file
 
 ROW = "TimeSeries.csv"
-HEAD = ("idx", "u", "name", "mode", "path", "sheet", "fields", "tkey", "model", "dev", "dests")
+HEAD = (
+    "idx",
+    "u",
+    "name",
+    "mode",
+    "path",
+    "sheet",
+    "fields",
+    "tkey",
+    "model",
+    "dev",
+    "dests",
+)
 
 
 def write_andes(request: ExportRequest) -> Written:
@@ -28,27 +40,45 @@ def write_andes(request: ExportRequest) -> Written:
     with csv_file(request.path / data, ("t", *fields)) as write:
         for block in request.series.blocks():
             # The solver's times are floats of three decimals, as `time_s` gives them.
-            per_unit = [np.round(c / options.mva, 9) for c in request.power_columns(block)]
+            per_unit = [
+                np.round(c / options.mva, 9) for c in request.power_columns(block)
+            ]
             first = first or [float(values[0]) for values in per_unit]
             write(block.time_s, *per_unit)
     row = (
-        f"{options.name}_ts", "1", options.name, "1", data, "0", ",".join(fields), "t", "PQ",
-        options.name, ",".join(dests),
-    )  # fmt: skip
+        f"{options.name}_ts",
+        "1",
+        options.name,
+        "1",
+        data,
+        "0",
+        ",".join(fields),
+        "t",
+        "PQ",
+        options.name,
+        ",".join(dests),
+    )
     with (request.path / ROW).open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows((HEAD, row))
-    start = ", ".join(f"{name}0={value!r}" for name, value in zip("pq", first, strict=False))
+    start = ", ".join(
+        f"{name}0={value!r}" for name, value in zip("pq", first, strict=False)
+    )
     return Written(
         {
             data: f"t: s since the first step's start; {', '.join(fields)}: pu of "
             f"{options.mva:g} MVA",
-            ROW: "the row of the sheet TimeSeries of a case; its dev is the idx of the PQ",
+            ROW: (
+                "the row of the sheet TimeSeries of a case; its dev is the idx of the "
+                "PQ"
+            ),
         },
         (
             f"ss.add('TimeSeries', ...) takes the row before ss.setup(); give the PQ "
             f"'{options.name}' {start}, or the run begins with a step",
-            "before setup: PQ.config.update(p2p=1, p2z=0, q2q=1, q2z=0), else the load becomes an "
-            "impedance",
+            (
+                "before setup: PQ.config.update(p2p=1, p2z=0, q2q=1, q2z=0), else the "
+                "load becomes an impedance"
+            ),
             "mode 1 holds each value until the next t: it is a mean over the step",
         ),
     )
@@ -59,7 +89,10 @@ JUMP_S = 1e-6
 
 
 def write_pscad(request: ExportRequest) -> Written:
-    """Write a file that PSCAD's File Read plays: a comment, then rows, the first at 0 s."""
+    """Write a file that PSCAD's File Read plays.
+
+    A comment, then rows, the first at 0 s.
+    """
     options, series = request.options, request.series
     heads, mean_mw = ["P [MW, consumption > 0]", "Q [Mvar, drawn > 0]"], 0.0
     if options.signal == "dp_pu":
@@ -86,9 +119,18 @@ def write_pscad(request: ExportRequest) -> Written:
     return Written(
         {request.path.name: f"t in s; {'; '.join(heads)}"},
         (
-            "consumption is above 0: as a source, change its sign; not verified in PSCAD",
-            "the first line is a comment, as File Read skips it; a head of column names breaks it",
-            "each value holds over its step: pairs of rows 1 us apart, and a last row at the end",
+            (
+                "consumption is above 0: as a source, change its sign; not verified "
+                "in PSCAD"
+            ),
+            (
+                "the first line is a comment, as File Read skips it; a head of column "
+                "names breaks it"
+            ),
+            (
+                "each value holds over its step: pairs of rows 1 us apart, and a last "
+                "row at the end"
+            ),
         ),
     )
 
@@ -102,7 +144,8 @@ MOST_SAMPLES = 999_999
 FULL_SCALE = 32_767
 US_PER_S = 1_000_000
 TIME_FACTOR = 100
-"""Microseconds of a unit of the sample times; ten times as many until an int32 holds the last."""
+"""Microseconds of a unit of the sample times; ten times as many until an int32 holds
+the last."""
 INT32_MAX = 2**31 - 1
 
 
@@ -111,8 +154,8 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
     series = request.series
     if series.n_steps > MOST_SAMPLES:
         raise InputError(
-            f"{request.run.folder}: {series.n_steps:,} samples, a COMTRADE record takes up to "
-            f"{MOST_SAMPLES:,}; give --event-window, or --from and --to"
+            f"{request.run.folder}: {series.n_steps:,} samples, a COMTRADE record "
+            f"takes up to {MOST_SAMPLES:,}; give --event-window, or --from and --to"
         )
     blocks = list(series.blocks())
     parts = [(block.time_s, *request.power_columns(block)) for block in blocks]
@@ -123,7 +166,9 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
     ticks = np.rint(time_s * US_PER_S / factor)
     channels: list[str] = []
     kinds, columns = ["i4", "i4"], [np.arange(1, time_s.size + 1), ticks]
-    for (name, unit), of_channel in zip((("P", "MW"), ("Q", "Mvar")), values, strict=False):
+    for (name, unit), of_channel in zip(
+        (("P", "MW"), ("Q", "Mvar")), values, strict=False
+    ):
         scale, offset, stored = 1.0, 0.0, of_channel
         if revision == 1999:  # whole numbers: P = scale * stored + offset
             low, high = float(of_channel.min()), float(of_channel.max())
@@ -131,8 +176,8 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
             stored = np.rint((of_channel - offset) / scale)
         kinds.append("i4" if revision == 1999 else "f4")
         channels.append(
-            f"{len(channels) + 1},{name},,{request.options.name},{unit},{scale!r},{offset!r},0,"
-            f"{-FULL_SCALE},{FULL_SCALE},1,1,P"
+            f"{len(channels) + 1},{name},,{request.options.name},{unit},{scale!r},"
+            f"{offset!r},0,{-FULL_SCALE},{FULL_SCALE},1,1,P"
         )
         columns.append(stored)
     record = np.rec.fromarrays(
@@ -140,15 +185,18 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
     )
     stem, data = request.options.name, record.tobytes()
     if revision == 1999:
-        data = "".join(",".join(map(str, row)) + "\r\n" for row in record.tolist()).encode("ascii")
+        data = "".join(
+            ",".join(map(str, row)) + "\r\n" for row in record.tolist()
+        ).encode("ascii")
     (request.path / f"{stem}.dat").write_bytes(data)
     begin = moment_at(int(blocks[0].starts_ms[0]), UTC)
     clock = "the stamps are UTC, and the record says so"
-    if revision == 1999:  # it has no field for a zone: readers take its stamps as the place's own
+    # It has no field for a zone: readers take its stamps as the place's own
+    if revision == 1999:
         begin = begin.astimezone(request.run.scenario.facility.zone)
         clock = (
-            f"the stamps are the site's local time, UTC{begin.isoformat()[-6:]} as at the record's "
-            "start, as this revision has no field for a zone"
+            f"the stamps are the site's local time, UTC{begin.isoformat()[-6:]} as at "
+            "the record's start, as this revision has no field for a zone"
         )
     config = _config(request, channels, revision, begin, factor)
     (request.path / f"{stem}.cfg").write_bytes(
@@ -159,13 +207,20 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
         {f"{stem}.cfg": f"COMTRADE {revision} configuration", f"{stem}.dat": units},
         (
             clock,
-            "a sample is the mean over the step that begins at its time; no instantaneous value",
+            (
+                "a sample is the mean over the step that begins at its time; no "
+                "instantaneous value"
+            ),
         ),
     )
 
 
 def _config(
-    request: ExportRequest, channels: list[str], revision: int, begin: datetime, factor: int
+    request: ExportRequest,
+    channels: list[str],
+    revision: int,
+    begin: datetime,
+    factor: int,
 ) -> list[str]:
     stamp = f"{begin:%d/%m/%Y,%H:%M:%S.%f}"
     return [

@@ -1,6 +1,7 @@
-"""Build-out for a planner: rows of PJM's large-load workbook, and a ramp schedule as AEP asks for.
+"""Build-out for a planner.
 
-Reference sheet ``grid_requirements.md``, sections 1.1 and 1.4; both were seen in secondary sources.
+Rows of PJM's large-load workbook, and a ramp schedule as AEP asks for. Reference sheet
+``grid_requirements.md``, sections 1.1 and 1.4; both were seen in secondary sources.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ def write_pjm_lla(request: ExportRequest) -> Written:
     scenario, options = request.run.scenario, request.options
     steps_ms, added_w = _steps(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
-    is_at_meter = request.series.column == POWER and (facility.stages or facility.has_ac_power)
+    is_at_meter = request.series.column == POWER and (
+        facility.stages or facility.has_ac_power
+    )
     if is_at_meter and facility.nodes_power_w:
-        # ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the ratings.
+        # ASSUMPTION [J]: the rated power of a step is the site's in the ratio of the
+        # ratings.
         rated_mw, _ = rated_of(request.run.metrics, facility)
         added_w = added_w * (rated_mw * W_PER_MW / facility.nodes_power_w)
         ratings = "rated power where the demand is taken, of the nodes that stand, MW"
@@ -49,8 +53,9 @@ def write_pjm_lla(request: ExportRequest) -> Written:
         tables[f"{name}.csv"] = ((*PLACE, *map(str, years)), [row])
     demand_w, capacity_w = max(years.values()), max(end_of.values())
     note = (
-        f"simulated: highest demand is {demand_w / capacity_w if capacity_w else 0.0:.1%} of the "
-        "capacity, which is what the nodes' ratings make where the demand is taken"
+        "simulated: highest demand is "
+        f"{demand_w / capacity_w if capacity_w else 0.0:.1%} of the capacity, which "
+        "is what the nodes' ratings make where the demand is taken"
     )
     tables["summary.csv"] = (
         (*PLACE, "Capacity", "Demand", "Industry", "Note"),
@@ -70,7 +75,10 @@ def write_pjm_lla(request: ExportRequest) -> Written:
         with (request.path / name).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows(map(cell, row) for row in (header, *rows))
-    step = f"largest mean over {request.series.step_s:g} s in the calendar year (local time), MW"
+    step = (
+        f"largest mean over {request.series.step_s:g} s in the calendar year (local "
+        "time), MW"
+    )
     return Written(
         {
             "demand.csv": f"sheet DEMAND Requests, a column a year: {step}",
@@ -79,16 +87,27 @@ def write_pjm_lla(request: ExportRequest) -> Written:
             "ramp_schedule.csv": f"step_mw and capacity_mw: {ratings}; demand: {step}",
         },
         (
-            "names of zone and area, non-firm shares and the contracted MW are yours to fill in",
-            "a first or last year that the run covers in part has the demand of that part",
-            "reconnect thresholds and delays, which AEP asks for as well, are not modelled",
+            (
+                "names of zone and area, non-firm shares and the contracted MW are "
+                "yours to fill in"
+            ),
+            (
+                "a first or last year that the run covers in part has the demand of "
+                "that part"
+            ),
+            (
+                "reconnect thresholds and delays, which AEP asks for as well, are not "
+                "modelled"
+            ),
             "the workbook was seen in a secondary source: check it before you file",
         ),
     )
 
 
-def _highest(request: ExportRequest, steps_ms: Int64Array) -> tuple[dict[int, float], Float64Array]:
-    """Return the highest powers [W] of calendar years, local time, and between steps."""
+def _highest(
+    request: ExportRequest, steps_ms: Int64Array
+) -> tuple[dict[int, float], Float64Array]:
+    """Return the highest powers [W] of local calendar years, and between steps."""
     clock, zone = request.run.scenario.clock, request.run.scenario.facility.zone
     years: dict[int, float] = {}
     phase_w = np.zeros(steps_ms.size)
@@ -98,7 +117,8 @@ def _highest(request: ExportRequest, steps_ms: Int64Array) -> tuple[dict[int, fl
         for year in np.unique(number).tolist():
             highest_w = float(block.power_w[number == year].max())
             years[year] = max(years.get(year, 0.0), highest_w)
-        # An hour in which nodes come to stand is of the time behind the step, as they draw in it.
+        # An hour in which nodes come to stand is of the time behind the step, as they
+        # draw in it.
         ends_ms = block.starts_ms - clock.wall.origin_ms + request.series.step_ms
         phase = np.searchsorted(steps_ms, ends_ms, side="left") - 1
         np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])

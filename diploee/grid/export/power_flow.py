@@ -28,7 +28,9 @@ def write_opendss(request: ExportRequest) -> Written:
     digits = KW_DIGITS if actual else MULTIPLIER_DIGITS
     with ExitStack() as stack:
         names = ("p.csv", "q.csv") if request.has_reactive else ("p.csv",)
-        write_p, *write_q = (stack.enter_context(csv_file(request.path / name)) for name in names)
+        write_p, *write_q = (
+            stack.enter_context(csv_file(request.path / name)) for name in names
+        )
         for block in request.series.blocks():
             write_p(np.round(block.power_w / W_PER_KW / kw_base, digits))
             if write_q and block.q_mvar is not None:
@@ -44,25 +46,31 @@ def write_opendss(request: ExportRequest) -> Written:
     return Written(
         {script.name: "New LoadShape and New Load; Redirect it", **units},
         (
-            "the first value is the mean over the first step: OpenDSS applies it to the solution "
-            "at the step's end",
-            "bus1 and kV of the Load are those of --bus and --kv; phases and connection are "
-            "OpenDSS's defaults",
+            (
+                "the first value is the mean over the first step: OpenDSS applies it "
+                "to the solution at the step's end"
+            ),
+            (
+                "bus1 and kV of the Load are those of --bus and --kv; phases and "
+                "connection are OpenDSS's defaults"
+            ),
         ),
     )
 
 
 def _peaks(request: ExportRequest) -> tuple[float, float]:
-    """Return the largest power [kW] and the largest reactive power of either sign [kvar]."""
+    """Return the largest power [kW] and the largest reactive power [kvar]."""
     peak_w = peak_kvar = 0.0
     for block in request.series.blocks():
         peak_w = max(peak_w, float(block.power_w.max()))
         if block.q_mvar is not None:
-            peak_kvar = max(peak_kvar, float(np.abs(block.q_mvar).max()) * KVAR_PER_MVAR)
+            peak_kvar = max(
+                peak_kvar, float(np.abs(block.q_mvar).max()) * KVAR_PER_MVAR
+            )
     if peak_w <= 0:
         raise InputError(
-            f"{request.run.folder}: '{request.options.column}' is never above 0 W; no load "
-            "to export"
+            f"{request.run.folder}: '{request.options.column}' is never above 0 W; no "
+            "load to export"
         )
     return peak_w / W_PER_KW, peak_kvar
 
@@ -86,15 +94,26 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
     return "\n".join(
         (
             # A line end in the text of a doctored file would begin a command.
-            printable(f"! diploee export of {request.run.scenario.name}, {options.column}."),
+            printable(
+                f"! diploee export of {request.run.scenario.name}, {options.column}."
+            ),
             printable(f"! Power boundary: {request.run.boundary(options.column)}."),
-            f"! Means over steps of {series.step_s:g} s from {series.edge(series.spans[0][0])}.",
+            (
+                f"! Means over steps of {series.step_s:g} s from "
+                f"{series.edge(series.spans[0][0])}."
+            ),
             "! A playback of P(t) supports no fault study.",
             f"! Reactive power: {reactive}.",
-            f"New LoadShape.{shape} npts={series.n_steps} {interval} pmult=(file=p.csv){qmult} "
-            f"useactual={'yes' if options.actual else 'no'}",
-            f"New Load.{shape} bus1={options.bus} kV={options.kv:g} model=1 status=variable "
-            f"kW={peak_kw!r} kvar={peak_kvar!r} yearly={shape} daily={shape} duty={shape}",
+            (
+                f"New LoadShape.{shape} npts={series.n_steps} {interval} "
+                f"pmult=(file=p.csv){qmult} "
+                f"useactual={'yes' if options.actual else 'no'}"
+            ),
+            (
+                f"New Load.{shape} bus1={options.bus} kV={options.kv:g} model=1 "
+                f"status=variable kW={peak_kw!r} kvar={peak_kvar!r} yearly={shape} "
+                f"daily={shape} duty={shape}"
+            ),
             "",
         )
     )
@@ -111,20 +130,28 @@ def write_pypsa(request: ExportRequest) -> Written:
     with ExitStack() as stack:
         # The columns of PyPSA's own export; it reads the stamps from the second.
         header = ("", "snapshot", "objective", "stores", "generators")
-        write_snapshots = stack.enter_context(csv_file(request.path / "snapshots.csv", header))
+        write_snapshots = stack.enter_context(
+            csv_file(request.path / "snapshots.csv", header)
+        )
         names = ("p_set", "q_set") if request.has_reactive else ("p_set",)
         sets = [
-            stack.enter_context(csv_file(request.path / f"loads-{of}.csv", ("snapshot", name)))
+            stack.enter_context(
+                csv_file(request.path / f"loads-{of}.csv", ("snapshot", name))
+            )
             for of in names
         ]
         for block in request.series.blocks():
             stamps = naive_stamps(block.starts_ms, request.series.in_milliseconds)
             weights = np.full(block.power_w.size, hours)
             write_snapshots(block.positions, stamps, weights, weights, weights)
-            for write_set, values in zip(sets, request.power_columns(block), strict=True):
+            for write_set, values in zip(
+                sets, request.power_columns(block), strict=True
+            ):
                 write_set(stamps, values)
     files = {
-        "snapshots.csv": "start of each step, naive UTC; weightings: its length in hours",
+        "snapshots.csv": (
+            "start of each step, naive UTC; weightings: its length in hours"
+        ),
         "buses.csv": f"the bus '{bus}', which PyPSA needs to import the folder",
         "loads.csv": f"the load '{name}'",
         "loads-p_set.csv": "MW",
@@ -171,22 +198,25 @@ def _write_parquet(request: ExportRequest, names: list[str]) -> None:
     with pq.ParquetWriter(request.path, schema, compression="zstd") as writer:
         for block in request.series.blocks():
             columns = dict(zip(names, request.power_columns(block), strict=True))
-            writer.write_table(pa.table({**columns, INDEX: block.positions}, schema=schema))
+            writer.write_table(
+                pa.table({**columns, INDEX: block.positions}, schema=schema)
+            )
 
 
 PHASES = "ABC"
 ZONE = "GMT"
-"""Zone of the stamps: the one name besides those of its clock's own timezone that a player of
-GridLAB-D 6.0.0 reads under every clock; at `UTC` it stops (seen under EST5EDT, UTC0 and GMT0)."""
+"""Zone of the stamps: the one name besides those of its clock's own timezone that a
+player of GridLAB-D 6.0.0 reads under every clock; at `UTC` it stops (seen under
+EST5EDT, UTC0 and GMT0)."""
 
 
 def write_gridlabd(request: ExportRequest) -> Written:
-    """Write a player file of complex power, and the model that plays it on three phases."""
+    """Write a player file of complex power, and the model that plays it."""
     series, name = request.series, request.options.name
     if series.step_ms % MS_PER_S:
         raise InputError(
-            f"{request.run.folder}: GridLAB-D's clock has whole seconds, found a step of "
-            f"{series.step_s:g} s; choose a --step such as '1 s'"
+            f"{request.run.folder}: GridLAB-D's clock has whole seconds, found a step "
+            f"of {series.step_s:g} s; choose a --step such as '1 s'"
         )
     player = f"{name}.player"
     with (request.path / player).open("w", encoding="ascii", newline="\n") as file:
@@ -194,28 +224,40 @@ def write_gridlabd(request: ExportRequest) -> Written:
             p_mw, *q_mvar = request.power_columns(block)
             reactive = q_mvar[0] if q_mvar else np.zeros_like(p_mw)
             file.writelines(_player_lines(block.starts_ms, p_mw, reactive))
-    (request.path / f"{name}.glm").write_text(_gridlabd_model(name, player), encoding="ascii")
+    (request.path / f"{name}.glm").write_text(
+        _gridlabd_model(name, player), encoding="ascii"
+    )
     return Written(
         {
             player: f"a third of the facility, P+Qj in VA, by {ZONE}",
-            f"{name}.glm": "#include it behind 'module powerflow;'; set parent and voltage",
+            f"{name}.glm": (
+                "#include it behind 'module powerflow;'; set parent and voltage"
+            ),
         },
         (
             "each value holds until the next stamp: it is a mean over the step",
-            f"the stamps name their zone, {ZONE}: the clock may have any timezone of whole hours, "
-            "such as EST5EDT, and its starttime and stoptime are local time of that, from 'start' "
-            "to 'end' above; before the first stamp the load draws nothing",
+            (
+                f"the stamps name their zone, {ZONE}: the clock may have any timezone "
+                "of whole hours, such as EST5EDT, and its starttime and stoptime are "
+                "local time of that, from 'start' to 'end' above; before the first "
+                "stamp the load draws nothing"
+            ),
         ),
     )
 
 
-def _player_lines(starts_ms: Int64Array, p_mw: Float64Array, q_mvar: Float64Array) -> list[str]:
+def _player_lines(
+    starts_ms: Int64Array, p_mw: Float64Array, q_mvar: Float64Array
+) -> list[str]:
     stamps = np.datetime_as_string(starts_ms.astype("datetime64[ms]"), unit="s")
     per_phase = W_PER_MW / len(PHASES)
     return [
         f"{stamp[:10]} {stamp[11:]} {ZONE},{p:.3f}{q:+.3f}j\n"
         for stamp, p, q in zip(
-            stamps.tolist(), (p_mw * per_phase).tolist(), (q_mvar * per_phase).tolist(), strict=True
+            stamps.tolist(),
+            (p_mw * per_phase).tolist(),
+            (q_mvar * per_phase).tolist(),
+            strict=True,
         )
     ]
 
@@ -226,8 +268,10 @@ def _gridlabd_model(name: str, player: str) -> str:
         for phase in PHASES
     )
     return (
-        "// diploee export: a load that plays P(t) and Q(t); a playback supports no fault study\n"
+        "// diploee export: a load that plays P(t) and Q(t); a playback supports no "
+        "fault study\n"
         "module tape;\n"
-        f"object load {{\n    name {name};\n    phases ABCN;\n    nominal_voltage 7200;\n"
+        f"object load {{\n    name {name};\n    phases ABCN;\n    nominal_voltage "
+        "7200;\n"
         f"{players}}}\n"
     )

@@ -13,7 +13,13 @@ from typing import Any
 from diploee.base.annexes import annex
 from diploee.base.clock import named_zone
 from diploee.base.errors import InputError, one_line, one_of, shown
-from diploee.base.files import FolderKind, check_file, check_folder, local_place, writing
+from diploee.base.files import (
+    FolderKind,
+    check_file,
+    check_folder,
+    local_place,
+    writing,
+)
 from diploee.base.model import Registry
 from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
@@ -59,69 +65,173 @@ FOLDER_SIDECAR = "diploee_export.json"
 
 def _entries(sidecar: Mapping[str, Any]) -> Iterator[str]:
     yield FOLDER_SIDECAR
-    yield from map(escape, sidecar["files"] if isinstance(sidecar["files"], dict) else ())
+    yield from map(
+        escape, sidecar["files"] if isinstance(sidecar["files"], dict) else ()
+    )
 
 
 EXPORT_FOLDER = FolderKind(
-    "an exported folder", FOLDER_SIDECAR, ("format", "diploee_version", "files"), _entries
+    "an exported folder",
+    FOLDER_SIDECAR,
+    ("format", "diploee_version", "files"),
+    _entries,
 )
 
 
 def sidecar_of(place: Path, is_folder: bool) -> Path:
     """Return where the sidecar of a file or folder stands."""
-    return place / FOLDER_SIDECAR if is_folder else place.with_name(f"{place.name}.meta.json")
+    return (
+        place / FOLDER_SIDECAR
+        if is_folder
+        else place.with_name(f"{place.name}.meta.json")
+    )
 
 
 FOLDER, Q, NAMED = (), frozenset({"q_table"}), frozenset({"q_table", "name"})
-PSSE = NAMED | {"at", "bus_number", "parts", "drives", "vd1", "vd2", "frcel", "perc1_head", "hz",
-                "fast_hz", "equal"}  # fmt: skip
+PSSE = NAMED | {
+    "at",
+    "bus_number",
+    "parts",
+    "drives",
+    "vd1",
+    "vd2",
+    "frcel",
+    "perc1_head",
+    "hz",
+    "fast_hz",
+    "equal",
+}
 FORMATS: Registry[Format] = Registry(
     "export",
     (
-        Format("csv", "plain CSV: timestamp with its UTC offset, power in W", write_plain,
-               options=frozenset({"time_zone"})),
-        Format("8760", "one kW value a line for a year of 8,760 hours, also at 30 or 15 min",
-               write_lines, whole_year=True),
-        Format("sam", "SAM (System Advisor Model): 8,760, 17,520 or 35,040 lines of kW",
-               write_lines, whole_year=True),
-        Format("reopt", "REopt CSV for ElectricLoad.path_to_csv: 8,760 x steps per hour, kW",
-               write_reopt_lines, whole_year=True),
-        Format("reopt-json",
-               "REopt JSON: ElectricLoad.loads_kw with year, Settings.time_steps_per_hour",
-               write_reopt_json, (".json",), whole_year=True),
-        Format("opendss",
-               "OpenDSS folder: LoadShape (of the peak, or --actual kW) and a matching Load",
-               write_opendss, FOLDER, NAMED | {"bus", "kv", "actual"}),
-        Format("pypsa", "PyPSA CSV folder: snapshots, loads, loads-p_set in MW, naive UTC",
-               write_pypsa, FOLDER, NAMED | {"bus"}),
-        Format("pandapower",
-               "pandapower DFData table (Parquet or CSV): integer step, MW and Mvar",
-               write_pandapower, (".parquet", ".csv"), NAMED),
-        Format("playback", "playback CSV for dynamic models: t_s,p_mw[,q_mvar]", write_playback,
-               options=Q),
-        Format("openg2g", "OpenG2G training trace: t_s,power_W per GPU",
-               partial(write_per_gpu, header=("t_s", "power_W")), column="it_power_w"),
+        Format(
+            "csv",
+            "plain CSV: timestamp with its UTC offset, power in W",
+            write_plain,
+            options=frozenset({"time_zone"}),
+        ),
+        Format(
+            "8760",
+            "one kW value a line for a year of 8,760 hours, also at 30 or 15 min",
+            write_lines,
+            whole_year=True,
+        ),
+        Format(
+            "sam",
+            "SAM (System Advisor Model): 8,760, 17,520 or 35,040 lines of kW",
+            write_lines,
+            whole_year=True,
+        ),
+        Format(
+            "reopt",
+            "REopt CSV for ElectricLoad.path_to_csv: 8,760 x steps per hour, kW",
+            write_reopt_lines,
+            whole_year=True,
+        ),
+        Format(
+            "reopt-json",
+            "REopt JSON: ElectricLoad.loads_kw with year, Settings.time_steps_per_hour",
+            write_reopt_json,
+            (".json",),
+            whole_year=True,
+        ),
+        Format(
+            "opendss",
+            (
+                "OpenDSS folder: LoadShape (of the peak, or --actual kW) and a "
+                "matching Load"
+            ),
+            write_opendss,
+            FOLDER,
+            NAMED | {"bus", "kv", "actual"},
+        ),
+        Format(
+            "pypsa",
+            "PyPSA CSV folder: snapshots, loads, loads-p_set in MW, naive UTC",
+            write_pypsa,
+            FOLDER,
+            NAMED | {"bus"},
+        ),
+        Format(
+            "pandapower",
+            "pandapower DFData table (Parquet or CSV): integer step, MW and Mvar",
+            write_pandapower,
+            (".parquet", ".csv"),
+            NAMED,
+        ),
+        Format(
+            "playback",
+            "playback CSV for dynamic models: t_s,p_mw[,q_mvar]",
+            write_playback,
+            options=Q,
+        ),
+        Format(
+            "openg2g",
+            "OpenG2G training trace: t_s,power_W per GPU",
+            partial(write_per_gpu, header=("t_s", "power_W")),
+            column="it_power_w",
+        ),
         Format("openg2g-load", "OpenG2G facility load: t_s,p_kw", write_load),
-        Format("gpu-data",
-               "GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
-               partial(write_per_gpu, header=("t_seconds", "P_gpu_W")), column="it_power_w"),
-        Format("andes", "ANDES folder: data and row of a TimeSeries device, in pu of --mva",
-               write_andes, FOLDER, NAMED | {"mva"}),
-        Format("gridlabd",
-               "GridLAB-D folder: player of P+Qj (steps of whole seconds) and its load",
-               write_gridlabd, FOLDER, NAMED),
-        Format("comtrade", "COMTRADE 2013 record (FLOAT32) of an event window or a span: P, and Q "
-               "where known", partial(write_comtrade, revision=2013), FOLDER, NAMED),
-        Format("comtrade-1999", "COMTRADE 1999 record (ASCII), which older tools read",
-               partial(write_comtrade, revision=1999), FOLDER, NAMED),
-        Format("psse", "PSS/E folder: RAW load records of peak, minimum, 15 min, --at (need Q) "
-               "and dynamic records, by --parts", write_psse, FOLDER, PSSE),
-        Format("pscad", "PSCAD File Read: time from 0, step pairs, consumption and Q drawn above 0",
-               write_pscad, (".txt",), Q | {"signal", "mva"}),
-        Format("pjm-lla", "PJM large-load workbook: MW by calendar year, and a ramp schedule",
-               write_pjm_lla, FOLDER, frozenset({"zone", "area"}), hourly=True),
+        Format(
+            "gpu-data",
+            "GPU_data.csv of data center dynamic models: t_seconds,P_gpu_W per GPU",
+            partial(write_per_gpu, header=("t_seconds", "P_gpu_W")),
+            column="it_power_w",
+        ),
+        Format(
+            "andes",
+            "ANDES folder: data and row of a TimeSeries device, in pu of --mva",
+            write_andes,
+            FOLDER,
+            NAMED | {"mva"},
+        ),
+        Format(
+            "gridlabd",
+            "GridLAB-D folder: player of P+Qj (steps of whole seconds) and its load",
+            write_gridlabd,
+            FOLDER,
+            NAMED,
+        ),
+        Format(
+            "comtrade",
+            "COMTRADE 2013 record (FLOAT32) of an event window or a span: P, and Q "
+            "where known",
+            partial(write_comtrade, revision=2013),
+            FOLDER,
+            NAMED,
+        ),
+        Format(
+            "comtrade-1999",
+            "COMTRADE 1999 record (ASCII), which older tools read",
+            partial(write_comtrade, revision=1999),
+            FOLDER,
+            NAMED,
+        ),
+        Format(
+            "psse",
+            "PSS/E folder: RAW load records of peak, minimum, 15 min, --at (need Q) "
+            "and dynamic records, by --parts",
+            write_psse,
+            FOLDER,
+            PSSE,
+        ),
+        Format(
+            "pscad",
+            "PSCAD File Read: time from 0, step pairs, consumption and Q drawn above 0",
+            write_pscad,
+            (".txt",),
+            Q | {"signal", "mva"},
+        ),
+        Format(
+            "pjm-lla",
+            "PJM large-load workbook: MW by calendar year, and a ramp schedule",
+            write_pjm_lla,
+            FOLDER,
+            frozenset({"zone", "area"}),
+            hourly=True,
+        ),
     ),
-)  # fmt: skip
+)
 """The formats by name; ``FORMATS.register`` adds one from outside."""
 
 
@@ -134,7 +244,7 @@ def export_run(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Export the power of a run or of one of its event windows, with a sidecar on its numbers.
+    """Export the power of a run or of an event window, with a sidecar on its numbers.
 
     Parameters
     ----------
@@ -143,8 +253,8 @@ def export_run(
     format_name : str
         One of `FORMATS`.
     out : path, optional
-        File or folder to write; by default ``<run folder>[-<event window>]-<format><suffix>``
-        beside the run.
+        File or folder to write; by default
+        ``<run folder>[-<event window>]-<format><suffix>`` beside the run.
     options : Options, optional
         Column, step, event window or part of the run and what the format takes besides.
     force : bool
@@ -174,7 +284,8 @@ def export_run(
     place = _default_place(run, fmt, options) if out is None else local_place(out)
     if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
         raise InputError(
-            f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for '{fmt.name}'"
+            f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for "
+            f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table]
     if fmt.is_folder:
@@ -202,7 +313,9 @@ def export_run(
                 target = files.file(place)
                 sidecar = files.file(sidecar_of(place, is_folder=False))
             request = ExportRequest(run, series, options, target)
-            write_json(sidecar, _describe(fmt, request, _written(fmt, request), leap_rule))
+            write_json(
+                sidecar, _describe(fmt, request, _written(fmt, request), leap_rule)
+            )
     return place
 
 
@@ -215,7 +328,9 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
     with naming(fmt.write, "its writer", error):
         written = fmt.write(request)
     if not isinstance(written, Written):
-        raise error(f": its writer must return Written, found {one_line(shown(written))}")
+        raise error(
+            f": its writer must return Written, found {one_line(shown(written))}"
+        )
     if not request.path.exists():
         raise error(": its writer wrote no file; it must write request.path")
     if request.series.peak_w == -inf:
@@ -226,7 +341,9 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
 def _check_options(fmt: Format, options: Options) -> None:
     for name in options.given():
         if name not in fmt.accepts():
-            takers = [other.name for other in FORMATS.values() if name in other.accepts()]
+            takers = [
+                other.name for other in FORMATS.values() if name in other.accepts()
+            ]
             raise InputError(
                 f"{flag(name)}: the format '{fmt.name}' has no use for it (these have: "
                 f"{one_of(takers)}); leave it out"
@@ -241,18 +358,26 @@ def _check_options(fmt: Format, options: Options) -> None:
 def _default_place(run: Run, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
     folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
-    names = [folder.name, *([options.event_window] if options.event_window else []), fmt.name]
+    names = [
+        folder.name,
+        *([options.event_window] if options.event_window else []),
+        fmt.name,
+    ]
     return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
-def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, str | None]:
+def _series(
+    source: RunSeries, fmt: Format, options: Options
+) -> tuple[Series, str | None]:
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = default_ms if options.step is None else parse_step_ms(options.step)
     spans: tuple[Rows, ...]
     leap_rule = None
     check_step(source, step_ms)
     if fmt.whole_year:
-        spans, leap_rule = year_spans(source, options.year, options.leap_day, step_ms, fmt.name)
+        spans, leap_rule = year_spans(
+            source, options.year, options.leap_day, step_ms, fmt.name
+        )
     else:
         spans = (rows_between(source, options.first, options.until, step_ms),)
     check_power_column(source, options.column)  # before anything is written
@@ -260,8 +385,13 @@ def _series(source: RunSeries, fmt: Format, options: Options) -> tuple[Series, s
     return Series(source, options.column, step_ms, spans, reactive), leap_rule
 
 
-def _reactive(source: RunSeries, fmt: Format, options: Options) -> ReactiveTable | str | None:
-    """Return where reactive power comes from: the user's table before the run's own column."""
+def _reactive(
+    source: RunSeries, fmt: Format, options: Options
+) -> ReactiveTable | str | None:
+    """Return where reactive power comes from.
+
+    The user's table before the run's own column.
+    """
     if options.q_table is not None:
         table: ReactiveTable = annex("read_reactive_table")(options.q_table)
         return table
@@ -270,8 +400,8 @@ def _reactive(source: RunSeries, fmt: Format, options: Options) -> ReactiveTable
 
 
 NO_FAULT_STUDY = (
-    "a playback of P(t) holds no response to voltage or frequency: it supports no fault study, nor "
-    "claims on flicker, torsion or harmonics"
+    "a playback of P(t) holds no response to voltage or frequency: it supports no "
+    "fault study, nor claims on flicker, torsion or harmonics"
 )
 FIXED_OFFSET = "none: fixed UTC offset"
 INTERVAL = "each value is the mean over the step that starts at its stamp or position"
@@ -288,8 +418,10 @@ def _describe(
     if support.readings[0].names and support.readings_hz < inf:
         notes.append(
             support.folded
-            or f"the power profiles hold no oscillation above {support.readings_hz:g} Hz, whatever "
-            "the step"
+            or (
+                "the power profiles hold no oscillation above "
+                f"{support.readings_hz:g} Hz, whatever the step"
+            )
         )
     return {
         "format": fmt.name,
@@ -304,7 +436,9 @@ def _describe(
         "start": series.edge(series.spans[0][0]).isoformat(),
         "end": series.edge(series.spans[-1][1]).isoformat(),
         "utc_offset": series.edge(series.spans[0][0]).isoformat()[-6:],
-        "time_zone": request.options.time_zone or run.scenario.facility.time_zone or FIXED_OFFSET,
+        "time_zone": request.options.time_zone
+        or run.scenario.facility.time_zone
+        or FIXED_OFFSET,
         "leap_day": leap_rule or "nothing is left out",
         "energy_mwh": energy_mwh,
         "mean_mw": energy_mwh * S_PER_H / (series.n_steps * series.step_s),
@@ -324,16 +458,29 @@ def _reactive_words(fmt: Format, request: ExportRequest) -> str:
     if isinstance(found, str):
         assumed = request.run.manifest.get("assumed")
         terms = f"; assumed terms: {', '.join(assumed)}" if assumed else ""
-        return f"modelled, the run's '{found}' ({request.run.boundary(found)}){terms}; {CONVENTION}"
+        return (
+            f"modelled, the run's '{found}' ({request.run.boundary(found)}){terms}; "
+            f"{CONVENTION}"
+        )
     own = REACTIVE_OF.get(column)
-    instead = f", in place of the run's own '{own}'" if own in request.series.source.check() else ""
-    return f"interpolated at each step's mean power in {found.path.name}{instead}; {CONVENTION}"
+    instead = (
+        f", in place of the run's own '{own}'"
+        if own in request.series.source.check()
+        else ""
+    )
+    return (
+        f"interpolated at each step's mean power in {found.path.name}{instead}; "
+        f"{CONVENTION}"
+    )
 
 
 def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
     series, source = request.series, request.series.source
     done = [
-        f"means over {series.rows_per_step} intervals of {source.step_s:g} s; they keep its energy"
+        (
+            f"means over {series.rows_per_step} intervals of {source.step_s:g} s; "
+            "they keep its energy"
+        )
         if series.rows_per_step > 1
         else f"the {source.name}'s own step of {source.step_s:g} s"
     ]
@@ -357,7 +504,8 @@ def _origin(source: RunSeries) -> dict[str, Any]:
         "seed": run.scenario.seed,
         "resolution_s": run.scenario.resolution_ms / MS_PER_S,
     }
-    if source.event_window:  # what was searched for, where it was found and how large it is
+    # What was searched for, where it was found and how large it is
+    if source.event_window:
         entry = run.event_window_entry(source.event_window)
         found["zoom"] = {key: entry.get(key) for key in ("name", "at", "value_mw")} | {
             "resolution_s": source.step_s,

@@ -1,6 +1,7 @@
-"""The power of a source, streamed and resampled by exact means, with its reactive power.
+"""The power of a source, streamed and resampled by exact means.
 
-What is exported of it: a span, or the 8,760 hours of a year, as some tools know 365 days only.
+What is exported of it: a span, or the 8,760 hours of a year, as some tools know 365
+days only.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from diploee.runs.series import Rows, RunSeries
 from diploee.scenario.times import parse_resolution_ms
 
 REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
-"""Column of the reactive power at the same place as that of a power; other powers have none."""
+"""Column of the reactive power at the same place as that of a power; other powers have
+none."""
 
 HEADER = ("p_mw", "q_mvar")
 CONVENTION = (
-    "load convention: q_mvar above 0 is reactive power that the facility draws (inductive), "
-    "below 0 that it supplies (capacitive)"
+    "load convention: q_mvar above 0 is reactive power that the facility draws "
+    "(inductive), below 0 that it supplies (capacitive)"
 )
 
 
@@ -53,7 +55,8 @@ class ReactiveTable:
             worst = low if low < self.p_mw[0] - slack else high
             raise InputError(
                 f"{self.path}: the run reaches {worst:.6g} MW, the table goes from "
-                f"{self.p_mw[0]:g} to {self.p_mw[-1]:g} MW; add rows, nothing is extrapolated"
+                f"{self.p_mw[0]:g} to {self.p_mw[-1]:g} MW; add rows, nothing is "
+                "extrapolated"
             )
         return np.interp(p_mw, self.p_mw, self.q_mvar)
 
@@ -87,12 +90,14 @@ class Series(Brief):
     source: RunSeries  # where the series is read from
     column: str  # its column [W]
     step_ms: int  # step of the export [ms], a multiple of the source's
-    spans: tuple[Rows, ...]  # rows of the source to export; each a whole number of steps
+    # Rows of the source to export; each a whole number of steps
+    spans: tuple[Rows, ...]
     # Where reactive power comes from: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
     # Called with the fraction streamed after each block
     progress: Callable[[float], None] = field(default=lambda _fraction: None)
-    # Energy [J] and largest mean power over a step [W] of the last complete pass over `blocks`
+    # Energy [J] and largest mean power over a step [W] of the last complete pass over
+    # `blocks`
     energy_j: float = 0.0
     peak_w: float = -np.inf
 
@@ -124,7 +129,10 @@ class Series(Brief):
         """Stream the series from its start; memory is bounded by the block."""
         energy_j, peak_w, done = 0.0, -np.inf, 0
         self.progress(0.0)
-        columns = [self.column, *([self.reactive] if isinstance(self.reactive, str) else [])]
+        columns = [
+            self.column,
+            *([self.reactive] if isinstance(self.reactive, str) else []),
+        ]
         for span in self.spans:
             for block in self.source.blocks(columns, self.step_ms, span):
                 power_w = block.columns[self.column]
@@ -142,7 +150,7 @@ class Series(Brief):
 
 
 def check_power_column(source: RunSeries, column: str) -> None:
-    """Refuse a column that is no power of the source, after a look at its file's head."""
+    """Refuse a column that is no power of the source, by its file's head."""
     powers = {c.name for c in source.run.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
@@ -183,7 +191,9 @@ def check_step(source: RunSeries, step_ms: int) -> None:
 def _or_event_window(source: RunSeries) -> str:
     names = source.run.event_windows
     return (
-        f", or export one of its worst windows with --event-window {one_of(names)}" if names else ""
+        f", or export one of its worst windows with --event-window {one_of(names)}"
+        if names
+        else ""
     )
 
 
@@ -194,21 +204,28 @@ def rows_between(
     a = 0 if first is None else source.row_at(first, "--from")
     b = source.n_rows if until is None else source.row_at(until, "--to", is_end=True)
     if a >= b:
-        raise InputError(f"--from must be before --to, found {first} and {until or 'the end'}")
+        raise InputError(
+            f"--from must be before --to, found {first} and {until or 'the end'}"
+        )
     rows_per_step = step_ms // source.step_ms
     if (b - a) % rows_per_step:
         seconds = (b - a) * source.step_s
         raise InputError(
             f"{source.run.folder}: {seconds:g} s are no whole number of steps of "
-            f"{step_ms / MS_PER_S:g} s; choose another --step, or a part with --from and --to"
+            f"{step_ms / MS_PER_S:g} s; choose another --step, or a part with --from "
+            "and --to"
         )
     return a, b
 
 
 def year_spans(
-    source: RunSeries, year: int | None, leap_day: LeapDay | None, step_ms: int, format_name: str
+    source: RunSeries,
+    year: int | None,
+    leap_day: LeapDay | None,
+    step_ms: int,
+    format_name: str,
 ) -> tuple[tuple[Rows, ...], str]:
-    """Return the rows of the calendar year that a run holds, 8,760 hours, and its leap rule."""
+    """Return the rows of the run's calendar year, 8,760 hours, and its leap rule."""
     if step_ms not in YEAR_STEPS_MS:
         steps = ", ".join(f"{ms // MS_PER_MIN} min" for ms in YEAR_STEPS_MS)
         raise InputError(
@@ -220,31 +237,47 @@ def year_spans(
         spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
     elif leap_day is None:
         raise InputError(
-            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes 365 days; "
-            f"choose what it loses with --leap-day {' or --leap-day '.join(get_args(LeapDay))}"
+            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes "
+            "365 days; choose what it loses with --leap-day "
+            f"{' or --leap-day '.join(get_args(LeapDay))}"
         )
     elif leap_day == "drop-last-day":
-        spans, rule = [(start, datetime(year, 12, 31))], "drop-last-day: 31 December is left out"
+        spans, rule = (
+            [(start, datetime(year, 12, 31))],
+            "drop-last-day: 31 December is left out",
+        )
     else:
-        spans = [(start, datetime(year, 2, 29)), (datetime(year, 3, 1), datetime(year + 1, 1, 1))]
-        rule = "drop-feb29: 29 February is left out; later days are one weekday off the calendar"
+        spans = [
+            (start, datetime(year, 2, 29)),
+            (datetime(year, 3, 1), datetime(year + 1, 1, 1)),
+        ]
+        rule = (
+            "drop-feb29: 29 February is left out; later days are one weekday off the "
+            "calendar"
+        )
     where = f"'{format_name}', year {year}"
-    return tuple((source.row_at(a, where), source.row_at(b, where)) for a, b in spans), rule
+    return tuple(
+        (source.row_at(a, where), source.row_at(b, where)) for a, b in spans
+    ), rule
 
 
-def _choose(source: RunSeries, year: int | None, leap_day: LeapDay | None, format_name: str) -> int:
+def _choose(
+    source: RunSeries, year: int | None, leap_day: LeapDay | None, format_name: str
+) -> int:
     whole = _whole_years(source, leap_day)
     if year not in whole and (year is not None or not whole):
         asked = "a whole calendar year" if year is None else f"the whole of {year}"
         raise InputError(
-            f"{source.run.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for 8,760 "
-            f'hours, and the run covers {source.covered}; run again with --set "duration=1 year" '
+            f"{source.run.folder}: '{format_name}' needs {asked}, from 1 January "
+            "00:00 for 8,760 "
+            f"hours, and the run covers {source.covered}; run again with --set "
+            '"duration=1 year" '
             "and such a start, or export 'csv'"
         )
     if year is None and len(whole) > 1:
         raise InputError(
-            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; choose one with "
-            "--year"
+            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; "
+            "choose one with --year"
         )
     return whole[0] if year is None else year
 
@@ -253,7 +286,11 @@ def _whole_years(source: RunSeries, leap_day: LeapDay | None) -> list[int]:
     start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
     shorter = leap_day == "drop-last-day"
     ends = {
-        year: datetime(year, 12, 31) if shorter and isleap(year) else datetime(year + 1, 1, 1)
+        year: datetime(year, 12, 31)
+        if shorter and isleap(year)
+        else datetime(year + 1, 1, 1)
         for year in range(start.year, end.year + 1)
     }
-    return [k for k, end_of in ends.items() if start <= datetime(k, 1, 1) and end >= end_of]
+    return [
+        k for k, end_of in ends.items() if start <= datetime(k, 1, 1) and end >= end_of
+    ]

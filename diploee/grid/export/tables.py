@@ -1,4 +1,4 @@
-"""Tables of one file: with stamps, of 8,760 hours, for dynamic models, and for OpenG2G."""
+"""Tables of one file: stamps, 8,760 hours, dynamic models, and OpenG2G."""
 
 from __future__ import annotations
 
@@ -25,15 +25,22 @@ def write_plain(request: ExportRequest) -> Written:
             write(stamps, np.round(block.power_w, 3))
     notes = (
         (
-            f"the stamps are local time of {name} with the UTC offset in force: the hour that a "
-            "spring change skips has no stamps, the one that an autumn change repeats has them "
-            "twice, with different offsets; each moment occurs once",
+            (
+                f"the stamps are local time of {name} with the UTC offset in force: "
+                "the hour that a spring change skips has no stamps, the one that an "
+                "autumn change repeats has them twice, with different offsets; each "
+                "moment occurs once"
+            ),
         )
         if name
         else ()
     )
     return Written(
-        {request.path.name: f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"},
+        {
+            request.path.name: (
+                f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"
+            )
+        },
         notes,
     )
 
@@ -47,7 +54,12 @@ def write_playback(request: ExportRequest) -> Written:
     units = "t_s: s since the first step's start; p_mw: MW"
     return Written(
         {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
-        ("hold each value until the next t_s: it is a mean over the step, no sample at its start",),
+        (
+            (
+                "hold each value until the next t_s: it is a mean over the step, no "
+                "sample at its start"
+            ),
+        ),
     )
 
 
@@ -55,29 +67,39 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
     """Write seconds and the power of a GPU."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
-            f"{request.run.folder}: GPUs are added in the course of the run (phases of a pool), so "
-            "there is no power per GPU of all; export 'openg2g-load' or 'playback'"
+            f"{request.run.folder}: GPUs are added in the course of the run (phases "
+            "of a pool), so there is no power per GPU of all; export 'openg2g-load' "
+            "or 'playback'"
         )
     n_gpus = _gpus_behind(request.run.scenario.facility, request.options.column)
     if not n_gpus:
         raise InputError(
-            f"{request.run.folder}: no node behind '{request.options.column}' has a GPU, so "
-            "there is no power per GPU; export 'playback'"
+            f"{request.run.folder}: no node behind '{request.options.column}' has a "
+            "GPU, so there is no power per GPU; export 'playback'"
         )
     if request.series.n_steps < 2:
         raise InputError(
-            f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer --step"
+            f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer "
+            "--step"
         )
     with csv_file(request.path, header) as write:
         for block in request.series.blocks():
             write(block.time_s, np.round(block.power_w / n_gpus, 6))
     return Written(
-        {request.path.name: f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"},
+        {
+            request.path.name: (
+                f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"
+            )
+        },
         (
-            f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU packages' share: "
-            f"times {n_gpus:,} it is the column's power",
-            "OpenG2G repeats the trace, interpolates between its samples and rescales its peak to "
-            "the power per GPU that its user asks for",
+            (
+                f"the power over all {n_gpus:,} GPUs, busy or idle, with the CPU "
+                f"packages' share: times {n_gpus:,} it is the column's power"
+            ),
+            (
+                "OpenG2G repeats the trace, interpolates between its samples and "
+                "rescales its peak to the power per GPU that its user asks for"
+            ),
         ),
     )
 
@@ -98,7 +120,11 @@ def write_load(request: ExportRequest) -> Written:
         for block in request.series.blocks():
             write(block.time_s, in_kw(block.power_w))
     return Written(
-        {request.path.name: "t_s: s since the first step's start; p_kw: kW of the facility"},
+        {
+            request.path.name: (
+                "t_s: s since the first step's start; p_kw: kW of the facility"
+            )
+        },
         ("OpenG2G interpolates between the rows and holds the last",),
     )
 
@@ -108,8 +134,8 @@ NO_DAYLIGHT_SAVING = (
     "1 January 00:00 local time, and no hour is skipped or repeated for daylight saving"
 )
 REOPT_WEEKDAYS = (
-    "REopt aligns tariffs with the weekdays of ElectricLoad.year; after drop-feb29 the values from "
-    "1 March on are a weekday off, after drop-last-day they are not"
+    "REopt aligns tariffs with the weekdays of ElectricLoad.year; after drop-feb29 "
+    "the values from 1 March on are a weekday off, after drop-last-day they are not"
 )
 
 
@@ -119,7 +145,11 @@ def write_lines(request: ExportRequest) -> Written:
         for block in request.series.blocks():
             write(in_kw(block.power_w))
     return Written(
-        {request.path.name: f"kW, one value a line, no header, {request.series.n_steps:,} lines"},
+        {
+            request.path.name: (
+                f"kW, one value a line, no header, {request.series.n_steps:,} lines"
+            )
+        },
         (NO_DAYLIGHT_SAVING,),
     )
 
@@ -141,7 +171,9 @@ def write_reopt_lines(request: ExportRequest) -> Written:
 
 def write_reopt_json(request: ExportRequest) -> Written:
     """Write the keys of a REopt scenario."""
-    loads_kw = [value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()]
+    loads_kw = [
+        value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()
+    ]
     content = {
         "ElectricLoad": {
             "loads_kw": loads_kw,
@@ -151,6 +183,10 @@ def write_reopt_json(request: ExportRequest) -> Written:
     }
     request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     return Written(
-        {request.path.name: "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"},
+        {
+            request.path.name: (
+                "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"
+            )
+        },
         (NO_DAYLIGHT_SAVING, REOPT_WEEKDAYS),
     )

@@ -1,4 +1,7 @@
-"""CSV files written block by block; time stamps as text, with an offset or in naive UTC."""
+"""CSV files written block by block.
+
+Time stamps as text, with an offset or in naive UTC.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def in_mw(power_w: Float64Array) -> Float64Array:
 
 @contextmanager
 def csv_file(path: Path, header: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
-    """Open a CSV file and give what appends rows to it, passed as columns of one length.
+    """Open a CSV file and give what appends rows, as equally long columns.
 
     Numbers are written with as many digits as it takes to read the same value back.
     """
@@ -45,27 +48,35 @@ def csv_file(path: Path, header: Sequence[str] = ()) -> Iterator[Callable[..., N
 
         def write(*columns: Any) -> None:
             names = [str(i) for i in range(len(columns))]
-            pacsv.write_csv(pa.table([pa.array(c) for c in columns], names=names), file, options)
+            pacsv.write_csv(
+                pa.table([pa.array(c) for c in columns], names=names), file, options
+            )
 
         yield write
 
 
 def local_stamps(starts_ms: Int64Array, zone: tzinfo, milliseconds: bool) -> pa.Array:
-    """Return ISO 8601 stamps with their UTC offset, such as ``2018-11-04T01:30:00-06:00``.
+    """Return ISO 8601 stamps with offset, as ``2018-11-04T01:30:00-06:00``.
 
-    The offset keeps the two hours 01:00-02:00 of an autumn change apart, so that reading the
-    stamps back gives every moment once.
+    The offset keeps the two hours 01:00-02:00 of an autumn change apart, so that
+    reading the stamps back gives every moment once.
     """
     shift_ms = offsets_ms(starts_ms, zone)
     different, which = np.unique(shift_ms, return_inverse=True)
-    texts = pa.array([offset_text(int(ms / MS_PER_MIN)) for ms in different]).take(pa.array(which))
+    texts = pa.array([offset_text(int(ms / MS_PER_MIN)) for ms in different]).take(
+        pa.array(which)
+    )
     return pc.binary_join_element_wise(
         naive_stamps(starts_ms + shift_ms, milliseconds, "T"), texts, ""
     )
 
 
-def naive_stamps(times_ms: Int64Array, milliseconds: bool, separator: str = " ") -> pa.Array:
+def naive_stamps(
+    times_ms: Int64Array, milliseconds: bool, separator: str = " "
+) -> pa.Array:
     """Return stamps without a zone, such as ``2018-01-01 00:00:00``."""
     stamps = pa.array(times_ms).cast(pa.timestamp("ms"))
-    text = (stamps if milliseconds else stamps.cast(pa.timestamp("s"))).cast(pa.string())
+    text = (stamps if milliseconds else stamps.cast(pa.timestamp("s"))).cast(
+        pa.string()
+    )
     return text if separator == " " else pc.replace_substring(text, " ", separator)

@@ -1,7 +1,8 @@
-"""Limits on a load, and whether it meets them: kinds of limits, presets by name, three verdicts.
+"""Limits on a load, and whether it meets them.
 
-A kind, registered with `LIMITS`, is a model of its keys in YAML that makes checks of itself for
-what a run shows; a `Check` turns the stream into comparable values.
+Kinds of limits, presets by name, three verdicts. A kind, registered with `LIMITS`, is a
+model of its keys in YAML that makes checks of itself for what a run shows; a `Check`
+turns the stream into comparable values.
 """
 
 import lazy_loader

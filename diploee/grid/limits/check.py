@@ -1,4 +1,7 @@
-"""Shared by all kinds of limits: sizes in YAML, what a run shows, and a check on a stream."""
+"""Shared by all kinds of limits.
+
+Sizes in YAML, what a run shows, and a check on a stream.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,14 @@ from pydantic import (
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
-from diploee.base.measures.series import QUANTA_PER_MW, Measure, Signal, Stretch, Values, power
+from diploee.base.measures.series import (
+    QUANTA_PER_MW,
+    Measure,
+    Signal,
+    Stretch,
+    Values,
+    power,
+)
 from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import short
 from diploee.base.model import Model, default, unset
@@ -40,7 +50,9 @@ Mark = Literal["S", "S2", "M", "J"]
 
 def _no_number(text: str) -> str:
     if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
-        raise ValueError(f"must be text, found {text}, what is left of a number; name it in words")
+        raise ValueError(
+            f"must be text, found {text}, what is left of a number; name it in words"
+        )
     return text
 
 
@@ -61,8 +73,9 @@ LONGER = "; --set 'duration=365 d' of 'diploee run' gives a whole year"
 POINTS = 60
 """Of an iteration at least, for a series to show its edges."""
 UNFOLDED = (
-    "; use profiles whose meter averages over its interval, such as differences of energy counters "
-    "(`diploee profiles import wattameter`), or power.draw of an H100 or H200"
+    "; use profiles whose meter averages over its interval, such as differences of "
+    "energy counters (`diploee profiles import wattameter`), or power.draw of an H100 "
+    "or H200"
 )
 
 
@@ -83,7 +96,7 @@ class Need(StrEnum):
 _HINTS = {Need.FINER: FINER, Need.LONGER: LONGER, Need.OTHER: ""}
 
 
-class NotAssessable(Exception):  # noqa: N818  # no error: an answer
+class NotAssessable(Exception):  # no error: an answer  # noqa: N818
     """A quantity that a run does not show; the text says why.
 
     Parameters
@@ -104,7 +117,7 @@ class Outside(NotAssessable):
 
 
 class Said(NamedTuple):
-    """Words on a limit: what the run does not show of it (`note`), and what no such model does."""
+    """Words on a limit: what the run (`note`), or any such model, does not show."""
 
     note: str = ""
     scope: str = ""
@@ -121,7 +134,8 @@ class Band(Model):
     def _rising(self) -> Self:
         if self.high_hz <= self.low_hz:
             raise ValueError(
-                f"high_hz must be above low_hz, found {self.low_hz:g} to {self.high_hz:g}"
+                f"high_hz must be above low_hz, found {self.low_hz:g} to "
+                f"{self.high_hz:g}"
             )
         return self
 
@@ -144,11 +158,13 @@ class Shown(Brief):
     has_reactive: bool  # it has reactive power
     rated_mw: float = 0.0  # 0 where there is none
     exports: bool = False  # its power goes below 0
-    # What a percentage of the peak is of [MW], and what that is; 0 and why not where there is none
+    # What a percentage of the peak is of [MW], and what that is; 0 and why not where
+    # there is none
     whole_mw: float = 0.0
     whole: str = ""
     no_whole: NotAssessable | None = None
-    grid: ShortCircuit | None = None  # behind the point of interconnection, where it is known
+    # Behind the point of interconnection, where it is known
+    grid: ShortCircuit | None = None
     iteration_s: float = np.inf  # shortest iteration of a synchronous job
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
@@ -162,19 +178,29 @@ class Shown(Brief):
             raise NotAssessable(reason, Need.FINER)
 
     def steps(self, span_ms: int, between_points: bool = False) -> Said:
-        """Return what is to be said of what happens within a time, or between two points.
+        """Return what is to be said of a time span, or between two points.
 
-        ASSUMPTION: points show iterations of a synchronous job where there are 60 in each.
+        ASSUMPTION: points show iterations of a synchronous job where there are 60 in
+        each.
         """
         clock, support = self.clock, self.support
         note = scope = ""
-        if support.folded and span_ms / MS_PER_S < FOLDED_SAMPLES * support.readings[0].interval_s:
+        if (
+            support.folded
+            and span_ms / MS_PER_S < FOLDED_SAMPLES * support.readings[0].interval_s
+        ):
             raise NotAssessable(support.folded + UNFOLDED)
-        if between_points and span_ms < 2 * clock.step_ms and clock.step_ms > PROFILE_STEP_MS:
+        if (
+            between_points
+            and span_ms < 2 * clock.step_ms
+            and clock.step_ms > PROFILE_STEP_MS
+        ):
             note = f"lower bound: means over {clock.step_s:g} s smear steps under " + (
                 f"{2 * clock.step_s:g} s{FINER}"
             )
-        hides = clock.step_ms > PROFILE_STEP_MS and clock.step_s > self.iteration_s / POINTS
+        hides = (
+            clock.step_ms > PROFILE_STEP_MS and clock.step_s > self.iteration_s / POINTS
+        )
         if hides and between_points and not note:
             note = (
                 f"lower bound: means over {clock.step_s:g} s hide iterations of "
@@ -187,7 +213,10 @@ class Shown(Brief):
         return Said(note, scope)
 
     def of_mean(self, span_ms: int) -> str:
-        """Return the scope of a mean over a time: a source may be interpolated within more."""
+        """Return the scope of a mean over a time.
+
+        A source may be interpolated within more.
+        """
         support = self.support
         is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
         return "" if is_whole else f"a lower bound: {support.interpolation}"
@@ -206,23 +235,29 @@ class Shown(Brief):
         is_finest = self.clock.step_ms <= PROFILE_STEP_MS
         run_hz = (FLAGGED_STEPS if is_finest else TRUSTED_WINDOWS) / step_s
         if band.low_hz >= run_hz * (1 - ROUNDING):
-            raise NotAssessable(f"the run's step of {step_s:g} s does not hold it", Need.FINER)
+            raise NotAssessable(
+                f"the run's step of {step_s:g} s does not hold it", Need.FINER
+            )
         wanted_hz = min(band.high_hz, detail_hz)
         seen_hz = min(wanted_hz, run_hz)
         if seen_hz < wanted_hz * (1 - ROUNDING):
             text = (
-                f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is {step_s:g} s{FINER}"
+                f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is "
+                f"{step_s:g} s{FINER}"
             )
         return seen_hz, Said(text, support.scope(band.high_hz, seen_hz))
 
 
 class Amount(Model):
-    """A size of power, or of its rate: the lesser of what is given; a plain number is in MW."""
+    """A size of power, or of its rate: the lesser of what is given.
+
+    A plain number is in MW.
+    """
 
     mw: Positive | None = unset("In MW.")
     percent_of_peak: Positive | None = unset(
-        "In percent of the contract at the point of interconnection, else of the peak of a whole "
-        "year."
+        "In percent of the contract at the point of interconnection, else of the peak "
+        "of a whole year."
     )
     percent_of_nominal: Positive | None = unset(
         "In percent of the connection's contract power, else of the rated power."
@@ -231,7 +266,9 @@ class Amount(Model):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | Amount | list | None) else {"mw": value}
+        return (
+            value if isinstance(value, dict | Amount | list | None) else {"mw": value}
+        )
 
     @model_validator(mode="after")
     def _some(self) -> Amount:
@@ -241,7 +278,9 @@ class Amount(Model):
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: SerializerFunctionWrapHandler) -> Any:
-        dumped = {key: value for key, value in handler(self).items() if value is not None}
+        dumped = {
+            key: value for key, value in handler(self).items() if value is not None
+        }
         return self.mw if set(dumped) == {"mw"} else dumped
 
     def __str__(self) -> str:
@@ -258,7 +297,12 @@ class Amount(Model):
         sizes, of = [] if self.mw is None else [self.mw], []
         no_peak = NotAssessable("the run has no peak above 0 MW; run a site with load")
         parts = (
-            (self.percent_of_peak, shown.whole_mw, shown.whole, shown.no_whole or no_peak),
+            (
+                self.percent_of_peak,
+                shown.whole_mw,
+                shown.whole,
+                shown.no_whole or no_peak,
+            ),
             (
                 self.percent_of_nominal,
                 shown.nominal_mw,
@@ -293,7 +337,8 @@ class Check(Brief):
     measure: Measure | None = None
     at_end: Callable[[], Values | None] = lambda: None
     least: bool = False  # the limit is the least that is allowed
-    note: str = ""  # what of the limit the run does not show: without a violation it is open
+    # What of the limit the run does not show: without a violation it is open
+    note: str = ""
     scope: str = ""  # what of it this kind of model does not cover
     event: Key | None = None  # the event of the metrics that the largest value is
     whole: bool = False  # the time counts in which a run fills up
@@ -323,7 +368,7 @@ class Check(Brief):
             self._add(found and found._replace(values=found.values / self.per_unit))
 
     def result(self) -> Exceedance:
-        """Return where the values are beyond the limit, with what is left at the end."""
+        """Return where values are beyond the limit, with what is left at the end."""
         with named(self.spec):
             self._add(self.at_end())
         self.at_end = lambda: None
@@ -331,23 +376,27 @@ class Check(Brief):
 
     def _add(self, found: Values | None) -> None:
         if found is not None and found.values.size:
-            self.exceedance.add(self.sign * found.values, found.first_ms, found.edges_ms)
+            self.exceedance.add(
+                self.sign * found.values, found.first_ms, found.edges_ms
+            )
 
 
 class LimitSpec(Model):
     """Base of the kinds: one entry of the list that a file has under their key.
 
-    The first line of a kind's docstring describes the key; entries that are a number set `number`.
+    The first line of a kind's docstring describes the key; entries that are a number
+    set `number`.
     """
 
     key: ClassVar[str]
     number: ClassVar[str] = ""
     needs_reactive: ClassVar[bool] = False
-    is_sized_for: ClassVar[bool] = False  # a battery that holds ramps or smooths can keep it
+    # A battery that holds ramps or smooths can keep it
+    is_sized_for: ClassVar[bool] = False
 
     mark: Mark | None = unset(
-        "How sure the figure is: S seen in the source, S2 in a secondary one, M from memory, J "
-        "our reading."
+        "How sure the figure is: S seen in the source, S2 in a secondary one, M from "
+        "memory, J our reading."
     )
     note: Text = default("", "Words of the source, or how it was read.")
 
@@ -359,7 +408,9 @@ class LimitSpec(Model):
     @property
     def read_from(self) -> str:
         """How sure the figure is, and how it was read."""
-        return "; ".join(filter(None, (MARKS[self.mark] if self.mark else "", self.note)))
+        return "; ".join(
+            filter(None, (MARKS[self.mark] if self.mark else "", self.note))
+        )
 
     def refused(self, text: str) -> InputError:
         """Return an error that names the kind."""
@@ -376,25 +427,33 @@ class LimitSpec(Model):
         return False
 
     def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
-        """Yield changes of power that are kept: direction, an amount and how often, time [ms].
+        """Yield changes of power that are kept.
 
-        A load that is no larger keeps the limit, however fast it changes, and so does one that
-        takes the time for it, where there is one; none by default.
+        Direction, an amount and how often, time [ms]. A load that is no larger keeps
+        the limit, however fast it changes, and so does one that takes the time for it,
+        where there is one; none by default.
         """
         yield from ()
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
-        """Yield lines in figures: which, an amount and how often, length [ms]; none by default."""
+        """Yield lines in figures: which, an amount and how often, length [ms].
+
+        None by default.
+        """
         yield from ()
 
     def below(self, shown: Shown) -> Check | None:
-        """Return a check of the power itself where the whole load is below what is limited.
+        """Return a check of the power itself where the whole load is below the limit.
 
-        A load between nothing and its maximum changes by no more than that, at any bandwidth.
-        ASSUMPTION [J]: at no moment is it above both the run's peak and the rated power.
+        A load between nothing and its maximum changes by no more than that, at any
+        bandwidth. ASSUMPTION [J]: at no moment is it above both the run's peak and the
+        rated power.
         """
         try:
-            sizes = [amount.of(shown)[0] * factor for _, amount, factor, _ in self.changes_mw()]
+            sizes = [
+                amount.of(shown)[0] * factor
+                for _, amount, factor, _ in self.changes_mw()
+            ]
         except NotAssessable:
             return None
         most_mw = max(shown.peak_mw or np.inf, shown.rated_mw or np.inf)
@@ -414,13 +473,23 @@ def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
     return nullcontext() if spec is None else naming(spec, "its checks", spec.refused)
 
 
-def power_check(text: str, limit_mw: float, shown: Shown, event: Key | None = None) -> Check:
+def power_check(
+    text: str, limit_mw: float, shown: Shown, event: Key | None = None
+) -> Check:
     """Return a check of the power itself, the run's own interval means."""
     step_ms = shown.clock.step_ms
     return Check(
-        text, limit_mw, "MW", step_ms, step_ms, power, per_unit=QUANTA_PER_MW, event=event,
-        whole=True, scope=shown.of_mean(step_ms),
-    )  # fmt: skip
+        text,
+        limit_mw,
+        "MW",
+        step_ms,
+        step_ms,
+        power,
+        per_unit=QUANTA_PER_MW,
+        event=event,
+        whole=True,
+        scope=shown.of_mean(step_ms),
+    )
 
 
 MOST_OF_RATED = 3.0
@@ -430,7 +499,10 @@ MOST_OF_RATED = 3.0
 def in_kw(limit_mw: float, shown: Shown) -> str:
     """Return whether a limit on the power may be in kW; empty where it may not."""
     ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
-    rated = f"{short(limit_mw)} MW is {short(ratio)} times the rated {short(shown.rated_mw)} MW"
+    rated = (
+        f"{short(limit_mw)} MW is {short(ratio)} times the rated "
+        f"{short(shown.rated_mw)} MW"
+    )
     return f"{rated}: is it in kW?" if ratio > MOST_OF_RATED else ""
 
 
@@ -474,6 +546,13 @@ def check_of_run(
         return Values(np.array([found]), 0, np.array([0, horizon_ms]))
 
     return Check(
-        text, limit, unit, span_ms or horizon_ms, horizon_ms, measure=measure, at_end=at_end,
-        of_run=True, **options,
-    )  # fmt: skip
+        text,
+        limit,
+        unit,
+        span_ms or horizon_ms,
+        horizon_ms,
+        measure=measure,
+        at_end=at_end,
+        of_run=True,
+        **options,
+    )

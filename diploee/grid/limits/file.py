@@ -26,12 +26,19 @@ class _LimitKinds(Kinds[LimitSpec]):
     """The kinds of limits by their keys in a file."""
 
     def register(self, spec: type[K]) -> type[K]:
-        """Add a kind from outside the package; returns it, so that it serves as a decorator."""
+        """Add a kind from outside the package.
+
+        Returns it, so that it serves as a decorator.
+        """
         key, number = getattr(spec, "key", None), getattr(spec, "number", "")
         if number and number not in spec.model_fields:
-            raise InputError(f"limit kind '{key}': number is {shown(number)}, which is no field")
+            raise InputError(
+                f"limit kind '{key}': number is {shown(number)}, which is no field"
+            )
         if key in Limits.model_fields and key not in self.by_name:
-            raise InputError(f"limit kind '{key}': files of limits have that key; give it another")
+            raise InputError(
+                f"limit kind '{key}': files of limits have that key; give it another"
+            )
         super().register(spec)
         Limits.take({spec.key: spec})
         return spec
@@ -67,13 +74,17 @@ class Limits(Model):
             if spec.number:
                 field = Field(default=None, description=text)
                 annotation = spec.model_fields[spec.number].rebuild_annotation() | None
-            cls.model_fields[key] = FieldInfo.from_annotated_attribute(annotation, field)
+            cls.model_fields[key] = FieldInfo.from_annotated_attribute(
+                annotation, field
+            )
         cls.model_rebuild(force=True)
 
     @model_validator(mode="after")
     def _some_limit(self) -> Limits:
         if not list(self.each()):
-            raise ValueError("sets no limit; give ramps, swings, band_rms, peaks or others")
+            raise ValueError(
+                "sets no limit; give ramps, swings, band_rms, peaks or others"
+            )
         return self
 
     def each(self) -> Iterator[tuple[str, LimitSpec]]:
@@ -107,7 +118,8 @@ def load_limits(name_or_path: Path | str) -> Limits:
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is allowed.
+        With one line for each problem: file, line, key, what was found, what is
+        allowed.
     """
     path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")

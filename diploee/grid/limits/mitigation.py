@@ -1,14 +1,15 @@
-"""How large a battery keeps a run within limits, what that costs, and what it leaves undone.
+"""How large a battery keeps a run within limits, at what cost, with what left over.
 
-Controls are tried on a ladder that the load alone sets: lags of the supply up to a minute, then
-ramps held behind that lag, each rung a little slower. The lag makes the supply follow the load's
-mean over a job's iterations, and ramps are held alike up and down, so that the store stays about
-its reference. Rungs that a slower one undercuts, in power and an hour's energy, are left out. Of
-the others the loosest one is taken with which the load keeps all limits on ramps, swings, changes,
-bands and lines, the filtered ones too, and the battery has the power and the energy that this rung
-and all looser ones ask for. A limit that is tightened, or added, never takes a looser rung, so that
-neither power nor energy is ever smaller for it. Limits on power, demand and reactive power are not
-sized for; the report on the held load says whether they are kept with it.
+Controls are tried on a ladder that the load alone sets: lags of the supply up to a
+minute, then ramps held behind that lag, each rung a little slower. The lag makes the
+supply follow the load's mean over a job's iterations, and ramps are held alike up and
+down, so that the store stays about its reference. Rungs that a slower one undercuts, in
+power and an hour's energy, are left out. Of the others the loosest one is taken with
+which the load keeps all limits on ramps, swings, changes, bands and lines, the filtered
+ones too, and the battery has the power and the energy that this rung and all looser
+ones ask for. A limit that is tightened, or added, never takes a looser rung, so that
+neither power nor energy is ever smaller for it. Limits on power, demand and reactive
+power are not sized for; the report on the held load says whether they are kept with it.
 
 What is found is an entry of `facility.stages`, as it was checked.
 """
@@ -37,10 +38,23 @@ from diploee.base.units import (
     W_PER_MW,
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
-from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, Before, Held, RampRates, hold
+from diploee.facility.battery import (
+    DEPTHS_PERCENT,
+    BatterySpec,
+    Before,
+    Held,
+    RampRates,
+    hold,
+)
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
-from diploee.grid.limits.report import POWER_COLUMN, LimitReport, Supply, as_stored, check_limits
+from diploee.grid.limits.report import (
+    POWER_COLUMN,
+    LimitReport,
+    Supply,
+    as_stored,
+    check_limits,
+)
 from diploee.grid.limits.watch import needed_step_ms, steps_ms
 
 if TYPE_CHECKING:
@@ -48,22 +62,29 @@ if TYPE_CHECKING:
     from diploee.scenario.models import Scenario
 
 MOST_VALUES = 10_000_000
-"""Intervals of a run that is sized for: its power is in memory, and looked at some 50 times."""
+"""Intervals of a run that is sized for: its power is in memory, and looked at some 50
+times."""
 
 COARSEST_MS = MS_PER_MIN // 10
-"""Interval of a run at most: that at which the stage that is found holds a ramp in MW/min."""
+"""Interval of a run at most: that at which the stage that is found holds a ramp in
+MW/min."""
 
 MEAN_S = float(S_PER_MIN)
 """Longest lag [s]. ASSUMPTION [J]: a minute is several iterations of most jobs."""
 
-WITHIN_MS = {"10 s": 10_000, "1 min": MS_PER_MIN, "10 min": 10 * MS_PER_MIN, "1 h": MS_PER_H}
+WITHIN_MS = {
+    "10 s": 10_000,
+    "1 min": MS_PER_MIN,
+    "10 min": 10 * MS_PER_MIN,
+    "1 h": MS_PER_H,
+}
 """Times within which changes without and with the battery are compared."""
 
 WORSE = 1 + 1e-4
 """A figure above that without the battery, in parts of it, is worse."""
 
 RUNGS = 16
-"""Rungs of the ladder by which a lag is doubled, or a ramp halved: each is 4 % slower."""
+"""Rungs of the ladder by which a lag is doubled, or a ramp halved: each is 4 % slower."""  # noqa: E501
 
 OCTAVES = 10
 """Ramps are tried down to the fastest one over 2 to this power."""
@@ -72,9 +93,12 @@ DIGITS = 4
 """Significant digits of the stage's entry."""
 
 _PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
-"""The stage as it is where a scenario says no more: window of charge, efficiencies, feedback."""
+"""The stage as it is where a scenario says no more: window of charge, efficiencies,
+feedback."""
 
-_ENDLESS = _PLAIN.store()._replace(power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0)
+_ENDLESS = _PLAIN.store()._replace(
+    power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0
+)
 """A store without end, filled from 0."""
 
 
@@ -82,8 +106,8 @@ _ENDLESS = _PLAIN.store()._replace(power_w=np.inf, least_j=-np.inf, most_j=np.in
 class Mitigation(Brief):
     """A battery that keeps a run within limits, and the run with it."""
 
-    # The entry of `facility.stages` behind which the run keeps its limits; None where it keeps them
-    # without
+    # The entry of `facility.stages` behind which the run keeps its limits; None where
+    # it keeps them without
     stage: BatterySpec | None
     # What the stage measures of itself over the run, such as `battery.discharged_mwh`
     metrics: Mapping[str, float | None]
@@ -92,7 +116,8 @@ class Mitigation(Brief):
     # Of the load without and with the battery, by name: value, unit
     beside: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
     is_resized: bool = False  # the run's site has its size by `facility.size`
-    finer_s: float = 0.0  # step that shows all limits that a battery is sized for [s]; 0 if it is
+    # Step that shows all limits that a battery is sized for [s]; 0 if it is
+    finer_s: float = 0.0
 
     @property
     def power_mw(self) -> float:
@@ -113,7 +138,9 @@ class Mitigation(Brief):
         """Return the stage as an entry of `facility.stages`."""
         if self.stage is None:
             return None
-        return self.stage.model_dump(mode="json", exclude_none=True, exclude={"auxiliary_kw"})
+        return self.stage.model_dump(
+            mode="json", exclude_none=True, exclude={"auxiliary_kw"}
+        )
 
     def lines(self) -> list[str]:
         """Return the report, line by line."""
@@ -126,20 +153,28 @@ class Mitigation(Brief):
                 *self._left_over(),
             ]
         stage, measured = self.stage, self._measured
-        window = f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
+        window = (
+            f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
+        )
         lines = [
-            f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} MWh usable "
-            f"(between {window} of {stage.energy_mwh:.4g} MWh nominal), {self._control(stage)}",
+            (
+                f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} "
+                f"MWh usable (between {window} of {stage.energy_mwh:.4g} MWh "
+                f"nominal), {self._control(stage)}"
+            ),
             *without,
             *(f"with it: {line}" for line in _briefs(self.after)),
             *self._left_over(),
             f"worse with it: {'; '.join(self.worse()) or 'nothing that was looked at'}",
-            f"{self.full_cycles:,.4g} equivalent full cycles of the nominal "
-            f"energy, mean charge {measured('mean_state_of_charge'):.0%}, gives "
-            f"{measured('discharged_mwh'):,.4g} MWh, loses "
-            f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: {stage.charge_efficiency:.0%} in, "
-            f"{stage.discharge_efficiency:.0%} out, {stage.feedback_per_h:g} of the lacking energy "
-            "asked for per hour)",
+            (
+                f"{self.full_cycles:,.4g} equivalent full cycles of the nominal "
+                f"energy, mean charge {measured('mean_state_of_charge'):.0%}, gives "
+                f"{measured('discharged_mwh'):,.4g} MWh, loses "
+                f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: "
+                f"{stage.charge_efficiency:.0%} in, {stage.discharge_efficiency:.0%} "
+                f"out, {stage.feedback_per_h:g} of the lacking energy asked for per "
+                "hour)"
+            ),
         ]
         if measured("deepest_cycle"):
             cycles = (
@@ -147,27 +182,35 @@ class Mitigation(Brief):
                 for low, high in pairwise(DEPTHS_PERCENT)
             )
             lines.append(
-                f"rainflow cycles of its state of charge: {', '.join(cycles)}; the deepest "
-                f"{measured('deepest_cycle'):.1%}, all depths added up "
+                f"rainflow cycles of its state of charge: {', '.join(cycles)}; the "
+                f"deepest {measured('deepest_cycle'):.1%}, all depths added up "
                 f"{measured('cycled_depth'):,.4g}"
             )
-        lines.append("entry for facility.stages, the last one before the point of interconnection:")
+        lines.append(
+            "entry for facility.stages, the last one before the point of "
+            "interconnection:"
+        )
         if self.is_resized:
             lines[-1] += (
-                " (for the site in its size, as in manifest.json; in a scenario with facility.size "
-                "it would be multiplied as the nodes are)"
+                " (for the site in its size, as in manifest.json; in a scenario with "
+                "facility.size it would be multiplied as the nodes are)"
             )
         return [*lines, *yaml.safe_dump([self.entry()], sort_keys=False).splitlines()]
 
     def worse(self) -> list[str]:
-        """Return what is larger with the battery, by how much, and which limits it breaks."""
+        """Return what is larger with the battery, by how much, and broken limits."""
         larger = [
-            f"{name} {' to '.join(f'{v:,.{4 if v < 1e4 else 6}g}' for v in (before, after))} {unit}"
+            (
+                f"{name} "
+                f"{' to '.join(f'{v:,.{4 if v < 1e4 else 6}g}' for v in (before, after))} {unit}"  # noqa: E501
+            )
             for name, (before, after, unit) in self.beside.items()
             if after > before * WORSE
         ]
         for before, after in zip(self.before, self.after, strict=True):
-            met = {result.key for result in before.results} - {of.key for of in before.not_met}
+            met = {result.key for result in before.results} - {
+                of.key for of in before.not_met
+            }
             larger += [of.by_how_much() for of in after.not_met if of.key in met]
         return larger
 
@@ -175,15 +218,22 @@ class Mitigation(Brief):
         lag = f"smooths with a lag of {stage.smoothing_s:.4g} s"
         if stage.ramp_limit is None:
             return f"which {lag}"
-        return f"which {lag} and holds ramps of {stage.ramp_limit.up_mw_per_min:.4g} MW/min"
+        return (
+            f"which {lag} and holds ramps of {stage.ramp_limit.up_mw_per_min:.4g} "
+            "MW/min"
+        )
 
     def _measured(self, name: str) -> float:
         return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
         """Yield limits that no battery is sized for, here or ever."""
-        keys = dict.fromkeys(result.key for report in self.after for result in report.not_met)
-        if left := [key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for]:
+        keys = dict.fromkeys(
+            result.key for report in self.after for result in report.not_met
+        )
+        if left := [
+            key for key in keys if not LIMITS.by_name[key.split(".")[0]].is_sized_for
+        ]:
             yield f"not met still, as no battery is sized for it: {', '.join(left)}"
         unseen = dict.fromkeys(
             key
@@ -194,8 +244,8 @@ class Mitigation(Brief):
         if unseen and self.finer_s:
             yield (
                 f"not sized for: {', '.join(unseen)}, which means over "
-                f"{self.before[0].resolution_s:g} s do not show; size on a run with --set "
-                f"resolution='{self.finer_s:g} s'"
+                f"{self.before[0].resolution_s:g} s do not show; size on a run with "
+                f"--set resolution='{self.finer_s:g} s'"
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -231,24 +281,31 @@ def mitigate(run: Run, *limits: Limits) -> Mitigation:
     """
     step_ms = run.scenario.resolution_ms
     most_ms, shows_all_ms = (
-        min(of) for of in zip(*(sizing_steps_ms(one, run.scenario) for one in limits), strict=True)
+        min(of)
+        for of in zip(
+            *(sizing_steps_ms(one, run.scenario) for one in limits), strict=True
+        )
     )
     _check_step(run, most_ms, shows_all_ms)
     finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
     n = run.scenario.n_intervals
     if n > MOST_VALUES:
         raise InputError(
-            f"{run.folder}: {n:,} intervals, a battery is sized on up to {MOST_VALUES:,}; simulate "
-            "at a coarser resolution, or a shorter time"
+            f"{run.folder}: {n:,} intervals, a battery is sized on up to "
+            f"{MOST_VALUES:,}; simulate at a coarser resolution, or a shorter time"
         )
-    taken = {column.name for column in BatterySpec.columns} & {c.name for c in run.columns}
+    taken = {column.name for column in BatterySpec.columns} & {
+        c.name for c in run.columns
+    }
     if taken:
         raise InputError(
-            f"{run.folder}: the site has a battery already, and a run takes one; size it on a run "
-            "without that stage"
+            f"{run.folder}: the site has a battery already, and a run takes one; size "
+            "it on a run without that stage"
         )
     before = tuple(check_limits(run, one) for one in limits)
-    sizing = _Sizing(run, limits, power_of(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S)
+    sizing = _Sizing(
+        run, limits, power_of(run), step_ms / MS_PER_S, shows_all_ms / MS_PER_S
+    )
     stage = sizing.smallest_stage()
     if stage is None:
         return Mitigation(None, {}, before, before, finer_s=finer_s)
@@ -259,7 +316,10 @@ def mitigate(run: Run, *limits: Limits) -> Mitigation:
     beside = {
         name: (was, is_now, unit)
         for (name, was, unit), (_, is_now, _) in zip(
-            *(figures_of(power_w, step_ms) for power_w in (sizing.power_w, values[POWER])),
+            *(
+                figures_of(power_w, step_ms)
+                for power_w in (sizing.power_w, values[POWER])
+            ),
             strict=True,
         )
     }
@@ -269,7 +329,9 @@ def mitigate(run: Run, *limits: Limits) -> Mitigation:
 
 def power_of(run: Run) -> Float64Array:
     """Return the power of a run at the meter [W]."""
-    power_w = np.concatenate([b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])])
+    power_w = np.concatenate(
+        [b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])]
+    )
     return power_w.astype(np.float64)
 
 
@@ -288,9 +350,10 @@ def figures_of(power_w: Float64Array, step_ms: int) -> Iterator[tuple[str, float
 
 
 def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
-    """Return the longest means that a battery is sized on, and those that show all of the limits.
+    """Return the longest means for sizing a battery, and those that show all limits.
 
-    Iterations of a synchronous job must be seen: a battery that does not would let them pass.
+    Iterations of a synchronous job must be seen: a battery that does not would let them
+    pass.
     """
     shows_all_ms = scenario.resolution_ms
     if sized_for := _sized_for(limits):
@@ -300,15 +363,18 @@ def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
 
 
 def _check_step(run: Run, most_ms: int, shows_all_ms: int) -> None:
-    """Refuse a run whose means are longer than the steps in which its battery would act."""
+    """Refuse a run with means longer than the steps of its battery."""
     step_ms = run.scenario.resolution_ms
     if step_ms > most_ms:
         most_ms = min(most_ms, shows_all_ms)
-        fine_ms = next((ms for ms in steps_ms(step_ms) if ms <= most_ms), PROFILE_STEP_MS)
+        fine_ms = next(
+            (ms for ms in steps_ms(step_ms) if ms <= most_ms), PROFILE_STEP_MS
+        )
         raise InputError(
-            f"{run.folder}: means over {step_ms / MS_PER_S:g} s hide what the battery holds, which "
-            f"needs steps of {most_ms / MS_PER_S:g} s or less; run the site with --set "
-            f"resolution='{fine_ms / MS_PER_S:g} s' and size it on that"
+            f"{run.folder}: means over {step_ms / MS_PER_S:g} s hide what the battery "
+            f"holds, which needs steps of {most_ms / MS_PER_S:g} s or less; run the "
+            f"site with --set resolution='{fine_ms / MS_PER_S:g} s' and size it on "
+            "that"
         )
 
 
@@ -337,15 +403,22 @@ class _Sizing:
         needed_s: float,
     ) -> None:
         self._run, self.power_w, self.dt_s = run, power_w, dt_s
-        self.limits = [Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))]
+        self.limits = [
+            Limits(**sized_for) for one in limits if (sized_for := _sized_for(one))
+        ]
         without = [check_limits(run, one) for one in self.limits]
         if not any(report.results for report in without):
             names = ", ".join(one.name for one in limits if one.name)
             raise InputError(
-                f"{names or 'these limits'}: no limit on ramps, swings, changes, bands or "
-                f"lines that means over {dt_s:g} s show; "
+                (
+                    f"{names or 'these limits'}: no limit on ramps, swings, changes, "
+                    f"bands or lines that means over {dt_s:g} s show; "
+                )
                 + (
-                    f"run the site with --set resolution='{needed_s:g} s' and size it on that"
+                    (
+                        f"run the site with --set resolution='{needed_s:g} s' and "
+                        "size it on that"
+                    )
                     if needed_s < dt_s
                     else "there is nothing to size a battery for"
                 )
@@ -366,7 +439,7 @@ class _Sizing:
         return not any(self.judged(supply_w, one).not_met for one in self.limits)
 
     def ladder(self) -> list[BatterySpec]:
-        """Return controls of no size yet, each slower than the one before, set by the load alone.
+        """Return controls without a size, each slower than the one before.
 
         Lags begin where the run's steps are a tenth of them, or at the finest step.
         """
@@ -375,8 +448,12 @@ class _Sizing:
         n_lags = int(np.log2(MEAN_S / first_s) * RUNGS)
         fastest = float(np.ptp(self.power_w)) / W_PER_MW * S_PER_MIN / MEAN_S
         lags = (MEAN_S * 2.0 ** (-k / RUNGS) for k in range(n_lags, -1, -1))
-        ramps = (_rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS))
-        return [_PLAIN.model_copy(update={"smoothing_s": _rounded(lag_s)}) for lag_s in lags] + [
+        ramps = (
+            _rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS)
+        )
+        return [
+            _PLAIN.model_copy(update={"smoothing_s": _rounded(lag_s)}) for lag_s in lags
+        ] + [
             _PLAIN.model_copy(
                 update={
                     "smoothing_s": MEAN_S,
@@ -387,10 +464,11 @@ class _Sizing:
         ]
 
     def smallest_stage(self) -> BatterySpec | None:
-        """Return the stage of the loosest control that keeps the limits; None if none is needed.
+        """Return the stage of the loosest control that keeps the limits.
 
-        The ladder is halved at places that no limit sets: a tighter one ends at the same rung or a
-        later one, even if rungs do not keep them all from one on.
+        None if none is needed. The ladder is halved at places that no limit sets: a
+        tighter one ends at the same rung or a later one, even if rungs do not keep them
+        all from one on.
         """
         if self._is_kept:
             return None
@@ -398,12 +476,15 @@ class _Sizing:
         first, last = 0, len(ladder) - 1
         if not self._keeps(ladder[last]):
             raise InputError(
-                f"{self._run.folder}: no battery that smooths the power and holds ramps keeps "
-                "these limits; raise them, or look at the limits one by one with diploee limits"
+                f"{self._run.folder}: no battery that smooths the power and holds "
+                "ramps keeps these limits; raise them, or look at the limits one by "
+                "one with diploee limits"
             )
         while first < last:
             middle = (first + last) // 2
-            first, last = (first, middle) if self._keeps(ladder[middle]) else (middle + 1, last)
+            first, last = (
+                (first, middle) if self._keeps(ladder[middle]) else (middle + 1, last)
+            )
         sizes = np.array([self._size(control) for control in ladder])
         # Rungs that no slower one undercuts: along these the size only grows.
         size = sizes.sum(axis=1)
@@ -418,9 +499,11 @@ class _Sizing:
         )
 
     def _size(self, control: BatterySpec) -> tuple[float, float]:
-        """Return the power [MW] and usable energy [MWh] of all that a control asks for."""
+        """Return the power [MW] and usable energy [MWh] that a control asks for."""
         held = self.held(control)
-        power_w, half_j = (float(np.abs(of).max()) for of in (held.battery_w, held.stored_j))
+        power_w, half_j = (
+            float(np.abs(of).max()) for of in (held.battery_w, held.stored_j)
+        )
         return power_w / W_PER_MW, 2 * half_j / J_PER_MWH  # half of the energy each way
 
 
@@ -434,10 +517,15 @@ def _supply(run: Run, power_w: Float64Array) -> Supply:
     """Return the power of a run behind a battery, with its own peak and rating."""
     facility, power_w = run.scenario.facility, as_stored(power_w)
     of_run = run.metrics.get("grid") or {}
-    power = {**(run.metrics.get("power") or {}), "min_mw": float(power_w.min()) / W_PER_MW}
+    power = {
+        **(run.metrics.get("power") or {}),
+        "min_mw": float(power_w.min()) / W_PER_MW,
+    }
     if not (facility.stages or facility.has_ac_power):
         power["rated_mw"] = facility.supplied_power_w / W_PER_MW
-    filled_w = power_w[-(-round(run.transient_h * MS_PER_H) // run.scenario.resolution_ms) :]
+    filled_w = power_w[
+        -(-round(run.transient_h * MS_PER_H) // run.scenario.resolution_ms) :
+    ]
     most_mw = float(filled_w.max()) / W_PER_MW if filled_w.size else None
     peak = {**(of_run.get("peak") or {}), "time": None, "max_mw": most_mw}
     # Causes of the load's events are not those of the supply's.

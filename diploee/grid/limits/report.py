@@ -1,9 +1,10 @@
 """Checking a finished run against limits: `check_limits(run, limits) -> LimitReport`.
 
-The verdict on each is one of three. What is seen beyond a limit is not met, however little of the
-rule the run shows; a limit is met where the run shows all of it that this kind of model covers, and
-what the model does not cover is named beside it; the rest is inconclusive. `LimitWatch` checks a
-run while it passes, at the step that its limits need.
+The verdict on each is one of three. What is seen beyond a limit is not met, however
+little of the rule the run shows; a limit is met where the run shows all of it that this
+kind of model covers, and what the model does not cover is named beside it; the rest is
+inconclusive. `LimitWatch` checks a run while it passes, at the step that its limits
+need.
 """
 
 from __future__ import annotations
@@ -23,8 +24,23 @@ from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S, S_PER_DAY, S_PER_H, S_PER_MIN
-from diploee.grid.limits.check import Check, LimitSpec, Need, NotAssessable, Outside, Shown, named
+from diploee.base.units import (
+    MS_PER_DAY,
+    MS_PER_H,
+    MS_PER_S,
+    S_PER_DAY,
+    S_PER_H,
+    S_PER_MIN,
+)
+from diploee.grid.limits.check import (
+    Check,
+    LimitSpec,
+    Need,
+    NotAssessable,
+    Outside,
+    Shown,
+    named,
+)
 from diploee.grid.limits.file import Limits
 from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
@@ -59,7 +75,8 @@ class Unchecked(NamedTuple):
 class Worst:
     """One of the worst events of a violation."""
 
-    # First value beyond the limit, end of the last, and time of the worst one (ISO 8601)
+    # First value beyond the limit, end of the last, and time of the worst one
+    # (ISO 8601)
     begin: str
     end: str
     time: str
@@ -92,22 +109,35 @@ class LimitResult(Brief):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the limit is met; where a part alone is seen it can only be not met."""
+        """Whether the limit is met.
+
+        Where a part alone is seen it can only be not met.
+        """
         return "not met" if self.violations else "inconclusive" if self.note else "met"
 
     @property
     def use(self) -> float:
-        """How much of the limit the worst value uses; of a least allowed one the inverse."""
-        part, whole = (self.limit, self.value) if self.least else (self.value, self.limit)
+        """How much of the limit the worst value uses.
+
+        Of a least allowed one the inverse.
+        """
+        part, whole = (
+            (self.limit, self.value) if self.least else (self.value, self.limit)
+        )
         return part / whole if whole > 0 else math.nan
 
     def by_how_much(self) -> str:
         """Return the limit's name, the worst value and what is allowed."""
-        joined, name = ", at least" if self.least else " of", self.text.partition(" (")[0]
-        return f"{name}: {short(self.value)}{joined} {short(self.limit)} {self.unit}".rstrip()
+        joined, name = (
+            ", at least" if self.least else " of",
+            self.text.partition(" (")[0],
+        )
+        return (
+            f"{name}: {short(self.value)}{joined} {short(self.limit)} {self.unit}"
+        ).rstrip()
 
     def brief(self) -> str:
-        """Return by how much it is met or not, when and how often, and what weakens it."""
+        """Return by how much it is met or not, when and how often, and caveats."""
         parts = [self.by_how_much()]
         if self.time:
             parts.append(self.time[:19].replace("T", " at "))
@@ -128,7 +158,10 @@ class LimitResult(Brief):
         if self.of_run:
             return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
         if not self.violations:
-            return f"{limit}: {self.verdict}, worst {sized(self.value)} at {self.time}{note}"
+            return (
+                f"{limit}: {self.verdict}, worst {sized(self.value)} at "
+                f"{self.time}{note}"
+            )
         return (
             f"{limit}: not met, {plural(self.violations, 'violation')} "
             f"(adjacent ones count as one), {_duration(self.duration_s)} in all, "
@@ -157,12 +190,13 @@ class LimitReport(Brief):
         return tuple(result for result in self.results if result.violations)
 
     def beside(self, other: LimitReport, where: str) -> LimitReport:
-        """Return the report with what another, of the same limits, found on each of them."""
+        """Return the report with what another found of the same limits."""
         of = {(result.key, result.number): result for result in other.results}
         open_ = {of.key: f"inconclusive, {of.reason}" for of in other.unchecked}
         results = []
         for result in self.results:
-            # A load that is wholly below a limit has one check of it for both directions.
+            # A load that is wholly below a limit has one check of it for both
+            # directions.
             end = of.get((result.key, result.number)) or of.get((result.key, 0))
             said = open_.get(result.key, "not covered")
             if end is not None:
@@ -171,7 +205,7 @@ class LimitReport(Brief):
         return replace(self, results=tuple(results))
 
     def taking(self, other: LimitReport, keys: Mapping[str, str]) -> LimitReport:
-        """Return the report with what another found of some limits, its key by the one here."""
+        """Return the report with what another found of some limits, by keys here."""
         said = f"checked while the run passed, at {other.resolution_s:g} s"
         back = {there: here for here, there in keys.items()}
         results = [result for result in self.results if result.key not in keys]
@@ -198,8 +232,10 @@ class LimitReport(Brief):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all; a part of a year can only show that limits are not met."""
-        return "inconclusive" if self.of_span == "met" and self.is_part else self.of_span
+        """The verdict on all; part of a year only shows limits that are not met."""
+        return (
+            "inconclusive" if self.of_span == "met" and self.is_part else self.of_span
+        )
 
     def rank(self) -> int:
         """Return the place by the verdict, what is not met first."""
@@ -233,12 +269,17 @@ class LimitReport(Brief):
     @property
     def _verdicts(self) -> list[Verdict]:
         unseen: Verdict = "inconclusive"
-        return [*(result.verdict for result in self.results), *[unseen] * len(self.unchecked)]
+        return [
+            *(result.verdict for result in self.results),
+            *[unseen] * len(self.unchecked),
+        ]
 
     def verdict_line(self) -> str:
         """Return the verdict in one line, with the count of each."""
         part = f"{self.days:.3g} days of a year; " if self.is_part else ""
-        undecided = "; only a whole year decides" if self.verdict != self.of_span else ""
+        undecided = (
+            "; only a whole year decides" if self.verdict != self.of_span else ""
+        )
         counts = f"{part}{self.counts()}{undecided}"
         return f"{self.name or 'limits'}: {self.verdict.upper()} ({counts})"
 
@@ -246,33 +287,47 @@ class LimitReport(Brief):
         """Return how many limits have each verdict, and how many none is given on."""
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
         counted = [f"{n} {v}" for v in order if (n := self._verdicts.count(v))]
-        return ", ".join(counted + [f"{len(self.outside)} not covered"] * bool(self.outside))
+        return ", ".join(
+            counted + [f"{len(self.outside)} not covered"] * bool(self.outside)
+        )
 
     def by_how_much(self) -> str:
-        """Return the limit that decides the verdict, the most used one, and by how much."""
+        """Return the deciding limit, the most used one, and by how much."""
         deciding = [result for result in self.results if result.verdict == self.of_span]
         most = max(deciding, key=lambda of: np.nan_to_num(of.use), default=None)
         return most.by_how_much() if most else ""
 
     def brief(self) -> list[str]:
-        """Return the verdict and a short line for each limit, those that are not met first."""
+        """Return the verdict and a short line for each limit, unmet ones first."""
         said: list[tuple[str, str]] = [(of.verdict, of.brief()) for of in self.results]
-        for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside)):
+        for verdict, found in (
+            ("inconclusive", self.unchecked),
+            ("not covered", self.outside),
+        ):
             said += [(verdict, f"{of.text}: {of.reason}") for of in found]
         order = ("not met", "inconclusive", "met", "not covered")
-        lines = [f"  {v:<12}  {words}" for word in order for v, words in said if v == word]
+        lines = [
+            f"  {v:<12}  {words}" for word in order for v, words in said if v == word
+        ]
         return [self.verdict_line(), *lines]
 
     def head(self) -> list[str]:
-        """Return the verdict, where the limits come from, and what they leave out or assume."""
-        said = (self.verdict_line(), self.origin, *(f"note: {note}" for note in self.notes))
+        """Return the verdict, the limits' source, and what they omit or assume."""
+        said = (
+            self.verdict_line(),
+            self.origin,
+            *(f"note: {note}" for note in self.notes),
+        )
         return [line for line in said if line]
 
     def lines(self) -> list[str]:
         """Return one line for each limit."""
         return [result.line() for result in self.results] + [
             f"{of.key}: {of.text}: {verdict}, {of.reason}"
-            for verdict, found in (("inconclusive", self.unchecked), ("not covered", self.outside))
+            for verdict, found in (
+                ("inconclusive", self.unchecked),
+                ("not covered", self.outside),
+            )
             for of in found
         ]
 
@@ -290,10 +345,15 @@ class LimitReport(Brief):
             "resolution_s": self.resolution_s,
             "days": self.days,
             "boundary": self.boundary,
-            "results": [{**asdict(result), "verdict": result.verdict} for result in self.results],
+            "results": [
+                {**asdict(result), "verdict": result.verdict} for result in self.results
+            ],
             **{
                 name: [of._asdict() for of in found]
-                for name, found in (("unchecked", self.unchecked), ("outside", self.outside))
+                for name, found in (
+                    ("unchecked", self.unchecked),
+                    ("outside", self.outside),
+                )
             },
         }
 
@@ -310,8 +370,9 @@ class Supply(NamedTuple):
 def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> LimitReport:
     """Check the facility's power of a run against limits, streamed from its file.
 
-    Ramps, swings and bands of the time in which a run that began empty filled up are left out.
-    Values are float32 as stored: a limit within 1e-7 of the power may go either way.
+    Ramps, swings and bands of the time in which a run that began empty filled up are
+    left out. Values are float32 as stored: a limit within 1e-7 of the power may go
+    either way.
 
     Parameters
     ----------
@@ -340,7 +401,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
 
 
 def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
-    """Return the column of reactive power that limits ask for, of those that there are."""
+    """Return the column of reactive power that limits ask for, if there is one."""
     needs_reactive = any(spec.needs_reactive for _, spec in limits.each())
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
@@ -353,18 +414,22 @@ def report_of(
     metrics: Mapping[str, Any],
     transient_ms: int,
 ) -> LimitReport:
-    """Return what checks found of a series, and what was `unchecked`, whether it is outside."""
+    """Return what checks found of a series, and the `unchecked`."""
     for check in checks:
         check.result()
         if transient_ms and check.of_run and not check.whole:
-            check.text += f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+            check.text += (
+                f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+            )
     seen = [check for check in checks if check.exceedance.n_values]
     nothing = [
         Unchecked(c.key, c.text, str(c.why_none), c.why_none.need)
         for c in checks
         if not c.exceedance.n_values
     ]
-    causes = {(key, time): cause_words(cause) for key, time, cause in causes_of(metrics)}
+    causes = {
+        (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
+    }
     not_stated = [
         Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
         for k, text in enumerate(limits.not_stated)
@@ -384,12 +449,16 @@ def report_of(
 def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the profiles of a run show, and of what share of its energy."""
     block = (metrics.get("grid") or {}).get("bandwidth") or {}
-    if said := "; ".join(f"{of['name']} ({of['note']})" for of in block.get("of_profiles") or ()):
+    if said := "; ".join(
+        f"{of['name']} ({of['note']})" for of in block.get("of_profiles") or ()
+    ):
         yield f"detail of the profiles, of which the weakest decides: {said}"
 
 
-def all_checks(limits: Limits, whole: Shown) -> tuple[list[Check], list[tuple[Unchecked, bool]]]:
-    """Return the checks that a series allows, and what it does not, and if that is outside."""
+def all_checks(
+    limits: Limits, whole: Shown
+) -> tuple[list[Check], list[tuple[Unchecked, bool]]]:
+    """Return the checks that a series allows, and those that it does not."""
     checks: list[Check] = []
     unchecked: list[tuple[Unchecked, bool]] = []
     for key, spec in limits.each():
@@ -409,7 +478,9 @@ def all_checks(limits: Limits, whole: Shown) -> tuple[list[Check], list[tuple[Un
     return checks, unchecked
 
 
-def checks_of(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], NotAssessable | None]:
+def checks_of(
+    spec: LimitSpec, shown_: Shown
+) -> tuple[list[Check], NotAssessable | None]:
     """Return the checks that a series allows, or why there are none."""
     try:
         found = list(spec.checks(shown_))
@@ -417,7 +488,9 @@ def checks_of(spec: LimitSpec, shown_: Shown) -> tuple[list[Check], NotAssessabl
         return [], answer
     for check in found:
         if not isinstance(check, Check):
-            raise spec.refused(f": checks must yield Check, found {one_line(shown(check))}")
+            raise spec.refused(
+                f": checks must yield Check, found {one_line(shown(check))}"
+            )
     return found, None
 
 
@@ -431,17 +504,21 @@ class Checked:
     def add(
         self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None
     ) -> None:
-        """Take in the next values [quanta], of which those before `transient_ms` fill it up."""
+        """Take in the next values [quanta]; those before `transient_ms` fill it up."""
         self._whole.add(begin_ms, power, reactive=reactive)
         self._filled.add(begin_ms, power, transient_ms, reactive)
 
 
-def seen_by(run: Run, has_reactive: bool = False, supply: Supply | None = None) -> Shown:
+def seen_by(
+    run: Run, has_reactive: bool = False, supply: Supply | None = None
+) -> Shown:
     """Return what the series of a run shows, or another supply in its place."""
     scenario = run.scenario
     clock = WallClock(scenario.start_with_zone, scenario.resolution_ms)
     metrics, facility = (
-        (run.metrics, scenario.facility) if supply is None else (supply.metrics, supply.facility)
+        (run.metrics, scenario.facility)
+        if supply is None
+        else (supply.metrics, supply.facility)
     )
     grid = metrics.get("grid") or {}
     peak = (grid.get("peak") or {}).get("max_mw")
@@ -480,14 +557,24 @@ def shown_at(
         whole = peak_mw, "the peak"
     no_whole = None if whole[1] else NotAssessable(NO_PEAK, Need.LONGER)
     return Shown(
-        clock, support.at_resolution(clock.step_ms), horizon_ms, peak_mw, *(contract or rated),
-        has_reactive, rated[0], exports, *whole, no_whole, grid, iteration_s,
-    )  # fmt: skip
+        clock,
+        support.at_resolution(clock.step_ms),
+        horizon_ms,
+        peak_mw,
+        *(contract or rated),
+        has_reactive,
+        rated[0],
+        exports,
+        *whole,
+        no_whole,
+        grid,
+        iteration_s,
+    )
 
 
 NO_PEAK = (
-    "a percentage of the peak needs the peak of a whole year, or contract_mw at the point of "
-    "interconnection"
+    "a percentage of the peak needs the peak of a whole year, or contract_mw at the "
+    "point of interconnection"
 )
 
 
@@ -498,10 +585,13 @@ def _contract(facility: Facility) -> tuple[float, str] | None:
 
 
 Piece = tuple[int, Int64Array, Int64Array | None]
-"""Start [ms since the run's start], power and reactive power [quanta] of consecutive values."""
+"""Start [ms since the run's start], power and reactive power [quanta] of consecutive
+values."""
 
 
-def _blocks(run: Run, reactive: Sequence[str], supply: Supply | None) -> Iterator[Piece]:
+def _blocks(
+    run: Run, reactive: Sequence[str], supply: Supply | None
+) -> Iterator[Piece]:
     if supply is not None and not reactive:
         yield 0, quanta(as_stored(supply.power_w), "supply"), None
         return
@@ -519,7 +609,7 @@ def _blocks(run: Run, reactive: Sequence[str], supply: Supply | None) -> Iterato
 
 
 def as_stored(power_w: Float64Array) -> Float64Array:
-    """Return power as runs are stored, so that one with the battery in it has the same verdict."""
+    """Return power as runs are stored, so that verdicts are the same."""
     return power_w.astype(np.float32).astype(np.float64)
 
 
@@ -531,10 +621,17 @@ def quanta(values: Float64Array, where: str) -> Int64Array:
         raise InputError(f"{where}: {error}") from error
 
 
-def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]) -> LimitResult:
+def _result(
+    check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]
+) -> LimitResult:
     found, sign = check.exceedance, check.sign
     worst = tuple(
-        Worst(clock.iso(e.begin_ms), clock.iso(e.end_ms), clock.iso(e.worst_ms), sign * e.worst)
+        Worst(
+            clock.iso(e.begin_ms),
+            clock.iso(e.end_ms),
+            clock.iso(e.worst_ms),
+            sign * e.worst,
+        )
         for e in found.worst()
     )
     aside = check.aside()
@@ -548,7 +645,9 @@ def _result(check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str
         window_s=check.span_ms / MS_PER_S,
         worst=worst,
         note=check.note,
-        cause=causes.get((check.event, worst[0].time), "") if worst and check.event else "",
+        cause=causes.get((check.event, worst[0].time), "")
+        if worst and check.event
+        else "",
         value=sign * found.largest,
         time="" if check.of_run else clock.iso(found.largest_ms),
         source=check.spec.read_from if check.spec else "",

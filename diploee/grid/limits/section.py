@@ -20,22 +20,29 @@ ENDS = "Other end of a large job"
 
 
 def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
-    """Return the verdict on each limit of runs, the worst first; several runs have labels."""
+    """Return the verdict on each limit of runs, the worst first.
+
+    Several runs have labels.
+    """
     many = len({label for _, _, label in reports}) > 1
     tables, shared = [], dict.fromkeys(reports[0][1].notes) if reports else {}
     for _, report, _ in reports:
-        shared = {note: None for note in shared if note in report.notes and len(reports) > 1}
+        shared = {
+            note: None for note in shared if note in report.notes and len(reports) > 1
+        }
     for run, report, label in sorted(reports, key=lambda of: of[1].rank()):
         step_ms, figures = run.scenario.resolution_ms, list[Figure]()
         ranked = sorted(report.results, key=lambda of: -VERDICTS.index(of.verdict))
         for k, found in enumerate(ranked, start=1):
             item, least = f"{k}. {found.text}", "at least " if found.least else ""
-            worst = f"{number(found.value, pattern_for([found.value]))} {found.unit}".strip()
+            worst = f"{number(found.value, pattern_for([found.value]))} {found.unit}".strip()  # noqa: E501
             cells = {
                 "Verdict": found.verdict,
                 "Allowed": f"{least}{found.limit:g} {found.unit}".strip(),
                 "Worst": worst,
-                "Of the limit": f"{100 * found.use:,.0f} %" if found.use == found.use else NONE,
+                "Of the limit": f"{100 * found.use:,.0f} %"
+                if found.use == found.use
+                else NONE,
                 "When": moment(found.time or None, step_ms),
                 "Violations": f"{found.violations:,}",
                 **({ENDS: found.ends} if any(of.ends for of in ranked) else {}),
@@ -43,7 +50,9 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
                     filter(None, (found.note, found.scope, found.source, found.cause))
                 ),
             }
-            figures += [Figure(item, text, quantity=name) for name, text in cells.items()]
+            figures += [
+                Figure(item, text, quantity=name) for name, text in cells.items()
+            ]
         open_ = [("inconclusive", of) for of in report.unchecked]
         open_ += [("not covered", of) for of in report.outside]
         for k, (word, of) in enumerate(open_, start=len(report.results) + 1):
@@ -60,8 +69,11 @@ def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
         note = " ".join(f"{text[:1].upper()}{text[1:]}." for text in said if text)
         tables.append(Table(title, tuple(figures), note, "Limit"))
     notes = (
-        "Met: all of a limit that this kind of model covers is seen over a whole year, and nothing "
-        "is beyond it. Inconclusive: the run shows a part alone, and nothing there is beyond it.",
+        (
+            "Met: all of a limit that this kind of model covers is seen over a whole "
+            "year, and nothing is beyond it. Inconclusive: the run shows a part alone, "
+            "and nothing there is beyond it."
+        ),
         *(f"{text[:1].upper()}{text[1:]}." for text in shared),
     )
     return Section("limits", "Limits", (), tuple(tables), (), notes)

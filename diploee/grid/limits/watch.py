@@ -1,4 +1,7 @@
-"""Limits while a run passes: the step that they need, and a sink that checks them at it."""
+"""Limits while a run passes.
+
+The step that they need, and a sink that checks them at it.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,16 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     def shown(step_ms: int) -> Shown:
         clock = WallClock(scenario.start_with_zone, step_ms)
         found = shown_at(
-            clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, ""), 1.0, has_reactive,
-            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
-        )  # fmt: skip
+            clock,
+            _ALL_SEEN,
+            scenario.horizon_ms,
+            scenario.facility,
+            (1.0, ""),
+            1.0,
+            has_reactive,
+            grid=scenario.site.short_circuit,
+            iteration_s=scenario.iteration_s,
+        )
         return replace(found, whole_mw=1.0, whole="", no_whole=None)
 
     finest = shown(PROFILE_STEP_MS)
@@ -71,12 +81,13 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
 def at_needed_step(
     scenario: Scenario, further: Sequence[Stage] = (), limits: Sequence[Limits] = ()
 ) -> Scenario:
-    """Return a scenario with the step that its stages and limits need, where it names none.
+    """Return a scenario with the step that its stages and limits need, if unnamed.
 
     Raises
     ------
     InputError
-        If it names a coarser one than a stage needs; of limits it leaves some inconclusive.
+        If it names a coarser one than a stage needs; of limits it leaves some
+        inconclusive.
     """
     resolution_ms = scenario.resolution_ms
     asked: dict[str, int] = {}
@@ -90,7 +101,8 @@ def at_needed_step(
         if scenario.step is not None and step_ms < scenario.step:
             raise InputError(
                 f"step: {scenario.step / MS_PER_S:g} s is coarser than the "
-                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it out"
+                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it "
+                "out"
             )
     if scenario.step is not None:
         return scenario
@@ -102,16 +114,22 @@ def at_needed_step(
 
 
 def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[bool, bool]] | Need:
-    """Return what a series shows of a limit, and which windows it has in steps that are few."""
+    """Return what a series shows of a limit, and its windows of few steps."""
     checks, why = checks_of(spec, shown)
     if why is not None:
         return why.need
-    return [(bool(check.note), _is_coarse(check, shown.clock.step_ms)) for check in checks]
+    return [
+        (bool(check.note), _is_coarse(check, shown.clock.step_ms)) for check in checks
+    ]
 
 
 def _is_coarse(check: Check, step_ms: int) -> bool:
     slides = check.n_window > 1 and check.stride_ms == step_ms and not check.of_run
-    return slides and step_ms > PROFILE_STEP_MS and check.span_ms < STEPS_OF_WINDOW * step_ms
+    return (
+        slides
+        and step_ms > PROFILE_STEP_MS
+        and check.span_ms < STEPS_OF_WINDOW * step_ms
+    )
 
 
 class LimitWatch:
@@ -150,9 +168,16 @@ class LimitWatch:
         clock = WallClock(scenario.start_with_zone, scenario.step_ms)
         site = scenario.facility
         self._whole = shown_at(
-            clock, support, scenario.horizon_ms, site, rated, peak_mw, bool(self._reactive),
-            grid=scenario.site.short_circuit, iteration_s=scenario.iteration_s,
-        )  # fmt: skip
+            clock,
+            support,
+            scenario.horizon_ms,
+            site,
+            rated,
+            peak_mw,
+            bool(self._reactive),
+            grid=scenario.site.short_circuit,
+            iteration_s=scenario.iteration_s,
+        )
         self._checks, self._unchecked = all_checks(limits, self._whole)
         self._series = Checked(self._checks, clock.step_ms)
         self._most_w = self._least_w = 0.0
@@ -191,7 +216,7 @@ class LimitWatch:
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
-    """Return whether limits are in percent of a peak that only a run of a whole year tells."""
+    """Return whether limits are in percent of a peak known from whole years."""
     clock = WallClock(scenario.start_with_zone, scenario.step_ms)
     of_site = clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))

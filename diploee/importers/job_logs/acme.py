@@ -1,15 +1,17 @@
 """AcmeTrace: job traces of the clusters Seren and Kalos (and Helios, which has these columns).
 
-- Each stamp has its own offset: Seren's ``+08:00``, Kalos' ``+00:00``. Both clusters stand in
-  China: `utc_offset` ``+08:00`` gives Kalos' local hours; its instants are right without.
-- The run time is end less start. The column `duration` is not read: Kalos counts the wait in it.
+- Each stamp has its own offset: Seren's ``+08:00``, Kalos' ``+00:00``. Both clusters
+  stand in China: `utc_offset` ``+08:00`` gives Kalos' local hours; its instants are
+  right without.
+- The run time is end less start. The column `duration` is not read: Kalos counts the
+  wait in it.
 - Nodes and GPUs are as logged; the kind of a job is `type`, such as ``Pretrain``.
 
 References
 ----------
 .. [1] Q. Hu et al., Characterization of Large Language Model Development in the Datacenter,
    NSDI'24; https://github.com/InternLM/AcmeTrace
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -34,11 +36,16 @@ OPTIONAL = {"type": "type"}
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
-    table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace")
+    table = read_job_columns(
+        text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
+    )
     ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
     return raw_log(table, ms, **clock)
 
 
 FORMAT = JobLogFormat(
-    "acme", "AcmeTrace job trace", has_columns("node_num", "gpu_num", "submit_time"), read
+    "acme",
+    "AcmeTrace job trace",
+    has_columns("node_num", "gpu_num", "submit_time"),
+    read,
 )

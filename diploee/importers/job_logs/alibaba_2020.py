@@ -1,13 +1,15 @@
 """Alibaba 2020 (PAI): `pai_task_table`, with or without its header line.
 
-- A job is all tasks of one `job_name`, such as parameter servers and workers, which run together:
-  from the first start to the last end, on the GPUs of all. It failed where one of them did. Its
-  kind is the task with the most GPUs, such as ``worker``.
-- `plan_gpu` is the GPUs of one instance in percent: 50 is half a GPU; missing is none. A missing
-  instance count is 1.
-- The table has launches, no submissions: the submission is taken as the start, as the rules say.
-- Times are seconds, shifted by an unknown number of whole weeks: as Unix time at ``+08:00`` they
-  have the true time of day and day of the week, with made-up dates [1]_.
+- A job is all tasks of one `job_name`, such as parameter servers and workers, which run
+  together: from the first start to the last end, on the GPUs of all. It failed where
+  one of them did. Its kind is the task with the most GPUs, such as ``worker``.
+- `plan_gpu` is the GPUs of one instance in percent: 50 is half a GPU; missing is none.
+  A missing instance count is 1.
+- The table has launches, no submissions: the submission is taken as the start, as the
+  rules say.
+- Times are seconds, shifted by an unknown number of whole weeks: as Unix time at
+  ``+08:00`` they have the true time of day and day of the week, with made-up dates
+  [1]_.
 - There are no node counts: `gpus_per_node` must be given.
 
 References
@@ -53,7 +55,12 @@ NAMES = (
     *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
 )
 COLUMNS = {
-    **{"job": "job_name", "task": "task_name", "instances": "inst_num", "state": "status"},
+    **{
+        "job": "job_name",
+        "task": "task_name",
+        "instances": "inst_num",
+        "state": "status",
+    },
     **{"start": "start_time", "end": "end_time", "percent": "plan_gpu"},
 }
 LOCAL_ZONE = Zone(fixed_offset_min=8 * 60)
@@ -69,7 +76,7 @@ _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in ST
 
 
 def recognises(text: Text) -> bool:
-    """Return whether the first line names the columns of the task table, or is a row of it."""
+    """Return whether the first line is a header or row of the task table."""
     named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 
@@ -79,12 +86,18 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     layout = read_header(text)
     if not layout.has("job_name") and len(layout.names) == len(NAMES):
         layout = Layout(NAMES)
-    table = read_job_columns(text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace")
+    table = read_job_columns(
+        text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace"
+    )
     zone = options.zone or LOCAL_ZONE
     job = ids(table, "job").dictionary_encode()
     task, task_names = labels(table, "task")
-    instances, percent = (numbers(table, key, COUNT) for key in ("instances", "percent"))
-    n_gpus = np.where(instances > 0, instances, 1) * np.where(percent > 0, percent, 0) / 100
+    instances, percent = (
+        numbers(table, key, COUNT) for key in ("instances", "percent")
+    )
+    n_gpus = (
+        np.where(instances > 0, instances, 1) * np.where(percent > 0, percent, 0) / 100
+    )
     state = state_ids(*labels(table, "state"))
     start_ms, end_ms = times_ms(table, "start"), times_ms(table, "end")
     tasks = pa.table(
@@ -100,7 +113,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     )
     named = tasks.filter(pc.is_valid(tasks["job"]))
     row = arrow_numbers(np.arange(len(named)))
-    different = named.append_column("row", row).group_by(named.column_names, use_threads=False)
+    different = named.append_column("row", row).group_by(
+        named.column_names, use_threads=False
+    )
     different = different.aggregate([("row", "min")]).sort_by("row_min")
     jobs = different.group_by("job", use_threads=False).aggregate(
         [("start", "min"), ("end", "max"), ("gpus", "sum"), ("rank", "min")]
@@ -110,7 +125,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     by_gpus = np.lexsort((-as_numpy(different["gpus"], np.float64), job_of))
     widest = by_gpus[np.searchsorted(job_of[by_gpus], as_numpy(jobs["job"], np.int64))]
     has_end = different.filter(pc.is_valid(different["end"]))["job"]
-    without_end = pc.and_(pc.is_null(different["end"]), pc.is_in(different["job"], has_end))
+    without_end = pc.and_(
+        pc.is_null(different["end"]), pc.is_in(different["job"], has_end)
+    )
     return RawLog(
         rows=RawJobs(
             start_ms=as_numpy(jobs["start_min"], np.int64, MISSING_MS),

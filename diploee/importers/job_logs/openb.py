@@ -2,11 +2,11 @@
 
 - Times are seconds from an unknown origin. The start is `scheduled_time`, the end
   `deletion_time`; a pod that was never scheduled never started.
-- `gpu_milli` is the share of one GPU in thousandths where `num_gpu` is 1; a pod with more has whole
-  ones.
+- `gpu_milli` is the share of one GPU in thousandths where `num_gpu` is 1; a pod with
+  more has whole ones.
 - A pod runs on one node; `gpus_per_node` makes nodes of its GPUs instead.
-- The kind of a job is `qos`. ``Running`` is the phase of a pod that was deleted while it served:
-  how it ended is unknown.
+- The kind of a job is `qos`. ``Running`` is the phase of a pod that was deleted while
+  it served: how it ended is unknown.
 
 References
 ----------
@@ -39,14 +39,17 @@ COLUMNS = {
 OPTIONAL = {"type": "qos"}
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001  # a pod list needs none
+# A pod list needs none
+def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001
     """Read a pod list of Alibaba's trace of 2023."""
     what = "a pod list of Alibaba's 2023 trace"
     table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, what)
     ms = {key: times_ms(table, key) for key in ("submit", "start", "end")}
     whole, share = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
     n_gpus = np.where((whole == 1) & (share > 0), share, whole)
-    return raw_log(table, ms, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))})
+    return raw_log(
+        table, ms, columns={"n_gpus": n_gpus, "n_nodes": np.ones(len(table))}
+    )
 
 
 FORMAT = JobLogFormat(

@@ -1,13 +1,15 @@
 """Philly (Microsoft, 2017): `cluster_job_log`, a JSON list of jobs with their attempts.
 
-- A job starts with its first attempt. Its run time is the sum of its attempts' run times: between
-  them it had no GPUs. An attempt without a start or an end, or with an end before the start, is
-  left out and noted; but a job whose last attempt has a start and no end was still running.
-- Its nodes and GPUs are those of its longest attempt: the servers that the attempt lists, each
-  once, and all their GPUs.
-- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no kinds of jobs.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not given. The
-  trace's other files are stamped in Pacific time (``America/Los_Angeles``).
+- A job starts with its first attempt. Its run time is the sum of its attempts' run
+  times: between them it had no GPUs. An attempt without a start or an end, or with an
+  end before the start, is left out and noted; but a job whose last attempt has a start
+  and no end was still running.
+- Its nodes and GPUs are those of its longest attempt: the servers that the attempt
+  lists, each once, and all their GPUs.
+- ``Pass`` is completed, ``Killed`` cancelled, ``Failed`` failed. The log has no kinds
+  of jobs.
+- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
+  given. The trace's other files are stamped in Pacific time (``America/Los_Angeles``).
 
 References
 ----------
@@ -59,7 +61,7 @@ class _Attempt(Record):
     detail: list[_Server] | None = None
 
     def width(self) -> tuple[float, float]:
-        """Return the different servers of an attempt and their GPUs, NaN where it lists none."""
+        """Return an attempt's different servers and their GPUs (NaN: not listed)."""
         if not self.detail:
             return np.nan, np.nan
         n_gpus = sum(len(server.gpus or ()) for server in self.detail)
@@ -80,20 +82,30 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
-    jobs = parse_json(text.data, str(text.path), list[_Job], LogFormatError, finite=False)
+    jobs = parse_json(
+        text.data, str(text.path), list[_Job], LogFormatError, finite=False
+    )
     if not jobs:
         text.fail(1, "an empty list, expected jobs; give a complete log")
     if all(job.attempts is None for job in jobs):
         text.fail(
             1,
-            "a list without the key 'attempts' of Philly's cluster_job_log; write other logs as a "
-            "CSV table, with a row for each job",
+            (
+                "a list without the key 'attempts' of Philly's cluster_job_log; write "
+                "other logs as a CSV table, with a row for each job"
+            ),
         )
 
     def where(job: int) -> str:
         """Return the line of a job by its id, else its number."""
-        offset = text.data.find(json.dumps(jobs[job].jobid, ensure_ascii=False).encode())
-        return f"{text.path}: job {job}" if offset < 0 else f"{text.path}:{text.line_at(offset)}"
+        offset = text.data.find(
+            json.dumps(jobs[job].jobid, ensure_ascii=False).encode()
+        )
+        return (
+            f"{text.path}: job {job}"
+            if offset < 0
+            else f"{text.path}:{text.line_at(offset)}"
+        )
 
     table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
     submissions, clock = stamps_ms(table, ("submitted_time",), options)
@@ -139,7 +151,10 @@ FORMAT = JobLogFormat("philly", "Philly's cluster_job_log (JSON)", recognises, r
 
 
 def _columns(
-    text: Text, records: Sequence[Record], where: Callable[[int], str], names: Sequence[str]
+    text: Text,
+    records: Sequence[Record],
+    where: Callable[[int], str],
+    names: Sequence[str],
 ) -> ReadTable:
     """Return fields of records as columns of text."""
     columns = {}

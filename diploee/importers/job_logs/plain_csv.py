@@ -1,22 +1,23 @@
 """A plain table of jobs: any CSV file with a header, its columns named by the user.
 
-Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``, ``type``,
-``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the duration), ``user``,
-``account``, ``name``. A key that is not mapped is looked for by its usual names, such as
-``submit_time`` or ``n_nodes``, and not read where it is mapped to an empty name.
-There must be a submission or a start, a duration or an end, and nodes or GPUs. The delimiter
-(comma, semicolon, tab or bar) is inferred from the header.
+Keys of `columns`: ``submit``, ``start``, ``end``, ``duration``, ``nodes``, ``gpus``,
+``type``, ``state``, ``id``, ``energy`` (J), ``requested_time`` (in the unit of the
+duration), ``user``, ``account``, ``name``. A key that is not mapped is looked for by
+its usual names, such as ``submit_time`` or ``n_nodes``, and not read where it is mapped
+to an empty name. There must be a submission or a start, a duration or an end, and nodes
+or GPUs. The delimiter (comma, semicolon, tab or bar) is inferred from the header.
 
-Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit shows in their
-size, or others in `time_unit` or the unit of the column's name; or what `time_format` says:
-``unix-s`` and ``unix-ms`` are numbers since 1970, ``s`` and ``ms`` numbers from an origin that is
-not known, anything else is a format of ``strptime``. Durations are numbers, or ``1-02:03:04``.
-Their unit is `duration_unit`, else that of the column's name (``run_ms``), else the one in which
-they are as long as from start (or submission) to end, else seconds; where these are unlikely, or
-milliseconds as likely, it is asked for. Of a column of durations and one of ends the one that the
-user maps goes first, a duration before an end. Without a column of states, it is unknown how jobs
-ended. A row is taken for repeated only by a column of ids that the user maps: in others an id that
-comes back is that of an array's next task.
+Times are ISO 8601 stamps, with or without an offset, numbers since 1970, whose unit
+shows in their size, or others in `time_unit` or the unit of the column's name; or what
+`time_format` says: ``unix-s`` and ``unix-ms`` are numbers since 1970, ``s`` and ``ms``
+numbers from an origin that is not known, anything else is a format of ``strptime``.
+Durations are numbers, or ``1-02:03:04``. Their unit is `duration_unit`, else that of
+the column's name (``run_ms``), else the one in which they are as long as from start (or
+submission) to end, else seconds; where these are unlikely, or milliseconds as likely,
+it is asked for. Of a column of durations and one of ends the one that the user maps
+goes first, a duration before an end. Without a column of states, it is unknown how jobs
+ended. A row is taken for repeated only by a column of ids that the user maps: in others
+an id that comes back is that of an array's next task.
 """
 
 from __future__ import annotations
@@ -40,9 +41,20 @@ from diploee.importers.job_logs.raw_log import (
     spans_ms,
     stamps_ms,
 )
-from diploee.importers.text.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.importers.text.tables import (
+    Layout,
+    ReadTable,
+    header_words,
+    listed,
+    read_header,
+)
 from diploee.importers.text.text import Text
-from diploee.importers.text.time_units import LIKELY_DURATION_S, decades_off, is_clocked, unit_in
+from diploee.importers.text.time_units import (
+    LIKELY_DURATION_S,
+    decades_off,
+    is_clocked,
+    unit_in,
+)
 from diploee.importers.text.values import numbers, value_shown
 from diploee.loads.jobs.job_log import MISSING_MS
 
@@ -64,8 +76,8 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "job_name"),
 }
 ALIKE = 2.0
-"""Durations may hold a wait or leave out a pause: within this factor of end less start a unit is
-theirs."""
+"""Durations may hold a wait or leave out a pause: within this factor of end less start
+a unit is theirs."""
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 _DELIMITERS = ",;\t|"
 
@@ -73,7 +85,10 @@ _DELIMITERS = ",;\t|"
 def recognises(text: Text) -> bool:
     """Return whether the first line has usual names for all that is needed."""
     words = header_words(text)
-    return all(any(name in words for key in keys for name in USUAL_NAMES[key]) for keys in _NEEDED)
+    return all(
+        any(name in words for key in keys for name in USUAL_NAMES[key])
+        for keys in _NEEDED
+    )
 
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
@@ -86,7 +101,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
     ms["run"] = spans_ms(table, "duration", unit)
     of_requested = unit_in(table.names.get("requested_time", "")) or unit
-    ms["requested"] = spans_ms(table, "requested_time", options.duration_unit or of_requested)
+    ms["requested"] = spans_ms(
+        table, "requested_time", options.duration_unit or of_requested
+    )
     run_time = RunTime.SPAN if mapped.get("end") else RunTime.SHORTER
     run_time = RunTime.LOGGED if mapped.get("duration") else run_time
     return raw_log(table, ms, ids_repeat="id" not in mapped, run_time=run_time, **clock)
@@ -112,8 +129,8 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
     for keys in _NEEDED:
         if not any(key in column_of for key in keys):
             raise InputError(
-                f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one of them; "
-                f"name it (--column {keys[0]}=NAME), such as columns: "
+                f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one "
+                f"of them; name it (--column {keys[0]}=NAME), such as columns: "
                 f"{{{keys[0]}: {shown(layout.names[0])}}}"
             )
     return column_of
@@ -122,7 +139,7 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
 def _duration_unit(
     table: ReadTable, ms: Mapping[str, Int64Array], time_unit: TimeUnit | None
 ) -> TimeUnit:
-    """Return the unit of the durations, by their name, the starts and ends, or their size."""
+    """Return the durations' unit, by their name, starts and ends, or size."""
     if "duration" not in table or is_clocked(table, "duration"):
         return "s"
     named = unit_in(table.names["duration"])
@@ -136,13 +153,19 @@ def _duration_unit(
         unit = min(US_PER_UNIT, key=lambda of: abs(log10(us / US_PER_UNIT[of])))
         if 1 / ALIKE < us / US_PER_UNIT[unit] < ALIKE:
             return unit
-    median = float(np.median(values[values > 0])) if (values > 0).any() else LIKELY_DURATION_S[0]
+    median = (
+        float(np.median(values[values > 0]))
+        if (values > 0).any()
+        else LIKELY_DURATION_S[0]
+    )
     far_s, far_ms = (decades_off(median * s, *LIKELY_DURATION_S) for s in (1.0, 1e-3))
     if far_s or (not far_ms and time_unit not in (None, "s")):
         table.fail(
             0,
-            f"column '{table.names['duration']}' is {value_shown(table, 'duration', 0)}, whose "
-            f"unit is not clear; give duration_unit (--duration-unit), one of "
-            f"{one_of(US_PER_UNIT)}",
+            (
+                f"column '{table.names['duration']}' is "
+                f"{value_shown(table, 'duration', 0)}, whose unit is not clear; give "
+                f"duration_unit (--duration-unit), one of {one_of(US_PER_UNIT)}"
+            ),
         )
     return "s"

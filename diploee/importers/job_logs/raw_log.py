@@ -1,4 +1,4 @@
-"""`RawLog`: an importer's rows of a file by the user's options, before the rules of all formats."""
+"""`RawLog`: an importer's rows of a file by the user's options, before the rules of all formats."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import pyarrow as pa
 from diploee.base.clock import MISSING, Zone, zone_of
 from diploee.base.errors import Brief
 from diploee.base.model import unset
-from diploee.base.tables import Float64Array, Int16Array, Int32Array, Int64Array, Table, column
+from diploee.base.tables import (
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    Table,
+    column,
+)
 from diploee.base.units import MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.registry import FileFormat
 from diploee.importers.text.stamps import stamps
@@ -26,7 +33,12 @@ from diploee.importers.text.tables import (
     read_columns,
 )
 from diploee.importers.text.text import Text
-from diploee.importers.text.time_units import Counting, clocked_ms, counting_in, is_clocked
+from diploee.importers.text.time_units import (
+    Counting,
+    clocked_ms,
+    counting_in,
+    is_clocked,
+)
 from diploee.importers.text.values import Number, ids, labels, numbers
 from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
@@ -41,7 +53,7 @@ LARGEST_TIME_S = 1e11
 """Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
 
 STATE_WORDS = {
-    "completed": "completed complete cd success successful succeeded pass passed finished done "
+    "completed": "completed complete cd success successful succeeded pass passed finished done "  # noqa: E501
     "terminated ok",
     "failed": "failed fail failure f error node_fail nf boot_fail bf out_of_memory oom",
     "cancelled": "cancelled canceled cancel ca killed aborted stopped deleted",
@@ -50,7 +62,9 @@ STATE_WORDS = {
 """Words that logs use for `STATES`; all others are ``"other"``."""
 
 OTHER = STATES.index("other")
-_STATE_OF = {word: state for state, words in STATE_WORDS.items() for word in words.split()}
+_STATE_OF = {
+    word: state for state, words in STATE_WORDS.items() for word in words.split()
+}
 _US_PER_MS = 1000
 FORMAT_REMEDY = "correct or remove this line, or give the format of all times, such as "
 FORMAT_REMEDY += "'%d/%m/%Y %H:%M', as time_format (--time-format)"
@@ -68,18 +82,20 @@ class JobLogOptions(LogReading):
     """How to read a job log; see `diploee.importers.read_job_log`."""
 
     pool_gpus_per_node: GpusPerNode | None = unset(
-        "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node is absent "
-        "and the log does not tell what a node is, as a header of swf does."
+        "GPUs of a node of the pool that the jobs are for: taken where gpus_per_node "
+        "is absent and the log does not tell what a node is, as a header of swf does."
     )
 
     @property
     def zone(self) -> Zone | None:
         """The zone that the user gave."""
-        return None if self.utc_offset is None else zone_of(self.utc_offset, "utc_offset")
+        return (
+            None if self.utc_offset is None else zone_of(self.utc_offset, "utc_offset")
+        )
 
 
 class RunTime(Enum):
-    """Which run time counts, by its reason, where a log has one and starts and ends as well."""
+    """Which run time counts where a log also has starts and ends."""
 
     LOGGED = "the logged one, as its format or the user's column says"
     SPAN = "end less start, the user's columns"
@@ -93,8 +109,9 @@ class RawJobs(Table):
     Attributes
     ----------
     start_ms, submit_ms, end_ms, run_ms, requested_ms
-        Times [ms]: start, submission, end, logged run time (zero or negative as well), and the run
-        time that was requested (0 if none); `MISSING_MS` where the log has none.
+        Times [ms]: start, submission, end, logged run time (zero or negative as well),
+        and the run time that was requested (0 if none); `MISSING_MS` where the log has
+        none.
     n_nodes, n_gpus, energy_j
         Nodes, GPUs, energy [J]; NaN where the log has none.
     state_id, type_id, user_id, account_id, name_id
@@ -131,7 +148,8 @@ class RawLog(Brief):
     dropped: Mapping[str, int] = field(default_factory=dict)
     repaired: Mapping[str, int] = field(default_factory=dict)
     noted: Mapping[str, int] = field(default_factory=dict)
-    node_rule: str = ""  # what the importer took as a node, where it made node counts of processors
+    # What the importer took as a node, where it made node counts of processors
+    node_rule: str = ""
     node_unit: str = "GPU"  # what `n_gpus` counts, for `gpus_per_node`
     # A job id may come back with another start, as a requeued job's does in Slurm
     runs_share_id: bool = False
@@ -146,26 +164,35 @@ class RawLog(Brief):
 
 
 JobLogReader = Callable[[Text, JobLogOptions], RawLog]
-"""Reads the rows of a file by the options; `diploee.importers.job_logs.rules` does the rest."""
+"""Reads the rows of a file by the options; `diploee.importers.job_logs.rules` does the
+rest."""
 JobLogFormat = FileFormat[JobLogReader]
 
 
 def has_columns(*names: str) -> Callable[[Text], bool]:
-    """Return what recognises a file whose first line has these names, whatever their case."""
+    """Return what recognises a file by names in its first line, in any case."""
     return lambda text: header_words(text) >= set(names)
 
 
 def read_job_columns(
-    text: Text, layout: Layout, required: Mapping[str, str], optional: Mapping[str, str], what: str
+    text: Text,
+    layout: Layout,
+    required: Mapping[str, str],
+    optional: Mapping[str, str],
+    what: str,
 ) -> ReadTable:
     """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``."""
     layout.require(text.path, required.values(), what)
-    table = read_columns(text, layout, {**required, **layout.found(optional)}, may_be_cut=True)
+    table = read_columns(
+        text, layout, {**required, **layout.found(optional)}, may_be_cut=True
+    )
     if not len(table):
         text.fail(
             text.start_line,
-            f"a {'header' if layout.header_line else 'line'} without a whole row, expected jobs; "
-            "give a complete log",
+            (
+                f"a {'header' if layout.header_line else 'line'} without a whole row, "
+                "expected jobs; give a complete log"
+            ),
         )
     return table
 
@@ -179,7 +206,7 @@ def raw_log(
     columns: Mapping[str, Any] | None = None,
     **facts: Any,
 ) -> RawLog:
-    """Make a `RawLog` of times by their keys, and of the columns that go by their usual keys."""
+    """Make a `RawLog` of times by key, and of columns under their usual keys."""
     type_id, types = labels(table, "type")
     given: dict[str, Any] = {f"{key}_ms": ms for key, ms in times_ms.items()}
     if "requested_ms" in given:
@@ -187,9 +214,14 @@ def raw_log(
     words: dict[str, tuple[str, ...]] = {}
     for key in LABELS:
         index, found = labels(table, key)
-        given[f"{key}_id"] = np.where(np.array(found) != "", np.arange(1, len(found) + 1), 0)[index]
+        given[f"{key}_id"] = np.where(
+            np.array(found) != "", np.arange(1, len(found) + 1), 0
+        )[index]
         words[key] = ("", *found)
-    given |= {"n_nodes": numbers(table, "nodes", COUNT), "n_gpus": numbers(table, "gpus", COUNT)}
+    given |= {
+        "n_nodes": numbers(table, "nodes", COUNT),
+        "n_gpus": numbers(table, "gpus", COUNT),
+    }
     given |= {"type_id": type_id, "energy_j": numbers(table, "energy", ENERGY_J)}
     if "state" in table:
         given["state_id"] = state_ids(*labels(table, "state"))
@@ -210,23 +242,27 @@ def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     kind = Number(LARGEST_TIME_S * MS_PER_S / unit_ms, none=-1)
     values = numbers(table, key, kind) * unit_ms
     missing = np.isnan(values)
-    return np.where(missing, MISSING_MS, np.rint(np.where(missing, 0, values)).astype(np.int64))
+    return np.where(
+        missing, MISSING_MS, np.rint(np.where(missing, 0, values)).astype(np.int64)
+    )
 
 
 def spans_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     """Return durations in a unit, or as ``1-02:03:04``, in ms, or `MISSING_MS`."""
-    return clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
+    return (
+        clocked_ms(table, key) if is_clocked(table, key) else times_ms(table, key, unit)
+    )
 
 
 def stamps_ms(
     table: ReadTable, keys: Iterable[str], options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
-    """Return columns of times as milliseconds since 1970 UTC, and what a `RawLog` says of them.
+    """Return columns of times as ms since 1970 UTC, and notes on them.
 
-    A stamp with an offset is taken by it, one without is in the local time of the user's zone, or
-    where that is not given is in UTC, which is noted. The local time of the log is that of the
-    user's zone, or the offset that most stamps have. Numbers count as the user says, else as
-    `diploee.importers.text.time_units` finds.
+    A stamp with an offset is taken by it, one without is in the local time of the
+    user's zone, or where that is not given is in UTC, which is noted. The local time of
+    the log is that of the user's zone, or the offset that most stamps have. Numbers
+    count as the user says, else as `diploee.importers.text.time_units` finds.
     """
     keys, zone, time_format = tuple(keys), options.zone, options.time_format
     counting = NUMERIC_TIMES.get(time_format or "")
@@ -260,11 +296,17 @@ def stamps_ms(
     most = max(offsets, key=offsets.__getitem__, default=0)
     if n_naive:
         noted[NAIVE] = n_naive
-    return found, {**facts, "utc_offset_min": most, "is_naive": n_naive > sum(offsets.values())}
+    return found, {
+        **facts,
+        "utc_offset_min": most,
+        "is_naive": n_naive > sum(offsets.values()),
+    }
 
 
 def state_ids(index: Int32Array, words: Iterable[str]) -> Int16Array:
-    """Return the states [index into `STATES`] of words such as ``CANCELLED by 1000``."""
+    """Return states [index into `STATES`] of words such as ``CANCELLED by 1000``."""
     firsts = [(word.split() or [""])[0].rstrip("+").casefold() for word in words]
-    of_word = np.array([STATES.index(_STATE_OF.get(first, "other")) for first in firsts])
+    of_word = np.array(
+        [STATES.index(_STATE_OF.get(first, "other")) for first in firsts]
+    )
     return of_word.astype(np.int16)[index]

@@ -10,8 +10,21 @@ import pyarrow as pa
 from diploee.base.errors import InputError, one_of, shown
 from diploee.base.plain_data import checked
 from diploee.base.progress import stage
-from diploee.importers.job_logs import acme, alibaba_2020, openb, philly, plain_csv, slurm, swf
-from diploee.importers.job_logs.raw_log import JobLogFormat, JobLogOptions, JobLogReader, RawLog
+from diploee.importers.job_logs import (
+    acme,
+    alibaba_2020,
+    openb,
+    philly,
+    plain_csv,
+    slurm,
+    swf,
+)
+from diploee.importers.job_logs.raw_log import (
+    JobLogFormat,
+    JobLogOptions,
+    JobLogReader,
+    RawLog,
+)
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
 from diploee.importers.text.sheets import sheet_text
@@ -19,18 +32,22 @@ from diploee.importers.text.text import Text
 from diploee.loads.jobs.job_log import JobLog
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
-    "job log", (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv))
+    "job log",
+    (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv)),
 )
 """The formats by name; of several that recognise a file the first is taken."""
 
 
 @stage("read log")
-def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) -> JobLog:
+def read_job_log(
+    path: Path | str, log_format: str | None = None, **given: Any
+) -> JobLog:
     """Read a job log, packed or not; a Parquet file as the CSV file of its table.
 
-    Which rows are jobs, and what becomes of missing, negative, zero and repeated values, stands in
-    `diploee.importers.job_logs.rules`; what a format adds to it, in its module there. All that was
-    dropped or repaired is counted by cause in `JobLog.counts`.
+    Which rows are jobs, and what becomes of missing, negative, zero and repeated
+    values, stands in `diploee.importers.job_logs.rules`; what a format adds to it, in
+    its module there. All that was dropped or repaired is counted by cause in
+    `JobLog.counts`.
 
     Parameters
     ----------
@@ -44,13 +61,14 @@ def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) 
     Returns
     -------
     JobLog
-        With the jobs in the order of their submission; without one if every row was dropped.
+        With the jobs in the order of their submission; without one if every row was
+        dropped.
 
     Raises
     ------
     LogFormatError
-        If the file can't be read, is not recognised, or a line is wrong; the text begins with
-        the file and the line.
+        If the file can't be read, is not recognised, or a line is wrong; the text
+        begins with the file and the line.
     InputError
         If an option is not allowed, or does not fit the format.
     """
@@ -59,14 +77,16 @@ def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) 
     def where(key: tuple[str | int, ...]) -> str:
         return f"{path}: {'.'.join(map(str, key))}"
 
-    options = checked(given, JobLogOptions, where, lambda problems: InputError("; ".join(problems)))
+    options = checked(
+        given, JobLogOptions, where, lambda problems: InputError("; ".join(problems))
+    )
     if log_format is not None:
         JOB_LOG_FORMATS.named(path, log_format)
     chosen, raw = _read(path, log_format, options)
     if raw.utc_offset_min is None and options.utc_offset is not None:
         raise InputError(
-            f"{path}: utc_offset is {shown(options.utc_offset)}, but the times of this log count "
-            "from an origin that is not known; leave utc_offset out"
+            f"{path}: utc_offset is {shown(options.utc_offset)}, but the times of "
+            "this log count from an origin that is not known; leave utc_offset out"
         )
     return apply_rules(path, chosen.name, raw, options)
 
@@ -74,7 +94,10 @@ def read_job_log(path: Path | str, log_format: str | None = None, **given: Any) 
 def _read(
     path: Path, log_format: str | None, options: JobLogOptions
 ) -> tuple[JobLogFormat, RawLog]:
-    """Return the format of a file and its rows; the text is given up on return, as it is large."""
+    """Return the format of a file and its rows.
+
+    The text is given up on return, as it is large.
+    """
     text = sheet_text(path, "a job log")
     chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
     _check_options(path, chosen, options)
@@ -101,9 +124,12 @@ def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
         return known
     text.fail(
         text.start_line,
-        f"not a job log of a known format, the first line is {shown(text.first_row)}; "
-        f"give its format (--format), one of {one_of(JOB_LOG_FORMATS)}, or for another table its "
-        "columns (--column MEANING=NAME), such as {submit: NAME, duration: NAME, nodes: NAME}",
+        (
+            "not a job log of a known format, the first line is "
+            f"{shown(text.first_row)}; give its format (--format), one of "
+            f"{one_of(JOB_LOG_FORMATS)}, or for another table its columns (--column "
+            "MEANING=NAME), such as {submit: NAME, duration: NAME, nodes: NAME}"
+        ),
     )
 
 

@@ -2,31 +2,36 @@
 
 The rules, in this order; a row is dropped by the first that applies:
 
-1. A time before 1980 or from 2100 on is none, such as the 1970 that some systems write for
-   "unknown"; but for a log whose times count from an origin of its own, or whose dates are made up.
-2. A row without a submission takes its start as submission; without either it is dropped.
-3. A job that was cancelled and has no run time, or one of zero, never started: dropped. So is a job
-   with neither a start nor a run time. One that started and has no end was still running when the
-   log was written, and is dropped too: its run time is not known.
-4. The run time is the logged one, else end less start; but of a plain table end less start where
-   that is of columns that the user mapped, or shorter in sum and the user mapped neither. Where
-   the two are 1 % apart in sum, which one was taken is noted. A negative one is dropped, and one of
-   more than ten years. A zero one means less than the log's resolution; it is dropped, or taken as
-   a second where the user says so.
-5. A missing start is end less run time where both are known. A start before the submission moves
-   the submission to the start, as the nodes were in use then.
-6. Nodes: where the user gives GPUs per node, GPUs over it, rounded up, at least 1; else the log's
-   node count, fractions rounded up. GPUs per node of the pool count as given, but for a log that
-   tells what its nodes are, as a header of SWF does. A job on CPUs alone keeps the log's node
-   count, 1 where it has none, and is dropped where the user says so. A row without either is
+1. A time before 1980 or from 2100 on is none, such as the 1970 that some systems write
+   for "unknown"; but for a log whose times count from an origin of its own, or whose
+   dates are made up.
+2. A row without a submission takes its start as submission; without either it is
    dropped.
-7. A row that repeats another one, or whose job id was there before, is dropped. The first that was
-   not dropped for another cause stays. Rows without an id are never taken for repeated; nor are
-   those of a plain table whose column of ids the user did not map: they are renumbered and counted.
-8. A job in a state that the user leaves out is dropped. Failed jobs and jobs that were cancelled
-   while they ran had nodes and drew power, and stay otherwise.
-9. Jobs that are fewer than one in twenty and were submitted more than a year before or after all
-   others, and further from these than they from each other, have a wrong stamp: dropped.
+3. A job that was cancelled and has no run time, or one of zero, never started: dropped.
+   So is a job with neither a start nor a run time. One that started and has no end was
+   still running when the log was written, and is dropped too: its run time is not
+   known.
+4. The run time is the logged one, else end less start; but of a plain table end less
+   start where that is of columns that the user mapped, or shorter in sum and the user
+   mapped neither. Where the two are 1 % apart in sum, which one was taken is noted. A
+   negative one is dropped, and one of more than ten years. A zero one means less than
+   the log's resolution; it is dropped, or taken as a second where the user says so.
+5. A missing start is end less run time where both are known. A start before the
+   submission moves the submission to the start, as the nodes were in use then.
+6. Nodes: where the user gives GPUs per node, GPUs over it, rounded up, at least 1; else
+   the log's node count, fractions rounded up. GPUs per node of the pool count as given,
+   but for a log that tells what its nodes are, as a header of SWF does. A job on CPUs
+   alone keeps the log's node count, 1 where it has none, and is dropped where the user
+   says so. A row without either is dropped.
+7. A row that repeats another one, or whose job id was there before, is dropped. The
+   first that was not dropped for another cause stays. Rows without an id are never
+   taken for repeated; nor are those of a plain table whose column of ids the user did
+   not map: they are renumbered and counted.
+8. A job in a state that the user leaves out is dropped. Failed jobs and jobs that were
+   cancelled while they ran had nodes and drew power, and stay otherwise.
+9. Jobs that are fewer than one in twenty and were submitted more than a year before or
+   after all others, and further from these than they from each other, have a wrong
+   stamp: dropped.
 10. Rows are sorted by submission, ties in the order of the file.
 """
 
@@ -44,7 +49,13 @@ import pyarrow.compute as pc
 from diploee.base.errors import LogFormatError, plural
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, S_PER_H
-from diploee.importers.job_logs.raw_log import REPEATED_ROW, JobLogOptions, RawJobs, RawLog, RunTime
+from diploee.importers.job_logs.raw_log import (
+    REPEATED_ROW,
+    JobLogOptions,
+    RawJobs,
+    RawLog,
+    RunTime,
+)
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -53,7 +64,13 @@ from diploee.loads.import_counts import (
     ImportCounts,
     believed_span,
 )
-from diploee.loads.jobs.job_log import GPU_ROUNDING, MISSING_MS, STATES, JobLog, JobRecords
+from diploee.loads.jobs.job_log import (
+    GPU_ROUNDING,
+    MISSING_MS,
+    STATES,
+    JobLog,
+    JobRecords,
+)
 from diploee.scenario.durations import MAX_DURATION_S
 
 CPU_ONLY = "CPU-only job"
@@ -63,7 +80,9 @@ LONGEST_RUN_MS = MAX_DURATION_S * MS_PER_S
 LARGEST_NODE_COUNT = 2**31 - 1
 
 
-def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions) -> JobLog:
+def apply_rules(
+    path: Path, log_format: str, raw: RawLog, options: JobLogOptions
+) -> JobLog:
     """Make a `JobLog` of rows by the rules of this module."""
     believed, not_believed = _believed(raw)
     believed, of_run_times = _of_one_run_time(believed, raw.run_time)
@@ -75,7 +94,10 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
     kept = np.ones(len(rows), dtype=bool)
 
     def causes() -> Iterator[tuple[str, BoolArray]]:
-        """Yield what rows are dropped for; what comes later sees the rows that stay so far."""
+        """Yield what rows are dropped for.
+
+        What comes later sees the rows that stay so far.
+        """
         yield NOT_BELIEVED, not_believed & (rows.submit_ms == MISSING_MS)
         yield from _unusable(believed, rows).items()
         _check_nodes(path, n_nodes, kept)
@@ -94,7 +116,9 @@ def apply_rules(path: Path, log_format: str, raw: RawLog, options: JobLogOptions
         kept &= ~mask
     order = np.flatnonzero(kept)
     submit_ms = rows.submit_ms[order]
-    n_out_of_order = int((np.maximum.accumulate(submit_ms) > submit_ms).sum()) if order.size else 0
+    n_out_of_order = (
+        int((np.maximum.accumulate(submit_ms) > submit_ms).sum()) if order.size else 0
+    )
     order = order[np.argsort(submit_ms, kind="stable")]
     job_ids, n_renumbered = _names(raw, order)
 
@@ -151,13 +175,16 @@ def _strays(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
     return kept & ((submit_ms < span[0]) | (submit_ms > span[1]))
 
 
-def _of_one_run_time(rows: RawJobs, run_time: RunTime) -> tuple[RawJobs, dict[str, BoolArray]]:
+def _of_one_run_time(
+    rows: RawJobs, run_time: RunTime
+) -> tuple[RawJobs, dict[str, BoolArray]]:
     """Return the rows with the run time that counts, and where another one is given."""
     span_ms = rows.end_ms - rows.start_ms
     both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)
     both &= rows.run_ms > 0
     logged_s, span_s = (
-        float(ms[both].sum(dtype=np.float64)) / MS_PER_S for ms in (rows.run_ms, span_ms)
+        float(ms[both].sum(dtype=np.float64)) / MS_PER_S
+        for ms in (rows.run_ms, span_ms)
     )
     differ = abs(logged_s - span_s) > MOST_APART * max(logged_s, span_s)
     takes_span = run_time is RunTime.SPAN or (
@@ -174,8 +201,10 @@ def _of_one_run_time(rows: RawJobs, run_time: RunTime) -> tuple[RawJobs, dict[st
     return rows, {cause: both}
 
 
-def _with_times(raw: RawJobs, options: JobLogOptions) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return the rows with missing times filled in where others tell them, and what was done."""
+def _with_times(
+    raw: RawJobs, options: JobLogOptions
+) -> tuple[RawJobs, dict[str, BoolArray]]:
+    """Return rows with missing times filled from others, and the repairs."""
     submit_ms, start_ms, run_ms = raw.submit_ms, raw.start_ms, raw.run_ms
     has_end = raw.end_ms != MISSING_MS
     from_end = (start_ms == MISSING_MS) & has_end & (run_ms != MISSING_MS)
@@ -209,7 +238,9 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
     """Return which rows can't be jobs, by cause, in the order of the rules."""
     no_run = rows.run_ms == MISSING_MS
     no_start = rows.start_ms == MISSING_MS
-    did_not_run = no_run | (raw.run_ms == 0) | (~no_start & (raw.end_ms == rows.start_ms))
+    did_not_run = (
+        no_run | (raw.run_ms == 0) | (~no_start & (raw.end_ms == rows.start_ms))
+    )
     cancelled = rows.state_id == STATES.index("cancelled")
     return {
         "neither submission nor start": rows.submit_ms == MISSING_MS,
@@ -225,7 +256,7 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
 def _node_counts(
     rows: RawJobs, rule: str, unit: str, options: JobLogOptions
 ) -> tuple[Float64Array, dict[str, BoolArray], dict[str, BoolArray]]:
-    """Return the nodes of each row, NaN where not known, what was repaired and what is to note."""
+    """Return each row's nodes (NaN: unknown), the repairs and notes."""
     logged = np.where(rows.n_nodes > 0, np.ceil(rows.n_nodes), np.nan)
     cpu_only = rows.n_gpus == 0
     n_nodes = np.where(cpu_only & np.isnan(logged), 1.0, logged)
@@ -255,14 +286,15 @@ def _node_counts(
 def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
     if kept.any() and np.isnan(n_nodes[kept]).all():
         raise LogFormatError(
-            f"{path}: no job has a node count; give gpus_per_node (--gpus-per-node), so that GPUs "
-            "tell the nodes"
+            f"{path}: no job has a node count; give gpus_per_node (--gpus-per-node), "
+            "so that GPUs tell the nodes"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
     if largest > LARGEST_NODE_COUNT:
         raise LogFormatError(
-            f"{path}: a job has {largest:g} nodes, expected at most {LARGEST_NODE_COUNT:,}; "
-            "correct the counts of GPUs or give more gpus_per_node"
+            f"{path}: a job has {largest:g} nodes, expected at most "
+            f"{LARGEST_NODE_COUNT:,}; correct the counts of GPUs or give more "
+            "gpus_per_node"
         )
 
 
@@ -275,15 +307,19 @@ def _records(rows: RawJobs, n_nodes: Float64Array, order: Int64Array) -> JobReco
 
 
 def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
-    """Return the names of jobs, else the numbers of their rows, from 1, and how many came again.
+    """Return jobs' names, else row numbers from 1, and the repeats.
 
-    Where ids may repeat, the second and later of one name have a number: ``7``, ``7#2``.
+    Where ids may repeat, the second and later of one name have a number: ``7``,
+    ``7#2``.
     """
     rows = (order + 1).tolist()
     if raw.job_ids is None:
         return tuple(map(str, rows)), 0
     found = raw.job_ids.take(pa.array(order)).to_pylist()
-    names = [str(row) if name is None else name for row, name in zip(rows, found, strict=True)]
+    names = [
+        str(row) if name is None else name
+        for row, name in zip(rows, found, strict=True)
+    ]
     n_again = len(names) - len(set(names)) if raw.ids_repeat else 0
     seen: Counter[str] = Counter()
     for place, name in enumerate(names if n_again else ()):
@@ -302,14 +338,21 @@ def _repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArra
         return {}
     places = np.flatnonzero(kept & np.asarray(pc.is_valid(encoded)))
     keys = np.asarray(encoded.indices.fill_null(0), dtype=np.int64)[places]
-    starts = rows.start_ms[places] if raw.runs_share_id else np.zeros(keys.size, dtype=np.int64)
+    starts = (
+        rows.start_ms[places]
+        if raw.runs_share_id
+        else np.zeros(keys.size, dtype=np.int64)
+    )
     order = np.lexsort((starts, keys))  # stable: ties stay in the order of the file
     keys, starts, places = keys[order], starts[order], places[order]
     is_first = np.ones(keys.size, dtype=bool)
     is_first[1:] = (keys[1:] != keys[:-1]) | (starts[1:] != starts[:-1])
     firsts = places[np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))]
     equal = _equal_rows(rows, firsts, places)
-    found = {cause: np.zeros(len(rows), dtype=bool) for cause in (REPEATED_ROW, "repeated job id")}
+    found = {
+        cause: np.zeros(len(rows), dtype=bool)
+        for cause in (REPEATED_ROW, "repeated job id")
+    }
     for mask, is_repeat in zip(found.values(), (equal, ~equal), strict=True):
         mask[places[~is_first & is_repeat]] = True
     return found

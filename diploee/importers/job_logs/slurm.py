@@ -1,24 +1,27 @@
 """Slurm's accounting: ``sacct`` with a header, any delimiter, columns in any order.
 
-Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them: such a log is
-read where nothing that is needed was cut. A spreadsheet may have saved it, with quotes.
+Without ``-P``, ``sacct`` aligns columns by blanks and cuts what is too long for them:
+such a log is read where nothing that is needed was cut. A spreadsheet may have saved
+it, with quotes.
 
-``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State`` exports what is
-read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`, `Account`, `JobName` and the
-time limit of a job (`TimelimitRaw` or `Timelimit`, none where it is a word) are read too where they
-are there.
+``sacct -a -X -P --format=JobID,Submit,Start,End,ElapsedRaw,NNodes,AllocTRES,State``
+exports what is read; `Partition` (the kind of a job), `ConsumedEnergyRaw`, `User`,
+`Account`, `JobName` and the time limit of a job (`TimelimitRaw` or `Timelimit`, none
+where it is a word) are read too where they are there.
 
 - Steps (``.batch``, ``.extern``, ``.0``) are not jobs: dropped and counted.
-- Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are jobs of their
-  own: each has its own nodes. Elements that have not started share one row (``7_[4-9]``), which is
-  dropped as never started.
-- A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and is kept. Rows
-  with the id and the start of an earlier one are dropped.
-- The run time is `ElapsedRaw`, else `Elapsed`, which daylight saving leaves alone and which exclude
-  suspension; `End` less `Start` where both are missing. A job without an `End` is still running.
-- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not given. With
-  ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
-- GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log has them.
+- Elements of an array (``7_3``) and components of a heterogeneous job (``7+1``) are
+  jobs of their own: each has its own nodes. Elements that have not started share one
+  row (``7_[4-9]``), which is dropped as never started.
+- A requeued job has a row for each of its runs (``sacct -D``); each had its nodes and
+  is kept. Rows with the id and the start of an earlier one are dropped.
+- The run time is `ElapsedRaw`, else `Elapsed`, which daylight saving leaves alone and
+  which exclude suspension; `End` less `Start` where both are missing. A job without an
+  `End` is still running.
+- Stamps are local time without a zone: `utc_offset` tells it, UTC where it is not
+  given. With ``SLURM_TIME_FORMAT=%s`` they are seconds since 1970.
+- GPUs are ``gres/gpu`` of `AllocTRES`; not known for any job where no job of the log
+  has them.
 
 References
 ----------
@@ -49,10 +52,22 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     times_ms,
 )
-from diploee.importers.text.tables import Layout, ReadTable, header_words, listed, read_header
+from diploee.importers.text.tables import (
+    Layout,
+    ReadTable,
+    header_words,
+    listed,
+    read_header,
+)
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import fields_ms
-from diploee.importers.text.values import Number, fail_values, ids, numbers, without_missing
+from diploee.importers.text.values import (
+    Number,
+    fail_values,
+    ids,
+    numbers,
+    without_missing,
+)
 from diploee.loads.jobs.job_log import MISSING_MS
 
 COLUMNS = {
@@ -91,13 +106,20 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         text = _delimited(text, dashes[1])
     found = _DELIMITER.match(text.head.replace('"', ""))
     delimiter = found[1] if found else "|"
-    # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean nothing
+    # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean
+    # nothing
     is_quoted = text.head.startswith('"') or (delimiter in ",;\t" and '"' in text.head)
     layout = read_header(text, delimiter, is_quoted=is_quoted)
     _require_all(text, layout)
     second = text.head.partition("\n")[2].partition("\n")[0]
-    if delimiter == "," and not is_quoted and second.count(",") > text.first_row.count(","):
-        text.fail(text.start_line + 1, f"commas within fields, without quotes; {EXPORT}")
+    if (
+        delimiter == ","
+        and not is_quoted
+        and second.count(",") > text.first_row.count(",")
+    ):
+        text.fail(
+            text.start_line + 1, f"commas within fields, without quotes; {EXPORT}"
+        )
     table = read_job_columns(text, layout, COLUMNS, OPTIONAL, "what sacct -P prints")
     if dashes:
         _refuse_cut(table)
@@ -138,32 +160,43 @@ FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 
 def _delimited(text: Text, dashes: str) -> Text:
-    """Return columns aligned under dashes as ``sacct -P`` prints them, on the same lines."""
+    """Return columns aligned under dashes as ``sacct -P`` prints them."""
     spans = [found.span() for found in re.finditer("-+", dashes)]
     lines = text.data.decode().replace("|", " ").replace(dashes, "").split("\n")
     cells = (
-        "|".join(line[a:b].strip() for a, b in spans) if line.strip() else "" for line in lines
+        "|".join(line[a:b].strip() for a, b in spans) if line.strip() else ""
+        for line in lines
     )
     return replace(text, data="\n".join(cells).encode())
 
 
 def _refuse_cut(table: ReadTable) -> None:
-    """Refuse values that are too long for their column, which sacct ends by a plus sign."""
+    """Refuse values that sacct cut to their column, ended by a plus sign."""
     for key in table.columns.keys() - {"state", *LABELS, "type"}:
         whole = pc.invert(pc.match_substring_regex(table.columns[key], _CUT))
-        fail_values(table, key, np.asarray(whole, dtype=bool), "a value that was not cut", EXPORT)
+        fail_values(
+            table,
+            key,
+            np.asarray(whole, dtype=bool),
+            "a value that was not cut",
+            EXPORT,
+        )
 
 
 def _require_all(text: Text, layout: Layout) -> None:
     """Name all missing columns at once, and the command that prints them."""
     missing = [name for name in COLUMNS.values() if not layout.has(name)]
     if missing:
-        (near, *_) = [h for name in missing if (h := did_you_mean(name, layout.names))] or [""]
+        (near, *_) = [
+            h for name in missing if (h := did_you_mean(name, layout.names))
+        ] or [""]
         others = f", and so are {one_of(missing[1:])}" if len(missing) > 1 else ""
         text.fail(
             text.start_line,
-            f"column '{missing[0]}' is missing{others} (found: {listed(layout.names)}); "
-            f"{EXPORT}{near}",
+            (
+                f"column '{missing[0]}' is missing{others} (found: "
+                f"{listed(layout.names)}); {EXPORT}{near}"
+            ),
         )
 
 
@@ -196,7 +229,7 @@ def _limits_ms(table: ReadTable) -> Int64Array:
 
 
 def _gpus(table: ReadTable) -> Float64Array:
-    """Return GPUs, 0 for a job with other resources alone, NaN where they are unknown."""
+    """Return GPUs, 0 for a job without any, NaN where they are unknown."""
     if "tres" not in table:
         return np.full(len(table), np.nan)
     column = table.columns["tres"]
@@ -205,7 +238,9 @@ def _gpus(table: ReadTable) -> Float64Array:
     n_gpus = np.where(is_told, 0.0, np.nan)
     has_total = np.asarray(pc.is_valid(found), dtype=bool)
     n_gpus[has_total] = np.asarray(pc.cast(found.drop_null(), pa.float64()))
-    by_type = np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
+    by_type = (
+        np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
+    )
     texts = pc.filter(column, pa.array(by_type)).to_pylist()
     n_gpus[by_type] = [sum(map(int, _GPUS_OF_TYPE.findall(text))) for text in texts]
     # Where no job has GPUs, the cluster does not account for them.

@@ -1,25 +1,30 @@
-"""Standard Workload Format 2.2: 18 fields a line, header comments after ``;``, -1 for missing.
+"""Standard Workload Format 2.2.
 
-- Times are seconds since `UnixStartTime`; without it their origin is not known. Submissions that
-  are mostly later than 1980 when counted from 1970 are so counted, whatever the header says.
-- Lines of partial executions (status 2, 3 and 4) are not jobs: the standard has the job's own line
-  beside them. They are dropped and counted.
-- A job's nodes are its allocated processors, or where they are missing the requested ones, over the
-  processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header has `MaxNodes` alone.
-  ASSUMPTION: `gpus_per_node` counts this log's processors; so do the GPUs of the pool's nodes for a
-  log without `MaxNodes`. Where neither is known, a processor is a node, which is noted.
-- Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last asks for nodes
-  (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts GPUs. ASSUMPTION [J]: of
-  20 fields (a log of Frontier) the last counts nodes, where fields 5 and 8 hold no processors.
+18 fields a line, header comments after ``;``, -1 for missing.
+
+- Times are seconds since `UnixStartTime`; without it their origin is not known.
+  Submissions that are mostly later than 1980 when counted from 1970 are so counted,
+  whatever the header says.
+- Lines of partial executions (status 2, 3 and 4) are not jobs: the standard has the
+  job's own line beside them. They are dropped and counted.
+- A job's nodes are its allocated processors, or where they are missing the requested
+  ones, over the processors of a node: `MaxProcs` over `MaxNodes`, 1 where the header
+  has `MaxNodes` alone. ASSUMPTION: `gpus_per_node` counts this log's processors; so do
+  the GPUs of the pool's nodes for a log without `MaxNodes`. Where neither is known, a
+  processor is a node, which is noted.
+- Lines may go on after the 18 fields. Of 21, as Alea and AleaNG have them, the last
+  asks for nodes (``2:ppn=8:...`` or ``all:excl:2x8``), and a number in the 19th counts
+  GPUs. ASSUMPTION [J]: of 20 fields (a log of Frontier) the last counts nodes, where
+  fields 5 and 8 hold no processors.
 - The run time that a job's user asked for is its requested time (field 9).
-- The kind of a job is its queue. Local time, with its summer time, is that of `TimeZoneString`,
-  else `TimeZone`, its offset [s], else UTC.
+- The kind of a job is its queue. Local time, with its summer time, is that of
+  `TimeZoneString`, else `TimeZone`, its offset [s], else UTC.
 
 References
 ----------
 .. [1] https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 .. [2] https://github.com/aleasimulator/SWF_Workload_Generator, header of the generated logs
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -58,8 +63,18 @@ FIELDS = (
     *("user", "group", "executable", "queue", "partition", "preceding", "think_time"),
 )
 COLUMNS = {
-    **{"id": "job", "submit": "submit", "wait": "wait", "run": "run", "status": "status"},
-    **{"processors": "processors", "requested": "requested_processors", "type": "queue"},
+    **{
+        "id": "job",
+        "submit": "submit",
+        "wait": "wait",
+        "run": "run",
+        "status": "status",
+    },
+    **{
+        "processors": "processors",
+        "requested": "requested_processors",
+        "type": "queue",
+    },
     **{"requested_time": "requested_time", "user": "user", "account": "group"},
     **{"name": "executable"},
 }
@@ -68,11 +83,14 @@ PARTIAL_STATUS = (2, 3, 4)
 ALEA_FIELDS, FRONTIER_FIELDS = 21, 20
 ALEA_RULE = "nodes as asked for in field 21"
 FRONTIER_RULE = "nodes counted by field 20"
-ONE_PROCESSOR = "1 node = 1 processor, as the header has no MaxNodes; else give gpus_per_node"
+ONE_PROCESSOR = (
+    "1 node = 1 processor, as the header has no MaxNodes; else give gpus_per_node"
+)
 PARTIAL_EXECUTION = "partial execution, the job has its own line"
 
 _HEADER = re.compile(
-    r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString|TimeZone)\s*:[ \t]*(.*)$", re.M
+    r"^\s*;\s*(UnixStartTime|MaxNodes|MaxProcs|TimeZoneString|TimeZone)\s*:[ \t]*(.*)$",
+    re.M,
 )
 _Header = dict[str, tuple[int, str]]
 _OFFSET_S = re.compile(r"[+-]?(0|[1-9]\d{0,4})")  # +0900 is not seconds
@@ -84,7 +102,7 @@ _COUNTED = r"^(?P<n>\d{1,9})$"
 
 
 def recognises(text: Text) -> bool:
-    """Return whether the first line is a comment after ``;`` or begins with 18 numbers."""
+    """Return whether the first line is a ``;`` comment or has 18 numbers."""
     line = text.first_row
     return line.lstrip().startswith(";") or _ROW.fullmatch(line) is not None
 
@@ -94,7 +112,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     header = _header(text)
     rows = text.without_comments(";").single_spaced()
     n_fields = max(len(rows.first_row.split()), len(FIELDS))
-    further = tuple(f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1))
+    further = tuple(
+        f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1)
+    )
     layout = Layout(FIELDS + further, " ", is_quoted=False)
     further_of = {
         ALEA_FIELDS: {"used_gpus": "field 19", "asked": "field 21"},
@@ -116,7 +136,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         node_unit="processor",
         **clock,
     )
-    return replace(raw, types=tuple(f"queue {queue}" if queue else "" for queue in raw.types))
+    return replace(
+        raw, types=tuple(f"queue {queue}" if queue else "" for queue in raw.types)
+    )
 
 
 FORMAT = JobLogFormat("swf", "Standard Workload Format 2.2", recognises, read)
@@ -133,7 +155,9 @@ def _header(text: Text) -> _Header:
     head = text.data[:offset].decode()
     found: _Header = {}
     for match in _HEADER.finditer(head):
-        found.setdefault(match[1], (head.count("\n", 0, match.start(1)) + 1, match[2].strip()))
+        found.setdefault(
+            match[1], (head.count("\n", 0, match.start(1)) + 1, match[2].strip())
+        )
     return found
 
 
@@ -159,10 +183,15 @@ def _times(
     elif origin * MS_PER_S >= YEARS_MS[1]:
         text.fail(
             header["UnixStartTime"][0],
-            f"UnixStartTime is {origin}, expected seconds since 1970 such as 835466306; correct it",
+            (
+                f"UnixStartTime is {origin}, expected seconds since 1970 such as "
+                "835466306; correct it"
+            ),
         )
     for key in ("submit", "start"):
-        ms[key] = np.where(ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S)
+        ms[key] = np.where(
+            ms[key] == MISSING_MS, MISSING_MS, ms[key] + origin * MS_PER_S
+        )
     zone = options.zone or _zone(text, header)
     first_ms = int(known_ms[0]) if known_ms.size else 0
     offset_min = zone.offset_min(first_ms + origin * MS_PER_S)
@@ -183,8 +212,10 @@ def _zone(text: Text, header: _Header) -> Zone:
     ):
         text.fail(
             line,
-            f"TimeZone is {shown(offset)}, expected an offset from UTC in seconds such as -28800; "
-            "correct it, or give utc_offset (--utc-offset)",
+            (
+                f"TimeZone is {shown(offset)}, expected an offset from UTC in seconds "
+                "such as -28800; correct it, or give utc_offset (--utc-offset)"
+            ),
         )
     return Zone("", int(offset) // S_PER_MIN)
 
@@ -193,13 +224,17 @@ def _nodes(
     table: ReadTable, header: _Header, options: JobLogOptions, n_fields: int
 ) -> tuple[dict[str, Float64Array], str]:
     """Return the counts of a log's jobs, and what was taken as a node."""
-    allocated, requested = (numbers(table, key, COUNT) for key in ("processors", "requested"))
+    allocated, requested = (
+        numbers(table, key, COUNT) for key in ("processors", "requested")
+    )
     processors = np.where(allocated > 0, allocated, requested)
     if n_fields == ALEA_FIELDS and not options.gpus_per_node:
         counts = {"n_nodes": _matching(table, "asked", _ASKED)}
         if not np.isnan(counts["n_nodes"]).all():
             n_gpus = _matching(table, "used_gpus", _COUNTED)
-            return counts if np.isnan(n_gpus).all() else counts | {"n_gpus": n_gpus}, ALEA_RULE
+            return counts if np.isnan(n_gpus).all() else counts | {
+                "n_gpus": n_gpus
+            }, ALEA_RULE
     of_header = _number(header, "MaxNodes")
     if n_fields == FRONTIER_FIELDS and not (processors > 0).any():
         n_nodes = _matching(table, "asked", _COUNTED)
@@ -211,14 +246,20 @@ def _nodes(
         return {"n_nodes": processors}, ONE_PROCESSOR
     n_processors = _number(header, "MaxProcs") or of_header
     per_node = max(ceil(n_processors / of_header), 1)
-    rule = f"1 node = {per_node:,} processors, from the log's header" if per_node > 1 else ""
+    rule = (
+        f"1 node = {per_node:,} processors, from the log's header"
+        if per_node > 1
+        else ""
+    )
     return {"n_nodes": np.ceil(processors / per_node)}, rule
 
 
 def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
-    """Return the number that a pattern finds in each text of a column, NaN where it finds none."""
+    """Return the number that a pattern finds in each text, NaN if none."""
     found = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
-    return np.asarray(pc.fill_null(pc.cast(found, pa.float64()), np.nan), dtype=np.float64)
+    return np.asarray(
+        pc.fill_null(pc.cast(found, pa.float64()), np.nan), dtype=np.float64
+    )
 
 
 def _states(status: Float64Array) -> Int16Array:

@@ -1,1 +1,4 @@
-"""Readers of foreign measurements, one file per format; each returns the package's own types."""
+"""Readers of foreign measurements, one file per format.
+
+Each returns the package's own types.
+"""

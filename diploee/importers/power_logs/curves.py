@@ -1,8 +1,9 @@
-"""The one way from readings to a profile: repaired energy curves, summed over the devices.
+"""The one way from readings to a profile.
 
-A format's own module says which column is what, and how its logger fails; here the readings of each
-device are put in order, failed ones bridged by straight lines up to a gap, and the devices summed
-over the time that they share. All of it is counted and limited (`guard`).
+Repaired energy curves, summed over the devices. A format's own module says which column
+is what, and how its logger fails; here the readings of each device are put in order,
+failed ones bridged by straight lines up to a gap, and the devices summed over the time
+that they share. All of it is counted and limited (`guard`).
 """
 
 from __future__ import annotations
@@ -78,22 +79,29 @@ class Device:
         return sum(signs.get(of.cause, 0) * of.time_s for of in self.repairs)
 
     def held(self, start_us: int, end_us: int, max_lost: float | None) -> Device:
-        """Return the device from one moment to another, held at its ends within the limits."""
+        """Return the device over a span, held at its ends within the limits."""
         t_us, power_w = self.curve.t_us, self.curve.power_w
         assert power_w is not None
         before, after = int(t_us[0] > start_us), int(t_us[-1] < end_us)
         if not before + after:
             return self
         whole_us, covered_us = end_us - start_us, int(t_us[-1] - t_us[0])
-        held_us = np.concatenate(([start_us] * before, t_us, [end_us] * after)).astype(np.int64)
-        curve = EnergyCurve.from_readings(held_us, np.pad(power_w, (before, after), mode="edge"))
+        held_us = np.concatenate(([start_us] * before, t_us, [end_us] * after)).astype(
+            np.int64
+        )
+        curve = EnergyCurve.from_readings(
+            held_us, np.pad(power_w, (before, after), mode="edge")
+        )
         held_j = float(curve.energy_j[-1] - self.curve.energy_j[-1])
-        energy, time = fraction(held_j, curve.energy_j[-1]), (whole_us - covered_us) / whole_us
+        energy, time = (
+            fraction(held_j, curve.energy_j[-1]),
+            (whole_us - covered_us) / whole_us,
+        )
         if exceeds(max_lost, 0.0, time):
             raise LogFormatError(
                 f"{self.name}: readings of {covered_us / US_PER_S:,.1f} s of a run of "
-                f"{whole_us / US_PER_S:,.1f} s: {loss_text(energy, time)}; complete the log, leave "
-                f"the run out{allowing(energy, time)}"
+                f"{whole_us / US_PER_S:,.1f} s: {loss_text(energy, time)}; complete "
+                f"the log, leave the run out{allowing(energy, time)}"
             )
         device, held_s = Path(self.name).name, (whole_us - covered_us) / US_PER_S
         repair = Repair(device, HELD, before + after, held_j, energy, held_s)
@@ -109,17 +117,25 @@ class SkippedRun(Brief):
 
 
 def by_cause(skipped: Sequence[SkippedRun]) -> list[list[SkippedRun]]:
-    """Return runs whose problems differ in places and figures alone together; the most first."""
+    """Return runs whose problems differ in places and figures alone together.
+
+    The most first.
+    """
     found: dict[str, list[SkippedRun]] = {}
     for run in skipped:
         where = _PLACE.match(run.problem)
-        text = re.sub(r"\d[\d,.]*", "N", run.problem[where.end() :] if where else run.problem)
+        text = re.sub(
+            r"\d[\d,.]*", "N", run.problem[where.end() :] if where else run.problem
+        )
         found.setdefault(re.split(r"[,;(]", text)[0].strip(), []).append(run)
     return sorted(found.values(), key=len, reverse=True)
 
 
 class ProfilesOfRuns(list[PowerProfile]):
-    """Profiles of the runs in a folder; `skipped` names the runs that can't be read, and why."""
+    """Profiles of the runs in a folder.
+
+    `skipped` names the runs that can't be read, and why.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,26 +156,44 @@ def device_of(
     power_w: Float64Array,
     failed: Mapping[str, BoolArray] | None = None,
 ) -> Device:
-    """Return readings [W] of rows as a device; NaN are bridged, and counted by cause."""
+    """Return readings [W] of rows as a device.
+
+    NaN are bridged, and counted by cause.
+    """
     t_us, kept = in_order(account, rows, t_us, power_w)
     rows, power_w = rows[kept], power_w[kept]
     good = np.flatnonzero(~np.isnan(power_w))
     if t_us.size < 2 or not good.size:
         n_good, n_rows = plural(good.size, "good reading"), plural(t_us.size, "row")
         raise LogFormatError(
-            f"{account.log.path}: {account.device or 'the log'} has {n_good} in {n_rows}, "
-            "expected two rows or more, with a good reading; give a complete log"
+            f"{account.log.path}: {account.device or 'the log'} has {n_good} in "
+            f"{n_rows}, expected two rows or more, with a good reading; give a "
+            "complete log"
         )
     interval_us = float(np.median(np.diff(t_us)))
-    filled_w = np.interp(t_us, t_us[good], power_w[good]) if good.size < t_us.size else power_w
+    filled_w = (
+        np.interp(t_us, t_us[good], power_w[good]) if good.size < t_us.size else power_w
+    )
     curve = EnergyCurve.from_readings(t_us, filled_w)
     for cause, is_cause in (failed or {FAILED: np.isnan(power_w)}).items():
         lost = np.flatnonzero(is_cause[kept] if failed else is_cause)
         of_us = lost.size * interval_us / US_PER_S
-        account.add(cause, rows[lost], filled_w[lost].mean() * of_us if lost.size else 0.0, of_us)
+        account.add(
+            cause,
+            rows[lost],
+            filled_w[lost].mean() * of_us if lost.size else 0.0,
+            of_us,
+        )
     gap_s = bridge(account, rows, t_us, good, curve)
     repairs = account.settle(float(curve.energy_j[-1]), (t_us[-1] - t_us[0]) / US_PER_S)
-    return Device(str(account.log.path), account.device, curve, interval_us, gap_s, repairs=repairs)
+    return Device(
+        str(account.log.path),
+        account.device,
+        curve,
+        interval_us,
+        gap_s,
+        repairs=repairs,
+    )
 
 
 def restored(device: Device, meter: Meter) -> Device:
@@ -172,12 +206,17 @@ def restored(device: Device, meter: Meter) -> Device:
 
 
 def sum_w(
-    devices: Sequence[Device], step_ms: int, max_lost: float | None, *, add_w: float = 0.0
+    devices: Sequence[Device],
+    step_ms: int,
+    max_lost: float | None,
+    *,
+    add_w: float = 0.0,
 ) -> tuple[Float32Array, list[Repair]]:
-    """Return the mean power of all devices in each whole step of the time that they share [W].
+    """Return mean power of all devices in each whole step of shared time [W].
 
-    It is rounded so that its energy is kept, `add_w` [W] included. The repairs are those of the
-    devices, and what is cut off as not all devices cover it; too much of it is refused.
+    It is rounded so that its energy is kept, `add_w` [W] included. The repairs are
+    those of the devices, and what is cut off as not all devices cover it; too much of
+    it is refused.
     """
     curves = [device.curve for device in devices]
     power_w = joint_power_w(curves, step_ms * US_PER_MS)
@@ -194,18 +233,25 @@ def sum_w(
     if min(shifts_s) != max(shifts_s):
         changed = devices[int(np.argmax(np.abs(shifts_s)))]
         raise LogFormatError(
-            f"{changed.span}: the clock changes to or from summer time here and not in all logs, "
-            "so that their times do not fit; write timestamps with their offset from UTC"
+            f"{changed.span}: the clock changes to or from summer time here and not "
+            "in all logs, so that their times do not fit; write timestamps with "
+            "their offset from UTC"
         )
-    whole_us = max(int(curve.t_us[-1]) for curve in curves) - min(int(c.t_us[0]) for c in curves)
+    whole_us = max(int(curve.t_us[-1]) for curve in curves) - min(
+        int(c.t_us[0]) for c in curves
+    )
     edges_us = np.array([start_us, end_us])
     whole_j = sum(float(curve.energy_j[-1]) for curve in curves)
-    cut_j = max(whole_j - sum(float(np.diff(curve.at(edges_us))[0]) for curve in curves), 0.0)
+    cut_j = max(
+        whole_j - sum(float(np.diff(curve.at(edges_us))[0]) for curve in curves), 0.0
+    )
     cut_us = whole_us - (end_us - start_us)
     energy, time = fraction(cut_j, whole_j), cut_us / whole_us
     late_us = start_us - min(int(curve.t_us[0]) for curve in curves)
     # Devices that are read in turn begin and end within one interval of each other.
-    is_turn = max(late_us, cut_us - late_us) <= max(device.interval_us for device in devices)
+    is_turn = max(late_us, cut_us - late_us) <= max(
+        device.interval_us for device in devices
+    )
     if not is_turn and exceeds(max_lost, energy, time):
         late = min((first, last), key=lambda device: int(np.ptp(device.curve.t_us)))
         raise LogFormatError(
@@ -220,7 +266,10 @@ def sum_w(
 
 
 def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
-    """Return the rows of repairs by cause; devices that share a clock change it once."""
+    """Return the rows of repairs by cause.
+
+    Devices that share a clock change it once.
+    """
     rows: Counter[str] = Counter()
     for of in repairs:
         if of.cause in (REPEATED_HOURS, SKIPPED_HOURS):
@@ -248,16 +297,23 @@ def measured(
 ) -> PowerProfile:
     """Return a profile of measured power, trimmed as the options say.
 
-    `source` is taken where they name none; `hashes` are those of its files; the bandwidth is what
-    the meter, and the step where it is longer than its interval, leave where it is not given.
+    `source` is taken where they name none; `hashes` are those of its files; the
+    bandwidth is what the meter, and the step where it is longer than its interval,
+    leave where it is not given.
     """
-    interval_s, window_s, step_s = meter.polled_s or 0.0, meter.window_s or 0.0, step_ms / MS_PER_S
+    interval_s, window_s, step_s = (
+        meter.polled_s or 0.0,
+        meter.window_s or 0.0,
+        step_ms / MS_PER_S,
+    )
     if bandwidth_hz is None:
         bandwidth_hz = reach(window_s, meter.interval_s).flagged_hz
         if options.restore:
             bandwidth_hz = meter.restored_hz
         if step_s > LONGER * interval_s:
-            bandwidth_hz = min(bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz)
+            bandwidth_hz = min(
+                bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz
+            )
     is_assumed = (meter.kind, meter.field) == ("unknown", "other")
     joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
     provenance = Provenance(

@@ -19,7 +19,9 @@ from diploee.profiles.store import add_profile
 
 def _one(files: Sequence[Path], what: str) -> Path:
     if len(files) != 1:
-        raise ProfileError(f"import_profile: expected one {what}, found {plural(len(files), what)}")
+        raise ProfileError(
+            f"import_profile: expected one {what}, found {plural(len(files), what)}"
+        )
     return files[0]
 
 
@@ -27,13 +29,19 @@ _READERS: Mapping[str, Callable[..., list[PowerProfile]]] = {
     "wattameter": lambda files, **given: [import_wattameter(files, **given)],
     "plain": lambda files, **given: [import_plain(_one(files, "file"), **given)],
     "nvidia-smi": lambda files, **given: [import_nvidia_smi(files, **given)],
-    "mlperf-power": lambda files, **given: import_mlperf_power(_one(files, "folder"), **given),
-    "nlr-genai": lambda files, **given: import_nlr_genai(_one(files, "folder"), **given),
+    "mlperf-power": lambda files, **given: import_mlperf_power(
+        _one(files, "folder"), **given
+    ),
+    "nlr-genai": lambda files, **given: import_nlr_genai(
+        _one(files, "folder"), **given
+    ),
 }
 FORMATS = tuple(_READERS)
 
 
-def read_profiles(files: Sequence[Path], source_format: str, **given: Any) -> list[PowerProfile]:
+def read_profiles(
+    files: Sequence[Path], source_format: str, **given: Any
+) -> list[PowerProfile]:
     """Read measured power as profiles.
 
     Parameters

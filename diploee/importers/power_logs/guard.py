@@ -1,14 +1,16 @@
-"""The one guard of power logs: each repair is counted in energy and time, and is limited.
+"""The one guard of power logs.
 
-The readings of a device are put in the order of one clock. What is left out, there twice or held is
-counted per device; beyond 1 % of its energy or 5 % of its time the log is refused.
+Each repair is counted in energy and time, and is limited. The readings of a device are
+put in the order of one clock. What is left out, there twice or held is counted per
+device; beyond 1 % of its energy or 5 % of its time the log is refused.
 
-- A local clock that changes to or from summer time, in the night to Sunday: rows that run on an
-  hour earlier or later are read as such, and nothing is lost.
-- Rows behind others in time, or at a timestamp that is there already: the longest increasing run is
-  kept where the others are within the limits. Else the rows are sorted, where no two then come
-  closer than the readings' interval, as of shuffled rows and of blocks in another order. Rows that
-  still overlap are of several devices, or of a clock that was set back; they are refused.
+- A local clock that changes to or from summer time, in the night to Sunday: rows that
+  run on an hour earlier or later are read as such, and nothing is lost.
+- Rows behind others in time, or at a timestamp that is there already: the longest
+  increasing run is kept where the others are within the limits. Else the rows are
+  sorted, where no two then come closer than the readings' interval, as of shuffled rows
+  and of blocks in another order. Rows that still overlap are of several devices, or of
+  a clock that was set back; they are refused.
 """
 
 from __future__ import annotations
@@ -27,19 +29,22 @@ from diploee.profiles.profile import Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 MAX_LOST_ENERGY, MAX_LOST_TIME = 0.01, 0.05
-"""Fractions of a device's energy and time that rows may have which are lost or there twice; of what
-is held at the ends, or cut off there as not all devices have it, the time alone counts."""
+"""Fractions of a device's energy and time that rows may have which are lost or there
+twice; of what is held at the ends, or cut off there as not all devices have it, the
+time alone counts."""
 GAP_INTERVALS = 3.0
 """A gap is longer than this many of the readings' longer intervals (`USUAL`)."""
 LATE = 1.4
-"""A wait longer than this many of them, and no gap yet, is bridged and counted, not limited."""
+"""A wait longer than this many of them, and no gap yet, is bridged and counted, not
+limited."""
 USUAL = 0.9
-"""Quantile of the intervals beyond which a gap is looked for, as some readings come irregularly."""
+"""Quantile of the intervals beyond which a gap is looked for, as some readings come
+irregularly."""
 CLOSE = 0.75
 """Readings closer than this part of their interval are too many for one device."""
 LEAST_IN_TURN, IN_TURN = 30, 2.0
-"""Rows, and how far each differs from the next more than from the one after, of two devices that
-are read in turn."""
+"""Rows, and how far each differs from the next more than from the one after, of two
+devices that are read in turn."""
 PAUSE_US = 2_000_000
 """How long a logger may pause where its clock changes [us]."""
 
@@ -47,7 +52,11 @@ HOUR_US = 3_600 * US_PER_S
 _WEEK_US, _SATURDAY_22_US, _NIGHT_US = 168 * HOUR_US, 70 * HOUR_US, 6 * HOUR_US
 """1970 began on a Thursday; the night lasts until 4 h on Sunday."""
 
-OUT_OF_ORDER, REPEATED, SORTED = "rows_out_of_order", "rows_at_a_repeated_time", "rows_sorted"
+OUT_OF_ORDER, REPEATED, SORTED = (
+    "rows_out_of_order",
+    "rows_at_a_repeated_time",
+    "rows_sorted",
+)
 HELD, BRIDGED, FAILED = "reads_held_at_the_ends", "gaps_bridged", "failed_reads"
 UNTIMED, CUT = "rows_without_time", "ends_that_not_all_devices_cover"
 REPEATED_HOURS, SKIPPED_HOURS = "repeated_hours", "skipped_hours"
@@ -71,7 +80,8 @@ class Log:
     """A file of readings, and how far it may be repaired."""
 
     path: Path
-    max_gap_s: float  # longest time without a good reading [s], at least `max_gap_intervals`
+    # Longest time without a good reading [s], at least `max_gap_intervals`
+    max_gap_s: float
     max_lost: float | None = None  # fraction of energy and of time, else the two above
     is_local: bool = False  # whether the clock may change to and from summer time
     max_gap_intervals: float = 0.0
@@ -91,10 +101,15 @@ class Account:
     def add(self, cause: str, rows: Int64Array, energy_j: float, time_s: float) -> None:
         """Count rows with their energy [J] and time [s]."""
         if rows.size:
-            self.entries.append((cause, int(rows[0]), rows.size, float(energy_j), float(time_s)))
+            self.entries.append(
+                (cause, int(rows[0]), rows.size, float(energy_j), float(time_s))
+            )
 
     def settle(self, energy_j: float, time_s: float) -> tuple[Repair, ...]:
-        """Return the repairs of a device of some energy and time; refuse what is too much."""
+        """Return the repairs of a device of some energy and time.
+
+        Refuse what is too much.
+        """
         for causes in ((HELD,), (OUT_OF_ORDER, REPEATED, UNTIMED, SHORT)):
             lost = [entry for entry in self.entries if entry[0] in causes]
             energy = fraction(sum(entry[3] for entry in lost), energy_j)
@@ -120,18 +135,21 @@ class Account:
         remedy = "cut the log there, leave the device out (--devices)"
         if cause in (OUT_OF_ORDER, REPEATED, SHORT):
             remedy = (
-                f"{self.log.apart}correct a clock that was set back or comes to an hour twice "
-                "(write offsets from UTC), remove copies"
+                f"{self.log.apart}correct a clock that was set back or comes to an "
+                "hour twice (write offsets from UTC), remove copies"
             )
         raise LogFormatError(
-            f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, this the "
-            f"first: {loss_text(energy, time)}; {remedy}{allowing(energy, time)}"
+            f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, "
+            f"this the first: {loss_text(energy, time)}; "
+            f"{remedy}{allowing(energy, time)}"
         )
 
 
 def exceeds(max_lost: float | None, energy: float, time: float) -> bool:
     """Return whether fractions of the energy and the time are more than may be lost."""
-    limits = (MAX_LOST_ENERGY, MAX_LOST_TIME) if max_lost is None else (max_lost, max_lost)
+    limits = (
+        (MAX_LOST_ENERGY, MAX_LOST_TIME) if max_lost is None else (max_lost, max_lost)
+    )
     return energy > limits[0] or time > limits[1]
 
 
@@ -143,23 +161,28 @@ def fraction(part: float, whole: float) -> float:
 def loss_text(energy: float, time: float, of: str = "its") -> str:
     """Return in words how much is lost and how much may be."""
     return (
-        f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or held, expected "
-        f"{MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
+        f"{energy:.1%} of {of} energy and {time:.1%} of {of} time lost, doubled or "
+        f"held, expected {MAX_LOST_ENERGY:.0%} and {MAX_LOST_TIME:.0%} at most"
     )
 
 
 def allowing(energy: float, time: float) -> str:
     """Return the option that allows a loss."""
-    return f", or allow it (--max-lost {min(np.ceil(max(energy, time) * 100 + 1e-6), 100) / 100:g})"
+    return (
+        ", or allow it (--max-lost "
+        f"{min(np.ceil(max(energy, time) * 100 + 1e-6), 100) / 100:g})"
+    )
 
 
 def in_order(
     account: Account, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return increasing timestamps of rows on one clock [us], and which of the rows have them."""
+    """Return increasing timestamps on one clock [us], and the rows with them."""
     every = np.arange(t_us.size)
     step_us = np.diff(t_us)
-    if (step_us > 0).all() and (not account.log.is_local or step_us.max(initial=0) < HOUR_US):
+    if (step_us > 0).all() and (
+        not account.log.is_local or step_us.max(initial=0) < HOUR_US
+    ):
         return t_us, every
     forward_us = step_us[step_us > 0]
     interval_us = float(np.median(forward_us)) if forward_us.size else 1.0
@@ -168,16 +191,22 @@ def in_order(
         step_us = np.diff(t_us)
         if (step_us > 0).all():
             return t_us, every
-    # A row stands for half of the time to its neighbours, in a jump for that of the readings.
+    # A row stands for half of the time to its neighbours, in a jump for that of the
+    # readings.
     is_near = (step_us > 0) & (step_us <= GAP_INTERVALS * interval_us)
-    sides_us = np.pad(np.where(is_near, step_us, interval_us), 1, constant_values=interval_us)
+    sides_us = np.pad(
+        np.where(is_near, step_us, interval_us), 1, constant_values=interval_us
+    )
     row_s = (sides_us[:-1] + sides_us[1:]) / (2 * US_PER_S)
     row_j = np.nan_to_num(power_w) * row_s
     whole_j, whole_s = float(row_j.sum()), float(row_s.sum())
 
     def is_too_much(lost: Int64Array) -> bool:
         lost_j, lost_s = float(row_j[lost].sum()), float(row_s[lost].sum())
-        energy, time = fraction(lost_j, whole_j - lost_j), fraction(lost_s, whole_s - lost_s)
+        energy, time = (
+            fraction(lost_j, whole_j - lost_j),
+            fraction(lost_s, whole_s - lost_s),
+        )
         return exceeds(account.log.max_lost, energy, time)
 
     kept = longest_increasing(t_us)
@@ -214,8 +243,9 @@ def _on_one_clock(
 ) -> Int64Array:
     """Return local timestamps with the changes to and from summer time taken out.
 
-    A change is in the night to Sunday: the timestamps go back by an hour, or by half of one, and
-    rows before and after cover it; or just the hour is not there from which they go on.
+    A change is in the night to Sunday: the timestamps go back by an hour, or by half of
+    one, and rows before and after cover it; or just the hour is not there from which
+    they go on.
     """
     step_us = np.diff(t_us)
     shift_us = np.zeros(t_us.size, dtype=np.int64)
@@ -225,12 +255,16 @@ def _on_one_clock(
             begin = int(np.max(np.flatnonzero(step_us[:row] <= 0), initial=-1)) + 1
             covered_us = t_us[row] - max(after[0], before[begin])
             n_before = np.count_nonzero(before[begin:] > after[0])
-            goes_on = after.size < 2 or 0 < after[1] - after[0] <= GAP_INTERVALS * interval_us
+            goes_on = (
+                after.size < 2 or 0 < after[1] - after[0] <= GAP_INTERVALS * interval_us
+            )
             if goes_on and n_before * interval_us >= covered_us / 2:
                 shift_us[row + 1 :] += hour_us
                 again = row + 1 + np.flatnonzero(after[: n_before + 1] <= t_us[row])
                 energy_j = np.nan_to_num(power_w[again]).sum() * interval_us / US_PER_S
-                account.add(REPEATED_HOURS, rows[again[:1]], energy_j, hour_us / US_PER_S)
+                account.add(
+                    REPEATED_HOURS, rows[again[:1]], energy_j, hour_us / US_PER_S
+                )
     skipped_us = t_us[1:] // HOUR_US * HOUR_US - HOUR_US
     skips = np.abs(step_us - HOUR_US - interval_us) <= interval_us / 2 + PAUSE_US
     skips &= _is_night(t_us) & (t_us[:-1] < skipped_us) & (interval_us <= HOUR_US)
@@ -241,11 +275,16 @@ def _on_one_clock(
 
 
 def bridge(
-    account: Account, rows: Int64Array, t_us: Int64Array, good: Int64Array, curve: EnergyCurve
+    account: Account,
+    rows: Int64Array,
+    t_us: Int64Array,
+    good: Int64Array,
+    curve: EnergyCurve,
 ) -> float:
-    """Count what a curve holds and bridges between good ones of some rows, of increasing time.
+    """Count what a curve holds and bridges between good rows.
 
-    Return the longest time without a good reading [s], the ends included; refuse what is too long.
+    Return the longest time without a good reading [s], the ends included; refuse what
+    is too long.
     """
     first, last = good[[0, -1]].tolist()
     ends = [row for row in (0, t_us.size - 1) if not first <= row <= last]
@@ -262,11 +301,18 @@ def bridge(
         expected = f"{max_gap_s:.4g} s at most; split the log here, or raise max_gap_s"
         option = "--max-gap-s"
         if gap_s <= max_gap_s:
-            found = f"{at_most:.0%} of its time in gaps at most, found {bridged_s / span_s:.1%}"
-            expected, option = f"{found}; split the log here, or raise max_lost", "--max-lost"
+            found = (
+                f"{at_most:.0%} of its time in gaps at most, found "
+                f"{bridged_s / span_s:.1%}"
+            )
+            expected, option = (
+                f"{found}; split the log here, or raise max_lost",
+                "--max-lost",
+            )
         raise LogFormatError(
-            f"{account.where(int(rows[known[longest + 1]]))}: {gap_s:,.1f} s without a good reading"
-            f"{account.device and f' of {account.device}'}, expected {expected} ({option})"
+            f"{account.where(int(rows[known[longest + 1]]))}: {gap_s:,.1f} s without "
+            f"a good reading{account.device and f' of {account.device}'}, expected "
+            f"{expected} ({option})"
         )
     energy_j = curve.energy_j
     held = np.concatenate((np.arange(first), np.arange(last + 1, t_us.size)))
@@ -283,7 +329,8 @@ def bridge(
     gaps_s = gap_us[is_gap] / US_PER_S
     account.add(BRIDGED, rows[known[1:][is_gap]], gap_j @ bridged, gaps_s @ bridged)
     if np.quantile(steps_us, 1 - USUAL) >= CLOSE * interval_us:
-        # Where a late reading does not explain it, the clock was set back by what is missing.
+        # Where a late reading does not explain it, the clock was set back by what is
+        # missing.
         two_us = np.pad(t_us[2:] - t_us[:-2], 1)
         is_short = steps_us < CLOSE * interval_us
         is_short &= np.maximum(two_us[:-1], two_us[1:]) < (1 + CLOSE) * interval_us
@@ -291,13 +338,19 @@ def bridge(
         lost = interval_us / short_us - 1
         cut = np.flatnonzero(is_short) + 1
         account.add(
-            SHORT, rows[cut], np.diff(energy_j)[is_short] @ lost, short_us @ lost / US_PER_S
+            SHORT,
+            rows[cut],
+            np.diff(energy_j)[is_short] @ lost,
+            short_us @ lost / US_PER_S,
         )
     return float(gap_s)
 
 
 def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
-    """Return whether rows alternate strictly between two levels, or two waits: two devices."""
+    """Return whether rows alternate strictly between two levels, or two waits.
+
+    Two devices.
+    """
     wait_us = np.diff(t_us)
     if wait_us.size < LEAST_IN_TURN:
         return False
@@ -305,7 +358,10 @@ def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
     for values, least in ((power_w[~np.isnan(power_w)], 0.0), (wait_us, least_us)):
         first, second = values[1:] - values[:-1], values[2:] - values[:-2]
         next_by, after_by = np.median(np.abs(first)), np.median(np.abs(second))
-        if next_by > max(IN_TURN * after_by, least) and np.mean(first[1:] * first[:-1] < 0) > USUAL:
+        if (
+            next_by > max(IN_TURN * after_by, least)
+            and np.mean(first[1:] * first[:-1] < 0) > USUAL
+        ):
             return True
     return False
 
@@ -327,10 +383,14 @@ def _is_night(t_us: Int64Array) -> BoolArray:
 
 
 def longest_increasing(t_us: Int64Array) -> Int64Array:
-    """Return the rows of the longest increasing run of timestamps; of equal ones the first."""
+    """Return the rows of the longest increasing run of timestamps.
+
+    Of equal ones the first.
+    """
     if (t_us[1:] > t_us[:-1]).all():
         return np.arange(t_us.size)
-    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last one.
+    # Patience sorting: of all increasing runs of k + 1 stamps so far, the lowest last
+    # one.
     last_us: list[int] = []
     last_row: list[int] = []
     row_before = np.full(t_us.size, -1)

@@ -1,16 +1,18 @@
 """Import the power logs of the nodes of MLPerf Training submissions.
 
-A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines ``power_reading`` of
-each node, and its events in ``<benchmark>/<run>.txt``. A submission shows by its name whether its
-readings are of the AC or the DC side of the supplies; ``systems/<system>.json`` has the hardware.
+A run has ``results/<system>/<benchmark>/power/<run>/node_K.txt``, MLLOG lines
+``power_reading`` of each node, and its events in ``<benchmark>/<run>.txt``. A
+submission shows by its name whether its readings are of the AC or the DC side of the
+supplies; ``systems/<system>.json`` has the hardware.
 
-A reading that is no power, such as one below 0, failed: it is counted and bridged. A log that lacks
-the ends of its run is held there, up to a share. A run that can't be read is skipped and named.
+A reading that is no power, such as one below 0, failed: it is counted and bridged. A
+log that lacks the ends of its run is held there, up to a share. A run that can't be
+read is skipped and named.
 
 References
 ----------
 .. [1] mlcommons/training_results_v4.0 (Apache-2.0): folders ``smc-ac-power``, ``smc-dc-power``
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,18 +31,30 @@ from diploee.base.errors import LogFormatError, plural, shown
 from diploee.base.metric import is_plain_number
 from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.base.plain_data import Record, parse_json, read_json
-from diploee.importers.power_logs.curves import Device, ProfilesOfRuns, device_of, measured, sum_w
+from diploee.importers.power_logs.curves import (
+    Device,
+    ProfilesOfRuns,
+    device_of,
+    measured,
+    sum_w,
+)
 from diploee.importers.power_logs.guard import Account, Log
 from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.text.text import Text, read_text
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER, UNKNOWN_BOUNDARY, PowerProfile
+from diploee.profiles.profile import (
+    NODE_AC_POWER,
+    NODE_DC_POWER,
+    UNKNOWN_BOUNDARY,
+    PowerProfile,
+)
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 
 BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
 MAX_STALLED = 0.2
-"""Fraction of a run's time in which its logger may stall; published ones did up to 0.12 of it."""
+"""Fraction of a run's time in which its logger may stall; published ones did up to 0.12
+of it."""
 PHASES = {"init": "init", "block": "training", "eval": "evaluation"}
 """Phases by the events that begin and end them, ``init_start`` and ``init_stop``."""
 STEP_GRID_MS = 100
@@ -94,10 +108,11 @@ class _Run:
 
 
 def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
-    """Import all runs in a folder of MLPerf submissions; those that can't be read are skipped.
+    """Import all runs in a folder of MLPerf submissions.
 
-    Readings are joined by straight lines. The step is the readings' own, and no bandwidth is
-    claimed beyond what means over one step leave, as instantaneous readings may hold aliases.
+    Those that can't be read are skipped. Readings are joined by straight lines. The
+    step is the readings' own, and no bandwidth is claimed beyond what means over one
+    step leave, as instantaneous readings may hold aliases.
 
     Parameters
     ----------
@@ -109,8 +124,8 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     Returns
     -------
     list of PowerProfile
-        The profiles; its attribute ``skipped`` has the place and the problem of each run that
-        can't be read.
+        The profiles; its attribute ``skipped`` has the place and the problem of each
+        run that can't be read.
 
     Raises
     ------
@@ -120,7 +135,9 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     options = MLPerfOptions(**given)
     root = Path(folder).resolve()
     if not root.is_dir():
-        raise LogFormatError(f"{folder}: no such folder; give that of a submission's results")
+        raise LogFormatError(
+            f"{folder}: no such folder; give that of a submission's results"
+        )
     runs = _runs(root)
     if not runs:
         raise LogFormatError(
@@ -138,15 +155,17 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     if not chosen:
         found = ", ".join(sorted({run.side or "unknown" for run in runs}))
         raise LogFormatError(
-            f"{folder}: no run of side '{options.side}' (found: {found}); give another side "
-            "(--side), or the side of what is unknown (--boundary)"
+            f"{folder}: no run of side '{options.side}' (found: {found}); give "
+            "another side (--side), or the side of what is unknown (--boundary)"
         )
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
     profiles, numbers = ProfilesOfRuns(), Counter[str]()
     for run in chosen:
         own = run.submission / "systems" / f"{run.system.name}.json"
         described = own if own.is_file() else systems.get(run.system.name)
-        profiles.take(str(run.folder), partial(_profile, run, described, numbers, options))
+        profiles.take(
+            str(run.folder), partial(_profile, run, described, numbers, options)
+        )
     if not profiles:
         raise LogFormatError(run.problem for run in profiles.skipped)
     return profiles
@@ -154,7 +173,9 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
 
 def _runs(root: Path) -> list[_Run]:
     of_folder: dict[Path, list[Path]] = defaultdict(list)
-    for log in sorted(root.rglob("node_*.txt"), key=lambda path: (len(path.name), path)):
+    for log in sorted(
+        root.rglob("node_*.txt"), key=lambda path: (len(path.name), path)
+    ):
         if log.parent.parent.name == "power":
             of_folder[log.parent].append(log)
     runs = []
@@ -171,8 +192,8 @@ def _count(value: int | str, path: Path | None, most: int) -> int | None:
         return None
     if not re.fullmatch(r"\d{1,9}", str(value)) or not 1 <= int(value) <= most:
         raise LogFormatError(
-            f"{path}: {shown(value)} nodes or accelerators, expected a whole number from 1 to "
-            f"{most:,}; correct the description of the system"
+            f"{path}: {shown(value)} nodes or accelerators, expected a whole number "
+            f"from 1 to {most:,}; correct the description of the system"
         )
     return int(value)
 
@@ -185,13 +206,16 @@ def _profile(
     nodes = stated or len(run.logs)
     if len(run.logs) != nodes:
         raise LogFormatError(
-            f"{run.folder}: {plural(len(run.logs), 'node log')} of {plural(nodes, 'node')}, "
-            "expected one of each; complete the folder, or tell the nodes (--nodes)"
+            f"{run.folder}: {plural(len(run.logs), 'node log')} of "
+            f"{plural(nodes, 'node')}, expected one of each; complete the folder, or "
+            "tell the nodes (--nodes)"
         )
     side = run.side or options.boundary or ""
     name = "-".join(filter(None, (run.benchmark, f"{nodes}n", side)))
     numbers[name] += 1
-    logs = [read_node_log(path, options.max_gap_s, options.max_lost) for path in run.logs]
+    logs = [
+        read_node_log(path, options.max_gap_s, options.max_lost) for path in run.logs
+    ]
     curves = [log.curve for log in logs]
     interval_us = max(log.interval_us for log in logs)
     step_ms = max(round(interval_us / US_PER_MS / STEP_GRID_MS), 1) * STEP_GRID_MS
@@ -203,7 +227,9 @@ def _profile(
     whole = [log.held(start_us, end_us, options.max_lost) for log in logs]
     power_w, repairs = sum_w(whole, step_ms, options.max_lost)
     lost_us = min(moments_us) - start_us + end_us - max(moments_us)
-    series = Counter((curve.t_us.tobytes(), curve.energy_j.tobytes()) for curve in curves)
+    series = Counter(
+        (curve.t_us.tobytes(), curve.energy_j.tobytes()) for curve in curves
+    )
     counts = {
         "readings": sum(log.n_readings for log in logs),
         "seconds_that_not_all_nodes_cover": unshared_s(curves),
@@ -234,16 +260,22 @@ def _profile(
 
 def _notes(counts: dict[str, int], has_phases: bool) -> str:
     said = {
-        "Averaging of the readings unknown: faster swings may be folded into them, and no more is "
-        "claimed than means over their interval leave.": True,
+        (
+            "Averaging of the readings unknown: faster swings may be folded into them, "
+            "and no more is claimed than means over their interval leave."
+        ): True,
         "Readings joined by straight lines.": True,
-        "Nodes that share a meter have its mean each.": counts["nodes_that_share_a_meter"],
+        "Nodes that share a meter have its mean each.": counts[
+            "nodes_that_share_a_meter"
+        ],
         "No events of the same clock, so no phases.": not has_phases,
     }
     return " ".join(note for note, holds in said.items() if holds)
 
 
-def read_node_log(path: Path, max_gap_s: float = 60.0, max_lost: float | None = None) -> Device:
+def read_node_log(
+    path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
+) -> Device:
     """Read and repair the ``power_reading`` lines of a node."""
     text = read_text(path, "MLLOG lines of power", hashed=True)
     rows = list(text.rows())
@@ -252,8 +284,13 @@ def read_node_log(path: Path, max_gap_s: float = 60.0, max_lost: float | None = 
         for (line, _), event in zip(rows, _events(text, rows), strict=True)
         if event.key == "power_reading"
     ]
-    lines, stamps_us, powers_w = zip(*readings, strict=True) if readings else ((), (), ())
-    t_us, power_w = np.array(stamps_us, dtype=np.int64), np.array(powers_w, dtype=np.float64)
+    lines, stamps_us, powers_w = (
+        zip(*readings, strict=True) if readings else ((), (), ())
+    )
+    t_us, power_w = (
+        np.array(stamps_us, dtype=np.int64),
+        np.array(powers_w, dtype=np.float64),
+    )
     log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
     account = Account(log, "", lambda row: f"{path}:{lines[row]}")
     device = device_of(account, np.arange(t_us.size), t_us, power_w)
@@ -261,7 +298,10 @@ def read_node_log(path: Path, max_gap_s: float = 60.0, max_lost: float | None = 
 
 
 def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
-    """Return the events of MLLOG lines: read all at once, else one by one, to name a wrong line."""
+    """Return the events of MLLOG lines.
+
+    Read all at once, else one by one, to name a wrong line.
+    """
     contents = [row.partition(_MARK)[2] for _, row in rows]
     try:
         found = parse_json(f"[{','.join(contents)}]", "", list[_Event], LogFormatError)
@@ -274,13 +314,17 @@ def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
         if _MARK not in row:
             problem = f"expected '{_MARK} {{...}}'; give the log as it was written"
             text.fail(line, f"{shown(row[:60])}, {problem}")
-        found.append(parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError))
+        found.append(
+            parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError)
+        )
     return found
 
 
 def _watts(value: Any) -> float:
     """Return a reading [W], NaN for one that is no power of a node."""
-    return float(value) if is_plain_number(value) and 0 <= value <= MAX_POWER_W else np.nan
+    return (
+        float(value) if is_plain_number(value) and 0 <= value <= MAX_POWER_W else np.nan
+    )
 
 
 def _phases(path: Path) -> _Spans:
@@ -290,7 +334,9 @@ def _phases(path: Path) -> _Spans:
     if not path.is_file():
         return found
     text = read_text(path, "events of a run")
-    marked = ((line, row, _EVENT.search(row)) for line, row in text.rows() if _MARK in row)
+    marked = (
+        (line, row, _EVENT.search(row)) for line, row in text.rows() if _MARK in row
+    )
     edges = [(line, row, edge) for line, row, edge in marked if edge]
     events = _events(text, [(line, row) for line, row, _ in edges])
     for (_, _, edge), event in zip(edges, events, strict=True):
@@ -308,5 +354,7 @@ def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[f
     for name, spans in phases.items():
         for span in np.clip(np.array(spans) - start_us, 0, length_us):
             if span[1] > span[0]:
-                found.setdefault(name, []).append([round(float(us) / US_PER_S, 3) for us in span])
+                found.setdefault(name, []).append(
+                    [round(float(us) / US_PER_S, 3) for us in span]
+                )
     return found

@@ -1,8 +1,8 @@
 """Import the training runs of the data set of arXiv:2604.07345, run by run.
 
-The profiles get the class names and node counts of the reference profiles, so that a library of
-them takes the place of the shipped one with nothing else changed. A run that can't be read is left
-out, with its cause, and the import goes on. The layout is
+The profiles get the class names and node counts of the reference profiles, so that a
+library of them takes the place of the shipped one with nothing else changed. A run that
+can't be read is left out, with its cause, and the import goes on. The layout is
 ``00_raw_datasets/training_<workload>/<N>node/*_slurmid_<id>_node_<host>.log``.
 
 References
@@ -29,12 +29,17 @@ from diploee.profiles.profile import PowerProfile
 
 SOURCE = "data set doi:10.7799/3025227 of arXiv:2604.07345"
 LICENCE = (
-    "CC BY 4.0 as a mirror states; the origin has a notice of its own, by DOE, NLR and the Alliance"
+    "CC BY 4.0 as a mirror states; the origin has a notice of its own, by DOE, NLR "
+    "and the Alliance"
 )
 RAW_FOLDER = "00_raw_datasets"
 TRAINING = "training"
-WORKLOADS = {"llama2_70b_lora": ("llama2", "llama_2"), "stable_diffusion": ("stable_diffusion",)}
-"""Workloads as scenarios and the reference profiles name them, by parts of the set's names."""
+WORKLOADS = {
+    "llama2_70b_lora": ("llama2", "llama_2"),
+    "stable_diffusion": ("stable_diffusion",),
+}
+"""Workloads as scenarios and the reference profiles name them, by parts of the set's
+names."""
 LONGEST_NAME = 80
 GPU = "NVIDIA H100"
 """Those that were measured."""
@@ -61,8 +66,12 @@ class _DatasetRun:
 
 
 @stage("import")
-def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> ProfilesOfRuns:
-    """Import the training runs of the data set in a folder; those that can't be read are skipped.
+def import_nlr_genai(
+    folder: Path | str, *, step_ms: int = PROFILE_STEP_MS
+) -> ProfilesOfRuns:
+    """Import the training runs of the data set in a folder.
+
+    Those that can't be read are skipped.
 
     Parameters
     ----------
@@ -74,8 +83,8 @@ def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> P
     Returns
     -------
     list of PowerProfile
-        The profiles; its attribute ``skipped`` has the place and the problem of each run or folder
-        that can't be read.
+        The profiles; its attribute ``skipped`` has the place and the problem of each
+        run or folder that can't be read.
 
     Raises
     ------
@@ -93,7 +102,8 @@ def import_nlr_genai(folder: Path | str, *, step_ms: int = PROFILE_STEP_MS) -> P
         first = profiles.skipped[:1]
         why = "".join(f" (first problem: {run.place}: {run.problem})" for run in first)
         raise LogFormatError(
-            f"{folder}: no run of training that can be read{why}; unpack the data set again"
+            f"{folder}: no run of training that can be read{why}; unpack the data set "
+            "again"
         )
     return profiles
 
@@ -110,10 +120,16 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
 
 
 def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
-    """Return what can't be used of a data set, with the cause, and its runs of training."""
+    """Return unusable parts of a data set by cause, and its training runs."""
     if not folder.is_dir():
-        raise LogFormatError(f"{folder}: no such folder; give the folder of the unpacked data set")
-    raw = [path for path in (folder, *sorted(folder.rglob(RAW_FOLDER))) if path.name == RAW_FOLDER]
+        raise LogFormatError(
+            f"{folder}: no such folder; give the folder of the unpacked data set"
+        )
+    raw = [
+        path
+        for path in (folder, *sorted(folder.rglob(RAW_FOLDER)))
+        if path.name == RAW_FOLDER
+    ]
     if not raw:
         raise LogFormatError(
             f"{folder}: no folder '{RAW_FOLDER}' in it, expected the layout of "
@@ -128,13 +144,17 @@ def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
 
 
 def _with_own_names(runs: list[_DatasetRun]) -> list[_DatasetRun]:
-    """Sort the runs; those of one name, as several of one Slurm job, get a number behind it."""
-    ordered = sorted(runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place))
+    """Sort the runs, and number those of one name."""
+    ordered = sorted(
+        runs, key=lambda run: (run.workload, run.n_nodes, run.name, run.place)
+    )
     times: Counter[str] = Counter()
     own = []
     for run in ordered:
         times[key := run.profile_id] += 1
-        own.append(run if times[key] == 1 else replace(run, name=f"{run.name}-{times[key]}"))
+        own.append(
+            run if times[key] == 1 else replace(run, name=f"{run.name}-{times[key]}")
+        )
     return own
 
 
@@ -147,7 +167,9 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
             name = job[1] if job else path.stem[kind.end() :]
             of_run[path.parent, name].append(path)
     if not of_run:
-        yield SkippedRun(str(group.relative_to(top)), "no NVML or RAPL logs in this folder")
+        yield SkippedRun(
+            str(group.relative_to(top)), "no NVML or RAPL logs in this folder"
+        )
     for (folder, name), paths in of_run.items():
         place = str(folder.relative_to(top))
         parts = folder.relative_to(group).parts
@@ -170,5 +192,8 @@ def workload_of(name: str) -> str:
 
 
 def _slug(name: str) -> str:
-    """Return a name as part of a file's name; of a long one the end, by which it is known."""
+    """Return a name as part of a file's name.
+
+    Of a long one the end, by which it is known.
+    """
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-LONGEST_NAME:].strip("-.") or "run"

@@ -1,11 +1,12 @@
-"""Import ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv -lms 100``: GPU power.
+"""Import ``nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv -lms 100``.
 
-A file is the log of one machine; several are summed over the time that they share. Such logs know
-nothing of the CPUs: the boundary says so, unless a constant is added for them.
+GPU power. A file is the log of one machine; several are summed over the time that they
+share. Such logs know nothing of the CPUs: the boundary says so, unless a constant is
+added for them.
 
-One row per GPU and tick, often without the GPU's index; values with or without their unit; failed
-reads as ``[N/A]``, ``[Not Supported]`` and the like, or below 0; headers again where a log was
-appended to; a last line cut where the logger was killed.
+One row per GPU and tick, often without the GPU's index; values with or without their
+unit; failed reads as ``[N/A]``, ``[Not Supported]`` and the like, or below 0; headers
+again where a log was appended to; a last line cut where the logger was killed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ import pyarrow.compute as pc
 
 from diploee.base.errors import LogFormatError, one_of, plural
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
-from diploee.importers.power_logs.curves import Device, device_of, measured, restored, sum_w
+from diploee.importers.power_logs.curves import (
+    Device,
+    device_of,
+    measured,
+    restored,
+    sum_w,
+)
 from diploee.importers.power_logs.guard import (
     FAILED,
     HOUR_US,
@@ -43,7 +50,8 @@ from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile, Rep
 from diploee.profiles.resample import US_PER_S, unshared_s
 
 POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
-"""Columns of power in the order of preference: what is not averaged before it is read folds."""
+"""Columns of power in the order of preference: what is not averaged before it is read
+folds."""
 NAME_COLUMNS = ("name", "gpu_name")
 """Columns of the GPUs' model."""
 UNIQUE_COLUMNS = ("uuid", "gpu_uuid", "serial", "gpu_serial")
@@ -53,7 +61,7 @@ LOCAL_COLUMNS = ("index", "pci.bus_id", "gpu_bus_id")
 HOST_COLUMNS = ("host", "hostname", "node", "nodename", "machine", "server")
 """Columns of the machine, which those who log several write themselves."""
 SAME_SPAN = 0.05
-"""Part of their time by which logs of several machines begin or end apart in one file."""
+"""Part of their time by which logs of several machines begin or end apart in one file."""  # noqa: E501
 MOST_GPUS = 32
 LEAST_TICKS = 3
 """Fewer ticks show no rhythm: they may be a log with a gap."""
@@ -84,12 +92,13 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     Parameters
     ----------
     paths : sequence of pathlib.Path
-        Logs, one per machine; of a folder all ``*.csv``, ``*.log`` and ``*.txt`` in it, packed
-        or not.
+        Logs, one per machine; of a folder all ``*.csv``, ``*.log`` and ``*.txt`` in it,
+        packed or not.
     **given
         Fields of `diploee.importers.NvidiaSmiOptions`, such as ``workload``, which is
-        needed. The nodes are one per file where not given, the meter that of the column and the
-        GPU (``gpu``, or the log's column ``name``), see `diploee.profiles.known_meter`.
+        needed. The nodes are one per file where not given, the meter that of the column
+        and the GPU (``gpu``, or the log's column ``name``), see
+        `diploee.profiles.known_meter`.
     """
     options = NvidiaSmiOptions(**given)
     if not paths:
@@ -104,12 +113,16 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         counts.update(machine.counts)
     counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
-    gpu = options.gpu or next(filter(None, (machine.model for machine in machines)), None)
+    gpu = options.gpu or next(
+        filter(None, (machine.model for machine in machines)), None
+    )
     interval_s = round(max(gpu.interval_us for gpu in gpus) / US_PER_S, 6)
     meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
     if options.restore:
         gpus = [restored(gpu, meter) for gpu in gpus]
-    power_w, repairs = sum_w(gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes)
+    power_w, repairs = sum_w(
+        gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes
+    )
     return measured(
         *options.of_nodes(nodes),
         options.step_ms,
@@ -118,7 +131,10 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         source=", ".join(path.name for path in files),
         hashes=[machine.sha256 for machine in machines],
         meter=meter,
-        repairs=[*repairs, *(repair for machine in machines for repair in machine.repairs)],
+        repairs=[
+            *repairs,
+            *(repair for machine in machines for repair in machine.repairs),
+        ],
         counts=counts,
         power_boundary=_boundary(options.add_w),
         notes=_notes(gpus, columns, meter),
@@ -130,9 +146,13 @@ def _logs(path: Path) -> list[Path]:
     """Return the logs of a folder, or the one that was given."""
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.iterdir() if {".csv", ".log", ".txt"} & set(p.suffixes[-2:]))
+    found = sorted(
+        p for p in path.iterdir() if {".csv", ".log", ".txt"} & set(p.suffixes[-2:])
+    )
     if not found:
-        raise LogFormatError(f"{path}: no log in this folder, expected '*.csv', '*.log' or '*.txt'")
+        raise LogFormatError(
+            f"{path}: no log in this folder, expected '*.csv', '*.log' or '*.txt'"
+        )
     return found
 
 
@@ -140,8 +160,8 @@ def _boundary(add_w: float) -> str:
     if add_w == 0:
         return GPU_POWER
     return (
-        f"GPU power as measured, {PLUS_CONSTANT} {add_w:g} W per node for its CPUs, which is "
-        "assumed; no memory, network, fans or power supply"
+        f"GPU power as measured, {PLUS_CONSTANT} {add_w:g} W per node for its CPUs, "
+        "which is assumed; no memory, network, fans or power supply"
     )
 
 
@@ -152,8 +172,9 @@ def _notes(gpus: list[Device], columns: list[str], meter: Meter) -> str:
         how = f"the driver averages it over {meter.window_s:g} s{assumed}"
     longest_s = max(gpu.longest_gap_s for gpu in gpus)
     return (
-        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}; readings "
-        f"joined by straight lines; longest time between good readings of a GPU {longest_s:g} s"
+        f"'{', '.join(columns)}' of {len(gpus)} GPUs, naive local time; {how}; "
+        "readings joined by straight lines; longest time between good readings of a "
+        f"GPU {longest_s:g} s"
     )
 
 
@@ -177,10 +198,15 @@ def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
         names = [gpu.label for gpu in machine.gpus] if machine.has_unique_names else []
         for name in (machine.sha256, *names):
             if (other := seen.setdefault(name, path)) is not path:
-                what = "is a copy of" if name == machine.sha256 else f"has {name}, which is also in"
+                what = (
+                    "is a copy of"
+                    if name == machine.sha256
+                    else f"has {name}, which is also in"
+                )
                 raise LogFormatError(
-                    f"{path}: {what} {other}, expected each GPU once; leave one out, or put the "
-                    "parts of one machine's log one after the other in one file"
+                    f"{path}: {what} {other}, expected each GPU once; leave one out, "
+                    "or put the parts of one machine's log one after the other in "
+                    "one file"
                 )
     gpus = [gpu for machine in machines for gpu in machine.gpus]
     start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
@@ -190,11 +216,14 @@ def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
         shared = slice(*np.searchsorted(gpu.curve.t_us, (start_us, end_us)))
         assert gpu.curve.power_w is not None
         power_w = gpu.curve.power_w[shared]
-        copied = read.setdefault(gpu.curve.t_us[shared].tobytes() + power_w.tobytes(), gpu)
+        copied = read.setdefault(
+            gpu.curve.t_us[shared].tobytes() + power_w.tobytes(), gpu
+        )
         if copied.name != gpu.name and np.diff(power_w).any():
             raise LogFormatError(
                 f"{gpu.name}: {gpu.label} has the same readings at the same times as "
-                f"{copied.label} of {copied.name}, expected each GPU once; leave one out"
+                f"{copied.label} of {copied.name}, expected each GPU once; leave one "
+                "out"
             )
 
 
@@ -205,8 +234,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
     if not powers:
         raise LogFormatError(
-            f"{sheet.header}: no column of power (found: {listed(sheet.names)}), expected "
-            f"{_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
+            f"{sheet.header}: no column of power (found: {listed(sheet.names)}), "
+            f"expected {_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
         )
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
     for key, known in _COLUMNS.items():
@@ -216,7 +245,13 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
     counts = Counter(repeated_headers=table.n_headers, cut_rows=sheet.n_cut)
-    log = Log(path, options.max_gap_s, options.max_lost, not times.is_aware.any(), apart=_APART)
+    log = Log(
+        path,
+        options.max_gap_s,
+        options.max_lost,
+        not times.is_aware.any(),
+        apart=_APART,
+    )
     above = f"readings_above_{options.max_reading_w:g}_w"
     too_high = values_w > options.max_reading_w
     failed = ~(values_w >= 0)
@@ -227,20 +262,27 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         if options.devices and name not in options.devices:
             continue
         label = name if found.has_unique_names else f"GPU {name}"
-        if options.n_gpus is None and not found.is_told and in_turn(times.us[rows], power_w[rows]):
+        if (
+            options.n_gpus is None
+            and not found.is_told
+            and in_turn(times.us[rows], power_w[rows])
+        ):
             table.fail(
                 int(rows[1]),
-                f"{label.strip()} alternates between two levels or waits, as two machines with "
-                f"GPUs of one name: query 'uuid', log a column 'host', or give the GPUs of all "
-                f"machines in the file (--gpus {2 * len(found.rows)}; {len(found.rows)} of one)",
+                (
+                    f"{label.strip()} alternates between two levels or waits, as two "
+                    "machines with GPUs of one name: query 'uuid', log a column "
+                    "'host', or give the GPUs of all machines in the file (--gpus "
+                    f"{2 * len(found.rows)}; {len(found.rows)} of one)"
+                ),
             )
         causes = {FAILED: failed[rows], above: too_high[rows]}
         account = Account(log, label, table.where)
         gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
     if missing := sorted(set(options.devices) - set(found.rows)):
         raise LogFormatError(
-            f"{path}: no GPU {one_of(missing)} (have: {one_of(found.rows)}); correct devices "
-            "(--devices)"
+            f"{path}: no GPU {one_of(missing)} (have: {one_of(found.rows)}); correct "
+            "devices (--devices)"
         )
     mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
@@ -253,7 +295,11 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     repairs = whole.settle(sum(float(gpu.curve.energy_j[-1]) for gpu in gpus), whole_s)
     if found.n_hosts > 1:
         counts["machines_in_one_log"] = found.n_hosts
-    model = str(table.columns["model 0"][0]).strip() if "model 0" in table and len(table) else ""
+    model = (
+        str(table.columns["model 0"][0]).strip()
+        if "model 0" in table and len(table)
+        else ""
+    )
     column = _BRACKETS.sub("", column)
     return _Machine(
         column,
@@ -273,15 +319,18 @@ def _sheet(path: Path) -> Sheet:
     try:
         return read_sheet(path, expected, header_word="timestamp", may_be_cut=True)
     except LogFormatError as error:
-        sheet = read_sheet(path, expected, may_be_cut=True)  # empty or no text: refused here
+        # Empty or no text: refused here
+        sheet = read_sheet(path, expected, may_be_cut=True)
         raise LogFormatError(
-            f"{sheet.header}: no column 'timestamp' (found: {listed(sheet.names)}), expected "
-            f"columns {_EXPECTED}; give a log of nvidia-smi with its header"
+            f"{sheet.header}: no column 'timestamp' (found: {listed(sheet.names)}), "
+            f"expected columns {_EXPECTED}; give a log of nvidia-smi with its header"
         ) from error
 
 
-def _power_w(sheet: Sheet, table: ReadTable, names: list[str]) -> tuple[str, Float64Array]:
-    """Return the first column of power that has a number, in W, NaN where a read failed."""
+def _power_w(
+    sheet: Sheet, table: ReadTable, names: list[str]
+) -> tuple[str, Float64Array]:
+    """Return the first power column with numbers [W], NaN for failed reads."""
     for name in names:
         text = pc.utf8_trim_whitespace(table.columns[name])
         is_milli = pc.fill_null(pc.match_substring_regex(text, r"mW$"), False)
@@ -290,20 +339,28 @@ def _power_w(sheet: Sheet, table: ReadTable, names: list[str]) -> tuple[str, Flo
         text = pc.if_else(failed, pa.scalar("", text.type), text)
         values = numbers(replace(table, columns={name: text}), name)
         if not np.isnan(values).all():
-            return name, np.where(np.asarray(is_milli, dtype=bool), values / 1000, values)
+            return name, np.where(
+                np.asarray(is_milli, dtype=bool), values / 1000, values
+            )
     if not len(table):
         raise LogFormatError(
-            f"{sheet.header}: a header without rows, expected readings; give a complete log"
+            f"{sheet.header}: a header without rows, expected readings; give a "
+            "complete log"
         )
     table.fail(
         0,
-        f"column '{names[0]}' is {value_shown(table, names[0], 0)}, and no row has a number, "
-        "expected watts; query a GPU that reports its power",
+        (
+            f"column '{names[0]}' is {value_shown(table, names[0], 0)}, and no row "
+            "has a number, expected watts; query a GPU that reports its power"
+        ),
     )
 
 
 class _Gpus(NamedTuple):
-    """Rows of each GPU by its name: of its own, else of machine and index, else by their times."""
+    """Rows of each GPU by its name.
+
+    Of its own, else of machine and index, else by their times.
+    """
 
     rows: dict[str, Int64Array]
     n_hosts: int
@@ -312,10 +369,16 @@ class _Gpus(NamedTuple):
     incomplete: Int64Array  # rows in ticks that not all GPUs have
 
 
-def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | None) -> _Gpus:
+def _gpus(
+    table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | None
+) -> _Gpus:
     timed = np.flatnonzero(times.there)
-    unique, local, host = (_names(table, timed, key) for key in ("unique", "local", "host"))
-    names = [of for of in ([host, local] if unique is None else [unique]) if of is not None]
+    unique, local, host = (
+        _names(table, timed, key) for key in ("unique", "local", "host")
+    )
+    names = [
+        of for of in ([host, local] if unique is None else [unique]) if of is not None
+    ]
     by_name = {"": timed}
     if names:
         encoded = pc.binary_join_element_wise(*names, " ").dictionary_encode()
@@ -324,26 +387,35 @@ def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | 
             encoded.dictionary.to_pylist(),
         )
         by_name = {
-            known[k]: timed[group == k] for k in sorted(range(len(known)), key=known.__getitem__)
+            known[k]: timed[group == k]
+            for k in sorted(range(len(known)), key=known.__getitem__)
         }
     n_hosts = 1 if host is None else len(pc.unique(host))
     is_one = unique is not None or (local is not None and host is not None)
     each = None if n_gpus is None else n_gpus // max(len(by_name), 1)
     if names and n_gpus and (n_gpus % len(by_name) or (is_one and each != 1)):
         raise LogFormatError(
-            f"{table.path}: {plural(len(by_name), 'GPU')} by their column, expected {n_gpus}; "
-            "correct one"
+            f"{table.path}: {plural(len(by_name), 'GPU')} by their column, expected "
+            f"{n_gpus}; correct one"
         )
     if is_one:
-        if host is None and local is not None:  # as many machines as GPUs have one index
-            of_index = pc.unique(pc.binary_join_element_wise(local, unique, "\t")).to_pylist()
-            n_hosts = max(Counter(pair.partition("\t")[0] for pair in of_index).values(), default=1)
+        # As many machines as GPUs have one index
+        if host is None and local is not None:
+            of_index = pc.unique(
+                pc.binary_join_element_wise(local, unique, "\t")
+            ).to_pylist()
+            n_hosts = max(
+                Counter(pair.partition("\t")[0] for pair in of_index).values(),
+                default=1,
+            )
         return _Gpus(by_name, n_hosts, unique is not None, True, timed[:0])
     split: dict[str, Int64Array] = {}
     lost, n_machines = [timed[:0]], 1
     for name, rows in by_name.items():
         is_known = bool(table.n_headers or each)
-        blocks = _blocks(times.us, power_w, rows, None if local is None else each, is_known)
+        blocks = _blocks(
+            times.us, power_w, rows, None if local is None else each, is_known
+        )
         for block, of_block in enumerate(blocks):
             gpu, n = _in_ticks(
                 table, times.us, power_w, of_block, each and each // len(blocks), local
@@ -357,14 +429,23 @@ def _gpus(table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | 
                 parts += [f"machine {machine + 1}"] * (machines > 1)
                 split[" ".join(parts)] = of_block[gpu == nth]
             n_machines = max(n_machines, machines)
-    return _Gpus(split, n_hosts * n_machines, False, False, np.sort(np.concatenate(lost)))
+    return _Gpus(
+        split, n_hosts * n_machines, False, False, np.sort(np.concatenate(lost))
+    )
 
 
 def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
-    """Return what the first column of a kind that has names says of some rows; None without one."""
-    for column in (table.columns[found] for found in table.columns if found.startswith(f"{key} ")):
+    """Return what the first column of a kind that has names says of some rows.
+
+    None without one.
+    """
+    for column in (
+        table.columns[found] for found in table.columns if found.startswith(f"{key} ")
+    ):
         text = pc.utf8_trim_whitespace(column)
-        if not pc.all(pc.or_(pc.match_substring_regex(text, _FAILED), pc.equal(text, ""))).as_py():
+        if not pc.all(
+            pc.or_(pc.match_substring_regex(text, _FAILED), pc.equal(text, ""))
+        ).as_py():
             if rows.size < len(text):
                 text = text.take(arrow_numbers(rows))
             return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
@@ -372,12 +453,16 @@ def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
 
 
 def _blocks(
-    t_us: Int64Array, power_w: Float64Array, rows: Int64Array, n_told: int | None, is_known: bool
+    t_us: Int64Array,
+    power_w: Float64Array,
+    rows: Int64Array,
+    n_told: int | None,
+    is_known: bool,
 ) -> list[Int64Array]:
-    """Return the rows of each machine, where their logs of the same time stand one after another.
+    """Return the rows of each machine, where logs of one time are in turn.
 
-    The time begins anew at each. Two that no header parts may be one log whose clock was set back,
-    and a copy of a log is no block; there the number must be given.
+    The time begins anew at each. Two that no header parts may be one log whose clock
+    was set back, and a copy of a log is no block; there the number must be given.
     """
     if n_told == 1:
         return [rows]
@@ -395,7 +480,9 @@ def _blocks(
     blocks = np.split(rows, restarts + 1)
     if n_told == len(blocks):
         return blocks
-    ends = np.array([[t_us[block].min(), t_us[block].max()] for block in blocks if block.size])
+    ends = np.array(
+        [[t_us[block].min(), t_us[block].max()] for block in blocks if block.size]
+    )
     readings = {(t_us[block].tobytes(), power_w[block].tobytes()) for block in blocks}
     if len(blocks) == 2 and not is_known:
         return [rows]
@@ -411,8 +498,9 @@ def _in_ticks(
     n_told: int | None,
     local: Any,
 ) -> tuple[Int64Array, int]:
-    """Return which of the GPUs of one tick each row is, -1 for none, and how many these are."""
-    if local is not None and n_told is None:  # most have one row of a GPU at a time, evenly
+    """Return each row's GPU within its tick (-1: none), and their number."""
+    # Most have one row of a GPU at a time, evenly
+    if local is not None and n_told is None:
         waits_us = np.abs(np.diff(t_us[rows][:LOOK_AT_ROWS]))
         if waits_us.size:
             low_us, high_us = np.quantile(waits_us, (TOLERATED, 1 - TOLERATED))
@@ -421,8 +509,8 @@ def _in_ticks(
     inferred = gpu_of_rows(t_us[rows], n_told)
     if inferred is None:
         raise LogFormatError(
-            f"{table.path}: the ticks do not have the rows of {n_told} GPUs; correct the number "
-            "of GPUs, or leave it out to have it inferred"
+            f"{table.path}: the ticks do not have the rows of {n_told} GPUs; correct "
+            "the number of GPUs, or leave it out to have it inferred"
         )
     gpu, n = inferred
     if n_told is None and n > 1:
@@ -431,23 +519,30 @@ def _in_ticks(
             for of in (rows[gpu == nth] for nth in range(n))
         }
         # Machines may be at one power at the same times, as GPUs of one machine may.
-        varies = np.nanmax(power_w[rows]) > np.nanmin(power_w[rows]) or local is not None
+        varies = (
+            np.nanmax(power_w[rows]) > np.nanmin(power_w[rows]) or local is not None
+        )
         if len(found) < n and varies:
             table.fail(
                 int(rows[1]),
-                f"{n} rows of each time have no names to tell GPUs apart, and some the same "
-                "readings throughout: remove rows that are copies, query 'uuid', or give the "
-                "number of GPUs (--gpus)",
+                (
+                    f"{n} rows of each time have no names to tell GPUs apart, and some "
+                    "the same readings throughout: remove rows that are copies, query "
+                    "'uuid', or give the number of GPUs (--gpus)"
+                ),
             )
     return gpu, n
 
 
-def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array, int] | None:
-    """Return the GPU of each row from 0 on, -1 in incomplete ticks, and the number of GPUs.
+def gpu_of_rows(
+    t_us: Int64Array, n_gpus: int | None = None
+) -> tuple[Int64Array, int] | None:
+    """Return each row's GPU (-1 in incomplete ticks), and the number of GPUs.
 
-    Without a column of GPUs the rhythm of the rows tells: those of one tick follow each other
-    within milliseconds, ticks an interval apart. Of all GPU counts the largest is taken whose
-    longest waits, as many as there would be ticks, stand out from the others and come regularly.
+    Without a column of GPUs the rhythm of the rows tells: those of one tick follow each
+    other within milliseconds, ticks an interval apart. Of all GPU counts the largest is
+    taken whose longest waits, as many as there would be ticks, stand out from the
+    others and come regularly.
     """
     if t_us.size == 0:
         return np.zeros(0, dtype=np.int64), n_gpus or 1
@@ -461,7 +556,7 @@ def gpu_of_rows(t_us: Int64Array, n_gpus: int | None = None) -> tuple[Int64Array
 
 
 def _shown_gpus(waits: Float64Array) -> int:
-    """Return how many GPUs the ticks show, 1 where there are no ticks of several rows."""
+    """Return the number of GPUs in ticks, 1 where no tick has several rows."""
     for candidate in range(min(MOST_GPUS, (waits.size + 1) // LEAST_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)
         if threshold is not None and _split(waits, candidate, threshold) is not None:
@@ -470,9 +565,10 @@ def _shown_gpus(waits: Float64Array) -> int:
 
 
 def _threshold(waits: Float64Array, n_gpus: int) -> float | None:
-    """Return a wait between those within a tick and those between ticks; None if they don't part.
+    """Return a wait between those within a tick and those between ticks.
 
-    `n_gpus` GPUs make one in `n_gpus` waits a wait between ticks.
+    None if they don't part. `n_gpus` GPUs make one in `n_gpus` waits a wait between
+    ticks.
     """
     n_between = max(1, round((waits.size + 1) / n_gpus) - 1)
     if n_gpus == 1 or waits.size <= n_between:
@@ -490,7 +586,8 @@ def _split(
     if n_gpus == 1:
         return np.zeros(waits.size + 1, dtype=np.int64), 1
     n_rows = waits.size + 1
-    if threshold is None:  # the ticks can't be seen, so every row is believed to be there
+    # The ticks can't be seen, so every row is believed to be there
+    if threshold is None:
         gpu = np.arange(n_rows) % n_gpus
         gpu[n_rows - n_rows % n_gpus :] = -1
         return gpu, n_gpus

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diploee.base.model import MAX_NODES, MAX_POWER_W, Choices, Share, default, documented, unset
+from diploee.base.model import (
+    MAX_NODES,
+    MAX_POWER_W,
+    Choices,
+    Share,
+    default,
+    documented,
+    unset,
+)
 from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
 from diploee.profiles.profile import Boundary
 
@@ -33,18 +41,21 @@ class Reading(Choices):
     licence: str = default("unknown", "Licence of the measurement.")
     from_s: float | None = unset("Start of what is kept, in s.")
     to_s: float | None = unset("End of what is kept, in s.")
-    idle_w: float | None = unset("Leave out ends at or below this power of one node [W].")
+    idle_w: float | None = unset(
+        "Leave out ends at or below this power of one node [W]."
+    )
     gpu: str | None = unset(
-        "GPU whose driver gave the readings, such as A100, which says its meter; what the files "
-        "say by default."
+        "GPU whose driver gave the readings, such as A100, which says its meter; what "
+        "the files say by default."
     )
     restore: bool = default(
-        False, "Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone."
+        False,
+        "Divide the meter's gain out up to 0.7 Hz: GPUs whose window is known alone.",
     )
     max_gap_s: MaxGap = 3_600.0
     max_lost: Share | None = unset(
-        "Fraction of the energy and of the time of a device that repairs may lose, hold or take "
-        "twice; 0.01 of the energy and 0.05 of the time by default."
+        "Fraction of the energy and of the time of a device that repairs may lose, "
+        "hold or take twice; 0.01 of the energy and 0.05 of the time by default."
     )
 
 
@@ -72,7 +83,9 @@ class WattAMeterOptions(NewProfile):
     averaging_window_s: Window | None = unset(
         "Window that the driver averages over, in s; of an unknown GPU 1."
     )
-    max_reading_w: Power = default(800.0, "Readings of a device above this are back-filled [W].")
+    max_reading_w: Power = default(
+        800.0, "Readings of a device above this are back-filled [W]."
+    )
     counter_range_j: Annotated[float, Field(ge=1, le=MAX_POWER_W * S_PER_DAY)] = Field(
         default=65_532.610987,  # max_energy_range_uj of the measured EPYC nodes
         description="Energy at which the CPUs' counters wrap [J].",
@@ -96,7 +109,8 @@ class NvidiaSmiOptions(_Averaged):
 
     devices: list[str] = default([], DEVICES)
     n_gpus: Nodes | None = unset(
-        "GPUs in each file, of all its machines; by their columns, else inferred by default."
+        "GPUs in each file, of all its machines; by their columns, else inferred by "
+        "default."
     )
     step_ms: Step = default(PROFILE_STEP_MS, "Step of the profile in ms.")
     max_reading_w: Power = default(
@@ -110,8 +124,8 @@ class PlainOptions(_Averaged):
 
     n_nodes: Nodes = Field(description="Nodes of the job.")
     power_boundary: Boundary | None = unset(
-        "Boundary of the power: devices (GPUs and CPU packages), gpus or cpus alone, node_ac (at "
-        "the AC input, supplies and fans included), node_dc; else unknown."
+        "Boundary of the power: devices (GPUs and CPU packages), gpus or cpus alone, "
+        "node_ac (at the AC input, supplies and fans included), node_dc; else unknown."
     )
     sampling_interval_s: Annotated[float, Field(ge=1e-6, le=S_PER_DAY)] | None = unset(
         "Interval of the original readings in s; the table's step by default."
@@ -120,11 +134,15 @@ class PlainOptions(_Averaged):
         "Highest frequency that the readings support [Hz]; else worked out."
     )
     time_column: str | None = unset("Column of the time; else by name.")
-    power_column: list[str] = default([], "Column of power; several are summed. Else by name.")
+    power_column: list[str] = default(
+        [], "Column of power; several are summed. Else by name."
+    )
     device_column: list[str] = default(
         [],
-        "Column that tells apart devices that are summed; '' where a column found by its name "
-        "(gpu, node, sensor) tells none.",
+        (
+            "Column that tells apart devices that are summed; '' where a column found "
+            "by its name (gpu, node, sensor) tells none."
+        ),
     )
     devices: list[str] = default([], DEVICES)
     power_unit: Literal["W", "kW", "MW", "mW"] | None = unset(
@@ -141,6 +159,8 @@ class MLPerfOptions(Reading):
     side: Literal["auto", "ac", "dc", "all"] = default(
         "auto", "Side of the power supplies; auto takes AC where a run has both."
     )
-    boundary: Side | None = unset("Side of submissions whose folder does not tell it by its name.")
+    boundary: Side | None = unset(
+        "Side of submissions whose folder does not tell it by its name."
+    )
     gpu_tdp_w: Power | None = unset("TDP of a GPU, in W; that of its model by default.")
     max_gap_s: MaxGap = 60.0

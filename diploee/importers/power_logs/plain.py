@@ -1,17 +1,17 @@
 """Import a table of power in time, CSV or Parquet, as the profile of one job.
 
 Columns are named, or found by their names, which tell their unit (``t_s``, ``time_ms``,
-``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed. Times are ISO
-stamps, times of the day of readings less than half a day apart, or numbers: seconds unless the name
-or the size says otherwise (minutes; epoch ms, us, ns).
+``power_kw``, ``Power [W]``); a unit that nothing tells is asked for, never guessed.
+Times are ISO stamps, times of the day of readings less than half a day apart, or
+numbers: seconds unless the name or the size says otherwise (minutes; epoch ms, us, ns).
 Rows of several devices are summed, and so are several columns.
 
-A row of an even table is the mean power of the step that begins at its time, and is kept as it is,
-also where rows of it are missing.
-Other readings are joined by straight lines and averaged over even steps, exact in energy; missing
-ones are bridged up to a gap that is given. All of it is counted in the provenance. What a table
-can't tell (what the power includes, how the readings were averaged) is taken from the call, else
-stands in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
+A row of an even table is the mean power of the step that begins at its time, and is
+kept as it is, also where rows of it are missing. Other readings are joined by straight
+lines and averaged over even steps, exact in energy; missing ones are bridged up to a
+gap that is given. All of it is counted in the provenance. What a table can't tell (what
+the power includes, how the readings were averaged) is taken from the call, else stands
+in the provenance as unknown, with the bandwidth of a reading averaged over 1 s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ import pyarrow.compute as pc
 from diploee.base.errors import LogFormatError, ProfileError, one_of, plural, shown
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S
-from diploee.importers.power_logs.curves import Device, device_of, measured, restored, sum_w
+from diploee.importers.power_logs.curves import (
+    Device,
+    device_of,
+    measured,
+    restored,
+    sum_w,
+)
 from diploee.importers.power_logs.guard import (
     GAP_INTERVALS,
     HELD,
@@ -52,8 +58,30 @@ UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = (
-    *("device", "gpu", "index", "uuid", "node", "host", "hostname", "sensor", "meter", "name"),
-    *("server", "machine", "chassis", "rack", "pdu", "psu", "outlet", "feed", "circuit", "channel"),
+    *(
+        "device",
+        "gpu",
+        "index",
+        "uuid",
+        "node",
+        "host",
+        "hostname",
+        "sensor",
+        "meter",
+        "name",
+    ),
+    *(
+        "server",
+        "machine",
+        "chassis",
+        "rack",
+        "pdu",
+        "psu",
+        "outlet",
+        "feed",
+        "circuit",
+        "channel",
+    ),
 )
 _APART = "tell devices apart (--device-column; --devices for some), "
 US_PER_DAY = 86_400e6
@@ -62,7 +90,9 @@ _ROUNDING = 1e-9
 _TOLERANCE_US = 1.0
 _BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
 _UNIT = re.compile(f"{_BEFORE}[kmM]?[wW]|[wW]atts?|[kK]ilowatts?{_AFTER}")
-_TIME_UNIT = re.compile(f"{_BEFORE}s|ms|us|ns|sec|seconds?|min|minutes?|h|hours?{_AFTER}")
+_TIME_UNIT = re.compile(
+    f"{_BEFORE}s|ms|us|ns|sec|seconds?|min|minutes?|h|hours?{_AFTER}"
+)
 
 
 def import_plain(path: Path | str, **given: Any) -> PowerProfile:
@@ -71,11 +101,13 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     Parameters
     ----------
     path : pathlib.Path
-        ``*.parquet`` is read as Parquet, anything else as CSV with a header, also ``*.csv.gz``.
+        ``*.parquet`` is read as Parquet, anything else as CSV with a header, also
+        ``*.csv.gz``.
     **given
         Fields of `diploee.importers.PlainOptions`, such as ``workload`` and
-        ``n_nodes``, which are needed, and ``averaging_window_s``: without it no more bandwidth is
-        claimed than a window of 1 s leaves, or of the step where that is longer.
+        ``n_nodes``, which are needed, and ``averaging_window_s``: without it no more
+        bandwidth is claimed than a window of 1 s leaves, or of the step where that is
+        longer.
     """
     options = PlainOptions(**given)
     sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
@@ -83,18 +115,26 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     powers = options.power_column or [_power_column(sheet)]
     if len(set(powers)) < len(powers):
         raise ProfileError(
-            f"power_column (--power-column): each column is summed once, found {shown(powers)}"
+            "power_column (--power-column): each column is summed once, found "
+            f"{shown(powers)}"
         )
     units_w = [_unit_w(sheet, name, options.power_unit) for name in powers]
-    devices = options.device_column or [n for n in sheet.names if _plain_name(n) in DEVICES]
-    names = {"time": time_column} | {f"power {k}": name for k, name in enumerate(powers)}
-    names |= {f"device {k}": n for k, n in enumerate(devices) if n and n not in names.values()}
+    devices = options.device_column or [
+        n for n in sheet.names if _plain_name(n) in DEVICES
+    ]
+    names = {"time": time_column} | {
+        f"power {k}": name for k, name in enumerate(powers)
+    }
+    names |= {
+        f"device {k}": n for k, n in enumerate(devices) if n and n not in names.values()
+    }
     table = sheet.read(names, "a table of power")
     if not len(table) and table.n_headers:
         raise LogFormatError(
-            f"{sheet.header}: all rows have '{time_column}' and '{powers[0]}' again, so that names "
-            "and values stand in turn, expected a header with the names alone; write the values of "
-            "time and power below 'timestamp,power_w' (see 'Telemetry of operators' in the docs)"
+            f"{sheet.header}: all rows have '{time_column}' and '{powers[0]}' again, "
+            "so that names and values stand in turn, expected a header with the "
+            "names alone; write the values of time and power below "
+            "'timestamp,power_w' (see 'Telemetry of operators' in the docs)"
         )
     t_us, is_local = _times_us(table)
     power_w = np.zeros(len(table))
@@ -124,7 +164,9 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         assert readings[0][0].curve.power_w is not None
         mean_w = (readings[0][0].curve.power_w + add_w).astype(np.float32)
     else:
-        summed = [_of_means(device, even_ms) if even_ms else device for device, _ in readings]
+        summed = [
+            _of_means(device, even_ms) if even_ms else device for device, _ in readings
+        ]
         counts["devices_summed"] = len(summed) if len(summed) > 1 else 0
         mean_w, repairs = sum_w(summed, dt_ms, options.max_lost, add_w=add_w)
         curves = [device.curve for device in summed]
@@ -132,7 +174,8 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     notes = [] if even_ms else ["Readings joined by straight lines, exact in energy."]
     if meter.kind == "unknown":
         notes.append(
-            f"Averaging of the readings unknown: taken as {meter.window_s:g} s, no more is claimed."
+            f"Averaging of the readings unknown: taken as {meter.window_s:g} s, no "
+            "more is claimed."
         )
     return measured(
         *options.of_nodes(options.n_nodes),
@@ -151,34 +194,41 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
 
 
 def _refuse_several(sheet: Sheet, devices: list[Device], options: PlainOptions) -> None:
-    """Refuse devices in turn that no column tells apart, and a device that is all others' total."""
+    """Refuse devices that no column tells apart, and a total of the others."""
     curve = devices[0].curve
     assert curve.power_w is not None
     if not options.device_column and in_turn(curve.t_us, curve.power_w):
         raise LogFormatError(
-            f"{sheet.header}: rows alternate between two levels or waits, as of two devices in "
-            "turn; name their column (--device-column), or say that there is none "
-            "(--device-column '')"
+            f"{sheet.header}: rows alternate between two levels or waits, as of two "
+            "devices in turn; name their column (--device-column), or say that there "
+            "is none (--device-column '')"
         )
     energy_j = np.array([device.curve.energy_j[-1] for device in devices])
-    others_j, largest = energy_j.sum() - energy_j.max(), devices[int(np.argmax(energy_j))]
-    if len(devices) > 2 and abs(energy_j.max() - others_j) <= MAX_LOST_ENERGY * others_j:
+    others_j, largest = (
+        energy_j.sum() - energy_j.max(),
+        devices[int(np.argmax(energy_j))],
+    )
+    if (
+        len(devices) > 2
+        and abs(energy_j.max() - others_j) <= MAX_LOST_ENERGY * others_j
+    ):
         raise LogFormatError(
-            f"{sheet.path}: '{largest.label}' has the energy of the other {len(devices) - 1} "
-            "devices together, as their total; name those to be summed (--devices)"
+            f"{sheet.path}: '{largest.label}' has the energy of the other "
+            f"{len(devices) - 1} devices together, as their total; name those to be "
+            "summed (--devices)"
         )
 
 
 def _readings(
     account: Account, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[Device, int | None]:
-    """Return the readings of a device, and their step where they are even, bridged or not [ms]."""
+    """Return a device's readings, and their step where even [ms]."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
     good = rows[has_time & has_power]
     if good.size < 2:
         raise LogFormatError(
-            f"{account.log.path}: {plural(good.size, 'reading')} of a device, expected two or more "
-            "to tell the step; give a complete table"
+            f"{account.log.path}: {plural(good.size, 'reading')} of a device, "
+            "expected two or more to tell the step; give a complete table"
         )
     if good.size < rows.size:
         _count_missing(account, rows, has_time, has_power, t_us, power_w)
@@ -189,7 +239,11 @@ def _readings(
     if np.array_equal(device.curve.t_us, whole_us + np.int64(first_us)):
         at_us = t_us[good]  # as they stand, which is finer than whole microseconds
     step_ms = _even_ms(at_us, device.interval_us)
-    if step_ms and (n := round((at_us[-1] - at_us[0]) / (step_ms * US_PER_MS)) + 1) > at_us.size:
+    if (
+        step_ms
+        and (n := round((at_us[-1] - at_us[0]) / (step_ms * US_PER_MS)) + 1)
+        > at_us.size
+    ):
         every_us = device.curve.t_us[0] + step_ms * US_PER_MS * np.arange(n)
         assert device.curve.power_w is not None
         bridged_w = np.interp(every_us, device.curve.t_us, device.curve.power_w)
@@ -210,7 +264,10 @@ def _count_missing(
     interval_s = float(np.median(np.diff(np.unique(t_us[good])))) / US_PER_S
     untimed, failed = rows[~has_time & has_power], rows[has_time & ~has_power]
     account.add(
-        UNTIMED, rows[~has_time], power_w[untimed].sum() * interval_s, untimed.size * interval_s
+        UNTIMED,
+        rows[~has_time],
+        power_w[untimed].sum() * interval_s,
+        untimed.size * interval_s,
     )
     account.add(
         "rows_without_power",
@@ -224,15 +281,18 @@ def _count_missing(
 
 
 def _even_ms(t_us: Float64Array, interval_us: float) -> int | None:
-    """Return the step of stamps that are even but for missing ones, in whole ms; else None."""
+    """Return the step of stamps that are even but for gaps, in whole ms."""
     step_ms = round(interval_us / US_PER_MS)
     if not 1 <= step_ms <= MS_PER_DAY:
         return None
-    # Stamps are compared with the grid, not only with the row before, so that drift is seen.
+    # Stamps are compared with the grid, not only with the row before, so that drift is
+    # seen.
     step_us = step_ms * float(US_PER_MS)
     grid_us = t_us[0] + step_us * np.rint((t_us - t_us[0]) / step_us)
     rounding_us = 4 * np.spacing(np.abs(t_us).max())
-    return step_ms if np.abs(t_us - grid_us).max() <= _TOLERANCE_US + rounding_us else None
+    return (
+        step_ms if np.abs(t_us - grid_us).max() <= _TOLERANCE_US + rounding_us else None
+    )
 
 
 def _of_means(device: Device, step_ms: int) -> Device:
@@ -241,27 +301,38 @@ def _of_means(device: Device, step_ms: int) -> Device:
     assert power_w is not None
     ends_us = np.append(t_us, t_us[-1] + step_ms * US_PER_MS)
     energy_j = np.cumsum(power_w) * step_ms / MS_PER_S
-    return replace(device, curve=EnergyCurve(ends_us, np.concatenate(([0.0], energy_j))))
+    return replace(
+        device, curve=EnergyCurve(ends_us, np.concatenate(([0.0], energy_j)))
+    )
 
 
 def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]:
-    """Return the rows of each device by its name; all where nothing tells devices apart.
+    """Return the rows of each device by its name.
 
-    Devices are summed where their column is named, or those to take: else they may be sensors and
-    their total.
+    All where nothing tells devices apart. Devices are summed where their column is
+    named, or those to take: else they may be sensors and their total.
     """
     keys = [key for key in table.columns if key.startswith("device ")]
-    words = {key: np.asarray(table.columns[key].to_pylist(), dtype=np.str_) for key in keys}
-    if not options.device_column:  # one without two rows of a name is an index of the rows
-        words = {key: names for key, names in words.items() if np.unique(names).size < len(table)}
+    words = {
+        key: np.asarray(table.columns[key].to_pylist(), dtype=np.str_) for key in keys
+    }
+    # One without two rows of a name is an index of the rows
+    if not options.device_column:
+        words = {
+            key: names
+            for key, names in words.items()
+            if np.unique(names).size < len(table)
+        }
     if not words or not len(table):
         if options.devices:
             raise LogFormatError(
-                f"{table.path}: no column is known to tell devices apart, expected one that has "
-                f"{listed(options.devices)}; name it (--device-column)"
+                f"{table.path}: no column is known to tell devices apart, expected "
+                f"one that has {listed(options.devices)}; name it (--device-column)"
             )
         return {"": np.arange(len(table))}
-    joined = np.array([" ".join(parts).strip() for parts in zip(*words.values(), strict=True)])
+    joined = np.array(
+        [" ".join(parts).strip() for parts in zip(*words.values(), strict=True)]
+    )
     names, device = np.unique(joined, return_inverse=True)
     found = {name: np.flatnonzero(device == k) for k, name in enumerate(names.tolist())}
     columns = one_of(table.names[key] for key in words)
@@ -273,21 +344,26 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
     if len(found) > 1 and not (options.devices or options.device_column):
         first = table.names[next(iter(words))]
         raise LogFormatError(
-            f"{table.path}: column {columns} has {len(found)} devices ({one_of(list(found)[:9])}), "
-            "which may hold each other, as sensors and their total; sum all (--device-column "
-            f"'{first}'), take some (--devices), or leave the column out (--device-column '')"
+            f"{table.path}: column {columns} has {len(found)} devices "
+            f"({one_of(list(found)[:9])}), which may hold each other, as sensors and "
+            f"their total; sum all (--device-column '{first}'), take some "
+            "(--devices), or leave the column out (--device-column '')"
         )
-    return {name: rows for name, rows in found.items() if name in (options.devices or found)}
+    return {
+        name: rows for name, rows in found.items() if name in (options.devices or found)
+    }
 
 
 def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
-    """Return the times [us], NaN where a row has none, and whether they are of a local clock."""
+    """Return times [us] (NaN: missing), and whether they are of a local clock."""
     column = table.columns["time"]
     first = pc.drop_null(column)[:1].to_pylist()
     is_number = first and re.match(r"^\s*[-+\d.eE]+\s*$", first[0])
     is_of_day = first and re.match(_OF_DAY, first[0].strip())
     if is_of_day:
-        words = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^(\d:)", r"0\1")
+        words = pc.replace_substring_regex(
+            pc.utf8_trim_whitespace(column), r"^(\d:)", r"0\1"
+        )
         words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
         table = replace(table, columns={"time": words})
     if not is_number:
@@ -313,7 +389,10 @@ def _named_unit_us(unit: str) -> float:
 
 
 def _epoch_unit_us(values: Float64Array) -> float:
-    """Return the unit of times without one: seconds, unless their size is an epoch's in others."""
+    """Return the unit of times without one.
+
+    Seconds, unless their size is an epoch's in others.
+    """
     largest = float(np.nanmax(np.abs(values))) if not np.isnan(values).all() else 0.0
     at_least = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 0.0}
     return UNITS_US[next(name for name, size in at_least.items() if largest >= size)]
@@ -338,22 +417,28 @@ def _time_column(sheet: Sheet) -> str:
     named = [name for name in sheet.names if _stem(name) in TIMES]
     if not named:
         raise LogFormatError(
-            f"{sheet.header}: no column of time (found: {listed(sheet.names)}), expected one of "
-            f"'t_s', 'time_s', 'timestamp'; name it (--time-column)"
+            f"{sheet.header}: no column of time (found: {listed(sheet.names)}), "
+            "expected one of 't_s', 'time_s', 'timestamp'; name it (--time-column)"
         )
     return next((name for name in named if name.lower() == "t_s"), named[0])
 
 
 def _power_column(sheet: Sheet) -> str:
     exact = [name for name in sheet.names if name.lower() == "power_w"]
-    named = exact[:1] or [n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)]
+    named = exact[:1] or [
+        n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)
+    ]
     if "power_w" in sheet.names or len(exact) > 1:
         return "power_w"  # more than one of its letters is refused as it is read
     if len(named) != 1:
-        what = f"{len(named)} columns of power ({listed(named)})" if named else "no column of power"
+        what = (
+            f"{len(named)} columns of power ({listed(named)})"
+            if named
+            else "no column of power"
+        )
         raise LogFormatError(
-            f"{sheet.header}: {what} (found: {listed(sheet.names)}), expected one, such as "
-            "'power_w'; name it, or several to be summed (--power-column)"
+            f"{sheet.header}: {what} (found: {listed(sheet.names)}), expected one, "
+            "such as 'power_w'; name it, or several to be summed (--power-column)"
         )
     return named[0]
 
@@ -376,7 +461,9 @@ def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
 def _boundary(stated: Boundary | None, add_w: float) -> str:
     if add_w == 0:
         return BOUNDARIES[stated]
-    return f"{BOUNDARIES[stated]}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
+    return (
+        f"{BOUNDARIES[stated]}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
+    )
 
 
 def _given_hz(given_hz: float | None, interval_s: float) -> float | None:
@@ -384,7 +471,7 @@ def _given_hz(given_hz: float | None, interval_s: float) -> float | None:
     nyquist_hz = 0.5 / interval_s
     if given_hz is not None and not 0 < given_hz <= nyquist_hz * (1 + _ROUNDING):
         raise ProfileError(
-            f"bandwidth_hz is {given_hz:g}, expected more than 0 and at most {nyquist_hz:g} Hz, "
-            f"half the rate of readings every {interval_s:g} s"
+            f"bandwidth_hz is {given_hz:g}, expected more than 0 and at most "
+            f"{nyquist_hz:g} Hz, half the rate of readings every {interval_s:g} s"
         )
     return given_hz

@@ -1,24 +1,27 @@
 """Import WattAMeter logs: the measured GPU and CPU power of all nodes of one job.
 
 A node is one NVML log (GPUs) with one RAPL log (CPU packages), or one CodeCarbon log of
-WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the time that all
-logs share. The resampling is exact in energy: each step of the profile is the difference of the
-cumulative energy at its edges. Preamble lines are skipped, header blocks may repeat (append mode)
-with their columns in another order, and rows may lack the trailing power columns that WattAMeter
-derives from energy counters. How readings are repaired, all counted by cause:
+WattAMeter 0.5 that holds both. The job's power is their sum over the nodes, over the
+time that all logs share. The resampling is exact in energy: each step of the profile is
+the difference of the cumulative energy at its edges. Preamble lines are skipped, header
+blocks may repeat (append mode) with their columns in another order, and rows may lack
+the trailing power columns that WattAMeter derives from energy counters. How readings
+are repaired, all counted by cause:
 
-- Readings of power are joined by straight lines, as in the published data set. A failed read
-  (logged as 0, or below) is bridged by one.
-- A power reading above the limit (800 W) takes the next good reading, as in the published cleaning
-  of doi:10.7799/3025227; at the end of the log, the last good one.
-- CPU power comes from the energy counter alone, difference over difference in time: it holds from
-  one stamp to the next, and the logged power columns (which are the same, and are missing in the
-  last row before each flush) are not read. A failed read (0) is left out: the counter's difference
-  over the longer interval keeps the energy. A GPU's counter moves every 20 to 100 ms (PETSc's
-  PetscLogGpuEnergyMeter), so that two readings may hold one refresh more than their time.
-- A counter that drops within a run of the logger has wrapped if adding its range gives a power
-  within the limit. Any other drop or jump, a drop from one run to the next, and an interval so long
-  that the counter may have wrapped unseen, is bridged by the mean power of the two beside it.
+- Readings of power are joined by straight lines, as in the published data set. A failed
+  read (logged as 0, or below) is bridged by one.
+- A power reading above the limit (800 W) takes the next good reading, as in the
+  published cleaning of doi:10.7799/3025227; at the end of the log, the last good one.
+- CPU power comes from the energy counter alone, difference over difference in time: it
+  holds from one stamp to the next, and the logged power columns (which are the same,
+  and are missing in the last row before each flush) are not read. A failed read (0) is
+  left out: the counter's difference over the longer interval keeps the energy. A GPU's
+  counter moves every 20 to 100 ms (PETSc's PetscLogGpuEnergyMeter), so that two
+  readings may hold one refresh more than their time.
+- A counter that drops within a run of the logger has wrapped if adding its range gives
+  a power within the limit. Any other drop or jump, a drop from one run to the next, and
+  an interval so long that the counter may have wrapped unseen, is bridged by the mean
+  power of the two beside it.
 
 References
 ----------
@@ -77,15 +80,17 @@ Kind = Literal["power", "counter"]
 class Channel:
     """One column of one device."""
 
-    # Such as ``"gpu-0"``; the devices of a log are those with a power or a counter column
+    # Such as ``"gpu-0"``; the devices of a log are those with a power or a counter
+    # column
     device: str
     kind: Kind  # power at the stamp, or an energy counter
     unit: float  # size of the column's unit [W or J]
 
 
 _CHANNELS: tuple[tuple[re.Pattern[str], str, Kind, float], ...] = (
-    # A package may be listed once per interface (-r0, -r1): the first of a device's columns counts,
-    # and power goes before energy. cpu-0-core lies inside the package and is not a device.
+    # A package may be listed once per interface (-r0, -r1): the first of a device's
+    # columns counts, and power goes before energy. cpu-0-core lies inside the package
+    # and is not a device.
     (re.compile(r"gpu-([0-9]{1,4})\[mW\]"), "gpu", "power", 1e-3),
     (re.compile(r"gpu-([0-9]{1,4})\[mJ\]"), "gpu", "counter", 1e-3),
     (re.compile(r"cpu-([0-9]{1,4})\[uJ\]"), "cpu", "counter", 1e-6),
@@ -102,7 +107,8 @@ class WattAMeterLog:
     path: Path  # the file
     t_us: Int64Array  # naive local stamps, microseconds since 1970
     line: Int64Array  # line of each row, from 1
-    run: Int64Array  # header block of each row, from 0: the logger was started anew at each
+    # Header block of each row, from 0: the logger was started anew at each
+    run: Int64Array
     # Readings in the unit of their column, failed ones included
     readings: dict[Channel, Float64Array]
     counts: dict[str, int]  # oddities met, by cause
@@ -134,9 +140,9 @@ class _Section(NamedTuple):
 def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
     """Import the WattAMeter logs of one job as one whole-job profile.
 
-    Logs are paired by the ``node_<host>`` part of their names, else by the name after ``nvml_`` or
-    ``rapl_``; a single pair needs no such name. In a folder, the ``*.log`` files with ``nvml`` or
-    ``rapl`` in their name are taken, or all where there is none.
+    Logs are paired by the ``node_<host>`` part of their names, else by the name after
+    ``nvml_`` or ``rapl_``; a single pair needs no such name. In a folder, the ``*.log``
+    files with ``nvml`` or ``rapl`` in their name are taken, or all where there is none.
 
     Parameters
     ----------
@@ -162,22 +168,31 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             "give the logs of all nodes of one job, or correct the node count"
         )
     counts: Counter[str] = Counter()
-    devices = [device for log in logs.values() for device in _log_power(log, options, counts)]
+    devices = [
+        device for log in logs.values() for device in _log_power(log, options, counts)
+    ]
     interval_us = float(np.median([log.interval_us for log in logs.values()]))
     polled_s = round(interval_us / US_PER_S, 6)
-    kinds = {of.kind for log in logs.values() for of in log.readings if of.device[:3] == "gpu"}
+    kinds = {
+        of.kind
+        for log in logs.values()
+        for of in log.readings
+        if of.device[:3] == "gpu"
+    }
     field = "energy" if kinds == {"counter"} else "power.draw"
     meter = known_meter(field, options.gpu, polled_s, options.averaging_window_s)
     if options.restore:
         if mixed := [path for path, log in logs.items() if len(log.device_types) > 1]:
             raise LogFormatError(
-                f"{mixed[0]}: GPUs and CPUs in one log can't be restored, as CPUs have another "
-                "meter; import it without --restore"
+                f"{mixed[0]}: GPUs and CPUs in one log can't be restored, as CPUs "
+                "have another meter; import it without --restore"
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
         devices = [restored(of, meter) if of.name in gpus else of for of in devices]
     power_w, repairs = sum_w(devices, options.step_ms, options.max_lost)
-    counts["seconds_that_not_all_logs_cover"] = unshared_s([device.curve for device in devices])
+    counts["seconds_that_not_all_logs_cover"] = unshared_s(
+        [device.curve for device in devices]
+    )
     return measured(
         *options.of_nodes(n_nodes),
         options.step_ms,
@@ -192,19 +207,27 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     )
 
 
-def _taken(logs: dict[Path, WattAMeterLog], devices: list[str]) -> dict[Path, WattAMeterLog]:
+def _taken(
+    logs: dict[Path, WattAMeterLog], devices: list[str]
+) -> dict[Path, WattAMeterLog]:
     """Return the logs with the devices to take alone, all where none is named."""
-    known = dict.fromkeys(channel.device for log in logs.values() for channel in log.readings)
+    known = dict.fromkeys(
+        channel.device for log in logs.values() for channel in log.readings
+    )
     if missing := sorted(set(devices) - set(known)):
         path = next(iter(logs))
         raise LogFormatError(
-            f"{path}: no device {one_of(missing)} (have: {one_of(known)}); correct devices "
-            "(--devices)"
+            f"{path}: no device {one_of(missing)} (have: {one_of(known)}); correct "
+            "devices (--devices)"
         )
     if not devices:
         return logs
     kept = {
-        path: {channel: of for channel, of in log.readings.items() if channel.device in devices}
+        path: {
+            channel: of
+            for channel, of in log.readings.items()
+            if channel.device in devices
+        }
         for path, log in logs.items()
     }
     return {path: replace(logs[path], readings=of) for path, of in kept.items() if of}
@@ -227,13 +250,19 @@ def _find(paths: Sequence[Path | str]) -> list[Path]:
         if path.is_dir():
             logs = sorted(path.glob("*.log"))
             if not logs:
-                raise LogFormatError(f"{path}: no *.log in this folder; give a folder of logs")
-            known = [log for log in logs if re.search("nvml|rapl", log.name, re.IGNORECASE)]
+                raise LogFormatError(
+                    f"{path}: no *.log in this folder; give a folder of logs"
+                )
+            known = [
+                log for log in logs if re.search("nvml|rapl", log.name, re.IGNORECASE)
+            ]
             found.update(dict.fromkeys(known or logs))
         else:
             found[path] = None
     if not found:
-        raise LogFormatError("no WattAMeter log given; give NVML and RAPL logs or their folder")
+        raise LogFormatError(
+            "no WattAMeter log given; give NVML and RAPL logs or their folder"
+        )
     return sorted(found, key=_place)
 
 
@@ -243,7 +272,8 @@ def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
     if slurm_id is not None:
         if slurm_id not in ids:
             raise LogFormatError(
-                f"{folder}: no log of Slurm job {slurm_id} (have: {one_of(ids)}); choose one"
+                f"{folder}: no log of Slurm job {slurm_id} (have: {one_of(ids)}); "
+                "choose one"
             )
         return [path for path in paths if _slurm_id(path) == slurm_id]
     if len(ids) > 1:
@@ -257,7 +287,8 @@ def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
 def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     """Return the number of nodes once each has its GPUs and its CPUs."""
     if len(logs) == 2:
-        # Just one pair, whatever the names: they name two nodes only where both hold a host.
+        # Just one pair, whatever the names: they name two nodes only where both hold a
+        # host.
         hosts = {match[1] for path in logs if (match := _HOST.search(path.name))}
         kinds = {log.device_types for log in logs.values()}
         if len(hosts) < 2 and kinds == {frozenset({"gpu"}), frozenset({"cpu"})}:
@@ -266,18 +297,21 @@ def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     for _, node in groupby(sorted(logs, key=_place), key=lambda path: _place(path)[:2]):
         n_nodes += 1
         paths = list(node)
-        having = {kind: [p for p in paths if kind in logs[p].device_types] for kind in PARTNERS}
+        having = {
+            kind: [p for p in paths if kind in logs[p].device_types]
+            for kind in PARTNERS
+        }
         for kind, of_kind in having.items():
             if len(of_kind) > 1:
                 raise LogFormatError(
-                    f"{of_kind[1]}: a second log of {kind.upper()} power of one node, after "
-                    f"{of_kind[0].name}, expected one; leave one out"
+                    f"{of_kind[1]}: a second log of {kind.upper()} power of one node, "
+                    f"after {of_kind[0].name}, expected one; leave one out"
                 )
         for kind, of_kind in having.items():
             if not of_kind:
                 raise LogFormatError(
-                    f"{paths[0]}: no partner, expected {PARTNERS[kind]} of the same node; "
-                    "add it, with the same 'node_<host>' in its name"
+                    f"{paths[0]}: no partner, expected {PARTNERS[kind]} of the same "
+                    "node; add it, with the same 'node_<host>' in its name"
                 )
     return n_nodes
 
@@ -287,20 +321,24 @@ def _notes(devices: list[Device]) -> str:
     end = min(device.curve.t_us[-1] for device in devices).astype("datetime64[us]")
     longest = max(devices, key=lambda device: device.longest_gap_s)
     return (
-        f"{start} to {end} naive local time; "
-        "power readings joined by straight lines, CPU power from energy counters; "
-        "a remainder of less than a step at the end is left out; longest time between good "
-        f"readings {longest.longest_gap_s:g} s ({Path(longest.name).name})"
+        f"{start} to {end} naive local time; power readings joined by straight lines, "
+        "CPU power from energy counters; a remainder of less than a step at the end "
+        f"is left out; longest time between good readings {longest.longest_gap_s:g} s "
+        f"({Path(longest.name).name})"
     )
 
 
 def _log_power(
     log: WattAMeterLog, options: WattAMeterOptions, counts: Counter[str]
 ) -> list[Device]:
-    """Repair a log and sum its devices: those with power columns, and those with counters."""
+    """Repair a log and sum its devices.
+
+    Those with power columns, and those with counters.
+    """
     if log.t_us.size < 2:
         raise LogFormatError(
-            f"{log.path}:{log.line[0]}: a single row, expected two or more; give a complete log"
+            f"{log.path}:{log.line[0]}: a single row, expected two or more; give a "
+            "complete log"
         )
     above = f"readings_above_{options.max_reading_w:g}_w"
     counts.update(log.counts | {"counter_wraps": 0})
@@ -324,15 +362,21 @@ def _log_power(
             curve = EnergyCurve.from_readings(log.t_us, filled_w)
         else:
             counter_j = values[good] * channel.unit
-            energy_j = _counter_energy_j(log, channel, counter_j, good, options, account, counts)
+            energy_j = _counter_energy_j(
+                log, channel, counter_j, good, options, account, counts
+            )
             sums["counter"] = sums.get("counter", 0.0) + energy_j
             curve = EnergyCurve(log.t_us, energy_j)
             filled_w = (
-                np.append(np.diff(energy_j), 0.0) / np.append(np.diff(log.t_us), 1) * US_PER_S
+                np.append(np.diff(energy_j), 0.0)
+                / np.append(np.diff(log.t_us), 1)
+                * US_PER_S
             )
         interval_s = log.interval_us / US_PER_S
         for cause, lost in ((FAILED, failed), (above, np.flatnonzero(over))):
-            account.add(cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s)
+            account.add(
+                cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
+            )
         longest_s = max(longest_s, bridge(account, every, log.t_us, at, curve))
         repairs += account.settle(float(curve.energy_j[-1]), span_s)
     devices = []
@@ -387,17 +431,24 @@ def _counter_energy_j(
     step_w = _bridge(np.where(plausible, unwrapped_j, 0.0) / dt_s, plausible)
     wrong = np.flatnonzero(~plausible)
     bridged_j, bridged_s = float(step_w[wrong] @ dt_s[wrong]), float(dt_s[wrong].sum())
-    account.add("counter_intervals_bridged", np.flatnonzero(good)[wrong], bridged_j, bridged_s)
+    account.add(
+        "counter_intervals_bridged", np.flatnonzero(good)[wrong], bridged_j, bridged_s
+    )
     energy_j = np.concatenate(([0.0], np.cumsum(step_w * dt_s)))
-    # Failed reads before the first and after the last good one: the nearest power goes on.
+    # Failed reads before the first and after the last good one: the nearest power goes
+    # on.
     before_s = np.maximum(t_us[0] - log.t_us, 0) / US_PER_S
     after_s = np.maximum(log.t_us - t_us[-1], 0) / US_PER_S
-    at_rows_j = np.interp(log.t_us, t_us, energy_j) - before_s * step_w[0] + after_s * step_w[-1]
+    at_rows_j = (
+        np.interp(log.t_us, t_us, energy_j)
+        - before_s * step_w[0]
+        + after_s * step_w[-1]
+    )
     return np.asarray(at_rows_j - at_rows_j[0], dtype=np.float64)
 
 
 def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
-    """Give each implausible interval the mean of the nearest plausible ones on either side."""
+    """Give implausible intervals the mean of their plausible neighbours."""
     at = np.flatnonzero(plausible)
     wrong = np.flatnonzero(~plausible)
     right = np.searchsorted(at, wrong)
@@ -414,14 +465,15 @@ def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
     others = [other.device for other in log.readings if log.readings[other].any()]
     if not values.any() and others:
         raise LogFormatError(
-            f"{place}: 0 in all {values.size:,} rows, as of the second die of a package, whose "
-            "power is in the first's, or of a device that reports none; take the others (--devices "
-            f"{' --devices '.join(others)}, and those of other logs)"
+            f"{place}: 0 in all {values.size:,} rows, as of the second die of a "
+            "package, whose power is in the first's, or of a device that reports "
+            f"none; take the others (--devices {' --devices '.join(others)}, and "
+            "those of other logs)"
         )
     raise LogFormatError(
-        f"{place}: {plural(n_good, f'good {channel.kind} reading')} in {values.size} rows, "
-        "expected working readings; take the other devices (--devices), leave this log out, or "
-        "check the node's driver"
+        f"{place}: {plural(n_good, f'good {channel.kind} reading')} in {values.size} "
+        "rows, expected working readings; take the other devices (--devices), leave "
+        "this log out, or check the node's driver"
     )
 
 
@@ -434,21 +486,27 @@ def parse_log(
     tables = []
     for layout, channels, rows in blocks:
         names = {channel.device: name for channel, name in channels.items()}
-        tables.append(read_columns(rows, layout, {"timestamp": layout.names[0], **names}))
+        tables.append(
+            read_columns(rows, layout, {"timestamp": layout.names[0], **names})
+        )
     sizes = [len(table) for table in tables]
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
         text.fail(blocks[-1].layout.header_line, problem)
     t_us = np.concatenate([_stamps_us(table) for table in tables])
     readings = {
-        channel: np.concatenate([numbers(table, channel.device, _READING) for table in tables])
+        channel: np.concatenate(
+            [numbers(table, channel.device, _READING) for table in tables]
+        )
         for channel in blocks[0].channels
     }
     lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
     limits = Log(path, max_gap_s, max_lost, is_local=True)
     account = Account(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
-    interval_s = float(np.median(np.abs(np.diff(t_us)))) / US_PER_S if t_us.size > 1 else 1.0
+    interval_s = (
+        float(np.median(np.abs(np.diff(t_us)))) / US_PER_S if t_us.size > 1 else 1.0
+    )
     row_w = np.zeros(t_us.size)
     for channel, values in readings.items():
         row_w += _row_w(channel, values, interval_s)
@@ -463,7 +521,7 @@ def parse_log(
 
 
 def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64Array:
-    """Return about what a device draws in each row [W], of a counter its usual power."""
+    """Return about what a device draws in each row, its usual power [W]."""
     if channel.kind == "power":
         return np.maximum(values, 0.0) * channel.unit
     steps = np.diff(values[values > 0])
@@ -488,9 +546,12 @@ def _blocks(text: Text) -> list[_Section]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
                 block.layout.header_line,
-                f"the devices change to {', '.join(block.channels.values())} from "
-                f"{', '.join(blocks[0].channels.values())} in line {blocks[0].layout.header_line}, "
-                "expected the same; split the log here",
+                (
+                    f"the devices change to {', '.join(block.channels.values())} from "
+                    f"{', '.join(blocks[0].channels.values())} in line "
+                    f"{blocks[0].layout.header_line}, expected the same; split the log "
+                    "here"
+                ),
             )
     return blocks
 
@@ -507,9 +568,11 @@ def _block(part: Text) -> _Section:
     if not found:
         part.fail(
             part.first_line,
-            "no column of GPU or CPU package power in the header (found: "
-            f"{listed(names[1:9])}), expected tags such as {_POWER_TAGS}; give an NVML, RAPL or "
-            "CodeCarbon log",
+            (
+                "no column of GPU or CPU package power in the header (found: "
+                f"{listed(names[1:9])}), expected tags such as {_POWER_TAGS}; give an "
+                "NVML, RAPL or CodeCarbon log"
+            ),
         )
     channels = dict(found[device] for device in sorted(found))
     n_least = len(names)
@@ -529,7 +592,9 @@ def _fail_without_header(text: Text) -> NoReturn:
     if comments and (not rows.first_row or comments[-1] < rows.start):
         # The line above the rows is what stands in the header's place.
         found = text.after(comments[-1])
-        problem = f"not a WattAMeter header: {shown(found.first_row)}, {expected}; restore it"
+        problem = (
+            f"not a WattAMeter header: {shown(found.first_row)}, {expected}; restore it"
+        )
         text.fail(found.first_line, problem)
     problem = f"a row without a header, {expected}; restore the file's beginning"
     text.fail(rows.start_line, problem)

@@ -1,7 +1,9 @@
-"""Importers of request traces, one module per foreign format; each row becomes one request.
+"""Importers of request traces, one module per foreign format.
 
-``TRACE_FORMATS.register`` adds a format from outside.
+Each row becomes one request. ``TRACE_FORMATS.register`` adds a format from outside.
 """
 
 from diploee.importers.request_traces.read import TRACE_FORMATS as TRACE_FORMATS
-from diploee.importers.request_traces.read import read_request_trace as read_request_trace
+from diploee.importers.request_traces.read import (
+    read_request_trace as read_request_trace,
+)

@@ -37,7 +37,9 @@ def _edges() -> Int64Array:
 EDGES: Int64Array = _edges()
 """Bin edges [tokens], from 0 to 2^31."""
 
-_BIN_OF = (np.searchsorted(EDGES, np.arange(_TABLE_SIZE), side="right") - 1).astype(np.int64)
+_BIN_OF = (np.searchsorted(EDGES, np.arange(_TABLE_SIZE), side="right") - 1).astype(
+    np.int64
+)
 
 
 def bins_of(tokens: Int64Array) -> Int64Array:
@@ -58,7 +60,9 @@ class TokenCounts:
         """Add lengths."""
         self._widen(n_services)
         n_bins = EDGES.size - 1
-        found = np.bincount(bins_of(tokens) + service * n_bins, minlength=n_services * n_bins)
+        found = np.bincount(
+            bins_of(tokens) + service * n_bins, minlength=n_services * n_bins
+        )
         self._n_requests += found.reshape(n_services, n_bins)
         # Exact: a block's sums stay far below 2^53.
         sums = np.bincount(service, weights=tokens, minlength=n_services)
@@ -69,7 +73,9 @@ class TokenCounts:
         self._widen(n_services)
         return tuple(
             TokenLengths(EDGES, n_requests, int(total))
-            for n_requests, total in zip(self._n_requests, self._total_tokens, strict=True)
+            for n_requests, total in zip(
+                self._n_requests, self._total_tokens, strict=True
+            )
         )
 
     def _widen(self, n_services: int) -> None:
@@ -80,7 +86,7 @@ class TokenCounts:
 
 
 class StepCounts:
-    """Counts of requests; steps are numbered from any origin, earlier ones may come later."""
+    """Counts of requests in steps numbered from any origin, in any order."""
 
     def __init__(self) -> None:
         self._first = 0
@@ -104,15 +110,18 @@ class StepCounts:
         if n_services > 1:
             cell += service * width
         if width * n_services > _SPARSE * cell.size:
-            # Few requests over a long span, as in an unsorted trace: touch their cells alone.
+            # Few requests over a long span, as in an unsorted trace: touch their cells
+            # alone.
             used, n = np.unique(cell, return_counts=True)
             self._counts[used // width, used % width + low - self._origin] += n
             return
-        found = np.bincount(cell, minlength=width * n_services).reshape(n_services, width)
+        found = np.bincount(cell, minlength=width * n_services).reshape(
+            n_services, width
+        )
         self._counts[:, low - self._origin : high - self._origin + 1] += found
 
     def result(self, n_services: int) -> tuple[int, Float64Array]:
-        """Return the first step and the requests in each, shape (n_services, n_steps)."""
+        """Return the first step and requests in each, (n_services, n_steps)."""
         self._make_room(self._first, self._last, n_services)
         begin = self._first - self._origin
         n_steps = self._last - self._first + 1
@@ -163,8 +172,10 @@ class ServiceNames:
         if len(self._number) > MAX_SERVICES:
             rows.fail(
                 0,
-                f"found more than {MAX_SERVICES:,} services by here; map another column to "
-                "'service', or none",
+                (
+                    f"found more than {MAX_SERVICES:,} services by here; map another "
+                    "column to 'service', or none"
+                ),
             )
         return numbers[rows.service]
 
@@ -173,8 +184,8 @@ class ServiceNames:
         for name in self._wanted or ():
             if self._seen and name not in self._seen:
                 raise InputError(
-                    f"{self._path}: no request of service '{name}' "
-                    f"(have: {one_of(sorted(self._seen))}){did_you_mean(name, self._seen)}"
+                    f"{self._path}: no request of service '{name}' (have: "
+                    f"{one_of(sorted(self._seen))}){did_you_mean(name, self._seen)}"
                 )
 
     def _number_of(self, name: str) -> int:
@@ -187,6 +198,7 @@ class ServiceNames:
             self._number.setdefault(ALL_SERVICES, 0)
         elif len(self._number) != 1:
             raise InputError(
-                f"{self._path}: the trace does not name services, so that {one_of(self._number)} "
-                "can't be distinguished; give one name for all its requests"
+                f"{self._path}: the trace does not name services, so that "
+                f"{one_of(self._number)} can't be distinguished; give one name for "
+                "all its requests"
             )

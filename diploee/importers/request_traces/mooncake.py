@@ -1,9 +1,10 @@
-"""Mooncake traces, a JSON object a line: ``timestamp``, ``input_length``, ``output_length``.
+"""Mooncake traces, a JSON object a line.
 
-Stamps count from the trace's own origin, in ms (the published ones are rounded to 3 s). Others
-write such traces as well: those of Bailian, with a ``chat_id``, have seconds. Where neither
-``hash_ids`` nor ``chat_id`` is there, or the numbers speak against it, their span and spacing tell
-the unit, or the user. Stamps since 1970 and in the manner of ISO 8601 are taken as such.
+``timestamp``, ``input_length``, ``output_length``. Stamps count from the trace's own
+origin, in ms (the published ones are rounded to 3 s). Others write such traces as well:
+those of Bailian, with a ``chat_id``, have seconds. Where neither ``hash_ids`` nor
+``chat_id`` is there, or the numbers speak against it, their span and spacing tell the
+unit, or the user. Stamps since 1970 and in the manner of ISO 8601 are taken as such.
 
 References
 ----------
@@ -21,7 +22,12 @@ import pyarrow as pa
 from diploee.base.errors import shown
 from diploee.base.tables import arrow_texts
 from diploee.base.units import TimeUnit
-from diploee.importers.request_traces.rows import RequestRows, Rules, TraceOptions, rows_of
+from diploee.importers.request_traces.rows import (
+    RequestRows,
+    Rules,
+    TraceOptions,
+    rows_of,
+)
 from diploee.importers.request_traces.totals import row_format
 from diploee.importers.text.tables import ReadTable
 from diploee.importers.text.text import Text
@@ -47,10 +53,15 @@ def rows(
         if key not in record:
             first.fail(
                 line,
-                f"key '{key}' is missing, expected a request of a Mooncake trace with it; write "
-                "other traces as CSV with a column for each of the meanings",
+                (
+                    f"key '{key}' is missing, expected a request of a Mooncake trace "
+                    "with it; write other traces as CSV with a column for each of "
+                    "the meanings"
+                ),
             )
-    documented = next((unit for key, unit in UNIT_BESIDE.items() if key in record), None)
+    documented = next(
+        (unit for key, unit in UNIT_BESIDE.items() if key in record), None
+    )
     tables = (_table(block) for block in blocks if not block.data.isspace())
     found, counting = rows_of(tables, options, documented=documented)
     return found, Rules(counting)
@@ -93,5 +104,7 @@ def _records(block: Text) -> Iterator[tuple[int, dict[str, Any]]]:
             why = str(error) if isinstance(error, ValueError) else "nested too deeply"
             block.fail(line, f"not a JSON object ({why}); correct or remove this line")
         if not isinstance(record, dict):
-            block.fail(line, f"found {shown(record)}, expected a JSON object; remove this line")
+            block.fail(
+                line, f"found {shown(record)}, expected a JSON object; remove this line"
+            )
         yield line, record

@@ -1,10 +1,10 @@
 """Any CSV trace with one request a row, by a mapping of its columns to their meaning.
 
-The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from the trace's
-own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO text, in the zone that
-the user names, else UTC, where it names none, or numbers in `time_unit`, which their size, span and
-spacing mostly tell. The delimiter (comma, semicolon, tab or bar) is
-inferred from the header.
+The meaning of the time column tells its unit: `time_s` and `time_ms` are numbers from
+the trace's own origin, `unix_s` and `unix_ms` count from 1970 UTC, `timestamp` is ISO
+text, in the zone that the user names, else UTC, where it names none, or numbers in
+`time_unit`, which their size, span and spacing mostly tell. The delimiter (comma,
+semicolon, tab or bar) is inferred from the header.
 """
 
 from __future__ import annotations
@@ -57,15 +57,17 @@ def rows(
 ) -> tuple[Iterator[RequestRows], Rules]:
     """Return the rows of a trace and how to understand them.
 
-    The columns are those that the options map, such as ``{"unix_s": "arrived", "output_tokens":
-    "out"}``; where there are none, those named by their meaning (`MEANINGS`) but for meanings that
-    are mapped to an empty name.
+    The columns are those that the options map, such as
+    ``{"unix_s": "arrived", "output_tokens": "out"}``; where there are none, those named
+    by their meaning (`MEANINGS`) but for meanings that are mapped to an empty name.
     """
     layout = read_header(first, ",;\t|")
     given = options.columns or {}
     mapping = {meaning: name for meaning, name in given.items() if name}
     if not mapping:
-        mapping = {name: name for name in MEANINGS if name not in given and layout.has(name)}
+        mapping = {
+            name: name for name in MEANINGS if name not in given and layout.has(name)
+        }
     columns, counting = _columns(first, layout, mapping)
     found, counting = rows_of(csv_tables(blocks, layout, columns), options, counting)
     return found, Rules(counting)
@@ -93,7 +95,8 @@ def _columns(
     layout.require(text.path, mapping.values(), "the trace")
     if len({layout.index(name) for name in mapping.values()}) < len(mapping):
         raise InputError(
-            f"{where}: two of {one_of(mapping)} are mapped to one column; give each its own"
+            f"{where}: two of {one_of(mapping)} are mapped to one column; give each "
+            "its own"
         )
     columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
     return columns, _TIMES[times[0]]

@@ -1,16 +1,16 @@
 """CSV traces of fixed columns: Azure's LLM inference traces, and BurstGPT.
 
-- Azure LLM of 2023 and 2024: stamps of 2023 have seven decimals and no zone, those of 2024
-  ``+00:00`` and no decimals where they are zero.
-- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; the releases with ``Session
-  ID`` and ``Elapsed time`` are read too. Each model is a service. Rows without response tokens are
-  failed requests.
+- Azure LLM of 2023 and 2024: stamps of 2023 have seven decimals and no zone, those of
+  2024 ``+00:00`` and no decimals where they are zero.
+- BurstGPT: ``Timestamp`` is in seconds from midnight of the first day; the releases
+  with ``Session ID`` and ``Elapsed time`` are read too. Each model is a service. Rows
+  without response tokens are failed requests.
 
 References
 ----------
 .. [1] https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md
 .. [2] https://github.com/HPMLL/BurstGPT, arXiv:2401.17644
-"""
+"""  # noqa: E501
 
 from diploee.importers.request_traces.totals import csv_format
 

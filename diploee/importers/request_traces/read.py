@@ -1,4 +1,4 @@
-"""`read_request_trace`: any known request trace, its format recognised by its content."""
+"""`read_request_trace`: any known request trace, recognised by its content."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def read_request_trace(
 ) -> RequestTrace:
     """Read a request trace and count its requests per step and service.
 
-    The file is streamed: memory grows with its steps, with its rows only where each request is
-    kept. It may be packed.
-    Rows may stand in any order. What is left out or repaired is counted by cause: rows without a
-    time, times that no trace can have, a few requests years from all others, negative times,
-    failed requests (BurstGPT), repeated rows where the stamps are fine enough to tell,
-    missing and negative token counts (the request counts, its length does not), rows out of order.
-    Repeats are seen one after the other only.
+    The file is streamed: memory grows with its steps, with its rows only where each
+    request is kept. It may be packed. Rows may stand in any order. What is left out or
+    repaired is counted by cause: rows without a time, times that no trace can have, a
+    few requests years from all others, negative times, failed requests (BurstGPT),
+    repeated rows where the stamps are fine enough to tell, missing and negative token
+    counts (the request counts, its length does not), rows out of order. Repeats are
+    seen one after the other only.
 
     Parameters
     ----------
@@ -54,19 +54,19 @@ def read_request_trace(
     trace_format : str, optional
         One of `TRACE_FORMATS`; taken from the first line where absent.
     step_s : float
-        Length of a step [s], a whole number of milliseconds. Steps start at multiples of it, since
-        1970 UTC or since the trace's own origin.
+        Length of a step [s], a whole number of milliseconds. Steps start at multiples
+        of it, since 1970 UTC or since the trace's own origin.
     services : sequence of str, optional
-        Keep these services only, in this order; for a trace that tells none, the one name for all
-        its requests.
+        Keep these services only, in this order; for a trace that tells none, the one
+        name for all its requests.
     columns : mapping of str to str, optional
         For ``"csv"``: column by meaning, see `plain_csv.MEANINGS`.
     utc_offset : str, optional
-        Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that name no zone
-        are in it. If absent, the offset of the first stamp, else UTC.
+        Zone of the trace's local time, ``+08:00`` or ``Europe/Berlin``: stamps that
+        name no zone are in it. If absent, the offset of the first stamp, else UTC.
     time_unit : str, optional
-        Unit of times that are numbers, such as ``"ms"``; found by their size, span and spacing if
-        absent, see `diploee.importers.text.time_units`.
+        Unit of times that are numbers, such as ``"ms"``; found by their size, span and
+        spacing if absent, see `diploee.importers.text.time_units`.
     requests : bool
         Keep each request whose lengths are known, as `RequestTrace.requests`.
 
@@ -78,17 +78,22 @@ def read_request_trace(
     Raises
     ------
     LogFormatError
-        If the file can't be read or a row is not what the format says, naming file and line.
+        If the file can't be read or a row is not what the format says, naming file and
+        line.
     InputError
         If an argument is wrong, or a wanted service does not occur.
     """
     path = Path(path)
     zone = None if utc_offset is None else zone_of(utc_offset, "utc_offset")
-    options = TraceOptions(_step_ms(step_s), services, columns, zone, time_unit, requests)
+    options = TraceOptions(
+        _step_ms(step_s), services, columns, zone, time_unit, requests
+    )
     if services is not None and not services:
         raise InputError("services is empty; name at least one, or leave it out")
     if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):
-        raise InputError(f"columns are for the format 'csv', the trace is read as '{trace_format}'")
+        raise InputError(
+            f"columns are for the format 'csv', the trace is read as '{trace_format}'"
+        )
     if trace_format is not None:
         chosen = TRACE_FORMATS.named(path, trace_format)
     else:
@@ -96,8 +101,9 @@ def read_request_trace(
     trace = chosen.read(path, options)
     if trace.is_relative and zone is not None:
         raise InputError(
-            f"{path}: utc_offset (--utc-offset) is for times with dates, this trace counts from an "
-            "origin of its own; give zero_hour_of_week (--zero-hour-of-week)"
+            f"{path}: utc_offset (--utc-offset) is for times with dates, this trace "
+            "counts from an origin of its own; give zero_hour_of_week "
+            "(--zero-hour-of-week)"
         )
     return trace
 
@@ -111,15 +117,18 @@ def _sniff(path: Path) -> TraceFormat:
     if known is not None:
         return known
     raise LogFormatError(
-        f"{path}:{text.start_line}: starts with {shown(text.first_row)}, which fits none of the "
-        f"formats {one_of(TRACE_FORMATS)}; name the format, map the columns of a CSV "
-        "file, or write JSON as one object a line"
+        f"{path}:{text.start_line}: starts with {shown(text.first_row)}, which fits "
+        f"none of the formats {one_of(TRACE_FORMATS)}; name the format, map the "
+        "columns of a CSV file, or write JSON as one object a line"
     )
 
 
 def _step_ms(step_s: float) -> int:
     step_ms = step_s * MS_PER_S
-    if not 1 <= step_ms <= _LONGEST_STEP_S * MS_PER_S or abs(step_ms - round(step_ms)) > 1e-6:
+    if (
+        not 1 <= step_ms <= _LONGEST_STEP_S * MS_PER_S
+        or abs(step_ms - round(step_ms)) > 1e-6
+    ):
         raise InputError(
             f"step_s is {step_s}, expected a whole number of milliseconds up to a year"
         )

@@ -1,4 +1,4 @@
-"""Requests of a block as arrays, from any format, and the rules by which they are taken."""
+"""Requests of a block as arrays, and the rules by which they are taken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ TOKENS = Number(LARGEST_TOKENS, whole=True, of="tokens")
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """The user's options for reading a trace; see `diploee.importers.read_request_trace`."""
+    """The user's options for reading a trace.
+
+    See `diploee.importers.read_request_trace`.
+    """
 
     step_ms: int
     services: Sequence[str] | None = None
@@ -44,11 +47,15 @@ class Rules:
     """How a trace is to be understood."""
 
     counting: Counting | None  # how its times count; None where they are stamps
-    zero_output_fails: bool = False  # a request without response tokens failed and is left out
+    # A request without response tokens failed and is left out
+    zero_output_fails: bool = False
 
     @property
     def is_relative(self) -> bool:
-        """Whether times count from the trace's own origin; then they can't be negative."""
+        """Whether times count from the trace's own origin.
+
+        Then they can't be negative.
+        """
         return self.counting is not None and self.counting.is_relative
 
 
@@ -94,7 +101,7 @@ def rows_of(
     counting: Counting | None = None,
     documented: TimeUnit | None = None,
 ) -> tuple[Iterator[RequestRows], Counting | None]:
-    """Return the rows of tables and how their times count, as given or by the first with rows."""
+    """Return rows of tables and how their times count, given or found."""
     first: list[ReadTable] = []
     for table in tables:
         first.append(table)
@@ -109,10 +116,14 @@ def rows_of(
             stated=counting,
             instead="map it as timestamp (--column timestamp=NAME)",
         )
-    return (_rows(table, counting, options.zone) for table in chain(first, tables)), counting
+    return (
+        _rows(table, counting, options.zone) for table in chain(first, tables)
+    ), counting
 
 
-def _rows(table: ReadTable, counting: Counting | None, zone: Zone | None) -> RequestRows:
+def _rows(
+    table: ReadTable, counting: Counting | None, zone: Zone | None
+) -> RequestRows:
     rows = _times(table, counting, zone)
     lengths = {
         f"{side}_tokens": whole(numbers(table, side, TOKENS))
@@ -135,7 +146,9 @@ def time_of(unit: TimeUnit) -> Number:
     return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=unit)
 
 
-def _times(table: ReadTable, counting: Counting | None, zone: Zone | None) -> RequestRows:
+def _times(
+    table: ReadTable, counting: Counting | None, zone: Zone | None
+) -> RequestRows:
     """Return rows with their times alone."""
     if counting is not None:
         time_us = us_of(numbers(table, "time", time_of(counting.unit)), counting.unit)
@@ -143,7 +156,10 @@ def _times(table: ReadTable, counting: Counting | None, zone: Zone | None) -> Re
     found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
     time_us, local = found.us, found.there & ~found.is_aware
     if zone is not None and local.any():
-        in_utc = zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000 + time_us % 1000
+        in_utc = (
+            zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000
+            + time_us % 1000
+        )
         time_us = np.where(local, in_utc, time_us)
     named = found.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)

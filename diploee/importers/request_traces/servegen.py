@@ -1,12 +1,15 @@
-"""ServeGen client traces: rates instead of requests, a row per 600 s and a file per client.
+"""ServeGen client traces.
 
-Each ``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
-coefficient of variation of the gaps, and the family and two parameters of their distribution. A
-folder of chunks is one service, named after the folder, whose rate is the sum over its clients; in
-a folder of such folders each is a service. Lengths stand beside a chunk, ``chunk-N-dataset.json``:
-windows by their start [s], each with the shares of ``input_tokens`` and ``output_tokens`` as text,
-``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has those of the
-one before. The files are large: those of a service's largest clients are read, up to `COVERED`.
+Rates instead of requests, a row per 600 s and a file per client. Each
+``chunk-N-trace.csv`` has no header; its columns are the start [s], the rate [1/s], the
+coefficient of variation of the gaps, and the family and two parameters of their
+distribution. A folder of chunks is one service, named after the folder, whose rate is
+the sum over its clients; in a folder of such folders each is a service. Lengths stand
+beside a chunk, ``chunk-N-dataset.json``: windows by their start [s], each with the
+shares of ``input_tokens`` and ``output_tokens`` as text,
+``{"0": {"output_tokens": "{120: 0.25, 130: 0.75}"}}``. A window without lengths has
+those of the one before. The files are large: those of a service's largest clients are
+read, up to `COVERED`.
 
 References
 ----------
@@ -38,7 +41,11 @@ from diploee.importers.request_traces.counts import (
     bins_of,
 )
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat, check_span
+from diploee.importers.request_traces.totals import (
+    OUT_OF_ORDER,
+    TraceFormat,
+    check_span,
+)
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import TRUNCATED, Layout, read_columns
 from diploee.importers.text.text import Text, read_text
@@ -51,7 +58,8 @@ ROW_S = 600
 """Time that a row stands for [s]."""
 
 COVERED = 0.9
-"""Share of a service's requests whose clients' lengths are read.  ASSUMPTION [J]: enough."""
+"""Share of a service's requests whose clients' lengths are read. ASSUMPTION [J]:
+enough."""
 
 LAYOUT = Layout(
     ("time", "rate", "cv", "family", "first", "second"),
@@ -76,8 +84,9 @@ def recognises(text: Text) -> bool:
 def read(path: Path, options: TraceOptions) -> RequestTrace:
     """Read one chunk, a folder of chunks, or a folder of such folders.
 
-    Requests are those expected in each step, no whole numbers; token lengths are those expected,
-    rounded to whole requests. Rows and counts are those of the chunks, each row 600 s of a client.
+    Requests are those expected in each step, no whole numbers; token lengths are those
+    expected, rounded to whole requests. Rows and counts are those of the chunks, each
+    row 600 s of a client.
     """
     dropped: Counter[str] = Counter()
     repaired: Counter[str] = Counter()
@@ -86,11 +95,14 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         for name, files in _chunks(path, options.services).items()
     }
     clients = _without_strays(clients, dropped)
-    n_kept = sum(client.time_s.size for of_name in clients.values() for client in of_name)
+    n_kept = sum(
+        client.time_s.size for of_name in clients.values() for client in of_name
+    )
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
     if not n_kept:
         raise LogFormatError(
-            f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete trace"
+            f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete "
+            "trace"
         )
     step_ms = options.step_ms
     lengths = _lengths(clients)
@@ -113,7 +125,9 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
 FORMAT = TraceFormat("servegen", "ServeGen client traces", recognises, read)
 
 
-class _Dataset(RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]):
+class _Dataset(
+    RootModel[dict[Annotated[str, Field(pattern=r"^\d{1,12}$")], dict[str, Any]]]
+):
     """Lengths of a chunk by the start of their window [s]."""
 
 
@@ -141,10 +155,14 @@ class _ClientRates:
         return np.asarray(np.interp(edges_s, corners_s, until), dtype=np.float64)
 
 
-def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> _ClientRates:
+def _read_client(
+    path: Path, dropped: Counter[str], repaired: Counter[str]
+) -> _ClientRates:
     """Read one chunk."""
     text = read_text(path, "the rates of a ServeGen chunk")
-    table = read_columns(text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True)
+    table = read_columns(
+        text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True
+    )
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
     dropped[TRUNCATED] += table.n_cut
     keep = np.ones(time_s.size, dtype=bool)
@@ -166,30 +184,44 @@ def _read_client(path: Path, dropped: Counter[str], repaired: Counter[str]) -> _
     for k in np.flatnonzero(np.diff(time_s) < ROW_S)[:1]:
         table.fail(
             int(order[k + 1]),
-            f"this row starts {time_s[k + 1] - time_s[k]:g} s after another, expected rows "
-            f"{ROW_S} s apart (ServeGen); correct or remove this row",
+            (
+                f"this row starts {time_s[k + 1] - time_s[k]:g} s after another, "
+                f"expected rows {ROW_S} s apart (ServeGen); correct or remove this row"
+            ),
         )
     return _ClientRates(time_s, rate_rps, path)
 
 
-def _lengths(clients: dict[str, list[_ClientRates]]) -> dict[str, tuple[TokenLengths, ...]]:
-    """Return the lengths of each service by `_SIDES`; none where no chunk tells them."""
+def _lengths(
+    clients: dict[str, list[_ClientRates]],
+) -> dict[str, tuple[TokenLengths, ...]]:
+    """Return the lengths of each service by `_SIDES`.
+
+    None where no chunk tells them.
+    """
     found: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
     for of_name in clients.values():
         expected = {side: np.zeros(EDGES.size - 1) for side in _SIDES}
         totals = dict.fromkeys(_SIDES, 0.0)
         requests = np.array([client.rate_rps.sum() * ROW_S for client in of_name])
         order = np.argsort(-requests, kind="stable")
-        enough = np.searchsorted(np.cumsum(requests[order]), COVERED * requests.sum()) + 1
+        enough = (
+            np.searchsorted(np.cumsum(requests[order]), COVERED * requests.sum()) + 1
+        )
         for index in order[:enough].tolist():
             for side, start_s, end_s, tokens, share in _windows(of_name[index].path):
                 client = of_name[index].between(start_s, end_s)
                 n = float(client.rate_rps.sum()) * ROW_S
-                expected[side] += np.bincount(bins_of(tokens), n * share, EDGES.size - 1)
+                expected[side] += np.bincount(
+                    bins_of(tokens), n * share, EDGES.size - 1
+                )
                 totals[side] += n * float(tokens @ share)
         for side, of_bins in expected.items():
-            # Rounded in the sum, so that bins of less than half a request are not all lost.
-            n_requests = np.diff(np.rint(np.cumsum(of_bins)), prepend=0.0).astype(np.int64)
+            # Rounded in the sum, so that bins of less than half a request are not all
+            # lost.
+            n_requests = np.diff(np.rint(np.cumsum(of_bins)), prepend=0.0).astype(
+                np.int64
+            )
             mean = totals[side] / of_bins.sum() if of_bins.any() else 0.0
             total_tokens = round(mean * int(n_requests.sum()))
             found[side].append(TokenLengths(EDGES, n_requests, total_tokens))
@@ -197,21 +229,30 @@ def _lengths(clients: dict[str, list[_ClientRates]]) -> dict[str, tuple[TokenLen
     return {side: tuple(found[side]) if is_told[side] else () for side in _SIDES}
 
 
-def _windows(chunk: Path) -> Iterator[tuple[str, float, float, Int64Array, Float64Array]]:
-    """Yield side, first and last moment [s], lengths [tokens] and shares of a chunk's windows."""
-    path = chunk.with_name(chunk.name.removesuffix(".gz").replace("-trace.csv", "-dataset.json"))
+def _windows(
+    chunk: Path,
+) -> Iterator[tuple[str, float, float, Int64Array, Float64Array]]:
+    """Yield side, span [s], lengths [tokens] and shares of a chunk's windows."""
+    path = chunk.with_name(
+        chunk.name.removesuffix(".gz").replace("-trace.csv", "-dataset.json")
+    )
     if path.name == chunk.name or not path.is_file():
         return
     content = parse_json(read_bytes(path), str(path), _Dataset, LogFormatError).root
     for side in _SIDES:
-        texts = {int(start): fields.get(side, "{}") for start, fields in content.items()}
+        texts = {
+            int(start): fields.get(side, "{}") for start, fields in content.items()
+        }
         texts = {start: text for start, text in sorted(texts.items()) if text != "{}"}
         ends_s = [*list(texts)[1:], np.inf]
-        for (start_s, text), end_s in zip(texts.items(), ends_s[: len(texts)], strict=True):
+        for (start_s, text), end_s in zip(
+            texts.items(), ends_s[: len(texts)], strict=True
+        ):
             if not isinstance(text, str) or not _SHARES.fullmatch(text):
                 raise LogFormatError(
-                    f"{path}: window '{start_s}': {side} is {shown(text)}, expected shares of "
-                    "lengths such as '{120: 0.25, 130: 0.75}'; correct it, or remove this file"
+                    f"{path}: window '{start_s}': {side} is {shown(text)}, expected "
+                    "shares of lengths such as '{120: 0.25, 130: 0.75}'; correct "
+                    "it, or remove this file"
                 )
             lengths, shares = zip(*_SHARE.findall(text), strict=True)
             share = np.array(shares, dtype=np.float64)
@@ -242,19 +283,25 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
     if not path.is_dir():
         if services is not None and len(set(services)) != 1:
             raise InputError(
-                f"{path}: a chunk is one service, found {one_of(services)}; give one name"
+                f"{path}: a chunk is one service, found {one_of(services)}; give one "
+                "name"
             )
         return {services[0] if services else ALL_SERVICES: [path]}
     try:
-        folders = [path, *sorted(folder for folder in path.iterdir() if folder.is_dir())]
-        found = {folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders}
+        folders = [
+            path,
+            *sorted(folder for folder in path.iterdir() if folder.is_dir()),
+        ]
+        found = {
+            folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders
+        }
     except OSError as error:
         raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
     found = {name: files for name, files in found.items() if files}
     if not found:
         raise InputError(
-            f"{path}: no files named {CHUNKS} in it or its folders; give a ServeGen folder, or the "
-            "file of a trace of another format"
+            f"{path}: no files named {CHUNKS} in it or its folders; give a ServeGen "
+            "folder, or the file of a trace of another format"
         )
     for name in services or ():
         if name not in found:
@@ -264,17 +311,19 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
             )
     wanted = {name: found[name] for name in services or found}
     if len(wanted) > MAX_SERVICES:
-        raise InputError(f"{path}: {len(wanted):,} services, allowed are {MAX_SERVICES:,}")
+        raise InputError(
+            f"{path}: {len(wanted):,} services, allowed are {MAX_SERVICES:,}"
+        )
     return wanted
 
 
 def _rebinned(
     path: Path, services: list[list[_ClientRates]], step_ms: int
 ) -> tuple[int, Float64Array, tuple[int, int]]:
-    """Return the first step, the requests in each, shape (n_services, n_steps), and the span [ms].
+    """Return the first step, requests by service and step, and the span [ms].
 
-    The cumulative requests of each client are differenced at the edges of the steps, so that
-    their sum is exact for any step.
+    The cumulative requests of each client are differenced at the edges of the steps, so
+    that their sum is exact for any step.
     """
     used = [client for clients in services for client in clients if client.time_s.size]
     step_s = step_ms / MS_PER_S
@@ -284,8 +333,9 @@ def _rebinned(
     n_steps = int(-(-end_s // step_s)) - first
     if n_steps * len(services) > MAX_CELLS:
         raise LogFormatError(
-            f"{path}:1: the trace spans {n_steps:,} steps of {step_s:g} s for {len(services)} "
-            f"service(s), allowed are {MAX_CELLS:,} in all; correct its times, or take longer steps"
+            f"{path}:1: the trace spans {n_steps:,} steps of {step_s:g} s for "
+            f"{len(services)} service(s), allowed are {MAX_CELLS:,} in all; correct "
+            "its times, or take longer steps"
         )
     check_span(path, n_steps * step_ms)
     edges_s: Float64Array = (first + np.arange(n_steps + 1, dtype=np.float64)) * step_s

@@ -1,4 +1,7 @@
-"""From a file to a `RequestTrace`: formats, the rules for odd rows, counted by cause, and sums."""
+"""From a file to a `RequestTrace`.
+
+Formats, the rules for odd rows, counted by cause, and sums.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,12 @@ from diploee.importers.request_traces.rows import (
     csv_tables,
     rows_of,
 )
-from diploee.importers.text.tables import REPEATED_HEADER, TRUNCATED, header_words, read_header
+from diploee.importers.text.tables import (
+    REPEATED_HEADER,
+    TRUNCATED,
+    header_words,
+    read_header,
+)
 from diploee.importers.text.text import Text, first_block
 from diploee.importers.text.time_units import spacing_of
 from diploee.loads.import_counts import (
@@ -50,20 +58,21 @@ _US_PER_MS = 1000
 
 
 def check_span(path: Path, span_ms: int) -> None:
-    """Raise `LogFormatError` if the requests of a trace reach over more than `MAX_SPAN_MS`."""
+    """Raise `LogFormatError` if a trace spans more than `MAX_SPAN_MS`."""
     if span_ms > MAX_SPAN_MS:
         raise LogFormatError(
-            f"{path}: the requests reach over {span_ms / 365.25 / MS_PER_DAY:,.1f} years, "
-            "expected 20 at most; correct the times that are wrong"
+            f"{path}: the requests reach over {span_ms / 365.25 / MS_PER_DAY:,.1f} "
+            "years, expected 20 at most; correct the times that are wrong"
         )
 
 
 def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
-    """Return when a trace of requests begins and ends [ms]; None where one moment has them all.
+    """Return when a trace of requests begins and ends [ms].
 
-    ASSUMPTION [J]: logs are cut at round moments. Of those within two mean gaps of the first and
-    the last request the roundest is taken: a day, an hour, a minute, a second; where there is
-    none, the first request and one gap after the last.
+    None where one moment has them all. ASSUMPTION [J]: logs are cut at round moments.
+    Of those within two mean gaps of the first and the last request the roundest is
+    taken: a day, an hour, a minute, a second; where there is none, the first request
+    and one gap after the last.
     """
     if not n_gaps:
         return None
@@ -71,7 +80,9 @@ def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | 
     first_ms, last_ms = first_us // _US_PER_MS, last_us // _US_PER_MS
     begin_ms = _roundest(first_us / _US_PER_MS - 2 * gap_ms, first_ms, first_ms)
     end_ms = round(last_us / _US_PER_MS + gap_ms)
-    end_ms = _roundest(last_ms + 1, last_us / _US_PER_MS + 2 * gap_ms, max(end_ms, last_ms + 1))
+    end_ms = _roundest(
+        last_ms + 1, last_us / _US_PER_MS + 2 * gap_ms, max(end_ms, last_ms + 1)
+    )
     return begin_ms, end_ms
 
 
@@ -84,22 +95,24 @@ def _roundest(low: float, high: float, otherwise: int) -> int:
 
 
 def _is_fine(time_us: Int64Array) -> bool:
-    """Return whether requests hardly ever have one time, so that equal rows are one request.
+    """Return whether times hardly ever repeat, so equal rows are one request.
 
-    ASSUMPTION [J]: times are written to a millisecond or finer, and fewer than one in a hundred of
-    them would fall together by chance.
+    ASSUMPTION [J]: times are written to a millisecond or finer, and fewer than one in a
+    hundred of them would fall together by chance.
     """
     if not time_us.size:
         return False
     spacing_us, span_us = spacing_of(time_us), float(time_us.max() - time_us.min())
-    return spacing_us <= _US_PER_MS and time_us.size * spacing_us < MOST_TOGETHER * span_us
+    return (
+        spacing_us <= _US_PER_MS and time_us.size * spacing_us < MOST_TOGETHER * span_us
+    )
 
 
 class _TraceTotals:
     """Sums over the blocks of a trace, in the order of the file.
 
-    Where `within` is given, requests in other steps than from its first to its last have a wrong
-    stamp.
+    Where `within` is given, requests in other steps than from its first to its last
+    have a wrong stamp.
     """
 
     def __init__(
@@ -148,13 +161,17 @@ class _TraceTotals:
                 self._dropped[cause] += int(np.count_nonzero(wrong & keep))
                 keep &= ~wrong
         if not self._is_fine:
-            cause = "equal to the row before; kept, as the stamps are too coarse to tell"
+            cause = (
+                "equal to the row before; kept, as the stamps are too coarse to tell"
+            )
             self._repair(cause, repeated & keep)
         if rows.service is not None and "" in rows.service_names:
             nameless = np.array(rows.service_names)[rows.service] == ""
             self._repair(f"no service; named '{UNKNOWN_SERVICE}'", nameless & keep)
         if keep.any():
-            self._count(rows, service, slice(None) if keep.all() else np.flatnonzero(keep))
+            self._count(
+                rows, service, slice(None) if keep.all() else np.flatnonzero(keep)
+            )
 
     def _repair(self, cause: str, mask: BoolArray) -> None:
         self._repaired[cause] += int(np.count_nonzero(mask))
@@ -168,7 +185,9 @@ class _TraceTotals:
             self._dropped,
             self._repaired,
             {NAIVE: self._n_naive}
-            | (self._rules.counting.noted(self._n_kept) if self._rules.counting else {}),
+            | (
+                self._rules.counting.noted(self._n_kept) if self._rules.counting else {}
+            ),
         )
         if not self._n_kept:
             raise LogFormatError(
@@ -199,7 +218,7 @@ class _TraceTotals:
         )
 
     def without_strays(self) -> tuple[int, int] | None:
-        """Return the steps of nearly all requests where a few lie years away; else None."""
+        """Return the steps of nearly all requests where a few lie years away."""
         if not self._n_kept:
             return None
         first, n_requests = self._steps.result(len(self._services.names))
@@ -245,14 +264,21 @@ class _TraceTotals:
         if self._rules.zero_output_fails and rows.output_tokens is not None:
             yield "failed requests (no response tokens)", rows.output_tokens == 0
 
-    def _count(self, rows: RequestRows, service: Int64Array, keep: slice | Int64Array) -> None:
+    def _count(
+        self, rows: RequestRows, service: Int64Array, keep: slice | Int64Array
+    ) -> None:
         time_us, service = rows.time_us[keep], service[keep]
         self._n_kept += time_us.size
-        self._repair(OUT_OF_ORDER, time_us < np.concatenate(([self._last_us], time_us[:-1])))
+        self._repair(
+            OUT_OF_ORDER, time_us < np.concatenate(([self._last_us], time_us[:-1]))
+        )
         self._n_gaps += int(np.count_nonzero(time_us[1:] != time_us[:-1]))
         self._n_gaps += int(self._last_us not in (MISSING, int(time_us[0])))
         first_us, last_us = self._span_us
-        self._span_us = min(first_us, int(time_us.min())), max(last_us, int(time_us.max()))
+        self._span_us = (
+            min(first_us, int(time_us.min())),
+            max(last_us, int(time_us.max())),
+        )
         self._last_us = int(time_us[-1])
         n_services = len(self._services.names)
         steps = time_us // (self._step_ms * _US_PER_MS)
@@ -262,7 +288,10 @@ class _TraceTotals:
         if self._requests is not None and prompt is not None and answer is not None:
             of_each = np.stack([time_us, prompt[keep], answer[keep]])
             self._requests.append(of_each[:, (of_each[1:] >= 0).all(axis=0)])
-        for side, column in (("input", rows.input_tokens), ("output", rows.output_tokens)):
+        for side, column in (
+            ("input", rows.input_tokens),
+            ("output", rows.output_tokens),
+        ):
             if column is None:
                 continue
             tokens, of_service = column[keep], service
@@ -273,35 +302,52 @@ class _TraceTotals:
                 self._repair("negative token count; counted without a length", negative)
                 known = tokens >= 0
                 tokens, of_service = tokens[known], of_service[known]
-            self._lengths.setdefault(side, TokenCounts()).add(tokens, of_service, n_services)
+            self._lengths.setdefault(side, TokenCounts()).add(
+                tokens, of_service, n_services
+            )
 
     def _check_span(
-        self, rows: RequestRows, keep: slice | Int64Array, steps: Int64Array, n_services: int
+        self,
+        rows: RequestRows,
+        keep: slice | Int64Array,
+        steps: Int64Array,
+        n_services: int,
     ) -> None:
         first, last = self._steps.span_with(steps)
         if (last - first + 1) * n_services <= MAX_CELLS:
             return
-        outer = int(np.argmax(steps)) if int(steps.max()) == last else int(np.argmin(steps))
+        outer = (
+            int(np.argmax(steps)) if int(steps.max()) == last else int(np.argmin(steps))
+        )
         row = int(np.arange(len(rows))[keep][outer])
         rows.fail(
             row,
-            f"with this row the trace spans {last - first + 1:,} steps of {self._step_ms / 1000:g} "
-            f"s for {n_services} service{'s' * (n_services > 1)}, allowed are "
-            f"{MAX_CELLS:,} in all; correct its time, or take longer steps",
+            (
+                f"with this row the trace spans {last - first + 1:,} steps of "
+                f"{self._step_ms / 1000:g} s for {n_services} "
+                f"service{'s' * (n_services > 1)}, allowed are {MAX_CELLS:,} in all; "
+                "correct its time, or take longer steps"
+            ),
         )
 
 
 TraceReader = Callable[[Path, TraceOptions], RequestTrace]
 TraceFormat = FileFormat[TraceReader]
 
-Rows = Callable[[Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]]
-"""Of a file's first block, all its blocks and the options: its rows, and how to take them."""
+Rows = Callable[
+    [Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]
+]
+"""Of a file's first block, all its blocks and the options: its rows, and how to take
+them."""
 
 
 def row_format(
     name: str, title: str, recognises: Callable[[Text], bool], rows: Rows
 ) -> TraceFormat:
-    """Return a format whose files hold a request a row; parameters as in `FileFormat`."""
+    """Return a format whose files hold a request a row.
+
+    Parameters as in `FileFormat`.
+    """
 
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None
@@ -325,7 +371,7 @@ def csv_format(
     *,
     zero_output_fails: bool = False,
 ) -> TraceFormat:
-    """Return a format of CSV files with columns of fixed names, its times maybe in a unit."""
+    """Return a format of CSV files with fixed column names."""
 
     def recognises(text: Text) -> bool:
         return {column.casefold() for column in columns.values()} <= header_words(text)

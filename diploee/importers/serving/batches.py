@@ -1,4 +1,7 @@
-"""Offline (batch) inference: the power of one batch on each node of a job (section 3.4)."""
+"""Offline (batch) inference.
+
+The power of one batch on each node of a job (section 3.4).
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,16 @@ MOST_SAMPLES = 1 << 16
 """Samples of a batch; the step is one millisecond up to 65 s."""
 
 NOTES = (
-    "Made by diploee from the mean and peak power of a batch, not measured. ASSUMPTION: the power "
-    "starts at the peak and falls by a power law; each node has a phase of its own."
+    "Made by diploee from the mean and peak power of a batch, not measured. "
+    "ASSUMPTION: the power starts at the peak and falls by a power law; each node has "
+    "a phase of its own."
 )
 
 
 def load_batches(
     specs: Mapping[str, JobStream], folder: Path
 ) -> dict[tuple[str, str], PowerProfile]:
-    """Read the curves of all classes of offline inference and make the power of their batches.
+    """Read the curves of offline inference and make its batches' power.
 
     Parameters
     ----------
@@ -56,7 +60,9 @@ def load_batches(
         for index, job_class in enumerate(spec.job_classes()):
             if (batch := job_class.batch_inference) is not None:
                 try:
-                    profile = _batch_profile(batch, job_class.workload, job_class.n_nodes, folder)
+                    profile = _batch_profile(
+                        batch, job_class.workload, job_class.n_nodes, folder
+                    )
                 except InputError as error:
                     where = f"streams.{name}.classes.{index}.batch_inference"
                     raise InputError(f"{where}: {error}") from error
@@ -64,10 +70,13 @@ def load_batches(
     return found
 
 
-def _batch_profile(spec: BatchInference, workload: str, n_nodes: int, folder: Path) -> PowerProfile:
+def _batch_profile(
+    spec: BatchInference, workload: str, n_nodes: int, folder: Path
+) -> PowerProfile:
     file = read_curve_file(spec.curve, folder)
     elapsed_s, mean_w, peak_w, least_w = _measured(spec, file)
-    # Whole milliseconds, so that a job of whole batches has their energy to the last joule.
+    # Whole milliseconds, so that a job of whole batches has their energy to the last
+    # joule.
     dt_ms = math.ceil(elapsed_s * MS_PER_S / MOST_SAMPLES)
     n_samples = max(round(elapsed_s * MS_PER_S / dt_ms), 1)
     course_w = _course_w(n_samples, mean_w, peak_w, least_w)
@@ -88,20 +97,29 @@ def _batch_profile(spec: BatchInference, workload: str, n_nodes: int, folder: Pa
         notes=NOTES,
     )
     return PowerProfile(
-        profile_id, workload, n_nodes, dt_ms, power_w.astype(np.float32), provenance, periodic=True
+        profile_id,
+        workload,
+        n_nodes,
+        dt_ms,
+        power_w.astype(np.float32),
+        provenance,
+        periodic=True,
     )
 
 
-def _measured(spec: BatchInference, file: CurveFile) -> tuple[float, float, float, float]:
-    """Return time [s], mean and peak power of a batch and the least mean of its length [W]."""
+def _measured(
+    spec: BatchInference, file: CurveFile
+) -> tuple[float, float, float, float]:
+    """Return a batch's time [s], mean, peak and least-mean power [W]."""
     rows = rows_where(file, OUTPUT_TOKENS_COLUMN, spec.output_tokens)
     columns = ("elapsed_s", "mean_power_w", "peak_power_w")
     size, elapsed_s, mean_w, peak_w = curve_columns(rows, columns, against="batch_size")
     fail_values(rows.table, "peak_power_w", peak_w >= mean_w, "mean_power_w or more")
     if not size[0] <= spec.batch_size <= size[-1]:
         raise InputError(
-            f"{file.path}: batch_size must be one of the measured {size[0]:g} to {size[-1]:g}, "
-            f"found {spec.batch_size:,}; choose one of these, or give a curve that reaches it"
+            f"{file.path}: batch_size must be one of the measured {size[0]:g} to "
+            f"{size[-1]:g}, found {spec.batch_size:,}; choose one of these, or give a "
+            "curve that reaches it"
         )
     at = spec.batch_size
     return (
@@ -112,13 +130,19 @@ def _measured(spec: BatchInference, file: CurveFile) -> tuple[float, float, floa
     )
 
 
-def _course_w(n_samples: int, mean_w: float, peak_w: float, least_w: float) -> Float64Array:
-    """Return the power of a batch [W]: at the peak while it is full, falling as answers end."""
+def _course_w(
+    n_samples: int, mean_w: float, peak_w: float, least_w: float
+) -> Float64Array:
+    """Return the power of a batch [W].
+
+    At the peak while it is full, falling as answers end.
+    """
     if peak_w <= mean_w:
         return np.full(n_samples, mean_w)
-    # p(u) = peak - (peak - floor) u^k for u from 0 to 1 has the mean peak - (peak - floor)/(k + 1).
-    # ASSUMPTION: the floor is the mean of the smallest batches, as their few answers draw at the
-    # end of a large one; lower where k would fall below 1.
+    # p(u) = peak - (peak - floor) u^k for u from 0 to 1 has the mean
+    # peak - (peak - floor)/(k + 1). ASSUMPTION: the floor is the mean of the smallest
+    # batches, as their few answers draw at the end of a large one; lower where k would
+    # fall below 1.
     floor_w = max(min(least_w, 2 * mean_w - peak_w), 0.0)
     power = (peak_w - floor_w) / (peak_w - mean_w)  # k + 1
     # The mean over each sample: u^(k + 1) / (k + 1) is the integral of u^k.

@@ -1,6 +1,7 @@
-"""The curves of all services of a scenario: measured ones from files, logistic ones computed.
+"""The curves of all services of a scenario.
 
-Files are CSV with `#` comments, every fault named by file and line; samples are power in time.
+Measured ones from files, logistic ones computed. Files are CSV with `#` comments, every
+fault named by file and line; samples are power in time.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9
 RATE_COLUMN = "request_rate_rps"
 SHORTEST_MS, LONGEST_MS = 10 * MS_PER_S, MS_PER_DAY
 PLAYED_MS = 180 * MS_PER_S
-"""A shorter sample is played to this length, each time from another place at random (ASSUMPTION:
-nothing in it repeats with its own length)."""
+"""A shorter sample is played to this length, each time from another place at random
+(ASSUMPTION: nothing in it repeats with its own length)."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,22 @@ def load_curves(
                     tokens = mean_output_tokens(replay, traces[key], at)
                 else:
                     tokens = service.output_tokens
-                found[at, name] = _service_curves(f"{at}.{name}", service, tokens, folder)
+                found[at, name] = _service_curves(
+                    f"{at}.{name}", service, tokens, folder
+                )
             except InputError as error:
                 where = f"request_streams.{at}.services.{name}"
                 raise InputError(f"{where}: {error}") from error
     return found
 
 
-def _service_curves(name: str, service: Service, tokens: float, folder: Path) -> ServiceCurves:
+def _service_curves(
+    name: str, service: Service, tokens: float, folder: Path
+) -> ServiceCurves:
     files = service.power_samples or {}
-    boundary: Boundary = "node_ac" if service.power_samples_boundary == "node_ac" else "devices"
+    boundary: Boundary = (
+        "node_ac" if service.power_samples_boundary == "node_ac" else "devices"
+    )
     nodes = service.nodes_per_instance
     samples, read = _read_power_samples(name, files, nodes, folder, boundary)
     if service.logistic is not None:
@@ -104,7 +111,9 @@ def _service_curves(name: str, service: Service, tokens: float, folder: Path) ->
         power, read = replace(power, samples=samples), (power_file, *read)
     if service.latency_curve is None:
         return ServiceCurves(power, None, read)
-    latency, latency_file = _latency_curve(service, service.latency_curve, tokens, folder)
+    latency, latency_file = _latency_curve(
+        service, service.latency_curve, tokens, folder
+    )
     return ServiceCurves(power, latency, (*read, latency_file))
 
 
@@ -154,7 +163,10 @@ def load_power_curve(name: str, folder: Path) -> tuple[PowerCurve, CurveFile]:
 
 
 def load_latency_curve(
-    name: str, folder: Path, metric: LatencyMetric = "mean_e2e", output_tokens: int = 512
+    name: str,
+    folder: Path,
+    metric: LatencyMetric = "mean_e2e",
+    output_tokens: int = 512,
 ) -> tuple[LatencyCurve, CurveFile]:
     """Read a latency curve.
 
@@ -175,7 +187,8 @@ def load_latency_curve(
         of_length, (LATENCY_COLUMNS[metric], THROUGHPUT_COLUMN)
     )
     for other in set(LATENCY_COLUMNS.values()) & set(file.table.names):
-        _curve_values(file, other)  # a slip in a latency that is not asked for is one, too
+        # A slip in a latency that is not asked for is one, too
+        _curve_values(file, other)
     end_to_end_s = {
         of: _curve_values(of_length, LATENCY_COLUMNS[of])
         for of in END_TO_END
@@ -183,12 +196,14 @@ def load_latency_curve(
     }
     if {"p50_e2e", "p90_e2e"} <= set(end_to_end_s):
         rises = end_to_end_s["p90_e2e"] >= end_to_end_s["p50_e2e"]
-        fail_values(of_length.table, LATENCY_COLUMNS["p90_e2e"], rises, "the median or more")
+        fail_values(
+            of_length.table, LATENCY_COLUMNS["p90_e2e"], rises, "the median or more"
+        )
     return LatencyCurve(metric, rate_rps, latency_s, throughput_rps, end_to_end_s), file
 
 
 def _find_curve_file(name: str, folder: Path) -> Path:
-    """Return the file of a curve given by shipped name or by path relative to a folder."""
+    """Return a curve's file by shipped name or path relative to a folder."""
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
@@ -200,8 +215,8 @@ def _find_curve_file(name: str, folder: Path) -> Path:
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{one_line(name)}: no such curve file beside the scenario and no shipped curve "
-        f"(shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
+        f"{one_line(name)}: no such curve file beside the scenario and no shipped "
+        f"curve (shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 
 
@@ -214,7 +229,10 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
-    """Keep the rows with a value in a column; all rows where the file has no such column."""
+    """Keep the rows with a value in a column.
+
+    All rows where the file has no such column.
+    """
     if column not in file.table:
         return file
     values = _curve_values(file, column)
@@ -227,7 +245,7 @@ def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:
 def curve_columns(
     file: CurveFile, names: Sequence[str], against: str = RATE_COLUMN
 ) -> tuple[Float64Array, ...]:
-    """Return what a curve is measured against, the request rates, and further columns of it."""
+    """Return a curve's request rates, what they are per, and other columns."""
     wanted = (against, *names)
     for name in wanted:
         if name not in file.table:
@@ -235,8 +253,8 @@ def curve_columns(
     found = tuple(_curve_values(file, name) for name in wanted)
     if len(file.table) < MIN_POINTS:
         raise InputError(
-            f"{file.path}: {len(file.table)} points, a curve needs at least {MIN_POINTS}; "
-            "measure more"
+            f"{file.path}: {len(file.table)} points, a curve needs at least "
+            f"{MIN_POINTS}; measure more"
         )
     rises = np.diff(found[0], prepend=0) > 0
     words = "a rise from the row before; sort the rows, merge repeated ones"
@@ -253,7 +271,7 @@ def _missing(file: CurveFile, column: str) -> InputError:
 
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:
-    """Return a column of positive numbers, shape (n,), or raise `InputError` naming the line."""
+    """Return a positive column, or raise `InputError` naming the line."""
     kind = Number(LARGEST_NUMBER, at_least=LEAST_NUMBER, may_miss=False)
     return numbers(file.table, column, kind)
 
@@ -265,7 +283,7 @@ def _read_power_samples(
     folder: Path,
     boundary: Boundary = "devices",
 ) -> tuple[tuple[PowerSample, ...], tuple[ServingFile, ...]]:
-    """Read the measured samples of a service, as the importer of plain profiles does."""
+    """Read a service's measured samples as plain profiles are imported."""
     samples, read = [], []
     for rate_rps, file in sorted(files.items()):
         try:
@@ -284,30 +302,39 @@ def _profile(name: str, path: Path, n_nodes: int, boundary: Boundary) -> PowerPr
     )
     if not SHORTEST_MS <= profile.duration_ms <= LONGEST_MS:
         raise InputError(
-            f"{one_line(str(path))}: lasts {profile.duration_ms / MS_PER_S:g} s, expected "
-            f"{SHORTEST_MS // MS_PER_S} to {LONGEST_MS // MS_PER_S} s at one request rate; "
-            "measure longer, or trim it"
+            f"{one_line(str(path))}: lasts {profile.duration_ms / MS_PER_S:g} s, "
+            f"expected {SHORTEST_MS // MS_PER_S} to {LONGEST_MS // MS_PER_S} s at one "
+            "request rate; measure longer, or trim it"
         )
     if not profile.power_w.any():
-        raise InputError(f"{one_line(str(path))}: power is 0 throughout, expected that of a load")
+        raise InputError(
+            f"{one_line(str(path))}: power is 0 throughout, expected that of a load"
+        )
     return profile
 
 
 def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
     power_w = profile.power_w.astype(np.float64) / profile.n_nodes
     dt_ms = profile.dt_ms
-    if dt_ms % PROFILE_STEP_MS:  # an odd step would make every table as fine as the common divisor
+    # An odd step would make every table as fine as the common divisor
+    if dt_ms % PROFILE_STEP_MS:
         edges_us = np.arange(power_w.size + 1, dtype=np.int64) * (dt_ms * US_PER_MS)
         energy_j = np.concatenate(([0.0], np.cumsum(power_w * (dt_ms / MS_PER_S))))
-        power_w = joint_power_w([EnergyCurve(edges_us, energy_j)], PROFILE_STEP_MS * US_PER_MS)
+        power_w = joint_power_w(
+            [EnergyCurve(edges_us, energy_j)], PROFILE_STEP_MS * US_PER_MS
+        )
         dt_ms = PROFILE_STEP_MS
     copies = -(-PLAYED_MS // (power_w.size * dt_ms))
     rng = stream(0, "profiles", "serving", name, f"{rate_rps:g}", "places")
-    return PowerSample(rate_rps, dt_ms, _shuffled(power_w, copies, rng), profile.provenance)
+    return PowerSample(
+        rate_rps, dt_ms, _shuffled(power_w, copies, rng), profile.provenance
+    )
 
 
-def _shuffled(power_w: Float64Array, copies: int, rng: np.random.Generator) -> Float64Array:
-    """Play a short sample several times, each from another place, so that its length won't show."""
+def _shuffled(
+    power_w: Float64Array, copies: int, rng: np.random.Generator
+) -> Float64Array:
+    """Play a short sample several times, each from another place."""
     if copies == 1:
         return power_w
     places = rng.integers(0, power_w.size, copies)

@@ -1,4 +1,7 @@
-"""Tables with a header as columns: `read_sheet`; a Parquet file is the CSV file of its table."""
+"""Tables with a header as columns: `read_sheet`.
+
+A Parquet file is the CSV file of its table.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,19 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from diploee.base.errors import LogFormatError, one_line
-from diploee.importers.text.source import MAX_UNPACKED_BYTES, fail_size, read_bytes, unpacked
-from diploee.importers.text.tables import Layout, ReadTable, read_columns, read_header, whole_lines
+from diploee.importers.text.source import (
+    MAX_UNPACKED_BYTES,
+    fail_size,
+    read_bytes,
+    unpacked,
+)
+from diploee.importers.text.tables import (
+    Layout,
+    ReadTable,
+    read_columns,
+    read_header,
+    whole_lines,
+)
 from diploee.importers.text.text import Text, text_of
 
 DELIMITERS = ",;\t|"
@@ -41,11 +55,17 @@ class Sheet:
         """Place of the header, for an error."""
         return f"{self.path}:{self.layout.header_line}"
 
-    def read(self, wanted: Mapping[str, str] | Sequence[str], what: str = "the table") -> ReadTable:
+    def read(
+        self, wanted: Mapping[str, str] | Sequence[str], what: str = "the table"
+    ) -> ReadTable:
         """Read columns as text."""
-        names = wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}
+        names = (
+            wanted if isinstance(wanted, Mapping) else {name: name for name in wanted}
+        )
         if not names:
-            raise LogFormatError(f"{self.header}: no column has a name, expected {what}")
+            raise LogFormatError(
+                f"{self.header}: no column has a name, expected {what}"
+            )
         self.layout.require(self.path, names.values(), what)
         return read_columns(self.text, self.layout, names)
 
@@ -56,38 +76,52 @@ def read_sheet(
     """Read a table up to its header."""
     path = Path(path)
     stored = read_bytes(path)
-    return sheet_of(path, stored, expected, header_word=header_word, may_be_cut=may_be_cut)
+    return sheet_of(
+        path, stored, expected, header_word=header_word, may_be_cut=may_be_cut
+    )
 
 
 def sheet_of(
-    path: Path, stored: bytes, expected: str, *, header_word: str = "", may_be_cut: bool = False
+    path: Path,
+    stored: bytes,
+    expected: str,
+    *,
+    header_word: str = "",
+    may_be_cut: bool = False,
 ) -> Sheet:
-    """Return the content of a file, as it is stored, as a sheet; arguments as in `read_sheet`."""
+    """Return the content of a file, as it is stored, as a sheet.
+
+    Arguments as in `read_sheet`.
+    """
     text = _table_text(path, stored, expected).without_comments("#")
     if header_word:
         offset = text.data.find(header_word.encode())
         if offset < 0:
-            raise LogFormatError(f"{path}:1: no header with '{header_word}', expected {expected}")
+            raise LogFormatError(
+                f"{path}:1: no header with '{header_word}', expected {expected}"
+            )
         text = text.after(text.data.rfind(b"\n", 0, offset) + 1)
     n_cut = 0
     if may_be_cut:
         text, n_cut = whole_lines(text)
     if not text.first_row:
-        raise LogFormatError(f"{path}:1: the file holds comments alone, expected {expected}")
+        raise LogFormatError(
+            f"{path}:1: the file holds comments alone, expected {expected}"
+        )
     sha256 = hashlib.sha256(stored).hexdigest()
     return Sheet(path, read_header(text, DELIMITERS), text, sha256, n_cut)
 
 
 def sheet_text(path: Path, expected: str) -> Text:
-    """Return a text file, packed or not, or a Parquet file's table as text, with its header."""
+    """Return a text file or a Parquet file's table as text, with its header."""
     return _table_text(path, read_bytes(path), expected)
 
 
 def _table_text(path: Path, stored: bytes, expected: str) -> Text:
     """Return stored content as text; row n of a Parquet table, from 0, is line n + 2.
 
-    Columns that no CSV file holds, such as lists, are left out; spans of time are seconds, stamps
-    with a zone are UTC.
+    Columns that no CSV file holds, such as lists, are left out; spans of time are
+    seconds, stamps with a zone are UTC.
     """
     data = unpacked(path, stored)
     if not (data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:])):
@@ -95,7 +129,9 @@ def _table_text(path: Path, stored: bytes, expected: str) -> Text:
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             kept = [
-                k for k, field in enumerate(file.schema_arrow) if not pa.types.is_nested(field.type)
+                k
+                for k, field in enumerate(file.schema_arrow)
+                if not pa.types.is_nested(field.type)
             ]
             if file.metadata.num_rows * len(kept) > MAX_UNPACKED_BYTES // 8:
                 fail_size(path, MAX_UNPACKED_BYTES)

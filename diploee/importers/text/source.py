@@ -1,4 +1,7 @@
-"""Foreign files as bytes: regular files alone, unpacked by their content, up to a limit."""
+"""Foreign files as bytes.
+
+Regular files alone, unpacked by their content, up to a limit.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ MAX_UNPACKED_BYTES = 1 << 32
 
 LEAST_BOMB_BYTES = 1 << 26
 MAX_RATIO = 100
-"""Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond `LEAST_BOMB_BYTES`,
-is no log. It is refused where that shows, not at its end."""
+"""Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond
+`LEAST_BOMB_BYTES`, is no log. It is refused where that shows, not at its end."""
 
 _PACKINGS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -50,8 +53,11 @@ def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
         if kind == stat.S_IFREG:
             return path.open("rb")
         why = _KINDS.get(kind, "it is no regular file")
-        raise error(f"{one_line(str(path))}: can't be read ({why}); give a readable file")
-    except (OSError, ValueError) as problem:  # a path that no system can have is a ValueError
+        raise error(
+            f"{one_line(str(path))}: can't be read ({why}); give a readable file"
+        )
+    # A path that no system can have is a ValueError
+    except (OSError, ValueError) as problem:
         why = reason(problem) if isinstance(problem, OSError) else str(problem)
         raise error(
             f"{one_line(str(path))}: can't be read ({why}); give a readable file"
@@ -59,12 +65,17 @@ def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a regular file as it is stored; errors as in `open_file`."""
+    """Return the content of a regular file as it is stored.
+
+    Errors as in `open_file`.
+    """
     with open_file(path) as file:
         try:
             return file.read()
         except OSError as problem:
-            raise LogFormatError(f"{path}: can't be read ({reason(problem)})") from problem
+            raise LogFormatError(
+                f"{path}: can't be read ({reason(problem)})"
+            ) from problem
 
 
 def _is_packed(data: bytes) -> bool:
@@ -86,11 +97,15 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of an open file, unpacked where it is packed; errors name the path."""
+    """Yield the content of an open file, unpacked where it is packed.
+
+    Errors name the path.
+    """
     magic = file.read(8)
     file.seek(0)
     name, unpack = next(
-        (packing for head, packing in _PACKINGS.items() if magic.startswith(head)), ("", None)
+        (packing for head, packing in _PACKINGS.items() if magic.startswith(head)),
+        ("", None),
     )
     try:
         stream = cast("BinaryIO", unpack(file) if unpack else file)
@@ -105,28 +120,40 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
         raise LogFormatError(
             f"{path}: the {name} stream ends before its end; copy the file again"
         ) from error
-    except (OSError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+    except (
+        OSError,
+        ValueError,
+        zlib.error,
+        lzma.LZMAError,
+        pa.ArrowException,
+    ) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
         why = one_line((str(error).splitlines() or [type(error).__name__])[0])
-        raise LogFormatError(f"{path}: not a whole {name} file ({why}); pack it again") from error
+        raise LogFormatError(
+            f"{path}: not a whole {name} file ({why}); pack it again"
+        ) from error
 
 
 def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
     """Raise `LogFormatError` for a file that unpacks to more than a limit [bytes]."""
     raise LogFormatError(
-        f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no log that can "
-        "be read; unpack it and look at it, or split it"
+        f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no "
+        "log that can be read; unpack it and look at it, or split it"
     )
 
 
 def readable(path: Path, key: str) -> Path:
-    """Return a path that stands there; raises `LogFormatError` with the key that names it."""
+    """Return a path that stands there.
+
+    Raises `LogFormatError` with the key that names it.
+    """
     try:
         path.stat()
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise LogFormatError(
-            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the scenario file"
+            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the "
+            "scenario file"
         ) from error
     return path

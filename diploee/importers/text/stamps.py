@@ -1,4 +1,4 @@
-"""Columns of date and time as microseconds since 1970, with or without a zone of their own."""
+"""Columns of date and time as microseconds since 1970, zoned or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from diploee.base.clock import MISSING
 from diploee.base.errors import InputError
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.importers.text.tables import ReadTable
-from diploee.importers.text.values import CORRECT_LINE, NO_TEXT, fail_values, without_missing
+from diploee.importers.text.values import (
+    CORRECT_LINE,
+    NO_TEXT,
+    fail_values,
+    without_missing,
+)
 
 STAMP = "a time such as 2023-05-17T11:00:58 or 2023-05-17 11:00:58+08:00"
 
@@ -46,8 +51,8 @@ _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 class Stamps:
     """A column of dates and times."""
 
-    # Microseconds since 1970: UTC where the stamp has an offset, else local time; `MISSING` where
-    # the row has none
+    # Microseconds since 1970: UTC where the stamp has an offset, else local time;
+    # `MISSING` where the row has none
     us: Int64Array
     is_aware: BoolArray  # which stamps have an offset
     column: Any  # the stamps as they stand
@@ -61,7 +66,9 @@ class Stamps:
     def offsets_min(self) -> dict[int, int]:
         """How many stamps have each offset from UTC [min]."""
         aware = pc.filter(self.column, arrow_numbers(self.is_aware))
-        texts = pc.replace_substring_regex(aware, pattern=_BEFORE_OFFSET, replacement=r"\2")
+        texts = pc.replace_substring_regex(
+            aware, pattern=_BEFORE_OFFSET, replacement=r"\2"
+        )
         found: dict[int, int] = {}
         for row in pc.value_counts(texts).to_pylist():
             minutes = _minutes(row["values"])
@@ -80,27 +87,36 @@ def moment(us: int, zone: timezone | None) -> datetime:
     """Return a time [us since 1970] as a date, in an offset from UTC or naive."""
     if zone is None:
         return datetime(1970, 1, 1) + timedelta(microseconds=us)
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone)
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(
+        zone
+    )
 
 
 def stamps(
-    table: ReadTable, key: str, time_format: str | None = None, remedy: str = CORRECT_LINE
+    table: ReadTable,
+    key: str,
+    time_format: str | None = None,
+    remedy: str = CORRECT_LINE,
 ) -> Stamps:
-    """Return a column of stamps in the manner of ISO 8601, or in a format of ``strptime``."""
+    """Return a column of stamps in ISO 8601, or in a ``strptime`` format."""
     local = np.zeros(len(table), dtype=bool)
     if key not in table:
         return Stamps(np.full(len(table), MISSING), local, None)
     column = table.columns[key]
     if time_format is not None:
         return _formatted(table, key, without_missing(column), time_format)
-    kind = _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
+    kind = (
+        _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
+    )
     try:  # as most files have it: nothing missing, all alike
         return Stamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
     except pa.ArrowException:
         pass
     tidy = without_missing(column)
     for pattern, replacement in _AS_ARROW_READS_IT:
-        tidy = pc.replace_substring_regex(tidy, pattern=pattern, replacement=replacement)
+        tidy = pc.replace_substring_regex(
+            tidy, pattern=pattern, replacement=replacement
+        )
     aware = pc.fill_null(pc.match_substring_regex(tidy, _AWARE), False)
     utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC, remedy)
     local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL, remedy)
@@ -109,7 +125,7 @@ def stamps(
 
 
 def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
-    """Return stamps that all have an offset or all have none, of years that are believed."""
+    """Return stamps with offsets for all or none, of credible years."""
     found = stamps(table, key)
     there = found.there
     if there.any():
@@ -123,30 +139,43 @@ def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
 
 
 def _us(values: Any) -> Int64Array:
-    return np.asarray(pc.fill_null(pc.cast(values, pa.int64()), MISSING), dtype=np.int64)
+    return np.asarray(
+        pc.fill_null(pc.cast(values, pa.int64()), MISSING), dtype=np.int64
+    )
 
 
 def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stamps:
-    """Read ``%f``, ``%z`` and ``%Z``, which Arrow's ``strptime`` does not, and the rest by it."""
+    """Read ``%f``, ``%z`` and ``%Z``, unlike Arrow's ``strptime``."""
     parts = re.split(r"(%[fzZ])", time_format)
     plain, own = parts[::2], parts[1::2]
     if len(set(map(str.lower, own))) < len(own):
-        raise InputError(f"{table.path}: time_format has %f or a zone twice; give each once")
+        raise InputError(
+            f"{table.path}: time_format has %f or a zone twice; give each once"
+        )
     rest, found = words, {}
     if own:
-        groups = [f"(?P<t{k}>{_PART.sub(_loosely, text)})" for k, text in enumerate(plain)]
+        groups = [
+            f"(?P<t{k}>{_PART.sub(_loosely, text)})" for k, text in enumerate(plain)
+        ]
         between = [*(_NOT_OF_ARROW[part] for part in own), ""]
         pattern = "".join(chain.from_iterable(zip(groups, between, strict=True)))
         fields = pc.extract_regex(words, pattern=f"^{pattern}$")
-        found = {field.name: pc.struct_field(fields, field.name) for field in fields.type}
-        rest = pc.binary_join_element_wise(*(found[f"t{k}"] for k in range(len(plain))), "")
+        found = {
+            field.name: pc.struct_field(fields, field.name) for field in fields.type
+        }
+        rest = pc.binary_join_element_wise(
+            *(found[f"t{k}"] for k in range(len(plain))), ""
+        )
     parsed = pc.strptime(rest, format="".join(plain), unit="us", error_is_null=True)
     us = np.array(_us(parsed))
     there = us != MISSING
     good = there | np.asarray(pc.is_null(words), dtype=bool)
     remedy = f"{CORRECT_LINE}, or time_format (--time-format)"
     if "%Z" in own:
-        remedy = "for zones by other names than UTC write the name itself in place of %Z and give "
+        remedy = (
+            "for zones by other names than UTC write the name itself in place of %Z "
+            "and give "
+        )
         remedy += "utc_offset (--utc-offset), or export with offsets (%z)"
     fail_values(table, key, good, f"a time as {time_format!r}", remedy)
     if "f" in found:
@@ -155,7 +184,9 @@ def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stam
     if "z" not in found:
         return Stamps(us, np.zeros(len(us), dtype=bool), words)
     zones = pc.unique(found["z"])
-    minutes = np.array([_minutes(text or "") for text in zones.to_pylist()], dtype=np.int64)
+    minutes = np.array(
+        [_minutes(text or "") for text in zones.to_pylist()], dtype=np.int64
+    )
     zone_of_row = np.asarray(pc.index_in(found["z"], value_set=zones), dtype=np.int64)
     us[there] -= minutes[zone_of_row][there] * 60_000_000
     return Stamps(us, there, found["z"])
@@ -168,12 +199,15 @@ def _loosely(part: re.Match[str]) -> str:
     return r"\s*" if part[0].isspace() else re.escape(part[0])
 
 
-def _cast(table: ReadTable, key: str, column: Any, kind: pa.DataType, remedy: str) -> Int64Array:
+def _cast(
+    table: ReadTable, key: str, column: Any, kind: pa.DataType, remedy: str
+) -> Int64Array:
     """Return the cast column, or fail with the first row that does not cast."""
     try:
         return _us(pc.cast(column, kind))
     except pa.ArrowException:
-        low, high = 0, len(column)  # the rows before `low` cast, those before `high` do not
+        # The rows before `low` cast, those before `high` do not
+        low, high = 0, len(column)
         while high - low > 1:
             middle = (low + high) // 2
             try:

@@ -74,19 +74,28 @@ class Layout:
 
     def has(self, *names: str) -> bool:
         """Return whether there are columns of all these names, whatever their case."""
-        return {name.casefold() for name in names} <= {name.casefold() for name in self.names}
+        return {name.casefold() for name in names} <= {
+            name.casefold() for name in self.names
+        }
 
     def index(self, name: str) -> int | None:
-        """Return the index of a column: of that very name, or the only one but for its case."""
+        """Return the index of a column.
+
+        Of that very name, or the only one but for its case.
+        """
         alike = [i for i, other in enumerate(self.names) if other == name]
         alike = alike or [
-            i for i, other in enumerate(self.names) if other.casefold() == name.casefold()
+            i
+            for i, other in enumerate(self.names)
+            if other.casefold() == name.casefold()
         ]
         return alike[0] if len(alike) == 1 else None
 
     def found(self, names: Mapping[str, str]) -> dict[str, str]:
         """Return those of the columns that there are, by the same keys."""
-        return {key: name for key, name in names.items() if self.index(name) is not None}
+        return {
+            key: name for key, name in names.items() if self.index(name) is not None
+        }
 
     def require(self, path: Path, names: Iterable[str], what: str) -> None:
         """Check that each column is there once."""
@@ -95,7 +104,11 @@ class Layout:
                 continue
             n_times = sum(other.casefold() == name.casefold() for other in self.names)
             problem = f"is there {n_times} times" if n_times else "is missing"
-            near = did_you_mean(name, self.names) if not n_times else "; rename all but one"
+            near = (
+                did_you_mean(name, self.names)
+                if not n_times
+                else "; rename all but one"
+            )
             line = f":{self.header_line}" if self.header_line else ""
             raise LogFormatError(
                 f"{path}{line}: column '{one_line(name)}' {problem}, expected "
@@ -104,7 +117,7 @@ class Layout:
 
 
 def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) -> Layout:
-    """Return the layout of a text whose first line that is not blank holds the names."""
+    """Return a text's layout, whose first line that isn't blank holds names."""
     row = text.first_row
     delimiter = max(delimiters, key=row.count)
     names = row.split(delimiter)
@@ -112,13 +125,15 @@ def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) ->
         try:
             names = next(csv.reader([row], delimiter=delimiter, strict=True))
         except (csv.Error, StopIteration) as error:
-            text.fail(text.start_line, f"not a header of column names ({error}); correct it")
+            text.fail(
+                text.start_line, f"not a header of column names ({error}); correct it"
+            )
     stripped = tuple(name.strip() for name in names)
     return Layout(stripped, delimiter, is_quoted, text.start_line)
 
 
 def header_words(text: Text) -> set[str]:
-    """Return the words of the first line, between any delimiters, unquoted and in lower case."""
+    """Return the words of the first line, unquoted and in lower case."""
     row = text.first_row.casefold()
     for delimiter in "|;\t":
         row = row.replace(delimiter, ",")
@@ -152,12 +167,18 @@ def read_columns(
         table, problem = _parsed(memoryview(cut), least, indices, odd)
     n_filled = len(table) + len(odd.numbers)
     is_short = odd.n_fields < len(layout.names)
-    is_cut = may_be_cut and odd.wrong == [n_filled] and is_short and not text.data.endswith(b"\n")
+    is_cut = (
+        may_be_cut
+        and odd.wrong == [n_filled]
+        and is_short
+        and not text.data.endswith(b"\n")
+    )
     if odd.wrong and not is_cut:
         raise LogFormatError(
             f"{text.path}:{_line(text, start, odd.wrong[0])}: {odd.n_fields} "
             f"field{'s' * (odd.n_fields != 1)}, expected {odd.allowed()} as in "
-            f"{'the header' if layout.header_line else 'every row'}; correct or remove this line"
+            f"{'the header' if layout.header_line else 'every row'}; correct or "
+            "remove this line"
         )
     has_quotes = layout.is_quoted and text.data.find(b'"', start) >= 0
     if problem or (has_quotes and text.filled_lines(start).size != n_filled):
@@ -171,12 +192,14 @@ def read_columns(
 
     names = {key: layout.names[i] for key, i in indices.items() if i is not None}
     columns = {key: table[f"#{indices[key]}"] for key in names}
-    found = ReadTable(text.path, columns, names, where, int(is_cut), n_short=odd.n_short)
+    found = ReadTable(
+        text.path, columns, names, where, int(is_cut), n_short=odd.n_short
+    )
     return _without_headers(found) if layout.header_line else found
 
 
 def whole_lines(text: Text) -> tuple[Text, int]:
-    """Return a text without a last line that has no line end, and how many that were."""
+    """Return a text without an unended last line, and how many that were."""
     end = text.data.rfind(b"\n") + 1
     rest = text.data[end:].strip()
     return (text.upto(end), 1) if end and rest else (text, 0)
@@ -189,7 +212,7 @@ def _line(text: Text, start: int, number: int) -> int:
 
 @dataclass
 class _OddRows:
-    """Lines that are no rows, by their numbers, from 1, among those that are not empty."""
+    """Lines that are no rows, by number from 1 among lines not empty."""
 
     n_names: int
     n_least: int | None
@@ -200,14 +223,21 @@ class _OddRows:
 
     def allowed(self) -> str:
         least = self.n_least
-        words = f" ({least} without the trailing ones)" if least not in (None, self.n_names) else ""
+        words = (
+            f" ({least} without the trailing ones)"
+            if least not in (None, self.n_names)
+            else ""
+        )
         return f"{self.n_names}{words}"
 
     def __call__(self, row: Any) -> str:
         self.numbers.append(row.number)
         if not row.text.strip():
             return "skip"
-        if self.n_least is not None and self.n_least <= row.actual_columns < self.n_names:
+        if (
+            self.n_least is not None
+            and self.n_least <= row.actual_columns < self.n_names
+        ):
             self.n_short += 1
             return "skip"
         self.n_fields = self.n_fields if self.wrong else row.actual_columns
@@ -244,7 +274,9 @@ def _parsed(
             ),
         )
     except pa.ArrowException as error:
-        return nothing, "" if odd.wrong else (str(error).splitlines() or [repr(error)])[0]
+        return nothing, "" if odd.wrong else (str(error).splitlines() or [repr(error)])[
+            0
+        ]
     return table, ""
 
 
@@ -261,7 +293,11 @@ def _without_headers(table: ReadTable) -> ReadTable:
         if again.any():
             same = pc.equal(pc.utf8_trim_whitespace(column), table.names[key])
             again &= np.asarray(same, dtype=bool)
-    return replace(table.take(~again), n_headers=int(again.sum())) if again.any() else table
+    return (
+        replace(table.take(~again), n_headers=int(again.sum()))
+        if again.any()
+        else table
+    )
 
 
 def _fail_reading(text: Text, start: int, problem: str) -> NoReturn:
@@ -273,12 +309,19 @@ def _fail_reading(text: Text, start: int, problem: str) -> NoReturn:
         if len(line) >= LONGEST_LINE_BYTES:
             text.fail(
                 number,
-                f"a line of {len(line):,} bytes, expected one row a line; is this the log itself?",
+                (
+                    f"a line of {len(line):,} bytes, expected one row a line; is this "
+                    "the log itself?"
+                ),
             )
         if line.count(b'"') % 2:
             text.fail(
                 number,
-                "a double quote without its partner on this line, expected one row a line; "
-                "correct or remove this line",
+                (
+                    "a double quote without its partner on this line, expected one "
+                    "row a line; correct or remove this line"
+                ),
             )
-    raise LogFormatError(f"{text.path}: not a table ({one_line(problem)}); export it again")
+    raise LogFormatError(
+        f"{text.path}: not a table ({one_line(problem)}); export it again"
+    )

@@ -1,4 +1,7 @@
-"""Foreign text that is safe to parse: unpacked, UTF-8, lines ended by LF, with their numbers."""
+"""Foreign text that is safe to parse.
+
+Unpacked, UTF-8, lines ended by LF, with their numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,12 @@ import numpy.typing as npt
 
 from diploee.base.errors import Brief, LogFormatError, one_line
 from diploee.base.tables import Int64Array
-from diploee.importers.text.source import open_file, read_bytes, unpacked, unpacked_pieces
+from diploee.importers.text.source import (
+    open_file,
+    read_bytes,
+    unpacked,
+    unpacked_pieces,
+)
 
 CHUNK_BYTES = 1 << 24
 HEAD_BYTES = 1 << 16
@@ -42,14 +50,18 @@ class Text(Brief):
     """Whole lines of a text file."""
 
     path: Path  # named in errors
-    data: bytes  # the lines: UTF-8 without a byte order mark, no control bytes, ended by LF
+    # The lines: UTF-8 without a byte order mark, no control bytes, ended by LF
+    data: bytes
     first_line: int = 1  # number of the first line in the file, from 1
-    sha256: str = ""  # hash of the file as it is stored; empty where it was not asked for
+    # Hash of the file as it is stored; empty where it was not asked for
+    sha256: str = ""
 
     @cached_property
     def head(self) -> str:
         """The first lines, 64 KiB at most, without blank lines before them."""
-        return self.data[self.start : self.start + HEAD_BYTES].decode("utf-8", "replace")
+        return self.data[self.start : self.start + HEAD_BYTES].decode(
+            "utf-8", "replace"
+        )
 
     @property
     def first_row(self) -> str:
@@ -74,7 +86,8 @@ class Text(Brief):
     def filled_lines(self, start: int) -> Int64Array:
         """Return the numbers of the lines from a byte on that are not empty."""
         newlines = [
-            np.flatnonzero(_raw(self.data[first : first + CHUNK_BYTES]) == _NEWLINE) + first
+            np.flatnonzero(_raw(self.data[first : first + CHUNK_BYTES]) == _NEWLINE)
+            + first
             for first in range(start, len(self.data), CHUNK_BYTES)
         ]
         ends = np.concatenate([*newlines, [len(self.data)]])
@@ -101,11 +114,13 @@ class Text(Brief):
         if mark not in self.data:
             return self
         comment = re.compile(rb"^[ \t]*" + re.escape(mark) + rb"[^\n]*", re.M)
-        parts = (comment.sub(b"", part) if mark in part else part for part in self._parts())
+        parts = (
+            comment.sub(b"", part) if mark in part else part for part in self._parts()
+        )
         return replace(self, data=b"".join(parts))
 
     def single_spaced(self) -> Text:
-        """Return the text with one blank between words, and none before and after them."""
+        """Return the text with single blanks between words, and none around."""
         return replace(self, data=b"".join(map(_single_spaced, self._parts())))
 
     def _parts(self) -> Iterator[bytes]:
@@ -130,7 +145,10 @@ def read_text(path: Path, expected: str, *, hashed: bool = False) -> Text:
 
 
 def text_of(path: Path, stored: bytes, expected: str, sha256: str = "") -> Text:
-    """Return the content of a file, as it is stored, as text; arguments as in `read_text`."""
+    """Return the content of a file, as it is stored, as text.
+
+    Arguments as in `read_text`.
+    """
     data = unpacked(path, stored)
     _check_kind(path, data)
     data = b"".join(_plain(iter([data])))
@@ -161,8 +179,9 @@ def read_blocks(path: Path) -> Iterator[Text]:
                 rest = tail
             if len(rest) > LONGEST_LINE_BYTES:
                 raise LogFormatError(
-                    f"{path}:{line}: a line of more than {LONGEST_LINE_BYTES / 2**20:g} MiB, "
-                    "expected one row a line; is this the log itself?"
+                    f"{path}:{line}: a line of more than "
+                    f"{LONGEST_LINE_BYTES / 2**20:g} MiB, expected one row a line; is "
+                    "this the log itself?"
                 )
     if rest:
         _check_text(path, rest, line)
@@ -175,7 +194,9 @@ def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text
     for block in blocks:
         if not block.data.isspace():
             return block, chain([block], blocks)
-    raise LogFormatError(f"{path}:1: the file is empty, expected {expected}; give a complete file")
+    raise LogFormatError(
+        f"{path}:1: the file is empty, expected {expected}; give a complete file"
+    )
 
 
 def _plain(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -196,12 +217,15 @@ def _plain(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _check_kind(path: Path, data: bytes) -> None:
-    kind = next((name for magic, name in _NOT_TEXT.items() if data.startswith(magic)), None)
+    kind = next(
+        (name for magic, name in _NOT_TEXT.items() if data.startswith(magic)), None
+    )
     if data[257:262] == b"ustar":
         kind = "a tar archive"
     if kind:
         raise LogFormatError(
-            f"{path}:1: found {kind}, expected UTF-8 text, plain or packed; unpack or convert it"
+            f"{path}:1: found {kind}, expected UTF-8 text, plain or packed; unpack or "
+            "convert it"
         )
 
 
@@ -211,7 +235,9 @@ def _check_text(path: Path, data: bytes, first_line: int) -> None:
         low = np.flatnonzero(chunk < _SPACE)
         control = low[~_MAY_STAND[chunk[low]]]
         if control.size:
-            _fail_byte(path, data, first + int(control[0]), "a control byte", first_line)
+            _fail_byte(
+                path, data, first + int(control[0]), "a control byte", first_line
+            )
     if data.isascii():
         return
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -225,7 +251,9 @@ def _check_text(path: Path, data: bytes, first_line: int) -> None:
             _fail_byte(path, data, offset, "a byte that is not UTF-8", first_line)
 
 
-def _fail_byte(path: Path, data: bytes, offset: int, what: str, first_line: int) -> NoReturn:
+def _fail_byte(
+    path: Path, data: bytes, offset: int, what: str, first_line: int
+) -> NoReturn:
     line = data.count(b"\n", 0, offset) + first_line
     raise LogFormatError(
         f"{path}:{line}: found {what} (0x{data[offset]:02x}), expected UTF-8 text; "
@@ -240,6 +268,7 @@ def _raw(data: bytes) -> Bytes:
 def _single_spaced(lines: bytes) -> bytes:
     raw = _raw(lines.replace(b"\t", b" "))
     is_space, is_gap = raw == _SPACE, (raw == _SPACE) | (raw == _NEWLINE)
-    raw = raw[~(is_space & np.concatenate(([True], is_gap[:-1])))]  # one at most, none before
+    # One at most, none before
+    raw = raw[~(is_space & np.concatenate(([True], is_gap[:-1])))]
     is_last = np.concatenate((raw[1:] == _NEWLINE, [True]))
     return bytes(raw[~((raw == _SPACE) & is_last[: raw.size])])

@@ -1,9 +1,9 @@
 """Times and durations that are numbers: their unit, and whether they count from 1970.
 
-Numbers since 1970 tell their unit by their size, others by the name of their column, such as
-``submit_ms``. Where it has none, they are judged in each unit by what logs of jobs and requests are
-like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit is taken where every other one is
-ten times further off; else the user is asked.
+Numbers since 1970 tell their unit by their size, others by the name of their column,
+such as ``submit_ms``. Where it has none, they are judged in each unit by what logs of
+jobs and requests are like (`LIKELY_SPAN_S`, `MAX_SPACING_S`, `MAX_RATE_PER_S`). A unit
+is taken where every other one is ten times further off; else the user is asked.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ SINCE_US = tuple(int(np.datetime64(y, "us").astype(np.int64)) for y in ("2000", 
 LIKELY_SPAN_S = (10.0, 20 * 366 * 86_400.0)
 MAX_SPACING_S = 60.0
 MAX_RATE_PER_S = 100.0
-"""ASSUMPTION [J]: a log or its beginning reaches over ten seconds to twenty years, its times are
-rounded to a minute at most, and there are at most 100 requests or jobs a second in the mean: of
-published traces Azure's of 2024 is the busiest that we know, at 57 requests/s."""
+"""ASSUMPTION [J]: a log or its beginning reaches over ten seconds to twenty years, its
+times are rounded to a minute at most, and there are at most 100 requests or jobs a
+second in the mean: of published traces Azure's of 2024 is the busiest that we know, at
+57 requests/s."""
 LEAST_TIMES = 30
 """Fewer times don't tell their unit."""
 AS_LIKELY, AS_LIKELY_FEW = 0.5, 2.0
-"""Powers of ten by which the documented unit may be further off than the best one, and of few."""
+"""Powers of ten by which the documented unit may be further off than the best one, and
+of few."""
 
 LIKELY_DURATION_S = (1.0, 30 * 86_400.0)
 """ASSUMPTION: the median run time of a log's jobs lies between these."""
@@ -55,7 +57,8 @@ UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 
 _ANY_TIME = Number(1e20)
 _CLOCKED = (
-    r"^(?:(?P<d>\d{1,6})(?:-|:| days?,? ))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
+    r"^(?:(?P<d>\d{1,6})(?:-|:| days?,? "
+    r"))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
 )
 _SPELLINGS: Mapping[TimeUnit, str] = {
     **{"ns": "ns nsec nano nanosecond", "us": "us usec micro microsecond"},
@@ -79,23 +82,31 @@ class Counting:
     is_inferred: bool = False  # inferred from the numbers alone, which is noted
 
     def noted(self, n_rows: int) -> dict[str, int]:
-        """Return the note on a unit that was inferred, with the rows that it concerns."""
-        cause = f"times taken as {self.unit} by their span and spacing; else give time_unit"
+        """Return the note on an inferred unit, with the rows concerned."""
+        cause = (
+            f"times taken as {self.unit} by their span and spacing; else give time_unit"
+        )
         return {cause: n_rows} if self.is_inferred else {}
 
 
 def counting_of(
-    values: Float64Array, unit: TimeUnit | None = None, documented: TimeUnit | None = None
+    values: Float64Array,
+    unit: TimeUnit | None = None,
+    documented: TimeUnit | None = None,
 ) -> Counting | None:
-    """Return how numbers count time, in a unit or in the likely one; None where that is not clear.
+    """Return how numbers count time, in a unit or in the likely one.
 
-    The unit that a format documents is taken where it is about as likely as any other.
+    None where that is not clear. The unit that a format documents is taken where it is
+    about as likely as any other.
     """
     later = values[values > 0]
     units: Sequence[TimeUnit] = (unit,) if unit else UNITS
     low, high = np.percentile(later, [5, 95]) if later.size else (0.0, 0.0)
     for of in units:
-        if SINCE_US[0] <= low * US_PER_UNIT[of] and high * US_PER_UNIT[of] < SINCE_US[1]:
+        if (
+            SINCE_US[0] <= low * US_PER_UNIT[of]
+            and high * US_PER_UNIT[of] < SINCE_US[1]
+        ):
             return Counting(of, is_relative=False)
     if unit:
         return Counting(unit, is_relative=True)
@@ -111,7 +122,10 @@ def counting_of(
 
 
 def _far_from_likely(values: Float64Array) -> dict[TimeUnit, float]:
-    """Return by how many powers of ten times in each unit are off; nothing for one time."""
+    """Return by how many powers of ten times in each unit are off.
+
+    Nothing for one time.
+    """
     low, high = np.percentile(values, [5, 95]) if values.size else (0.0, 0.0)
     span = (high - low) / 0.9
     if not span > 0:
@@ -133,7 +147,11 @@ def spacing_of(times: Float64Array | Int64Array) -> float:
     gaps = np.diff(different)
     if 2 * different.size < some.size:  # rounded, maybe with a jitter
         return float(np.percentile(gaps, 5)) if gaps.size else 0.0
-    return float(np.gcd.reduce(gaps.astype(np.int64))) if (gaps == np.rint(gaps)).all() else 0.0
+    return (
+        float(np.gcd.reduce(gaps.astype(np.int64)))
+        if (gaps == np.rint(gaps)).all()
+        else 0.0
+    )
 
 
 def decades_off(value: float, low: float, high: float) -> float:
@@ -152,10 +170,10 @@ def counting_in(
     stated: Counting | None = None,
     instead: str = "leave time_format (--time-format) out",
 ) -> Counting | None:
-    """Return how the columns of a table that hold numbers count time; None where they are stamps.
+    """Return how the columns of a table that hold numbers count time.
 
-    What is stated holds, but where the size of the numbers rules it out: that is refused, with what
-    to do instead.
+    None where they are stamps. What is stated holds, but where the size of the numbers
+    rules it out: that is refused, with what to do instead.
     """
     there = [key for key in keys if key in table and len(table)]
     first = next((word for key in there if (word := first_word(table, key))), "")
@@ -176,11 +194,16 @@ def counting_in(
         return found
     name = f"column '{table.names[there[0]]}' is {value_shown(table, there[0], 0)}"
     if found is not None:
-        table.fail(0, f"{name}, which by its size is {found.unit} since 1970; {instead}")
+        table.fail(
+            0, f"{name}, which by its size is {found.unit} since 1970; {instead}"
+        )
     table.fail(
         0,
-        f"{name}, which may be {one_of(UNITS)}, expected a time such as 2023-05-17T11:00:58 or "
-        f"numbers of a known unit; give time_unit (--time-unit), such as {UNITS[0]}",
+        (
+            f"{name}, which may be {one_of(UNITS)}, expected a time such as "
+            "2023-05-17T11:00:58 or numbers of a known unit; give time_unit "
+            f"(--time-unit), such as {UNITS[0]}"
+        ),
     )
 
 
@@ -198,7 +221,7 @@ def first_word(table: ReadTable, key: str) -> str:
 
 
 def unit_in(name: str) -> TimeUnit | None:
-    """Return the unit that the name of a column ends in, such as ``run_ms`` or ``wall [min]``."""
+    """Return the unit that ends a column's name, as ``run_ms`` or ``wall [min]``."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
     return _WORDS.get(words[-1].lower()) if len(words) > 1 else None
 
@@ -209,7 +232,7 @@ def is_clocked(table: ReadTable, key: str) -> bool:
 
 
 def clocked_ms(table: ReadTable, key: str) -> Int64Array:
-    """Return durations such as ``1-02:03:04`` (days-hours:minutes:seconds) in ms, or `MISSING`."""
+    """Return durations such as ``1-02:03:04`` (days first) in ms, or `MISSING`."""
     column = without_missing(table.columns[key])
     found = fields_ms(column)
     good = np.asarray(pc.is_null(column), dtype=bool) | (found != MISSING)
@@ -219,13 +242,15 @@ def clocked_ms(table: ReadTable, key: str) -> Int64Array:
 
 
 def fields_ms(words: Any, pattern: str = _CLOCKED) -> Int64Array:
-    """Return sums of the parts that a pattern names by their units [ms], `MISSING` where none."""
+    """Return sums of parts named by units in a pattern [ms], or `MISSING`."""
     found = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
     total_us = np.zeros(len(found))
     for field in found.type:
         texts = pc.struct_field(found, field.name)
         there = pc.fill_null(pc.not_equal(texts, ""), False)
-        parts = as_numpy(pc.cast(pc.if_else(there, texts, "0"), pa.float64()), np.float64)
+        parts = as_numpy(
+            pc.cast(pc.if_else(there, texts, "0"), pa.float64()), np.float64
+        )
         total_us += parts * US_PER_UNIT[field.name]
     is_valid = np.asarray(pc.is_valid(found), dtype=bool)
     return np.where(is_valid, np.rint(total_us / 1000).astype(np.int64), MISSING)

@@ -1,7 +1,7 @@
-"""Columns of text as numbers and labels, with missing values kept apart from wrong ones.
+"""Columns of text as numbers and labels, missing values apart from wrong ones.
 
-Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else that does not
-parse is an error with its line: a value is never guessed.
+Missing are an empty field and the words of `MISSING_WORDS` in any case. Anything else
+that does not parse is an error with its line: a value is never guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.base.errors import shown
-from diploee.base.tables import BoolArray, Float64Array, Int32Array, Range, arrow_texts, as_numpy
+from diploee.base.tables import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Range,
+    arrow_texts,
+    as_numpy,
+)
 from diploee.importers.text.tables import ReadTable
 
 MISSING_WORDS = (
@@ -65,14 +72,23 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
     if key not in table:
         return np.full(len(table), np.nan)
     values = _from_text(table, key, kind)
-    missing = np.isnan(values) if kind.none is None else np.isnan(values) | (values == kind.none)
+    missing = (
+        np.isnan(values)
+        if kind.none is None
+        else np.isnan(values) | (values == kind.none)
+    )
     good = kind.holds(values)
-    fail_values(table, key, good | missing if kind.may_miss else good & ~missing, str(kind))
+    fail_values(
+        table, key, good | missing if kind.may_miss else good & ~missing, str(kind)
+    )
     return np.where(missing, np.nan, values) if kind.none is not None else values
 
 
 def texts(table: ReadTable, key: str) -> list[str]:
-    """Return a column of names, each of which must be there; blanks around them are left out."""
+    """Return a column of names, each of which must be there.
+
+    Blanks around them are left out.
+    """
     words = pc.utf8_trim_whitespace(table.columns[key])
     fail_values(table, key, np.asarray(pc.not_equal(words, ""), dtype=bool), "a name")
     found: list[str] = words.to_pylist()
@@ -80,7 +96,7 @@ def texts(table: ReadTable, key: str) -> list[str]:
 
 
 def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
-    """Return a column of words as an index into its different words, the first found first.
+    """Return a column of words as indices into its words by first occurrence.
 
     A missing word is ``""``, as are all where there is no such column.
     """
@@ -113,15 +129,17 @@ def fail_values(
     expected: str,
     remedy: str = CORRECT_LINE,
 ) -> None:
-    """Raise a `LogFormatError` about the first value of a column that is not good, if any."""
+    """Raise a `LogFormatError` about a column's first wrong value, if any."""
     if good.all():
         return
     row, n_bad = int(np.argmin(good)), int(np.count_nonzero(~good))
     others = f" ({n_bad:,} such rows)" if n_bad > 1 else ""
     table.fail(
         row,
-        f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, expected "
-        f"{expected}; {remedy}",
+        (
+            f"column '{table.names[key]}' is {value_shown(table, key, row)}{others}, "
+            f"expected {expected}; {remedy}"
+        ),
     )
 
 
@@ -132,7 +150,8 @@ def value_shown(table: ReadTable, key: str, row: int) -> str:
 
 def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
     column = table.columns[key]
-    # Arrow takes long to refuse words that are no numbers, so the first one is looked at.
+    # Arrow takes long to refuse words that are no numbers, so the first one is looked
+    # at.
     if not len(column) or re.match(IS_NUMBER, column[0].as_py() or ""):
         try:
             return _doubles(column)
@@ -144,7 +163,9 @@ def _from_text(table: ReadTable, key: str, kind: Number) -> Float64Array:
     except pa.ArrowException:
         good = pc.fill_null(pc.match_substring_regex(words, IS_NUMBER), True)
         fail_values(table, key, np.asarray(good, dtype=bool), str(kind))
-        return np.array([float("nan" if word is None else word) for word in words.to_pylist()])
+        return np.array(
+            [float("nan" if word is None else word) for word in words.to_pylist()]
+        )
 
 
 def _doubles(column: Any) -> Float64Array:
@@ -156,5 +177,6 @@ def _chunked(column: Any) -> pa.ChunkedArray:
 
 
 def _combined(column: Any) -> pa.Array:
-    combined = column.combine_chunks()  # pyarrow before 17 gave a chunked array of one chunk here
+    # Pyarrow before 17 gave a chunked array of one chunk here
+    combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -1,9 +1,9 @@
 """Data compiled for specs, and their cache: `InferenceData`, `LogisticModelStore`.
 
-The one are power traces and latency mixtures, the other logistic fits of power, latency and
-throughput. A folder ``<data>/<spec.cache_hash()>/<kind>/`` has a few files and `_manifest.json`,
-and appears whole or not at all; with other parameters than the default ones it has their hash in
-its name.
+The one are power traces and latency mixtures, the other logistic fits of power, latency
+and throughput. A folder ``<data>/<spec.cache_hash()>/<kind>/`` has a few files and
+`_manifest.json`, and appears whole or not at all; with other parameters than the
+default ones it has their hash in its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import whole_ms
 from diploee.base.version import full_version
 from diploee.importers.text.source import read_bytes
-from diploee.integrations.openg2g.itl_mixture import MAX_SAMPLES, MIN_SAMPLES, ITLMixtureModel
+from diploee.integrations.openg2g.itl_mixture import (
+    MAX_SAMPLES,
+    MIN_SAMPLES,
+    ITLMixtureModel,
+)
 from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.measurements import (
     REPLICA_POWER,
@@ -79,8 +83,8 @@ class CompiledModel:
     """Data compiled for one spec."""
 
     spec: InferenceModelSpec
-    # JSON values for the manifest: source, licence, what was dropped; `source_sha256` is the hash
-    # of the source data
+    # JSON values for the manifest: source, licence, what was dropped; `source_sha256`
+    # is the hash of the source data
     details: Mapping[str, Any]
 
 
@@ -105,7 +109,11 @@ class CompiledData(Brief, ABC, Generic[M]):
     @classmethod
     @abstractmethod
     def _compile(
-        cls, spec: InferenceModelSpec, runs: BenchmarkRuns, params: Any, details: dict[str, Any]
+        cls,
+        spec: InferenceModelSpec,
+        runs: BenchmarkRuns,
+        params: Any,
+        details: dict[str, Any],
     ) -> M:
         """Make the data of a spec; more details may be added."""
 
@@ -117,7 +125,11 @@ class CompiledData(Brief, ABC, Generic[M]):
     @classmethod
     @abstractmethod
     def _parse(
-        cls, spec: InferenceModelSpec, params: Any, files: Files, details: Mapping[str, Any]
+        cls,
+        spec: InferenceModelSpec,
+        params: Any,
+        files: Files,
+        details: Mapping[str, Any],
     ) -> M:
         """Read them back, or raise `InputError`."""
 
@@ -129,10 +141,10 @@ class CompiledData(Brief, ABC, Generic[M]):
         params: Any = None,
         **changed: Any,
     ) -> Self:
-        """Compile the data of specs, whose labels differ, from where they were measured.
+        """Compile the data of specs with different labels from their measurements.
 
-        That is the ML.ENERGY benchmark on the hub where no source is given. Some parameters may be
-        `changed`, by their names, such as ``dt_s=0.1``.
+        That is the ML.ENERGY benchmark on the hub where no source is given. Some
+        parameters may be `changed`, by their names, such as ``dt_s=0.1``.
         """
         params, source = cls._params(params, changed), source or MlEnergySource()
         models = {}
@@ -147,12 +159,16 @@ class CompiledData(Brief, ABC, Generic[M]):
             try:
                 models[spec.model_label] = cls._compile(spec, runs, params, details)
             except InputError as error:
-                raise InputError(f"{runs.source}: '{spec.model_label}': {error}") from error
+                raise InputError(
+                    f"{runs.source}: '{spec.model_label}': {error}"
+                ) from error
         return cls(models, params)
 
     def save(self, data_dir: Path | str) -> None:
         """Write every model to ``<data_dir>/<spec.cache_hash()>/<kind>/``."""
-        kind = FolderKind("an artifact", MANIFEST, (), lambda _: (MANIFEST, *self.names))
+        kind = FolderKind(
+            "an artifact", MANIFEST, (), lambda _: (MANIFEST, *self.names)
+        )
         for model in self.models.values():
             manifest = {
                 "made_from": model.spec.data_fields() | self._how(self.params),
@@ -169,7 +185,10 @@ class CompiledData(Brief, ABC, Generic[M]):
 
     @classmethod
     def load(
-        cls, data_dir: Path | str, specs: Sequence[InferenceModelSpec], params: Any = None
+        cls,
+        data_dir: Path | str,
+        specs: Sequence[InferenceModelSpec],
+        params: Any = None,
     ) -> Self:
         """Read the models of specs, as `save` wrote them with the same parameters."""
         _check_labels(specs)
@@ -178,8 +197,8 @@ class CompiledData(Brief, ABC, Generic[M]):
             model = cls._find(data_dir, spec, params)
             if isinstance(model, str):
                 raise InputError(
-                    f"{cls._place(data_dir, spec, params)}: the cached {cls.kind} {model}; "
-                    "generate it from its source"
+                    f"{cls._place(data_dir, spec, params)}: the cached {cls.kind} "
+                    f"{model}; generate it from its source"
                 )
             found[spec.model_label] = model
         return cls(found, params)
@@ -193,12 +212,13 @@ class CompiledData(Brief, ABC, Generic[M]):
         params: Any = None,
         **changed: Any,
     ) -> Self:
-        """Read the models of specs, and first compile those that are not there as wanted.
+        """Read the models of specs, compiling first those that are missing.
 
-        A model is compiled when its cache is missing, not complete, of another schema version,
-        made with other parameters or from other source data. Without a source the cache is used,
-        whatever its source, then what OpenG2G wrote in the same folder, then the ML.ENERGY
-        benchmark on the hub. Some parameters may be `changed`, by their names.
+        A model is compiled when its cache is missing, not complete, of another schema
+        version, made with other parameters or from other source data. Without a source
+        the cache is used, whatever its source, then what OpenG2G wrote in the same
+        folder, then the ML.ENERGY benchmark on the hub. Some parameters may be
+        `changed`, by their names.
         """
         _check_labels(specs)
         params = cls._params(params, changed)
@@ -212,7 +232,9 @@ class CompiledData(Brief, ABC, Generic[M]):
             remove_leftovers(cls._place(data_dir, spec, params).parent)
             model = cls._find(data_dir, spec, params, sha256)
             if isinstance(model, str):
-                made = cls.generate([spec], given or _default_source(data_dir, spec), params)
+                made = cls.generate(
+                    [spec], given or _default_source(data_dir, spec), params
+                )
                 made.save(data_dir)
                 model = made.models[spec.model_label]
             found[spec.model_label] = model
@@ -222,7 +244,9 @@ class CompiledData(Brief, ABC, Generic[M]):
     def _params(cls, params: Any, changed: Mapping[str, Any]) -> Any:
         params = params or cls.default_params
         if changed and params is None:
-            raise InputError(f"{cls.__name__} has no parameters, found {one_of(changed)}")
+            raise InputError(
+                f"{cls.__name__} has no parameters, found {one_of(changed)}"
+            )
         return type(params)(**{**params.model_dump(), **changed}) if changed else params
 
     @classmethod
@@ -232,7 +256,9 @@ class CompiledData(Brief, ABC, Generic[M]):
         return {"schema_version": cls.schema_version, **how}
 
     @classmethod
-    def _place(cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any) -> Path:
+    def _place(
+        cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any
+    ) -> Path:
         how = cls._how(params)
         usual = how == {**cls._how(cls.default_params), "schema_version": 1}
         name = cls.kind if usual else f"{cls.kind}-{content_hash(how)[:8]}"
@@ -240,7 +266,11 @@ class CompiledData(Brief, ABC, Generic[M]):
 
     @classmethod
     def _find(
-        cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any, sha256: str | None = None
+        cls,
+        data_dir: Path | str,
+        spec: InferenceModelSpec,
+        params: Any,
+        sha256: str | None = None,
     ) -> M | str:
         """Return a model of the cache, or as a clause why there is none to use.
 
@@ -253,14 +283,19 @@ class CompiledData(Brief, ABC, Generic[M]):
             details = read_json(place / MANIFEST, _Manifest).details
             if sha256 not in (None, details.get("source_sha256")):
                 return "was made from other source data"
-            files = {name: (place / name, read_bytes(place / name)) for name in cls.names}
+            files = {
+                name: (place / name, read_bytes(place / name)) for name in cls.names
+            }
             return cls._parse(spec, params, files, details)
         except InputError as error:
             return f"is damaged ({error})"
 
 
 def _default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
-    """Return where a spec is measured that no source is given for: OpenG2G's folder, or the hub."""
+    """Return where a spec is measured that no source is given for.
+
+    OpenG2G's folder, or the hub.
+    """
     folder = openg2g_folder(data_dir, spec)
     return OpenG2GSource(folder) if (folder / MANIFEST).is_file() else MlEnergySource()
 
@@ -273,7 +308,8 @@ def _with_batch_sizes(
         return spec
     if source is None:
         raise InputError(
-            f"'{spec.model_label}': batch_sizes are absent, and no source has them; give either"
+            f"'{spec.model_label}': batch_sizes are absent, and no source has them; "
+            "give either"
         )
     sizes = tuple(source.read(spec, traces=False).by_batch())
     given = spec.model_dump() | {"batch_sizes": sizes}
@@ -292,7 +328,10 @@ def _check_labels(specs: Sequence[InferenceModelSpec]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ModelFits(CompiledModel):
-    """The fits of one served model: power, latency and throughput against batch size."""
+    """The fits of one served model.
+
+    Power, latency and throughput against batch size.
+    """
 
     fits: ServingFits
 
@@ -300,9 +339,10 @@ class ModelFits(CompiledModel):
 class LogisticModelStore(CompiledData[ModelFits]):
     """The fits of several served models.
 
-    The points are the medians over the runs of each batch size in `fit_batch_sizes`: mean power
-    [W], median inter-token latency [s] and throughput [tokens/s] against log2 of the batch size. A
-    source that gives fits itself (OpenG2G's cache) is taken at its word.
+    The points are the medians over the runs of each batch size in `fit_batch_sizes`:
+    mean power [W], median inter-token latency [s] and throughput [tokens/s] against
+    log2 of the batch size. A source that gives fits itself (OpenG2G's cache) is taken
+    at its word.
     """
 
     def __getitem__(self, model_label: str) -> ServingFits:
@@ -312,7 +352,11 @@ class LogisticModelStore(CompiledData[ModelFits]):
 
     @classmethod
     def _compile(
-        cls, spec: InferenceModelSpec, runs: BenchmarkRuns, _: Any, details: dict[str, Any]
+        cls,
+        spec: InferenceModelSpec,
+        runs: BenchmarkRuns,
+        _: Any,
+        details: dict[str, Any],
     ) -> ModelFits:
         models, points = _curves(runs, spec.fit_batch_sizes)
         details["points"] = {"batch_size": list(spec.fit_batch_sizes), **points}
@@ -323,7 +367,10 @@ class LogisticModelStore(CompiledData[ModelFits]):
         content = {
             "schema": FIT_SCHEMA,
             "model_label": model.spec.model_label,
-            **{name: getattr(model.fits, quantity).to_dict() for name, quantity in FITS.items()},
+            **{
+                name: getattr(model.fits, quantity).to_dict()
+                for name, quantity in FITS.items()
+            },
         }
         return {FIT_FILE: f"{json.dumps(content, indent=2)}\n".encode()}
 
@@ -335,7 +382,9 @@ class LogisticModelStore(CompiledData[ModelFits]):
 
 
 def _fits(
-    spec: InferenceModelSpec, models: Mapping[str, LogisticModel], details: Mapping[str, Any]
+    spec: InferenceModelSpec,
+    models: Mapping[str, LogisticModel],
+    details: Mapping[str, Any],
 ) -> ModelFits:
     lacking = [quantity for quantity in FITS.values() if quantity not in models]
     if lacking:
@@ -353,7 +402,9 @@ def _curves(
     by_batch = runs.by_batch()
     missing = [quantity for quantity in FITS.values() if quantity not in models]
     if missing and len(sizes) < 2:
-        raise InputError(f"one batch size, {sizes[0]}, gives no curve; give two or more")
+        raise InputError(
+            f"one batch size, {sizes[0]}, gives no curve; give two or more"
+        )
     for quantity in missing:
         points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
         models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
@@ -370,8 +421,8 @@ def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
     known = [value for value in values if value is not None]
     if not known:
         raise InputError(
-            f"no {words} of batch size {runs[0].batch_size}; use a source that has it, or leave "
-            "this size out of the fit"
+            f"no {words} of batch size {runs[0].batch_size}; use a source that has "
+            "it, or leave this size out of the fit"
         )
     return float(np.median(known))
 
@@ -391,7 +442,8 @@ class ModelData(CompiledModel):
     """Traces and mixtures of one served model."""
 
     dt_s: float  # step of the traces [s]
-    # By batch size: power of one replica, the sum over its GPUs, in the steady state [W]
+    # By batch size: power of one replica, the sum over its GPUs, in the steady state
+    # [W]
     power_w: Mapping[int, Float64Array]
     itl: Mapping[int, ITLMixtureModel]  # inter-token latency by batch size
 
@@ -414,10 +466,14 @@ class ModelData(CompiledModel):
             bandwidth_hz=reach(self.dt_s, interval_s).flagged_hz,
             power_boundary=REPLICA_POWER,
             notes=f"Steady state at batch size {batch_size}, resampled; "
-            + (f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."),
+            + (
+                f"median over {n_runs} runs at each step." if n_runs > 1 else "one run."
+            ),
             counts=dict(self.details.get("counts", {})),
         )
-        label = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.spec.model_label)
+        label = "".join(
+            c if c.isalnum() or c in "._-" else "_" for c in self.spec.model_label
+        )
         return PowerProfile(
             profile_id=f"serving-{label}-batch{batch_size}",
             workload=f"serving-{label}",
@@ -431,10 +487,10 @@ class ModelData(CompiledModel):
 class InferenceData(CompiledData[ModelData]):
     """Traces and mixtures of several served models.
 
-    For every batch size the steady-state power is summed over the GPUs and resampled to the median
-    duration of its runs, and a mixture is fitted to the latencies of all its runs. `params` are
-    `InferenceDataParams`: the step of the traces, the thinning of the samples; `ensure` takes each
-    by its name, too, such as ``dt_s=0.1``.
+    For every batch size the steady-state power is summed over the GPUs and resampled to
+    the median duration of its runs, and a mixture is fitted to the latencies of all its
+    runs. `params` are `InferenceDataParams`: the step of the traces, the thinning of
+    the samples; `ensure` takes each by its name, too, such as ``dt_s=0.1``.
     """
 
     kind, names = "inference_data", (TRACE_FILE, ITL_FILE)
@@ -478,7 +534,9 @@ class InferenceData(CompiledData[ModelData]):
         itl = {
             "schema": ITL_SCHEMA,
             "model_label": model.spec.model_label,
-            "per_batch": {str(size): mixture.to_dict() for size, mixture in model.itl.items()},
+            "per_batch": {
+                str(size): mixture.to_dict() for size, mixture in model.itl.items()
+            },
         }
         return {
             TRACE_FILE: format_columns(dict(zip(TRACE_COLUMNS, columns, strict=True))),
@@ -496,7 +554,9 @@ class InferenceData(CompiledData[ModelData]):
         batch, _, power_w = traces_of(*files[TRACE_FILE])
         itl = mixtures_of(*files[ITL_FILE])
         sizes = sorted(spec.batch_sizes)
-        lacking = [size for size in sizes if not (batch == size).any() or size not in itl]
+        lacking = [
+            size for size in sizes if not (batch == size).any() or size not in itl
+        ]
         if lacking:
             raise InputError(f"nothing of batch size {lacking[0]}")
         traces_w = {size: power_w[batch == size] for size in sizes}
@@ -504,11 +564,15 @@ class InferenceData(CompiledData[ModelData]):
         return ModelData(spec, details, params.dt_s, traces_w, itl)
 
 
-def _mixture(runs: Sequence[BenchmarkRun], params: InferenceDataParams) -> ITLMixtureModel:
+def _mixture(
+    runs: Sequence[BenchmarkRun], params: InferenceDataParams
+) -> ITLMixtureModel:
     samples = [run.itl_samples_s for run in runs if run.itl_samples_s is not None]
     if samples:
         return ITLMixtureModel.fit(
-            np.concatenate(samples), max_samples=params.max_itl_samples, seed=params.seed
+            np.concatenate(samples),
+            max_samples=params.max_itl_samples,
+            seed=params.seed,
         )
     fits = [run.itl_fit for run in runs if run.itl_fit is not None]
     if not fits:

@@ -1,7 +1,7 @@
-"""`ITLMixtureModel`: inter-token latencies as a location plus a mixture of two lognormals.
+"""`ITLMixtureModel`: inter-token latencies as a shifted mixture of two lognormals.
 
-The steady component is ordinary decoding, the stall component the steps that prefill or scheduling
-delays (the mixture of OpenG2G).
+The steady component is ordinary decoding, the stall component the steps that prefill or
+scheduling delays (the mixture of OpenG2G).
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ from diploee.base.errors import InputError, shown
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
 from diploee.integrations.openg2g.logistic import FittedModel
-from diploee.integrations.openg2g.normal_mixture import Mixture, expectation_maximisation
+from diploee.integrations.openg2g.normal_mixture import (
+    Mixture,
+    expectation_maximisation,
+)
 
 MAX_SAMPLES = 20_000
 """Samples that a fit takes; more are drawn from, at random."""
 MIN_SAMPLES = 20
 EXACT_REPLICAS = 30
-"""Averages of up to this number of replicas are drawn one by one, others from the normal limit."""
+"""Averages of up to this number of replicas are drawn one by one, others from the
+normal limit."""
 _BISECTIONS = 60
 
 LEAST, LARGEST = 1e-12, 1e6
 """Of the parameters: a picosecond to eleven days, and widths that could be seen."""
 
 LEAST_GAP_S = 1e-6
-"""Smallest distance of the location below the smallest sample [s]; OpenG2G always takes it."""
+"""Smallest distance of the location below the smallest sample [s]; OpenG2G always takes
+it."""
 _START_SPLITS = (0.5, 0.8, 0.95)
 _N_GAPS = 12
 _COARSE_SAMPLES = 2_000
@@ -69,7 +74,8 @@ class ITLMixtureModel(FittedModel):
     steady_scale_s: float  # median of latency - location [s]
     stall_sigma: float  # likewise of the stalls
     stall_scale_s: float  # likewise
-    log_likelihood: float | None = None  # of the samples; None where parameters were given
+    # Of the samples; None where parameters were given
+    log_likelihood: float | None = None
     n_samples: int = 0  # that were fitted
 
     def __post_init__(self) -> None:
@@ -80,8 +86,8 @@ class ITLMixtureModel(FittedModel):
             )
             if not low <= value <= high:
                 raise InputError(
-                    f"latency mixture {symbol} ({name}) must be from {low:g} to {high:g}, found "
-                    f"{shown(value)}"
+                    f"latency mixture {symbol} ({name}) must be from {low:g} to "
+                    f"{high:g}, found {shown(value)}"
                 )
 
     @property
@@ -102,7 +108,9 @@ class ITLMixtureModel(FittedModel):
     def mean_s(self) -> float:
         """Mean latency [s]."""
         logs = self._logs
-        return self.location_s + float(logs.weight @ np.exp(logs.mean + logs.sigma**2 / 2))
+        return self.location_s + float(
+            logs.weight @ np.exp(logs.mean + logs.sigma**2 / 2)
+        )
 
     @property
     def variance_s2(self) -> float:
@@ -113,18 +121,26 @@ class ITLMixtureModel(FittedModel):
         return float(logs.weight @ second) - float(logs.weight @ means) ** 2
 
     def cdf(self, latency_s: npt.ArrayLike) -> Float64Array:
-        """Return the share of latencies at or below values [s], of the shape of `latency_s`."""
-        above, logs = np.asarray(latency_s, dtype=np.float64) - self.location_s, self._logs
+        """Return the share of latencies at or below values [s], shaped alike."""
+        above, logs = (
+            np.asarray(latency_s, dtype=np.float64) - self.location_s,
+            self._logs,
+        )
         with np.errstate(divide="ignore"):
             z = np.log(np.maximum(above, 0.0))[..., None]
-        return np.asarray(scipy.special.ndtr((z - logs.mean) / logs.sigma) @ logs.weight)
+        return np.asarray(
+            scipy.special.ndtr((z - logs.mean) / logs.sigma) @ logs.weight
+        )
 
     def quantile(self, q: npt.ArrayLike) -> Float64Array:
         """Return the latency [s] that a share `q`, between 0 and 1, does not exceed."""
         q = np.asarray(q, dtype=np.float64)
         if not ((q > 0) & (q < 1)).all():
-            raise InputError("quantiles of a latency must lie between 0 and 1, both excluded")
-        # Between the components' own quantiles lies the mixture's; 10 sigma hold any q of float64.
+            raise InputError(
+                "quantiles of a latency must lie between 0 and 1, both excluded"
+            )
+        # Between the components' own quantiles lies the mixture's; 10 sigma hold any q
+        # of float64.
         logs = self._logs
         low = np.full(q.shape, float((logs.mean - 10 * logs.sigma).min()))
         high = np.full(q.shape, float((logs.mean + 10 * logs.sigma).max()))
@@ -134,9 +150,14 @@ class ITLMixtureModel(FittedModel):
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(self.location_s + np.exp(high), dtype=np.float64)
 
-    def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Float64Array:
+    def sample(
+        self, size: int | tuple[int, ...], rng: np.random.Generator
+    ) -> Float64Array:
         """Draw latencies [s] of the given shape."""
-        stall, logs = (rng.random(size) >= self.steady_weight).astype(np.int64), self._logs
+        stall, logs = (
+            (rng.random(size) >= self.steady_weight).astype(np.int64),
+            self._logs,
+        )
         z = logs.mean[stall] + logs.sigma[stall] * rng.standard_normal(size)
         return np.asarray(self.location_s + np.exp(z), dtype=np.float64)
 
@@ -145,8 +166,9 @@ class ITLMixtureModel(FittedModel):
     ) -> Float64Array:
         """Draw the average latency over replicas [s]: `size` averages, one by default.
 
-        Up to 30 replicas one latency of each is drawn and averaged; above, the average comes from
-        its normal limit (mean `mean_s`, variance `variance_s2` / n), never below `location_s`.
+        Up to 30 replicas one latency of each is drawn and averaged; above, the average
+        comes from its normal limit (mean `mean_s`, variance `variance_s2` / n), never
+        below `location_s`.
         """
         if n_replicas < 1:
             raise InputError(f"an average needs 1 replica or more, found {n_replicas}")
@@ -163,23 +185,25 @@ class ITLMixtureModel(FittedModel):
     ) -> Self:
         """Fit the mixture by expectation maximisation on log(x - location).
 
-        The location is that of the highest likelihood between 1 us below the smallest sample, which
-        is OpenG2G's rule, and 0: so it never fits worse, and recovers the parameters that samples
-        were drawn from.
+        The location is that of the highest likelihood between 1 us below the smallest
+        sample, which is OpenG2G's rule, and 0: so it never fits worse, and recovers the
+        parameters that samples were drawn from.
 
         Parameters
         ----------
         samples_s : array_like, shape (n,)
             Latencies [s], positive.
         max_samples : int
-            More samples than these are thinned at random (all of them bound the location).
+            More samples than these are thinned at random (all of them bound the
+            location).
         seed : int
             For the thinning.
 
         Raises
         ------
         InputError
-            If there are fewer than 20 samples, one is not a positive number, or all are equal.
+            If there are fewer than 20 samples, one is not a positive number, or all are
+            equal.
         """
         samples = np.asarray(samples_s, dtype=np.float64).ravel()
         _check(samples)
@@ -220,9 +244,13 @@ def _fit_location(
 
 
 def _refine(
-    samples: Float64Array, smallest: float, gaps: Float64Array, best_gap: float, start: Mixture
+    samples: Float64Array,
+    smallest: float,
+    gaps: Float64Array,
+    best_gap: float,
+    start: Mixture,
 ) -> tuple[float, Mixture]:
-    """Search between the neighbours of the best gap, and compare the result with 1 us."""
+    """Search between neighbours of the best gap, and compare with 1 us."""
     at = int(np.argmin(np.abs(gaps - best_gap)))
     bounds = np.log((gaps[max(at - 1, 0)], gaps[min(at + 1, gaps.size - 1)]))
     found: dict[float, Mixture] = {}
@@ -251,7 +279,10 @@ def _z(samples: Float64Array, smallest: float, gap_s: float) -> Float64Array:
 def _fit_at(
     samples: Float64Array, smallest: float, gap_s: float, start: Mixture, n_steps: int
 ) -> Mixture:
-    """Fit at a given location; the likelihood is that of the samples, dx = exp(z) dz."""
+    """Fit at a given location.
+
+    The likelihood is that of the samples, dx = exp(z) dz.
+    """
     z = _z(samples, smallest, gap_s)
     # A component of less than one sample ends it: one is enough.
     of_z = expectation_maximisation(
@@ -281,8 +312,8 @@ def _check(samples: Float64Array) -> None:
     bad = np.flatnonzero(~(np.isfinite(samples) & (samples > 0)))
     if bad.size:
         raise InputError(
-            f"latency sample {bad[0]} is {samples[bad[0]]:g} s ({bad.size} such samples), expected "
-            "positive numbers; remove them"
+            f"latency sample {bad[0]} is {samples[bad[0]]:g} s ({bad.size} such "
+            "samples), expected positive numbers; remove them"
         )
     if samples.size < MIN_SAMPLES:
         raise InputError(
@@ -291,6 +322,7 @@ def _check(samples: Float64Array) -> None:
         )
     if np.ptp(samples) == 0:
         raise InputError(
-            f"all {samples.size} latency samples are {samples[0]:g} s, a mixture needs samples "
-            "that differ; check the clock of the measurement or leave this batch size out"
+            f"all {samples.size} latency samples are {samples[0]:g} s, a mixture "
+            "needs samples that differ; check the clock of the measurement or leave "
+            "this batch size out"
         )

@@ -1,7 +1,8 @@
-"""`LogisticModel`: power, latency or throughput of a model replica against its batch size.
+"""`LogisticModel`: power, latency or throughput against a replica's batch size.
 
-The four-parameter logistic of OpenG2G, ``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by
-bounded least squares from many starts.
+The four-parameter logistic of OpenG2G,
+``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by bounded least squares from
+many starts.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from diploee.base.units import LARGEST_NUMBER
 
 N_PARAMETERS = 4
 STEEPNESS = (0.02, 20.0)
-"""Bounds of k: below, the curve is a straight line, above, a step between two measured sizes."""
+"""Bounds of k: below, the curve is a straight line, above, a step between two measured
+sizes."""
 LARGEST_SPAN = 50.0
-"""Bound of |L| and |b0| in ranges of the data; beyond, the measured part is a straight line."""
+"""Bound of |L| and |b0| in ranges of the data; beyond, the measured part is a straight
+line."""
 _GRID = (25, 49)
-"""Steepnesses and midpoints at which the search starts; L and b0 are linear and solved for."""
+"""Steepnesses and midpoints at which the search starts; L and b0 are linear and solved
+for."""
 _N_POLISHED = 12
 """Valleys of the grid that are searched to their floor, the deepest first."""
 _MAX_EVALUATIONS = 200
@@ -36,13 +40,18 @@ class FittedModel(Brief):
     """A model of a few numbers, which files have under the symbols of its equation."""
 
     what: ClassVar[str]
-    symbols: ClassVar[Mapping[str, str]]  # as in OpenG2G's files, and the fields that they mean
+    # As in OpenG2G's files, and the fields that they mean
+    symbols: ClassVar[Mapping[str, str]]
     derived: ClassVar[Mapping[str, str]] = {}  # written only
     quality: ClassVar[tuple[str, ...]]  # of a fit; may be absent
 
     def to_dict(self) -> dict[str, float | int | None]:
         """Return the numbers under OpenG2G's names, with the quality of the fit."""
-        names = {**self.symbols, **self.derived, **{name: name for name in self.quality}}
+        names = {
+            **self.symbols,
+            **self.derived,
+            **{name: name for name in self.quality},
+        }
         return {key: getattr(self, name) for key, name in names.items()}
 
     @classmethod
@@ -61,9 +70,12 @@ class FittedModel(Brief):
         for symbol in (*cls.symbols, *given):
             if not is_plain_number(data[symbol]):
                 raise InputError(
-                    f"{cls.what}'s {symbol} must be a number, found {shown(data[symbol])}"
+                    f"{cls.what}'s {symbol} must be a number, found "
+                    f"{shown(data[symbol])}"
                 )
-        return cls(**{cls.symbols.get(key, key): data[key] for key in (*cls.symbols, *given)})
+        return cls(
+            **{cls.symbols.get(key, key): data[key] for key in (*cls.symbols, *given)}
+        )
 
 
 @dataclass(frozen=True)
@@ -74,14 +86,17 @@ class LogisticModel(FittedModel):
     """
 
     what = "a logistic"
-    symbols = MappingProxyType({"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"})
+    symbols = MappingProxyType(
+        {"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"}
+    )
     quality = ("r2", "rmse", "n_points")
 
     span: float  # L, upper less lower asymptote [unit of y]; negative where y falls
     steepness: float  # k [1], positive
     midpoint: float  # x0, log2 of the batch size at half the span
     base: float  # b0, asymptote at small batches [unit of y]
-    r2: float | None = None  # coefficient of determination; None where coefficients were given
+    # Coefficient of determination; None where coefficients were given
+    r2: float | None = None
     rmse: float | None = None  # root mean square of the residuals [unit of y]
     n_points: int = 0  # that were fitted
 
@@ -89,7 +104,9 @@ class LogisticModel(FittedModel):
         for symbol, name in self.symbols.items():
             value = getattr(self, name)
             if not abs(value) <= LARGEST_NUMBER:
-                raise InputError(f"logistic {symbol} ({name}) must be finite, found {value}")
+                raise InputError(
+                    f"logistic {symbol} ({name}) must be finite, found {value}"
+                )
         if self.steepness <= 0:
             raise InputError(
                 f"logistic k (steepness) must be above 0, found {self.steepness:g}; "
@@ -106,11 +123,14 @@ class LogisticModel(FittedModel):
         return self.base + self.span * self._share(x)
 
     def eval(self, batch: npt.ArrayLike) -> Float64Array:
-        """Return y at batch sizes (above 0, not only whole ones), of the shape of `batch`."""
+        """Return y at batch sizes (above 0, also fractional), shaped as `batch`."""
         return self.eval_x(np.log2(np.asarray(batch, dtype=np.float64)))
 
     def deriv_wrt_x(self, x: npt.ArrayLike) -> Float64Array:
-        """Return dy/dx at ``x = log2(batch size)``: y gained by doubling the batch, locally."""
+        """Return dy/dx at ``x = log2(batch size)``.
+
+        Y gained by doubling the batch, locally.
+        """
         share = self._share(x)
         return self.span * self.steepness * share * (1.0 - share)
 
@@ -119,15 +139,16 @@ class LogisticModel(FittedModel):
         return np.asarray(scipy.special.expit(z), dtype=np.float64)
 
     def inverse(self, value: npt.ArrayLike) -> Float64Array:
-        """Return the largest batch size (not only whole ones) at which y is at or below values.
+        """Return the largest (fractional) batch size with y at or below values.
 
-        0 for values that no batch is low enough for, infinity for those that the curve never
-        reaches; `InputError` if it does not rise with the batch size.
+        0 for values that no batch is low enough for, infinity for those that the curve
+        never reaches; `InputError` if it does not rise with the batch size.
         """
         if not self.is_rising:
             raise InputError(
-                f"a logistic with L = {self.span:g} does not rise with the batch size, so no "
-                "largest batch keeps a value; check the measurements behind the fit"
+                f"a logistic with L = {self.span:g} does not rise with the batch "
+                "size, so no largest batch keeps a value; check the measurements "
+                "behind the fit"
             )
         share = (np.asarray(value, dtype=np.float64) - self.base) / self.span
         inside = np.clip(share, 0.0, 1.0)
@@ -139,9 +160,10 @@ class LogisticModel(FittedModel):
     def fit(cls, x: npt.ArrayLike, y: npt.ArrayLike) -> Self:
         """Fit the curve to measurements by least squares.
 
-        Four distinct x or more determine all coefficients. With two or three, the steepness and
-        the midpoint are held so that the curve's rise spans the measured x (ASSUMPTION), and only
-        L and b0 are fitted; a single x, or equal y, gives a flat line.
+        Four distinct x or more determine all coefficients. With two or three, the
+        steepness and the midpoint are held so that the curve's rise spans the measured
+        x (ASSUMPTION), and only L and b0 are fitted; a single x, or equal y, gives a
+        flat line.
 
         Parameters
         ----------
@@ -160,14 +182,23 @@ class LogisticModel(FittedModel):
         total = float(np.sum((y - y.mean()) ** 2))
         squares = float(residual @ residual)
         r2 = 1.0 - squares / total if total > 0 else 1.0
-        return cls(span, steepness, midpoint, base, r2, float(np.sqrt(squares / x.size)), x.size)
+        return cls(
+            span,
+            steepness,
+            midpoint,
+            base,
+            r2,
+            float(np.sqrt(squares / x.size)),
+            x.size,
+        )
 
 
 def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or x.size == 0:
         raise InputError(
-            f"a logistic fit needs one x and one y per point, found shapes {x.shape} and {y.shape}"
+            f"a logistic fit needs one x and one y per point, found shapes {x.shape} "
+            f"and {y.shape}"
         )
     for name, values in (("x", x), ("y", y)):
         bad = np.flatnonzero(~np.isfinite(values))
@@ -180,7 +211,10 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Ar
 
 
 def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Fit the curve to points, one or more; `LogisticModel.fit` says how few are handled."""
+    """Fit the curve to points, one or more.
+
+    `LogisticModel.fit` says how few are handled.
+    """
     distinct = np.unique(x).size
     if distinct == 1 or np.ptp(y) == 0:
         return np.array([0.0, 1.0, x.mean(), y.mean()])
@@ -203,12 +237,14 @@ def _with_shape(
 ) -> Float64Array:
     """Return the parameters for a given shape: L and b0 by linear least squares."""
     share = scipy.special.expit(steepness * (x - midpoint))
-    (base, span), *_ = np.linalg.lstsq(np.stack([np.ones_like(x), share], axis=1), y, rcond=None)
+    (base, span), *_ = np.linalg.lstsq(
+        np.stack([np.ones_like(x), share], axis=1), y, rcond=None
+    )
     return np.array([span, steepness, midpoint, base])
 
 
 def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Return the best of all local optima that a grid over k and x0 shows, in the unit of y."""
+    """Return the best local optimum that a grid over k and x0 shows."""
     low, scale = float(y.min()), float(np.ptp(y))
     unit = (y - low) / scale
     margin = max(float(np.ptp(x)), 1.0)
@@ -229,19 +265,24 @@ def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
         for start in starts
     ]
     # A search that was cut may end above its start's neighbours: compare all of them.
-    best = min([*found, *starts], key=lambda p: float(np.sum((curve(p, x) - unit) ** 2)))
+    best = min(
+        [*found, *starts], key=lambda p: float(np.sum((curve(p, x) - unit) ** 2))
+    )
     span, steepness, midpoint, base = best
     return np.array([span * scale, steepness, midpoint, low + base * scale])
 
 
 def _valleys(x: Float64Array, unit: Float64Array, margin: float) -> list[Float64Array]:
-    """Return the parameters at the local minima of a grid over k and x0, the deepest first.
+    """Return parameters at local minima of a grid over k and x0, deepest first.
 
-    Several starts of the same valley would all end at its floor and leave deeper ones unseen.
+    Several starts of the same valley would all end at its floor and leave deeper ones
+    unseen.
     """
     steepness = np.geomspace(*STEEPNESS, _GRID[0])
     midpoint = np.linspace(x.min() - margin, x.max() + margin, _GRID[1])
-    share = scipy.special.expit(steepness[:, None, None] * (x - midpoint[None, :, None]))
+    share = scipy.special.expit(
+        steepness[:, None, None] * (x - midpoint[None, :, None])
+    )
     mean_share, mean = share.mean(axis=-1), float(unit.mean())
     spread = np.sum((share - mean_share[..., None]) ** 2, axis=-1)
     together = np.sum((share - mean_share[..., None]) * (unit - mean), axis=-1)

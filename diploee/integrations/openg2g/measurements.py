@@ -1,7 +1,8 @@
-"""`BenchmarkRuns`: measurements of one served model, whatever the format of their source.
+"""`BenchmarkRuns`: measurements of one served model, in any source format.
 
-A source selects those that a spec asks for, or says which there are instead. The steady-state power
-of a replica is the sum of its devices' readings, resampled, exact in energy.
+A source selects those that a spec asks for, or says which there are instead. The
+steady-state power of a replica is the sum of its devices' readings, resampled, exact in
+energy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.spec import InferenceModelSpec
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
-REPLICA_POWER = "GPUs of one model replica; no CPU packages, memory, network, fans or power supply"
+REPLICA_POWER = (
+    "GPUs of one model replica; no CPU packages, memory, network, fans or power supply"
+)
 """Power boundary of serving benchmarks."""
 
 
@@ -33,7 +36,9 @@ class PowerReadings:
     power_w: Float64Array  # power at the stamps [W]
 
     @classmethod
-    def of_pairs(cls, t_s: Float64Array, power_w: Float64Array) -> tuple[PowerReadings, int]:
+    def of_pairs(
+        cls, t_s: Float64Array, power_w: Float64Array
+    ) -> tuple[PowerReadings, int]:
         """Sort readings by time and drop those at a stamp that is already there."""
         stamps, first = np.unique(t_s, return_index=True)
         return cls(stamps, power_w[first]), t_s.size - stamps.size
@@ -44,15 +49,18 @@ class BenchmarkRun:
     """One measurement of a model replica under a full load of requests."""
 
     batch_size: int  # sequences served at once at most, ``max_num_seqs``
-    mean_power_w: float | None = None  # mean power of the replica's GPUs in the steady state [W]
+    # Mean power of the replica's GPUs in the steady state [W]
+    mean_power_w: float | None = None
     median_itl_s: float | None = None  # median inter-token latency [s]
     throughput_tps: float | None = None  # output tokens per second [1/s]
     # Power of every GPU, or one for their sum; empty where the source has none
     power: tuple[PowerReadings, ...] = ()
-    # Start and end of the steady state on the readings' clock [s]; None means all readings
+    # Start and end of the steady state on the readings' clock [s]; None means all
+    # readings
     steady_s: tuple[float, float] | None = None
     itl_samples_s: Float64Array | None = None  # inter-token latencies [s]
-    itl_fit: ITLMixtureModel | None = None  # where the source gives a fit in their place
+    # Where the source gives a fit in their place
+    itl_fit: ITLMixtureModel | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +100,16 @@ MATCHED = {
 class Measured:
     """One measurement of a source."""
 
-    known: Mapping[str, Any]  # by the names of `MATCHED`; None or absent where not available
+    # By the names of `MATCHED`; None or absent where not available
+    known: Mapping[str, Any]
     batch_size: int  # sequences served at once at most
     data: Any  # what the source holds of it
 
 
-def select(measured: Iterable[Measured], spec: InferenceModelSpec, source: str) -> list[Measured]:
-    """Return the measurements of a spec among all of a source, by increasing batch size."""
+def select(
+    measured: Iterable[Measured], spec: InferenceModelSpec, source: str
+) -> list[Measured]:
+    """Return a spec's measurements from a source, by increasing batch size."""
     found = list(measured)
     if not found:
         raise InputError(f"{source}: holds no measurements of language models")
@@ -106,20 +117,22 @@ def select(measured: Iterable[Measured], spec: InferenceModelSpec, source: str) 
     for name, what in MATCHED.items():
         wanted = getattr(spec, name)
         known = {value for one in found if (value := one.known.get(name)) is not None}
-        have = sorted(known, key=lambda value: (type(value).__name__, value))  # files may mix types
+        # Files may mix types
+        have = sorted(known, key=lambda value: (type(value).__name__, value))
         if wanted is None:
             if len(have) > 1:
                 raise InputError(
-                    f"{source}: '{spec.model_label}' was measured with {what} {one_of(have)}; "
-                    f"set {name} to one of them"
+                    f"{source}: '{spec.model_label}' was measured with {what} "
+                    f"{one_of(have)}; set {name} to one of them"
                 )
             continue
         kept = [one for one in found if one.known.get(name) in (None, wanted)]
         if not kept:
             of = f" of {', '.join(passed)}" if passed else ""
             raise InputError(
-                f"{source}: no {what} '{wanted}'{of} (have: {one_of(have)}); set {name} of "
-                f"'{spec.model_label}'{did_you_mean(str(wanted), map(str, have))}"
+                f"{source}: no {what} '{wanted}'{of} (have: {one_of(have)}); set "
+                f"{name} of '{spec.model_label}"
+                f"'{did_you_mean(str(wanted), map(str, have))}"
             )
         found = kept
         passed.append(str(wanted))
@@ -137,8 +150,8 @@ def select(measured: Iterable[Measured], spec: InferenceModelSpec, source: str) 
 class BenchmarkSource(ABC):
     """Reads the measurements of specs; each kind says what it has and how it is read.
 
-    What can't be read or has not the source's format is a `LogFormatError`, a model, task, GPU or
-    batch size that it does not have an `InputError`.
+    What can't be read or has not the source's format is a `LogFormatError`, a model,
+    task, GPU or batch size that it does not have an `InputError`.
     """
 
     licence: str = "unknown"
@@ -146,13 +159,15 @@ class BenchmarkSource(ABC):
     def read(self, spec: InferenceModelSpec, *, traces: bool = True) -> BenchmarkRuns:
         """Return the measurements of a spec.
 
-        Without `traces` neither power readings nor latency samples are needed, and their download
-        may be skipped.
+        Without `traces` neither power readings nor latency samples are needed, and
+        their download may be skipped.
         """
         selected, counts = self._selected(spec), Counter[str]()
         runs = tuple(self._run(one, spec, traces, counts) for one in selected)
         sha256, fits = self._hash(selected), self._fits(selected)
-        return BenchmarkRuns(self._title(selected), self.licence, sha256, runs, fits, dict(counts))
+        return BenchmarkRuns(
+            self._title(selected), self.licence, sha256, runs, fits, dict(counts)
+        )
 
     def sha256(self, spec: InferenceModelSpec) -> str:
         """Return the hash of the data that `read` would use."""
@@ -172,7 +187,11 @@ class BenchmarkSource(ABC):
 
     @abstractmethod
     def _run(
-        self, one: Measured, spec: InferenceModelSpec, traces: bool, counts: Counter[str]
+        self,
+        one: Measured,
+        spec: InferenceModelSpec,
+        traces: bool,
+        counts: Counter[str],
     ) -> BenchmarkRun:
         """Read one, and count what is dropped or repaired."""
 
@@ -184,16 +203,16 @@ class BenchmarkSource(ABC):
 def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
     """Return a run's steady-state power, summed over its devices.
 
-    Readings are joined by straight lines; a step's value is the mean over it, by the difference of
-    the cumulative energy at its edges. A last part of a step is left out.
+    Readings are joined by straight lines; a step's value is the mean over it, by the
+    difference of the cumulative energy at its edges. A last part of a step is left out.
     """
     start_s, end_s = _span_s(run)
     dt_us = round(dt_s * US_PER_S)
     n_steps = round((end_s - start_s) * US_PER_S) // dt_us
     if n_steps < 1:
         raise InputError(
-            f"the power readings hold {max(end_s - start_s, 0):g} s of the steady state, expected "
-            f"at least one step of {dt_s:g} s"
+            f"the power readings hold {max(end_s - start_s, 0):g} s of the steady "
+            f"state, expected at least one step of {dt_s:g} s"
         )
     edges_us = np.arange(n_steps + 1, dtype=np.int64) * dt_us
     energy_j = np.zeros(n_steps + 1)
@@ -203,20 +222,27 @@ def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:
 
 
 def _span_s(run: BenchmarkRun) -> tuple[float, float]:
-    """Return start and end of the time that all devices and the steady state share [s]."""
+    """Return start and end of what devices and steady state share [s]."""
     if not run.power:
-        raise InputError("the source has no power in time; use one that has, such as results.json")
+        raise InputError(
+            "the source has no power in time; use one that has, such as results.json"
+        )
     if any(readings.t_s.size < 2 for readings in run.power):
-        raise InputError("a device has fewer than two power readings; leave this batch size out")
+        raise InputError(
+            "a device has fewer than two power readings; leave this batch size out"
+        )
     start_s, end_s = run.steady_s or (-np.inf, np.inf)
     start_s = max(start_s, *(float(readings.t_s[0]) for readings in run.power))
     end_s = min(end_s, *(float(readings.t_s[-1]) for readings in run.power))
     return start_s, end_s
 
 
-def _energy_j(readings: PowerReadings, start_s: float, edges_us: Int64Array) -> Float64Array:
+def _energy_j(
+    readings: PowerReadings, start_s: float, edges_us: Int64Array
+) -> Float64Array:
     t_us = np.rint((readings.t_s - start_s) * US_PER_S).astype(np.int64)
-    distinct = np.concatenate(([True], np.diff(t_us) > 0))  # stamps within one microsecond
+    # Stamps within one microsecond
+    distinct = np.concatenate(([True], np.diff(t_us) > 0))
     curve = EnergyCurve.from_readings(t_us[distinct], readings.power_w[distinct])
     return curve.at(np.clip(edges_us, t_us[0], t_us[-1]))
 
@@ -228,10 +254,11 @@ def sampling_interval_s(runs: Sequence[BenchmarkRun]) -> float:
 
 
 def median_trace_w(runs: Sequence[BenchmarkRun], dt_s: float) -> Float64Array:
-    """Return the power of a typical run: of the median duration, at each step the runs' median.
+    """Return the power of a typical run.
 
-    Runs that are shorter count as long as they last. With several runs the median damps the swings
-    of each; with one it is that run.
+    Of the median duration, at each step the runs' median. Runs that are shorter count
+    as long as they last. With several runs the median damps the swings of each; with
+    one it is that run.
     """
     traces = [run_power_w(run, dt_s) for run in runs]
     n_steps = int(np.median([trace.size for trace in traces]))

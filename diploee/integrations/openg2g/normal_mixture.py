@@ -32,11 +32,13 @@ def expectation_maximisation(
     tolerance: float,
     least_held: float = 0.0,
 ) -> Mixture:
-    """Raise the likelihood of a mixture until it stands still (Dempster, Laird and Rubin 1977)."""
+    """Raise a mixture's likelihood until it stands still (Dempster et al. 1977)."""
     weight, mean, sigma = start.weight, start.mean, start.sigma
     counted, before = np.ones(samples.size), -np.inf
     for _ in range(n_rounds):
-        joint, log_density, likelihood = _densities(samples, counted, weight, mean, sigma)
+        joint, log_density, likelihood = _densities(
+            samples, counted, weight, mean, sigma
+        )
         if likelihood - before < tolerance * samples.size:
             break
         before = likelihood
@@ -52,7 +54,9 @@ def expectation_maximisation(
     return Mixture(weight, mean, sigma, likelihood)
 
 
-def log_likelihood(samples: Float64Array, count: Float64Array, mixture: Mixture) -> float:
+def log_likelihood(
+    samples: Float64Array, count: Float64Array, mixture: Mixture
+) -> float:
     """Return the log-likelihood of samples that occur so often each."""
     return _densities(samples, count, mixture.weight, mixture.mean, mixture.sigma)[2]
 
@@ -64,9 +68,12 @@ def _densities(
     mean: Float64Array,
     sigma: Float64Array,
 ) -> tuple[Float64Array, Float64Array, float]:
-    """Return log(weight times density), shape (K, n), its log-sum over K, and the likelihood."""
-    # log(w_k / (s_k sqrt(2 pi))) - (x - m_k)^2 / (2 s_k^2), summed over k without overflow.
+    """Return log(weight times density), shape (K, n), its log-sum, and likelihood."""
+    # log(w_k / (s_k sqrt(2 pi))) - (x - m_k)^2 / (2 s_k^2), summed over k without
+    # overflow.
     distance = (samples - mean[:, None]) / sigma[:, None]
-    joint = (np.log(weight / sigma) - 0.5 * np.log(2 * np.pi))[:, None] - 0.5 * distance**2
+    joint = (np.log(weight / sigma) - 0.5 * np.log(2 * np.pi))[
+        :, None
+    ] - 0.5 * distance**2
     log_density = np.logaddexp.reduce(joint, axis=0)
     return joint, log_density, float(count @ log_density)

@@ -1,9 +1,10 @@
-"""`ServingFits`: power, latency and throughput of one replica, and its operating points.
+"""`ServingFits`: power, latency and throughput of a replica, and operating points.
 
-A request rate gives the batch size, that gives power and latency: a continuously batching server
-runs as many sequences at once as its requests need, the batch size at which its throughput equals
-the tokens of the requests (OpenG2G). Sampled over rates they are the curves that services run
-on, of which a latency cap takes the highest rate by Eq. 5, as for measured ones.
+A request rate gives the batch size, that gives power and latency: a continuously
+batching server runs as many sequences at once as its requests need, the batch size at
+which its throughput equals the tokens of the requests (OpenG2G). Sampled over rates
+they are the curves that services run on, of which a latency cap takes the highest rate
+by Eq. 5, as for measured ones.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from diploee.scenario.serving import LatencyMetric, LogisticCurve, LogisticServi
 
 POWER_RATES = 20
 LATENCY_RATES = 200
-"""Rates at which the curves are sampled; latency is inverted, and so is sampled finely."""
+"""Rates at which the curves are sampled; latency is inverted, and so is sampled finely."""  # noqa: E501
 
 
 @dataclass(frozen=True)
 class ServingFits(Brief):
     """Power, inter-token latency and throughput of one replica against its batch size.
 
-    `InputError` if the range of batch sizes is not one, throughput does not rise, latency falls, or
-    one of the curves is not positive within the range.
+    `InputError` if the range of batch sizes is not one, throughput does not rise,
+    latency falls, or one of the curves is not positive within the range.
     """
 
     power: LogisticModel  # mean power of the replica's GPUs [W]
     itl: LogisticModel  # inter-token latency [s], not falling with the batch size
-    throughput: LogisticModel  # output tokens per second [1/s], rising with the batch size
+    # Output tokens per second [1/s], rising with the batch size
+    throughput: LogisticModel
     # Batch sizes within which the curves hold: those that were measured
     smallest_batch: float
     largest_batch: float
@@ -44,36 +46,41 @@ class ServingFits(Brief):
     def __post_init__(self) -> None:
         if not 0 < self.smallest_batch <= self.largest_batch < np.inf:
             raise InputError(
-                f"batch sizes must be positive, the smallest at most the largest; found "
-                f"{self.smallest_batch:g} and {self.largest_batch:g}"
+                "batch sizes must be positive, the smallest at most the largest; "
+                f"found {self.smallest_batch:g} and {self.largest_batch:g}"
             )
         if not self.throughput.is_rising:
             raise InputError(
-                f"throughput must rise with the batch size, found L = {self.throughput.span:g}; "
-                "check the measurements, or leave sizes out of the fit"
+                "throughput must rise with the batch size, found L = "
+                f"{self.throughput.span:g}; check the measurements, or leave sizes "
+                "out of the fit"
             )
         if self.itl.span < 0:
             raise InputError(
-                f"inter-token latency may not fall with the batch size, found L = "
-                f"{self.itl.span:g}; check the measurements, or leave sizes out of the fit"
+                "inter-token latency may not fall with the batch size, found L = "
+                f"{self.itl.span:g}; check the measurements, or leave sizes out of "
+                "the fit"
             )
         ends = np.array([self.smallest_batch, self.largest_batch])
         for name in ("power", "itl", "throughput"):
             lowest = float(getattr(self, name).eval(ends).min())
             if lowest <= 0:
                 raise InputError(
-                    f"{name} falls to {lowest:g} within batch sizes {ends[0]:g} to {ends[1]:g}, "
-                    "expected positive values; narrow the range to what was measured"
+                    f"{name} falls to {lowest:g} within batch sizes {ends[0]:g} to "
+                    f"{ends[1]:g}, expected positive values; narrow the range to what "
+                    "was measured"
                 )
 
     def max_request_rate_rps(self, output_tokens: float) -> float:
         """Return the highest request rate of a replica [1/s].
 
-        It is the throughput at the largest batch size over the mean output length [tokens].
+        It is the throughput at the largest batch size over the mean output length
+        [tokens].
         """
         if not 0 < output_tokens < np.inf:
             raise InputError(
-                f"mean output tokens per request must be a number above 0, found {output_tokens:g}"
+                "mean output tokens per request must be a number above 0, found "
+                f"{output_tokens:g}"
             )
         return float(self.throughput.eval(self.largest_batch)) / output_tokens
 
@@ -83,14 +90,15 @@ class OperatingPoints(Brief):
     """Operation of a replica at given request rates; all arrays of one shape."""
 
     rate_rps: Float64Array  # offered request rate [1/s]
-    served_rps: Float64Array  # completed request rate [1/s]: the offered one, at most the highest
+    # Completed request rate [1/s]: the offered one, at most the highest
+    served_rps: Float64Array
     # Sequences served at once, on average (below the smallest measured batch size too)
     batch: Float64Array
     power_w: Float64Array  # mean power [W]
     itl_s: Float64Array  # inter-token latency [s]
     throughput_tps: Float64Array  # output tokens per second [1/s]
-    # Mean time that a request spends in the batch, by Little's law: batch over completed rate [s].
-    # It holds prefill, but no time in a queue.
+    # Mean time that a request spends in the batch, by Little's law: batch over
+    # completed rate [s]. It holds prefill, but no time in a queue.
     latency_s: Float64Array
 
 
@@ -104,14 +112,15 @@ def operating_points(
     """Return how a replica runs at request rates.
 
     Between the smallest and the largest batch size the batch solves
-    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the highest rate,
-    that of the largest batch size, the replica stays at that rate.
+    ``throughput(batch) = rate * output_tokens``; the curves give the rest. Above the
+    highest rate, that of the largest batch size, the replica stays at that rate.
 
-    ASSUMPTION: below the throughput of the smallest measured batch size a replica alternates
-    between that batch size and idling, so that its mean power runs linearly from `idle_power_w` at
-    no request to the curve's power there; latencies stay those of the smallest batch size. Without
-    `idle_power_w` the power stays the smallest batch size's down to no request (weights loaded,
-    clocks up), as rate curves are read below their lowest rate.
+    ASSUMPTION: below the throughput of the smallest measured batch size a replica
+    alternates between that batch size and idling, so that its mean power runs linearly
+    from `idle_power_w` at no request to the curve's power there; latencies stay those
+    of the smallest batch size. Without `idle_power_w` the power stays the smallest
+    batch size's down to no request (weights loaded, clocks up), as rate curves are read
+    below their lowest rate.
 
     Parameters
     ----------
@@ -134,16 +143,17 @@ def operating_points(
     bad = ~(np.isfinite(rate_rps) & (rate_rps >= 0))
     if bad.any():
         raise InputError(
-            f"request rates must be numbers of 0 or more, found {rate_rps[bad].flat[0]:g} "
-            f"({int(bad.sum())} such rates)"
+            "request rates must be numbers of 0 or more, found "
+            f"{rate_rps[bad].flat[0]:g} ({int(bad.sum())} such rates)"
         )
     smallest = fits.smallest_batch
     smallest_tps = float(fits.throughput.eval(smallest))
     smallest_power_w = float(fits.power.eval(smallest))
     if idle_power_w is not None and not 0 <= idle_power_w <= smallest_power_w:
         raise InputError(
-            f"idle_power_w must be from 0 to the power at the smallest batch size of {smallest:g}, "
-            f"{smallest_power_w:g} W, found {idle_power_w:g}; it is that of the replica's GPUs"
+            "idle_power_w must be from 0 to the power at the smallest batch size of "
+            f"{smallest:g}, {smallest_power_w:g} W, found {idle_power_w:g}; it is "
+            "that of the replica's GPUs"
         )
     served_rps = np.minimum(rate_rps, max_rps)
     tokens_tps = served_rps * output_tokens
@@ -156,7 +166,13 @@ def operating_points(
     with np.errstate(divide="ignore", invalid="ignore"):
         latency_s = np.where(share < 1, least_s, batch / served_rps)
     return OperatingPoints(
-        rate_rps, served_rps, batch, power_w, fits.itl.eval(running), tokens_tps, latency_s
+        rate_rps,
+        served_rps,
+        batch,
+        power_w,
+        fits.itl.eval(running),
+        tokens_tps,
+        latency_s,
     )
 
 
@@ -169,8 +185,9 @@ def sampled_operating_points(
 ) -> OperatingPoints:
     """Sample the operating points of a replica up to its highest request rate.
 
-    Rates are evenly spaced from the highest over `n_rates` to the highest; the rate of the smallest
-    batch size is added, as the power has a bend there. Latencies do not fall.
+    Rates are evenly spaced from the highest over `n_rates` to the highest; the rate of
+    the smallest batch size is added, as the power has a bend there. Latencies do not
+    fall.
     """
     max_rps = fits.max_request_rate_rps(output_tokens)
     bend_rps = float(fits.throughput.eval(fits.smallest_batch)) / output_tokens
@@ -206,8 +223,8 @@ def logistic_curves(
 ) -> tuple[PowerCurve, LatencyCurve]:
     """Return power and latency of one instance against its request rate.
 
-    ASSUMPTION: the power's course in time is like that of the shipped samples, about the logistic
-    mean: benchmarks of this kind publish means alone.
+    ASSUMPTION: the power's course in time is like that of the shipped samples, about
+    the logistic mean: benchmarks of this kind publish means alone.
     """
     fits = serving_fits(service)
     coarse, fine = (
@@ -226,10 +243,15 @@ def logistic_curves(
         sampling_interval_s=0.1,
         averaging_window_s=1.0,
         bandwidth_hz=0.44,
-        notes="Synthesised by diploee about the mean power of a logistic curve, with the course in "
-        "time of the shipped serving samples; not measured.",
+        notes=(
+            "Synthesised by diploee about the mean power of a logistic curve, with "
+            "the course in time of the shipped serving samples; not measured."
+        ),
     )
-    rate_rps, power_w = coarse.served_rps * n_replicas, coarse.power_w * share + others_w
+    rate_rps, power_w = (
+        coarse.served_rps * n_replicas,
+        coarse.power_w * share + others_w,
+    )
     if service.idle_power_w is not None:  # rates below the lowest sample are read there
         rate_rps = np.append(0.0, rate_rps)
         power_w = np.append(service.idle_power_w * share + others_w, power_w)

@@ -1,4 +1,4 @@
-"""`InferenceModelSpec`: which measurements of which served model, and how it may be served.
+"""`InferenceModelSpec`: measurements of a served model, and how it may be served.
 
 A YAML file of specs holds a list ``models:`` whose entries have the fields as keys.
 """
@@ -22,7 +22,7 @@ from diploee.base.units import whole_ms
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
-"""Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""
+"""Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
 
 
 def _in_whole_ms(step_s: float) -> float:
@@ -34,7 +34,8 @@ StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
 """A step of traces [s], a whole number of milliseconds."""
 
 NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
-"""Fields that change how a model is served, but not what is compiled from its measurements."""
+"""Fields that change how a model is served, but not what is compiled from its
+measurements."""
 
 LATER = ("expert_parallel", "precision")
 """Fields that came later: where absent, a spec's hash is that of before."""
@@ -43,33 +44,41 @@ HASH_DIGITS = 16
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values, keys sorted."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
 
 
 @documented
 class InferenceModelSpec(Model):
-    """One served model: the measurements that it is compiled from, and its serving limits.
+    """One served model: the measurements it is compiled from, and its limits.
 
     Raises
     ------
     pydantic.ValidationError
-        If a field is unknown, missing or out of range, or a batch size is not in `batch_sizes`;
-        `load_specs` raises `InputError` for the same.
+        If a field is unknown, missing or out of range, or a batch size is not in
+        `batch_sizes`; `load_specs` raises `InputError` for the same.
     """
 
-    model_label: str = Field(min_length=1, description="Name of the model in tables and errors.")
+    model_label: str = Field(
+        min_length=1, description="Name of the model in tables and errors."
+    )
     model_id: str = Field(
         min_length=1,
         description="Name in the benchmark, such as meta-llama/Llama-3.1-70B-Instruct.",
     )
-    gpu_model: str = Field(min_length=1, description="GPU that was measured, such as H100.")
+    gpu_model: str = Field(
+        min_length=1, description="GPU that was measured, such as H100."
+    )
     task: str = Field(
         min_length=1,
-        description="Benchmark task, which sets the prompts, such as lm-arena-chat or gpqa.",
+        description=(
+            "Benchmark task, which sets the prompts, such as lm-arena-chat or gpqa."
+        ),
     )
-    gpus_per_replica: PositiveInt = default(1, "GPUs that one replica of the model runs on.")
+    gpus_per_replica: PositiveInt = default(
+        1, "GPUs that one replica of the model runs on."
+    )
     tensor_parallel: PositiveInt | None = unset(
         "GPUs that share each layer; the measured one if absent, where there is one."
     )
@@ -77,16 +86,20 @@ class InferenceModelSpec(Model):
         "GPUs that share the experts of each layer; as measured if absent."
     )
     precision: str | None = unset(
-        "Precision of the weights, such as bfloat16 or fp8; as measured if absent.", min_length=1
+        "Precision of the weights, such as bfloat16 or fp8; as measured if absent.",
+        min_length=1,
     )
     itl_deadline_s: PositiveFloat | None = unset(
         "Highest inter-token latency to serve with [s]; or none."
     )
     batch_sizes: tuple[BatchSize, ...] = default(
-        (), "Batch sizes (max_num_seqs) whose measurements are taken; all if absent.", min_length=1
+        (),
+        "Batch sizes (max_num_seqs) whose measurements are taken; all if absent.",
+        min_length=1,
     )
     feasible_batch_sizes: tuple[BatchSize, ...] | None = unset(
-        "Batch sizes that may be served with; all of batch_sizes if absent.", min_length=1
+        "Batch sizes that may be served with; all of batch_sizes if absent.",
+        min_length=1,
     )
     fit_exclude_batch_sizes: tuple[BatchSize, ...] = default(
         (), "Batch sizes left out of the logistic fits alone."
@@ -106,12 +119,14 @@ class InferenceModelSpec(Model):
                     f"(have: {one_of(sorted(self.batch_sizes))}); add or remove it"
                 )
         if self.batch_sizes and not self.fit_batch_sizes:
-            raise ValueError("fit_exclude_batch_sizes leaves no batch size for the logistic fits")
+            raise ValueError(
+                "fit_exclude_batch_sizes leaves no batch size for the logistic fits"
+            )
         for name in ("tensor_parallel", "expert_parallel"):
             if (getattr(self, name) or 1) > self.gpus_per_replica:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)}, expected at most gpus_per_replica, "
-                    f"{self.gpus_per_replica}"
+                    f"{name} is {getattr(self, name)}, expected at most "
+                    f"gpus_per_replica, {self.gpus_per_replica}"
                 )
         return self
 
@@ -126,7 +141,7 @@ class InferenceModelSpec(Model):
         return tuple(sorted(set(self.batch_sizes) - set(self.fit_exclude_batch_sizes)))
 
     def data_fields(self) -> dict[str, Any]:
-        """Return the fields that change the compiled data, batch sizes in increasing order."""
+        """Return the fields that change compiled data, batch sizes in order."""
         fields: dict[str, Any] = self.model_dump(mode="json", exclude=set(NOT_DATA))
         return {
             name: sorted(value) if isinstance(value, list) else value
@@ -135,11 +150,12 @@ class InferenceModelSpec(Model):
         }
 
     def cache_hash(self) -> str:
-        """Return the name of the spec's folder in a cache: 16 digits over `data_fields`.
+        """Return the name of the spec's folder in a cache.
 
-        The label, the deadline and the feasible batch sizes change no compiled data and are left
-        out, as is the order of batch sizes. Where a spec names no batch sizes, the folder is that
-        of the spec with those that were found, ``InferenceData.ensure(...)[label].spec``.
+        16 digits over `data_fields`. The label, the deadline and the feasible batch
+        sizes change no compiled data and are left out, as is the order of batch sizes.
+        Where a spec names no batch sizes, the folder is that of the spec with those
+        that were found, ``InferenceData.ensure(...)[label].spec``.
         """
         return content_hash(self.data_fields())
 
@@ -164,18 +180,24 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
     Raises
     ------
     ScenarioError
-        With one line for each problem: file, line, key, what was found, what is allowed.
+        With one line for each problem: file, line, key, what was found, what is
+        allowed.
     """
     data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
     where = partial(located, Path(path), lines)
     if not isinstance(data, dict) or "models" not in data:
-        found = f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
+        found = (
+            f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
+        )
         raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
     specs = checked(data, _SpecsFile, where).models
     first: dict[str, int] = {}
     problems = [
-        f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' is also that "
-        f"of {dotted(('models', first[spec.model_label]))}; labels must differ"
+        (
+            f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' "
+            f"is also that of {dotted(('models', first[spec.model_label]))}; labels "
+            "must differ"
+        )
         for number, spec in enumerate(specs)
         if first.setdefault(spec.model_label, number) != number
     ]

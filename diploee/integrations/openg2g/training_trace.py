@@ -1,6 +1,7 @@
 """`TrainingTrace`: power of a GPU in training, synthesised after OpenG2G's description.
 
-Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2, `TrainingTraceParams`).
+Order: plateaus, noise, moving average, dips, warm-up ramp (OpenG2G 0.2,
+`TrainingTraceParams`).
 """
 
 from __future__ import annotations
@@ -58,30 +59,49 @@ class TrainingTraceParams(Model):
     dt_s: StepS = default(0.1, "Step [s], a whole number of ms.")
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = default(2, "Seed of all draws.")
     high_power_w: NonNegative = default(225.0, "Power of high plateaus [W].")
-    low_power_w: NonNegative = default(175.0, "Power of low plateaus [W]; not above the high.")
+    low_power_w: NonNegative = default(
+        175.0, "Power of low plateaus [W]; not above the high."
+    )
     high_noise_w: NonNegative = default(
         50.0, "Standard deviation of the noise in high plateaus, before smoothing [W]."
     )
     low_noise_w: NonNegative = default(
         50.0, "Standard deviation of the noise in low plateaus, before smoothing [W]."
     )
-    high_plateau_s: Range = default((35.0, 40.0), "Shortest and longest high plateau [s].")
-    low_plateau_s: Range = default((10.0, 15.0), "Shortest and longest low plateau [s].")
+    high_plateau_s: Range = default(
+        (35.0, 40.0), "Shortest and longest high plateau [s]."
+    )
+    low_plateau_s: Range = default(
+        (10.0, 15.0), "Shortest and longest low plateau [s]."
+    )
     dips_per_s: NonNegative = default(0.01, "Mean number of dips per second.")
-    dip_depth_w: Range = default((120.0, 125.0), "Least and greatest depth of a dip [W].")
+    dip_depth_w: Range = default(
+        (120.0, 125.0), "Least and greatest depth of a dip [W]."
+    )
     dip_duration_s: Range = default(
         (0.06, 0.14), "Shortest and longest dip [s], rounded to whole steps."
     )
-    smoothing_s: NonNegative = default(0.3, "Window of the moving average [s]; 0 for none.")
-    ramp_s: NonNegative = default(18.0, "Time from ramp_from_w to high_power_w [s]; 0 for none.")
+    smoothing_s: NonNegative = default(
+        0.3, "Window of the moving average [s]; 0 for none."
+    )
+    ramp_s: NonNegative = default(
+        18.0, "Time from ramp_from_w to high_power_w [s]; 0 for none."
+    )
     ramp_from_w: NonNegative = default(50.0, "Power at the start [W].")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TrainingTraceParams:
-        for name in ("high_plateau_s", "low_plateau_s", "dip_depth_w", "dip_duration_s"):
+        for name in (
+            "high_plateau_s",
+            "low_plateau_s",
+            "dip_depth_w",
+            "dip_duration_s",
+        ):
             low, high = getattr(self, name)
             if low > high:
-                raise ValueError(f"{name} must be [least, greatest], found [{low:g}, {high:g}]")
+                raise ValueError(
+                    f"{name} must be [least, greatest], found [{low:g}, {high:g}]"
+                )
         if self.low_power_w > self.high_power_w:
             raise ValueError(
                 f"low_power_w is {self.low_power_w:g}, expected at most high_power_w, "
@@ -90,13 +110,13 @@ class TrainingTraceParams(Model):
         shortest_s = self.high_plateau_s[0] + self.low_plateau_s[0]
         if shortest_s < self.dt_s:
             raise ValueError(
-                f"a high and a low plateau may last {shortest_s:g} s together, expected at least "
-                f"one step of {self.dt_s:g} s"
+                f"a high and a low plateau may last {shortest_s:g} s together, "
+                f"expected at least one step of {self.dt_s:g} s"
             )
         if not 1 <= self.n_samples <= MAX_SAMPLES:
             raise ValueError(
-                f"{self.duration_s:g} s in steps of {self.dt_s:g} s are {self.n_samples} samples, "
-                f"expected 1 to {MAX_SAMPLES:,}"
+                f"{self.duration_s:g} s in steps of {self.dt_s:g} s are "
+                f"{self.n_samples} samples, expected 1 to {MAX_SAMPLES:,}"
             )
         return self
 
@@ -121,7 +141,10 @@ class TrainingTrace(Brief):
 
     @classmethod
     def generate(cls, params: TrainingTraceParams | None = None) -> Self:
-        """Synthesise the trace of parameters; the same parameters give the same trace."""
+        """Synthesise the trace of parameters.
+
+        The same parameters give the same trace.
+        """
         params = params or TrainingTraceParams()
         return cls(params.dt_s, _training_power_w(params), params)
 
@@ -135,18 +158,28 @@ class TrainingTrace(Brief):
     ) -> PowerProfile:
         """Return the power of a training job on several nodes.
 
-        ASSUMPTION: all GPUs follow the one trace at the same time, as OpenG2G scales it; the noise
-        and the dips of a real job differ between GPUs, so swings are an upper bound.
+        ASSUMPTION: all GPUs follow the one trace at the same time, as OpenG2G scales
+        it; the noise and the dips of a real job differ between GPUs, so swings are an
+        upper bound.
 
         The id is ``<workload>-<n_nodes>n`` where none is given.
         """
         check_argument("n_nodes", n_nodes, 1, MAX_NODES)
         check_argument("gpus_per_node", gpus_per_node, 1, MAX_DEVICES)
-        window_s = self.dt_s if self.params is None else max(self.params.smoothing_s, self.dt_s)
-        synthesised = "Synthesised by diploee from the description of OpenG2G, not measured; "
+        window_s = (
+            self.dt_s
+            if self.params is None
+            else max(self.params.smoothing_s, self.dt_s)
+        )
+        synthesised = (
+            "Synthesised by diploee from the description of OpenG2G, not measured; "
+        )
         provenance = Provenance(
             kind="reference",
-            source="OpenG2G, synthetic training trace (https://github.com/gpu2grid/openg2g)",
+            source=(
+                "OpenG2G, synthetic training trace "
+                "(https://github.com/gpu2grid/openg2g)"
+            ),
             licence="Apache-2.0 (description); this synthesis BSD-3-Clause",
             sampling_interval_s=self.dt_s,
             averaging_window_s=window_s,
@@ -175,8 +208,8 @@ class TrainingTrace(Brief):
     def load(cls, path: Path | str) -> Self:
         """Read a trace ``t_s,power_W`` of one GPU, of OpenG2G or another.
 
-        `LogFormatError` if it can't be read, lacks a column or two rows, a power is negative, or
-        the step is not an even, whole number of milliseconds.
+        `LogFormatError` if it can't be read, lacks a column or two rows, a power is
+        negative, or the step is not an even, whole number of milliseconds.
         """
         what = f"a table of '{','.join(COLUMNS)}'"
         table = read_sheet(Path(path), what).read(COLUMNS, what)
@@ -192,15 +225,19 @@ class TrainingTrace(Brief):
         try:
             whole_ms(dt_s)
         except ValueError as error:
-            raise LogFormatError(f"{path}: the step {error}; resample the trace") from error
+            raise LogFormatError(
+                f"{path}: the step {error}; resample the trace"
+            ) from error
         return cls(float(dt_s), power_w)
 
     @classmethod
-    def ensure(cls, path: Path | str, params: TrainingTraceParams | None = None) -> Self:
+    def ensure(
+        cls, path: Path | str, params: TrainingTraceParams | None = None
+    ) -> Self:
         """Read the trace of a file; generate and save it first where there is none.
 
-        A file that is there is compared with the parameters where they are given; `InputError` if
-        it is not theirs.
+        A file that is there is compared with the parameters where they are given;
+        `InputError` if it is not theirs.
         """
         path = Path(path)
         if path.exists() and params is None:
@@ -210,8 +247,8 @@ class TrainingTrace(Brief):
             made.save(path)
         elif read_bytes(path) != made._csv():
             raise InputError(
-                f"{path}: is not the trace of the given parameters; remove it to have it made, or "
-                "leave the parameters out to read it as it is"
+                f"{path}: is not the trace of the given parameters; remove it to have "
+                "it made, or leave the parameters out to read it as it is"
             )
         return made
 
@@ -225,7 +262,9 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
     n = params.n_samples
     is_high = _plateaus(params, rng)
     power_w = np.where(is_high, params.high_power_w, params.low_power_w)
-    power_w += np.where(is_high, params.high_noise_w, params.low_noise_w) * rng.standard_normal(n)
+    power_w += np.where(
+        is_high, params.high_noise_w, params.low_noise_w
+    ) * rng.standard_normal(n)
     power_w = _smoothed(power_w, max(1, round(params.smoothing_s / params.dt_s)))
     power_w -= _dips_w(params, rng)
     n_ramp = min(n, round(params.ramp_s / params.dt_s))
@@ -235,7 +274,10 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
 
 
 def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArray:
-    """Return which samples lie in high plateaus; high and low ones alternate, high first."""
+    """Return which samples lie in high plateaus.
+
+    High and low ones alternate, high first.
+    """
     shortest_s = params.high_plateau_s[0] + params.low_plateau_s[0]
     n_pairs = int(params.duration_s / shortest_s) + 2
     low, high = np.array([params.high_plateau_s, params.low_plateau_s]).T
@@ -258,7 +300,9 @@ def _dips_w(params: TrainingTraceParams, rng: np.random.Generator) -> Float64Arr
     """Return how far dips lower each sample [W]."""
     n_dips = int(rng.poisson(params.dips_per_s * params.duration_s))
     begin = rng.integers(0, params.n_samples, n_dips)
-    length = np.rint(rng.uniform(*params.dip_duration_s, n_dips) / params.dt_s).astype(np.int64)
+    length = np.rint(rng.uniform(*params.dip_duration_s, n_dips) / params.dt_s).astype(
+        np.int64
+    )
     depth_w = rng.uniform(*params.dip_depth_w, n_dips)
     steps = np.zeros(params.n_samples + 1)
     np.add.at(steps, begin, depth_w)

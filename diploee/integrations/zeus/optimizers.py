@@ -13,7 +13,11 @@ import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from diploee.base.model import Model, OwnKind, default
-from diploee.integrations.zeus.workload import TrainingWorkload, cost_per_epoch_j, oracle_pair
+from diploee.integrations.zeus.workload import (
+    TrainingWorkload,
+    cost_per_epoch_j,
+    oracle_pair,
+)
 from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 
 
@@ -21,7 +25,8 @@ from diploee.scenario.recurring import BatchSizeOptimizer, PowerLimitOptimizer
 class Setting:
     """Inputs of an optimizer."""
 
-    # The job; an honest optimizer takes only its batch sizes, limits and default from it
+    # The job; an honest optimizer takes only its batch sizes, limits and default from
+    # it
     workload: TrainingWorkload
     eta: float  # weight of the energy in the cost, 0-1
     rng: np.random.Generator  # for the optimizer's own draws
@@ -80,20 +85,22 @@ class _OraclePowerLimit(PowerLimitOptimizer):
 
 
 class JitPowerLimit(PowerLimitOptimizer):
-    """The cheapest limit per epoch of a profile that is taken when a batch size is first run.
+    """The cheapest limit per epoch, profiled when a batch size is first run.
 
-    The first epoch of that run is cut into one part per limit and so costs their mean. As the
-    limit changes the time and energy of an epoch but not the number of epochs, the cheapest limit
-    per epoch is the cheapest to the target.
+    The first epoch of that run is cut into one part per limit and so costs their mean.
+    As the limit changes the time and energy of an epoch but not the number of epochs,
+    the cheapest limit per epoch is the cheapest to the target.
     """
 
     kind: Literal["jit"] = "jit"
     _seen: dict[int, dict[float, float]] = PrivateAttr(default_factory=dict)
 
-    def _start(self, setting: Setting) -> None:  # noqa: ARG002  # it knows nothing yet
+    def _start(self, setting: Setting) -> None:  # it knows nothing yet  # noqa: ARG002
         self._limit_w, self._seen = {}, {}
 
-    def observe(self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float) -> None:
+    def observe(
+        self, batch_size: int, power_limit_w: float, cost_per_epoch_j: float
+    ) -> None:
         """Remember what an epoch costs."""
         seen = self._seen.setdefault(batch_size, {})
         if seen.get(power_limit_w) == cost_per_epoch_j:
@@ -121,16 +128,18 @@ FLAT = Prior()
 
 
 class PruningRounds:
-    """Walk from the default batch size down, then up, each way to the first failure; again.
+    """Walk from the default batch size down, then up, each way to a failure; again.
 
-    A failure is a recurrence that did not converge or was stopped early. Costs are taken to be
-    convex in the batch size (the Zeus paper, section 4.3), so what lies beyond a failure is not
-    tried. The second round walks over what is left, and starts from the cheapest batch size seen:
-    two leave a mean and a variance of all that are kept. Where a round starts counts as neither
-    way: both are walked even if it fails.
+    A failure is a recurrence that did not converge or was stopped early. Costs are
+    taken to be convex in the batch size (the Zeus paper, section 4.3), so what lies
+    beyond a failure is not tried. The second round walks over what is left, and starts
+    from the cheapest batch size seen: two leave a mean and a variance of all that are
+    kept. Where a round starts counts as neither way: both are walked even if it fails.
     """
 
-    def __init__(self, batch_sizes: Sequence[int], default: int, rounds: int = 2) -> None:
+    def __init__(
+        self, batch_sizes: Sequence[int], default: int, rounds: int = 2
+    ) -> None:
         self.kept = list(batch_sizes)
         self._start = default
         self._rounds_left = rounds
@@ -144,7 +153,10 @@ class PruningRounds:
         return self._ways[0][0] if self._ways else None
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Take the result of the batch size that is awaited; others tell pruning nothing."""
+        """Take the result of the batch size that is awaited.
+
+        Others tell pruning nothing.
+        """
         if batch_size != self.awaited:
             return
         way = self._ways[0]
@@ -177,9 +189,10 @@ class PruningRounds:
 class GaussianArm:
     """A conjugate normal belief in the mean cost of one batch size.
 
-    Costs are taken as normal with an unknown mean, of a normal prior, and the population variance
-    s2 of the n costs observed (the Zeus paper, Algorithm 2). With a flat prior the posterior of
-    the mean is normal with the mean of the costs and the variance s2 / n. Equal costs are certain.
+    Costs are taken as normal with an unknown mean, of a normal prior, and the
+    population variance s2 of the n costs observed (the Zeus paper, Algorithm 2). With a
+    flat prior the posterior of the mean is normal with the mean of the costs and the
+    variance s2 / n. Equal costs are certain.
     """
 
     def __init__(self, prior: Prior = FLAT) -> None:
@@ -208,11 +221,15 @@ class GaussianArm:
             return self._mean, 0.0
         learnt = self.n * self.n / self._squares
         precision = prior.prior_precision + learnt
-        mean = (prior.prior_precision * prior.prior_mean_j + learnt * self._mean) / precision
+        mean = (
+            prior.prior_precision * prior.prior_mean_j + learnt * self._mean
+        ) / precision
         return mean, 1 / sqrt(precision)
 
 
-def cheapest_draw(arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Generator) -> int:
+def cheapest_draw(
+    arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Generator
+) -> int:
     """Draw a mean from the posterior of each arm and return the arm of the lowest."""
     best, lowest = -1, inf
     for name, arm in arms:
@@ -223,7 +240,7 @@ def cheapest_draw(arms: Iterable[tuple[int, GaussianArm]], rng: np.random.Genera
 
 
 class ZeusBatchSize(Prior, BatchSizeOptimizer):
-    """Explore from the default batch size, keep what converges, then sample among the kept."""
+    """Explore from the default batch size, then sample among what converges."""
 
     kind: Literal["zeus"] = default("zeus", "Zeus' pruning, then Thompson sampling.")
     rounds: Annotated[int, Field(ge=2, le=100)] = default(
@@ -240,7 +257,10 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
         self._rng = setting.rng
 
     def predict(self) -> int:
-        """Return the batch size that pruning awaits; after it, one drawn from the posteriors."""
+        """Return the batch size that pruning awaits.
+
+        After it, one drawn from the posteriors.
+        """
         pruning, arms = self._pruning, self._arms
         awaited, kept = pruning.awaited, pruning.kept
         if awaited is not None:
@@ -250,13 +270,19 @@ class ZeusBatchSize(Prior, BatchSizeOptimizer):
         return cheapest_draw(((size, arms[size]) for size in kept), self._rng)
 
     def observe(self, batch_size: int, cost_j: float, converged: bool) -> None:
-        """Learn a cost, of whatever stage; what fails while pruning leaves the choice."""
+        """Learn a cost, of whatever stage.
+
+        What fails while pruning leaves the choice.
+        """
         self._arms[batch_size].observe(cost_j)
         self._pruning.observe(batch_size, cost_j, converged)
 
 
 class ThompsonBatchSize(Prior, BatchSizeOptimizer):
-    """Thompson sampling alone: each batch size some times in random order, then by posteriors."""
+    """Thompson sampling alone.
+
+    Each batch size some times in random order, then by posteriors.
+    """
 
     kind: Literal["thompson"] = default("thompson", "Thompson sampling alone.")
     explorations: Annotated[int, Field(ge=1, le=1_000_000)] = default(
@@ -286,7 +312,10 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
 
 
 class OwnBatchSize(OwnKind, BatchSizeOptimizer):
-    """An optimizer of the user's own, made from a Setting; it gets the other keys as arguments."""
+    """An optimizer of the user's own, made from a Setting.
+
+    It gets the other keys as arguments.
+    """
 
     model_config = ConfigDict(extra="allow")
 

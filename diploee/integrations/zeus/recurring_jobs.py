@@ -1,9 +1,11 @@
-"""Jobs of a Zeus workload: recurrences with the run time and power that their optimizer chose.
+"""Jobs of a Zeus workload.
 
-Duration = epochs to the target x time per epoch x runtime ratio, cut by early stopping; power is
-the average of one GPU at the chosen limit. What a recurrence learns comes from those of its
+Recurrences with the run time and power that their optimizer chose. Duration = epochs to
+the target x time per epoch x runtime ratio, cut by early stopping; power is the average
+of one GPU at the chosen limit. What a recurrence learns comes from those of its
 recurring job that had ended when it was submitted, at their submission plus run time:
-ASSUMPTION: a wait in the facility's queue does not change what is known at a submission.
+ASSUMPTION: a wait in the facility's queue does not change what is known at a
+submission.
 """
 
 from __future__ import annotations
@@ -48,11 +50,14 @@ from diploee.schedule.job_table import DRAW_MS, JobTable
 
 PROFILE_ID = "zeus-mean-power"
 KNOWN_AS_MEAN_S = 3600.0
-"""The traces give one mean power per epoch: nothing is claimed of swings within an hour."""
+"""The traces give one mean power per epoch: nothing is claimed of swings within an
+hour."""
 
 
-def _in_ms(runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf) -> pd.DataFrame:
-    """Return runs in the order of submission, a retry as a job of its own, with times in ms."""
+def _in_ms(
+    runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf
+) -> pd.DataFrame:
+    """Return runs as submitted, retries as jobs of their own, times in ms."""
     submit_ms = np.rint((runs.start_s.to_numpy() - since_s) * MS_PER_S)
     duration_ms = np.maximum(np.rint(runs.time_s.to_numpy() * MS_PER_S), 1)
     runs["submit_ms"] = np.minimum(submit_ms, until_ms - 1).astype(np.int64)
@@ -61,12 +66,15 @@ def _in_ms(runs: pd.DataFrame, since_s: float = 0.0, until_ms: float = np.inf) -
 
 
 def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
-    """Return the workload of each recurring job: the nearest whole numbers, one at least."""
+    """Return the workload of each recurring job.
+
+    The nearest whole numbers, one at least.
+    """
     n_needed = int(np.count_nonzero(weights))
     if n_jobs < n_needed:
         raise WorkloadError(
-            f"{n_jobs} recurring jobs for {n_needed} workloads, expected one or more for each; "
-            "raise the number of recurring jobs"
+            f"{n_jobs} recurring jobs for {n_needed} workloads, expected one or more "
+            "for each; raise the number of recurring jobs"
         )
     wanted = weights / weights.sum() * n_jobs
     counts = np.maximum(np.floor(wanted), weights > 0).astype(np.int64)
@@ -79,7 +87,10 @@ def shared_out(n_jobs: int, weights: Float64Array) -> Int16Array:
 
 @dataclass(frozen=True)
 class _ZeusInputs:
-    """Inputs of a `zeus` block: the training traces, and the submissions of recurring jobs."""
+    """Inputs of a `zeus` block.
+
+    The training traces, and the submissions of recurring jobs.
+    """
 
     traces: TrainingTraces
     groups: pd.DataFrame | None = None
@@ -88,7 +99,7 @@ class _ZeusInputs:
 def read_zeus_inputs(
     name: str, spec: RecurringTraining, folder: Path, once: Callable[..., Any]
 ) -> _ZeusInputs:
-    """Read what the `zeus` block of a stream names, each file by `once(read, *paths)`."""
+    """Read what a stream's `zeus` block names, by `once(read, *paths)`."""
     try:
         if spec.train is not None and spec.power is not None:
             train = readable(folder / spec.train, "zeus.train")
@@ -107,12 +118,19 @@ def read_zeus_inputs(
 
 
 class RecurringJobs(JobSource):
-    """The jobs of a stream with a `zeus` block; they scale a flat profile to their mean power."""
+    """The jobs of a stream with a `zeus` block.
+
+    They scale a flat profile to their mean power.
+    """
 
     kind = "recurring"
 
     def __init__(
-        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, inputs: _ZeusInputs
+        self,
+        spec: JobStream,
+        frame: StreamFrame,
+        builder: LibraryBuilder,
+        inputs: _ZeusInputs,
     ) -> None:
         assert spec.zeus is not None
         super().__init__(spec, frame)
@@ -121,17 +139,23 @@ class RecurringJobs(JobSource):
         per_day = spec.jobs_per_day or 0.0
         try:
             self._workloads = chosen_workloads(
-                inputs.traces, tuple(self.spec.workloads), max_epochs=self.spec.max_epochs
+                inputs.traces,
+                tuple(self.spec.workloads),
+                max_epochs=self.spec.max_epochs,
             )
             for workload in self._workloads:
                 check_limit(self.spec, workload)
-            shares = np.array([self.spec.workloads.get(w.name, 1.0) for w in self._workloads])
+            shares = np.array(
+                [self.spec.workloads.get(w.name, 1.0) for w in self._workloads]
+            )
             if self._groups is None:
                 self._workload_of = shared_out(self.spec.recurring_jobs, shares)
             else:
                 submissions, left_out = submissions_of(self._groups, self._workloads)
                 shares = np.bincount(submissions.workload_id, minlength=shares.size)
-                per_day = len(submissions) / (_period_ms(submissions.start_s) / MS_PER_DAY)
+                per_day = len(submissions) / (
+                    _period_ms(submissions.start_s) / MS_PER_DAY
+                )
                 if left_out:
                     self.counts["rows of groups of other datasets"] = left_out
         except WorkloadError as error:
@@ -145,7 +169,9 @@ class RecurringJobs(JobSource):
         gpu = inputs.traces.gpu
         source = f"Zeus traces of {gpu}: mean power of an epoch, no course in time"
         self._profile_id = builder.index_of(
-            flat_profile(f"{PROFILE_ID}-{gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S)
+            flat_profile(
+                f"{PROFILE_ID}-{gpu}", source, averaging_window_s=KNOWN_AS_MEAN_S
+            )
         )
         self.classes = self._stream_classes(shares / shares.sum())
         self._n_failed = 0
@@ -157,12 +183,14 @@ class RecurringJobs(JobSource):
 
     @property
     def asked_nodes(self) -> float:
-        """Nodes that the recurrences take on average at what their optimizer is to find."""
+        """Nodes that recurrences take on average at their optimizer's best."""
         shares = [c.job_class.probability for c in self.classes]
         node_s = 0.0
         for share, workload in zip(shares, self._workloads, strict=True):
             best = oracle_pair(workload, self.spec.eta)
-            node_s += share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
+            node_s += (
+                share * workload.mean_time_s(best.row, best.column) * self.spec.n_nodes
+            )
         return self.jobs_per_day * node_s * MS_PER_S / MS_PER_DAY
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
@@ -171,9 +199,16 @@ class RecurringJobs(JobSource):
             yield concat(list(islice(of_spans, len(spans))))
 
     def _of_spans(self) -> Iterator[JobTable]:
-        """Yield the recurrences of each span; each learns from those that ended before it."""
+        """Yield the recurrences of each span.
+
+        Each learns from those that ended before it.
+        """
         self._n_failed = 0
-        of_spans = self._of_calendar() if self._groups is None else self._of_trace(self._groups)
+        of_spans = (
+            self._of_calendar()
+            if self._groups is None
+            else self._of_trace(self._groups)
+        )
         for span, runs in zip(self._frame.spans, of_spans, strict=True):
             self._n_failed += int((~runs.converged & (runs.submit_ms >= 0)).sum())
             startup_ms = self._startups_ms(
@@ -196,15 +231,21 @@ class RecurringJobs(JobSource):
         return replace(super().match(), counts=counts)
 
     def _node_power_w(self, gpu_w: Float64Array) -> Float64Array:
-        """Return the power of one busy node: the idle node, and its GPUs above their idle power.
+        """Return the power of one busy node.
 
-        It is the traces' own: `busy_power_factor`, which scales profiles, does not apply.
+        The idle node, and its GPUs above their idle power. It is the traces' own:
+        `busy_power_factor`, which scales profiles, does not apply.
         """
         node_type = self._frame.node_type
         n_gpus = self.spec.gpus_per_node or node_type.n_gpus
         idle_w = self.spec.gpu_idle_power_w
-        if idle_w is None:  # ASSUMPTION: devices share the idle power of a node by their ratings
-            share = node_type.gpu_tdp_w / node_type.rated_power_w if node_type.rated_power_w else 0
+        # ASSUMPTION: devices share the idle power of a node by their ratings
+        if idle_w is None:
+            share = (
+                node_type.gpu_tdp_w / node_type.rated_power_w
+                if node_type.rated_power_w
+                else 0
+            )
             idle_w = node_type.idle_power_w * share
         over_idle_w = np.maximum(gpu_w - idle_w, 0)
         power_w: Float64Array = node_type.idle_power_w + n_gpus * over_idle_w
@@ -213,9 +254,10 @@ class RecurringJobs(JobSource):
     def _of_calendar(self) -> Iterator[pd.DataFrame]:
         """Yield the recurrences of each span, with submissions drawn from the calendar.
 
-        Each is of any of the recurring jobs with equal probability. Retries of what failed come
-        with the span in which they start. Where recurring jobs are few and submissions dense,
-        recurrences overlap, and Zeus explores slowly: that is its rule.
+        Each is of any of the recurring jobs with equal probability. Retries of what
+        failed come with the span in which they start. Where recurring jobs are few and
+        submissions dense, recurrences overlap, and Zeus explores slowly: that is its
+        rule.
         """
         frame, jobs_per_day = self._frame, self.jobs_per_day
         rates = stream_rates(self._stream, frame)
@@ -223,10 +265,14 @@ class RecurringJobs(JobSource):
         simulation = Simulation(self._workloads, self.spec, frame.seed, frame.name)
         for span in frame.spans:
             begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
-            rng = stream(frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms))
+            rng = stream(
+                frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms)
+            )
             of_span = rates.between(begin_ms, end_ms)
             submit_ms = draw_submissions([rng], of_span, jobs_per_day)[0]
-            group_id = of_job.integers(self._workload_of.size, size=submit_ms.size, dtype=np.int32)
+            group_id = of_job.integers(
+                self._workload_of.size, size=submit_ms.size, dtype=np.int32
+            )
             submissions = pd.DataFrame(
                 {
                     "group_id": group_id,
@@ -282,5 +328,5 @@ class RecurringJobs(JobSource):
 
 
 def _period_ms(start_s: pd.Series[float]) -> int:
-    """Return the span of a group trace in whole hours [ms], after which it is repeated."""
+    """Return a group trace's span in whole hours [ms], its repetition period."""
     return (round(float(np.ptp(start_s)) * MS_PER_S) // MS_PER_H + 1) * MS_PER_H

@@ -1,11 +1,13 @@
-"""The trace-driven simulator: recurring jobs, one recurrence after another or overlapping.
+"""The trace-driven simulator.
 
-One run: the batch size optimizer predicts, the power limit optimizer predicts, a recorded training
-path is drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and both
-optimizers observe it when it has ended. What fails is run again until it converges, 20 times at
-most; the lowest cost counts all runs of a recurrence. What starts before an earlier run of its
-recurring job has ended takes the best batch size known (You et al., NSDI 2023, sections 4 and 6,
-and the trace-driven simulator of its authors).
+Recurring jobs, one recurrence after another or overlapping. One run: the batch size
+optimizer predicts, the power limit optimizer predicts, a recorded training path is
+drawn, the run is stopped before its cost crosses beta x the lowest cost so far, and
+both optimizers observe it when it has ended. What fails is run again until it
+converges, 20 times at most; the lowest cost counts all runs of a recurrence. What
+starts before an earlier run of its recurring job has ended takes the best batch size
+known (You et al., NSDI 2023, sections 4 and 6, and the trace-driven simulator of its
+authors).
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
 from diploee.integrations.zeus.optimizers import Setting
 from diploee.integrations.zeus.traces import submissions_of
-from diploee.integrations.zeus.workload import TrainingWorkload, cost_per_epoch_j, oracle_pair
+from diploee.integrations.zeus.workload import (
+    TrainingWorkload,
+    cost_per_epoch_j,
+    oracle_pair,
+)
 from diploee.scenario.recurring import PowerLimitOptimizer, ZeusSpec
 
 MAX_RECURRENCES = 20_000_000
@@ -34,7 +40,8 @@ MAX_RECURRENCES = 20_000_000
 MAX_TRIES = 20
 """Runs of a recurrence that does not converge, as in Zeus' own simulator."""
 NEVER_RAN = 100
-"""Cost that is observed of a run that may not begin, over what would have stopped it; as there."""
+"""Cost that is observed of a run that may not begin, over what would have stopped it;
+as there."""
 
 COLUMNS = {
     "workload_id": "int16",
@@ -49,7 +56,8 @@ COLUMNS = {
     "time_s": "float64",
     "energy_j": "float64",  # energies, costs and powers are of one GPU
     "cost_j": "float64",
-    # Its cost, less the expected cost of the oracle's pair in the first run of a recurrence
+    # Its cost, less the expected cost of the oracle's pair in the first run of a
+    # recurrence
     "regret_j": "float64",
     "average_power_w": "float64",  # energy over time
     "converged": "bool",  # it reached its target
@@ -61,13 +69,15 @@ COLUMNS = {
 
 
 def check_limit(spec: ZeusSpec, workload: TrainingWorkload) -> None:
-    """Raise `WorkloadError` if a fixed limit was not measured for each batch size in use.
+    """Raise `WorkloadError` unless a fixed limit was measured for all batch sizes.
 
     With the default batch size optimizer only that batch size is in use.
     """
     if isinstance(spec.limit, float):
         is_default = spec.batch_size_optimizer.kind == "default"
-        rows = [workload.default_row] if is_default else range(workload.batch_sizes.size)
+        rows = (
+            [workload.default_row] if is_default else range(workload.batch_sizes.size)
+        )
         for row in rows:
             workload.check_limit(row, spec.limit)
 
@@ -97,7 +107,9 @@ def run_once(
     max_epochs: float = 100,
 ) -> _TrainingRun:
     """Run one training path, in whole epochs as Zeus' own simulator does."""
-    allowed = min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
+    allowed = (
+        min(stop_at_j // epoch.cost_j, max_epochs) if stop_at_j < inf else max_epochs
+    )
     converged = n_epochs <= allowed
     n_run = n_epochs if converged else allowed
     n_first = 1.0 if profile and n_run else 0.0
@@ -114,14 +126,19 @@ def run_once(
 class EpochTable:
     """Epochs of a workload for quick look-ups, by row of the batch size.
 
-    `pairs` has the `Epoch` of each measured power limit [W], `profiles` the mean over these, which
-    an epoch takes that is cut into equal parts, one a limit.
+    `pairs` has the `Epoch` of each measured power limit [W], `profiles` the mean over
+    these, which an epoch takes that is cut into equal parts, one a limit.
     """
 
     def __init__(self, workload: TrainingWorkload, eta: float) -> None:
         time_s = workload.time_per_epoch_s
         figures = np.stack(
-            [time_s, time_s * workload.average_power_w, cost_per_epoch_j(workload, eta)], axis=-1
+            [
+                time_s,
+                time_s * workload.average_power_w,
+                cost_per_epoch_j(workload, eta),
+            ],
+            axis=-1,
         )
         limits_w = workload.power_limits_w.tolist()
         self.pairs: list[dict[float, Epoch]] = [
@@ -132,7 +149,9 @@ class EpochTable:
             }
             for row in figures
         ]
-        self.profiles = [Epoch(*means) for means in np.nanmean(figures, axis=1).tolist()]
+        self.profiles = [
+            Epoch(*means) for means in np.nanmean(figures, axis=1).tolist()
+        ]
 
 
 @dataclass(frozen=True)
@@ -158,9 +177,10 @@ OF_RUN = COLUMNS.keys() & _Run.__dataclass_fields__.keys()
 
 
 class _RecurringJob:
-    """One recurring job: its optimizers, what they have learnt, and its runs that have not ended.
+    """One recurring job: its optimizers, their knowledge, and unfinished runs.
 
-    ASSUMPTION: a profile of power limits is known at once, not after a part of the first epoch [J].
+    ASSUMPTION: a profile of power limits is known at once, not after a part of the
+    first epoch [J].
     """
 
     def __init__(
@@ -190,7 +210,7 @@ class _RecurringJob:
         self._clock_s = 0.0
 
     def advance(self, given: Float64Array, until_s: float) -> list[_Run]:
-        """Run recurrences, and retries that start before a moment, in the order of their starts.
+        """Run recurrences, and retries that start before a moment, by start.
 
         A row is start, end and ratio of a recurrence.
         """
@@ -218,7 +238,11 @@ class _RecurringJob:
             )
             if not ended.converged:
                 self._start(
-                    ended.recurrence, self._clock_s, ended.given_s, ended.runtime_ratio, after=ended
+                    ended.recurrence,
+                    self._clock_s,
+                    ended.given_s,
+                    ended.runtime_ratio,
+                    after=ended,
                 )
 
     def _start(
@@ -230,7 +254,7 @@ class _RecurringJob:
         path: float | None = None,
         after: _Run | None = None,
     ) -> None:
-        """Start a run; one that may not run an epoch takes no time and is tried again at once."""
+        """Start a run, or try one that may not run an epoch again at once."""
         overlaps = bool(self._running)
         for n_tries in range(after.n_tries + 1 if after else 1, MAX_TRIES + 1):
             at = self._retries.random() if path is None else path
@@ -239,7 +263,8 @@ class _RecurringJob:
             if batch_size is None:
                 batch_size = self._batch_sizes.predict()
             row = self._workload.batch_index(batch_size)
-            if self._best_known is None:  # nothing has ended: all run what the first one runs
+            # Nothing has ended: all run what the first one runs
+            if self._best_known is None:
                 self._best_known = batch_size
             limit_w, profiled = self._power_limit(row, batch_size)
             if limit_w not in self._epochs.pairs[row]:
@@ -286,17 +311,20 @@ class _RecurringJob:
             self._power_limits.observe(batch_size, each_w, epoch.cost_j)
         limit_w = self._power_limits.predict(batch_size)
         if limit_w is None:
-            raise TypeError("a power limit optimizer that was given a profile must choose")
+            raise TypeError(
+                "a power limit optimizer that was given a profile must choose"
+            )
         return limit_w, True
 
 
 class Simulation:
-    """Recurring jobs, each with its own optimizers and history, some submissions at a time.
+    """Recurring jobs with own optimizers and history, in batches of submissions.
 
-    Each recurring job draws from streams of its own, so that adding one changes no other, and the
-    n-th recurrence of a job draws the same number for its training path whatever the optimizers do.
-    What is kept is what the optimizers have learnt, and the recurrences that run. `name` is part of
-    the streams' names, and so are the recurring jobs' names by `group_id`, by default the numbers.
+    Each recurring job draws from streams of its own, so that adding one changes no
+    other, and the n-th recurrence of a job draws the same number for its training path
+    whatever the optimizers do. What is kept is what the optimizers have learnt, and the
+    recurrences that run. `name` is part of the streams' names, and so are the recurring
+    jobs' names by `group_id`, by default the numbers.
     """
 
     def __init__(
@@ -307,27 +335,36 @@ class Simulation:
         *name: str | int,
         group_names: Sequence[str] | None = None,
     ) -> None:
-        self._workloads, self._spec, self._seed, self._name = workloads, spec, seed, name
+        self._workloads, self._spec, self._seed, self._name = (
+            workloads,
+            spec,
+            seed,
+            name,
+        )
         self._group_names = group_names
         self._epochs = [EpochTable(workload, spec.eta) for workload in workloads]
         self._oracle_j = np.array([oracle_pair(w, spec.eta).cost_j for w in workloads])
         self._jobs: dict[int, _RecurringJob] = {}
 
     def advance(self, submissions: pd.DataFrame, until_s: float = inf) -> pd.DataFrame:
-        """Run the next recurrences, in any order; one row per run, by recurring job and start.
+        """Run the next recurrences, in any order.
 
-        A row of `submissions` has `group_id`, the recurring job; `workload_id`, the same in all its
-        rows; `start_s`, NaN to start when all earlier ones have ended; `end_s`, after which the
-        next one may learn from it, NaN for start plus simulated run time; and `runtime_ratio`.
+        One row per run, by recurring job and start. A row of `submissions` has
+        `group_id`, the recurring job; `workload_id`, the same in all its rows;
+        `start_s`, NaN to start when all earlier ones have ended; `end_s`, after which
+        the next one may learn from it, NaN for start plus simulated run time; and
+        `runtime_ratio`.
 
-        None starts before the `until_s` of an earlier call. Runs that try again what failed are
-        returned if they start before `until_s`; later ones by a later call.
+        None starts before the `until_s` of an earlier call. Runs that try again what
+        failed are returned if they start before `until_s`; later ones by a later call.
         """
         for workload in sorted(submissions.workload_id.unique()):
             check_limit(self._spec, self._workloads[workload])
         in_order = submissions.sort_values(["group_id", "start_s"])
         groups, first = np.unique(in_order.group_id, return_index=True)
-        for group, workload in zip(groups, in_order.workload_id.to_numpy()[first], strict=True):
+        for group, workload in zip(
+            groups, in_order.workload_id.to_numpy()[first], strict=True
+        ):
             if group not in self._jobs:
                 self._jobs[int(group)] = self._new_job(int(group), int(workload))
         # By the job: a frame for each would take most of the time of a year
@@ -348,10 +385,12 @@ class Simulation:
             stream(self._seed, "zeus", *self._name, workload.name, label, what)
             for what in ("paths", "optimizer", "retries")
         ]
-        return _RecurringJob(workload_id, workload, self._epochs[workload_id], self._spec, draws)
+        return _RecurringJob(
+            workload_id, workload, self._epochs[workload_id], self._spec, draws
+        )
 
     def _table(self, rows: Sequence[tuple[int, int, _Run]]) -> pd.DataFrame:
-        """Return all rows; the runtime ratio scales time, energy and cost, and the oracle's."""
+        """Return all rows, with time, energy and cost scaled by the runtime ratio."""
         given: dict[str, list[Any]] = {
             "workload_id": [row[0] for row in rows],
             "group_id": [row[1] for row in rows],
@@ -361,7 +400,9 @@ class Simulation:
         of = {name: np.array(values, COLUMNS[name]) for name, values in given.items()}
         ratio, oracle_j = of["runtime_ratio"], self._oracle_j[of["workload_id"]]
         of["average_power_w"] = of["energy_j"] / of["time_s"]
-        of["regret_j"] = (of["cost_j"] - np.where(of["attempt"] == 0, oracle_j, 0.0)) * ratio
+        of["regret_j"] = (
+            of["cost_j"] - np.where(of["attempt"] == 0, oracle_j, 0.0)
+        ) * ratio
         for name in ("time_s", "energy_j", "cost_j"):
             of[name] = of[name] * ratio
         return pd.DataFrame({name: of[name] for name in COLUMNS})
@@ -390,14 +431,15 @@ def simulate_sequence(
     Returns
     -------
     pandas.DataFrame
-        A row for each run, ordered by seed, workload and recurrence: `workload` and `group` by
-        name, seed, recurrence and attempt, start, run time, energy, cost and regret, batch size and
-        power limit, and how it ended.
+        A row for each run, ordered by seed, workload and recurrence: `workload` and
+        `group` by name, seed, recurrence and attempt, start, run time, energy, cost and
+        regret, batch size and power limit, and how it ended.
 
     Raises
     ------
     WorkloadError
-        If there is nothing to simulate, or an optimizer chooses what is not in the data.
+        If there is nothing to simulate, or an optimizer chooses what is not in the
+        data.
     """
     _check_size(len(workloads) * max(n_recurrences, 0), seeds)
     which = np.repeat(np.arange(len(workloads)), n_recurrences)
@@ -415,8 +457,8 @@ def simulate_groups(
 ) -> pd.DataFrame:
     """Simulate the recurring jobs of a group trace, with their overlapping recurrences.
 
-    The trace's own ends decide what overlaps; run times are those of the simulation, scaled by the
-    runtime ratio.
+    The trace's own ends decide what overlaps; run times are those of the simulation,
+    scaled by the runtime ratio.
 
     Parameters
     ----------
@@ -425,12 +467,14 @@ def simulate_groups(
     groups : pandas.DataFrame
         Starts, ends and runtime ratios, as `read_groups` returns them.
     spec, seeds
-        As for `simulate_sequence`, which says what is returned and refused; so is a trace of which
-        no group trains one of the workloads.
+        As for `simulate_sequence`, which says what is returned and refused; so is a
+        trace of which no group trains one of the workloads.
     """
     submissions, _ = submissions_of(groups, workloads)
     _check_size(len(submissions), seeds)
-    return _histories(workloads, submissions, spec, seeds, list(groups.group.cat.categories))
+    return _histories(
+        workloads, submissions, spec, seeds, list(groups.group.cat.categories)
+    )
 
 
 def _check_size(n_rows: int, seeds: Sequence[int]) -> None:
@@ -452,5 +496,7 @@ def _histories(
     table = pd.concat([run.advance(submissions) for run in runs], ignore_index=True)
     names = [workload.name for workload in workloads]
     for name, labels in (("workload", names), ("group", groups or names)):
-        table[f"{name}_id"] = pd.Categorical.from_codes(table[f"{name}_id"], pd.Index(labels))
+        table[f"{name}_id"] = pd.Categorical.from_codes(
+            table[f"{name}_id"], pd.Index(labels)
+        )
     return table.rename(columns={"workload_id": "workload", "group_id": "group"})

@@ -1,11 +1,11 @@
 """Zeus' traces and what is in them, as pandas frames: `TrainingTraces`, and groups.
 
-The train trace (``summary_train.csv``) has the epoch at which each training run reached each
-metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average power of each pair
-of batch size and power limit. Their rows belong together by dataset, network, optimizer and batch
-size, as in Zeus' own simulator. The group trace has real starts, ends and run time ratios of
-recurring jobs: jobs of one group of the Alibaba GPU cluster trace (Weng et al., NSDI 2022), each
-mapped by Zeus to a dataset.
+The train trace (``summary_train.csv``) has the epoch at which each training run reached
+each metric, the power trace (``summary_power_<gpu>.csv``) time per epoch and average
+power of each pair of batch size and power limit. Their rows belong together by dataset,
+network, optimizer and batch size, as in Zeus' own simulator. The group trace has real
+starts, ends and run time ratios of recurring jobs: jobs of one group of the Alibaba GPU
+cluster trace (Weng et al., NSDI 2022), each mapped by Zeus to a dataset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from diploee.base.errors import Brief, LogFormatError, WorkloadError, did_you_mean, one_of
+from diploee.base.errors import (
+    Brief,
+    LogFormatError,
+    WorkloadError,
+    did_you_mean,
+    one_of,
+)
 from diploee.base.files.places import shipped_folder
 from diploee.importers.text.sheets import read_sheet
 from diploee.importers.text.tables import ReadTable
@@ -33,8 +39,8 @@ from diploee.integrations.zeus.workload import (
 )
 
 NAMES = ("dataset", "network", "optimizer")
-"""Columns of names by which rows belong together, besides the batch size; in lower case, as the
-traces disagree on the case of optimizers."""
+"""Columns of names by which rows belong together, besides the batch size; in lower
+case, as the traces disagree on the case of optimizers."""
 KEY = [*NAMES, "batch_size"]
 _FIGURES = ["time_per_epoch", "average_power"]
 _BATCH_SIZE = Number(2**31 - 1, at_least=1, whole=True, may_miss=False)
@@ -63,14 +69,24 @@ GROUP_COLUMNS: Mapping[str, Number | None] = {
 
 
 def read_train_trace(path: Path | str) -> pd.DataFrame:
-    """Read ``summary_train.csv``: a row for each run and target; infinite epochs if not reached."""
+    """Read ``summary_train.csv``: a row for each run and target.
+
+    Infinite epochs if not reached.
+    """
     table, rows = _read(path, TRAIN_COLUMNS, "a train trace")
-    _refuse_twice(table, rows[[*KEY, "learning_rate", "run", "target_metric"]], "run and target")
+    _refuse_twice(
+        table, rows[[*KEY, "learning_rate", "run", "target_metric"]], "run and target"
+    )
     return rows.fillna({"target_epoch": np.inf})
 
 
-def read_power_trace(path: Path | str, gpu: str | None = None) -> tuple[str, pd.DataFrame]:
-    """Read ``summary_power_<gpu>.csv``, or that of a GPU in a folder; return the GPU, too."""
+def read_power_trace(
+    path: Path | str, gpu: str | None = None
+) -> tuple[str, pd.DataFrame]:
+    """Read ``summary_power_<gpu>.csv``, or that of a GPU in a folder.
+
+    Return the GPU, too.
+    """
     file, gpu = _power_file(Path(path), gpu)
     table, rows = _read(file, POWER_COLUMNS, "a power trace")
     _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
@@ -83,7 +99,9 @@ def _read(
     """Return a trace as read, which knows its lines, and its columns."""
     table = read_sheet(Path(path), what).read(tuple(columns), what)
     if not len(table):
-        raise LogFormatError(f"{path}: no rows, expected one or more; give a complete table")
+        raise LogFormatError(
+            f"{path}: no rows, expected one or more; give a complete table"
+        )
     rows = pd.DataFrame(
         {
             name: texts(table, name) if kind is None else numbers(table, name, kind)
@@ -101,8 +119,13 @@ def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
     twice = rows.duplicated()
     if twice.any():
         row = int(np.argmax(twice))
-        line = table.where(int(np.argmax((rows == rows.iloc[row]).all(axis=1)))).rpartition(":")[2]
-        table.fail(row, f"this {what} stand already in line {line}, expected once; remove one row")
+        line = table.where(
+            int(np.argmax((rows == rows.iloc[row]).all(axis=1)))
+        ).rpartition(":")[2]
+        table.fail(
+            row,
+            f"this {what} stand already in line {line}, expected once; remove one row",
+        )
 
 
 _POWER_FILE = re.compile(r"summary_power_(.+)\.csv", re.IGNORECASE)
@@ -112,14 +135,18 @@ def _power_file(path: Path, gpu: str | None) -> tuple[Path, str]:
     """Return the power trace of a GPU and the GPU's name."""
     files = sorted(path.glob("summary_power_*.csv")) if path.is_dir() else [path]
     named = {
-        match[1].lower(): file for file in files if (match := _POWER_FILE.fullmatch(file.name))
+        match[1].lower(): file
+        for file in files
+        if (match := _POWER_FILE.fullmatch(file.name))
     }
     if not path.is_dir() and not named:
         return path, gpu or path.stem
     if gpu is None:
         if len(named) == 1:
             return next((file, name) for name, file in named.items())
-        raise WorkloadError(f"{path}: traces of {one_of(named)}; say which GPU with --gpu")
+        raise WorkloadError(
+            f"{path}: traces of {one_of(named)}; say which GPU with --gpu"
+        )
     if gpu.lower() not in named:
         raise WorkloadError(
             f"{path}: no power trace of the GPU {gpu!r} (have: {one_of(named)})"
@@ -130,7 +157,7 @@ def _power_file(path: Path, gpu: str | None) -> tuple[Path, str]:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTraces(Brief):
-    """The rows of a train trace and of the power trace of one GPU model that have a partner."""
+    """The rows of a train trace and a GPU's power trace that have a partner."""
 
     gpu: str  # GPU model of the power trace
     train: pd.DataFrame  # training runs whose batch size was measured
@@ -146,8 +173,8 @@ class TrainingTraces(Brief):
     def specs(self) -> dict[str, WorkloadSpec]:
         """Return those of the known workloads that the traces hold, by name.
 
-        A default batch size beyond the largest that was measured on this GPU is clipped to it, as
-        the GPU's memory holds no more.
+        A default batch size beyond the largest that was measured on this GPU is clipped
+        to it, as the GPU's memory holds no more.
         """
         found = {}
         for name, spec in KNOWN_WORKLOADS.items():
@@ -160,17 +187,19 @@ class TrainingTraces(Brief):
     def workload(self, spec: WorkloadSpec) -> TrainingWorkload:
         """Return what the traces know of a workload; see `KNOWN_WORKLOADS`.
 
-        A batch size without a path to the target metric is left out; a path that never reaches the
-        target is kept, as one of infinite length. `WorkloadError` if a name, the target, or the
-        default batch size at its highest power limit is not in the data, or no path reaches the
-        target; the text says what is.
+        A batch size without a path to the target metric is left out; a path that never
+        reaches the target is kept, as one of infinite length. `WorkloadError` if a
+        name, the target, or the default batch size at its highest power limit is not in
+        the data, or no path reaches the target; the text says what is.
         """
         runs = self._rows_of(spec)
-        at_target = np.isclose(runs.target_metric, spec.target_metric, rtol=1e-9, atol=0)
+        at_target = np.isclose(
+            runs.target_metric, spec.target_metric, rtol=1e-9, atol=0
+        )
         if not at_target.any():
             raise WorkloadError(
-                f"{spec.name}: target metric {spec.target_metric:g} is not in the train trace, "
-                f"expected one of {listed(np.unique(runs.target_metric))}"
+                f"{spec.name}: target metric {spec.target_metric:g} is not in the "
+                f"train trace, expected one of {listed(np.unique(runs.target_metric))}"
             )
         paths = runs[at_target]
         epochs = dict(iter(paths.groupby("batch_size").target_epoch))
@@ -183,8 +212,11 @@ class TrainingTraces(Brief):
         time_s, power_w = (grid[name].to_numpy() for name in _FIGURES)
         counts = {
             "paths": len(paths),
-            "paths that never reach the target": int(np.isinf(paths.target_epoch).sum()),
-            "batch sizes without a path to the target": runs.batch_size.nunique() - len(epochs),
+            "paths that never reach the target": int(
+                np.isinf(paths.target_epoch).sum()
+            ),
+            "batch sizes without a path to the target": runs.batch_size.nunique()
+            - len(epochs),
             "pairs that were not measured": int(np.isnan(time_s).sum()),
         }
         return TrainingWorkload(
@@ -200,29 +232,34 @@ class TrainingTraces(Brief):
         )
 
     def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
-        """Return the training runs of a workload; its names are looked up one by one."""
+        """Return the training runs of a workload.
+
+        Its names are looked up one by one.
+        """
         rows = self.train
         for name in NAMES:
             wanted, known = getattr(spec, name).lower(), sorted(rows[name].unique())
             if wanted not in known:
                 raise WorkloadError(
-                    f"{spec.name}: unknown {name} '{wanted}', expected one that both traces hold: "
-                    f"{one_of(known)}{did_you_mean(wanted, known)}"
+                    f"{spec.name}: unknown {name} '{wanted}', expected one that both "
+                    f"traces hold: {one_of(known)}{did_you_mean(wanted, known)}"
                 )
             rows = rows[rows[name] == wanted]
         return rows
 
 
 def read_traces(
-    train_csv: Path | str | None = None, power_csv: Path | str | None = None, gpu: str | None = None
+    train_csv: Path | str | None = None,
+    power_csv: Path | str | None = None,
+    gpu: str | None = None,
 ) -> TrainingTraces:
     """Read and join a train and a power trace; rows without a partner are counted.
 
     Parameters
     ----------
     train_csv, power_csv : pathlib.Path or str, optional
-        ``summary_train.csv`` and ``summary_power_<gpu>.csv``, or a folder of the latter; by
-        default the SYNTHETIC traces that ship, which no one measured.
+        ``summary_train.csv`` and ``summary_power_<gpu>.csv``, or a folder of the
+        latter; by default the SYNTHETIC traces that ship, which no one measured.
     gpu : str, optional
         GPU model; chooses the file of a folder.
 
@@ -248,7 +285,9 @@ def read_traces(
         "power rows that were never trained": int(np.sum(~kept_power)),
     }
     highest_w = float(power.power_limit.max())
-    return TrainingTraces(gpu, train[kept], power[kept_power], highest_w, MappingProxyType(counts))
+    return TrainingTraces(
+        gpu, train[kept], power[kept_power], highest_w, MappingProxyType(counts)
+    )
 
 
 def chosen_workloads(
@@ -268,7 +307,8 @@ def chosen_workloads(
     names : sequence of str
         Datasets; by default all known ones that the traces hold.
     target_metric, default_batch_size : float or int, optional
-        Instead of the known ones; needed for a dataset that is not in `KNOWN_WORKLOADS`.
+        Instead of the known ones; needed for a dataset that is not in
+        `KNOWN_WORKLOADS`.
     max_epochs : int, optional
         Instead of the known highest number of epochs.
 
@@ -281,8 +321,8 @@ def chosen_workloads(
     wanted = [name.lower() for name in names] or list(traces.specs())
     if not wanted:
         raise WorkloadError(
-            f"the traces hold no known workload, but {one_of(traces.datasets)}; name one, with its "
-            "target metric and default batch size"
+            f"the traces hold no known workload, but {one_of(traces.datasets)}; name "
+            "one, with its target metric and default batch size"
         )
     given: dict[str, Any] = {
         "target_metric": target_metric,
@@ -296,7 +336,9 @@ def chosen_workloads(
     ]
 
 
-def _spec_of(traces: TrainingTraces, name: str, given: Mapping[str, Any]) -> WorkloadSpec:
+def _spec_of(
+    traces: TrainingTraces, name: str, given: Mapping[str, Any]
+) -> WorkloadSpec:
     if name not in traces.datasets:
         raise WorkloadError(
             f"unknown dataset '{name}', expected one that both traces hold: "
@@ -314,8 +356,8 @@ def _spec_of(traces: TrainingTraces, name: str, given: Mapping[str, Any]) -> Wor
     if len(ways) > 1:
         found = [f"{network} with {optimizer}" for network, optimizer in ways]
         raise WorkloadError(
-            f"{name}: trained in several ways, {one_of(found)}, expected one; give a WorkloadSpec "
-            "in Python"
+            f"{name}: trained in several ways, {one_of(found)}, expected one; give a "
+            "WorkloadSpec in Python"
         )
     network, optimizer = ways[0]
     return WorkloadSpec(
@@ -323,8 +365,10 @@ def _spec_of(traces: TrainingTraces, name: str, given: Mapping[str, Any]) -> Wor
     )
 
 
-def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read an Alibaba group trace, CSV of ``group,start_time,end_time,dataset,runtime_ratio``.
+def read_groups(
+    path: Path | str, datasets: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Read an Alibaba group trace, a CSV file of recurrences.
 
     Parameters
     ----------
@@ -336,14 +380,14 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> pd.D
     Returns
     -------
     pandas.DataFrame
-        A row for each recurrence in the order of the file, with the columns of the file; `group`
-        is a category, `dataset` in lower case.
+        A row for each recurrence in the order of the file, with the columns of the
+        file; `group` is a category, `dataset` in lower case.
 
     Raises
     ------
     LogFormatError
-        With the line: not such a table, no rows, a bad value, an end before its start, an unknown
-        dataset, or a group of two datasets.
+        With the line: not such a table, no rows, a bad value, an end before its start,
+        an unknown dataset, or a group of two datasets.
     """
     table, rows = _read(path, GROUP_COLUMNS, "a group trace")
     for row in np.flatnonzero(rows.end_time < rows.start_time)[:1].tolist():
@@ -365,8 +409,10 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> pd.D
         before = table.where(int(np.argmax(rows.group == group))).rpartition(":")[2]
         table.fail(
             row,
-            f"group '{group}' trains '{rows.dataset[row]}', but '{of_group[row]}' in line "
-            f"{before}, expected one dataset a group; correct the row",
+            (
+                f"group '{group}' trains '{rows.dataset[row]}', but '{of_group[row]}' "
+                f"in line {before}, expected one dataset a group; correct the row"
+            ),
         )
     return rows.astype({"group": "category"})
 
@@ -374,14 +420,15 @@ def read_groups(path: Path | str, datasets: Sequence[str] | None = None) -> pd.D
 def submissions_of(
     groups: pd.DataFrame, workloads: Sequence[TrainingWorkload]
 ) -> tuple[pd.DataFrame, int]:
-    """Return the recurrences of the workloads' datasets, and how many others were left out."""
+    """Return the recurrences of the workloads' datasets, and the rest's number."""
     number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
     kept = groups[groups.dataset.isin(list(number))]
     if kept.empty:
         found = sorted(groups.dataset.unique())
         raise WorkloadError(
-            f"no group trains {one_of(number)}, expected one of the datasets in the group "
-            f"trace: {one_of(found)}{did_you_mean(next(iter(number), ''), found)}"
+            f"no group trains {one_of(number)}, expected one of the datasets in the "
+            f"group trace: {one_of(found)}"
+            f"{did_you_mean(next(iter(number), ''), found)}"
         )
     submissions = pd.DataFrame(
         {

@@ -1,8 +1,9 @@
-"""`TrainingWorkload`: one recurring job's measured time, power and training paths; its costs.
+"""`TrainingWorkload`: one recurring job's measured time, power and training paths.
 
-Its two knobs are the batch size b and the GPU power limit p; a *pair* is one of each. Zeus (You et
-al., NSDI 2023): time to accuracy TTA = target epochs x time per epoch; energy to accuracy
-ETA = TTA x average power; cost C(b, p; eta) = eta ETA + (1 - eta) MaxPower TTA (Eq. 2).
+Its costs. Its two knobs are the batch size b and the GPU power limit p; a *pair* is one
+of each. Zeus (You et al., NSDI 2023): time to accuracy TTA = target epochs x time per
+epoch; energy to accuracy ETA = TTA x average power; cost C(b, p; eta) = eta
+ETA + (1 - eta) MaxPower TTA (Eq. 2).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class WorkloadSpec(Brief):
     network: str
     optimizer: str
     default_batch_size: int  # b0, that its users would run
-    target_metric: float  # validation metric at which training ends, one of the train trace's
+    # Validation metric at which training ends, one of the train trace's
+    target_metric: float
     max_epochs: int = 100  # after which a run ends that has not got there
 
     @property
@@ -52,8 +54,8 @@ KNOWN_WORKLOADS: Mapping[str, WorkloadSpec] = {
 }
 """Workloads that can be named by their dataset alone.
 
-Those of the Zeus traces with defaults and targets of You et al., NSDI 2023, Table 1, and with the
-highest numbers of epochs of the examples of Zeus' own simulator.
+Those of the Zeus traces with defaults and targets of You et al., NSDI 2023, Table 1,
+and with the highest numbers of epochs of the examples of Zeus' own simulator.
 """
 
 
@@ -61,32 +63,37 @@ highest numbers of epochs of the examples of Zeus' own simulator.
 class TrainingWorkload(Brief):
     """Joined traces of one workload on one GPU model, B batch sizes by L power limits.
 
-    `WorkloadError` if the default pair is not in the data, or no path reaches the target.
+    `WorkloadError` if the default pair is not in the data, or no path reaches the
+    target.
     """
 
     spec: WorkloadSpec  # what was asked for
     gpu: str  # model that time and power were measured on
     max_power_w: float  # highest power limit of that GPU [W], MaxPower of the cost
-    batch_sizes: Int64Array  # (B,), ascending; each has a training path and a measured limit
-    power_limits_w: Float64Array  # (L,), ascending [W]; each was measured for some batch size
+    # (B,), ascending; each has a training path and a measured limit
+    batch_sizes: Int64Array
+    # (L,), ascending [W]; each was measured for some batch size
+    power_limits_w: Float64Array
     time_per_epoch_s: Float64Array  # (B, L), NaN where the pair was not measured
     average_power_w: Float64Array  # (B, L), of the GPU; NaN likewise
-    # Of each batch size, epochs that each recorded path took to the target; infinite where it
-    # never got there
+    # Of each batch size, epochs that each recorded path took to the target; infinite
+    # where it never got there
     target_epochs: tuple[Float64Array, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)  # left out or never converged
+    # Left out or never converged
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not np.isfinite(np.concatenate(self.target_epochs)).any():
             raise WorkloadError(
-                f"{self.name}: no training path reaches the target {self.spec.target_metric:g}; "
-                "choose a target that can be reached"
+                f"{self.name}: no training path reaches the target "
+                f"{self.spec.target_metric:g}; choose a target that can be reached"
             )
         row = self.batch_index(self.spec.default_batch_size)
         if np.isnan(self.time_per_epoch_s[row, -1]):
             raise WorkloadError(
-                f"{self.name}: the default batch size {self.spec.default_batch_size} was not "
-                f"measured at the highest power limit, {self.power_limits_w[-1]:g} W (its limits: "
+                f"{self.name}: the default batch size {self.spec.default_batch_size} "
+                "was not measured at the highest power limit, "
+                f"{self.power_limits_w[-1]:g} W (its limits: "
                 f"{listed(self.limits_of(row))} W); choose another default batch size"
             )
 
@@ -101,34 +108,44 @@ class TrainingWorkload(Brief):
         return self.batch_index(self.spec.default_batch_size)
 
     def batch_index(self, batch_size: int) -> int:
-        """Return the index of a batch size; `WorkloadError` if it is not in the data."""
+        """Return the index of a batch size.
+
+        `WorkloadError` if it is not in the data.
+        """
         row = int(np.searchsorted(self.batch_sizes, batch_size))
         if row == self.batch_sizes.size or self.batch_sizes[row] != batch_size:
             raise WorkloadError(
-                f"{self.name}: batch size {shown(batch_size)} is not in the data, expected one of "
-                f"{listed(self.batch_sizes)}"
+                f"{self.name}: batch size {shown(batch_size)} is not in the data, "
+                f"expected one of {listed(self.batch_sizes)}"
             )
         return row
 
     def check_limit(self, row: int, power_limit_w: float) -> None:
-        """Raise `WorkloadError` unless a limit [W] was measured for a batch size's row."""
+        """Raise `WorkloadError` unless a limit [W] was measured for a batch size."""
         if power_limit_w not in self.limits_of(row):
             raise WorkloadError(
-                f"{self.name}: power limit {power_limit_w:g} W was never measured for batch size "
-                f"{self.batch_sizes[row]} on {self.gpu}, expected one of "
+                f"{self.name}: power limit {power_limit_w:g} W was never measured for "
+                f"batch size {self.batch_sizes[row]} on {self.gpu}, expected one of "
                 f"{listed(self.limits_of(row))}"
             )
 
     def limits_of(self, row: int) -> Float64Array:
-        """Return the power limits [W] that were measured for a batch size's row, ascending."""
-        limits_w: Float64Array = self.power_limits_w[~np.isnan(self.time_per_epoch_s[row])]
+        """Return the power limits [W] measured for a batch size, ascending."""
+        limits_w: Float64Array = self.power_limits_w[
+            ~np.isnan(self.time_per_epoch_s[row])
+        ]
         return limits_w
 
     @cached_property
     def mean_epochs(self) -> Float64Array:
-        """Mean epochs of the paths that reach the target, shape (B,); NaN where none does."""
+        """Mean epochs of the paths that reach the target, shape (B,).
+
+        NaN where none does.
+        """
         reached = [epochs[np.isfinite(epochs)] for epochs in self.target_epochs]
-        return np.array([epochs.mean() if epochs.size else np.nan for epochs in reached])
+        return np.array(
+            [epochs.mean() if epochs.size else np.nan for epochs in reached]
+        )
 
     def mean_time_s(self, row: int, column: int) -> float:
         """Return the mean time to the target of a pair [s]."""
@@ -137,24 +154,32 @@ class TrainingWorkload(Brief):
     @cached_property
     def always_converges(self) -> BoolArray:
         """Batch sizes of which every recorded path reaches the target, shape (B,)."""
-        return np.array([bool(np.isfinite(epochs).all()) for epochs in self.target_epochs])
+        return np.array(
+            [bool(np.isfinite(epochs).all()) for epochs in self.target_epochs]
+        )
 
 
 def listed(values: Int64Array | Float64Array) -> str:
     """Return allowed numbers as text for an error message, ``8, 16, 32``."""
-    return ", ".join(f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist())
+    return ", ".join(
+        f"{value:g}" if value % 1 else f"{value:.0f}" for value in values.tolist()
+    )
 
 
 def check_eta(eta: float) -> None:
     """Raise `WorkloadError` unless the weight of energy is a number from 0 to 1."""
     if not 0 <= eta <= 1:
         raise WorkloadError(
-            f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy alone)"
+            f"eta is {shown(eta)}, expected a number from 0 (time alone) to 1 (energy "
+            "alone)"
         )
 
 
 def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
-    """Return the cost of one epoch [J] of every pair, shape (B, L); NaN where not measured."""
+    """Return the cost of one epoch [J] of every pair, shape (B, L).
+
+    NaN where not measured.
+    """
     power_w = eta * workload.average_power_w + (1 - eta) * workload.max_power_w
     cost_j: Float64Array = workload.time_per_epoch_s * power_w
     return cost_j
@@ -163,11 +188,13 @@ def cost_per_epoch_j(workload: TrainingWorkload, eta: float) -> Float64Array:
 def expected_cost_j(workload: TrainingWorkload, eta: float) -> Float64Array:
     """Return the mean cost to the target of every pair [J], shape (B, L).
 
-    It is the mean over the recorded paths that reach the target; NaN where none does or the pair
-    was not measured.
+    It is the mean over the recorded paths that reach the target; NaN where none does or
+    the pair was not measured.
     """
     check_eta(eta)
-    cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(workload, eta)
+    cost_j: Float64Array = workload.mean_epochs[:, None] * cost_per_epoch_j(
+        workload, eta
+    )
     return cost_j
 
 
@@ -188,10 +215,11 @@ def default_pair(workload: TrainingWorkload, eta: float) -> _Pair:
 
 
 def oracle_pair(workload: TrainingWorkload, eta: float) -> _Pair:
-    """Return the pair of the lowest expected cost: what a user who knew the traces would run.
+    """Return the pair of the lowest expected cost.
 
-    A batch size of which some path never reaches the target is only considered if there is no
-    other: its mean over the paths that do says nothing of what the failures cost.
+    What a user who knew the traces would run. A batch size of which some path never
+    reaches the target is only considered if there is no other: its mean over the paths
+    that do says nothing of what the failures cost.
     """
     cost_j = expected_cost_j(workload, eta)
     if workload.always_converges.any():
@@ -235,8 +263,9 @@ def best_savings(workload: TrainingWorkload, eta: float = 1.0) -> Savings:
     base = default_pair(workload, eta)
     if np.isnan(base.cost_j):
         raise WorkloadError(
-            f"{workload.name}: the default batch size {base.batch_size} never reaches the target "
-            f"{workload.spec.target_metric:g}; choose another default batch size"
+            f"{workload.name}: the default batch size {base.batch_size} never reaches "
+            f"the target {workload.spec.target_metric:g}; choose another default "
+            "batch size"
         )
 
     def best(rows: slice, columns: slice) -> Saving:
@@ -254,7 +283,9 @@ def _cheapest(workload: TrainingWorkload, cost_j: Float64Array) -> _Pair:
     return _pair(workload, cost_j, int(row), int(column))
 
 
-def _pair(workload: TrainingWorkload, cost_j: Float64Array, row: int, column: int) -> _Pair:
+def _pair(
+    workload: TrainingWorkload, cost_j: Float64Array, row: int, column: int
+) -> _Pair:
     column %= workload.power_limits_w.size
     return _Pair(
         row,

@@ -57,7 +57,9 @@ def _fits(
         pattern, known = getattr(rule, key), words.get(key, ())
         if pattern is None:
             continue
-        alike = np.array([word != "" and fnmatchcase(word, pattern) for word in known], dtype=bool)
+        alike = np.array(
+            [word != "" and fnmatchcase(word, pattern) for word in known], dtype=bool
+        )
         if not alike.any():
             told = [word for word in known if word]
             have = one_of(told[:LISTED]) + (", ..." if len(told) > LISTED else "")
@@ -69,10 +71,17 @@ def _fits(
     return fits
 
 
-def nearest_n_nodes(n_nodes: npt.NDArray[np.integer], measured: Sequence[int]) -> Int64Array:
-    """Return for every node count the nearest one that was measured, by ratio; the lower of two."""
+def nearest_n_nodes(
+    n_nodes: npt.NDArray[np.integer], measured: Sequence[int]
+) -> Int64Array:
+    """Return for every node count the nearest one that was measured, by ratio.
+
+    The lower of two.
+    """
     known = np.array(sorted(set(measured)), dtype=np.int64)
     # Halfway between two by ratio is their geometric mean; squares stay exact.
-    upper = np.searchsorted(known[:-1] * known[1:], np.asarray(n_nodes, np.int64) ** 2, "left")
+    upper = np.searchsorted(
+        known[:-1] * known[1:], np.asarray(n_nodes, np.int64) ** 2, "left"
+    )
     nearest: Int64Array = known[upper]
     return nearest

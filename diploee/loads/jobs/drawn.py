@@ -1,12 +1,14 @@
-"""Jobs drawn from a calendar and classes, with the bisection of the daily count (section 2.3.1).
+"""Jobs drawn from a calendar and classes, with bisection of the daily count (2.3.1).
 
-One set of random numbers is drawn and thinned: every candidate job carries a mark, and belongs to
-the list if its mark lies below the daily job count. The list grows with the count, job by job, so
-that the estimated utilization is monotone and the bisection can't oscillate.
+One set of random numbers is drawn and thinned: every candidate job carries a mark, and
+belongs to the list if its mark lies below the daily job count. The list grows with the
+count, job by job, so that the estimated utilization is monotone and the bisection can't
+oscillate.
 
-Candidates are drawn some spans (`DRAW_MS`) at a time and layer by layer, each span of a layer from
-random streams of its own: it can be drawn again at any time, and no more than one must be held.
-Jobs that are submitted together, as an array, have run times that are alike.
+Candidates are drawn some spans (`DRAW_MS`) at a time and layer by layer, each span of a
+layer from random streams of its own: it can be drawn again at any time, and no more
+than one must be held. Jobs that are submitted together, as an array, have run times
+that are alike.
 """
 
 from __future__ import annotations
@@ -39,17 +41,19 @@ from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
 LAYER_MARGIN = 1.05
-"""Candidates drawn in one layer over the expected need; short spans may need a second layer."""
+"""Candidates drawn in one layer over the expected need; short spans may need a second
+layer."""
 
 MAX_LAYERS = 16
 PATIENCE = 3
-"""Layers in turn that may add next to nothing before a simulated target is out of reach."""
+"""Layers in turn that may add next to nothing before a simulated target is out of
+reach."""
 
 SIMULATED_TOLERANCE = 1e-4
 """Accepted distance of the simulated utilization from its target (absolute)."""
 
 MARKS = 1 << 32
-"""Marks of a layer are whole numbers below this; in proportion to the daily job count."""
+"""Marks of a layer are whole numbers below this; in proportion to the daily job count."""  # noqa: E501
 
 BINS = 1 << 20
 """Number of bins into which the bisection on the list resolves a layer's marks."""
@@ -68,33 +72,49 @@ Candidates = tuple[JobTable, Int64Array]
 
 
 class DrawnJobs(JobSource):
-    """All jobs that a stream may submit, in layers, and those of them that it does submit."""
+    """All jobs that a stream may submit, in layers, and those it does."""
 
     def __init__(
-        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
+        self,
+        spec: JobStream,
+        frame: StreamFrame,
+        builder: LibraryBuilder,
+        batches: Batches,
     ) -> None:
         super().__init__(spec, frame)
         self._rates = stream_rates(spec, frame).cut_at(np.array(frame.spans) * DRAW_MS)
         self.classes = _stream_classes(spec, frame, builder, batches)
-        self._duration_ms = np.array([entry.duration_ms for entry in builder.library.entries])
+        self._duration_ms = np.array(
+            [entry.duration_ms for entry in builder.library.entries]
+        )
         per_node = frame.slots_per_node
-        self._class_n_nodes = np.array([c.job_class.slots(per_node) for c in self.classes])
-        self._class_priority = np.array([c.job_class.priority or 0 for c in self.classes])
-        shares = [c.job_class.probability * c.job_class.submissions_per_job for c in self.classes]
+        self._class_n_nodes = np.array(
+            [c.job_class.slots(per_node) for c in self.classes]
+        )
+        self._class_priority = np.array(
+            [c.job_class.priority or 0 for c in self.classes]
+        )
+        shares = [
+            c.job_class.probability * c.job_class.submissions_per_job
+            for c in self.classes
+        ]
         self._edges = np.cumsum(shares)
         self._arrays = any(c.job_class.arrays is not None for c in self.classes)
         self._layer_jobs_per_day = LAYER_MARGIN * self._expected_jobs_per_day()
         expected = self._layer_jobs_per_day * frame.mean_ms / MS_PER_DAY
         simulated = self._layer_jobs_per_day * frame.n_days
         check_n_jobs(
-            simulated, f"streams.{frame.name}", "ask for fewer or longer jobs, or shorten the run"
+            simulated,
+            f"streams.{frame.name}",
+            "ask for fewer or longer jobs, or shorten the run",
         )
         if spec.target_utilization is not None and expected < LAYER_MARGIN:
             of_a_job = spec.target_utilization / (expected / LAYER_MARGIN)
             raise WorkloadError(
-                f"streams.{frame.name}: target utilization {spec.target_utilization:g} is less "
-                f"than one job, which takes {of_a_job:.3g} of the pool's node time on average; "
-                "raise the target to that or above, or lengthen the run"
+                f"streams.{frame.name}: target utilization "
+                f"{spec.target_utilization:g} is less than one job, which takes "
+                f"{of_a_job:.3g} of the pool's node time on average; raise the target "
+                "to that or above, or lengthen the run"
             )
         self._kept: dict[tuple[int, range], Candidates] | None = None
         if spec.match == "simulated" and simulated < MOST_KEPT:
@@ -132,18 +152,24 @@ class DrawnJobs(JobSource):
             yield self._jobs_of(spans, self._n_layers, self._threshold)
 
     def match(self) -> StreamMatch:
-        """Return how the daily job count was found, and what the list or the schedule reached."""
+        """Return how the daily job count was found, and what was reached."""
         name, spec, target = self.name, self._stream, self._stream.target_utilization
         if target is None:
             assert spec.jobs_per_day is not None
             return StreamMatch(name, spec.jobs_per_day, "given", None, self._listed)
         reached = self._listed if spec.match == "list" else self._simulated
         return StreamMatch(
-            name, self.jobs_per_day, spec.match, target, reached, reached - target, self._steps
+            name,
+            self.jobs_per_day,
+            spec.match,
+            target,
+            reached,
+            reached - target,
+            self._steps,
         )
 
     def _match_list(self, target: float) -> None:
-        """Bisect on the node time that the list asks for, summed by mark in one pass a layer."""
+        """Bisect on the node time of the list, summed by mark in one pass a layer."""
         of_bins, frame = np.empty(0, dtype=np.int64), self._frame
         n_candidates = 0
         at_once = max(1, int(AT_ONCE * MS_PER_DAY / DRAW_MS / self._layer_jobs_per_day))
@@ -160,10 +186,13 @@ class DrawnJobs(JobSource):
             return float(of_bins.sum()) / self._frame.capacity_ms
 
         self._add_layers(add_layer, target, patience=MAX_LAYERS)
-        # U(x) = sum of n_i d_i over the jobs with marks below x, over nodes times horizon (Eq. 1 as
-        # if each started at once): one cumulative sum by mark has the thinned lists of all x.
+        # U(x) = sum of n_i d_i over the jobs with marks below x, over nodes times
+        # horizon (Eq. 1 as if each started at once): one cumulative sum by mark has the
+        # thinned lists of all x.
         below_ms = np.concatenate([[0], np.cumsum(of_bins)])
-        half_a_job = float(below_ms[-1]) / max(n_candidates, 1) / self._frame.capacity_ms / 2
+        half_a_job = (
+            float(below_ms[-1]) / max(n_candidates, 1) / self._frame.capacity_ms / 2
+        )
         found, _, self._steps = bisect(
             lambda edge: float(below_ms[int(edge)]) / self._frame.capacity_ms,
             target,
@@ -174,12 +203,16 @@ class DrawnJobs(JobSource):
         self._threshold = int(found) * (MARKS // BINS)
 
     def _match_simulated(self, target: float, simulated: Utilization) -> None:
-        """Bisect on the occupancy of the schedule; each step schedules the thinned list anew."""
+        """Bisect on the occupancy of the schedule.
+
+        Each step schedules the thinned list anew.
+        """
 
         def utilization(threshold: float) -> float:
             kept = int(threshold)
             return simulated(
-                self._jobs_of(span, self._n_layers, kept) for span in self._frame.batches(1)
+                self._jobs_of(span, self._n_layers, kept)
+                for span in self._frame.batches(1)
             )
 
         def add_layer(n_layers: int) -> float:
@@ -192,11 +225,14 @@ class DrawnJobs(JobSource):
         )
         self._threshold = int(found)
 
-    def _add_layers(self, add_layer: Callable[[int], float], target: float, patience: int) -> None:
+    def _add_layers(
+        self, add_layer: Callable[[int], float], target: float, patience: int
+    ) -> None:
         """Draw layers until all candidates together reach the target.
 
-        Raises `WorkloadError` where `patience` layers in turn added next to nothing to the best.
-        One alone says little: in a queue that never empties, jobs pack better or worse by chance.
+        Raises `WorkloadError` where `patience` layers in turn added next to nothing to
+        the best. One alone says little: in a queue that never empties, jobs pack better
+        or worse by chance.
         """
         reached, n_layers, best, best_at = 0.0, 0, 0.0, 0
         while reached < target:
@@ -215,20 +251,27 @@ class DrawnJobs(JobSource):
             if not self._frame.clock.warm_up_ms:
                 why = f"the pool begins empty, and {why}"
         return (
-            f"streams.{self.name}: target utilization {self._stream.target_utilization:g} can't be "
-            f"reached: {best:.4f} is the most, of {n_layers * self._layer_jobs_per_day:,.0f} jobs "
-            f"a day ({why}); lower the target to that, lengthen the run, flatten the calendar, or "
+            f"streams.{self.name}: target utilization "
+            f"{self._stream.target_utilization:g} can't be reached: {best:.4f} is the "
+            f"most, of {n_layers * self._layer_jobs_per_day:,.0f} jobs a day ({why}); "
+            "lower the target to that, lengthen the run, flatten the calendar, or "
             "use narrower or shorter jobs"
         )
 
     def _jobs_of(self, spans: range, n_layers: int, threshold: int) -> JobTable:
-        """Return the jobs of spans with marks below a threshold, in the order of submission."""
+        """Return the jobs of spans with marks below a threshold, as submitted."""
         kept = []
         for layer in range(n_layers):
             jobs, mark = self._candidates(layer, spans)
-            kept.append(jobs.take(mark < threshold) if threshold < (layer + 1) * MARKS else jobs)
+            kept.append(
+                jobs.take(mark < threshold) if threshold < (layer + 1) * MARKS else jobs
+            )
         joined = concat(kept)
-        return joined if n_layers == 1 else joined.take(np.argsort(joined.submit_ms, kind="stable"))
+        return (
+            joined
+            if n_layers == 1
+            else joined.take(np.argsort(joined.submit_ms, kind="stable"))
+        )
 
     def _candidates(self, layer: int, spans: range) -> Candidates:
         if self._kept is None:
@@ -238,7 +281,7 @@ class DrawnJobs(JobSource):
         return self._kept[layer, spans]
 
     def _draw(self, layer: int, spans: range) -> Candidates:
-        """Draw the candidates of spans of one layer, in the order of submission, and their marks.
+        """Draw the candidates of spans of one layer, as submitted, and their marks.
 
         Only the random numbers come span by span, from generators of their own.
         """
@@ -250,18 +293,30 @@ class DrawnJobs(JobSource):
         if self._arrays:  # an array is one submission
             per_day *= edges[-1] / sum(c.job_class.probability for c in self.classes)
         submit_ms, counts = draw_submissions(rngs, rates, per_day)
-        # The jobs with marks below x are a Poisson process of x / MARKS times the rate of a layer
-        # (thinning, Lewis and Shedler 1979); more jobs a day keep all jobs of fewer.
+        # The jobs with marks below x are a Poisson process of x / MARKS times the rate
+        # of a layer (thinning, Lewis and Shedler 1979); more jobs a day keep all jobs
+        # of fewer.
         mark = layer * MARKS + np.concatenate(
             [rng.integers(0, MARKS, n) for rng, n in zip(rngs, counts, strict=True)]
         )
-        drawn = np.searchsorted(edges[:-1] / edges[-1], random_each(rngs, counts), side="right")
-        span, array = np.repeat(np.arange(len(spans)), counts), np.arange(submit_ms.size)
+        drawn = np.searchsorted(
+            edges[:-1] / edges[-1], random_each(rngs, counts), side="right"
+        )
+        span, array = (
+            np.repeat(np.arange(len(spans)), counts),
+            np.arange(submit_ms.size),
+        )
         if self._arrays:
-            of_sizes = (stream(frame.seed, "workload", frame.name, "arrays", *n) for n in names)
+            of_sizes = (
+                stream(frame.seed, "workload", frame.name, "arrays", *n) for n in names
+            )
             level = random_each(of_sizes, counts)
-            array = np.repeat(array, _sizes([c.job_class for c in self.classes], drawn, level))
-            submit_ms, mark, drawn, span = (x[array] for x in (submit_ms, mark, drawn, span))
+            array = np.repeat(
+                array, _sizes([c.job_class for c in self.classes], drawn, level)
+            )
+            submit_ms, mark, drawn, span = (
+                x[array] for x in (submit_ms, mark, drawn, span)
+            )
             counts = np.bincount(span, minlength=len(spans)).tolist()
         profile_id = draw_profiles(self.classes, drawn, random_each(rngs, counts))
         startup_ms = self._startups_ms(dict(zip(names, counts, strict=True)))
@@ -287,7 +342,7 @@ class DrawnJobs(JobSource):
         span: Int64Array,
         array: Int64Array,
     ) -> None:
-        """Draw run times in place of the profiles' where the class of a job says how."""
+        """Draw run times in place of the profiles' where a class says how."""
         frame, size = self._frame, np.bincount(array)[array]
         for row, c in enumerate(self.classes):
             if (model := c.job_class.duration) is None:
@@ -316,20 +371,26 @@ class DrawnJobs(JobSource):
         node_ms_per_job = self._node_ms_per_job()
         if not node_ms_per_job > 0:
             return float("inf")
-        node_ms_per_day = self._stream.target_utilization * self._frame.mean_nodes * MS_PER_DAY
+        node_ms_per_day = (
+            self._stream.target_utilization * self._frame.mean_nodes * MS_PER_DAY
+        )
         return float(node_ms_per_day / node_ms_per_job)
 
     def _node_ms_per_job(self) -> float:
         return sum(
             c.job_class.probability * float(n_nodes) * self._mean_duration_ms(c)
-            for c, n_nodes in zip(self.classes, self._class_n_nodes.tolist(), strict=True)
+            for c, n_nodes in zip(
+                self.classes, self._class_n_nodes.tolist(), strict=True
+            )
         )
 
     def _mean_duration_ms(self, c: StreamClass) -> float:
         horizon_ms = self._frame.mean_ms
         if c.job_class.duration is not None:
             mean_s = c.job_class.duration.mean_s(horizon_ms / MS_PER_S)
-            if (arrays := c.job_class.arrays) is not None and arrays.duration is not None:
+            if (
+                arrays := c.job_class.arrays
+            ) is not None and arrays.duration is not None:
                 of_arrays_s = arrays.duration.mean_s(horizon_ms / MS_PER_S)
                 mean_s += arrays.job_share * (of_arrays_s - mean_s)
             return mean_s * MS_PER_S
@@ -347,7 +408,9 @@ def _stream_classes(
             found.append(_batch_class(job_class, frame, batch, builder))
             continue
         try:
-            profile_ids = builder.select(job_class.workload, job_class.profile_n_nodes, frame)
+            profile_ids = builder.select(
+                job_class.workload, job_class.profile_n_nodes, frame
+            )
         except ProfileError as error:
             raise ProfileError(f"class '{job_class.name}': {error}") from error
         profile_ids = builder.smoothed(builder.variants(profile_ids, spec), spec, frame)
@@ -356,15 +419,23 @@ def _stream_classes(
 
 
 def _batch_class(
-    job_class: JobClass, frame: StreamFrame, batch: PowerProfile, builder: LibraryBuilder
+    job_class: JobClass,
+    frame: StreamFrame,
+    batch: PowerProfile,
+    builder: LibraryBuilder,
 ) -> StreamClass:
-    """Return a class whose jobs play one batch over and over until all tokens are there."""
+    """Return a class whose jobs repeat one batch until all tokens are there."""
     assert job_class.batch_inference is not None
-    run_s = job_class.batch_inference.n_batches(job_class.n_nodes) * batch.duration_ms / MS_PER_S
+    run_s = (
+        job_class.batch_inference.n_batches(job_class.n_nodes)
+        * batch.duration_ms
+        / MS_PER_S
+    )
     if run_s > MAX_DURATION_S:
         raise WorkloadError(
-            f"streams.{frame.name}: class '{job_class.name}': its batches take {run_s:,.4g} s, "
-            f"more than {MAX_DURATION_S:,} s; ask for fewer tokens a job, or use more nodes"
+            f"streams.{frame.name}: class '{job_class.name}': its batches take "
+            f"{run_s:,.4g} s, more than {MAX_DURATION_S:,} s; ask for fewer tokens a "
+            "job, or use more nodes"
         )
     always = DurationModel(quantiles_s={0: run_s, 1: run_s})
     timed = job_class.model_copy(update={"duration": always})
@@ -372,17 +443,23 @@ def _batch_class(
     return StreamClass(frame.name, timed, profile_ids)
 
 
-def _sizes(classes: Sequence[JobClass], class_id: Int64Array, level: Float64Array) -> Int64Array:
+def _sizes(
+    classes: Sequence[JobClass], class_id: Int64Array, level: Float64Array
+) -> Int64Array:
     """Return how many jobs each submission has, by a random number of 0-1."""
     sizes = np.ones(class_id.size, dtype=np.int64)
     for row, job_class in enumerate(classes):
         if (arrays := job_class.arrays) is None:
             continue
         known = np.array([1, *arrays.sizes])
-        n_arrays = np.array(list(arrays.sizes.values())) * arrays.job_share / arrays.mean_size
+        n_arrays = (
+            np.array(list(arrays.sizes.values())) * arrays.job_share / arrays.mean_size
+        )
         edges = np.cumsum([1 - arrays.job_share, *n_arrays])
         own = class_id == row
-        sizes[own] = known[np.searchsorted(edges[:-1] / edges[-1], level[own], side="right")]
+        sizes[own] = known[
+            np.searchsorted(edges[:-1] / edges[-1], level[own], side="right")
+        ]
     return sizes
 
 
@@ -393,13 +470,21 @@ def _draw_alike(
     span: Int64Array,
     rngs: Sequence[np.random.Generator],
 ) -> Float64Array:
-    """Draw run times that correlate within arrays: a Gaussian copula, one factor per array."""
+    """Draw run times that correlate within arrays.
+
+    A Gaussian copula, one factor per array.
+    """
     from scipy.special import ndtr
 
     first = np.diff(array, prepend=-1) != 0
     common, own = (
-        np.concatenate([rng.standard_normal(n) for rng, n in zip(rngs, counts, strict=True)])
+        np.concatenate(
+            [rng.standard_normal(n) for rng, n in zip(rngs, counts, strict=True)]
+        )
         for counts in (np.bincount(x, minlength=len(rngs)) for x in (span[first], span))
     )
-    score = np.sqrt(correlation) * common[np.cumsum(first) - 1] + np.sqrt(1 - correlation) * own
+    score = (
+        np.sqrt(correlation) * common[np.cumsum(first) - 1]
+        + np.sqrt(1 - correlation) * own
+    )
     return model.quantile(np.clip(ndtr(score), 1e-15, 1 - 1e-15))

@@ -1,4 +1,4 @@
-"""`JobsLoad`: all job streams of a site, drawn or replayed, scheduled, and lowered to segments."""
+"""`JobsLoad`: the job streams of a site, scheduled and lowered to segments."""
 
 from __future__ import annotations
 
@@ -87,8 +87,10 @@ class JobsLoad:
         """Takers of each window, such as a file or a metric."""
         self.watch = Stopwatch(Progress())
         self.beside_w: Callable[[int], float] = lambda _: 0.0
-        """Gives the power of other loads at a time [ms] beyond that of their idle nodes [W]."""
-        itself = weakref.proxy(self)  # no cycle: a load's memory is free once it is done
+        """Gives the power of other loads at a time [ms] beyond that of their idle nodes
+        [W]."""
+        # No cycle: a load's memory is free once it is done
+        itself = weakref.proxy(self)
         self.n_drawn = 0
         self._submitted = JobTable.empty()
         self._windows: Iterator[_Submitted] | None = None
@@ -108,7 +110,10 @@ class JobsLoad:
         self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_profiles: Mapping[int, PowerProfile] = {}
         if self.cluster.acts:
-            kinds = [self._context.flexibility_of(k).kind for k in range(len(self.streams.classes))]
+            kinds = [
+                self._context.flexibility_of(k).kind
+                for k in range(len(self.streams.classes))
+            ]
             self.library, self._levels = with_levels(
                 self.library, self.streams.classes, self.streams.nodes, kinds, levels
             )
@@ -126,14 +131,17 @@ class JobsLoad:
         names = [name for name, spec in streams.items() if spec.synchronous is not None]
         self._synchronous = SynchronousMetrics(self.streams, names) if names else None
         self._length = QueueLength()
-        asked = {p: self.streams.asked_nodes(n) for p, n in enumerate(scenario.facility.pools)}
+        asked = {
+            p: self.streams.asked_nodes(n)
+            for p, n in enumerate(scenario.facility.pools)
+        }
         self.transient = Transient(
             scenario.written_clock, {p: n for p, n in asked.items() if n > 0}
         )
 
     @property
     def calendars(self) -> dict[str, HourlyRates]:
-        """Mean rate of the submissions of each stream that draws them, for the causes of events."""
+        """Mean rate of submissions of each drawing stream, for causes of events."""
         clock, seed = self._scenario.clock, self._scenario.seed
         return {
             name: hourly_rates(spec.calendar, clock, seed, "workload", name)
@@ -144,12 +152,14 @@ class JobsLoad:
         }
 
     def undisturbed(self, policies: Mapping[str, Policy] | None) -> JobsLoad:
-        """Return the same jobs under no controller, to be taken window for window beside these."""
+        """Return the same jobs under no controller, to be taken beside these."""
         other = copy(self)
         self._windows, other._windows = tee(self._submitted_windows(None))
         other.sinks = []
         other.watch = Stopwatch(Progress())
-        other.cluster = Cluster.of(self._scenario, self._engine, policies, self._context)
+        other.cluster = Cluster.of(
+            self._scenario, self._engine, policies, self._context
+        )
         other._count_anew()
         return other
 
@@ -174,10 +184,16 @@ class JobsLoad:
         from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
         for drawn in self._timed(self.streams.windows(n_draws)):
             until_ms = min((from_ms // DRAW_MS + n_draws) * DRAW_MS, horizon_ms)
-            n_parts = 1 if self.cluster.acts else max(1, -(-len(drawn) // JOBS_PER_WINDOW))
+            n_parts = (
+                1 if self.cluster.acts else max(1, -(-len(drawn) // JOBS_PER_WINDOW))
+            )
             part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
             ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
-            cuts = [0, *np.searchsorted(drawn.submit_ms, ends_ms[:-1]).tolist(), len(drawn)]
+            cuts = [
+                0,
+                *np.searchsorted(drawn.submit_ms, ends_ms[:-1]).tolist(),
+                len(drawn),
+            ]
             for (first, last), end_ms in zip(pairwise(cuts), ends_ms, strict=True):
                 yield drawn.take(slice(first, last)), end_ms
             from_ms = until_ms
@@ -193,7 +209,7 @@ class JobsLoad:
             del jobs
 
     def between(self, begin_ms: int, end_ms: int) -> Segments:  # noqa: ARG002
-        """Schedule the jobs of the window that `edges` gave, and return what they play."""
+        """Schedule the jobs of the window of `edges`, and return what they play."""
         submitted, self._submitted = self._submitted, JobTable.empty()
         self.n_drawn += len(submitted)
         with self.watch.lap("schedule"):
@@ -240,7 +256,7 @@ class JobsLoad:
         return {"queued_jobs": self._length.at(block.starts_ms)}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return the `jobs` block of one pool or of all, and of all the `synchronous` one."""
+        """Return the `jobs` block of one pool or all, and the `synchronous` one."""
         queue = self.queue if pool is None else self.queues[pool]
         jobs = {"jobs": queue.block()} if queue.has_streams else {}
         if pool is not None or self._synchronous is None:
@@ -268,7 +284,9 @@ def _context_of(
             ],
         ),
         flexibility=[
-            flexibility_of(of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario)
+            flexibility_of(
+                of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario
+            )
             for of_class in streams.classes
         ],
         levels=levels,
@@ -304,7 +322,9 @@ def flexibility_of(
         stop_share=told.restart_power,
         restart_share=told.restart_power,
         slack=told.slack,
-        deadline_ms=scenario.clock.wall.time_ms(told.deadline) if told.deadline else None,
+        deadline_ms=scenario.clock.wall.time_ms(told.deadline)
+        if told.deadline
+        else None,
     )
 
 
@@ -313,10 +333,17 @@ def simulations(
     policies: Mapping[str, Policy] | None = None,
     context: Context | None = None,
 ) -> dict[str, Utilization]:
-    """Return what each stream with ``match: simulated`` matches: its own pool's occupancy."""
+    """Return what each stream with ``match: simulated`` matches.
+
+    Its own pool's occupancy.
+    """
     return {
         name: partial(
-            simulated_utilization, scenario, spec.pool, (policies or {}).get(spec.pool), context
+            simulated_utilization,
+            scenario,
+            spec.pool,
+            (policies or {}).get(spec.pool),
+            context,
         )
         for name, spec in scenario.streams.items()
         if spec.match == "simulated"

@@ -1,7 +1,7 @@
 """Jobs to segments: which stretch of which profile each started job plays, and when.
 
-`Pieces` are what a job plays in its own time, from 0 to its run time, undisturbed; lowering places
-them from the start of each job on.
+`Pieces` are what a job plays in its own time, from 0 to its run time, undisturbed;
+lowering places them from the start of each job on.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ MOST_PASSES = 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Pieces(Table):
-    """Pieces of profiles that jobs play in their own time; the pieces of a job adjoin."""
+    """Pieces of profiles that jobs play in their own time.
+
+    The pieces of a job adjoin.
+    """
 
     job: Int64Array = column("int64")  # row of the job table
-    into_ms: Int64Array = column("int64")  # start of the piece since the start of the job [ms]
+    # Start of the piece since the start of the job [ms]
+    into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")  # its length [ms], positive
     profile_id: Int32Array = column("int32")  # profile that is played
-    offset_ms: Int64Array = column("int64")  # place in the profile at which the piece starts [ms]
+    # Place in the profile at which the piece starts [ms]
+    offset_ms: Int64Array = column("int64")
     # Factor on the profile's power, on all nodes of the job
     weight: Float64Array = column("float64")
 
@@ -60,10 +65,11 @@ def pieces_of_jobs(
 ) -> Pieces:
     """Return what some jobs, `rows` of the table, play in their own time.
 
-    A job that runs as long as its profile is one piece; another plays the profile as `played_parts`
-    says. A start-up is a piece of its own at idle power. The weight is the job's nodes over its
-    profile's, times the job's power factor. Pieces beyond the own time `needed_ms` of each job [ms]
-    may lack; `pieces_of` gives those of synchronous jobs.
+    A job that runs as long as its profile is one piece; another plays the profile as
+    `played_parts` says. A start-up is a piece of its own at idle power. The weight is
+    the job's nodes over its profile's, times the job's power factor. Pieces beyond the
+    own time `needed_ms` of each job [ms] may lack; `pieces_of` gives those of
+    synchronous jobs.
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
     profile_n_nodes = np.array([entry.n_nodes for entry in library.entries])
@@ -98,15 +104,29 @@ def pieces_of_jobs(
         of = filled[jobs.profile_id[filled] == profile_id]
         begin_ms, played_ms = startup_ms[of], needed_ms[of] - startup_ms[of]
         parts.append(
-            _filled(play_ms[of], played_ms, profile_id, library, rows[of], begin_ms, weight[of])
+            _filled(
+                play_ms[of],
+                played_ms,
+                profile_id,
+                library,
+                rows[of],
+                begin_ms,
+                weight[of],
+            )
         )
     starting = np.flatnonzero(startup_ms > 0)
     if starting.size:
         # From allocation to the profile's start: busy nodes at idle power.
-        idle_w = np.array([facility.node_type_of(pool).idle_power_w for pool in facility.pools])
+        idle_w = np.array(
+            [facility.node_type_of(pool).idle_power_w for pool in facility.pools]
+        )
         idle = n_nodes[starting] * idle_w[jobs.pool_id[starting]] / FLAT_POWER_W
         flat_id, run_ms = library.ids.index(FLAT_ID), startup_ms[starting]
-        begin_ms, needed_ms, job = np.zeros_like(run_ms), needed_ms[starting], rows[starting]
+        begin_ms, needed_ms, job = (
+            np.zeros_like(run_ms),
+            needed_ms[starting],
+            rows[starting],
+        )
         parts.append(_filled(run_ms, needed_ms, flat_id, library, job, begin_ms, idle))
     return concat(parts)
 
@@ -122,16 +142,17 @@ def _filled(
 ) -> Pieces:
     """Fill run times of jobs, from times of their own on, with one profile."""
     of = phases(library[profile_id])
-    # Whole loops beyond what is needed are left out: the end of the profile stays beyond it too.
+    # Whole loops beyond what is needed are left out: the end of the profile stays
+    # beyond it too.
     loop_ms = of.ending_ms - of.steady_ms
     beyond_ms = run_ms - needed_ms - of.duration_ms
     run_ms = run_ms - np.maximum(beyond_ms // loop_ms, 0) * loop_ms
     n_passes = float((run_ms / loop_ms).sum())
     if n_passes > MOST_PASSES:
         raise WorkloadError(
-            f"the jobs play the steady part of profile '{library.ids[profile_id]}' {n_passes:,.0f} "
-            f"times, more than {MOST_PASSES:,} fit the memory; shorten the run, or use profiles "
-            "with a longer steady part"
+            f"the jobs play the steady part of profile '{library.ids[profile_id]}' "
+            f"{n_passes:,.0f} times, more than {MOST_PASSES:,} fit the memory; "
+            "shorten the run, or use profiles with a longer steady part"
         )
     played = played_parts(run_ms, of)
     nth = played.row
@@ -146,7 +167,10 @@ def _filled(
 
 
 def cut(length_ms: Int64Array, most_ms: Int64Array | int) -> tuple[Int64Array, ...]:
-    """Cut lengths into pieces of at most so much each; return row, start and length of each."""
+    """Cut lengths into pieces of at most so much each.
+
+    Return row, start and length of each.
+    """
     most_ms = np.broadcast_to(np.asarray(most_ms), length_ms.shape)
     row, nth = repeated(-(-length_ms // most_ms))
     into_ms = nth * most_ms[row]
@@ -175,10 +199,10 @@ def lower_jobs(
 ) -> JobLoad:
     """Lower started jobs to segments, cut at the horizon, and keep whose they are.
 
-    The pieces of each job, as `pieces_of_jobs` says, are placed from its start on. Segments that
-    ended before the run are left out; one that runs at its start keeps its own start, so that its
-    power is added as in a run that begins earlier, to the last bit. `pieces_of` gives those of
-    synchronous jobs, such as `JobStreams.pieces`.
+    The pieces of each job, as `pieces_of_jobs` says, are placed from its start on.
+    Segments that ended before the run are left out; one that runs at its start keeps
+    its own start, so that its power is added as in a run that begins earlier, to the
+    last bit. `pieces_of` gives those of synchronous jobs, such as `JobStreams.pieces`.
     """
     jobs, rows = schedule.jobs, np.flatnonzero(schedule.started)
     left_ms = schedule.horizon_ms - schedule.start_ms[rows]
@@ -203,12 +227,13 @@ def lower_jobs(
 
 
 def _segment_energy_j(segments: Segments, library: ProfileLibrary) -> Float64Array:
-    """Return the energy of each segment from the start of the run on [J], shape (n,)."""
+    """Return the energy of each segment from the run's start on [J], shape (n,)."""
     energy_j = np.zeros(len(segments))
     start_ms = np.maximum(segments.start_ms, 0)
     offset_ms, length_ms = (
-        segments.offset_ms + start_ms - segments.start_ms, segments.end_ms - start_ms
-    )  # fmt: skip
+        segments.offset_ms + start_ms - segments.start_ms,
+        segments.end_ms - start_ms,
+    )
     for profile_id in np.unique(segments.profile_id).tolist():
         profile = library[profile_id]
         rows = np.flatnonzero(segments.profile_id == profile_id)

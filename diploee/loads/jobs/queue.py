@@ -15,22 +15,51 @@ _QUEUED = "queued: started later than submitted"
 
 QUEUE_METRICS = (
     Metric("jobs.submitted", "jobs", "jobs submitted", "{:,.0f}"),
-    Metric("jobs.submitted_per_day", "1/d", "jobs submitted per day", "{:,.0f}", view="main"),
     Metric(
-        "jobs.queued_fraction", "%", "jobs that queued", "{:.2f}",
-        f"of those that started; {_QUEUED}", "main", 100,
-    ),
-    Metric(
-        "jobs.mean_queue_time_queued_h", "h", "mean queue time of those that queued", text=_QUEUED,
+        "jobs.submitted_per_day",
+        "1/d",
+        "jobs submitted per day",
+        "{:,.0f}",
         view="main",
     ),
-    Metric("jobs.mean_queue_time_all_h", "h", "mean queue time of jobs that started",
-           view="table"),
-    Metric("jobs.max_queue_time_h", "h", "longest queue time of jobs that started", "{:.2f}",
-           view="table"),
-    Metric("jobs.unstarted", "jobs", "jobs never started", "{:,.0f}",
-           "they are in no queue time", "main"),
-)  # fmt: skip
+    Metric(
+        "jobs.queued_fraction",
+        "%",
+        "jobs that queued",
+        "{:.2f}",
+        f"of those that started; {_QUEUED}",
+        "main",
+        100,
+    ),
+    Metric(
+        "jobs.mean_queue_time_queued_h",
+        "h",
+        "mean queue time of those that queued",
+        text=_QUEUED,
+        view="main",
+    ),
+    Metric(
+        "jobs.mean_queue_time_all_h",
+        "h",
+        "mean queue time of jobs that started",
+        view="table",
+    ),
+    Metric(
+        "jobs.max_queue_time_h",
+        "h",
+        "longest queue time of jobs that started",
+        "{:.2f}",
+        view="table",
+    ),
+    Metric(
+        "jobs.unstarted",
+        "jobs",
+        "jobs never started",
+        "{:,.0f}",
+        "they are in no queue time",
+        "main",
+    ),
+)
 
 
 class QueueMetrics:
@@ -48,12 +77,15 @@ class QueueMetrics:
     def add(self, n_submitted: int, started: Schedule) -> None:
         """Add the jobs submitted in a window, and those that started or ran in it.
 
-        A job that is put back into the queue has waited until its first start. Of jobs submitted
-        before the run the node time within it counts alone.
+        A job that is put back into the queue has waited until its first start. Of jobs
+        submitted before the run the node time within it counts alone.
         """
         self.submitted += n_submitted
         self.node_ms += int(started.node_ms.sum())
-        start_ms, submit_ms = started.start_ms[started.first], started.jobs.submit_ms[started.first]
+        start_ms, submit_ms = (
+            started.start_ms[started.first],
+            started.jobs.submit_ms[started.first],
+        )
         self.left_over += int(np.count_nonzero((submit_ms < 0) & (start_ms >= 0)))
         wait_ms = started.wait_ms[started.first & (started.jobs.submit_ms >= 0)]
         if not wait_ms.size:
@@ -71,8 +103,8 @@ class QueueMetrics:
     def block(self) -> dict[str, Any]:
         """Return the `jobs` block.
 
-        Queued means started later than submitted, among the started jobs. Values that no job
-        defines are None.
+        Queued means started later than submitted, among the started jobs. Values that
+        no job defines are None.
         """
         started = self.started
         return {
@@ -96,7 +128,8 @@ class QueueLength:
     def add(self, submit_ms: Int64Array, start_ms: Int64Array) -> None:
         """Add the submissions and the starts of a window [ms], in any order.
 
-        A job that is put back counts as another submission, and its next start as another start.
+        A job that is put back counts as another submission, and its next start as
+        another start.
         """
         self._submit_ms = np.concatenate([self._submit_ms, np.sort(submit_ms)])
         self._start_ms = np.concatenate([self._start_ms, np.sort(start_ms)])
@@ -104,7 +137,8 @@ class QueueLength:
     def at(self, times_ms: Int64Array) -> Int64Array:
         """Return how many jobs are submitted by each time [ms] and not yet started.
 
-        The times must not precede those asked for before, and lie within the windows added.
+        The times must not precede those asked for before, and lie within the windows
+        added.
         """
         submitted = np.searchsorted(self._submit_ms, times_ms, side="right")
         started = np.searchsorted(self._start_ms, times_ms, side="right")

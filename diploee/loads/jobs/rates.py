@@ -26,10 +26,12 @@ EPOCH_HOUR_OF_WEEK = 3 * HOURS_PER_DAY
 """1970-01-01 00:00 was on a Thursday, day 3 of a week that starts on Monday."""
 
 MONTH_RAMP_H = 84
-"""Hours at either end of a month in which its factor goes to that of its neighbour: half a week."""
+"""Hours at either end of a month in which its factor goes to that of its neighbour:
+half a week."""
 
 CHAIN = 7
-"""Correlation times after which a week no longer counts for another, at a correlation of 0.001."""
+"""Correlation times after which a week no longer counts for another, at a correlation
+of 0.001."""
 
 MOST_STDS = 3.0
 """Standard deviations of its logarithm by which a week's level differs at most."""
@@ -40,19 +42,22 @@ LEAST_DISPERSION = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class HourlyRates:
-    """Relative rate in time: a line whose mean over every clock hour is that of the calendar."""
+    """Relative rate in time, with the calendar's mean over each hour."""
 
-    # Edges of the clock hours from the start of the run, (H + 1,), the first and last one cut
+    # Edges of the clock hours from the start of the run, (H + 1,), the first and last
+    # one cut
     edges_ms: Int64Array
-    # Times between which the rate is linear, (N,), the edges among them; one that comes twice is a
-    # step, where nodes are added
+    # Times between which the rate is linear, (N,), the edges among them; one that comes
+    # twice is a step, where nodes are added
     nodes_ms: Int64Array
     at_nodes: Float64Array  # rate there relative to the mean from `mean_from_ms` on
 
     @property
     def of_pieces(self) -> Float64Array:
         """Integral between successive nodes [ms], shape (N - 1,)."""
-        of_pieces: Float64Array = np.diff(self.nodes_ms) * (self.at_nodes[1:] + self.at_nodes[:-1])
+        of_pieces: Float64Array = np.diff(self.nodes_ms) * (
+            self.at_nodes[1:] + self.at_nodes[:-1]
+        )
         return of_pieces / 2
 
     @property
@@ -75,8 +80,12 @@ class HourlyRates:
 
     def cut_at(self, times_ms: Int64Array) -> HourlyRates:
         """Return the same rates, with hours that are cut at times as well."""
-        inside = times_ms[(times_ms > self.edges_ms[0]) & (times_ms < self.edges_ms[-1])]
-        edges_ms, nodes_ms = (np.setdiff1d(inside, x) for x in (self.edges_ms, self.nodes_ms))
+        inside = times_ms[
+            (times_ms > self.edges_ms[0]) & (times_ms < self.edges_ms[-1])
+        ]
+        edges_ms, nodes_ms = (
+            np.setdiff1d(inside, x) for x in (self.edges_ms, self.nodes_ms)
+        )
         at = np.searchsorted(self.nodes_ms, nodes_ms)
         return HourlyRates(
             np.sort(np.concatenate([self.edges_ms, edges_ms])),
@@ -85,19 +94,27 @@ class HourlyRates:
         )
 
     def between(self, begin_ms: int, end_ms: int) -> HourlyRates:
-        """Return the part of the span between two times; hours that they cut are partial."""
+        """Return the part of the span between two times.
+
+        Hours that they cut are partial.
+        """
         begin_ms = max(begin_ms, int(self.edges_ms[0]))
         end_ms = min(end_ms, int(self.edges_ms[-1]))
         span = _over(self.nodes_ms, begin_ms, end_ms)
         nodes_ms, at_nodes = self.nodes_ms[span], self.at_nodes[span].copy()
         at_nodes[[0, -1]] = np.interp([begin_ms, end_ms], nodes_ms, at_nodes)
         edges_ms = self.edges_ms[_over(self.edges_ms, begin_ms, end_ms)]
-        nodes_ms, edges_ms = (np.clip(x, begin_ms, end_ms) for x in (nodes_ms, edges_ms))
+        nodes_ms, edges_ms = (
+            np.clip(x, begin_ms, end_ms) for x in (nodes_ms, edges_ms)
+        )
         return HourlyRates(edges_ms, nodes_ms, at_nodes)
 
 
 def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
-    """Return which times are needed over a span: the last at its begin to the first at its end."""
+    """Return which times are needed over a span.
+
+    The last at its begin to the first at its end.
+    """
     first = int(np.searchsorted(times_ms, begin_ms, side="right")) - 1
     return slice(first, int(np.searchsorted(times_ms, end_ms)) + 1)
 
@@ -105,32 +122,40 @@ def _over(times_ms: Int64Array, begin_ms: int, end_ms: int) -> slice:
 def line_through_means(
     edges_ms: Int64Array, means: Float64Array
 ) -> tuple[Int64Array, Float64Array]:
-    """Return nodes of a continuous line that has given means in each step, and is nowhere negative.
+    """Return nodes of a non-negative line with given means in each step.
 
-    At an edge it passes the mean of its neighbours, at most twice the smaller, so that a step of 0
-    has none at all; the middle of a step makes up for the rest. All rates of calendars and of
-    replayed traces are such lines.
+    At an edge it passes the mean of its neighbours, at most twice the smaller, so that
+    a step of 0 has none at all; the middle of a step makes up for the rest. All rates
+    of calendars and of replayed traces are such lines.
     """
     within = joint(means[1:], means[:-1])
     at_edges = np.concatenate([means[:1], within, means[-1:]])
     middle_ms = (edges_ms[:-1] + edges_ms[1:]) // 2
     length_ms = np.diff(edges_ms)
     first_ms = middle_ms - edges_ms[:-1]
-    # Trapezoids on both sides of the middle, which need not be the exact half in whole ms.
+    # Trapezoids on both sides of the middle, which need not be the exact half in whole
+    # ms.
     total = 2 * means * length_ms
     in_middle = (
         total - at_edges[:-1] * first_ms - at_edges[1:] * (length_ms - first_ms)
     ) / length_ms
-    nodes_ms = np.append(np.column_stack([edges_ms[:-1], middle_ms]).ravel(), edges_ms[-1])
-    values = np.append(np.column_stack([at_edges[:-1], in_middle]).ravel(), at_edges[-1])
+    nodes_ms = np.append(
+        np.column_stack([edges_ms[:-1], middle_ms]).ravel(), edges_ms[-1]
+    )
+    values = np.append(
+        np.column_stack([at_edges[:-1], in_middle]).ravel(), at_edges[-1]
+    )
     kept = np.append(True, np.diff(nodes_ms) > 0)  # a step of 1 ms has no middle
     return nodes_ms[kept], np.maximum(values, 0.0)[kept]
 
 
-def _local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Array, Int64Array]:
+def _local_hours(
+    clock: RunClock, begin_ms: int, end_ms: int
+) -> tuple[Int64Array, Int64Array]:
     """Return the clock hours of a part of a run, as the wall clock has them.
 
-    Where the clock is put forward an hour is missing, where it is put back one comes twice.
+    Where the clock is put forward an hour is missing, where it is put back one comes
+    twice.
     """
     edges_ms, hours = [], []
     for part in clock.wall.steady_spans(begin_ms, end_ms):
@@ -142,15 +167,16 @@ def _local_hours(clock: RunClock, begin_ms: int, end_ms: int) -> tuple[Int64Arra
 
 
 def hour_weights(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the calendar's weight of hours of local time: that of the week times the month's."""
+    """Return the calendar's weight of hours of local time: that of the week times the month's."""  # noqa: E501
     return _of_week(calendar, hours) * month_factors(calendar, hours)
 
 
 def week_share(correlation_weeks: float) -> float:
     """Return the variance of weekly means over that of the weeks' levels, 0-1.
 
-    Linear between the middles of the weeks, the mean of a week is (before + 6 x own + after) / 8 of
-    the levels; those of weeks n apart have the correlation ``rho**n``.
+    Linear between the middles of the weeks, the mean of a week is (before + 6 x
+    own + after) / 8 of the levels; those of weeks n apart have the correlation
+    ``rho**n``.
     """
     rho = week_correlation(correlation_weeks)
     return float(19 + 12 * rho + rho**2) / 32
@@ -164,7 +190,7 @@ def week_correlation(correlation_weeks: float) -> float:
 def _week_factors(
     spec: WeekToWeek | None, hours: Int64Array, seed: int, *name: str
 ) -> Float64Array:
-    """Return the random factor of the weeks in the middle of hours of local time, shape (H,).
+    """Return the random factor of weeks at mid-hours of local time, shape (H,).
 
     Its mean over the weeks of each calendar year is 1.
     """
@@ -173,17 +199,22 @@ def _week_factors(
     middle = (hours + 0.5 + EPOCH_HOUR_OF_WEEK) / HOURS_PER_WEEK
     weeks = np.arange(int(middle.min()) - 1, int(middle.max()) + 2)
     years = [
-        int(_middle_of_week(week).astype("datetime64[Y]").astype(int)) for week in weeks[[0, -1]]
+        int(_middle_of_week(week).astype("datetime64[Y]").astype(int))
+        for week in weeks[[0, -1]]
     ]
     size = spec.relative_std, spec.correlation_weeks
-    of_years = [_week_levels(year, *size, seed, *name) for year in range(years[0], years[1] + 1)]
+    of_years = [
+        _week_levels(year, *size, seed, *name) for year in range(years[0], years[1] + 1)
+    ]
     level = np.concatenate([levels for _, levels in of_years])
-    factors: Float64Array = np.interp(middle, of_years[0][0] + 0.5 + np.arange(level.size), level)
+    factors: Float64Array = np.interp(
+        middle, of_years[0][0] + 0.5 + np.arange(level.size), level
+    )
     return factors
 
 
 def _middle_of_week(week: int) -> np.datetime64:
-    """Return noon on the Thursday of a week, counted from the one that holds 1970-01-01."""
+    """Return noon on the Thursday of a week, counted from the one that holds 1970-01-01."""  # noqa: E501
     hour = int(week) * HOURS_PER_WEEK + HOURS_PER_WEEK // 2 - EPOCH_HOUR_OF_WEEK
     return np.datetime64(hour, "h")
 
@@ -192,12 +223,14 @@ def _middle_of_week(week: int) -> np.datetime64:
 def _week_levels(
     year: int, relative_std: float, correlation_weeks: float, seed: int, *name: str
 ) -> tuple[int, Float64Array]:
-    """Return the first week whose middle lies in a year (from 1970), and the levels of all."""
-    new_year_h = np.arange(year, year + 2).astype("datetime64[Y]").astype("datetime64[h]")
+    """Return the first week of a year (from 1970), and the levels of all."""
+    new_year_h = (
+        np.arange(year, year + 2).astype("datetime64[Y]").astype("datetime64[h]")
+    )
     middle_h = (new_year_h - _middle_of_week(0)).astype(np.int64)
     first, end = (-(-middle_h // HOURS_PER_WEEK)).tolist()
-    # A sum of independent numbers of the week and those before it has the same correlation as a
-    # chain of weeks, exp(-n / tau), and needs no first week.
+    # A sum of independent numbers of the week and those before it has the same
+    # correlation as a chain of weeks, exp(-n / tau), and needs no first week.
     rho = week_correlation(correlation_weeks)
     kernel = rho ** np.arange(1 + round(CHAIN * correlation_weeks))
     kernel /= np.sqrt(kernel @ kernel)
@@ -208,7 +241,8 @@ def _week_levels(
         ]
     )
     normal = np.clip(np.convolve(drawn, kernel, "valid"), -MOST_STDS, MOST_STDS)
-    # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1, variance v.
+    # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1,
+    # variance v.
     variance = np.log1p(relative_std**2 / week_share(correlation_weeks))
     level = np.exp(np.sqrt(variance) * normal - variance / 2)
     return first, level / level.mean()
@@ -217,8 +251,9 @@ def _week_levels(
 def mean_from_ms(calendar: Calendar, clock: RunClock) -> int:
     """Return from when on a calendar's mean is taken, to the end of the run [ms].
 
-    It is the start of the run, but that of its warm-up where the run is shorter than the day, week
-    or year in which the weights repeat: a run of a weekend says nothing of the days before.
+    It is the start of the run, but that of its warm-up where the run is shorter than
+    the day, week or year in which the weights repeat: a run of a weekend says nothing
+    of the days before.
     """
     hours = np.array(calendar.week_weights()).reshape(-1, HOURS_PER_DAY)
     cycle_h = HOURS_PER_DAY if np.ptp(hours) else 0
@@ -229,8 +264,8 @@ def mean_from_ms(calendar: Calendar, clock: RunClock) -> int:
 
 
 Scatter = tuple[float, int, Callable[[int], np.random.Generator]]
-"""Random factors on a rate: their variance, how many a day (24 or 1), and where those of a local
-day come from, by its number since 1970."""
+"""Random factors on a rate: their variance, how many a day (24 or 1), and where those
+of a local day come from, by its number since 1970."""
 
 
 def hourly_rates(
@@ -243,11 +278,12 @@ def hourly_rates(
 ) -> HourlyRates:
     """Lay calendar weights over a run, without a step but where nodes are added.
 
-    Each clock hour has the mean of its weight and factors. These, as those of the weeks of the
-    stream `name`, are not in the mean of 1, which is taken from `mean_from_ms` on. Rates are in
-    proportion to nodes that stand.
+    Each clock hour has the mean of its weight and factors. These, as those of the weeks
+    of the stream `name`, are not in the mean of 1, which is taken from `mean_from_ms`
+    on. Rates are in proportion to nodes that stand.
     """
-    # A run that begins earlier has the same line: it goes by the hours around the run as well.
+    # A run that begins earlier has the same line: it goes by the hours around the run
+    # as well.
     edges_ms, hours = _local_hours(
         clock, clock.begin_ms - 2 * MS_PER_H, clock.horizon_ms + 2 * MS_PER_H
     )
@@ -280,15 +316,21 @@ def _per_node(line: HourlyRates, standing: StandingNodes) -> HourlyRates:
     added_ms = added_ms[(added_ms > line.nodes_ms[0]) & (added_ms < line.nodes_ms[-1])]
     nodes_ms = np.union1d(line.nodes_ms, added_ms)
     twice = np.isin(nodes_ms, added_ms)
-    begins = np.append(0, np.cumsum(1 + twice)[:-1])  # of two at one time, the one before the step
+    # Of two at one time, the one before the step
+    begins = np.append(0, np.cumsum(1 + twice)[:-1])
     at_nodes = np.repeat(line.at(nodes_ms), 1 + twice)
     standing_at = np.repeat(standing.at(nodes_ms), 1 + twice)
     standing_at[begins] = standing.at(nodes_ms - 1)
-    return HourlyRates(line.edges_ms, np.repeat(nodes_ms, 1 + twice), at_nodes * standing_at)
+    return HourlyRates(
+        line.edges_ms, np.repeat(nodes_ms, 1 + twice), at_nodes * standing_at
+    )
 
 
 def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the weight of the hour of the week, shape (H,); of holidays that of their weekday."""
+    """Return the weight of the hour of the week, shape (H,).
+
+    Of holidays that of their weekday.
+    """
     hour = (hours + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK
     if calendar.holidays is not None and hours.size:
         days = hours // HOURS_PER_DAY
@@ -297,24 +339,28 @@ def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
             for day in (days.min(), days.max())
         )
         as_day = calendar.holiday_weekday * HOURS_PER_DAY + hours % HOURS_PER_DAY
-        hour = np.where(np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, hour)
+        hour = np.where(
+            np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, hour
+        )
     week: Float64Array = np.array(calendar.week_weights())[hour]
     return week
 
 
 def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
-    """Return the factor of the months at hours of local time, continuous over their ends.
+    """Return the factor of the months at local hours, continuous over their ends.
 
-    Each month holds a level of its own, but for `MONTH_RAMP_H` at either end, where it goes in a
-    straight line to the mean of its own and its neighbour's weight (at most twice the smaller, so
-    that next to a month without load there is none). The level is such that the month has as much
-    load as its weight on every hour would give it (ASSUMPTION: the ramps' length).
+    Each month holds a level of its own, but for `MONTH_RAMP_H` at either end, where it
+    goes in a straight line to the mean of its own and its neighbour's weight (at most
+    twice the smaller, so that next to a month without load there is none). The level is
+    such that the month has as much load as its weight on every hour would give it
+    (ASSUMPTION: the ramps' length).
     """
     weights = np.array(calendar.month_weights())
     if not hours.size or (weights == weights[0]).all():
         return np.full(hours.size, weights[0])
     first, last = (
-        np.datetime64(int(hour), "h").astype("datetime64[M]") for hour in (hours.min(), hours.max())
+        np.datetime64(int(hour), "h").astype("datetime64[M]")
+        for hour in (hours.min(), hours.max())
     )
     months = np.arange(first, last + np.timedelta64(2, "M"))
     edges_h = months.astype("datetime64[h]").astype(np.int64)
@@ -343,12 +389,18 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
 
 def joint(own: Float64Array, neighbour: Float64Array) -> Float64Array:
     """Return the value where two steps meet: their mean, at most twice the smaller."""
-    at_edge: Float64Array = np.minimum((own + neighbour) / 2, 2 * np.minimum(own, neighbour))
+    at_edge: Float64Array = np.minimum(
+        (own + neighbour) / 2, 2 * np.minimum(own, neighbour)
+    )
     return at_edge
 
 
 def _month_level(
-    calendar: Calendar, edges_h: Int64Array, weight: float, at_begin: float, at_end: float
+    calendar: Calendar,
+    edges_h: Int64Array,
+    weight: float,
+    at_begin: float,
+    at_end: float,
 ) -> float:
     """Return the level between a month's ramps that keeps its total."""
     hours = np.arange(edges_h[0], edges_h[1])
@@ -365,13 +417,17 @@ def _month_level(
 
 def hour_of_week(hours: npt.NDArray[np.datetime64]) -> Int64Array:
     """Return the hour of the week of local hours, 0 on Monday at 00:00, to 167."""
-    since_monday: Int64Array = hours.astype("datetime64[h]").astype(np.int64) + EPOCH_HOUR_OF_WEEK
+    since_monday: Int64Array = (
+        hours.astype("datetime64[h]").astype(np.int64) + EPOCH_HOUR_OF_WEEK
+    )
     return since_monday % HOURS_PER_WEEK
 
 
 def month_of_year(hours: npt.NDArray[np.datetime64]) -> Int64Array:
     """Return the month of local hours, 0 in January, to 11."""
-    months: Int64Array = hours.astype("datetime64[M]").astype(np.int64) % MONTHS_PER_YEAR
+    months: Int64Array = (
+        hours.astype("datetime64[M]").astype(np.int64) % MONTHS_PER_YEAR
+    )
     return months
 
 
@@ -384,15 +440,20 @@ def gamma_factors(
     """Draw a random factor of every hour, or day, gamma distributed with mean 1.
 
     Poisson counts of rates with such factors are negative binomial, with variance
-    mean + dispersion * mean**2. Thinning the submissions by any share leaves the dispersion as it
-    is.
+    mean + dispersion * mean**2. Thinning the submissions by any share leaves the
+    dispersion as it is.
     """
     least = max(dispersion, LEAST_DISPERSION)
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY
     factors = np.concatenate(
-        [random(day).gamma(1 / least, least, per_day) for day in range(int(first), int(last) + 1)]
+        [
+            random(day).gamma(1 / least, least, per_day)
+            for day in range(int(first), int(last) + 1)
+        ]
     )
-    of_hours: Float64Array = factors[(hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY]
+    of_hours: Float64Array = factors[
+        (hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY
+    ]
     return of_hours
 
 
@@ -401,14 +462,19 @@ MOST_PREDICTED = 12
 
 
 def bisect(
-    function: Callable[[float], float], target: float, low: float, high: float, tolerance: float
+    function: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    tolerance: float,
 ) -> tuple[float, float, int]:
     """Find where a non-decreasing function comes nearest to a target."""
     best, best_value = high, function(high)
     steps, done = 1, 0.0
     while abs(best_value - target) > tolerance and steps < MAX_STEPS:
-        # function(low) < target <= function(high) holds, or nothing up to high reaches the target.
-        # A function of steps may jump over it: the nearest value tried is kept.
+        # function(low) < target <= function(high) holds, or nothing up to high reaches
+        # the target. A function of steps may jump over it: the nearest value tried is
+        # kept.
         middle = (low + high) / 2
         if not low < middle < high:
             break
@@ -427,12 +493,17 @@ def bisect(
 
 
 def bisect_rising(
-    function: Callable[[float], float], target: float, low: float, high: float, tolerance: float
+    function: Callable[[float], float],
+    target: float,
+    low: float,
+    high: float,
+    tolerance: float,
 ) -> tuple[float, float, int]:
-    """Find what `bisect` finds of a costly non-decreasing function, from fewer of its values.
+    """Bisect a costly non-decreasing function with fewer of its values.
 
-    The rest of the bisection is predicted by the line through the two known points nearest to the
-    target. Its last point is evaluated next: it and those beside it decide all that come before.
+    The rest of the bisection is predicted by the line through the two known points
+    nearest to the target. Its last point is evaluated next: it and those beside it
+    decide all that come before.
     """
     known = {x: function(x) for x in (low, high)}
     unknown: list[float] = []
@@ -440,15 +511,22 @@ def bisect_rising(
     def predicted(x: float) -> float:
         if x in known:
             return known[x]
-        if not below < x < above:  # further off than a known point that misses the target
+        # Further off than a known point that misses the target
+        if not below < x < above:
             return -np.inf if x <= below else np.inf
         unknown.append(x)
         return y0 + slope * (x - x0)
 
     for _ in range(MOST_PREDICTED):
-        below = max((x for x, y in known.items() if y < target - tolerance), default=-np.inf)
-        above = min((x for x, y in known.items() if y > target + tolerance), default=np.inf)
-        (x0, y0), (x1, y1) = sorted(known.items(), key=lambda point: abs(point[1] - target))[:2]
+        below = max(
+            (x for x, y in known.items() if y < target - tolerance), default=-np.inf
+        )
+        above = min(
+            (x for x, y in known.items() if y > target + tolerance), default=np.inf
+        )
+        (x0, y0), (x1, y1) = sorted(
+            known.items(), key=lambda point: abs(point[1] - target)
+        )[:2]
         slope = (y1 - y0) / (x1 - x0)
         unknown.clear()
         found = bisect(predicted, target, low, high, tolerance)
@@ -459,4 +537,6 @@ def bisect_rising(
         known[next_x] = function(next_x)
     if not unknown and abs(found[1] - target) <= tolerance:
         return found
-    return bisect(lambda x: known[x] if x in known else function(x), target, low, high, tolerance)
+    return bisect(
+        lambda x: known[x] if x in known else function(x), target, low, high, tolerance
+    )

@@ -1,4 +1,7 @@
-"""Jobs of a log, submitted again: mapped to profiles, scaled, placed in the run and repeated."""
+"""Jobs of a log, submitted again.
+
+Mapped to profiles, scaled, placed in the run and repeated.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,23 @@ import numpy as np
 
 from diploee.base.errors import ProfileError, WorkloadError, did_you_mean
 from diploee.base.rng import stream
-from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int32Array, Int64Array, concat
+from diploee.base.tables import (
+    BoolArray,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+    concat,
+)
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK, SLOTS_PER_GPU
 from diploee.loads.jobs.class_rules import UNMATCHED, assign_classes, nearest_n_nodes
-from diploee.loads.jobs.job_log import MISSING_MS, NO_GPU, TOLD_RATIO, JobLog, JobRecords
+from diploee.loads.jobs.job_log import (
+    MISSING_MS,
+    NO_GPU,
+    TOLD_RATIO,
+    JobLog,
+    JobRecords,
+)
 from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
 from diploee.loads.jobs.source import (
     JobSource,
@@ -30,10 +46,11 @@ from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
 COPY_SPREAD_MS = MS_PER_H
-"""A copy of a job (`rate_factor` above 1) is submitted up to so long after the original."""
+"""A copy of a job (`rate_factor` above 1) is submitted up to so long after the
+original."""
 
 MAX_SHIFT_MS = MS_PER_DAY
-"""By no more than so much does the wall clock run ahead of where it stood at the start."""
+"""By no more than so much does the wall clock run ahead of where it stood at the start."""  # noqa: E501
 
 IDLE = "idle"
 """Workload of replayed jobs without GPUs, whose nodes stay at idle power."""
@@ -60,7 +77,8 @@ class ReplayedJobs(JobSource):
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
         # Numbers of rules, then of profiles given by job, then of idle power
         self._idle = len(self.spec.rules) + len(self._profile_ids)
-        # The log's jobs as the run will submit them, times since the first [ms], in slots
+        # The log's jobs as the run will submit them, times since the first [ms], in
+        # slots
         jobs, rule, self._origin_ms = self._prepared(log)
         self.classes, class_id = self._classes(builder, rule, jobs.n_nodes)
         self._logged = replace(jobs, class_id=class_id)
@@ -77,7 +95,9 @@ class ReplayedJobs(JobSource):
     @property
     def asked_nodes(self) -> float:
         """Nodes that its jobs ask for on average while the log plays."""
-        node_ms = float((self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum())
+        node_ms = float(
+            (self._logged.n_nodes * self._logged.duration_ms.astype(np.float64)).sum()
+        )
         return node_ms * self.spec.rate_factor / (self._n_days * MS_PER_DAY)
 
     def settle(self, simulated: Utilization | None) -> None:  # noqa: ARG002
@@ -85,7 +105,8 @@ class ReplayedJobs(JobSource):
         clock = self._frame.clock
         self._first_ms, self._period_ms = self._placing()
         self._tiles = range(1)
-        if self.spec.repeat:  # also before the first one placed, so that the run begins full
+        # Also before the first one placed, so that the run begins full
+        if self.spec.repeat:
             before_ms = self._first_ms - clock.begin_ms
             after_ms = clock.horizon_ms + MAX_SHIFT_MS - self._first_ms
             self._tiles = range(
@@ -94,9 +115,9 @@ class ReplayedJobs(JobSource):
         elif clock.warm_up_ms and clock.begin_ms < self._first_ms < clock.horizon_ms:
             before_h = max(-self._first_ms, 0) / MS_PER_H
             raise self._error(
-                f": warm_up is {clock.warm_up_ms / MS_PER_H:g} h, "
-                f"{self.spec.log} has {before_h:g} h before the start of the run; shorten warm_up "
-                "or leave it out, or play the log repeatedly (repeat: true)"
+                f": warm_up is {clock.warm_up_ms / MS_PER_H:g} h, {self.spec.log} has "
+                f"{before_h:g} h before the start of the run; shorten warm_up or "
+                "leave it out, or play the log repeatedly (repeat: true)"
             )
         check_n_jobs(
             len(self._logged) * len(self._tiles) * self.spec.rate_factor,
@@ -105,8 +126,8 @@ class ReplayedJobs(JobSource):
         )
         if not any(len(self._tile(tile)) for tile in self._tiles):
             raise self._error(
-                f": no job of {self.spec.log} falls into the run ({self._spans()}); change start "
-                "or duration of the run, or set align: start"
+                f": no job of {self.spec.log} falls into the run ({self._spans()}); "
+                "change start or duration of the run, or set align: start"
             )
 
     def _draws(self, n_spans: int) -> Iterator[JobTable]:
@@ -114,7 +135,10 @@ class ReplayedJobs(JobSource):
         ahead, tiles = JobTable.empty(), list(self._tiles)
         for spans in self._frame.batches(n_spans):
             end_ms = spans.stop * DRAW_MS
-            while tiles and self._first_ms + tiles[0] * self._period_ms < end_ms + MAX_SHIFT_MS:
+            while (
+                tiles
+                and self._first_ms + tiles[0] * self._period_ms < end_ms + MAX_SHIFT_MS
+            ):
                 ahead = concat([ahead, self._tile(tiles.pop(0))])
             if (np.diff(ahead.submit_ms) < 0).any():
                 ahead = ahead.take(np.argsort(ahead.submit_ms, kind="stable"))
@@ -123,19 +147,25 @@ class ReplayedJobs(JobSource):
             yield jobs
 
     def _tile(self, tile: int) -> JobTable:
-        """Return the jobs of one repetition that fall into the run, in the order of submission."""
+        """Return the jobs of one repetition that fall into the run, as submitted."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
         frame, logged = self._frame, self._logged.take(rows)
         rng = stream(frame.seed, "replay", frame.name, "profile", tile)
         jobs = replace(
             logged,
             submit_ms=submit_ms,
-            profile_id=draw_profiles(self.classes, logged.class_id, rng.random(rows.size)),
-            # A logged run time reaches from allocation to end: the start-up is a part of it, of
-            # short jobs half at most.  ASSUMPTION [J]: they have started.
-            startup_ms=np.minimum(self._startups_ms({(tile,): rows.size}), logged.duration_ms // 2),
+            profile_id=draw_profiles(
+                self.classes, logged.class_id, rng.random(rows.size)
+            ),
+            # A logged run time reaches from allocation to end: the start-up is a part
+            # of it, of short jobs half at most. ASSUMPTION [J]: they have started.
+            startup_ms=np.minimum(
+                self._startups_ms({(tile,): rows.size}), logged.duration_ms // 2
+            ),
         )
-        inside = (submit_ms >= frame.clock.begin_ms) & (submit_ms < frame.clock.horizon_ms)
+        inside = (submit_ms >= frame.clock.begin_ms) & (
+            submit_ms < frame.clock.horizon_ms
+        )
         if not self.spec.repeat:
             self._count("outside the run", int((~inside).sum()))
         kept = jobs.take(inside)
@@ -144,8 +174,8 @@ class ReplayedJobs(JobSource):
     def _repetition(self, tile: int) -> tuple[Int64Array, Int64Array]:
         """Return the log's row and the submission of each job of a repetition.
 
-        Repetition 0 is the log itself, whole; the others play its whole weeks before and after it.
-        Of a shuffled log each is a week.
+        Repetition 0 is the log itself, whole; the others play its whole weeks before
+        and after it. Of a shuffled log each is a week.
         """
         into_ms, factor = self._logged.submit_ms, self.spec.rate_factor
         shift_ms = tile * self._period_ms
@@ -161,15 +191,20 @@ class ReplayedJobs(JobSource):
         late_ms = np.zeros(rows.size, dtype=np.int64)
         if factor != 1:
             rng = stream(self._frame.seed, "replay", self.name, "rate", tile)
-            rows = np.repeat(rows, np.floor(factor + rng.random(rows.size)).astype(np.int64))
+            rows = np.repeat(
+                rows, np.floor(factor + rng.random(rows.size)).astype(np.int64)
+            )
             is_copy = np.diff(rows, prepend=-1) == 0
             late_ms = np.where(is_copy, rng.integers(0, COPY_SPREAD_MS, rows.size), 0)
         return rows, self._first_ms + shift_ms + into_ms[rows] + late_ms
 
-    def _on_wall(self, rows: Int64Array, submit_ms: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def _on_wall(
+        self, rows: Int64Array, submit_ms: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
         """Return jobs when the run's wall clock shows their time.
 
-        Those of an hour that it leaves out are left out, those of one that comes twice come twice.
+        Those of an hour that it leaves out are left out, those of one that comes twice
+        come twice.
         """
         clock = self._frame.clock
         parts = clock.wall.steady_spans(clock.begin_ms, clock.horizon_ms)
@@ -182,16 +217,20 @@ class ReplayedJobs(JobSource):
             shown = (at_ms >= part.begin_ms) | (part is parts[0])
             shown &= (at_ms < part.end_ms) | (part is parts[-1])
             kept.append((rows[shown], at_ms[shown]))
-        return np.concatenate([r for r, _ in kept]), np.concatenate([ms for _, ms in kept])
+        return np.concatenate([r for r, _ in kept]), np.concatenate(
+            [ms for _, ms in kept]
+        )
 
     def _prepared(self, log: JobLog) -> tuple[JobTable, Int16Array, int]:
         """Scale the log's jobs; drop those that can't be replayed, counted by cause.
 
-        Returns them with their rules and the time of the first: local where the wall clock places
-        them.
+        Returns them with their rules and the time of the first: local where the wall
+        clock places them.
         """
         spec, records = self.spec, log.jobs
-        rule = self._given_power(log, assign_classes(records, log.types, spec.rules, log.labels))
+        rule = self._given_power(
+            log, assign_classes(records, log.types, spec.rules, log.labels)
+        )
         time_ms = records.submit_ms if spec.starts == "queued" else records.start_ms
         n_nodes = records.slots(self._frame.slots_per_node, spec.node_factor)
         keep = self._playable(log, rule, time_ms, n_nodes)
@@ -201,7 +240,9 @@ class ReplayedJobs(JobSource):
         if self._by_wall and not log.is_relative:
             time_ms = log.zone.local_ms(time_ms)
         origin_ms = int(time_ms.min())
-        duration_ms = np.rint(records.duration_ms * spec.duration_factor).astype(np.int64)
+        duration_ms = np.rint(records.duration_ms * spec.duration_factor).astype(
+            np.int64
+        )
         node, none = self._frame.node_type, np.zeros(time_ms.size, dtype=np.int64)
         jobs = self._jobs(
             np.rint((time_ms - origin_ms) * spec.time_factor).astype(np.int64),
@@ -210,7 +251,9 @@ class ReplayedJobs(JobSource):
             class_id=none,
             profile_id=none,
             power_factor=np.where(
-                rule[keep] == self._idle, node.idle_power_w / FLAT_POWER_W, node.busy_power_factor
+                rule[keep] == self._idle,
+                node.idle_power_w / FLAT_POWER_W,
+                node.busy_power_factor,
             ),
             requested_ms=self._requested_ms(records),
             user_id=records.user_id,
@@ -220,7 +263,10 @@ class ReplayedJobs(JobSource):
     def _playable(
         self, log: JobLog, rule: Int16Array, time_ms: Int64Array, n_nodes: Float64Array
     ) -> BoolArray:
-        """Return which jobs can be replayed, those wider than the pool by `too_wide`."""
+        """Return which jobs can be replayed.
+
+        Those wider than the pool by `too_wide`.
+        """
         spec, records = self.spec, log.jobs
         missing = "a submission" if spec.starts == "queued" else "a start"
         keep: BoolArray = time_ms != MISSING_MS
@@ -230,19 +276,26 @@ class ReplayedJobs(JobSource):
             raise self._error(
                 f".rules: {int(unmatched.sum()):,} jobs of {spec.log} fit no rule, "
                 f"such as '{log.job_ids[row]}' on {records.n_nodes[row]} nodes for "
-                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set unmatched: drop"
+                f"{records.duration_ms[row] / 1000:,.0f} s; add a rule, or set "
+                "unmatched: drop"
             )
-        own = {f"without {missing}": int((~keep).sum()), "without a rule": int(unmatched.sum())}
+        own = {
+            f"without {missing}": int((~keep).sum()),
+            "without a rule": int(unmatched.sum()),
+        }
         keep &= ~unmatched
         own[NO_GPU] = int((keep & (n_nodes == 0)).sum())
         keep &= n_nodes > 0
-        wide, per_node = (n_nodes > self._frame.n_nodes) & keep, self._frame.slots_per_node
+        wide, per_node = (
+            (n_nodes > self._frame.n_nodes) & keep,
+            self._frame.slots_per_node,
+        )
         if wide.any() and spec.too_wide == "error":
             raise self._error(
-                f": {int(wide.sum()):,} "
-                f"jobs of {spec.log} need up to {n_nodes[keep].max() / per_node:,.0f} nodes, "
-                f"pool '{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; "
-                "set too_wide: drop or clip, or lower node_factor"
+                f": {int(wide.sum()):,} jobs of {spec.log} need up to "
+                f"{n_nodes[keep].max() / per_node:,.0f} nodes, pool "
+                f"'{self._frame.pool}' has {self._frame.n_nodes // per_node:,}; set "
+                "too_wide: drop or clip, or lower node_factor"
             )
         if spec.too_wide == "drop":
             own["wider than the pool"] = int(wide.sum())
@@ -253,20 +306,26 @@ class ReplayedJobs(JobSource):
             left_out = {**log.counts.dropped, **own}
             causes = "; ".join(f"{n:,} {cause}" for cause, n in left_out.items() if n)
             raise self._error(
-                f": no job of {spec.log} is left ({causes or 'it has none'}); change rules, "
-                "too_wide, node_factor, states, cpu_only or zero_durations, which leave jobs out"
+                f": no job of {spec.log} is left ({causes or 'it has none'}); change "
+                "rules, too_wide, node_factor, states, cpu_only or zero_durations, "
+                "which leave jobs out"
             )
         for cause, n in own.items():
             self._count(cause, n)
         return keep
 
     def _within(self, log: JobLog, time_ms: Int64Array, keep: BoolArray) -> BoolArray:
-        """Return which times are from `start` on and before `end`, by the log's own clock."""
+        """Return which times are from `start` on and before `end`.
+
+        By the log's own clock.
+        """
         spec, inside = self.spec, np.ones_like(keep)
         if spec.start is None and spec.end is None:
             return inside
         monday_ms = _ms_since(_EPOCH, _MONDAY)
-        local_ms = time_ms + monday_ms if log.is_relative else log.zone.local_ms(time_ms)
+        local_ms = (
+            time_ms + monday_ms if log.is_relative else log.zone.local_ms(time_ms)
+        )
         if spec.start is not None:
             inside &= local_ms >= _ms_since(_EPOCH, spec.start)
         if spec.end is not None:
@@ -276,38 +335,46 @@ class ReplayedJobs(JobSource):
             own = _span_text(local_ms[keep].min(), local_ms[keep].max())
             asked = f"from {spec.start or 'its first'} to {spec.end or 'its last'}"
             raise self._error(
-                f": no job of {spec.log} lies {asked} (its jobs are of {own}); change replay.start "
-                "and replay.end, which are on the log's own clock"
+                f": no job of {spec.log} lies {asked} (its jobs are of {own}); change "
+                "replay.start and replay.end, which are on the log's own clock"
             )
         return inside
 
     def _requested_ms(self, records: JobRecords) -> Int64Array:
-        """Return the run times that users asked for, scaled as the true ones are; 0 = not known."""
+        """Return the run times that users asked for, scaled as the true ones are.
+
+        0 = not known.
+        """
         asked = records.requested_ms > 0
         if self._frame.asks_log:
             if not asked.any():
                 raise self._error(
-                    f": the scheduler of pool '{self._frame.pool}' has estimate: logged, but "
-                    f"{self.spec.log} has no requested times; give estimate: exact, {{factor: ...}}"
-                    " or {classes: [...]}"
+                    f": the scheduler of pool '{self._frame.pool}' has estimate: "
+                    f"logged, but {self.spec.log} has no requested times; give "
+                    "estimate: exact, {factor: ...} or {classes: [...]}"
                 )
-            self._count("without a requested time, run time as estimate", int((~asked).sum()))
-        requested_ms = np.rint(records.requested_ms * self.spec.duration_factor).astype(np.int64)
+            self._count(
+                "without a requested time, run time as estimate", int((~asked).sum())
+            )
+        requested_ms = np.rint(records.requested_ms * self.spec.duration_factor).astype(
+            np.int64
+        )
         return np.where(asked, np.maximum(requested_ms, 1), 0)
 
     def _error(self, text: str) -> WorkloadError:
         return WorkloadError(f"streams.{self.name}.replay{text}")
 
     def _given_power(self, log: JobLog, rule: Int16Array) -> Int16Array:
-        """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""
+        """Return the rules of jobs, beyond them `_profile_ids` by job and then idle power."""  # noqa: E501
         spec, n_rules = self.spec, len(self.spec.rules)
         if self._frame.node_type.n_gpus and spec.cpu_jobs != "rules":
             on_cpus = log.jobs.n_gpus == 0
             if spec.cpu_jobs == "error" and on_cpus.any():
                 row = int(np.argmax(on_cpus))
                 raise self._error(
-                    f".cpu_jobs: {int(on_cpus.sum()):,} jobs of {spec.log} have no GPUs, such as "
-                    f"'{log.job_ids[row]}'; set cpu_jobs: idle or rules, or cpu_only: drop"
+                    f".cpu_jobs: {int(on_cpus.sum()):,} jobs of {spec.log} have no "
+                    f"GPUs, such as '{log.job_ids[row]}'; set cpu_jobs: idle or "
+                    "rules, or cpu_only: drop"
                 )
             if self._frame.slots_per_node > 1:  # such a pool has no place for them
                 on_cpus = np.zeros_like(on_cpus)
@@ -337,8 +404,11 @@ class ReplayedJobs(JobSource):
         n_small, ratio = records.small_jobs(per_node, self.spec.node_factor)
         if ratio >= TOLD_RATIO:
             self._count(
-                f"on a whole node each with fewer GPUs than its {per_node}: the GPU jobs take "
-                f"{ratio:.3g} times the nodes of their GPU time; set allocate: gpus of the pool",
+                (
+                    f"on a whole node each with fewer GPUs than its {per_node}: the "
+                    f"GPU jobs take {ratio:.3g} times the nodes of their GPU time; "
+                    "set allocate: gpus of the pool"
+                ),
                 n_small,
             )
 
@@ -349,11 +419,13 @@ class ReplayedJobs(JobSource):
     def _classes(
         self, builder: LibraryBuilder, rule: Int16Array, slots: Int32Array
     ) -> tuple[tuple[StreamClass, ...], Int16Array]:
-        """Return one class per rule and node count that occurs, and the class of each job."""
+        """Return one class per rule and node count that occurs, and the class of each job."""  # noqa: E501
         pairs, class_of, n_jobs = np.unique(
             np.stack([rule.astype(np.int64), slots]),
-            axis=1, return_inverse=True, return_counts=True,
-        )  # fmt: skip
+            axis=1,
+            return_inverse=True,
+            return_counts=True,
+        )
         found, per_node = [], self._frame.slots_per_node
         for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             n_nodes = _ceil(n_slots, per_node)
@@ -372,7 +444,7 @@ class ReplayedJobs(JobSource):
     def _profiles(
         self, builder: LibraryBuilder, rule_id: int, n_nodes: int
     ) -> tuple[str, int, tuple[int, ...]]:
-        """Return workload, nodes and indices of the profiles of a rule, or of those beyond them."""
+        """Return workload, nodes and profile indices of a rule, or of those beyond."""
         number = rule_id - len(self.spec.rules)
         if rule_id == self._idle:
             return IDLE, 1, (builder.flat(),)
@@ -386,16 +458,22 @@ class ReplayedJobs(JobSource):
                 rule, where = self.spec.rules[rule_id], f"rules, rule {rule_id + 1}"
                 workload, measured = rule.workload, builder.node_counts(rule.workload)
                 source = rule.scale_from_n_nodes or (
-                    int(nearest_n_nodes(np.array([n_nodes]), measured)[0]) if measured else n_nodes
+                    int(nearest_n_nodes(np.array([n_nodes]), measured)[0])
+                    if measured
+                    else n_nodes
                 )
                 profile_ids = builder.select(workload, source, self._frame)
                 profile_ids = builder.variants(profile_ids, self._stream)
         except ProfileError as error:
             raise ProfileError(f"replay.{where}: {error}") from error
-        return workload, source, builder.smoothed(profile_ids, self._stream, self._frame)
+        return (
+            workload,
+            source,
+            builder.smoothed(profile_ids, self._stream, self._frame),
+        )
 
     def _placing(self) -> tuple[int, int]:
-        """Return where the log's first job goes in the run, and the period of repetition [ms]."""
+        """Return the first job's place in the run, and the repetition period [ms]."""
         span_ms = self._last_ms + 1
         start = self._frame.clock.start
         match self.spec.align:
@@ -404,8 +482,8 @@ class ReplayedJobs(JobSource):
             case "date":
                 if self._log.is_relative:
                     raise self._error(
-                        f".align: {self.spec.log} has no dates, only times since its start; "
-                        "set align: weekday or start"
+                        f".align: {self.spec.log} has no dates, only times since its "
+                        "start; set align: weekday or start"
                     )
                 if self._by_instant:
                     return self._origin_ms - self._frame.clock.wall.origin_ms, span_ms
@@ -413,12 +491,16 @@ class ReplayedJobs(JobSource):
         weeks = (span_ms + MS_PER_DAY) // MS_PER_WEEK  # a week may lack less than a day
         if self.spec.repeat and not weeks:
             raise self._error(
-                f".align: {self.spec.log} spans "
-                f"{span_ms / MS_PER_DAY:.2f} days; repeating it by weekday needs a whole week; "
-                "set repeat: false, or align: start, which repeats it by its span in whole hours"
+                f".align: {self.spec.log} spans {span_ms / MS_PER_DAY:.2f} days; "
+                "repeating it by weekday needs a whole week; set repeat: false, or "
+                "align: start, which repeats it by its span in whole hours"
             )
-        log_week, into_week_ms = divmod(self._local_ms() - _ms_since(_EPOCH, _MONDAY), MS_PER_WEEK)
-        self._first_week, run_into_week_ms = divmod(_ms_since(_MONDAY, start), MS_PER_WEEK)
+        log_week, into_week_ms = divmod(
+            self._local_ms() - _ms_since(_EPOCH, _MONDAY), MS_PER_WEEK
+        )
+        self._first_week, run_into_week_ms = divmod(
+            _ms_since(_MONDAY, start), MS_PER_WEEK
+        )
         if self.spec.repeat == "shuffled":
             self._shuffled = ShuffledWeeks(
                 self._logged.submit_ms + into_week_ms,
@@ -445,14 +527,19 @@ class ReplayedJobs(JobSource):
         clock, own = self._frame.clock, "its times count from its start"
         if not self._log.is_relative:
             own = (
-                f"its jobs are of {_span_text(self._local_ms(), self._local_ms() + self._last_ms)}"
+                "its jobs are of "
+                f"{_span_text(self._local_ms(), self._local_ms() + self._last_ms)}"
             )
         start_ms = _ms_since(_EPOCH, clock.start)
-        return f"{own}, the run is of {_span_text(start_ms, start_ms + clock.horizon_ms)}"
+        return (
+            f"{own}, the run is of {_span_text(start_ms, start_ms + clock.horizon_ms)}"
+        )
 
 
 def _span_text(first_ms: int, last_ms: int) -> str:
-    first, last = (_EPOCH + timedelta(milliseconds=int(ms)) for ms in (first_ms, last_ms))
+    first, last = (
+        _EPOCH + timedelta(milliseconds=int(ms)) for ms in (first_ms, last_ms)
+    )
     return f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
 
 

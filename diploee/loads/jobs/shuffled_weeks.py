@@ -1,14 +1,15 @@
 """A log's weeks in random order, so that a year has the log's bursts, nights and tail.
 
-A deck holds every week of the log once; one that an end of the log cuts gets the days that it lacks
-from the next of the deck, which is any. So a day comes as often as the others of its weekday, and
-the node time of a long run is the log's. Decks have random streams of their own, by their number
-since 1970, so that a part of a run is that part of a longer one. A log of a year or more is drawn
-by season. It is a bootstrap of blocks (Künsch 1989; balanced: Davison, Hinkley and Schechtman
-1986): nothing comes that the log does not have. Of more weeks than a year has, its 52 are taken at
-even distances (systematic sampling, Madow and Madow 1944) from the log's weeks by season and, in
-each of `SEASONS`, by node time, from another beginning each year: single years have nearly the
-log's node time, those of several years together are all of its weeks.
+A deck holds every week of the log once; one that an end of the log cuts gets the days
+that it lacks from the next of the deck, which is any. So a day comes as often as the
+others of its weekday, and the node time of a long run is the log's. Decks have random
+streams of their own, by their number since 1970, so that a part of a run is that part
+of a longer one. A log of a year or more is drawn by season. It is a bootstrap of blocks
+(Künsch 1989; balanced: Davison, Hinkley and Schechtman 1986): nothing comes that the
+log does not have. Of more weeks than a year has, its 52 are taken at even distances
+(systematic sampling, Madow and Madow 1944) from the log's weeks by season and, in each
+of `SEASONS`, by node time, from another beginning each year: single years have nearly
+the log's node time, those of several years together are all of its weeks.
 """
 
 from __future__ import annotations
@@ -24,25 +25,28 @@ WEEKS_PER_YEAR = 52
 DAYS_PER_YEAR = 365.25
 
 SEASON_WEEKS = 6
-"""ASSUMPTION: weeks within this distance of the season differ from it by chance alone [J]."""
+"""ASSUMPTION: weeks within this distance of the season differ from it by chance alone
+[J]."""
 
 SEASONS = 8
-"""Parts of the year in which weeks are sorted by node time, up in one and down in the next; an even
-number, in which that is balanced."""
+"""Parts of the year in which weeks are sorted by node time, up in one and down in the
+next; an even number, in which that is balanced."""
 
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, less whole numbers, fill 0 to 1 evenly, however many there are."""
 
 WHOLE_MS = MS_PER_H
-"""ASSUMPTION: a log that begins or ends within an hour of midnight cuts no day there [J]."""
+"""ASSUMPTION: a log that begins or ends within an hour of midnight cuts no day there
+[J]."""
 
 
 class ShuffledWeeks:
     """Which jobs of a log a week plays.
 
-    `into_ms` are their submissions from the Monday of the log's first week on [ms], `node_time`
-    their nodes times their run times, `first_week` is the number of that week since 1970-01-05,
-    None where the log has no dates; `random` gives the random numbers of a deck.
+    `into_ms` are their submissions from the Monday of the log's first week on [ms],
+    `node_time` their nodes times their run times, `first_week` is the number of that
+    week since 1970-01-05, None where the log has no dates; `random` gives the random
+    numbers of a deck.
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class ShuffledWeeks:
         weeks = np.flatnonzero(logged.any(axis=1))
         self._seasonal = first_week is not None and weeks.size >= WEEKS_PER_YEAR
         if self._seasonal:
-            weeks = weeks[np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")]
+            weeks = weeks[
+                np.argsort(_season(weeks + (first_week or 0))[1], kind="stable")
+            ]
         part = np.arange(weeks.size) * SEASONS // weeks.size
         of_week = np.bincount(day // DAYS_PER_WEEK, node_time, n_weeks + 1)
         level = of_week[weeks] / logged[weeks].sum(axis=1)
@@ -82,7 +88,7 @@ class ShuffledWeeks:
         return int(self._weeks.size)
 
     def week(self, number: int) -> tuple[Int64Array, Int64Array]:
-        """Return the rows of the jobs of a week since 1970-01-05, and their times into it [ms]."""
+        """Return rows of jobs of a week since 1970-01-05, and times into it [ms]."""
         if self._seasonal:
             n, (of_deck, place) = WEEKS_PER_YEAR, map(int, _season(number))
         else:
@@ -95,7 +101,9 @@ class ShuffledWeeks:
         deck = self._weeks[np.sort(self._by_level[even.astype(np.int64)])[order]]
         weeks = np.roll(deck, -place)  # this one, and those after it
         rows, times_ms = [], []
-        for weekday, source in enumerate(weeks[self._logged[weeks].argmax(axis=0)].tolist()):
+        for weekday, source in enumerate(
+            weeks[self._logged[weeks].argmax(axis=0)].tolist()
+        ):
             day = source * DAYS_PER_WEEK + weekday
             rows.append(self._rows[self._ends[day] : self._ends[day + 1]])
             times_ms.append(self._into_ms[rows[-1]] - (day - weekday) * MS_PER_DAY)
@@ -103,7 +111,7 @@ class ShuffledWeeks:
 
 
 def _season(week: Int64Array | int) -> tuple[Int64Array, Int64Array]:
-    """Return the year of the middle of weeks since 1970-01-05, and which of its 52 weeks it is."""
+    """Return the years of the middles of weeks since 1970-01-05, and their place."""
     years, days = np.divmod((np.asarray(week) + 0.5) * DAYS_PER_WEEK, DAYS_PER_YEAR)
     place = np.minimum(days / DAYS_PER_WEEK, WEEKS_PER_YEAR - 1).astype(np.int64)
     return years.astype(np.int64), place

@@ -1,13 +1,14 @@
 """From phase to phase of a synchronous job whose GPUs have power smoothing.
 
-Within training the loops are smoothed in their steady state. Into any other phase a power above the
-phase's own is held for the hysteresis and falls by no more than `down`; one below it rises by no
-more than `up`. Into training it rises or falls to what the loop begins with. Work that waits for
-that rise makes the stall before longer, by the integral of (p - q)/p, p the high level.
+Within training the loops are smoothed in their steady state. Into any other phase a
+power above the phase's own is held for the hysteresis and falls by no more than `down`;
+one below it rises by no more than `up`. Into training it rises or falls to what the
+loop begins with. Work that waits for that rise makes the stall before longer, by the
+integral of (p - q)/p, p the high level.
 
-ASSUMPTION [J]: the hysteresis begins anew with each phase. Stalls, loading and detection take their
-time whatever the GPUs may draw. While nodes are scheduled or waited for the GPUs have no process
-and no floor.
+ASSUMPTION [J]: the hysteresis begins anew with each phase. Stalls, loading and
+detection take their time whatever the GPUs may draw. While nodes are scheduled or
+waited for the GPUs have no process and no floor.
 
 References
 ----------
@@ -26,7 +27,8 @@ from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.scenario.job_streams import PowerSmoothing
 
 HOLD, RISE, FALL, STAY = range(4)
-"""Kind of a span: at the power of its beginning, from there up or down, or as its phase is."""
+"""Kind of a span: at the power of its beginning, from there up or down, or as its phase
+is."""
 
 SLOWEST_PER_S = 1e-3
 """Slower ramps than this are refused; they would last for a quarter of an hour."""
@@ -41,7 +43,8 @@ class _Spans(Table):
     # Start of the span since the start of the job, and its length [ms]
     into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")
-    level: Float64Array = column("float64")  # power of a GPU at its beginning, in parts of its TDP
+    # Power of a GPU at its beginning, in parts of its TDP
+    level: Float64Array = column("float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,23 +81,31 @@ class SmoothedPhases:
         return max(short, 0) / (2 * spec.up_per_s * max(self.high, 1e-9))
 
     def edge(self, what: int) -> Float64Array:
-        """Return the power of a GPU that rises from 0 to 1, or falls from 1 to 0, by steps."""
+        """Return the power of a GPU that rises or falls between 0 and 1 by steps."""
         per_s = self.spec.up_per_s if what == RISE else self.spec.down_per_s
         step = per_s * PROFILE_STEP_MS / MS_PER_S
         # One step more: times are rounded.
-        rise: Float64Array = np.minimum((np.arange(int(np.ceil(1 / step)) + 1) + 0.5) * step, 1)
+        rise: Float64Array = np.minimum(
+            (np.arange(int(np.ceil(1 / step)) + 1) + 0.5) * step, 1
+        )
         return rise if what == RISE else 1 - rise
 
     def edge_offset_ms(self, spans: _Spans) -> Int64Array:
         """Return the place of each span in `edge`, where it plays that [ms]."""
         rise_ms = spans.level / self.spec.up_per_s * MS_PER_S
         fall_ms = (1 - spans.level) / self.spec.down_per_s * MS_PER_S
-        offset_ms = np.select([spans.what == RISE, spans.what == FALL], [rise_ms, fall_ms], 0)
+        offset_ms = np.select(
+            [spans.what == RISE, spans.what == FALL], [rise_ms, fall_ms], 0
+        )
         rounded: Int64Array = np.rint(offset_ms).astype(np.int64)
         return rounded
 
     def spans(
-        self, into_ms: Int64Array, length_ms: Int64Array, level: Float64Array, loop: Int64Array
+        self,
+        into_ms: Int64Array,
+        length_ms: Int64Array,
+        level: Float64Array,
+        loop: Int64Array,
     ) -> _Spans:
         """Go through the phases of a job, from idle on."""
         steps = np.array([each.size for each in self.loops])
@@ -105,9 +116,19 @@ class SmoothedPhases:
         levels = np.zeros(whole.shape[0])
         spec = self.spec
         count = _walk(
-            into_ms, length_ms, level, loop, shares, steps, self.idle, spec.up_per_s,
-            spec.down_per_s, round(spec.hysteresis_s * MS_PER_S), whole, levels,
-        )  # fmt: skip
+            into_ms,
+            length_ms,
+            level,
+            loop,
+            shares,
+            steps,
+            self.idle,
+            spec.up_per_s,
+            spec.down_per_s,
+            round(spec.hysteresis_s * MS_PER_S),
+            whole,
+            levels,
+        )
         phase, what, begin_ms, time_ms = whole[:count].T
         return _Spans(phase, what, begin_ms, time_ms, levels[:count])
 

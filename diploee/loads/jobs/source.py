@@ -1,8 +1,8 @@
 """`JobSource`: where the jobs of one stream come from, some hours of them at a time.
 
 What the kinds of sources share: a `StreamFrame`, what a stream knows of its run; the
-`LibraryBuilder`, to which they add the profiles that they make; and submissions at random, a
-Poisson process at continuous rates.
+`LibraryBuilder`, to which they add the profiles that they make; and submissions at
+random, a Poisson process at continuous rates.
 """
 
 from __future__ import annotations
@@ -45,25 +45,32 @@ MOST_JOBS = 2_000_000_000
 LONGEST_STARTUP_MS = 24 * MS_PER_H
 
 Utilization = Callable[[Iterable[JobTable]], float]
-"""Schedules the jobs of a stream, span after span (`DRAW_MS`), and returns the mean node occupancy
-(0-1) of its pool."""
+"""Schedules the jobs of a stream, span after span (`DRAW_MS`), and returns the mean
+node occupancy (0-1) of its pool."""
 
 
 def draw_spans(clock: RunClock) -> range:
     """Return the numbers of the spans that are drawn: 0 begins at the start of the run.
 
-    The first and the last may be cut by the start of the simulation and the end of the run.
+    The first and the last may be cut by the start of the simulation and the end of the
+    run.
     """
     return range(clock.begin_ms // DRAW_MS, -(-clock.horizon_ms // DRAW_MS))
 
 
 class StreamFrame:
-    """Data of the run for a stream of jobs, besides its own spec; nodes are counted in slots."""
+    """Data of the run for a stream of jobs, besides its own spec.
+
+    Nodes are counted in slots.
+    """
 
     def __init__(self, name: str, scenario: Scenario) -> None:
         self.name, self.seed, self.clock = name, scenario.seed, scenario.clock
         spec, facility = scenario.streams[name], scenario.facility
-        self.pool, self.mean_from_ms = spec.pool, mean_from_ms(spec.calendar, self.clock)
+        self.pool, self.mean_from_ms = (
+            spec.pool,
+            mean_from_ms(spec.calendar, self.clock),
+        )
         of_pool = facility.pools[self.pool]
         self.pool_id = list(facility.pools).index(self.pool)
         self.slots_per_node = facility.slots_per_node(self.pool)
@@ -96,7 +103,7 @@ class StreamFrame:
 
     @property
     def capacity_ms(self) -> int:
-        """Node time of the pool over what means are of, that of the nodes that stand [node ms]."""
+        """Node time of the pool over the means' span, of nodes that stand [node ms]."""
         return self.standing.node_ms(self.clock.horizon_ms, self.mean_from_ms)
 
     @property
@@ -106,7 +113,10 @@ class StreamFrame:
 
     @property
     def mean_ms(self) -> int:
-        """Time that means are of: the run, with its warm-up where `mean_from_ms` says so [ms]."""
+        """Time that means are of.
+
+        The run, with its warm-up where `mean_from_ms` says so [ms].
+        """
         return self.clock.horizon_ms - self.mean_from_ms
 
 
@@ -130,7 +140,8 @@ class StreamMatch(Brief):
 
     stream: str  # its name
     jobs_per_day: float  # daily job count, mean over the span
-    match: str  # what was matched: list, simulated, given, replayed, recurring or synchronous
+    # What was matched: list, simulated, given, replayed, recurring or synchronous
+    match: str
     # Node occupancy asked for, 0-1
     target_utilization: float | None
     # Node occupancy estimated from the list, or simulated where that is matched, 0-1
@@ -142,10 +153,11 @@ class StreamMatch(Brief):
 
 
 class JobSource(ABC):
-    """Jobs of one stream; `settle` comes first, `draws` as often as one likes, then `match`."""
+    """Jobs of one stream: `settle` first, then `draws` at will, then `match`."""
 
     kind: str  # name of the source in `StreamMatch.match`
-    classes: tuple[StreamClass, ...]  # their profiles are indices of the extended library
+    # Their profiles are indices of the extended library
+    classes: tuple[StreamClass, ...]
 
     def __init__(self, stream: JobStream, frame: StreamFrame) -> None:
         self._stream, self._frame = stream, frame
@@ -164,12 +176,16 @@ class JobSource(ABC):
         """Nodes that its jobs ask for on average, as if each started at once."""
 
     def settle(self, simulated: Utilization | None) -> None:  # noqa: B027
-        """Find how many jobs are submitted; `simulated` is needed by ``match: simulated``."""
+        """Find how many jobs are submitted.
+
+        `simulated` is needed by ``match: simulated``.
+        """
 
     def draws(self, n_spans: int) -> Iterator[JobTable]:
-        """Yield the jobs of each `n_spans` spans of `DRAW_MS`, in the order of submission.
+        """Yield the jobs of each `n_spans` spans of `DRAW_MS`, as submitted.
 
-        `class_id` is an index into `classes`; `job_id` is set where the streams are joined.
+        `class_id` is an index into `classes`; `job_id` is set where the streams are
+        joined.
         """
         horizon_ms, from_ms = self._frame.clock.horizon_ms, self._frame.mean_from_ms
         self._n_jobs = self._listed_ms = self._in_run_ms = 0
@@ -184,7 +200,10 @@ class JobSource(ABC):
     def _draws(self, n_spans: int) -> Iterator[JobTable]: ...
 
     def match(self) -> StreamMatch:
-        """Return how the number of jobs was found; known once `draws` was gone through."""
+        """Return how the number of jobs was found.
+
+        Known once `draws` was gone through.
+        """
         per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
         return StreamMatch(
             self.name, per_day, self.kind, None, self._listed, counts=dict(self.counts)
@@ -192,11 +211,18 @@ class JobSource(ABC):
 
     @property
     def run_utilization(self) -> float:
-        """Occupancy to be expected of the run itself, 0-1: the target, or what the jobs ask for."""
+        """Occupancy to be expected of the run itself, 0-1.
+
+        The target, or what the jobs ask for.
+        """
         spec, in_run = self._stream, not self._frame.mean_from_ms
-        if spec.target_utilization is not None and (in_run or spec.match == "simulated"):
+        if spec.target_utilization is not None and (
+            in_run or spec.match == "simulated"
+        ):
             return spec.target_utilization
-        return self._in_run_ms / self._frame.standing.node_ms(self._frame.clock.horizon_ms)
+        return self._in_run_ms / self._frame.standing.node_ms(
+            self._frame.clock.horizon_ms
+        )
 
     @property
     def _listed(self) -> float:
@@ -213,22 +239,26 @@ class JobSource(ABC):
         )
 
     def _startups_ms(self, n_jobs: Mapping[tuple[int, ...], int]) -> Int32Array:
-        """Draw the time from allocation to the first power above idle; 0 if the stream has none.
+        """Draw the time from allocation to the first power above idle.
 
-        `n_jobs` has how many jobs are drawn from each random stream, by its name.
+        0 if the stream has none. `n_jobs` has how many jobs are drawn from each random
+        stream, by its name.
         """
         startup: DurationModel | None = self._stream.startup
         if startup is None:
             return np.zeros(sum(n_jobs.values()), dtype=np.int32)
-        rngs = [stream(self._frame.seed, "startup", self.name, *name) for name in n_jobs]
+        rngs = [
+            stream(self._frame.seed, "startup", self.name, *name) for name in n_jobs
+        ]
         drawn_ms = startup.draw_each(rngs, n_jobs.values()) * MS_PER_S
         return np.rint(np.minimum(drawn_ms, LONGEST_STARTUP_MS)).astype(np.int32)
 
 
 def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
-    """Return the node time of each job within a span, as if it started at once [node ms].
+    """Return the node time of each job in a span, if started at once [node ms].
 
-    Over nodes and time it is Eq. 1 with N(t) from submissions and expected durations (2.3.1).
+    Over nodes and time it is Eq. 1 with N(t) from submissions and expected durations
+    (2.3.1).
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
     run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)
@@ -237,9 +267,11 @@ def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
 
 
 def draw_profiles(
-    classes: Sequence[StreamClass], class_id: npt.NDArray[np.integer], level: Float64Array
+    classes: Sequence[StreamClass],
+    class_id: npt.NDArray[np.integer],
+    level: Float64Array,
 ) -> Int32Array:
-    """Choose for every job one of its class's profiles evenly, by a random number of 0-1."""
+    """Choose one of its class's profiles for each job by a random number."""
     n_profiles = np.array([len(c.profile_ids) for c in classes])
     replicate = (level * n_profiles[class_id]).astype(np.int64)
     profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
@@ -250,9 +282,11 @@ def draw_profiles(
 
 
 def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
-    """Raise `WorkloadError` where a stream would have more jobs than can be simulated."""
+    """Raise `WorkloadError` where a stream has too many jobs to simulate."""
     if not n_jobs <= MOST_JOBS:  # also NaN
-        raise WorkloadError(f"{where}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}")
+        raise WorkloadError(
+            f"{where}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}"
+        )
 
 
 class LibraryBuilder:
@@ -265,15 +299,21 @@ class LibraryBuilder:
     @property
     def library(self) -> ProfileLibrary:
         """The library with all profiles added so far."""
-        return self._library.extended(self._added.values()) if self._added else self._library
+        return (
+            self._library.extended(self._added.values())
+            if self._added
+            else self._library
+        )
 
     def index_of(self, profile: PowerProfile) -> int:
-        """Add a profile, unless one of its id was added before, and return its index."""
+        """Add a profile, unless one of its id was added before, and return its index."""  # noqa: E501
         self._added.setdefault(profile.profile_id, profile)
         return len(self._library) + list(self._added).index(profile.profile_id)
 
-    def select(self, workload: str, n_nodes: int, frame: StreamFrame) -> tuple[int, ...]:
-        """Return the indices of the library's own profiles, as the nodes of a stream play them."""
+    def select(
+        self, workload: str, n_nodes: int, frame: StreamFrame
+    ) -> tuple[int, ...]:
+        """Return the indices of the library's own profiles, as the nodes of a stream play them."""  # noqa: E501
         return self.on_nodes(self._library.select(workload, n_nodes), frame)
 
     def named(self, profile_id: str, frame: StreamFrame) -> tuple[int, ...]:
@@ -286,31 +326,44 @@ class LibraryBuilder:
             )
         return self.on_nodes((known.index(profile_id),), frame)
 
-    def on_nodes(self, profile_ids: tuple[int, ...], frame: StreamFrame) -> tuple[int, ...]:
-        """Return profiles as the nodes of a stream play them, those of other GPUs scaled."""
+    def on_nodes(
+        self, profile_ids: tuple[int, ...], frame: StreamFrame
+    ) -> tuple[int, ...]:
+        """Return profiles as a stream's nodes play them, other GPUs' scaled."""
         node, entries = frame.node_type, self.library.entries
-        other = [k for k in profile_ids if is_other_hardware(entries[k].provenance, node)]
+        other = [
+            k for k in profile_ids if is_other_hardware(entries[k].provenance, node)
+        ]
         # With a factor of their own, users scale the power to the hardware themselves.
         if not other or node.busy_power_factor != 1:
             return profile_ids
         if not frame.scales_by_tdp:
             raise ProfileError(
-                f"pool '{frame.pool}' has nodes with {gpus_shown(node.n_gpus, node.gpu_tdp_w)}, "
-                f"{plural(len(other), 'profile')} such as '{entries[other[0]].profile_id}' "
-                f"are of nodes with {gpus_of(entries[other[0]].provenance)}; use profiles of these "
-                f"nodes (--profiles), or set facility.pools.{frame.pool}.scale_profiles: by_tdp"
+                f"pool '{frame.pool}' has nodes with "
+                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}, "
+                f"{plural(len(other), 'profile')} such as "
+                f"'{entries[other[0]].profile_id}' are of nodes with "
+                f"{gpus_of(entries[other[0]].provenance)}; use profiles of these "
+                "nodes (--profiles), or set "
+                f"facility.pools.{frame.pool}.scale_profiles: by_tdp"
             )
         library = self.library
         return tuple(
-            self.index_of(scaled_by_tdp(library[k], node)) if k in other else k for k in profile_ids
+            self.index_of(scaled_by_tdp(library[k], node)) if k in other else k
+            for k in profile_ids
         )
 
     def node_counts(self, workload: str) -> list[int]:
         """Return the node counts of a workload's profiles in the library."""
         return [e.n_nodes for e in self._library.entries if e.workload == workload]
 
-    def variants(self, profile_ids: tuple[int, ...], spec: JobStream) -> tuple[int, ...]:
-        """Add the slower and faster copies that a stream plays; return the indices of all."""
+    def variants(
+        self, profile_ids: tuple[int, ...], spec: JobStream
+    ) -> tuple[int, ...]:
+        """Add the slower and faster copies that a stream plays.
+
+        Return the indices of all.
+        """
         if spec.profile_variants is None:
             return profile_ids
         library, factors = self.library, spec.profile_variants.time_factors()
@@ -327,7 +380,9 @@ class LibraryBuilder:
         if (smoothing := spec.power_smoothing) is None:
             return profile_ids
         library, node = self.library, frame.node_type
-        return tuple(self.index_of(smoothed(library[k], smoothing, node)) for k in profile_ids)
+        return tuple(
+            self.index_of(smoothed(library[k], smoothing, node)) for k in profile_ids
+        )
 
     def flat(self) -> int:
         """Return the index of the flat profile."""
@@ -339,7 +394,8 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
 
     Rates go with the nodes that stand, as tenants come with them (ASSUMPTION).
 
-    The factors are drawn once for all that a stream submits, so that thinning keeps the dispersion.
+    The factors are drawn once for all that a stream submits, so that thinning keeps the
+    dispersion.
     """
     name = ("workload", frame.name)
     scatters = [
@@ -351,28 +407,36 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
         if dispersion is not None
     ]
     return hourly_rates(
-        spec.calendar, frame.clock, frame.seed, *name, standing=frame.standing, scatters=scatters
+        spec.calendar,
+        frame.clock,
+        frame.seed,
+        *name,
+        standing=frame.standing,
+        scatters=scatters,
     )
 
 
 def draw_submissions(
     rngs: Sequence[np.random.Generator], rates: HourlyRates, per_day: float
 ) -> tuple[Int64Array, list[int]]:
-    """Draw a Poisson process: Poisson counts per clock hour, placed within it as the rate goes.
+    """Draw a Poisson process.
 
-    Each span of `DRAW_MS` has its generator, and cuts hours. Return the submissions [ms], in order,
+    Poisson counts per clock hour, placed within it as the rate goes. Each span of
+    `DRAW_MS` has its generator, and cuts hours. Return the submissions [ms], in order,
     and how many each span has.
     """
     of_hours, span = rates.of_hours, rates.edges_ms[:-1] // DRAW_MS
     means = np.split(per_day / MS_PER_DAY * of_hours, np.flatnonzero(np.diff(span)) + 1)
     of_spans = [rng.poisson(mean) for rng, mean in zip(rngs, means, strict=True)]
     counts = [int(n.sum()) for n in of_spans]
-    # Given their number, the points are independent; the share of the hour's integral that lies
-    # before each is uniform.
+    # Given their number, the points are independent; the share of the hour's integral
+    # that lies before each is uniform.
     submit_ms = np.empty(sum(counts), dtype=np.int64)
     first_piece = np.searchsorted(rates.nodes_ms, rates.edges_ms)
     before, n_jobs = random_each(rngs, counts), np.concatenate(of_spans)
-    _place(before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms)
+    _place(
+        before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms
+    )
     return np.sort(submit_ms), counts
 
 
@@ -386,7 +450,7 @@ def _place(
     at_nodes: Float64Array,
     submit_ms: Int64Array,
 ) -> None:
-    """Find when a share of the integral of each hour is reached, for a number of shares of each."""
+    """Find when given shares of each hour's integral are reached."""
     job = 0
     for hour in range(n_jobs.size):
         for _ in range(n_jobs[hour]):
@@ -400,7 +464,8 @@ def _place(
                     break
                 rest -= of_piece
                 piece += 1
-            # rate t + rise t**2 / (2 length) = rest: the root that holds for every slope.
+            # rate t + rise t**2 / (2 length) = rest: the root that holds for every
+            # slope.
             into_ms = 0.0
             if rest > 0:
                 root = np.sqrt(max(rate**2 + 2 * rise / length_ms * rest, 0.0))

@@ -1,4 +1,7 @@
-"""The jobs of a run, window after window: each stream draws or replays its own, here they join."""
+"""The jobs of a run, window after window.
+
+Each stream draws or replays its own, here they join.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
 
 JOB_SOURCES = "diploee.job_sources"
-"""Group of entry points: sources of jobs by the key of a stream that has their settings."""
+"""Group of entry points: sources of jobs by the key of a stream that has their
+settings."""
 
 
 class JobStreams:
@@ -72,18 +76,25 @@ class JobStreams:
         clock = self._scenario.clock
         standing = self._scenario.facility.pools[pool].standing(clock)
         mean = standing.node_ms(clock.horizon_ms) / clock.horizon_ms
-        asked = sum(source.asked_nodes for source in self._sources if source.pool == pool)
+        asked = sum(
+            source.asked_nodes for source in self._sources if source.pool == pool
+        )
         return asked * (standing.first / mean)
 
     def run_utilization(self, pool: str) -> float:
-        """Return the occupancy of a pool to be expected in the run, 0-1; after all `windows`."""
-        return sum(source.run_utilization for source in self._sources if source.pool == pool)
+        """Return the occupancy of a pool to be expected in the run, 0-1.
+
+        After all `windows`.
+        """
+        return sum(
+            source.run_utilization for source in self._sources if source.pool == pool
+        )
 
     def settle(self, simulated: Mapping[str, Utilization]) -> None:
         """Find how many jobs each stream submits.
 
-        `simulated` has, for each stream with ``match: simulated``, what schedules its jobs and
-        returns the mean node occupancy (0-1) of its pool.
+        `simulated` has, for each stream with ``match: simulated``, what schedules its
+        jobs and returns the mean node occupancy (0-1) of its pool.
         """
         for source in self._sources:
             source.settle(simulated.get(source.name))
@@ -91,8 +102,8 @@ class JobStreams:
     def windows(self, n_draws: int) -> Iterator[JobTable]:
         """Yield the jobs of each window of a number of draws.
 
-        In the order of submission, simultaneous ones in the order of their streams, numbered
-        throughout.
+        In the order of submission, simultaneous ones in the order of their streams,
+        numbered throughout.
         """
         first_class = np.cumsum([0, *(len(source.classes) for source in self._sources)])
         of_streams = [source.draws(n_draws) for source in self._sources]
@@ -100,7 +111,9 @@ class JobStreams:
         for _ in range(0, len(draw_spans(self._scenario.clock)), n_draws):
             lists = [
                 replace(jobs, class_id=jobs.class_id + first_id)
-                for jobs, first_id in zip(map(next, of_streams), first_class, strict=False)
+                for jobs, first_id in zip(
+                    map(next, of_streams), first_class, strict=False
+                )
             ]
             jobs = concat(lists) if lists else JobTable.empty()
             if (np.diff(jobs.submit_ms) < 0).any():
@@ -120,7 +133,10 @@ class JobStreams:
         return self.synchronous(class_id).pieces(number)
 
     def matches(self) -> tuple[StreamMatch, ...]:
-        """Return how the number of jobs of each stream was found; after all `windows`."""
+        """Return how the number of jobs of each stream was found.
+
+        After all `windows`.
+        """
         return tuple(source.match() for source in self._sources)
 
 
@@ -133,9 +149,9 @@ def _source(
         return ReplayedJobs(spec, frame, builder, inputs.logs[frame.name])
     if frame.asks_log:
         raise WorkloadError(
-            f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has estimate: logged, but "
-            "only jobs of a replay have a log; give estimate: exact, {factor: ...} or "
-            "{classes: [...]}"
+            f"streams.{frame.name}: the scheduler of pool '{frame.pool}' has "
+            "estimate: logged, but only jobs of a replay have a log; give estimate: "
+            "exact, {factor: ...} or {classes: [...]}"
         )
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)

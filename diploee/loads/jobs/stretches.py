@@ -1,4 +1,7 @@
-"""Stretches of jobs to segments: the pieces of a job, cut, slowed and scaled as it was run."""
+"""Stretches of jobs to segments.
+
+The pieces of a job, cut, slowed and scaled as it was run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ class _LevelProfiles:
 
     # Index of the profile that stands for each one; itself where nothing is capped
     variant: Int32Array
-    group: Int64Array  # group of each class of jobs: its kind of work on its kind of nodes
+    # Group of each class of jobs: its kind of work on its kind of nodes
+    group: Int64Array
 
     @property
     def profile_ids(self) -> set[int]:
@@ -45,7 +49,7 @@ def with_levels(
     kinds: Sequence[WorkKind],
     levels: CapLevels,
 ) -> tuple[ProfileLibrary, _LevelProfiles]:
-    """Give the profiles of classes their capped variants, and the library a flat profile."""
+    """Give profiles of classes capped variants, the library a flat profile."""
     added: list[Entry] = [] if FLAT_ID in library.ids else [flat_profile()]
     groups: dict[tuple[int, WorkKind], int] = {}
     group = np.zeros(len(classes), dtype=np.int64)
@@ -53,7 +57,9 @@ def with_levels(
     for k, kind in enumerate(kinds):
         group[k] = groups.setdefault((id(nodes[k]), kind), len(groups))
     size = n_own + len(added)
-    variant = np.tile(np.arange(size, dtype=np.int32), (max(1, len(groups)), len(levels), 1))
+    variant = np.tile(
+        np.arange(size, dtype=np.int32), (max(1, len(groups)), len(levels), 1)
+    )
     for k, (of_class, kind) in enumerate(zip(classes, kinds, strict=True)):
         for profile_id in of_class.profile_ids:
             for level in range(1, len(levels)):
@@ -77,15 +83,16 @@ def lower_runs(
     facility: Facility,
     pieces_of: PiecesOf | None = None,
 ) -> JobLoad:
-    """Lower stretches of jobs to segments, cut at the horizon, and keep which each belongs to.
+    """Lower stretches of jobs to segments up to the horizon, with owners.
 
-    A stretch plays the pieces that its job has between its work before and after. At a cap
-    level that is the profile's capped variant, which goes as much slower as the job does.
-    ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them and plays its
-    profile in pieces of a minute, each in the time that it takes there [J]; so does a profile that
-    has no capped variant. A job that is paused, saved or starts again draws a constant power.
-    `library` and `levels` are from `with_levels`; the other arguments are those of `lower_jobs`.
-    `JobLoad.job` is the row of `schedule.runs`.
+    A stretch plays the pieces that its job has between its work before and after. At a
+    cap level that is the profile's capped variant, which goes as much slower as the job
+    does. ASSUMPTION: a job on fewer nodes than it asks for draws in proportion to them
+    and plays its profile in pieces of a minute, each in the time that it takes there
+    [J]; so does a profile that has no capped variant. A job that is paused, saved or
+    starts again draws a constant power. `library` and `levels` are from `with_levels`;
+    the other arguments are those of `lower_jobs`. `JobLoad.job` is the row of
+    `schedule.runs`.
     """
     runs, jobs = schedule.runs, schedule.jobs
     works = np.flatnonzero(runs.kind == RUN)
@@ -120,8 +127,12 @@ def _played(
     # A stretch too short for one ms of work at its rate plays that one all the same.
     from_ms = np.minimum(runs.work_from_ms, np.maximum(runs.work_to_ms - 1, 0))[works]
     work_ms = runs.work_to_ms[works] - from_ms
-    low = np.searchsorted(pieces.job * span_ms + end_of_row_ms, at_ms + from_ms, side="right")
-    high = np.searchsorted(pieces.job * span_ms + pieces.into_ms, at_ms + from_ms + work_ms)
+    low = np.searchsorted(
+        pieces.job * span_ms + end_of_row_ms, at_ms + from_ms, side="right"
+    )
+    high = np.searchsorted(
+        pieces.job * span_ms + pieces.into_ms, at_ms + from_ms + work_ms
+    )
     nth, row = repeated(np.maximum(high - low, 0))
     row += low[nth]
     begin_ms = np.maximum(pieces.into_ms[row], from_ms[nth])
@@ -138,7 +149,13 @@ def _played(
     )
     from_own_ms = begin_ms[piece] + into_ms
     upto_own_ms = from_own_ms + length_ms
-    nth, row, job, played, share = nth[piece], row[piece], job[piece], played[piece], share[piece]
+    nth, row, job, played, share = (
+        nth[piece],
+        row[piece],
+        job[piece],
+        played[piece],
+        share[piece],
+    )
 
     of_run = works[nth]
     length_ms = runs.end_ms[of_run] - runs.start_ms[of_run]
@@ -168,9 +185,14 @@ def _played(
 def _held(
     schedule: ActedSchedule, runs: Runs, rows: Int64Array, library: ProfileLibrary
 ) -> JobLoad:
-    """Lower what holds nodes without work: constant power, in pieces of the flat profile."""
+    """Lower what holds nodes without work.
+
+    Constant power, in pieces of the flat profile.
+    """
     jobs = schedule.jobs
-    row, into_ms, length_ms = cut(runs.end_ms[rows] - runs.start_ms[rows], FLAT_DURATION_MS)
+    row, into_ms, length_ms = cut(
+        runs.end_ms[rows] - runs.start_ms[rows], FLAT_DURATION_MS
+    )
     of_run = rows[row]
     start_ms = runs.start_ms[of_run] + into_ms
     job = runs.job[of_run]

@@ -1,9 +1,11 @@
-"""Large synchronous training jobs: when they are submitted, how long they take, what they play.
+"""Large synchronous training jobs.
 
-What a job goes through is drawn from a stream named by seed, stream and the job's number, whenever
-it is asked for, and never held. Its iterations are loops of some ten minutes, drawn once for each
-entry of the list and played one after the other in a drawn order; all else is of constant power.
-With power smoothing a stretch of training repeats one loop, so that power has no step between.
+When they are submitted, how long they take, what they play. What a job goes through is
+drawn from a stream named by seed, stream and the job's number, whenever it is asked
+for, and never held. Its iterations are loops of some ten minutes, drawn once for each
+entry of the list and played one after the other in a drawn order; all else is of
+constant power. With power smoothing a stretch of training repeats one loop, so that
+power has no step between.
 """
 
 from __future__ import annotations
@@ -65,11 +67,13 @@ KEPT = 4
 PHASE_PREFIX = "~synchronous-"
 """Begins the ids of the profiles that synchronous jobs play, before the phase."""
 
-SOURCE = "synthetic iterations of synchronous training by the scenario's keys, not measured"
+SOURCE = (
+    "synthetic iterations of synchronous training by the scenario's keys, not measured"
+)
 
 
 def _phase_profile_id(phase: Phase, of: str = "") -> str:
-    """Return the id of what jobs play in a phase; that of training is each job's own."""
+    """Return the id of what jobs play in a phase; that of training is each job's own."""  # noqa: E501
     return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
 
 
@@ -125,28 +129,36 @@ class _Kind:
     def _smoothed(self, smoothing: PowerSmoothing) -> SmoothedPhases:
         """Return what smoothing makes of its loops."""
         node = self.frame.node_type
-        idle = max(node.idle_power_w - cpu_power_w(node), 0) / (node.n_gpus * node.gpu_tdp_w)
+        idle = max(node.idle_power_w - cpu_power_w(node), 0) / (
+            node.n_gpus * node.gpu_tdp_w
+        )
         step_s = PROFILE_STEP_MS / MS_PER_S
-        loops = tuple(smoothed_loop(own, step_s, smoothing)[0] for own in self.own_loops)
+        loops = tuple(
+            smoothed_loop(own, step_s, smoothing)[0] for own in self.own_loops
+        )
         rate = min(smoothing.up_per_s, smoothing.down_per_s)
         if rate < SLOWEST_PER_S or any(
             drawn.size >= LONGEST * own.size
             for drawn, own in zip(loops, self.own_loops, strict=True)
         ):
             raise WorkloadError(
-                f"streams.{self.frame.name}.power_smoothing: '{self.label}' with iterations of "
-                f"{self.period_s:.4g} s can't be shown with up_per_s {smoothing.up_per_s:g} "
-                f"and down_per_s {smoothing.down_per_s:g}; expected {SLOWEST_PER_S:g} at "
-                f"least, and a job that takes less than {LONGEST} times as long; raise them"
+                f"streams.{self.frame.name}.power_smoothing: '{self.label}' with "
+                f"iterations of {self.period_s:.4g} s can't be shown with up_per_s "
+                f"{smoothing.up_per_s:g} and down_per_s {smoothing.down_per_s:g}; "
+                f"expected {SLOWEST_PER_S:g} at least, and a job that takes less than "
+                f"{LONGEST} times as long; raise them"
             )
         return SmoothedPhases(smoothing, loops, self.spec.high, idle)
 
     def _waits_ms(self) -> tuple[int, int, int]:
-        """Return what GPUs lose as they rise behind a checkpoint, the first start, a load [ms]."""
+        """Return what GPUs lose rising after checkpoint, first start or load [ms]."""
         spec, smoothed = self.spec, self.smoothed
         if smoothed is None:
             return 0, 0, 0
-        load, write = self.smoothed_level(Phase.LOAD), self.smoothed_level(Phase.CHECKPOINT)
+        load, write = (
+            self.smoothed_level(Phase.LOAD),
+            self.smoothed_level(Phase.CHECKPOINT),
+        )
         return (
             _ms(smoothed.lost_s(smoothed.begin, write, spec.checkpoint_write_s)),
             _ms(smoothed.lost_s(smoothed.idle, load, spec.warm_up_s)),
@@ -155,22 +167,29 @@ class _Kind:
 
     def _plan(self) -> TrainingPlan:
         spec, slowdown = self.spec, 1.0
-        if self.smoothed is not None:  # time of its iterations over that without smoothing
-            n_own, n_drawn = (sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops))
+        # Time of its iterations over that without smoothing
+        if self.smoothed is not None:
+            n_own, n_drawn = (
+                sum(map(len, of)) for of in (self.own_loops, self.smoothed.loops)
+            )
             slowdown = n_drawn / n_own
         interval_s, waits_ms = spec.interval_s(self.n_nodes), self.waits_ms
         return TrainingPlan(
             work_ms=max(_ms(spec.work_s(self.n_gpus) * slowdown), 1),
-            interval_ms=max(_ms(interval_s), 1) if math.isfinite(interval_s) else NEVER_MS,
+            interval_ms=max(_ms(interval_s), 1)
+            if math.isfinite(interval_s)
+            else NEVER_MS,
             write_ms=_ms(spec.write_s()) + waits_ms[0],
             start_ms=_ms(spec.start_s),
             warm_up_ms=_ms(spec.warm_up_s) + waits_ms[1],
-            reschedule_ms=max(_ms(spec.reschedule_s), 1),  # a phase of some length, to be counted
+            # A phase of some length, to be counted
+            reschedule_ms=max(_ms(spec.reschedule_s), 1),
             load_ms=_ms(spec.load_s) + waits_ms[2],
             spare_nodes=self.spares,
             repair_ms=_ms(spec.repair_s),
             exit_ms=max(
-                _ms(spec.exit_s), 0 if self.smoothed is None else _ms(self.smoothed.fall_s) or 1
+                _ms(spec.exit_s),
+                0 if self.smoothed is None else _ms(self.smoothed.fall_s) or 1,
             ),
         )
 
@@ -197,7 +216,9 @@ class _Kind:
             return stream(self.frame.seed, *names, purpose)
 
         failures, planned = (
-            poisson_gaps(rng(purpose), MS_PER_DAY * 1000 / max(rate * self.n_nodes, 1e-300))
+            poisson_gaps(
+                rng(purpose), MS_PER_DAY * 1000 / max(rate * self.n_nodes, 1e-300)
+            )
             for purpose, rate in (
                 ("failures", spec.failures_per_1000_node_days),
                 ("planned", spec.planned_per_1000_node_days),
@@ -207,7 +228,9 @@ class _Kind:
 
         def detection_ms() -> int:
             factor = math.exp(spec.detection_sigma * detections.standard_normal())
-            return max(_ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1)
+            return max(
+                _ms(min(spec.detection_median_s * factor, MS_PER_DAY / MS_PER_S)), 1
+            )
 
         return training_phases(
             self.plan, failures, planned, detection_ms, self._writes(rng("writes"))
@@ -219,24 +242,30 @@ class _Kind:
         if store is None:
             return None
         medians_ms = (spec.checkpoint_write_s * MS_PER_S, store.slow_s * MS_PER_S)
-        drawn = store_writes(rng, medians_ms, (store.spread, store.slow_spread), store.change)
+        drawn = store_writes(
+            rng, medians_ms, (store.spread, store.slow_spread), store.change
+        )
         return (write_ms + self.waits_ms[0] for write_ms in drawn)
 
     @property
     def period_ms(self) -> int:
         """Length of an iteration, in whole steps of a profile [ms]."""
-        return max(round(self.period_s * MS_PER_S / PROFILE_STEP_MS), 1) * PROFILE_STEP_MS
+        return (
+            max(round(self.period_s * MS_PER_S / PROFILE_STEP_MS), 1) * PROFILE_STEP_MS
+        )
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
-        """Return the time at the end of each phase in which one GPU is in the next already [ms]."""
+        """Return the end of each phase in which one GPU is in the next [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MOST_LED else 0
         trains, writes = phase <= Phase.REDO, phase == Phase.CHECKPOINT
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the time at the beginning of each phase in which nodes are in the one before."""
-        lags_ms = np.minimum(_ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2)
+        """Return the begin of each phase with nodes still in the one before."""
+        lags_ms = np.minimum(
+            _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
+        )
         lags_ms[0] = 0
         return np.where(lags_ms >= LAG_STEPS, lags_ms, 0)
 
@@ -244,16 +273,20 @@ class _Kind:
     def mean_power_w(self) -> Float64Array:
         """Power of all nodes in each phase, the mean where they train [W]."""
         train = float(np.mean([loop.mean() for loop in self.own_loops]))
-        return np.array([
-            self.power_w(train, trains=True) if of <= Phase.REDO else self.phase_power_w(of)
-            for of in Phase
-        ])  # fmt: skip
+        return np.array(
+            [
+                self.power_w(train, trains=True)
+                if of <= Phase.REDO
+                else self.phase_power_w(of)
+                for of in Phase
+            ]
+        )
 
     def power_w(self, share: Any, trains: bool = False) -> Any:
-        """Return the power of all nodes where each GPU that trains draws a part of its TDP [W].
+        """Return the power of all nodes whose training GPUs draw a part of TDP [W].
 
-        The CPUs draw their part of the node's idle power, as in `diploee.profiles.smoothing`, or
-        what the job says while it trains.
+        The CPUs draw their part of the node's idle power, as in
+        `diploee.profiles.smoothing`, or what the job says while it trains.
         """
         node, level = self.frame.node_type, self.spec.cpu_level
         cpus_w = cpu_power_w(node)
@@ -281,11 +314,15 @@ class _Kind:
         if self.smoothed is not None:
             shares, spec = self.smoothed.loops[loop], self.smoothed.spec
             _, burnt = smoothed_loop(own, PROFILE_STEP_MS / MS_PER_S, spec)
-            notes += f"; {smoothing_note(spec, burnt / own.sum(), shares.size / own.size - 1)}"
+            notes += (
+                "; "
+                f"{smoothing_note(spec, burnt / own.sum(), shares.size / own.size - 1)}"
+            )
             waits = [f"{wait_ms / MS_PER_S:g} s" for wait_ms in self.waits_ms]
             notes += (
-                f", and {waits[0]} at each checkpoint, {waits[1]} at the start and {waits[2]} "
-                "after each failure; the floor holds while the job writes, loads and hangs"
+                f", and {waits[0]} at each checkpoint, {waits[1]} at the start and "
+                f"{waits[2]} after each failure; the floor holds while the job "
+                "writes, loads and hangs"
             )
         name = f":{self.frame.name}:{self.label}:{loop + 1}"
         return self._profile(_phase_profile_id(Phase.TRAIN, name), shares, notes)
@@ -296,13 +333,16 @@ class _Kind:
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
         notes = "ramp of GPU power smoothing"
         profile_id = _phase_profile_id(phase, name)
-        return self._profile(profile_id, self.smoothed.edge(what), notes, periodic=False)
+        return self._profile(
+            profile_id, self.smoothed.edge(what), notes, periodic=False
+        )
 
     def _profile(
         self, profile_id: str, shares: Float64Array, notes: str, periodic: bool = True
     ) -> PowerProfile:
         frame = self.frame
-        # The levels are of the TDP: `busy_power_factor`, which weights hold, does not apply.
+        # The levels are of the TDP: `busy_power_factor`, which weights hold, does not
+        # apply.
         idle_w = self.power_w(0.0, trains=periodic)
         power_w = idle_w + shares * (self.power_w(1.0) - self.power_w(0.0))
         flat = flat_profile(profile_id, SOURCE)
@@ -328,7 +368,9 @@ class SynchronousJobs(JobSource):
 
     kind = "synchronous"
 
-    def __init__(self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder) -> None:
+    def __init__(
+        self, spec: JobStream, frame: StreamFrame, builder: LibraryBuilder
+    ) -> None:
         assert spec.synchronous is not None
         super().__init__(spec, frame)
         self.spec = spec.synchronous
@@ -340,10 +382,10 @@ class SynchronousJobs(JobSource):
             mttf_s = kind.spec.mttf_s(kind.n_nodes)
             if math.isfinite(mttf_s) and (ettr := kind.ettr()) < LEAST_ETTR:
                 raise WorkloadError(
-                    f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure every "
-                    f"{mttf_s:,.3g} s the job would spend "
-                    f"{ettr:.2g} of its time on progress; lower the failure rate, or the "
-                    "times of detection, reschedule_s, load_s and checkpoint_interval"
+                    f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure "
+                    f"every {mttf_s:,.3g} s the job would spend {ettr:.2g} of its "
+                    "time on progress; lower the failure rate, or the times of "
+                    "detection, reschedule_s, load_s and checkpoint_interval"
                 )
         self._phase_ids = {
             phase: builder.index_of(flat_profile(_phase_profile_id(phase), SOURCE))
@@ -369,8 +411,8 @@ class SynchronousJobs(JobSource):
         rows = sorted(self._submissions(), key=lambda row: (row[1], row[0]))
         if not rows:
             raise WorkloadError(
-                f"streams.{frame.name}.synchronous: no job is submitted within the run; change "
-                "submit or submit_after, or lengthen the run"
+                f"streams.{frame.name}.synchronous: no job is submitted within the "
+                "run; change submit or submit_after, or lengthen the run"
             )
         self._submitted = np.array(rows, dtype=np.int64).reshape(-1, 3)
 
@@ -425,7 +467,9 @@ class SynchronousJobs(JobSource):
         if kind.spec.run_spread:
             run = stream(self._frame.seed, "synchronous", self.name, number, "run")
             drawn = np.clip(run.standard_normal(), -MOST_SIGMAS, MOST_SIGMAS)
-            pieces = replace(pieces, weight=pieces.weight * (1 + kind.spec.run_spread * drawn))
+            pieces = replace(
+                pieces, weight=pieces.weight * (1 + kind.spec.run_spread * drawn)
+            )
         return pieces
 
     def _plain_pieces(
@@ -458,8 +502,11 @@ class SynchronousJobs(JobSource):
             profile_id[rows] = flat_id
             weight[rows] = kind.phase_power_w(flat) / FLAT_POWER_W
         offset_ms = np.zeros(row.size, dtype=np.int64)
-        if kind.spec.noise is not None:  # else stretches of one length would repeat its beginning
-            room = np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
+        # Else stretches of one length would repeat its beginning
+        if kind.spec.noise is not None:
+            room = (
+                np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
+            )
             offset_ms = rng.integers(room + 1) * kind.period_ms
         pieces = Pieces(
             job=np.zeros_like(row),
@@ -473,14 +520,22 @@ class SynchronousJobs(JobSource):
         if not lags_ms.any():
             return pieces
         loop[~trains[row]] = -1
-        return self._lagged(kind, pieces, loop, np.searchsorted(pieces.into_ms, begin_ms), lags_ms)
+        return self._lagged(
+            kind, pieces, loop, np.searchsorted(pieces.into_ms, begin_ms), lags_ms
+        )
 
     def _lagged(
-        self, kind: _Kind, pieces: Pieces, loop: Int64Array, first: Int64Array, lags_ms: Int64Array
+        self,
+        kind: _Kind,
+        pieces: Pieces,
+        loop: Int64Array,
+        first: Int64Array,
+        lags_ms: Int64Array,
     ) -> Pieces:
         """Return pieces in which the nodes change phase within a lag, evenly.
 
-        `loop` has the loop of each piece, -1 if flat, `first` the first piece of each phase.
+        `loop` has the loop of each piece, -1 if flat, `first` the first piece of each
+        phase.
         """
         first, lags_ms = first[lags_ms > 0], lags_ms[lags_ms > 0]
         loops = np.stack(kind.own_loops)
@@ -499,9 +554,13 @@ class SynchronousJobs(JobSource):
             job=np.zeros_like(of),
             into_ms=pieces.into_ms[first][of] + into_ms[0],
             length_ms=into_ms[1] - into_ms[0],
-            profile_id=pieces.profile_id[np.where(loop[first] < 0, first, first - 1)][of],  # flat
+            # Flat
+            profile_id=pieces.profile_id[np.where(loop[first] < 0, first, first - 1)][
+                of
+            ],
             offset_ms=np.zeros_like(of),
-            weight=(before_w[of] + (nth + 0.5) / LAG_STEPS * change_w[of]) / FLAT_POWER_W,
+            weight=(before_w[of] + (nth + 0.5) / LAG_STEPS * change_w[of])
+            / FLAT_POWER_W,
         )
         late_ms = np.zeros(len(pieces), dtype=np.int64)
         late_ms[first] = lags_ms
@@ -522,10 +581,14 @@ class SynchronousJobs(JobSource):
         length_ms: Int64Array,
         rng: np.random.Generator,
     ) -> Pieces:
-        """Return the pieces of phases; all that train are `Phase.TRAIN` or `Phase.REDO`."""
+        """Return the pieces of phases.
+
+        All that train are `Phase.TRAIN` or `Phase.REDO`.
+        """
         smoothed, trains = kind.smoothed, phase <= Phase.REDO
         assert smoothed is not None
-        # Work that waits for the rise is a part of the stall before: it begins so much sooner.
+        # Work that waits for the rise is a part of the stall before: it begins so much
+        # sooner.
         write_ms, warm_up_ms, load_ms = kind.waits_ms
         wait_ms = np.where(phase == Phase.CHECKPOINT, write_ms, load_ms)
         wait_ms[0] = warm_up_ms
@@ -545,7 +608,9 @@ class SynchronousJobs(JobSource):
         for each, flat_id in self._phase_ids.items():
             rows = (of_phase == each) & ~edges
             profile_id[rows] = flat_id
-            weight[rows] = [kind.power_w(share) / FLAT_POWER_W for share in spans.level[rows]]
+            weight[rows] = [
+                kind.power_w(share) / FLAT_POWER_W for share in spans.level[rows]
+            ]
         of_phase = np.where(loop < 0, of_phase, Phase.TRAIN)
         for (into, what), edge_id in kind.edges.items():
             profile_id[(of_phase == into) & (spans.what == what)] = edge_id
@@ -572,29 +637,35 @@ class SynchronousJobs(JobSource):
             ) from error
 
     def _submissions(self) -> Iterator[tuple[int, int, int]]:
-        """Yield number, submission and run time [ms] of each job, those within the run."""
+        """Yield number, submission and run time [ms] of each job.
+
+        Those within the run.
+        """
         clock = self._frame.clock
         number, next_ms = 0, clock.begin_ms
-        while number < len(self._kinds) or (self.spec.repeat and next_ms < clock.horizon_ms):
+        while number < len(self._kinds) or (
+            self.spec.repeat and next_ms < clock.horizon_ms
+        ):
             number += 1
             spec = self._kind(number).spec
             if spec.submit is not None:
                 next_ms = clock.wall.time_ms(spec.submit)
             elif spec.submit_after is not None:
-                next_ms = (end_of(clock.start, spec.submit_after) - clock.start) // timedelta(
-                    milliseconds=1
-                )
+                next_ms = (
+                    end_of(clock.start, spec.submit_after) - clock.start
+                ) // timedelta(milliseconds=1)
             if next_ms >= clock.horizon_ms:
                 continue
             if next_ms < clock.begin_ms:
                 raise WorkloadError(
-                    f"streams.{self.name}.synchronous.jobs[{number - 1}]: submit {spec.submit} "
-                    "lies before the simulation begins; submit it later, or lengthen warm_up"
+                    f"streams.{self.name}.synchronous.jobs[{number - 1}]: submit "
+                    f"{spec.submit} lies before the simulation begins; submit it "
+                    "later, or lengthen warm_up"
                 )
             if number > MOST_JOBS:
                 raise WorkloadError(
-                    f"streams.{self.name}.synchronous: more than {MOST_JOBS:,} jobs; give them "
-                    "more work, or shorten the run"
+                    f"streams.{self.name}.synchronous: more than {MOST_JOBS:,} jobs; "
+                    "give them more work, or shorten the run"
                 )
             run_ms = self.phases(number).duration_ms
             yield number, next_ms, run_ms

@@ -1,4 +1,7 @@
-"""The `synchronous` block of the metrics: what large training jobs did with their nodes' time."""
+"""The `synchronous` block of the metrics.
+
+What large training jobs did with their nodes' time.
+"""
 
 from __future__ import annotations
 
@@ -27,32 +30,54 @@ _HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
     ("waiting", "waiting for repaired nodes", (Phase.WAIT,)),
 )
 STOPPED = len(Phase)
-"""Beside the phases: nodes held while the pool's policy pauses, saves or restarts a job."""
+"""Beside the phases: nodes held while the pool's policy pauses, saves or restarts a
+job."""
 
 OF_STREAM = (
     Metric(
-        "ettr", "1", "effective training time ratio", "{:.4f}",
-        "progress over the time that its jobs hold their nodes, weighted by nodes", "table",
+        "ettr",
+        "1",
+        "effective training time ratio",
+        "{:.4f}",
+        "progress over the time that its jobs hold their nodes, weighted by nodes",
+        "table",
     ),
     Metric("failures", "1", "failures", "{:,.0f}", "that interrupted a job", "table"),
-    Metric("planned_interruptions", "1", "planned interruptions", "{:,.0f}", view="table"),
+    Metric(
+        "planned_interruptions", "1", "planned interruptions", "{:,.0f}", view="table"
+    ),
     Metric("checkpoints", "1", "checkpoints", "{:,.0f}", "begun", "table"),
-    Metric("node_h", "h", "node-hours of its jobs", "{:,.0f}", "spare nodes included", "table"),
-    Metric("lost_node_h", "h", "lost node-hours", "{:,.0f}", "without progress", "table"),
+    Metric(
+        "node_h",
+        "h",
+        "node-hours of its jobs",
+        "{:,.0f}",
+        "spare nodes included",
+        "table",
+    ),
+    Metric(
+        "lost_node_h", "h", "lost node-hours", "{:,.0f}", "without progress", "table"
+    ),
     *(
         Metric(f"{key}_node_h", "h", f"node-hours: {label}", "{:,.0f}", view="table")
         for key, label, _ in _HOURS
     ),
-    Metric("stopped_node_h", "h", "node-hours: stopped by the pool's policy", "{:,.0f}"),
-)  # fmt: skip
+    Metric(
+        "stopped_node_h", "h", "node-hours: stopped by the pool's policy", "{:,.0f}"
+    ),
+)
 
 SYNCHRONOUS_METRICS = tuple(
     Metric(
-        f"synchronous.<stream>.{m.key}", m.unit, f"{m.label}, stream <stream>", m.format, m.text,
+        f"synchronous.<stream>.{m.key}",
+        m.unit,
+        f"{m.label}, stream <stream>",
+        m.format,
+        m.text,
         m.view,
     )
     for m in OF_STREAM
-)  # fmt: skip
+)
 
 
 class SynchronousMetrics:
@@ -74,7 +99,11 @@ class SynchronousMetrics:
 
     def _add(self, jobs: JobTable, run: Runs, horizon_ms: int) -> None:
         """Add one stretch: what its job does between its work before and after."""
-        row, start_ms, end_ms = int(run.job[0]), int(run.start_ms[0]), int(run.end_ms[0])
+        row, start_ms, end_ms = (
+            int(run.job[0]),
+            int(run.start_ms[0]),
+            int(run.end_ms[0]),
+        )
         from_ms, upto_ms = int(run.work_from_ms[0]), int(run.work_to_ms[0])
         source = self._streams.synchronous(int(jobs.class_id[row]))
         node_ms, n_nodes = self._node_ms[source.name], int(run.n_nodes[0])
@@ -83,7 +112,8 @@ class SynchronousMetrics:
             node_ms[STOPPED] += n_nodes * max(inside_ms, 0)
             return
         phases = source.phases(int(jobs.synchronous_id[row]))
-        # What a job that was killed does once more is no progress, whatever it was before.
+        # What a job that was killed does once more is no progress, whatever it was
+        # before.
         job_id = int(jobs.job_id[row])
         reached_ms = self._reached_ms.get(job_id, 0)
         self._reached_ms[job_id] = max(reached_ms, upto_ms)
@@ -100,12 +130,19 @@ class SynchronousMetrics:
                 phase = np.where(phase == Phase.TRAIN, Phase.REDO, phase)
             edges_ms = np.append(np.maximum(phases.into_ms[low:high], low_ms), high_ms)
             edges_ms -= from_ms
-            if end_ms - start_ms != upto_ms - from_ms:  # a slowed job takes longer for it
+            # A slowed job takes longer for it
+            if end_ms - start_ms != upto_ms - from_ms:
                 edges_ms = edges_ms * (end_ms - start_ms) // (upto_ms - from_ms)
             edges_ms += start_ms
             inside_ms = np.diff(np.clip(edges_ms, 0, horizon_ms))
-            begins = (phases.into_ms[low:high] >= low_ms) & (edges_ms[:-1] >= 0) & (inside_ms > 0)
-            self._begun[source.name] += np.bincount(phase[begins], minlength=len(Phase) + 1)
+            begins = (
+                (phases.into_ms[low:high] >= low_ms)
+                & (edges_ms[:-1] >= 0)
+                & (inside_ms > 0)
+            )
+            self._begun[source.name] += np.bincount(
+                phase[begins], minlength=len(Phase) + 1
+            )
             np.add.at(node_ms, phase, n_nodes * inside_ms)
 
     def block(self) -> dict[str, Any]:
@@ -123,5 +160,8 @@ class SynchronousMetrics:
             "node_h": total / MS_PER_H,
             "stopped_node_h": int(node_ms[STOPPED]) / MS_PER_H,
             "lost_node_h": (total - progress) / MS_PER_H,
-            **{f"{key}_node_h": int(node_ms[list(of)].sum()) / MS_PER_H for key, _, of in _HOURS},
+            **{
+                f"{key}_node_h": int(node_ms[list(of)].sum()) / MS_PER_H
+                for key, _, of in _HOURS
+            },
         }

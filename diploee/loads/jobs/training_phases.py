@@ -1,9 +1,10 @@
-"""Phases of a synchronous job in its own time: training, checkpoints, failures, restarts.
+"""Phases of a synchronous job in its own time.
 
-A failure stops the job as a whole. It hangs until that is detected, is scheduled again on its nodes
-and a spare one, loads the last checkpoint and does the work since then again. A checkpoint is
-written after every interval of work, none at the end of the work. Nodes fail all the time, a
-Poisson process: a failure while the job hangs is found with the one before, one while it is
+Training, checkpoints, failures, restarts. A failure stops the job as a whole. It hangs
+until that is detected, is scheduled again on its nodes and a spare one, loads the last
+checkpoint and does the work since then again. A checkpoint is written after every
+interval of work, none at the end of the work. Nodes fail all the time, a Poisson
+process: a failure while the job hangs is found with the one before, one while it is
 scheduled begins that anew, one while it loads is a failure as any other.
 
 References
@@ -48,7 +49,7 @@ class Phase(IntEnum):
     """Scheduled again after a planned interruption."""
     LOAD = 7
     END = 8
-    """The work is done: the processes exit, and GPUs with power smoothing fall to idle."""
+    """The work is done: the processes exit, and GPUs with power smoothing fall to idle."""  # noqa: E501
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,8 @@ class TrainingPhases(Table):
     """The phases of a job in its own time, which adjoin."""
 
     phase: Int16Array = column("int16")  # a `Phase`
-    into_ms: Int64Array = column("int64")  # start of the phase since the start of the job [ms]
+    # Start of the phase since the start of the job [ms]
+    into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")  # its length [ms], positive
 
     @property
@@ -74,9 +76,11 @@ class TrainingPlan:
     """Work of a job, and its duration."""
 
     work_ms: int  # training to be done [ms]
-    interval_ms: int = NEVER_MS  # training between two checkpoints [ms]; `NEVER_MS` = none
+    # Training between two checkpoints [ms]; `NEVER_MS` = none
+    interval_ms: int = NEVER_MS
     write_ms: int = 0  # stall of a checkpoint, mean [ms]
-    # First start on idle GPUs and loading, rescheduling and loading after an interruption [ms]
+    # First start on idle GPUs and loading, rescheduling and loading after an
+    # interruption [ms]
     start_ms: int = 0
     warm_up_ms: int = 0
     reschedule_ms: int = 0
@@ -105,9 +109,10 @@ def store_writes(
     sigmas: tuple[float, float],
     change: float,
 ) -> Iterator[int]:
-    """Yield the stalls of a store that is fast or slow [ms]: lognormal about the median of each.
+    """Yield the stalls of a store that is fast or slow [ms].
 
-    It begins fast, and changes from one to the other with a probability at each write.
+    Lognormal about the median of each. It begins fast, and changes from one to the
+    other with a probability at each write.
     """
     slow = 0
     while True:
@@ -126,13 +131,18 @@ def training_phases(
     detection_ms: Callable[[], int],
     writes: Iterator[int] | None = None,
 ) -> TrainingPhases:
-    """Go through a job from its start to the end of its work; `writes` gives stalls [ms]."""
+    """Go through a job from its start to the end of its work.
+
+    `writes` gives stalls [ms].
+    """
     if plan.work_ms / plan.interval_ms > MOST_CHECKPOINTS:
         raise WorkloadError(
-            f"the job writes {plan.work_ms / plan.interval_ms:,.0f} checkpoints, at most "
-            f"{MOST_CHECKPOINTS:,} can be simulated; lengthen checkpoint_interval"
+            f"the job writes {plan.work_ms / plan.interval_ms:,.0f} checkpoints, at "
+            f"most {MOST_CHECKPOINTS:,} can be simulated; lengthen checkpoint_interval"
         )
-    return _Walk(plan, failures, planned, detection_ms, writes or repeat(plan.write_ms)).phases()
+    return _Walk(
+        plan, failures, planned, detection_ms, writes or repeat(plan.write_ms)
+    ).phases()
 
 
 class _Walk:
@@ -164,9 +174,10 @@ class _Walk:
             n_stops += 1
             if n_stops > MOST_STOPS:
                 raise WorkloadError(
-                    f"the job was interrupted {MOST_STOPS:,} times with {self._reached_ms:,} of "
-                    f"{self._plan.work_ms:,} ms of its work done; lower the failure rate, or the "
-                    "times of detection, reschedule_s and load_s"
+                    f"the job was interrupted {MOST_STOPS:,} times with "
+                    f"{self._reached_ms:,} of {self._plan.work_ms:,} ms of its work "
+                    "done; lower the failure rate, or the times of detection, "
+                    "reschedule_s and load_s"
                 )
             if self._now_ms < self._fails_ms:
                 self._stop_as_planned()
@@ -198,7 +209,10 @@ class _Walk:
         self._fails_ms += next(self._failures)
 
     def _come_back(self) -> None:
-        """Hang, wait for a node, and be scheduled; the latter begins anew where a node fails."""
+        """Hang, wait for a node, and be scheduled.
+
+        The latter begins anew where a node fails.
+        """
         found_ms = self._now_ms + self._detection_ms()
         while self._fails_ms <= found_ms:
             self._fail()
@@ -241,17 +255,24 @@ class _Walk:
         return self._drawn[:count]
 
     def _train(self) -> bool:
-        """Train until the work is done or the job is interrupted; return whether it is done."""
+        """Train until the work is done or the job is interrupted.
+
+        Return whether it is done.
+        """
         plan = self._plan
-        while self._stops_ms <= self._now_ms:  # one while the job was down is a part of that
+        # One while the job was down is a part of that
+        while self._stops_ms <= self._now_ms:
             self._stops_ms += next(self._planned)
         room_ms = min(self._fails_ms, self._stops_ms) - self._now_ms
         first = self._at_ms // plan.interval_ms + 1
-        n_writes = -(-plan.work_ms // plan.interval_ms) - first  # none at the end of the work
+        # None at the end of the work
+        n_writes = -(-plan.work_ms // plan.interval_ms) - first
         n_writes = max(0, min(n_writes, room_ms // plan.interval_ms + 2))
         writes_ms = (first + np.arange(n_writes)) * plan.interval_ms
         to_end = (first + n_writes) * plan.interval_ms >= plan.work_ms
-        edges_ms = np.concatenate([[self._at_ms], writes_ms, [plan.work_ms] if to_end else []])
+        edges_ms = np.concatenate(
+            [[self._at_ms], writes_ms, [plan.work_ms] if to_end else []]
+        )
         # Work and, between pieces of it, writing; what was done before comes first.
         length_ms = np.empty(2 * edges_ms.size - 2 - to_end, dtype=np.int64)
         length_ms[::2] = np.diff(edges_ms)
@@ -270,7 +291,9 @@ class _Walk:
             length_ms[-1] -= ends_ms[n_kept - 1] - room_ms
             saved = int((phase == Phase.CHECKPOINT).sum())
             # The last write counts if it was finished in that very millisecond.
-            saved -= bool(phase[-1] == Phase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms)
+            saved -= bool(
+                phase[-1] == Phase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms
+            )
             if saved:
                 self._saved_ms = int(writes_ms[saved - 1])
         writes = phase == Phase.CHECKPOINT
@@ -284,7 +307,7 @@ class _Walk:
 def expected_ettr(
     n_failures_per_ms: float, recovery_ms: float, interval_ms: float, write_ms: float
 ) -> float:
-    """Return the share of the time that is progress where failures strike at any time (Daly)."""
+    """Return the share of time that is progress under failures (Daly)."""
     if not n_failures_per_ms:
         return 1 / (1 + write_ms / interval_ms)
     x = min(n_failures_per_ms * (interval_ms + write_ms), 700.0)

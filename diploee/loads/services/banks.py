@@ -1,15 +1,17 @@
 """Lowering service plans to segments: one row per service and piece of time.
 
-An instance at rate r draws a sample, measured or synthesised, of one of the rates next to r, which
-of the two at random in proportion to their distance, scaled to the mean power that the curve has at
-r: between two rates the swings are as large as at the rates themselves. A bank of K instances plays
-the sum of the sample over K instances, each with its own fixed phase. The bank's place in the
-sample jumps at random, every two minutes on average, so that the sample's length does not show in
-the load; the rate is drawn anew then. Neither a jump nor another sample shows itself: the sum goes
-on at a place of like level, by rank among all its places, so that each is played equally often and
-mean and swings are those of the sample. Only the pairs of rate and K that occur are built. They
-grow with the logarithm of the instances: beyond 256 instances neighbouring K share a profile,
-scaled so that its mean is exact (ASSUMPTION: the swings of 256 and 257 instances are alike).
+An instance at rate r draws a sample, measured or synthesised, of one of the rates next
+to r, which of the two at random in proportion to their distance, scaled to the mean
+power that the curve has at r: between two rates the swings are as large as at the rates
+themselves. A bank of K instances plays the sum of the sample over K instances, each
+with its own fixed phase. The bank's place in the sample jumps at random, every two
+minutes on average, so that the sample's length does not show in the load; the rate is
+drawn anew then. Neither a jump nor another sample shows itself: the sum goes on at a
+place of like level, by rank among all its places, so that each is played equally often
+and mean and swings are those of the sample. Only the pairs of rate and K that occur are
+built. They grow with the logarithm of the instances: beyond 256 instances neighbouring
+K share a profile, scaled so that its mean is exact (ASSUMPTION: the swings of 256 and
+257 instances are alike).
 """
 
 from __future__ import annotations
@@ -46,20 +48,22 @@ JUMP_EVERY_S = 120.0
 """Mean time between two jumps of a bank's place in its sample [s]."""
 
 LIKE_LEVELS = 0.005
-"""Places are of like level up to this share of all between them, in the order of their levels."""
+"""Places are of like level up to this share of all between them, in the order of their
+levels."""
 
 VALUES_AT_ONCE = 2**24
-"""Values of samples that are summed in one step, which bounds the memory that it takes."""
+"""Values of samples that are summed in one step, which bounds the memory that it takes."""  # noqa: E501
 
 _PIECES_AT_ONCE = 2**16
-"""Pieces of time whose energies are summed in one step, which bounds the memory that it takes."""
+"""Pieces of time whose energies are summed in one step, which bounds the memory that it
+takes."""
 
 FLAT_MS = 1_000
 """Length of the profile of idle nodes [ms]."""
 
 
 class BankLoad:
-    """A load of nodes that play the same profiles piece by piece, planned for the whole run.
+    """A load of nodes that play shared profiles, planned for the whole run.
 
     Parameters
     ----------
@@ -68,7 +72,8 @@ class BankLoad:
     library : ProfileLibrary
         The profiles of `banks` behind those of the loads before.
     ac_profiles : mapping of int to PowerProfile, optional
-        Those of them that are sums over nodes, at the nodes' AC input where that is modelled.
+        Those of them that are sums over nodes, at the nodes' AC input where that is
+        modelled.
     """
 
     columns: Columns = ()
@@ -81,7 +86,9 @@ class BankLoad:
     ) -> None:
         self.banks, self.library = banks, library
         self.ac_profiles = ac_profiles or {}
-        self.profile_ids = {i for bank in banks for i in np.unique(bank.profile_id).tolist()}
+        self.profile_ids = {
+            i for bank in banks for i in np.unique(bank.profile_id).tolist()
+        }
 
     @cached_property
     def segments(self) -> Segments:
@@ -89,9 +96,9 @@ class BankLoad:
         return self.between(None, None)
 
     def between(self, begin_ms: int | None, end_ms: int | None) -> Segments:
-        """Return the segments that start in a span of time, in the order of their starts.
+        """Return the segments that start in a span of time.
 
-        Those that end before the run are left out.
+        In the order of their starts. Those that end before the run are left out.
         """
         parts = [bank.segments(begin_ms, end_ms) for bank in self.banks]
         return sorted_by_start(concat(parts)) if parts else Segments.empty()
@@ -115,18 +122,25 @@ class Bank(Brief):
     weight: Float64Array  # factor on the profile's power; 0 where nothing is played
     profile_id: Int32Array  # index of the profile
     offset_ms: Int64Array  # place in the profile at which the piece starts [ms]
-    # What plays it and explains events: a service, or replicas with `stream`, `pool` and
-    # `mean_replicas(begin_ms, end_ms)`
+    # What plays it and explains events: a service, or replicas with `stream`, `pool`
+    # and `mean_replicas(begin_ms, end_ms)`
     of: Any = None
-    # First of its nodes among those of what plays it, and how many play the profile; the first of
-    # all, and the busy ones, if absent
+    # First of its nodes among those of what plays it, and how many play the profile;
+    # the first of all, and the busy ones, if absent
     first: Int64Array | None = None
     n_playing: Int64Array | None = None
 
     def __post_init__(self) -> None:
         """Take arrays of any kind of numbers, if they are as long as the pieces."""
         n = np.size(self.edges_ms) - 1
-        for name in ("pool_id", "edges_ms", "n_nodes", "weight", "profile_id", "offset_ms"):
+        for name in (
+            "pool_id",
+            "edges_ms",
+            "n_nodes",
+            "weight",
+            "profile_id",
+            "offset_ms",
+        ):
             kinds = "iuf" if name == "weight" else "iu"
             try:
                 values = np.asarray(getattr(self, name))
@@ -136,23 +150,30 @@ class Bank(Brief):
             if values.dtype.kind not in kinds or values.shape != expected:
                 numbers = "numbers" if "f" in kinds else "whole numbers"
                 raise WorkloadError(
-                    f"Bank: {name} has shape {values.shape} of {values.dtype}, expected "
-                    f"{expected} of {numbers}: one for each piece between edges"
+                    f"Bank: {name} has shape {values.shape} of {values.dtype}, "
+                    f"expected {expected} of {numbers}: one for each piece between "
+                    "edges"
                 )
             if name != "pool_id":
                 object.__setattr__(self, name, values)
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
-        """Return the segments that start in a span of time, as `BankLoad.between` says."""
+        """Return the segments that start in a span of time, as `BankLoad.between` says."""  # noqa: E501
         starts_ms = self.edges_ms[:-1]
         first = int(np.searchsorted(self.edges_ms[1:], 0, side="right"))
         if begin_ms is not None:
             first = max(first, int(np.searchsorted(starts_ms, begin_ms)))
-        stop = starts_ms.size if end_ms is None else int(np.searchsorted(starts_ms, end_ms))
+        stop = (
+            starts_ms.size
+            if end_ms is None
+            else int(np.searchsorted(starts_ms, end_ms))
+        )
         return self._segments(first, stop)
 
-    def means(self, tables: EnergyTables, begin_ms: int, end_ms: int) -> tuple[float, float, float]:
-        """Return mean power [W], mean busy nodes and the power without noise [W] over a span.
+    def means(
+        self, tables: EnergyTables, begin_ms: int, end_ms: int
+    ) -> tuple[float, float, float]:
+        """Return mean power [W], mean busy nodes and noiseless power [W] over a span.
 
         The last is the power of instances that each draw the mean of their sample.
         """
@@ -160,9 +181,13 @@ class Bank(Brief):
         energy_j = steady_j = node_ms = 0.0
         for start in range(first, stop, _PIECES_AT_ONCE):
             rows = self._segments(start, min(start + _PIECES_AT_ONCE, stop))
-            inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(rows.start_ms, begin_ms)
+            inside_ms = np.minimum(rows.end_ms, end_ms) - np.maximum(
+                rows.start_ms, begin_ms
+            )
             energy_j = _sum(energy_j, energies_within(rows, tables, begin_ms, end_ms))
-            steady_j = _sum(steady_j, steady_energies_within(rows, tables, begin_ms, end_ms))
+            steady_j = _sum(
+                steady_j, steady_energies_within(rows, tables, begin_ms, end_ms)
+            )
             node_ms = _sum(node_ms, rows.n_nodes * inside_ms)
         span_ms = end_ms - begin_ms
         per_s = MS_PER_S / span_ms
@@ -192,7 +217,7 @@ class Bank(Brief):
 
 
 def _sum(before: float, values: Float64Array | Int64Array) -> float:
-    """Add values to a sum one after the other, so that it is the same however they are cut."""
+    """Add values to a sum one by one, the same however they are cut."""
     return float(np.cumsum(np.append(before, values))[-1])
 
 
@@ -203,7 +228,7 @@ def beyond_idle_w(
     time_ms: int,
     horizon_ms: int,
 ) -> float:
-    """Return the mean power of banks over a minute beyond their nodes' idle power [W]."""
+    """Return the mean power of banks over a minute beyond their nodes' idle power [W]."""  # noqa: E501
     begin_ms = min(max(0, time_ms), horizon_ms - 1) // MS_PER_MIN * MS_PER_MIN
     end_ms = min(begin_ms + MS_PER_MIN, horizon_ms)
     total_w = 0.0
@@ -216,8 +241,8 @@ def beyond_idle_w(
 def shared_counts(n_instances: Int64Array) -> Int64Array:
     """Return the number of instances whose sums of samples stand for each number.
 
-    Every number up to `EXACT_INSTANCES` stands for itself; above, one in `EXACT_INSTANCES` per
-    doubling.
+    Every number up to `EXACT_INSTANCES` stands for itself; above, one in
+    `EXACT_INSTANCES` per doubling.
     """
     step = np.ones_like(n_instances)
     while (large := n_instances // step > EXACT_INSTANCES).any():
@@ -245,22 +270,23 @@ def bank_sums_w(
 
 
 Played = tuple[Bank, list[PowerProfile], list[PowerProfile]]
-"""A bank, the profiles that it plays, and these at the nodes' AC input where that is modelled."""
+"""A bank, the profiles that it plays, and these at the nodes' AC input where that is
+modelled."""
 
 _Levels = tuple[Int64Array, Int64Array, Int32Array, Int32Array]
-"""Of repeating samples laid end to end: step of each [ms], where each begins, its places in the
-order of their levels, and the number of each place in that order."""
+"""Of repeating samples laid end to end: step of each [ms], where each begins, its
+places in the order of their levels, and the number of each place in that order."""
 
 
 @dataclass(frozen=True, eq=False)
 class ServiceBanks:
     """The banks of one service: serving, then starting up or in standby.
 
-    Instances that serve draw the measured power at the rate that each completes. ASSUMPTION: below
-    the lowest measured rate an instance draws that rate's power, above the highest, the highest
-    rate's. Instances that start up and nodes in warm standby draw the node type's power with a
-    model loaded (the sources read the same level for both), the former that of the lowest rate
-    where it is not given.
+    Instances that serve draw the measured power at the rate that each completes.
+    ASSUMPTION: below the lowest measured rate an instance draws that rate's power,
+    above the highest, the highest rate's. Instances that start up and nodes in warm
+    standby draw the node type's power with a model loaded (the sources read the same
+    level for both), the former that of the lowest rate where it is not given.
     """
 
     plan: ServicePlan
@@ -270,9 +296,15 @@ class ServiceBanks:
     seed: int
 
     def __iter__(self) -> Iterator[Played]:
-        service, served, nodes = self.service, self.service.served, self.service.nodes_per_instance
+        service, served, nodes = (
+            self.service,
+            self.service.served,
+            self.service.nodes_per_instance,
+        )
         serving = served.n_serving
-        yield self.bank("serving", nodes, serving, service.uncapped_rate_rps, serving * nodes)
+        yield self.bank(
+            "serving", nodes, serving, service.uncapped_rate_rps, serving * nodes
+        )
         starting = (served.n_instances - serving) * nodes
         standby = service.n_standby_nodes
         waiting, warm_w = starting + standby, self.node.warm_power_w
@@ -282,7 +314,8 @@ class ServiceBanks:
         elif warm_w is not None and waiting.any():
             yield self.flat("warm", warm_w, waiting, starting, serving * nodes)
         if standby.any():
-            # They are not busy, so that their idle power is counted, but draw their own.
+            # They are not busy, so that their idle power is counted, but draw their
+            # own.
             first, none = served.n_instances * nodes, np.zeros_like(standby)
             yield self.flat("idle", self.node.idle_power_w, -standby, none, first)
 
@@ -300,7 +333,7 @@ class ServiceBanks:
         busy_nodes: Int64Array,
         first: Int64Array | None = None,
     ) -> Played:
-        """Return `count` units of `nodes` nodes that each run at `rate_rps`, piece by piece.
+        """Return `count` units of `nodes` nodes at `rate_rps`, piece by piece.
 
         They are from the `first` of the service's nodes on.
         """
@@ -317,8 +350,11 @@ class ServiceBanks:
         )
         held = np.cumsum(jumps)
         drawn = rng.random((2, int(held[-1]) + 1))
-        if self.service.cap is not None:  # what an event cuts anew must change no earlier draw
-            of_place = stream(self.seed, *names, "places").random((int(held[-1]) + 1, 2))
+        # What an event cuts anew must change no earlier draw
+        if self.service.cap is not None:
+            of_place = stream(self.seed, *names, "places").random(
+                (int(held[-1]) + 1, 2)
+            )
             drawn = np.ascontiguousarray(of_place.T)
         nearer = drawn[0, held] < (near_rps - sample_rps[low]) / gap_rps
         rate = np.where(nearer, high, low)
@@ -329,11 +365,14 @@ class ServiceBanks:
         )
         weight = self.node.busy_power_factor * nodes * count / np.maximum(shared, 1)
         if (cap := self.service.cap) is not None:
-            # ASSUMPTION: all of a sample is scaled to the mean of capped GPUs, its course kept [J].
+            # ASSUMPTION: all of a sample is scaled to the mean of capped GPUs, its
+            # course kept [J].
             capped_w = capped_power_w(of_rate_w, cpu_power_w(self.node), cap.power)
             of_rate_w = np.where(self.service.capped, capped_w, of_rate_w)
         weight = weight * of_rate_w / of_sample_w[rate]
-        profile_id, profiles, ac_profiles, levels = self._profiles(kind, rate, shared, count > 0)
+        profile_id, profiles, ac_profiles, levels = self._profiles(
+            kind, rate, shared, count > 0
+        )
         offset_ms = np.zeros(rate.size, dtype=np.int64)
         if profiles:
             _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
@@ -367,9 +406,10 @@ class ServiceBanks:
     def _profiles(
         self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
     ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile], _Levels]:
-        """Build the pairs of rate and count that occur; return the profile of each piece.
+        """Build the pairs of rate and count that occur.
 
-        And the profiles, the same at the nodes' AC input where that is modelled, and the levels.
+        Return the profile of each piece. And the profiles, the same at the nodes' AC
+        input where that is modelled, and the levels.
         """
         profile_id = np.zeros(rate.size, dtype=np.int32)
         if not played.any():
@@ -383,15 +423,18 @@ class ServiceBanks:
         stream_name, name = self.plan.stream, self.service.name
         # The phases of the first instances do not depend on how many follow.
         longest = max(sample.power_w.size for sample in self.samples)
-        phases = stream(self.seed, "power", "serving", stream_name, name, kind).integers(
-            0, longest, int(count.max())
-        )
+        phases = stream(
+            self.seed, "power", "serving", stream_name, name, kind
+        ).integers(0, longest, int(count.max()))
         longest_ms = int(np.diff(self.service.served.edges_ms).max())
         profiles, ac_profiles = list[PowerProfile](), list[PowerProfile]()
         played_w, step_ms = list[Float64Array](), list[int]()
         pair_rate, pair_count = np.divmod(pairs, width)
         for index in np.unique(pair_rate).tolist():
-            counts, sample = pair_count[pair_rate == index].tolist(), self.samples[index]
+            counts, sample = (
+                pair_count[pair_rate == index].tolist(),
+                self.samples[index],
+            )
             repeated = 2 + longest_ms // sample.length_ms
             places = phases * sample.power_w.size // longest
             sums_w = bank_sums_w(sample.power_w, places, counts)
@@ -410,11 +453,17 @@ class ServiceBanks:
                     )
                 )
             if self.node.ac_power is not None:
-                ac_w = ac_profile_w(sample.power_w, self.node, sample.provenance.power_boundary)
+                ac_w = ac_profile_w(
+                    sample.power_w, self.node, sample.provenance.power_boundary
+                )
                 sums_w = bank_sums_w(ac_w, places, counts)
                 ac_profiles += [
-                    replace(profile, power_w=np.tile(sum_w.astype(np.float32), repeated))
-                    for profile, sum_w in zip(profiles[-len(counts) :], sums_w, strict=True)
+                    replace(
+                        profile, power_w=np.tile(sum_w.astype(np.float32), repeated)
+                    )
+                    for profile, sum_w in zip(
+                        profiles[-len(counts) :], sums_w, strict=True
+                    )
                 ]
         return profile_id, profiles, ac_profiles, _levels(played_w, step_ms)
 
@@ -443,7 +492,10 @@ def _places_ms(
     rank: Int32Array,
     offset_ms: Int64Array,
 ) -> None:
-    """Find the place in the sample for each piece [ms]: it goes on, or to one of like level."""
+    """Find the place in the sample for each piece [ms].
+
+    It goes on, or to one of like level.
+    """
     n_jumps = 0
     # The first place is any, the first of the draws.
     size = first[profile_id[0] + 1] - first[profile_id[0]]
@@ -463,7 +515,8 @@ def _places_ms(
             level = (rank[first[before] + at_ms // step_ms[before]] + 0.5) / old
             if moves:
                 level += LIKE_LEVELS * (2 * drawn[n_jumps] - 1)
-            # Reflected at the lowest and the highest, so that no level is played more often.
+            # Reflected at the lowest and the highest, so that no level is played more
+            # often.
             number = int(abs(level) * new)
             number = max(0, min(number, 2 * new - 1 - number))
             within_ms = at_ms % step_ms[before] % step_ms[now]

@@ -1,4 +1,7 @@
-"""Measured curves of a model instance against its request rate: latency and node power."""
+"""Measured curves of a model instance against its request rate.
+
+Latency and node power.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class LatencyCurve(Brief):
 
     @cached_property
     def by_metric(self) -> dict[LatencyMetric, LatencyCurve]:
-        """Curves of the end-to-end latencies and of the capped one, each with its own metric."""
+        """Curves of end-to-end latencies and the capped one, each with a metric."""
         others = {
             metric: replace(self, metric=metric, measured_latency_s=of)
             for metric, of in self.end_to_end_s.items()
@@ -65,12 +68,17 @@ class LatencyCurve(Brief):
 
     @property
     def falls_far(self) -> bool:
-        """Whether the latency falls by more than scatter explains while the rate rises."""
-        return bool((self.latency_s - self.measured_latency_s > FALL * self.latency_s).any())
+        """Whether the latency falls by more than scatter explains while the rate rises."""  # noqa: E501
+        return bool(
+            (self.latency_s - self.measured_latency_s > FALL * self.latency_s).any()
+        )
 
     @property
     def largest_correction_s(self) -> float:
-        """Largest rise that the running maximum made [s]; 0 for a non-decreasing curve."""
+        """Largest rise that the running maximum made [s].
+
+        0 for a non-decreasing curve.
+        """
         return float((self.latency_s - self.measured_latency_s).max())
 
     @property
@@ -83,9 +91,10 @@ class LatencyCurve(Brief):
         return scipy.interpolate.PchipInterpolator(self.rate_rps, self.latency_s)
 
     def at(self, rate_rps: Float64Array) -> Float64Array:
-        """Return the latency [s] at offered rates [1/s]; beyond the measured ones, the nearest.
+        """Return the latency [s] at offered rates [1/s].
 
-        Shape-preserving cubic interpolation (PCHIP), so that it is non-decreasing.
+        Beyond the measured ones, the nearest. Shape-preserving cubic interpolation
+        (PCHIP), so that it is non-decreasing.
         """
         inside = np.clip(rate_rps, self.rate_rps[0], self.rate_rps[-1])
         latency_s: Float64Array = self._interpolator(inside)
@@ -143,7 +152,12 @@ Curves = dict[tuple[str, str], ServiceCurves]
 """Curves by the names of the request stream and the service."""
 
 
-def nearest_length(mean_tokens: float, lengths: tuple[int, ...] = OUTPUT_LENGTHS) -> int:
-    """Return the length nearest to a mean by ratio [tokens], the shortest where the mean is 0."""
+def nearest_length(
+    mean_tokens: float, lengths: tuple[int, ...] = OUTPUT_LENGTHS
+) -> int:
+    """Return the length nearest to a mean by ratio [tokens].
+
+    The shortest where the mean is 0.
+    """
     ratio = np.abs(np.log(np.array(lengths) / max(mean_tokens, 1e-9)))
     return int(lengths[int(np.argmin(ratio))])

@@ -1,4 +1,4 @@
-"""`ServicesLoad`: the services of all request streams, and their columns at any resolution."""
+"""`ServicesLoad`: all services, and their columns at any resolution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import numpy as np
 
 from diploee.base.columns import Column
 from diploee.base.jit import njit
-from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
+from diploee.base.tables import (
+    BoolArray,
+    Float32Array,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+)
 from diploee.base.units import MS_PER_S
 from diploee.facility.base import Block, Values
 from diploee.loads.services.banks import Bank, BankLoad, ServiceBanks
@@ -29,14 +35,29 @@ SERVICE_COLUMNS = (
     Column("incoming_rps", "requests/s", "service", "mean", None, "requests offered"),
     Column("served_rps", "requests/s", "service", "mean", None, "requests completed"),
     Column("unserved_rps", "requests/s", "service", "mean", None, "requests rejected"),
-    Column("n_instances", "model instances", "service", "instant", None, "instances that are up"),
-    Column("backlog_requests", "requests", "service", "instant", None, "requests that wait"),
     Column(
-        "latency_s", "s", "service", "mean", None,
-        "mean end-to-end latency of the requests that arrive and are not rejected, wait included; "
-        "missing where there are none",
+        "n_instances",
+        "model instances",
+        "service",
+        "instant",
+        None,
+        "instances that are up",
     ),
-)  # fmt: skip
+    Column(
+        "backlog_requests", "requests", "service", "instant", None, "requests that wait"
+    ),
+    Column(
+        "latency_s",
+        "s",
+        "service",
+        "mean",
+        None,
+        (
+            "mean end-to-end latency of the requests that arrive and are not rejected, "
+            "wait included; missing where there are none"
+        ),
+    ),
+)
 """Columns that each service adds to the series.
 
 The latency only where the latency curve has it, the backlog only where requests wait.
@@ -47,10 +68,10 @@ _MEANS = ("incoming_rps", "served_rps", "unserved_rps", "latency_s")
 def service_columns(
     plans: Sequence[ServicePlan], t0_ms: int, dt_ms: int, n_steps: int
 ) -> dict[str, Float32Array | Int32Array]:
-    """Return the `SERVICE_COLUMNS` of every service over a run of intervals, shape (B,).
+    """Return the `SERVICE_COLUMNS` of every service over a run of intervals.
 
-    Rates are means over each interval, so that requests are conserved at every resolution;
-    instances and backlog are those at its start.
+    Shape (B,). Rates are means over each interval, so that requests are conserved at
+    every resolution; instances and backlog are those at its start.
     """
     edges_ms = t0_ms + np.arange(n_steps + 1, dtype=np.int64) * dt_ms
     columns: dict[str, Float32Array | Int32Array] = {}
@@ -67,7 +88,9 @@ def service_columns(
                 served.served_rps,
                 served.unserved_rps,
                 service.rise_rps,
-                service.latencies_s.get("mean_e2e", np.full(served.rate_rps.size, np.nan)),
+                service.latencies_s.get(
+                    "mean_e2e", np.full(served.rate_rps.size, np.nan)
+                ),
                 waits,
                 edges_ms,
                 piece,
@@ -79,12 +102,19 @@ def service_columns(
             piece = piece[:-1]
             columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
             if waiting.any():
-                at_start = np.interp(edges_ms[:-1], served.edges_ms, served.backlog_requests)
+                at_start = np.interp(
+                    edges_ms[:-1], served.edges_ms, served.backlog_requests
+                )
                 # What came by then beyond an even rate, where it waits.
                 since_ms, until_ms = (
                     edges_ms[:-1] - served.edges_ms[piece + end] for end in (0, 1)
                 )
-                bend = service.rise_rps[piece] * since_ms * until_ms / (since_ms - until_ms)
+                bend = (
+                    service.rise_rps[piece]
+                    * since_ms
+                    * until_ms
+                    / (since_ms - until_ms)
+                )
                 at_start += np.where(waits[piece], bend / (2 * MS_PER_S), 0.0)
                 at_start = np.maximum(at_start, 0.0)
                 columns[f"backlog_requests.{label}"] = at_start.astype(np.float32)
@@ -104,12 +134,12 @@ def _means(
     piece: Int64Array,
     means: Float32Array,
 ) -> None:
-    """Find the means over intervals of rates, offered, served and unserved, and of the latency.
+    """Find means over intervals of the rates and the latency.
 
-    What is offered is a line in each piece of time. What it lies off its mean is served, unless it
-    waits or the piece has unserved requests throughout. Each mean is a sum of its own, so that it
-    has the same bits in whatever run of intervals it is. The latency is the mean over the requests
-    that arrive and are not rejected.
+    What is offered is a line in each piece of time. What it lies off its mean is
+    served, unless it waits or the piece has unserved requests throughout. Each mean is
+    a sum of its own, so that it has the same bits in whatever run of intervals it is.
+    The latency is the mean over the requests that arrive and are not rejected.
     """
     for k in range(means.shape[1]):
         incoming = served = unserved = taken = latency = 0.0
@@ -139,7 +169,7 @@ def _means(
 
 
 class ServicesLoad(BankLoad):
-    """The services of all request streams, planned for the whole run when they are opened.
+    """The services of all request streams, planned for the run when opened.
 
     Flexible services answer the scenario's events where they are `answering`.
     """
@@ -147,10 +177,20 @@ class ServicesLoad(BankLoad):
     columns = SERVICE_COLUMNS
 
     def __init__(
-        self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary, answering: bool = False
+        self,
+        scenario: Scenario,
+        inputs: Inputs,
+        library: ProfileLibrary,
+        answering: bool = False,
     ) -> None:
-        flexibility, facility, seed = scenario.flexibility, scenario.facility, scenario.seed
-        capped = flexibility.spans_ms(scenario.clock) if answering and flexibility else ()
+        flexibility, facility, seed = (
+            scenario.flexibility,
+            scenario.facility,
+            scenario.seed,
+        )
+        capped = (
+            flexibility.spans_ms(scenario.clock) if answering and flexibility else ()
+        )
         self.plans: Sequence[ServicePlan] = [
             ServicePlanner(scenario, name, inputs, capped).plan()
             for name in scenario.request_streams
@@ -159,7 +199,8 @@ class ServicesLoad(BankLoad):
         ac_profiles: dict[int, PowerProfile] = {}
         banks = list[Bank]()
         self.standby_w = list[float]()
-        """Power of a warm node of each service [W], stream after stream; 0 where they are cold."""
+        """Power of a warm node of each service [W], stream after stream; 0 where they
+        are cold."""
         for plan in self.plans:
             node = facility.node_type_of(plan.pool)
             for service in plan.services:
@@ -170,13 +211,17 @@ class ServicesLoad(BankLoad):
                     ac_profiles.update(enumerate(of_ac, first))
                     banks.append(replace(bank, profile_id=profile_id, of=service))
                     profiles += own
-                self.standby_w.append((node.warm_power_w if service.warm else None) or 0.0)
+                self.standby_w.append(
+                    (node.warm_power_w if service.warm else None) or 0.0
+                )
         super().__init__(banks, library.extended(profiles), ac_profiles)
 
     @property
     def bend(self) -> bool:
         """Whether an event changes what any service does."""
-        return any(service.cap is not None for plan in self.plans for service in plan.services)
+        return any(
+            service.cap is not None for plan in self.plans for service in plan.services
+        )
 
     def values(self, block: Block) -> Values:
         """Return request rates, instances and backlog of each service over a block."""

@@ -1,4 +1,7 @@
-"""The `requests` block of the metrics: what came, what was served, and how long it took."""
+"""The `requests` block of the metrics.
+
+What came, what was served, and how long it took.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ from diploee.base.metric import Metric
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import S_PER_H
 from diploee.loads.services.curves import LATENCY_COLUMNS
-from diploee.loads.services.service_plan import PlannedService, ServicePlan, service_labels
+from diploee.loads.services.service_plan import (
+    PlannedService,
+    ServicePlan,
+    service_labels,
+)
 from diploee.loads.services.timeline import ServedRequests
 from diploee.scenario.serving import LatencyMetric
 
@@ -24,25 +31,34 @@ _Z90 = 1.2815515655446004  # of the standard normal
 CLASSES = 4_096
 """Classes of equal width that values are sorted into before they are ranked."""
 WAIT_STEP = 0.02
-"""Change of the wait within a piece of time that percentiles resolve, over the latency there."""
+"""Change of the wait within a piece of time that percentiles resolve, over the latency
+there."""
 LIMIT_TOLERANCE = 1e-9
 """Relative rounding by which a latency may pass its cap without violating it."""
 
 _OVER_REQUESTS = (
-    "over requests, their wait included: at each moment log-normal (assumed) through the median "
-    "and the P90 of the curve"
+    "over requests, their wait included: at each moment log-normal (assumed) through "
+    "the median and the P90 of the curve"
 )
 _VOLUMES = (
-    Metric("per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6),
+    Metric(
+        "per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6
+    ),
     Metric("incoming_rps", "1/s", "incoming requests", "{:,.2f}", view="main"),
     Metric("effective_rps", "1/s", "served requests", "{:,.2f}", view="table"),
     Metric(
-        "incomplete_rps", "1/s", "unserved requests", "{:,.2f}",
-        "rejected, or still waiting at the end", "main",
+        "incomplete_rps",
+        "1/s",
+        "unserved requests",
+        "{:,.2f}",
+        "rejected, or still waiting at the end",
+        "main",
     ),
     Metric("rejected_rps", "1/s", "rejected requests", "{:,.2f}"),
-    Metric("backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"),
-)  # fmt: skip
+    Metric(
+        "backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"
+    ),
+)
 _PER_NODE = Metric(
     "per_node_rps",
     "1/s",
@@ -53,13 +69,23 @@ _PER_NODE = Metric(
 )
 _OF_SERVICE = (
     Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
-    Metric("max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"),
-    Metric("mean_instances", "instances", "mean instances in use", "{:,.1f}", view="table"),
+    Metric(
+        "max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"
+    ),
+    Metric(
+        "mean_instances", "instances", "mean instances in use", "{:,.1f}", view="table"
+    ),
     Metric("max_instances", "instances", "most instances in use", "{:,.0f}"),
-    Metric("instance_changes_per_hour", "1/h", "instances started or stopped", "{:,.1f}"),
+    Metric(
+        "instance_changes_per_hour", "1/h", "instances started or stopped", "{:,.1f}"
+    ),
     *_VOLUMES,
     Metric(
-        "hours_with_unserved_requests", "h", "time with unserved requests", "{:,.1f}", view="table"
+        "hours_with_unserved_requests",
+        "h",
+        "time with unserved requests",
+        "{:,.1f}",
+        view="table",
     ),
     Metric("hours_over_latency_limit", "h", "time over its latency cap", "{:,.1f}"),
     Metric(
@@ -67,7 +93,10 @@ _OF_SERVICE = (
         "h",
         "time beyond the measured rates",
         "{:,.1f}",
-        "an instance gets more requests than the latency curve has; its last latency is taken",
+        (
+            "an instance gets more requests than the latency curve has; its last "
+            "latency is taken"
+        ),
     ),
     Metric(
         "latency_s.mean",
@@ -86,7 +115,13 @@ _OF_SERVICE = (
         _OVER_REQUESTS,
         "table",
     ),
-    Metric("latency_s.max_mean", "s", "largest mean end-to-end latency", "{:.2f}", "of any moment"),
+    Metric(
+        "latency_s.max_mean",
+        "s",
+        "largest mean end-to-end latency",
+        "{:.2f}",
+        "of any moment",
+    ),
     Metric("latency_cap.<latency>.limit_s", "s", "cap of <latency>", "{:.3g}"),
     Metric(
         "latency_cap.<latency>.mean_s",
@@ -96,7 +131,13 @@ _OF_SERVICE = (
         "weighted by requests; the wait included but in itl, the time between tokens",
         "table",
     ),
-    Metric("latency_cap.<latency>.max_s", "s", "largest <latency>", "{:.3g}", "of any moment"),
+    Metric(
+        "latency_cap.<latency>.max_s",
+        "s",
+        "largest <latency>",
+        "{:.3g}",
+        "of any moment",
+    ),
 )
 _VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
 REQUEST_METRICS = tuple(
@@ -109,7 +150,10 @@ SERVICE_METRICS = tuple(
 
 
 def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
-    """Return the `requests` block of at least one plan: all requests together, and each service."""
+    """Return the `requests` block of at least one plan.
+
+    All requests together, and each service.
+    """
     services = {
         label: service_metrics(service)
         for plan, labels in zip(plans, service_labels(plans), strict=True)
@@ -117,7 +161,10 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
     }
     sums = {key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS}
     planned = (service.in_run() for plan in plans for service in plan.services)
-    nodes = sum(service.nodes_per_instance * _mean_instances(service.served) for service in planned)
+    nodes = sum(
+        service.nodes_per_instance * _mean_instances(service.served)
+        for service in planned
+    )
     return {**sums, **_per_node(sums["effective_rps"], nodes), "services": services}
 
 
@@ -130,7 +177,10 @@ def _per_node(served_rps: float, nodes: float) -> dict[str, float | None]:
 
 
 def service_metrics(service: PlannedService) -> dict[str, Any]:
-    """Return the metrics of one service of a plan; latencies that its curve lacks are None."""
+    """Return the metrics of one service of a plan.
+
+    Latencies that its curve lacks are None.
+    """
     service = service.in_run()
     served = service.served
     step_s, weight = served.step_s, _taken_requests(served)
@@ -138,7 +188,9 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     volumes, mean_instances = _volumes(served), _mean_instances(served)
     return {
         **volumes,
-        **_per_node(volumes["effective_rps"], service.nodes_per_instance * mean_instances),
+        **_per_node(
+            volumes["effective_rps"], service.nodes_per_instance * mean_instances
+        ),
         "reserved_nodes": service.reserved_nodes,
         "max_request_rate_rps": service.capacity.max_request_rate_rps,
         "mean_instances": mean_instances,
@@ -154,7 +206,7 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
 
 
 def _taken_requests(served: ServedRequests) -> Float64Array:
-    """Return the requests that arrive in each piece of time and are not rejected, shape (P,).
+    """Return the requests accepted in each piece of time, shape (P,).
 
     A piece's latency is theirs, even where they are served in a later one.
     """
@@ -182,27 +234,42 @@ def _volumes(served: ServedRequests) -> dict[str, float]:
     }
 
 
-def _latency_distribution(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
-    """Return mean, percentiles and largest mean of the end-to-end latency [s], by requests.
+def _latency_distribution(
+    service: PlannedService, weight: Float64Array
+) -> dict[str, Any]:
+    """Return mean, percentiles and largest mean of latency [s], by requests.
 
-    All are by the piece of time in which requests arrive, less the rejected ones. What the latency
-    curve lacks is None, with the reason.
+    All are by the piece of time in which requests arrive, less the rejected ones. What
+    the latency curve lacks is None, with the reason.
     """
     latencies_s, taken = service.latencies_s, weight > 0
     weight = weight[taken]
-    off_s = (service.wait_s - service.wait_s[1])[:, taken]  # of the wait from that in the middle
-    known = {of: latency_s[taken] for of, latency_s in latencies_s.items()} if taken.any() else {}
+    # Of the wait from that in the middle
+    off_s = (service.wait_s - service.wait_s[1])[:, taken]
+    known = (
+        {of: latency_s[taken] for of, latency_s in latencies_s.items()}
+        if taken.any()
+        else {}
+    )
     found: dict[str, Any] = dict.fromkeys(("mean", "p50", "p90", "max_mean"))
     if (mean_s := known.get("mean_e2e")) is not None:
         found["mean"] = float(np.average(mean_s, weights=weight))
         found["max_mean"] = float((mean_s + off_s.max(axis=0)).max())
     if "p50_e2e" in known and "p90_e2e" in known:
         # A piece over which the wait changes much is many.
-        n = np.ceil(np.ptp(off_s, axis=0) / (WAIT_STEP * known["p50_e2e"])).clip(1).astype(np.int64)
-        place = (np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n) + 0.5) / np.repeat(n, n)
+        n = (
+            np.ceil(np.ptp(off_s, axis=0) / (WAIT_STEP * known["p50_e2e"]))
+            .clip(1)
+            .astype(np.int64)
+        )
+        place = (np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n) + 0.5) / np.repeat(
+            n, n
+        )
         first_s, _, last_s = np.repeat(off_s, n, axis=1)
         rise_s = first_s * (1 - 2 * place).clip(0) + last_s * (2 * place - 1).clip(0)
-        median_s, p90_s = (np.repeat(known[of], n) + rise_s for of in ("p50_e2e", "p90_e2e"))
+        median_s, p90_s = (
+            np.repeat(known[of], n) + rise_s for of in ("p50_e2e", "p90_e2e")
+        )
         found["p50"], found["p90"] = mixture_percentiles(
             median_s, p90_s, np.repeat(weight / n, n), (50, 90)
         )
@@ -229,7 +296,11 @@ def _of_cap(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
         return {"latency_cap": {}, "hours_over_latency_limit": None}
     taken, latency_s = weight > 0, service.latencies_s[metric]
     over = (latency_s > limit_s * (1 + LIMIT_TOLERANCE)) & taken
-    of_cap: dict[str, float | None] = {"limit_s": limit_s, "mean_s": None, "max_s": None}
+    of_cap: dict[str, float | None] = {
+        "limit_s": limit_s,
+        "mean_s": None,
+        "max_s": None,
+    }
     if taken.any():
         of_cap["mean_s"] = float(np.average(latency_s[taken], weights=weight[taken]))
         of_cap["max_s"] = float(latency_s[taken].max())
@@ -240,13 +311,17 @@ def _of_cap(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
 
 
 def mixture_percentiles(
-    median: Float64Array, p90: Float64Array, weight: Float64Array, percents: Sequence[float]
+    median: Float64Array,
+    p90: Float64Array,
+    weight: Float64Array,
+    percents: Sequence[float],
 ) -> list[float]:
-    """Return percentiles of a mixture of log-normal values, each given by its median and P90.
+    """Return percentiles of a log-normal mixture, given by medians and P90.
 
     Medians, 90th percentiles and positive weights are of shape (P,), percentages 0-100.
     """
-    # Values of like median are one: moments are many, medians change by a few powers of ten.
+    # Values of like median are one: moments are many, medians change by a few powers of
+    # ten.
     place, width = np.log(median), np.log(p90 / median) / _Z90
     scale = (CLASSES - 1) / max(float(np.ptp(place)), 1e-12)
     number = ((place - place.min()) * scale).astype(np.int64)
@@ -262,4 +337,7 @@ def mixture_percentiles(
         below = share @ scipy.special.ndtr((value - at) / sigma) / share.sum()
         return float(below) - percent / 100
 
-    return [math.exp(scipy.optimize.brentq(beyond, low, high, (percent,))) for percent in percents]
+    return [
+        math.exp(scipy.optimize.brentq(beyond, low, high, (percent,)))
+        for percent in percents
+    ]

@@ -1,9 +1,10 @@
 """Power of one serving node in time, from files or synthesised from a power curve.
 
-The published three-minute samples can't be shipped; their mean and peak are in the power curve, and
-their structure is described: noise, one to three drops of about a second, and towards the highest
-rates a regular dip every 8 s that grows over the run (arXiv:2604.07345, Figure 13, and its data
-set). Each sample has exactly the mean power of the curve, and repeats.
+The published three-minute samples can't be shipped; their mean and peak are in the
+power curve, and their structure is described: noise, one to three drops of about a
+second, and towards the highest rates a regular dip every 8 s that grows over the run
+(arXiv:2604.07345, Figure 13, and its data set). Each sample has exactly the mean power
+of the curve, and repeats.
 """
 
 from __future__ import annotations
@@ -23,23 +24,27 @@ N_SAMPLES = 180 * MS_PER_S // PROFILE_STEP_MS
 _PER_S = MS_PER_S // PROFILE_STEP_MS
 
 NOISE_W = (20.0, 60.0)
-"""Range of the noise's standard deviation [W]; within it, it is set by the measured peak."""
+"""Range of the noise's standard deviation [W]; within it, it is set by the measured
+peak."""
 MAX_DROPS = 3
 DROP_TO_W = (800.0, 1900.0)
 DIP_EVERY_S = 8
 DIP_W = (200.0, 300.0)
-"""Depth of the regular dip at the highest rate, at the start and the end of a run [W]."""
+"""Depth of the regular dip at the highest rate, at the start and the end of a run [W]."""  # noqa: E501
 
 PROVENANCE = replace(
     PUBLISHED_NODE,
     sampling_interval_s=0.1,
-    notes="Synthesised by diploee from the mean and peak power at a request rate and a description "
-    "of the samples, not measured; summed over instances, each with its own phase.",
+    notes=(
+        "Synthesised by diploee from the mean and peak power at a request rate and a "
+        "description of the samples, not measured; summed over instances, each with "
+        "its own phase."
+    ),
 )
 
 
 def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
-    """Return the samples of a curve, by rising rate, each with the mean power that it has there.
+    """Return a curve's samples by rising rate, each with its mean power.
 
     Parameters
     ----------
@@ -47,7 +52,9 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
         Mean and peak power by request rate.
     """
     if not curve.samples:
-        rates = zip(curve.rate_rps.tolist(), curve.mean_power_w, curve.peak_power_w, strict=True)
+        rates = zip(
+            curve.rate_rps.tolist(), curve.mean_power_w, curve.peak_power_w, strict=True
+        )
         return tuple(
             PowerSample(
                 rate_rps,
@@ -65,13 +72,18 @@ def repeating_samples(curve: PowerCurve) -> tuple[PowerSample, ...]:
     )
 
 
-def _sample_w(curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float) -> Float64Array:
+def _sample_w(
+    curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float
+) -> Float64Array:
     """Synthesise the repeating sample of one rate."""
     rng = stream(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
     noise = average_1s(rng.standard_normal(N_SAMPLES))
     noise /= noise.std()
-    lowered_w = np.maximum(_drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1]))
-    # The highest reading is about the mean, plus what the drops take off it, plus the noise.
+    lowered_w = np.maximum(
+        _drops_w(rng, mean_w), _dips_w(rate_rps / curve.rate_rps[-1])
+    )
+    # The highest reading is about the mean, plus what the drops take off it, plus the
+    # noise.
     above_w = peak_w - mean_w - lowered_w.mean()
     noise_w = float(np.clip(above_w / noise.max(), *NOISE_W))
     shape_w: Float64Array = noise_w * noise - lowered_w
@@ -92,7 +104,10 @@ def _drops_w(rng: np.random.Generator, mean_w: float) -> Float64Array:
 
 
 def _dips_w(relative_rate: float) -> Float64Array:
-    """Return the regular dip, as depth [W]; ASSUMPTION: it sets in at half the highest rate."""
+    """Return the regular dip, as depth [W].
+
+    ASSUMPTION: it sets in at half the highest rate.
+    """
     time_s = np.arange(N_SAMPLES) / _PER_S
     grown_w = DIP_W[0] + (DIP_W[1] - DIP_W[0]) * time_s / time_s[-1]
     inside = (time_s % DIP_EVERY_S) < 1
@@ -100,6 +115,9 @@ def _dips_w(relative_rate: float) -> Float64Array:
 
 
 def average_1s(values: Float64Array) -> Float64Array:
-    """Return the moving average over 1 s, as the driver reports it; the sample repeats."""
+    """Return the moving average over 1 s, as the driver reports it.
+
+    The sample repeats.
+    """
     wrapped = np.concatenate([values[-_PER_S + 1 :], values])
     return np.convolve(wrapped, np.full(_PER_S, 1 / _PER_S), mode="valid")

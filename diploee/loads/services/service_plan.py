@@ -20,7 +20,8 @@ class RequestMatch:
 
     stream: str  # name of the stream
     requests_per_day: float  # daily requests, mean over the span
-    # ``given``, ``replayed``, or ``plan``: bisected until the instance plan meets the target
+    # ``given``, ``replayed``, or ``plan``: bisected until the instance plan meets the
+    # target
     match: str
     target_utilization: float | None  # node occupancy to reach, 0-1
     matched_utilization: float  # node occupancy of the plan, 0-1 (Eq. 1)
@@ -34,7 +35,8 @@ class RequestMatch:
 class ServiceCap:
     """A cap on a service's GPUs during events."""
 
-    windows_ms: tuple[tuple[int, int], ...]  # from when to when it holds [ms], in order and apart
+    # From when to when it holds [ms], in order and apart
+    windows_ms: tuple[tuple[int, int], ...]
     # What an instance does, and what its GPUs draw, over those without a cap
     speed: float
     power: float
@@ -47,7 +49,7 @@ class ServiceCap:
         return found
 
     def speed_at(self, times_ms: Int64Array) -> Float64Array:
-        """Return what an instance does at times [ms] over what it does without a cap."""
+        """Return an instance's work at times [ms] over that without a cap."""
         return np.where(self.holds(times_ms), self.speed, 1.0)
 
 
@@ -62,19 +64,25 @@ class PlannedService:
     nodes_per_instance: int  # nodes of one instance
     reserved_nodes: int  # nodes reserved for it, with the last phase of its pool
     capacity: Capacity  # capacity of one instance
-    warm: bool  # whether reserved nodes without an instance stand by warm rather than idle
-    served: ServedRequests  # instances and requests, piece by piece of time, with edges of its own
-    # Latencies at the rate that an instance gets [s], with the wait in the queue where it delays
-    # them: end to end, and the capped one; those that the latency curve has, none without one
+    # Whether reserved nodes without an instance stand by warm rather than idle
+    warm: bool
+    # Instances and requests, piece by piece of time, with edges of its own
+    served: ServedRequests
+    # Latencies at the rate that an instance gets [s], with the wait in the queue where
+    # it delays them: end to end, and the capped one; those that the latency curve has,
+    # none without one
     latencies_s: Mapping[LatencyMetric, Float64Array]
-    # Whether an instance gets more than the highest measured rate; the latency is that one's
+    # Whether an instance gets more than the highest measured rate; the latency is that
+    # one's
     beyond_measured: BoolArray
     reserved: Int64Array  # nodes reserved for the service
-    # What the offered rate rises by over each piece, of which `served` has the mean [1/s]
+    # What the offered rate rises by over each piece, of which `served` has the mean
+    # [1/s]
     rise_rps: Float64Array
     # Wait at the start, in the middle and at the end of each piece [s], shape (3, P)
     wait_s: Float64Array
-    # Cap of its GPUs during events; one without windows where it could be capped and is not
+    # Cap of its GPUs during events; one without windows where it could be capped and is
+    # not
     cap: ServiceCap | None = None
 
     @property
@@ -87,7 +95,7 @@ class PlannedService:
 
     @property
     def uncapped_rate_rps(self) -> Float64Array:
-        """Rate at which an uncapped instance is as busy as each serving one [1/s], shape (P,)."""
+        """Rate that keeps an uncapped instance as busy as others [1/s], shape (P,)."""
         if self.cap is None:
             return self.instance_rate_rps
         return self.instance_rate_rps / self.cap.speed_at(self.served.edges_ms[:-1])
@@ -108,14 +116,21 @@ class PlannedService:
 
     @property
     def instance_rate_rps(self) -> Float64Array:
-        """Rate that each serving instance completes [1/s] (Eq. 6), shape (P,); 0 for none."""
-        rate: Float64Array = self.served.served_rps / np.maximum(self.served.n_serving, 1)
+        """Rate that each serving instance completes [1/s] (Eq. 6), shape (P,).
+
+        0 for none.
+        """
+        rate: Float64Array = self.served.served_rps / np.maximum(
+            self.served.n_serving, 1
+        )
         return rate
 
     @property
     def n_standby_nodes(self) -> Int64Array:
         """Reserved nodes in warm standby, which are not busy, shape (P,)."""
-        free: Int64Array = self.reserved - self.nodes_per_instance * self.served.n_instances
+        free: Int64Array = (
+            self.reserved - self.nodes_per_instance * self.served.n_instances
+        )
         return free if self.warm else np.zeros_like(free)
 
 
@@ -134,8 +149,11 @@ class ServicePlan:
 
 
 def service_labels(plans: Sequence[ServicePlan]) -> list[tuple[str, ...]]:
-    """Return the services' names in results: with their stream before a dot where two share one."""
+    """Return the services' names in results, dotted where two share one."""
     names = [service.name for plan in plans for service in plan.services]
     if len(set(names)) == len(names):
         return [tuple(service.name for service in plan.services) for plan in plans]
-    return [tuple(f"{plan.stream}.{service.name}" for service in plan.services) for plan in plans]
+    return [
+        tuple(f"{plan.stream}.{service.name}" for service in plan.services)
+        for plan in plans
+    ]

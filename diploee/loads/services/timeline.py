@@ -1,4 +1,4 @@
-"""One service in time: when its instances start and stop, and what becomes of its requests."""
+"""One service in time: its instances' starts and stops, and its requests."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ class ScalingRules(NamedTuple):
     cooldown_ms: int = 0  # time from the last need of an instance to its end
     interval_ms: int = 0  # time between decisions to scale; 0: at once
     phase_ms: int = 0  # time of one of these decisions
-    # What is not served at once waits; Eq. 4 counts what waits in, over this time [s]. 0:
-    # nothing waits, what is not served is rejected
+    # What is not served at once waits; Eq. 4 counts what waits in, over this time [s].
+    # 0: nothing waits, what is not served is rejected
     drain_s: float = 0.0
 
     @property
     def remember(self) -> bool:
         """Whether instances depend on more than the rate of the moment."""
-        return bool(self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s)
+        return bool(
+            self.startup_ms or self.cooldown_ms or self.interval_ms or self.drain_s
+        )
 
     def needed(self, rate_rps: Float64Array, n_max: int) -> Float64Array:
-        """Return the instances that are up at rates where these rules remember nothing (Eq. 4)."""
+        """Return instances up at rates where these rules remember nothing (Eq. 4)."""
         whole = np.ceil(rate_rps / self.max_rate_rps * (1 - ROUNDING))
         return np.asarray(np.minimum(np.maximum(whole, self.n_min), n_max))
 
@@ -53,8 +55,8 @@ class ScalingRules(NamedTuple):
 class ServedRequests:
     """Instances and served requests of one service, piece by piece of time (P of them).
 
-    Requests are conserved: over the span, backlog at its start + offered = served + unserved +
-    backlog at its end.
+    Requests are conserved: over the span, backlog at its start + offered =
+    served + unserved + backlog at its end.
     """
 
     edges_ms: Int64Array  # edges of the pieces [ms], shape (P + 1,)
@@ -72,16 +74,25 @@ class ServedRequests:
         return length
 
     def since(self, time_ms: int) -> ServedRequests:
-        """Return what happens from a time within the span on [ms], cutting a piece there."""
+        """Return what happens from a time in the span [ms], cutting a piece there."""
         if self.edges_ms[0] >= time_ms:
             return self
         first = int(np.searchsorted(self.edges_ms, time_ms, side="right")) - 1
-        edges_ms, backlog = self.edges_ms[first:].copy(), self.backlog_requests[first:].copy()
+        edges_ms, backlog = (
+            self.edges_ms[first:].copy(),
+            self.backlog_requests[first:].copy(),
+        )
         backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
         edges_ms[0] = time_ms
         later = {
             name: getattr(self, name)[first:]
-            for name in ("rate_rps", "served_rps", "unserved_rps", "n_instances", "n_serving")
+            for name in (
+                "rate_rps",
+                "served_rps",
+                "unserved_rps",
+                "n_instances",
+                "n_serving",
+            )
         }
         return replace(self, edges_ms=edges_ms, backlog_requests=backlog, **later)
 
@@ -89,16 +100,17 @@ class ServedRequests:
 def cut_at_crossings(
     nodes_ms: Int64Array, rate_rps: Float64Array, max_rate_rps: float, n_max: int
 ) -> tuple[Int64Array, Float64Array]:
-    """Cut time where a rate passes a multiple of what one instance takes (Eq. 4), to the ms.
+    """Cut time where a rate passes a multiple of one instance's (Eq. 4).
 
-    The rate is linear between its times `nodes_ms`; multiples above `n_max` are no matter. Returns
-    edges [ms], the nodes and the crossings, and the mean rate of each piece between them [1/s].
-    ASSUMPTION: a large service scales in groups: beyond `MOST_GROUPS` instances the crossings are
-    those of even groups of them.
+    The rate is linear between its times `nodes_ms`; multiples above `n_max` are no
+    matter. Returns edges [ms], the nodes and the crossings, and the mean rate of each
+    piece between them [1/s]. ASSUMPTION: a large service scales in groups: beyond
+    `MOST_GROUPS` instances the crossings are those of even groups of them.
     """
     n_groups = max(1, min(n_max, MOST_GROUPS))
     group_rps = max_rate_rps * max(1, n_max) / n_groups
-    level = np.minimum(rate_rps / group_rps, n_groups + 2.0)  # beyond it nothing changes
+    # Beyond it nothing changes
+    level = np.minimum(rate_rps / group_rps, n_groups + 2.0)
     most = int(np.abs(np.diff(np.floor(level))).sum()) + 2 * level.size
     edges_ms, mean_rps = np.empty(most, dtype=np.int64), np.empty(most)
     n = _cut(nodes_ms, rate_rps, level, group_rps, n_groups, edges_ms, mean_rps)
@@ -115,14 +127,20 @@ def _cut(
     edges_ms: Int64Array,
     mean_rps: Float64Array,
 ) -> int:
-    """Find the edges, and the mean rate from each to the next; return the number of pieces."""
+    """Find the edges, and the mean rate from each to the next.
+
+    Return the number of pieces.
+    """
     n, last_node = -1, nodes_ms.size - 1
     node_ms, start_rps, slope = nodes_ms[0], 0.0, 0.0  # of the step of the last edge
     for k in range(nodes_ms.size):
         at_ms, n_cuts, first, step = nodes_ms[k], 0, 0, 1
         rise_rps = length_ms = 0.0
         if k < last_node:
-            rise_rps, length_ms = rate_rps[k + 1] - rate_rps[k], float(nodes_ms[k + 1] - at_ms)
+            rise_rps, length_ms = (
+                rate_rps[k + 1] - rate_rps[k],
+                float(nodes_ms[k + 1] - at_ms),
+            )
             low, high = level[k], level[k + 1]
             if rise_rps < 0:
                 low, high = high, low
@@ -135,15 +153,24 @@ def _cut(
                 first, step = last, -1
         for cut in range(n_cuts + 1 if n_cuts > 0 else 1):
             if cut:
-                share = ((first + step * (cut - 1)) * group_rps - rate_rps[k]) / rise_rps
+                share = (
+                    (first + step * (cut - 1)) * group_rps - rate_rps[k]
+                ) / rise_rps
                 at_ms = nodes_ms[k] + int(np.rint(share * length_ms))
-            if n < 0 or at_ms > edges_ms[n]:  # of equal times the last, of the later step
+            # Of equal times the last, of the later step
+            if n < 0 or at_ms > edges_ms[n]:
                 if n >= 0:
-                    mean_rps[n] = start_rps + slope * ((edges_ms[n] + at_ms) / 2 - node_ms)
+                    mean_rps[n] = start_rps + slope * (
+                        (edges_ms[n] + at_ms) / 2 - node_ms
+                    )
                 n += 1
             edges_ms[n] = at_ms
             if k < last_node:
-                node_ms, start_rps, slope = nodes_ms[k], rate_rps[k], rise_rps / length_ms
+                node_ms, start_rps, slope = (
+                    nodes_ms[k],
+                    rate_rps[k],
+                    rise_rps / length_ms,
+                )
     return n
 
 
@@ -156,14 +183,15 @@ def serve_requests(
 ) -> ServedRequests:
     """Scale and serve one service through time (Eqs. 4 and 6).
 
-    An instance is up while it is needed and for its cool-down time; it serves once it has been up
-    for its start-up time (ASSUMPTION: what is needed at the beginning is up then). Requests above
-    what the serving instances complete are rejected (R_incomplete of Eq. 6), or wait as a fluid,
-    first in first out. What instances lack by rounding alone they serve.
+    An instance is up while it is needed and for its cool-down time; it serves once it
+    has been up for its start-up time (ASSUMPTION: what is needed at the beginning is up
+    then). Requests above what the serving instances complete are rejected (R_incomplete
+    of Eq. 6), or wait as a fluid, first in first out. What instances lack by rounding
+    alone they serve.
 
-    `n_max` is the most instances in each piece, nowhere falling, and `speed` what an instance does
-    over what it does by the rules. The pieces given are cut further where instances start or stop
-    or the last request leaves the queue.
+    `n_max` is the most instances in each piece, nowhere falling, and `speed` what an
+    instance does over what it does by the rules. The pieces given are cut further where
+    instances start or stop or the last request leaves the queue.
     """
     if n_max is None:
         n_max = np.full(rate_rps.size, rules.n_max)
@@ -176,11 +204,17 @@ def serve_requests(
     )
     size = 2 * rate_rps.size + 16
     while True:
-        whole, amounts = np.empty((3, size + 1), dtype=np.int64), np.empty((4, size + 1))
-        # What is needed, and when it ceases to count; what is missing of the most, likewise: an
-        # instance serves once none of the last start-up time was without it.
+        whole, amounts = (
+            np.empty((3, size + 1), dtype=np.int64),
+            np.empty((4, size + 1)),
+        )
+        # What is needed, and when it ceases to count; what is missing of the most,
+        # likewise: an instance serves once none of the last start-up time was without
+        # it.
         needed, absent = np.empty((2, 2, size + 2), dtype=np.int64)
-        n_pieces = _serve(edges_ms, rate_rps, n_max, speed, rules, needed, absent, whole, amounts)
+        n_pieces = _serve(
+            edges_ms, rate_rps, n_max, speed, rules, needed, absent, whole, amounts
+        )
         if n_pieces >= 0:
             break
         size *= 2
@@ -208,7 +242,7 @@ def whole_instances(rate_rps: float, max_rate_rps: float, n_max: int) -> int:
 
 @njit(inline="always")
 def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> bool:
-    """Return whether instances complete a rate, with the rounding that `whole_instances` forgives.
+    """Return whether instances complete a rate, rounded as `whole_instances`.
 
     The same expression, so that instances scaled by a rate complete it.
     """
@@ -219,11 +253,11 @@ def _suffice(n_instances: int, rate_rps: float, completion_rate_rps: float) -> b
 def _keep(
     value: int, hold_ms: int, now_ms: int, stack: Int64Array, first: int, last: int
 ) -> tuple[int, int]:
-    """Take a value into a stack of those that still count; return where it begins and ends.
+    """Take a value into a stack of those that still count.
 
-    Each value counts for `hold_ms` after a smaller one took its place: the stack has values and
-    until when they count. Values fall along it and the times rise, so that the largest of the last
-    `hold_ms` is always the first.
+    Return where it begins and ends. Each value counts for `hold_ms` after a smaller one
+    took its place: the stack has values and until when they count. Values fall along it
+    and the times rise, so that the largest of the last `hold_ms` is always the first.
     """
     if value < stack[0, last]:
         stack[1, last] = now_ms + hold_ms
@@ -250,7 +284,7 @@ def _served(
     now_ms: int,
     next_ms: int,
 ) -> tuple[int, float, float, float]:
-    """Return the end of a piece of time [ms], rates served and lost [1/s], and what waits then."""
+    """Return a piece's end [ms], rates served and lost [1/s], and the wait."""
     enough = rate <= 0 or (serving > 0 and _suffice(serving, rate, each_rps))
     capacity = serving * each_rps if serving > 0 else 0.0
     if not (drain_s > 0 and (waiting > 0 or not enough)):
@@ -276,7 +310,10 @@ def _serve(
     whole: Int64Array,
     amounts: Float64Array,
 ) -> int:
-    """Go from event to event; return the number of pieces, or -1 where they do not fit."""
+    """Go from event to event.
+
+    Return the number of pieces, or -1 where they do not fit.
+    """
     size, n_most = amounts.shape[1] - 1, rules.n_max
     needed_first = needed_last = absent_first = absent_last = 0
     needed[1, 0] = absent[1, 0] = NEVER_MS
@@ -317,9 +354,14 @@ def _serve(
         next_ms = min(edges_ms[step + 1], decision_ms)
         next_ms = min(next_ms, needed[1, needed_first], absent[1, absent_first])
         next_ms, out, lost, left = _served(
-            rate, serving, rules.completion_rate_rps * speed[step], waiting, rules.drain_s, now_ms,
+            rate,
+            serving,
+            rules.completion_rate_rps * speed[step],
+            waiting,
+            rules.drain_s,
+            now_ms,
             next_ms,
-        )  # fmt: skip
+        )
         whole[0, n_pieces], whole[1, n_pieces], whole[2, n_pieces] = now_ms, up, serving
         amounts[0, n_pieces], amounts[1, n_pieces] = rate, out
         amounts[2, n_pieces], amounts[3, n_pieces] = lost, waiting
@@ -341,9 +383,10 @@ def fifo_wait_s(
 ) -> Float64Array:
     """Return how long the requests of each step wait in the backlog [s].
 
-    First in, first out, as a fluid: the wait of a step is that of its middle request, or that at
-    another part of it, from its arrival until as many requests are served as had arrived.
-    ASSUMPTION: what still waits at the end is served at a final rate, that of all instances.
+    First in, first out, as a fluid: the wait of a step is that of its middle request,
+    or that at another part of it, from its arrival until as many requests are served as
+    had arrived. ASSUMPTION: what still waits at the end is served at a final rate, that
+    of all instances.
     """
     step_s = np.diff(edges_s)
     arrived = np.concatenate([[0.0], np.cumsum(rate_rps * step_s)])
@@ -355,11 +398,14 @@ def fifo_wait_s(
     served = np.append(served, served[-1] + left)
     middle_s = edges_s[:-1] * (1 - at) + edges_s[1:] * at
     middle = arrived[:-1] * (1 - at) + arrived[1:] * at
-    # Where nothing is served for a while, its later edge is the one at which serving resumes.
+    # Where nothing is served for a while, its later edge is the one at which serving
+    # resumes.
     rising = np.append(np.diff(served) > 0, True)
     served_at_s = np.interp(middle, served[rising], leaving_s[rising])
     # Without a backlog a request is served as it comes, but for rounding.
-    wait_s: Float64Array = np.where(_waits(arrived, served), served_at_s - middle_s, 0.0)
+    wait_s: Float64Array = np.where(
+        _waits(arrived, served), served_at_s - middle_s, 0.0
+    )
     return np.maximum(wait_s, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""One way to draw: `charts` describe figures, `vega` specifies them for page and files."""
+"""One way to draw: `charts` describe figures, `vega` specifies them for page and files."""  # noqa: E501
 
 import lazy_loader
 

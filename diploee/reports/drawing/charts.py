@@ -1,4 +1,7 @@
-"""Contents of a figure, without a word on how it is drawn: panels, axes and layers of arrays."""
+"""Contents of a figure, without a word on how it is drawn.
+
+Panels, axes and layers of arrays.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,24 @@ GRID = "#e3e8ec"
 PEAK = "#8a97a3"
 
 CIVIDIS = (
-    "#00224e", "#123570", "#3b496c", "#575d6d", "#707173",
-    "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838",
-)  # fmt: skip
+    "#00224e",
+    "#123570",
+    "#3b496c",
+    "#575d6d",
+    "#707173",
+    "#8a8678",
+    "#a59c74",
+    "#c3b369",
+    "#e1cc55",
+    "#fee838",
+)
 """Ten even steps of the colour map cividis."""
 
 HEIGHT_PX = 300
 """Height of a panel's axes."""
 
 LEAST_PX = 3
-"""No layer of a stack is thinner at the median: it is drawn together with a neighbour."""
+"""No layer of a stack is thinner at the median: it is drawn together with a neighbour."""  # noqa: E501
 
 
 def colour(index: int) -> str:
@@ -47,14 +58,16 @@ MAX_DECADES_WITH_STEPS = 3
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-AxisKind = Literal["linear", "log", "date", "clock", "time of day", "time of week", "category"]
+AxisKind = Literal[
+    "linear", "log", "date", "clock", "time of day", "time of week", "category"
+]
 
 MONDAY = np.datetime64("2018-01-01", "ms")
-"""Origin of the axes `time of day` and `time of week`; only its being a Monday matters."""
+"""Origin of the axes `time of day` and `time of week`; only its being a Monday matters."""  # noqa: E501
 
 
 def since_monday(time_ms: Any) -> Any:
-    """Return times since Monday 00:00 [ms] as places on the axes of the day and of the week."""
+    """Return times since Monday 00:00 [ms] as places on axes of day and week."""
     return MONDAY + np.asarray(time_ms).astype("timedelta64[ms]")
 
 
@@ -74,12 +87,12 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line through points; where `markers_only` these alone, `texts` above them, or `hollow`.
+    """A line through points, or markers alone.
 
-    Hovering shows `digits` decimals, or three significant digits where `significant`. Error bars
-    reach from the first of the `limits` to the second. A `level` through one point is a short dash.
-    Where there are more points than pixels, a line of `means` is drawn through their means, another
-    through their extremes.
+    Hovering shows `digits` decimals, or three significant digits where `significant`.
+    Error bars reach from the first of the `limits` to the second. A `level` through one
+    point is a short dash. Where there are more points than pixels, a line of `means` is
+    drawn through their means, another through their extremes.
     """
 
     x: Array
@@ -142,7 +155,10 @@ class Stack:
     total: str = "total"
 
     def thick(self, px_per_unit: float) -> list[tuple[list[int], Array]]:
-        """Return the parts drawn together, and their sums: none too thin, no colour twice."""
+        """Return the parts drawn together, and their sums.
+
+        None too thin, no colour twice.
+        """
         groups = [([k], part) for k, part in enumerate(self.parts)]
         while len(groups) > 1:
             px = [abs(float(np.nanmedian(part))) * px_per_unit for _, part in groups]
@@ -175,9 +191,10 @@ class Bars:
 
 @dataclass(frozen=True, eq=False)
 class Carpet:
-    """Values z of shape (len(y), len(x)) as colours; x are times or names, y times or names.
+    """Values z of shape (len(y), len(x)) as colours.
 
-    Where both are names, each value is written into its cell, with four significant digits.
+    X are times or names, y times or names. Where both are names, each value is written
+    into its cell, with four significant digits.
     """
 
     x: Array
@@ -196,8 +213,8 @@ Layer = Line | Band | Stack | Bars | Carpet
 class Panel:
     """One pair of axes with its layers.
 
-    `title` stands above it where a chart has several, `notes` below it on a page, such as causes. A
-    wide one takes the whole width, a small one, of many alike, a third.
+    `title` stands above it where a chart has several, `notes` below it on a page, such
+    as causes. A wide one takes the whole width, a small one, of many alike, a third.
     """
 
     x: Axis
@@ -213,8 +230,9 @@ class Panel:
 class Chart:
     """A figure: a title, panels, and a caption that says what one sees and how it was made.
 
-    `boundary` says where its power is taken; `alt` what it is, where the title does not.
-    """
+    `boundary` says where its power is taken; `alt` what it is, where the title does
+    not.
+    """  # noqa: E501
 
     id: str
     title: str
@@ -236,7 +254,7 @@ def closed(values: Array) -> Array:
 
 
 def log_axis(label: str, *values: Array) -> Axis:
-    """Return a logarithmic axis that holds all positive values, and at least two ticks."""
+    """Return a logarithmic axis that holds positive values and two ticks."""
     seen = np.concatenate(values)
     seen = seen[np.isfinite(seen) & (seen > 0)]
     low, high = (seen.min() / 1.1, seen.max() * 1.1) if seen.size else (1.0, 10.0)
@@ -246,7 +264,7 @@ def log_axis(label: str, *values: Array) -> Axis:
 
 
 def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
-    """Return the ticks of a logarithmic axis and their texts, of powers of ten in a wide range."""
+    """Return ticks of a logarithmic axis with their texts."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = (1, 2, 5) if math.log10(high / low) <= MAX_DECADES_WITH_STEPS else (1,)
     pairs = [(m, n) for n in range(first, last + 1) for m in every]

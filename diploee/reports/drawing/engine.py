@@ -1,4 +1,4 @@
-"""The door to vl-convert, which aborts its process where it can't reserve address space."""
+"""The door to vl-convert, which aborts where it can't reserve address space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class DrawingError(OutputError):
 
 
 def address_limit_b() -> int | None:
-    """Return the address space that this process may take [bytes]; None where all of it."""
+    """Return the address space that this process may take [bytes].
+
+    None where all of it.
+    """
     try:
         import resource
     except ImportError:  # not on Windows
@@ -40,21 +43,24 @@ def address_limit_b() -> int | None:
 def converted(name: str, calls: Sequence[Call]) -> list[bytes]:
     """Return what a function of vl-convert gives for some arguments.
 
-    Where address space is limited, as on login nodes of clusters, it is called in a process of its
-    own; a `DrawingError` says that it did not get enough.
+    Where address space is limited, as on login nodes of clusters, it is called in a
+    process of its own; a `DrawingError` says that it did not get enough.
     """
     limit_b = address_limit_b()
     if limit_b is None:
         import vl_convert
 
         found = [getattr(vl_convert, name)(*args, **options) for args, options in calls]
-        return [each.encode() if isinstance(each, str) else bytes(each) for each in found]
+        return [
+            each.encode() if isinstance(each, str) else bytes(each) for each in found
+        ]
     content = json.dumps([name, calls], default=float).encode()
     command = [sys.executable, "-c", _CHILD]
     done = subprocess.run(command, input=content, capture_output=True, check=False)
     if done.returncode:
         raise DrawingError(
-            f"figures can't be drawn within {limit_b / 1e9:,.3g} GB of virtual memory (ulimit -v), "
-            "which is less than their engine reserves; raise the limit, or draw on another machine"
+            f"figures can't be drawn within {limit_b / 1e9:,.3g} GB of virtual memory "
+            "(ulimit -v), which is less than their engine reserves; raise the limit, "
+            "or draw on another machine"
         )
     return [base64.b64decode(each) for each in json.loads(done.stdout)]

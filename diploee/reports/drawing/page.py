@@ -1,8 +1,8 @@
 """Figures on a page: their elements, the columns that they share, and the script that draws them.
 
-Equal columns are written once. Long ones are whole numbers of 16 bits between their least and
-greatest value; hovering shows no more decimals than these bear.
-"""
+Equal columns are written once. Long ones are whole numbers of 16 bits between their
+least and greatest value; hovering shows no more decimals than these bear.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,10 +27,16 @@ _LEVELS = 65_534
 _GAP = -32_768
 _MOST_JUMPS = 8
 DARK = {
-    INK: "#e6ebef", MUTED: "#a3b3c0", GRID: "#34414c", "#0072B2": "#3992c3", "#D55E00": "#d96e1a",
-    "#5B5B5B": "#8c8c8c", "#A50026": "#ce7388",
-}  # fmt: skip
-"""Colours on dark paper, with a contrast of 4.5 as the rest have: these mixed with white."""
+    INK: "#e6ebef",
+    MUTED: "#a3b3c0",
+    GRID: "#34414c",
+    "#0072B2": "#3992c3",
+    "#D55E00": "#d96e1a",
+    "#5B5B5B": "#8c8c8c",
+    "#A50026": "#ce7388",
+}
+"""Colours on dark paper, with a contrast of 4.5 as the rest have: these mixed with
+white."""
 
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -51,7 +57,9 @@ class Figures:
         panels = "".join(self._panel(panel) for panel in chart.panels)
         columns = ("one", "two", "three")[chart.n_columns - 1]
         text = html.escape(caption(chart))
-        where = f" Power boundary: {html.escape(chart.boundary)}." if chart.boundary else ""
+        where = (
+            f" Power boundary: {html.escape(chart.boundary)}." if chart.boundary else ""
+        )
         return (
             f"<figure id='{chart.id}' tabindex='0' role='group' aria-label='"
             f"{html.escape(alt_text(chart))}'><h3>{html.escape(chart.title)}</h3>"
@@ -60,7 +68,10 @@ class Figures:
         )
 
     def scripts(self) -> str:
-        """Return what draws the figures above: colours, columns, Vega and the script."""
+        """Return what draws the figures above.
+
+        Colours, columns, Vega and the script.
+        """
         columns = list(self._columns.values())
         return (
             f"<style>{self._style()}</style>\n"
@@ -73,22 +84,24 @@ class Figures:
         """Return a page of one chart."""
         figure = self.figure(chart)
         return (
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(chart.title)}</title>"
-            "<style>:root { color-scheme: light dark; } figure { margin: 0; } "
-            "body { margin: 10px 16px; font: 15px/1.45 Helvetica, Arial, sans-serif; }</style>"
-            f"</head>\n<body>{figure}{self.scripts()}"
-            "</body></html>\n"
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta '
+            f'http-equiv="Content-Security-Policy" content="{POLICY}"><meta '
+            'name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(chart.title)}</title><style>:root {{ color-scheme: "
+            "light dark; } figure { margin: 0; } body { margin: 10px 16px; font: "
+            "15px/1.45 Helvetica, Arial, sans-serif; }</style></head>\n"
+            f"<body>{figure}{self.scripts()}</body></html>\n"
         )
 
     def _panel(self, panel: Panel) -> str:
         spec, drawn = panel_spec(panel, "width", self._paint)
         for k, layer in enumerate(spec["layer"][: len(drawn.columns)]):
             layer["data"] = {"name": f"d{k}"}
-        spec |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"},
-                 "config": config(self._paint, None)}  # fmt: skip
+        spec |= {
+            "width": "container",
+            "autosize": {"type": "fit-x", "contains": "padding"},
+            "config": config(self._paint, None),
+        }
         domain = None
         if panel.x.kind != "category":
             domain = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
@@ -97,7 +110,9 @@ class Figures:
                 if "x" in layer["encoding"]:
                     x = layer["encoding"]["x"]
                     scale = {k: v for k, v in x["scale"].items() if k != "domain"}
-                    layer["encoding"]["x"] = x | {"scale": scale | {"domainRaw": {"expr": "shown"}}}
+                    layer["encoding"]["x"] = x | {
+                        "scale": scale | {"domainRaw": {"expr": "shown"}}
+                    }
         content = {
             "spec": spec,
             "layers": [
@@ -105,27 +120,31 @@ class Figures:
                 for columns, how in drawn.columns
             ],
             "hover": [
-                line | {"columns": {n: self._put(v) for n, v in line["columns"].items()}}
+                line
+                | {"columns": {n: self._put(v) for n, v in line["columns"].items()}}
                 for line in drawn.hover
             ],
             "kind": panel.x.kind,
             "label": panel.x.label,
             "domain": domain,
-        }  # fmt: skip
+        }
         title = f"<h4>{html.escape(panel.title)}</h4>" if panel.title else ""
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in panel.notes)
         notes = f"<ul class='notes'>{notes}</ul>" if notes else ""
         return (
             f"<div class='panel'>{title}<div class='plot' aria-hidden='true' "
-            f"style='min-height: {spec['height'] + 60}px'></div>"
-            f"<script type='application/json' class='spec'>{_json(content)}</script>{notes}</div>\n"
+            f"style='min-height: {spec['height'] + 60}px'></div><script "
+            "type='application/json' "
+            f"class='spec'>{_json(content)}</script>{notes}</div>\n"
         )
 
     def _put(self, values: Array) -> int:
         """Keep a column once, and return its place."""
         content = np.ascontiguousarray(values)
         data = (
-            "\0".join(map(str, values)).encode() if values.dtype.kind in "UO" else content.tobytes()
+            "\0".join(map(str, values)).encode()
+            if values.dtype.kind in "UO"
+            else content.tobytes()
         )
         key = hashlib.sha256(data).hexdigest() + str(values.dtype)
         if key not in self._columns:
@@ -140,16 +159,19 @@ class Figures:
         light = "".join(f"--c{c[1:]}:{c};" for c in self._colours)
         dark = "".join(f"--c{c[1:]}:{DARK.get(c, c)};" for c in self._colours)
         return (
-            f"{(_HERE / 'page.css').read_text('utf-8')}"
-            f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+            f"{(_HERE / 'page.css').read_text('utf-8')}:root{{{light}}}@media screen "
+            f"and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         )
 
 
 @cache
 def _program() -> str:
     """Return the script of Vega, which takes a second or two to put together."""
-    (program,) = converted("javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})])
-    return program.decode().replace("</script", "<\\/script")  # which would end its element
+    (program,) = converted(
+        "javascript_bundle", [(("window.vegaEmbed = vegaEmbed;",), {})]
+    )
+    # Which would end its element
+    return program.decode().replace("</script", "<\\/script")
 
 
 def _json(content: Any) -> str:
@@ -158,7 +180,10 @@ def _json(content: Any) -> str:
 
 
 def _column(values: Array) -> Json:
-    """Return a column for JSON: a list of texts, a start and a step, or numbers in base64."""
+    """Return a column for JSON.
+
+    A list of texts, a start and a step, or numbers in base64.
+    """
     if values.dtype.kind in "UO":
         return {"list": [str(value) for value in values]}
     if values.dtype.kind == "M":

@@ -46,11 +46,13 @@ def write_pictures(
 def write_picture(
     chart: Chart, place: Path, force: bool = False, joins: Writing | None = None
 ) -> None:
-    """Write a chart to a PNG, SVG or HTML file, by the name's ending, whole or not at all."""
+    """Write a chart to a PNG, SVG or HTML file, whole or not at all."""
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
         raise InputError(f"{place}: a picture's name ends in .png, .svg or .html")
-    content = Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
+    content = (
+        Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
+    )
     with whole_file(place, force, joins=joins) as path:
         path.write_bytes(content)
 
@@ -63,7 +65,7 @@ class Picture(Brief):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite specification, with its data thinned to what the picture's pixels show."""
+        """The Vega-Lite specification, its data thinned to the picture's pixels."""
         return chart_spec(self.chart)
 
     def save(self, place: Path | str, force: bool = False) -> None:
@@ -87,8 +89,13 @@ class Picture(Brief):
 def _drawn(charts: Iterable[Chart], kind: str) -> list[bytes]:
     specs = [chart_spec(chart) for chart in charts]
     if kind == "png":
-        return converted("vegalite_to_png", [((spec,), {"scale": SCALE}) for spec in specs])
-    return [_renumbered(svg) for svg in converted("vegalite_to_svg", [((s,), {}) for s in specs])]
+        return converted(
+            "vegalite_to_png", [((spec,), {"scale": SCALE}) for spec in specs]
+        )
+    return [
+        _renumbered(svg)
+        for svg in converted("vegalite_to_svg", [((s,), {}) for s in specs])
+    ]
 
 
 def _renumbered(content: bytes) -> bytes:
@@ -96,5 +103,7 @@ def _renumbered(content: bytes) -> bytes:
     svg = content.decode()
     ids = dict.fromkeys(re.findall(r'id="((?:clip|gradient_)\d+)"', svg))
     for k, old in enumerate(ids):
-        svg = svg.replace(f'id="{old}"', f'id="part{k}"').replace(f"url(#{old})", f"url(#part{k})")
+        svg = svg.replace(f'id="{old}"', f'id="part{k}"').replace(
+            f"url(#{old})", f"url(#part{k})"
+        )
     return svg.encode()

@@ -1,4 +1,4 @@
-"""Where the layers of a panel lie on its axes, and how many points its pixels can show."""
+"""Places of a panel's layers on its axes, and the points its pixels can show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from diploee.reports.drawing.charts import Array, Band, Bars, Carpet, Layer, Line, Panel, Stack
+from diploee.reports.drawing.charts import (
+    Array,
+    Band,
+    Bars,
+    Carpet,
+    Layer,
+    Line,
+    Panel,
+    Stack,
+)
 
 
 def heights(layer: Layer) -> Iterator[Array]:
@@ -50,7 +59,10 @@ def x_range(panel: Panel) -> tuple[Any, Any]:
 
 
 def edges(layer: Layer) -> tuple[Any, Any]:
-    """Return where a layer begins and ends: half a bar before the first, a day after the last."""
+    """Return where a layer begins and ends.
+
+    Half a bar before the first, a day after the last.
+    """
     x = layer.x
     if isinstance(layer, Bars) and layer.touching:
         half = step(x) / 2
@@ -68,9 +80,10 @@ def step(x: Array) -> Any:
 
 
 def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
-    """Return columns of at most about `most` points: means, or the extremes of `y` (`y2` the low).
+    """Return columns of at most about `most` points.
 
-    What is not to be thinned (`how` is empty) stays.
+    Means, or the extremes of `y` (`y2` the low). What is not to be thinned (`how` is
+    empty) stays.
     """
     n = columns["x"].size
     size = -(-n // max(most // (4 if how == "means" else 2), 1))
@@ -83,7 +96,11 @@ def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
     last = {name: values[-1:] for name, values in columns.items()}
     if how == "means":
         counts = np.diff(np.append(first, n - 1))
-        kept = {k: np.add.reduceat(v[:-1], first) / counts for k, v in columns.items() if k != "x"}
+        kept = {
+            k: np.add.reduceat(v[:-1], first) / counts
+            for k, v in columns.items()
+            if k != "x"
+        }
     elif "y2" in columns:
         kept = {
             "y": np.fmax.reduceat(columns["y"][:-1], first),
@@ -97,7 +114,10 @@ def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
 
 
 def _extremes(values: Array, first: Array) -> Array:
-    """Return the rows of the least and the greatest value of each block, in their order."""
+    """Return the rows of each block's least and greatest value, in order."""
     blocks = np.split(np.nan_to_num(values.astype(np.float64)), first[1:])
-    rows = [(int(b.argmin()) + f, int(b.argmax()) + f) for b, f in zip(blocks, first, strict=True)]
+    rows = [
+        (int(b.argmin()) + f, int(b.argmax()) + f)
+        for b, f in zip(blocks, first, strict=True)
+    ]
     return np.unique(np.array(rows, dtype=np.int64))

@@ -1,8 +1,9 @@
-"""Panels as Vega-Lite specifications: plain dictionaries, one for the page and for files.
+"""Panels as Vega-Lite specifications.
 
-A layer's data are columns (`x`, `y`, and `y2`, the other edge of an area). Files hold them as rows,
-thinned to what their pixels show; a page holds them as columns, which its script thins anew at
-every zoom.
+Plain dictionaries, one for the page and for files. A layer's data are columns (`x`,
+`y`, and `y2`, the other edge of an area). Files hold them as rows, thinned to what
+their pixels show; a page holds them as columns, which its script thins anew at every
+zoom.
 """
 
 from __future__ import annotations
@@ -53,7 +54,13 @@ FEW = 200
 """Of fewer points each is drawn in full."""
 
 _DASHES = {"solid": [1, 0], "dash": [7, 4], "dot": [2, 3]}
-_ALWAYS = {"year": "%Y", "quarter": "%b", "month": "%b", "week": "%-d %b", "day": "%-d %b"}
+_ALWAYS = {
+    "year": "%Y",
+    "quarter": "%b",
+    "month": "%b",
+    "week": "%-d %b",
+    "day": "%-d %b",
+}
 _CLOCK = {
     "hours": "%H:%M",
     "minutes": "%H:%M",
@@ -64,31 +71,45 @@ _TIMES: dict[str, Json] = {
     "date": {"format": _ALWAYS | {"date": "%-d %b"} | _CLOCK},
     "clock": {"format": "%H:%M:%S", "tickCount": 6},
     "time of day": {"format": "%H:%M", "tickCount": 8},
-    "time of week": {"format": dict.fromkeys((*_ALWAYS, "date"), "%a") | _CLOCK, "tickCount": 7},
+    "time of week": {
+        "format": dict.fromkeys((*_ALWAYS, "date"), "%a") | _CLOCK,
+        "tickCount": 7,
+    },
 }
 
 Paint = Callable[[str], str]
-"""Gives each colour as it is written: itself in files, a variable of the style on a page."""
+"""Gives each colour as it is written: itself in files, a variable of the style on a
+page."""
 
 
 @dataclass
 class Drawn:
-    """A panel as layers of Vega-Lite without data, their columns, and what hovering shows."""
+    """A panel as Vega-Lite layers without data, their columns and tooltips."""
 
     layers: list[Json] = field(default_factory=list)
     columns: list[tuple[dict[str, Array], str]] = field(default_factory=list)
     hover: list[Json] = field(default_factory=list)
 
-    def add(self, mark: Json, columns: dict[str, Array], how: str = "", **encoding: Any) -> None:
+    def add(
+        self, mark: Json, columns: dict[str, Array], how: str = "", **encoding: Any
+    ) -> None:
         """Add a layer: its mark, its columns, and how they are thinned."""
         channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
         self.layers.append({"mark": mark, "encoding": channels})
         self.columns.append((columns, how))
 
-    def show(self, name: str, unit: str, digits: int | None, how: str, **columns: Array) -> None:
+    def show(
+        self, name: str, unit: str, digits: int | None, how: str, **columns: Array
+    ) -> None:
         """Add a line to what hovering shows; without digits three significant ones."""
         self.hover.append(
-            {"name": name, "unit": unit, "digits": digits, "how": how, "columns": columns}
+            {
+                "name": name,
+                "unit": unit,
+                "digits": digits,
+                "how": how,
+                "columns": columns,
+            }
         )
 
 
@@ -100,37 +121,63 @@ def config(paint: Paint, background: str | None) -> Json:
         "font": FONT,
         "view": {"stroke": None},
         "axis": {
-            "labelColor": ink, "titleColor": ink, "tickColor": muted, "domainColor": muted,
-            "gridColor": grid, "titleFontWeight": "normal", "labelFontSize": 11,
-            "titleFontSize": 12, "labelOverlap": True, "labelSeparation": 6,
+            "labelColor": ink,
+            "titleColor": ink,
+            "tickColor": muted,
+            "domainColor": muted,
+            "gridColor": grid,
+            "titleFontWeight": "normal",
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "labelOverlap": True,
+            "labelSeparation": 6,
         },
         "axisY": {"domain": False, "minExtent": 34, "tickCount": 6},
         "legend": {
-            "labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 11,
-            "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0, "offset": 8,
+            "labelColor": ink,
+            "titleColor": ink,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+            "labelLimit": 0,
+            "titleLimit": 0,
+            "offset": 8,
         },
-        "title": {"color": ink, "anchor": "start", "fontSize": 12, "fontWeight": "normal",
-                  "subtitleColor": muted},
+        "title": {
+            "color": ink,
+            "anchor": "start",
+            "fontSize": 12,
+            "fontWeight": "normal",
+            "subtitleColor": muted,
+        },
         "text": {"fontSize": 10.5},
         "aria": False,
-    }  # fmt: skip
+    }
 
 
 def chart_spec(chart: Chart) -> Json:
-    """Return a chart as one specification that holds its data, thinned to its pixels."""
+    """Return a chart as one specification, its data thinned to its pixels."""
     n = chart.n_columns
     width = (WIDTH_PX - (n - 1) * GAP_PX) // n
     return {
         "$schema": SCHEMA,
-        "title": {"text": chart.title.split("\n"), "fontSize": 15, "fontWeight": "bold",
-                  "offset": 12},
+        "title": {
+            "text": chart.title.split("\n"),
+            "fontSize": 15,
+            "fontWeight": "bold",
+            "offset": 12,
+        },
         "concat": [_with_rows(panel, width) for panel in chart.panels],
         "columns": n,
         "spacing": 28,
-        "resolve": {"scale": dict.fromkeys(
-            ("color", "opacity", "strokeDash", "strokeWidth", "xOffset"), "independent")},
+        "resolve": {
+            "scale": dict.fromkeys(
+                ("color", "opacity", "strokeDash", "strokeWidth", "xOffset"),
+                "independent",
+            )
+        },
         "config": config(str, "#ffffff"),
-    }  # fmt: skip
+    }
 
 
 def _with_rows(panel: Panel, width: int) -> Json:
@@ -143,7 +190,9 @@ def _with_rows(panel: Panel, width: int) -> Json:
 
 def _rows(columns: dict[str, Array]) -> list[Json]:
     plain = {name: _plain(values) for name, values in columns.items()}
-    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+    return [
+        dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)
+    ]
 
 
 def _plain(values: Array) -> list[Any]:
@@ -160,10 +209,17 @@ def milliseconds(values: Any) -> Any:
 
 
 def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Drawn]:
-    """Return a panel without its data, and what it draws: each layer's columns in their order."""
+    """Return a panel without its data, and what it draws.
+
+    Each layer's columns in their order.
+    """
     drawn = Drawn()
     low, high = y_range(panel)
-    bars = [layer.name for layer in panel.layers if isinstance(layer, Bars) and not layer.touching]
+    bars = [
+        layer.name
+        for layer in panel.layers
+        if isinstance(layer, Bars) and not layer.touching
+    ]
     for layer in panel.layers:
         match layer:
             case Line():
@@ -201,7 +257,8 @@ def _x_axis(panel: Panel) -> Json:
 
 def _y_axis(panel: Panel, ends: tuple[float, float]) -> Json:
     if panel.y.kind == "category" or any(
-        isinstance(layer, Carpet) and layer.y.dtype.kind == "U" for layer in panel.layers
+        isinstance(layer, Carpet) and layer.y.dtype.kind == "U"
+        for layer in panel.layers
     ):
         return {"type": "nominal", **_names(panel, "y")}
     style: Json = {"title": panel.y.label}
@@ -209,7 +266,11 @@ def _y_axis(panel: Panel, ends: tuple[float, float]) -> Json:
         style |= {"labels": False, "ticks": False}
     if panel.y.kind in _TIMES:  # from the first to the last row of a carpet
         style |= _TIMES[panel.y.kind]
-        return {"type": "temporal", "axis": style, "scale": {"type": "utc", "nice": False}}
+        return {
+            "type": "temporal",
+            "axis": style,
+            "scale": {"type": "utc", "nice": False},
+        }
     return _continuous(panel.y, *ends, style)
 
 
@@ -217,14 +278,23 @@ def _continuous(axis: Axis, low: Any, high: Any, style: Json) -> Json:
     if axis.kind in _TIMES:
         style |= _TIMES[axis.kind]
         if axis.kind == "date" and axis.range is not None:  # a few days
-            style |= {"tickCount": {"interval": "day", "step": 1}, "format": "%-d %b %Y"}
+            style |= {
+                "tickCount": {"interval": "day", "step": 1},
+                "format": "%-d %b %Y",
+            }
         ends = [int(milliseconds(value)) for value in (low, high)]
-        return {"type": "temporal", "axis": style,
-                "scale": {"type": "utc", "domain": ends, "nice": False}}  # fmt: skip
+        return {
+            "type": "temporal",
+            "axis": style,
+            "scale": {"type": "utc", "domain": ends, "nice": False},
+        }
     scale: Json = {"domain": [float(low), float(high)], "nice": False}
     if axis.kind == "log":
         values, texts = log_ticks(float(low), float(high))
-        style |= {"values": values, "labelExpr": f"{texts!r}[indexof({values!r}, datum.value)]"}
+        style |= {
+            "values": values,
+            "labelExpr": f"{texts!r}[indexof({values!r}, datum.value)]",
+        }
         scale["type"] = "log"
     else:
         scale["zero"] = False
@@ -232,20 +302,35 @@ def _continuous(axis: Axis, low: Any, high: Any, style: Json) -> Json:
 
 
 def _names(panel: Panel, side: str) -> Json:
-    """Return the axis of names, in the order of the layers; long ones are written at an angle."""
-    names = list(dict.fromkeys(str(v) for layer in panel.layers for v in getattr(layer, side)))
-    angle = -40 if side == "x" and n_characters(names) > MAX_CHARACTERS / (1 + panel.small) else 0
+    """Return the axis of names, in the order of the layers.
+
+    Long ones are written at an angle.
+    """
+    names = list(
+        dict.fromkeys(str(v) for layer in panel.layers for v in getattr(layer, side))
+    )
+    angle = (
+        -40
+        if side == "x" and n_characters(names) > MAX_CHARACTERS / (1 + panel.small)
+        else 0
+    )
     label = panel.x.label if side == "x" else panel.y.label
     return {
         "scale": {"domain": names[:: -1 if side == "y" else 1]},
         "sort": None,
-        "axis": {"title": label or None, "labelAngle": angle, "grid": False, "labelLimit": 0,
-                 "labelExpr": "split(datum.label, '\\n')", "labelOverlap": False},
-    }  # fmt: skip
+        "axis": {
+            "title": label or None,
+            "labelAngle": angle,
+            "grid": False,
+            "labelLimit": 0,
+            "labelExpr": "split(datum.label, '\\n')",
+            "labelOverlap": False,
+        },
+    }
 
 
 def n_characters(names: list[str]) -> int:
-    """Return how many characters the names' widest lines take, with two between them."""
+    """Return the characters of the names' widest lines, with two between."""
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 
@@ -255,26 +340,52 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
     how = "" if has_gaps or _names_along(line.x) else "means" if line.means else "ends"
     if line.limits is not None:
         low, high = line.limits
-        drawn.add({"type": "rule", "color": colour, "strokeWidth": 1.5},
-                  {"x": line.x, "y": high, "y2": low}, y2={"field": "y2"})  # fmt: skip
+        drawn.add(
+            {"type": "rule", "color": colour, "strokeWidth": 1.5},
+            {"x": line.x, "y": high, "y2": low},
+            y2={"field": "y2"},
+        )
     point = {"type": "point", "filled": True, "color": colour, "opacity": 1}
     if line.is_dash:
-        drawn.add({"type": "tick", "orient": "horizontal", "thickness": 3, "size": 30,
-                   "color": colour}, columns)  # fmt: skip
+        drawn.add(
+            {
+                "type": "tick",
+                "orient": "horizontal",
+                "thickness": 3,
+                "size": 30,
+                "color": colour,
+            },
+            columns,
+        )
     elif line.markers_only:
         bold = line.limits is not None or line.texts or line.hollow or line.x.size < FEW
-        point |= {"size": 50 if line.hollow else 30 if bold else 14, "opacity": 1 if bold else 0.45}
+        point |= {
+            "size": 50 if line.hollow else 30 if bold else 14,
+            "opacity": 1 if bold else 0.45,
+        }
         drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
         if line.texts:
             texts = columns | {"text": np.array(line.texts)}
-            drawn.add({"type": "text", "dy": -9, "color": colour}, texts, text={"field": "text"})
+            drawn.add(
+                {"type": "text", "dy": -9, "color": colour},
+                texts,
+                text={"field": "text"},
+            )
     else:
         drawn.add(
-            {"type": "line", "color": colour, "strokeWidth": line.width * 0.8, "clip": True,
-             "strokeDash": _DASHES[line.dash], "strokeJoin": "round", "order": False,
-             "interpolate": "step-after" if line.steps else "linear"},
-            columns, how,
-        )  # fmt: skip
+            {
+                "type": "line",
+                "color": colour,
+                "strokeWidth": line.width * 0.8,
+                "clip": True,
+                "strokeDash": _DASHES[line.dash],
+                "strokeJoin": "round",
+                "order": False,
+                "interpolate": "step-after" if line.steps else "linear",
+            },
+            columns,
+            how,
+        )
         if line.markers:
             drawn.add(point | {"size": 30}, columns)
     digits = None if line.significant else line.digits
@@ -289,11 +400,19 @@ def _names_along(x: Array) -> bool:
 def _band(drawn: Drawn, band: Band, paint: Paint) -> None:
     columns = {"x": band.x, "y": band.high, "y2": band.low}
     drawn.add(
-        {"type": "area", "color": paint(band.colour), "fillOpacity": band.opacity, "clip": True,
-         "strokeWidth": 0, "line": False,
-         "interpolate": "step-after" if band.steps else "linear"},
-        columns, "ends", y2={"field": "y2"},
-    )  # fmt: skip
+        {
+            "type": "area",
+            "color": paint(band.colour),
+            "fillOpacity": band.opacity,
+            "clip": True,
+            "strokeWidth": 0,
+            "line": False,
+            "interpolate": "step-after" if band.steps else "linear",
+        },
+        columns,
+        "ends",
+        y2={"field": "y2"},
+    )
     kind = "step" if band.steps else "near"
     for values, name in ((band.high, band.high_name), (band.low, band.low_name)):
         if name:
@@ -306,26 +425,39 @@ def _stack(drawn: Drawn, stack: Stack, paint: Paint, px_per_unit: float) -> None
     for group, part in groups:
         high = low + part
         drawn.add(
-            {"type": "area", "color": paint(stack.colours[group[0]]), "fillOpacity": 0.6,
-             "clip": True, "interpolate": "step-after" if stack.steps else "linear"},
+            {
+                "type": "area",
+                "color": paint(stack.colours[group[0]]),
+                "fillOpacity": 0.6,
+                "clip": True,
+                "interpolate": "step-after" if stack.steps else "linear",
+            },
             {"x": stack.x, "y": high.astype(np.float32), "y2": low.astype(np.float32)},
-            "means", y2={"field": "y2"},
-        )  # fmt: skip
+            "means",
+            y2={"field": "y2"},
+        )
         low = high
     kind = "step" if stack.steps else "near"
     for name, part in zip(stack.names, stack.parts, strict=True):
-        drawn.show(name, stack.unit, stack.digits, kind, x=stack.x, y=part.astype(np.float32))
+        drawn.show(
+            name, stack.unit, stack.digits, kind, x=stack.x, y=part.astype(np.float32)
+        )
     total = stack.parts.sum(axis=0).astype(np.float32)
     drawn.show(stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total)
 
 
-def _bars(drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float) -> None:
+def _bars(
+    drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float
+) -> None:
     colour, columns = paint(bars.colour), {"x": bars.x, "y": bars.y}
     if bars.touching:
         half = step(bars.x) / 2
-        drawn.add({"type": "bar", "color": colour, "clip": True, "binSpacing": 0.5},
-                  {"x": bars.x - half, "x2": bars.x + half, "y": bars.y},
-                  x2={"field": "x2"}, y2={"datum": foot})  # fmt: skip
+        drawn.add(
+            {"type": "bar", "color": colour, "clip": True, "binSpacing": 0.5},
+            {"x": bars.x - half, "x2": bars.x + half, "y": bars.y},
+            x2={"field": "x2"},
+            y2={"datum": foot},
+        )
         drawn.show(bars.name, bars.unit, bars.digits, "near", **columns)
         return
     beside: Json = {}
@@ -336,33 +468,67 @@ def _bars(drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float)
     if any(bars.texts):
         texts = columns | {"text": np.array(bars.texts)}
         drawn.add(
-            {"type": "text", "dy": -7, "color": paint(INK)}, texts, text={"field": "text"}, **beside
+            {"type": "text", "dy": -7, "color": paint(INK)},
+            texts,
+            text={"field": "text"},
+            **beside,
         )
 
 
 def _carpet(drawn: Drawn, carpet: Carpet) -> None:
     colour: Json = {
-        "field": "z", "type": "quantitative",
-        "scale": {"domain": [carpet.low, carpet.high], "range": list(CIVIDIS), "clamp": True},
-        "legend": {"title": carpet.colour_label, "orient": "top", "direction": "horizontal",
-                   "gradientLength": 160, "gradientThickness": 10, "tickCount": 4,
-                   "titleOrient": "top" if _names_along(carpet.x) else "left"},
-    }  # fmt: skip
+        "field": "z",
+        "type": "quantitative",
+        "scale": {
+            "domain": [carpet.low, carpet.high],
+            "range": list(CIVIDIS),
+            "clamp": True,
+        },
+        "legend": {
+            "title": carpet.colour_label,
+            "orient": "top",
+            "direction": "horizontal",
+            "gradientLength": 160,
+            "gradientThickness": 10,
+            "tickCount": 4,
+            "titleOrient": "top" if _names_along(carpet.x) else "left",
+        },
+    }
     if _names_along(carpet.x):
         _cells(drawn, carpet, colour)
         return
-    (left, right), (bottom, top) = edges(carpet), (carpet.y[0], carpet.y[-1] + step(carpet.y))
-    place = {"x": np.array([left]), "x2": np.array([right]),
-             "y": np.array([top]), "y2": np.array([bottom])}  # fmt: skip
-    drawn.add({"type": "image", "aspect": False, "smooth": False, "clip": True},
-              place | {"url": np.array([_image(carpet)])},
-              x2={"field": "x2"}, y2={"field": "y2"}, url={"field": "url"})  # fmt: skip
+    (left, right), (bottom, top) = (
+        edges(carpet),
+        (carpet.y[0], carpet.y[-1] + step(carpet.y)),
+    )
+    place = {
+        "x": np.array([left]),
+        "x2": np.array([right]),
+        "y": np.array([top]),
+        "y2": np.array([bottom]),
+    }
+    drawn.add(
+        {"type": "image", "aspect": False, "smooth": False, "clip": True},
+        place | {"url": np.array([_image(carpet)])},
+        x2={"field": "x2"},
+        y2={"field": "y2"},
+        url={"field": "url"},
+    )
     ends = np.array([carpet.low, carpet.high])
-    drawn.add({"type": "point", "opacity": 0}, {"x": np.repeat(place["x"], 2),
-              "y": np.repeat(place["y2"], 2), "z": ends}, color=colour)  # fmt: skip
-    drawn.hover.append({"name": carpet.colour_label.partition(" [")[0], "unit": carpet.unit,
-                        "digits": 3, "how": "cell", "columns": {
-                            "x": carpet.x, "y": carpet.y, "z": carpet.z.ravel()}})  # fmt: skip
+    drawn.add(
+        {"type": "point", "opacity": 0},
+        {"x": np.repeat(place["x"], 2), "y": np.repeat(place["y2"], 2), "z": ends},
+        color=colour,
+    )
+    drawn.hover.append(
+        {
+            "name": carpet.colour_label.partition(" [")[0],
+            "unit": carpet.unit,
+            "digits": 3,
+            "how": "cell",
+            "columns": {"x": carpet.x, "y": carpet.y, "z": carpet.z.ravel()},
+        }
+    )
 
 
 def _cells(drawn: Drawn, carpet: Carpet, colour: Json) -> None:
@@ -374,38 +540,58 @@ def _cells(drawn: Drawn, carpet: Carpet, colour: Json) -> None:
     drawn.add({"type": "rect"}, columns, color=colour)
     texts = np.array([f"{float(f'{v:.4g}'):,.10g}" for v in z[seen]])
     middle = (carpet.low + carpet.high) / 2
-    drawn.add({"type": "text", "color": {"expr": f"datum.z < {middle:g} ? '#fff' : '#000'"}},
-              columns | {"text": texts}, text={"field": "text"})  # fmt: skip
+    drawn.add(
+        {"type": "text", "color": {"expr": f"datum.z < {middle:g} ? '#fff' : '#000'"}},
+        columns | {"text": texts},
+        text={"field": "text"},
+    )
     drawn.show(carpet.colour_label, carpet.unit, None, "cell", **columns)
 
 
 def _image(carpet: Carpet) -> str:
-    """Return the values as a PNG of palette colours, the first row below; gaps are transparent."""
+    """Return the values as a PNG of palette colours, the first row below.
+
+    Gaps are transparent.
+    """
     n = 255
     places = np.linspace(0, len(CIVIDIS) - 1, n)
     rgb = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in CIVIDIS])
     palette = np.stack(
-        [np.interp(places, np.arange(len(CIVIDIS)), rgb[:, k]) for k in range(3)], axis=1
+        [np.interp(places, np.arange(len(CIVIDIS)), rgb[:, k]) for k in range(3)],
+        axis=1,
     )
     span = (carpet.high - carpet.low) or 1.0
     level = np.clip((carpet.z[::-1] - carpet.low) / span, 0, 1) * (n - 1)
-    index = np.where(np.isfinite(level), np.nan_to_num(level).round(), n).astype(np.uint8)
+    index = np.where(np.isfinite(level), np.nan_to_num(level).round(), n).astype(
+        np.uint8
+    )
     rows = np.hstack([np.zeros((index.shape[0], 1), np.uint8), index]).tobytes()
     size = struct.pack(">IIBBBBB", index.shape[1], index.shape[0], 8, 3, 0, 0, 0)
     colours = palette.round().astype(np.uint8).tobytes() + b"\0\0\0"
     chunks = (
-        (b"IHDR", size), (b"PLTE", colours), (b"tRNS", b"\xff" * n + b"\0"),
-        (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""),
-    )  # fmt: skip
+        (b"IHDR", size),
+        (b"PLTE", colours),
+        (b"tRNS", b"\xff" * n + b"\0"),
+        (b"IDAT", zlib.compress(rows, 9)),
+        (b"IEND", b""),
+    )
     body = b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks
     )
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+    return (
+        "data:image/png;base64,"
+        + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+    )
 
 
-def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) -> Iterator[Json]:
-    """Yield a layer that draws nothing but the legend, where there are several names."""
+def _legend(
+    panel: Panel, width: int | str, paint: Paint, px_per_unit: float
+) -> Iterator[Json]:
+    """Yield a layer that draws the legend alone, for several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:
         match layer:
@@ -416,7 +602,9 @@ def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) ->
             case Line() | Band() | Bars() if getattr(layer, "legend", True):
                 dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
                 opacity = layer.opacity if isinstance(layer, Band) else 1.0
-                is_line = isinstance(layer, Line) and not layer.markers_only and layer.width
+                is_line = (
+                    isinstance(layer, Line) and not layer.markers_only and layer.width
+                )
                 thick = 2 if is_line else 10
                 entries.setdefault(layer.name, (layer.colour, dash, opacity, thick))
     if len(entries) < 2:
@@ -425,22 +613,37 @@ def _legend(panel: Panel, width: int | str, paint: Paint, px_per_unit: float) ->
     names = list(entries)
     entry_px = 44 + 6 * max(map(len, names))
     shown = {
-        "orient": "top", "direction": "horizontal", "title": None, "symbolType": "stroke",
-        # Of the element, not of `width`, which shrinks once the legend's height is taken.
-        "symbolSize": 350, "columns": {"expr": "max(1, floor((0 * width + containerSize()[0] - "
-                                               f"{MARGINS_PX}) / {entry_px}))"}
-        if isinstance(width, str) else max(1, int(width // entry_px)),
-    }  # fmt: skip
+        "orient": "top",
+        "direction": "horizontal",
+        "title": None,
+        "symbolType": "stroke",
+        # Of the element, not of `width`, which shrinks once the legend's height is
+        # taken.
+        "symbolSize": 350,
+        "columns": {
+            "expr": "max(1, floor((0 * width + containerSize()[0] - "
+            f"{MARGINS_PX}) / {entry_px}))"
+        }
+        if isinstance(width, str)
+        else max(1, int(width // entry_px)),
+    }
     ranges = {
-        "color": [paint(c) for c in colours], "strokeDash": list(dashes),
-        "opacity": list(opacities), "strokeWidth": list(widths),
-    }  # fmt: skip
+        "color": [paint(c) for c in colours],
+        "strokeDash": list(dashes),
+        "opacity": list(opacities),
+        "strokeWidth": list(widths),
+    }
     yield {
         "data": {"values": [{"name": name} for name in names]},
         "mark": "line",
         "encoding": {
-            channel: {"field": "name", "type": "ordinal", "sort": None, "legend": shown,
-                      "scale": {"type": "ordinal", "domain": names, "range": values}}
+            channel: {
+                "field": "name",
+                "type": "ordinal",
+                "sort": None,
+                "legend": shown,
+                "scale": {"type": "ordinal", "domain": names, "range": values},
+            }
             for channel, values in ranges.items()
         },
-    }  # fmt: skip
+    }

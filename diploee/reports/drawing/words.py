@@ -1,4 +1,4 @@
-"""A figure in words: its alternative text, and the parts of its caption that its data give."""
+"""A figure in words: its alternative text, and the parts of its caption that its data give."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,18 +27,23 @@ _LONG_DAYS = 70
 
 
 def alt_text(chart: Chart) -> str:
-    """Return what a figure shows: of the first layers the highest and lowest values, and where."""
+    """Return what a figure shows.
+
+    Of the first layers the highest and lowest values, and where.
+    """
     said = []
     for panel in chart.panels:
         layers = [layer for layer in panel.layers if not isinstance(layer, Band)]
         title = f"{panel.title}: " if panel.title else ""
-        said += [title + text for layer in layers if (text := _extremes(layer, panel.x))]
+        said += [
+            title + text for layer in layers if (text := _extremes(layer, panel.x))
+        ]
     more = f" And {len(said) - _MOST_NAMED} more." if len(said) > _MOST_NAMED else ""
     return f"{chart.alt or chart.title}. {' '.join(said[:_MOST_NAMED])}{more}".strip()
 
 
 def caption(chart: Chart) -> str:
-    """Return the caption, with what follows from the size of the layers and from gaps."""
+    """Return the caption, with what the layers' sizes and gaps add."""
     notes = dict.fromkeys(note for panel in chart.panels for note in _notes(panel))
     return " ".join([chart.caption, *notes]).strip()
 
@@ -51,7 +56,11 @@ def _extremes(layer: Layer, axis: Axis) -> str:
         case Stack():
             name, unit, values = "total", layer.unit, layer.parts.sum(axis=0)
         case Carpet():
-            name, unit, values = layer.colour_label.partition(" [")[0], layer.unit, layer.z.ravel()
+            name, unit, values = (
+                layer.colour_label.partition(" [")[0],
+                layer.unit,
+                layer.z.ravel(),
+            )
             x = np.tile(layer.x, layer.y.size)
     numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).any():
@@ -88,7 +97,11 @@ def _place(value: Any, axis: Axis) -> str:
     if axis.kind == "category":
         return f"for {value}".replace("\n", " ")
     name, _, unit = axis.label.rstrip("]").partition(" [")
-    return f"at {_number(float(value))} {unit}".rstrip() if unit else f"at {name} {value:.4g}"
+    return (
+        f"at {_number(float(value))} {unit}".rstrip()
+        if unit
+        else f"at {name} {value:.4g}"
+    )
 
 
 def _number(value: float) -> str:
@@ -103,9 +116,14 @@ def _notes(panel: Panel) -> list[str]:
         match layer:
             case Band() if panel.y.kind != "log" and layer.high.size:
                 spread = np.abs(np.asarray(layer.high, float) - layer.low)
-                if np.isfinite(spread).any() and np.nanmedian(spread) * px < LEAST_PX - 1:
+                if (
+                    np.isfinite(spread).any()
+                    and np.nanmedian(spread) * px < LEAST_PX - 1
+                ):
                     mostly = "mostly " if np.nanmax(spread) * px >= LEAST_PX - 1 else ""
-                    notes.append(f"{layer.name}: spread {mostly}below the line's width.")
+                    notes.append(
+                        f"{layer.name}: spread {mostly}below the line's width."
+                    )
             case Stack():
                 joined = [group for group, _ in layer.thick(px) if len(group) > 1]
                 if joined:
@@ -113,8 +131,8 @@ def _notes(panel: Panel) -> list[str]:
                         " with ".join(layer.names[k] for k in group) for group in joined
                     )
                     notes.append(
-                        f"Drawn as one area, being thinner than {LEAST_PX} pixels alone: {names}; "
-                        "hovering shows each."
+                        f"Drawn as one area, being thinner than {LEAST_PX} pixels "
+                        f"alone: {names}; hovering shows each."
                     )
             case Carpet() if layer.x.dtype.kind == "M" and layer.y.dtype.kind == "M":
                 notes += _skipped(layer)
@@ -122,15 +140,21 @@ def _notes(panel: Panel) -> list[str]:
 
 
 def _skipped(carpet: Carpet) -> list[str]:
-    """Name the hours that the clock skips: gaps within a day, with values before and after."""
+    """Name the hours that the clock skips.
+
+    Gaps within a day, with values before and after.
+    """
     missing = ~np.isfinite(carpet.z)
     notes = []
     for k in np.flatnonzero(missing.any(axis=0)):
         rows = np.flatnonzero(missing[:, k])
         if rows[0] > 0 and rows[-1] < carpet.y.size - 1:
-            day, hour = carpet.x[k].astype("datetime64[D]").item(), carpet.y[rows[0]].item()
+            day, hour = (
+                carpet.x[k].astype("datetime64[D]").item(),
+                carpet.y[rows[0]].item(),
+            )
             notes.append(
-                f"The gap at {hour:%H:%M} on {day.day} {day:%B %Y} is the hour that the clock "
-                "change skips."
+                f"The gap at {hour:%H:%M} on {day.day} {day:%B %Y} is the hour that "
+                "the clock change skips."
             )
     return notes

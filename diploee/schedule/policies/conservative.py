@@ -4,7 +4,7 @@ References
 ----------
 .. [1] A. W. Mu'alem and D. G. Feitelson, Utilization, Predictability, Workloads, and User Runtime
    Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 12(6), 2001.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ NEVER_MS = 2**62
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ConservativeBackfill:
-    """A job is reserved the earliest hole when it is submitted, and starts no later than that.
+    """A job is reserved the earliest hole at submission, and starts by then.
 
-    Where a job ends before it was expected to, each waiting job in the order of submission is moved
-    to the earliest hole, which is never later (sheet of flexibility, A3); so again at the ends that
-    follow, until none moves. ASSUMPTION [J]: as long as a job runs on past its estimate, all
-    reservations are made anew at each instant, and may be later.
+    Where a job ends before it was expected to, each waiting job in the order of
+    submission is moved to the earliest hole, which is never later (sheet of
+    flexibility, A3); so again at the ends that follow, until none moves. ASSUMPTION
+    [J]: as long as a job runs on past its estimate, all reservations are made anew at
+    each instant, and may be later.
 
     Parameters
     ----------
@@ -47,7 +48,8 @@ class ConservativeBackfill:
     def __init__(self, estimate: Estimate = LOGGED_OR_RUN) -> None:
         self.estimate = estimate
         self._starts_ms: dict[int, int] = {}  # reservations
-        self._ran: dict[int, tuple[int, int]] = {}  # after the last decision: expected end, nodes
+        # After the last decision: expected end, nodes
+        self._ran: dict[int, tuple[int, int]] = {}
         self._plan = _Plan(0, 0, ())
         self._n_nodes = 0
         self._has_holes = False  # that a waiting job might move to
@@ -57,14 +59,19 @@ class ConservativeBackfill:
         now_ms, starts_ms = view.now_ms, self._starts_ms
         ended = [self._ran[job] for job in self._ran.keys() - view.running.keys()]
         added = view.n_nodes - self._n_nodes
-        ended_early = [(end_ms, n_nodes) for end_ms, n_nodes in ended if end_ms > now_ms]
-        # No turn of its own comes with a reservation: it begins where a job ends, or is missed
-        # where that job outruns its estimate.
+        ended_early = [
+            (end_ms, n_nodes) for end_ms, n_nodes in ended if end_ms > now_ms
+        ]
+        # No turn of its own comes with a reservation: it begins where a job ends, or is
+        # missed where that job outruns its estimate.
         outran = any(end_ms <= now_ms for end_ms in view.running.values())
         missed = any(start_ms < now_ms for start_ms in starts_ms.values())
         if outran or missed or self._is_disturbed(view):
             starts_ms.clear()
-            running = [(view.expected_end_ms(job), view.job_n_nodes[job]) for job in view.running]
+            running = [
+                (view.expected_end_ms(job), view.job_n_nodes[job])
+                for job in view.running
+            ]
             self._plan = _Plan(now_ms, view.free_nodes, running)
         else:
             self._plan.begin(now_ms, added)
@@ -87,7 +94,9 @@ class ConservativeBackfill:
                 self._has_holes = True
         chosen = [job for job in view.queue if starts_ms[job] == now_ms]
         n_nodes_of = view.job_n_nodes
-        self._ran = {job: (end_ms, n_nodes_of[job]) for job, end_ms in view.running.items()}
+        self._ran = {
+            job: (end_ms, n_nodes_of[job]) for job, end_ms in view.running.items()
+        }
         for job in chosen:
             del starts_ms[job]
             self._ran[job] = now_ms + view.job_estimate_ms[job], n_nodes_of[job]
@@ -95,7 +104,7 @@ class ConservativeBackfill:
         return chosen
 
     def _is_disturbed(self, view: ClusterView) -> bool:
-        """Return whether a controller has slowed or resized jobs, or holds some that wait."""
+        """Return whether a controller has slowed, resized or held jobs."""
         known, n_nodes = self._ran, view.job_n_nodes
         return not self._starts_ms.keys() <= set(view.queue) or any(
             known.get(job, (end_ms, n_nodes[job])) != (end_ms, n_nodes[job])
@@ -106,7 +115,9 @@ class ConservativeBackfill:
 class _Plan:
     """Free nodes from a time on, as a step function: running jobs and reservations."""
 
-    def __init__(self, now_ms: int, free_nodes: int, running: Iterable[tuple[int, int]]) -> None:
+    def __init__(
+        self, now_ms: int, free_nodes: int, running: Iterable[tuple[int, int]]
+    ) -> None:
         self._times_ms, self._free_nodes = [now_ms], [free_nodes]
         for end_ms, ended in groupby(sorted(running), key=lambda job: job[0]):
             free_nodes += sum(n_nodes for _, n_nodes in ended)
@@ -141,7 +152,7 @@ class _Plan:
         return step
 
     def earliest_ms(self, length_ms: int, n_nodes: int) -> int:
-        """Return the earliest time from which on a number of nodes are free for a duration."""
+        """Return the earliest time with enough free nodes for a duration."""
         start_ms = NEVER_MS
         for time_ms, free_nodes in zip(self._times_ms, self._free_nodes, strict=True):
             if time_ms - start_ms >= length_ms:
@@ -153,7 +164,9 @@ class _Plan:
 class ConservativeSpec(EstimatingSpec):
     """Conservative backfilling: no job delays any that was submitted before it."""
 
-    kind: Literal["conservative"] = default("conservative", "A reservation for every waiting job.")
+    kind: Literal["conservative"] = default(
+        "conservative", "A reservation for every waiting job."
+    )
 
     def open(self) -> Policy:
         """Return the policy itself."""

@@ -1,10 +1,10 @@
-"""Strict FIFO and EASY backfilling, and the shortest job first, which is FIFO in another order.
+"""Strict FIFO and EASY backfilling, and shortest job first, a FIFO in another order.
 
 References
 ----------
 .. [1] A. W. Mu'alem and D. G. Feitelson, Utilization, Predictability, Workloads, and User Runtime
    Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 12(6), 2001.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Order = Literal["submission", "sjbf"]
 def backfilled(
     view: ClusterView, queue: Collection[int], order: Order, depth: int | None
 ) -> list[int]:
-    """Return the jobs that EASY starts from a queue in any order (sheet of flexibility, A2).
+    """Return the jobs that EASY starts from a queue in any order (A2).
 
-    The head that does not fit gets its nodes at `shadow`, when enough of the running jobs are
-    expected to have ended; of what is free then it leaves `extra` nodes. Another job may start if
-    it is expected to end by then, or if it fits into those nodes. A head that is wider than the
-    nodes that stand waits for more to be added; all may pass it.
+    The head that does not fit gets its nodes at `shadow`, when enough of the running
+    jobs are expected to have ended; of what is free then it leaves `extra` nodes.
+    Another job may start if it is expected to end by then, or if it fits into those
+    nodes. A head that is wider than the nodes that stand waits for more to be added;
+    all may pass it.
     """
     now_ms, n_nodes, estimate_ms = view.now_ms, view.job_n_nodes, view.job_estimate_ms
     free_nodes = view.free_nodes
@@ -39,7 +40,9 @@ def backfilled(
         free_nodes -= n_nodes[head]
         chosen.append(head)
     behind = islice(queue, len(chosen) + 1, depth and len(chosen) + depth)
-    waiting = [job for job in behind if n_nodes[job] <= free_nodes] if free_nodes else []
+    waiting = (
+        [job for job in behind if n_nodes[job] <= free_nodes] if free_nodes else []
+    )
     if not waiting:
         return chosen
     ends = [(end_ms, n_nodes[job]) for job, end_ms in view.running.items()]
@@ -62,7 +65,7 @@ def backfilled(
 def _shadow(
     ends: list[tuple[int, int]], now_ms: int, free_nodes: int, wanted: int
 ) -> tuple[int, int]:
-    """Return when `wanted` nodes are expected to be free [ms], and how many more are free then."""
+    """Return when `wanted` nodes should be free [ms], and the surplus then."""
     expected = sorted((max(end_ms, now_ms + 1), n_nodes) for end_ms, n_nodes in ends)
     for shadow_ms, ended in groupby(expected, key=lambda end: end[0]):
         free_nodes += sum(n_nodes for _, n_nodes in ended)
@@ -73,33 +76,36 @@ def _shadow(
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class EasyBackfill(EstimatingSpec):
-    """EASY backfilling: first in, first out, and what fits into the gap before the head."""
+    """EASY backfilling: first in, first out, with the gap before the head filled."""
 
     kind: Literal["easy"] = default(
         "easy", "EASY: jobs behind the head start where they do not delay it."
     )
     order: Order = default(
         "submission",
-        "Order in which the jobs behind the head are tried: that of submission, or sjbf, the "
-        "shortest estimate first.",
+        (
+            "Order in which the jobs behind the head are tried: that of submission, or "
+            "sjbf, the shortest estimate first."
+        ),
     )
     depth: int | None = optional(
-        "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
+        "Jobs of the queue that are looked at, its head among them; all if absent.",
+        ge=1,
     )
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the jobs from the head on that fit, then those that do not delay the next."""
+        """Return the jobs from the head that fit, then those that don't delay it."""
         return backfilled(view, view.queue, self.order, self.depth)
 
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class StrictFifo:
-    """First in, first out: jobs start in the order of submission, and the head blocks the queue."""
+    """First in, first out, where the head blocks the queue."""
 
     order, depth = "submission", 1
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        """Return the longest run of jobs at the head of the queue that fits the free nodes."""
+        """Return the longest run of jobs at the head that fits the free nodes."""
         free_nodes, n_nodes = view.free_nodes, view.job_n_nodes
         chosen: list[int] = []
         for job in view.queue:
@@ -122,15 +128,17 @@ class FifoSpec(SchedulerSpec):
 
 @has_twin("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst(EstimatingSpec):
-    """The shortest estimate first, ties in the order of submission; the head blocks the queue.
+    """The shortest estimate first, ties in the order of submission.
 
-    The mean wait is least where all jobs are equally wide; a short wide head that blocks the others
-    can make it longer than that of FIFO.
+    The head blocks the queue. The mean wait is least where all jobs are equally wide; a
+    short wide head that blocks the others can make it longer than that of FIFO.
     """
 
     order: ClassVar[str] = "sjf"
     depth: ClassVar[int] = 1
-    kind: Literal["sjf"] = default("sjf", "The shortest estimate first; the head blocks the queue.")
+    kind: Literal["sjf"] = default(
+        "sjf", "The shortest estimate first; the head blocks the queue."
+    )
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the longest run of the shortest jobs that fits the free nodes."""

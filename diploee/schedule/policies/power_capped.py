@@ -1,7 +1,8 @@
-"""EASY backfilling over nodes and watts: no job starts that would take the facility above a cap.
+"""EASY backfilling over nodes and watts.
 
-Sheet "Flexibility", A5. The power of a job is what is known of it before it runs, on a basis that
-the scenario names. Running jobs count until they are expected to end, and the services as planned,
+No job starts that would take the facility above a cap. Sheet "Flexibility", A5. The
+power of a job is what is known of it before it runs, on a basis that the scenario
+names. Running jobs count until they are expected to end, and the services as planned,
 so that a job starts only where all of it stays under the cap to its own expected end.
 """
 
@@ -45,7 +46,8 @@ class PowerCapped:
     Parameters
     ----------
     cap_mw : float, optional
-        Most that all devices of the facility may draw [MW]; the signal ``cap`` by default.
+        Most that all devices of the facility may draw [MW]; the signal ``cap`` by
+        default.
     power_basis : str
         Power of a job that counts under the cap, such as ``"p95_60s"``.
     estimate, order, depth
@@ -71,7 +73,10 @@ class PowerCapped:
         self._woken_ms = -sys.maxsize
 
     def decide(self, view: ActingPool) -> Sequence[Action]:
-        """Return the jobs to start: from the head on, then those that do not delay the next."""
+        """Return the jobs to start.
+
+        From the head on, then those that do not delay the next.
+        """
         if len(self.jobs_w) > MOST_HELD:
             self.jobs_w.clear()
         waiting = self._waiting
@@ -94,11 +99,12 @@ class PowerCapped:
         return [Start(job) for job in chosen]
 
     def _behind(self, view: ActingPool, left: _Left, n_head: int) -> list[int]:
-        """Take jobs that do not delay the head, and return their places in the queue."""
+        """Take jobs that do not delay the head, and return their places."""
         columns, now_ms = self._waiting.columns, view.now_ms
         behind = slice(n_head + 1, self.depth and n_head + self.depth)
         queued, n_nodes, job_w, estimate_ms = columns[:, behind]
-        # Most of a long queue ends here: what does not fit now cannot later at this instant.
+        # Most of a long queue ends here: what does not fit now cannot later at this
+        # instant.
         fits = (n_nodes <= left.free_nodes) & (job_w <= left.left_w)
         if not fits.any():
             return []
@@ -116,7 +122,8 @@ class PowerCapped:
             beside = (nodes <= extra_nodes) & (power_w <= extra_w)
             fits = (nodes <= left.free_nodes) & (power_w <= left.left_w)
             tried = tried[fits & (beside | (end_ms[tried] <= shadow_ms))]
-            # What is left now and ahead only falls as jobs are taken: none needs a second look.
+            # What is left now and ahead only falls as jobs are taken: none needs a
+            # second look.
             jobs = queued[tried].astype(np.int64).tolist()
             held = next((n for n, job in enumerate(jobs) if left.holds_job(job)), None)
             if held is None:
@@ -129,14 +136,14 @@ class PowerCapped:
             tried = tried[held + 1 :]
 
     def cap_of(self, view: ActingPool) -> tuple[list[int], list[float]]:
-        """Return times [ms], of which now is the first, and the cap from each on [W]."""
+        """Return times [ms] from now on, and the cap from each on [W]."""
         if self.cap_mw is not None:
             return [view.now_ms], [self.cap_mw * W_PER_MW]
         signal = view.signals.get("cap")
         if signal is None:
             raise PolicyError(
-                f"pool '{view.name}': power_capped has no cap; give it cap_mw, or add a signal "
-                "'cap' to flexibility.signals"
+                f"pool '{view.name}': power_capped has no cap; give it cap_mw, or add "
+                "a signal 'cap' to flexibility.signals"
             )
         # Beyond what is known of it now the last value that is known holds.
         times_ms, caps_w = [view.now_ms], [float(signal.at(view.now_ms) * W_PER_MW)]
@@ -168,7 +175,7 @@ class PowerCapped:
         return self._pieces_of[1]
 
     def most_of_services_w(self, view: ActingPool, begin_ms: int, end_ms: int) -> float:
-        """Return the most that services are planned to draw beyond idle in some hours [W]."""
+        """Return the services' largest planned power beyond idle in hours [W]."""
         most_w = 0.0
         for hour in range(begin_ms // MS_PER_H, -(-end_ms // MS_PER_H)):
             if hour not in self._services_w:
@@ -189,10 +196,11 @@ class PowerCapped:
         """Ask for a turn when the cap or the services may let the head start."""
         if self.cap_mw is not None and left.job_w(head) > left.most_w:
             raise PolicyError(
-                f"pool '{view.name}': job {head} draws {left.job_w(head) / W_PER_MW:.4g} MW beyond "
-                f"idle ({self.power_basis}), more than the {left.most_w / W_PER_MW:.4g} MW between "
-                f"the idle power of the facility and cap_mw {self.cap_mw:g}; raise cap_mw, or keep "
-                "such jobs out of the pool"
+                f"pool '{view.name}': job {head} draws "
+                f"{left.job_w(head) / W_PER_MW:.4g} MW beyond idle "
+                f"({self.power_basis}), more than the {left.most_w / W_PER_MW:.4g} MW "
+                f"between the idle power of the facility and cap_mw {self.cap_mw:g}; "
+                "raise cap_mw, or keep such jobs out of the pool"
             )
         if view.now_ms >= self._woken_ms:
             self._woken_ms = left.next_edge_ms
@@ -210,11 +218,14 @@ class _Waiting:
 
     @property
     def columns(self) -> Float64Array:
-        """Jobs in the order of submission, nodes, power beyond idle [W], estimates [ms]."""
+        """Jobs as submitted: nodes, power beyond idle [W], estimates [ms]."""
         return self._rows[:, self._begin : self._end]
 
     def follow(self, view: ActingPool, policy: PowerCapped) -> None:
-        """Take in what has been added to the queue; all of it where anything else has changed."""
+        """Take in what has been added to the queue.
+
+        All of it where anything else has changed.
+        """
         if view.stirred != self._stirred or view.queue is not view.waiting:
             self._begin = self._end = 0
         self._stirred = view.stirred if view.queue is view.waiting else -1
@@ -256,12 +267,12 @@ class _Pieces:
 
     def __init__(self, edges_ms: list[int], allowed_w: list[float]) -> None:
         self.edges_ms, self.allowed_w = edges_ms, allowed_w
-        # What is committed falls, so that within a piece the least is left at its begin, and later
-        # only a piece that allows less than all before it can matter.
+        # What is committed falls, so that within a piece the least is left at its
+        # begin, and later only a piece that allows less than all before it can matter.
         self.tight = [piece for piece, _ in self.tighter(0, len(edges_ms))]
 
     def tighter(self, first: int, end: int) -> Iterator[tuple[int, float]]:
-        """Yield pieces from a first one on that allow less [W] than all before, and what."""
+        """Yield pieces from a first one on that allow less [W], and what."""
         tightest = inf
         for piece in range(first, end):
             if self.allowed_w[piece] < tightest or piece == first:
@@ -282,9 +293,12 @@ class _Left(Headroom):
             raise PolicyError(
                 f"pool '{view.name}': the cap of {caps_w[0] / W_PER_MW:.4g} MW at "
                 f"{self._now_ms / MS_PER_H:,.4g} h of the run lies below the "
-                f"{idle_w / W_PER_MW:.4g} MW that the facility draws idle; no job could ever run"
+                f"{idle_w / W_PER_MW:.4g} MW that the facility draws idle; no job "
+                "could ever run"
             )
-        self.next_edge_ms = min([(self._now_ms // MS_PER_H + 1) * MS_PER_H, *times_ms[1:]])
+        self.next_edge_ms = min(
+            [(self._now_ms // MS_PER_H + 1) * MS_PER_H, *times_ms[1:]]
+        )
         self._pieces = policy.pieces(view, times_ms, caps_w, self._now_ms + longest_ms)
         self._committed_w = view.facility.job_power_w(policy.power_basis)
         super().__init__(self._pieces.allowed_w[0], self._committed_w)
@@ -296,7 +310,7 @@ class _Left(Headroom):
         return self._policy.job_w(self._view, job)
 
     def holds_job(self, job: int) -> bool:
-        """Return whether a job fits now, and stays under the cap to its expected end."""
+        """Return whether a job fits now, and under the cap to its expected end."""
         job_w = self.job_w(job)
         if self._view.job_n_nodes[job] > self.free_nodes or not self.holds(job_w):
             return False
@@ -306,13 +320,15 @@ class _Left(Headroom):
     def take_job(self, job: int) -> None:
         """Count a job that starts now."""
         job_w, n_nodes = self.job_w(job), self._view.job_n_nodes[job]
-        self._taken.append((self._now_ms + self._view.job_estimate_ms[job], n_nodes, job_w))
+        self._taken.append(
+            (self._now_ms + self._view.job_estimate_ms[job], n_nodes, job_w)
+        )
         self.free_nodes -= n_nodes
         self.take(job_w)
         self._taken_w += job_w
 
     def ahead(self, end_ms: int, most_w: float) -> Iterator[tuple[int, float]]:
-        """Yield later times, before an end, from which on less may be left than is asked for [W].
+        """Yield later times, before an end, with maybe less left than asked for [W].
 
         Each comes with what is left then [W].
         """
@@ -325,7 +341,7 @@ class _Left(Headroom):
                 yield begin_ms, allowed_w - self._committed_at(begin_ms)
 
     def _committed_at(self, time_ms: int) -> float:
-        """Return what all that runs at a later time draws, as far as it is known now [W]."""
+        """Return what all that runs at a later time draws, as known now [W]."""
         ends, ended_ms, ended_w = self._view.ends, self._ended_ms, self._ended_w
         while len(ended_ms) < len(ends) and ends[len(ended_ms)][0] <= time_ms:
             end_ms, job = ends[len(ended_ms)]
@@ -335,12 +351,15 @@ class _Left(Headroom):
         return self._committed_w + taken_w - ended_w[bisect_right(ended_ms, time_ms)]
 
     def shadow(self, head: int) -> tuple[int, int, float]:
-        """Return when the head is expected to start [ms], and nodes and power [W] beside it."""
+        """Return the head's expected start [ms], and what is left beside it."""
         view, soon_ms = self._view, self._now_ms + 1
         edges_ms, free_nodes = self._pieces.edges_ms, self.free_nodes
         wanted, head_w = view.job_n_nodes[head], self.job_w(head)
         ends = merge(
-            ((max(end_ms, soon_ms), view.job_n_nodes[job]) for end_ms, job in view.ends),
+            (
+                (max(end_ms, soon_ms), view.job_n_nodes[job])
+                for end_ms, job in view.ends
+            ),
             sorted((end_ms, n_nodes) for end_ms, n_nodes, _ in self._taken),
             [(edge_ms, 0) for edge_ms in edges_ms[1:]],
         )
@@ -366,24 +385,31 @@ class PowerCappedSpec(EstimatingSpec):
 
     kind: Literal["power_capped"] = default(
         "power_capped",
-        "EASY over nodes and watts: a job starts only where jobs, services and idle nodes stay "
-        "under a cap to its expected end.",
+        (
+            "EASY over nodes and watts: a job starts only where jobs, services and "
+            "idle nodes stay under a cap to its expected end."
+        ),
     )
     cap_mw: Annotated[float | None, SCALES] = optional(
-        "Most that all devices of the facility may draw [MW], of all pools and services; the "
-        "signal cap of flexibility.signals if absent.",
+        (
+            "Most that all devices of the facility may draw [MW], of all pools and "
+            "services; the signal cap of flexibility.signals if absent."
+        ),
         gt=0,
     )
     power_basis: PowerBasis = default(
         "p95_60s",
-        "Power of a job that counts: its profile's mean, the 95th percentile of its one-minute "
-        "means (assumed), or the ratings of its nodes.",
+        (
+            "Power of a job that counts: its profile's mean, the 95th percentile of "
+            "its one-minute means (assumed), or the ratings of its nodes."
+        ),
     )
     order: Order = default(
         "submission", "Order in which the jobs behind the head are tried, as of easy."
     )
     depth: int | None = optional(
-        "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
+        "Jobs of the queue that are looked at, its head among them; all if absent.",
+        ge=1,
     )
 
     def problems(
@@ -392,14 +418,21 @@ class PowerCappedSpec(EstimatingSpec):
         """Yield a cap that lies below idle power, or that is missing."""
         if self.cap_mw is None:
             if flexibility is None or flexibility.signals.cap is None:
-                yield (("cap_mw",), "is missing; add it, or a signal 'cap' to flexibility.signals")
+                yield (
+                    ("cap_mw",),
+                    "is missing; add it, or a signal 'cap' to flexibility.signals",
+                )
         elif self.cap_mw * W_PER_MW < idle_power_w:
             yield (
                 ("cap_mw",),
-                f"is below the {idle_power_w / W_PER_MW:.4g} MW that all nodes draw without a job, "
-                f"found {self.cap_mw:g}; no job could ever run",
+                (
+                    f"is below the {idle_power_w / W_PER_MW:.4g} MW that all nodes "
+                    f"draw without a job, found {self.cap_mw:g}; no job could ever run"
+                ),
             )
 
     def open(self) -> PowerCapped:
         """Return the policy itself."""
-        return PowerCapped(self.cap_mw, self.power_basis, self.estimate, self.order, self.depth)
+        return PowerCapped(
+            self.cap_mw, self.power_basis, self.estimate, self.order, self.depth
+        )

@@ -19,25 +19,28 @@ from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy
 
 
 class MultifactorPriority:
-    """The queue by ``age a + size n/N + fair_share F + priority c``, then EASY (sheet, A4).
+    """The queue by ``age a + size n/N + fair_share F + priority c``, then EASY.
 
-    ``a`` is the wait over `age_max`, 1 at most, ``n/N`` the nodes of a job over those of the pool,
-    ``c`` the priority of its class; ties in the order of submission. ``F = 2^(-U/S)`` of its user:
-    U is the user's part of all node time so far, which decays with `half_life`, S one over the
-    number of users seen [M]. ASSUMPTION: all users have equal shares, and jobs without a user are
-    those of one [J].
+    ``a`` is the wait over `age_max`, 1 at most, ``n/N`` the nodes of a job over those
+    of the pool, ``c`` the priority of its class; ties in the order of submission.
+    ``F = 2^(-U/S)`` of its user: U is the user's part of all node time so far, which
+    decays with `half_life`, S one over the number of users seen [M]. ASSUMPTION: all
+    users have equal shares, and jobs without a user are those of one [J].
 
     Parameters
     ----------
     spec : PrioritySpec
-        Weights ``a``, ``n/N``, ``F`` and ``c``, times, and the backfill behind the head.
+        Weights ``a``, ``n/N``, ``F`` and ``c``, times, and the backfill behind the
+        head.
     """
 
     def __init__(self, spec: PrioritySpec) -> None:
         self.estimate = spec.estimate
-        self.wants_idle = spec.fair_share > 0  # the ends of jobs are the ends of their usage
+        # The ends of jobs are the ends of their usage
+        self.wants_idle = spec.fair_share > 0
         self._spec = spec
-        self._used: dict[int, float] = {}  # node ms of each user, decayed to the last decision
+        # Node ms of each user, decayed to the last decision
+        self._used: dict[int, float] = {}
         self._nodes: dict[int, int] = {}  # that each has had since
         self._at_ms = 0
 
@@ -68,7 +71,8 @@ class MultifactorPriority:
         half_life_ms = self._spec.half_life
         kept = 0.5 ** ((view.now_ms - self._at_ms) / half_life_ms)
         self._at_ms = view.now_ms
-        # Nodes held since the last decision, each ms decayed: the integral of 2^(-t / half-life).
+        # Nodes held since the last decision, each ms decayed: the integral of 2^(-t /
+        # half-life).
         fresh_ms = (1 - kept) * half_life_ms / math.log(2)
         for user, used in self._used.items():
             self._used[user] = used * kept + self._nodes.get(user, 0) * fresh_ms
@@ -76,7 +80,9 @@ class MultifactorPriority:
             self._used.setdefault(view.job_user[job], 0.0)
         whole = sum(self._used.values()) or 1.0
         n_users = len(self._used)
-        return {user: 0.5 ** (used / whole * n_users) for user, used in self._used.items()}
+        return {
+            user: 0.5 ** (used / whole * n_users) for user, used in self._used.items()
+        }
 
 
 class PrioritySpec(EstimatingSpec):
@@ -84,23 +90,36 @@ class PrioritySpec(EstimatingSpec):
 
     kind: Literal["priority"] = default(
         "priority",
-        "The queue by weighted factors, as Slurm's multifactor plugin, then EASY; by submission "
-        "while all weights are 0, as Slurm's are.",
+        (
+            "The queue by weighted factors, as Slurm's multifactor plugin, then EASY; "
+            "by submission while all weights are 0, as Slurm's are."
+        ),
     )
     age: float = default(0, "Weight of the wait over age_max.", ge=0, le=1e9)
-    age_max: SpanMs = default(MS_PER_WEEK, "Wait from which on it counts no more (assumed).")
-    size: float = default(0, "Weight of a job's nodes over those of the pool.", ge=0, le=1e9)
+    age_max: SpanMs = default(
+        MS_PER_WEEK, "Wait from which on it counts no more (assumed)."
+    )
+    size: float = default(
+        0, "Weight of a job's nodes over those of the pool.", ge=0, le=1e9
+    )
     fair_share: float = default(
         0,
-        "Weight of 2^(-U/S): U the part of its user in the node time so far, S one over the "
-        "number of users; users come from replayed logs.",
+        (
+            "Weight of 2^(-U/S): U the part of its user in the node time so far, S one "
+            "over the number of users; users come from replayed logs."
+        ),
         ge=0,
         le=1e9,
     )
-    half_life: SpanMs = default(MS_PER_WEEK, "Time in which node time so far halves (assumed).")
-    priority: float = default(0, "Weight of the priority of a job's class.", ge=0, le=1e9)
+    half_life: SpanMs = default(
+        MS_PER_WEEK, "Time in which node time so far halves (assumed)."
+    )
+    priority: float = default(
+        0, "Weight of the priority of a job's class.", ge=0, le=1e9
+    )
     depth: int | None = optional(
-        "Jobs of the queue that are looked at, its head among them; all if absent.", ge=1
+        "Jobs of the queue that are looked at, its head among them; all if absent.",
+        ge=1,
     )
 
     def open(self) -> Policy:

@@ -55,7 +55,9 @@ def test_columns_come_back_however_they_are_cut(
     missing = data.draw(st.none() | npst.arrays(np.bool_, values.size))
     edges = sorted({0, values.size, *(cut for cut in cuts if cut < values.size)})
     whole = pa.array(values, mask=missing)
-    column = pa.chunked_array([whole[a:b] for a, b in itertools.pairwise(edges)], whole.type)
+    column = pa.chunked_array(
+        [whole[a:b] for a, b in itertools.pairwise(edges)], whole.type
+    )
     found = as_numpy(column, np.float64)
     expected = values.astype(np.float64)
     if missing is not None:
@@ -74,5 +76,7 @@ def test_parts_of_a_table_join_to_the_whole_in_its_types() -> None:
 
 
 def test_columns_of_unequal_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"JobTable.n_nodes: shape \(1,\), expected \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"JobTable.n_nodes: shape \(1,\), expected \(2,\)"
+    ):
         job_table([1, 2], [1], [5, 5])

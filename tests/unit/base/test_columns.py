@@ -13,19 +13,32 @@ from builders import tiny_run, tiny_scenario
 from command_line import call
 
 import diploee
-from diploee.base.columns import Column, as_entries, catalogue, find_column, with_boundary
+from diploee.base.columns import (
+    Column,
+    as_entries,
+    catalogue,
+    find_column,
+    with_boundary,
+)
 from diploee.base.errors import InputError
 from diploee.grid.export.series import check_power_column
 from diploee.profiles import ProfileLibrary
 from diploee.runs import Run
 from diploee.runs.parquet_files import declared_columns
 
-AUXILIARY = Column("auxiliary_power_w", "W", "facility", "mean", "chillers", "constant load")
+AUXILIARY = Column(
+    "auxiliary_power_w", "W", "facility", "mean", "chillers", "constant load"
+)
 
 
 def test_a_written_name_gives_its_column_and_its_owner() -> None:
     column, owner = find_column("it_power_w.h100", declared_columns())
-    assert (column.name, column.unit, column.per, owner) == ("it_power_w", "W", "pool", "h100")
+    assert (column.name, column.unit, column.per, owner) == (
+        "it_power_w",
+        "W",
+        "pool",
+        "h100",
+    )
     assert find_column("queued_jobs", declared_columns())[1] == ""
     assert find_column("served_rps.chat.large", declared_columns())[1] == "chat.large"
 
@@ -39,7 +52,9 @@ def test_a_written_name_gives_its_column_and_its_owner() -> None:
         ("", "is not declared"),
     ],
 )
-def test_an_undeclared_name_is_refused_with_those_that_are(name: str, found: str) -> None:
+def test_an_undeclared_name_is_refused_with_those_that_are(
+    name: str, found: str
+) -> None:
     with pytest.raises(InputError, match=found) as error:
         find_column(name, declared_columns())
     assert len(str(error.value)) < 500
@@ -47,17 +62,23 @@ def test_an_undeclared_name_is_refused_with_those_that_are(name: str, found: str
 
 def test_a_name_taken_twice_is_refused_by_what_both_declare() -> None:
     other = replace(AUXILIARY, text="pumps")
-    with pytest.raises(InputError, match=r"'auxiliary_power_w' is declared twice: .*load.*pumps"):
+    with pytest.raises(
+        InputError, match=r"'auxiliary_power_w' is declared twice: .*load.*pumps"
+    ):
         catalogue(declared_columns(), (AUXILIARY,), (other,))
     assert catalogue(declared_columns(), (AUXILIARY,))[-1] is AUXILIARY
 
 
 def test_a_stage_can_move_the_boundary_of_one_column_alone() -> None:
-    moved = with_boundary(declared_columns(), "facility_power_w", "point of interconnection")
-    assert find_column("facility_power_w", moved)[0].boundary == "point of interconnection"
-    assert [a.name for a, b in zip(moved, declared_columns(), strict=True) if a != b] == [
-        "facility_power_w"
-    ]
+    moved = with_boundary(
+        declared_columns(), "facility_power_w", "point of interconnection"
+    )
+    assert (
+        find_column("facility_power_w", moved)[0].boundary == "point of interconnection"
+    )
+    assert [
+        a.name for a, b in zip(moved, declared_columns(), strict=True) if a != b
+    ] == ["facility_power_w"]
     with pytest.raises(InputError, match="'grid_power_w' is not declared"):
         with_boundary(declared_columns(), "grid_power_w", "")
 
@@ -85,25 +106,40 @@ def test_a_run_knows_its_columns_from_its_file(run: Run, tmp_path: Path) -> None
     assert [c.name for c in run.columns][-1] == "queued_jobs"
     assert as_entries(run.columns) == run.manifest["columns"]
     moved = with_boundary(run.columns, "facility_power_w", "point of interconnection")
-    newer = [entry | {"colour": "red"} for entry in as_entries(catalogue(moved, (AUXILIARY,)))]
+    newer = [
+        entry | {"colour": "red"}
+        for entry in as_entries(catalogue(moved, (AUXILIARY,)))
+    ]
     changed = rewrite(run, tmp_path / "moved", newer)
     assert changed.columns == (*moved, AUXILIARY)
     assert changed.boundary() == "point of interconnection"
     assert changed.boundary("it_power_w").startswith("device power")
 
 
-def test_a_run_from_before_the_catalogue_has_the_declared_one(run: Run, tmp_path: Path) -> None:
+def test_a_run_from_before_the_catalogue_has_the_declared_one(
+    run: Run, tmp_path: Path
+) -> None:
     assert rewrite(run, tmp_path / "older", None).columns == declared_columns()
-    with pytest.raises(InputError, match=r"metadata: columns\.0\.unit: this key is missing"):
+    with pytest.raises(
+        InputError, match=r"metadata: columns\.0\.unit: this key is missing"
+    ):
         _ = rewrite(run, tmp_path / "damaged", [{"name": "x"}]).columns
 
 
-def test_any_column_in_watts_that_a_run_declares_can_be_exported(run: Run, tmp_path: Path) -> None:
-    chillers = Column("chillers_w", "W", "facility", "mean", "chillers", "constant load")
+def test_any_column_in_watts_that_a_run_declares_can_be_exported(
+    run: Run, tmp_path: Path
+) -> None:
+    chillers = Column(
+        "chillers_w", "W", "facility", "mean", "chillers", "constant load"
+    )
     columns = as_entries(catalogue(run.columns, [chillers]))
     check_power_column(rewrite(run, tmp_path / "told", columns).series(), "chillers_w")
-    with pytest.raises(InputError, match=r"no power column 'chillers_w' \(have: 'it_power_w'"):
-        check_power_column(rewrite(run, tmp_path / "untold", None).series(), "chillers_w")
+    with pytest.raises(
+        InputError, match=r"no power column 'chillers_w' \(have: 'it_power_w'"
+    ):
+        check_power_column(
+            rewrite(run, tmp_path / "untold", None).series(), "chillers_w"
+        )
 
 
 def test_a_running_sum_of_the_series_gives_the_energy_back(tmp_path: Path) -> None:
@@ -115,10 +151,14 @@ def test_a_running_sum_of_the_series_gives_the_energy_back(tmp_path: Path) -> No
     assert energy_mwh == pytest.approx(run.metrics["power"]["energy_mwh"], rel=1e-7)
 
 
-def test_types_of_columns_are_those_that_the_page_of_outputs_gives(tmp_path: Path) -> None:
+def test_types_of_columns_are_those_that_the_page_of_outputs_gives(
+    tmp_path: Path,
+) -> None:
     rows = (line.split(" | ") for line in call("schema", "--outputs").out.splitlines())
     types = {
-        row[0].strip("| `"): row[2] for row in rows if row[0].startswith("| `") and len(row) > 5
+        row[0].strip("| `"): row[2]
+        for row in rows
+        if row[0].startswith("| `") and len(row) > 5
     }
     run = tiny_run(tmp_path / "run", {"duration": "2 h"})
     schema = pq.read_schema(run.folder / "facility.parquet")

@@ -74,7 +74,8 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Module
 
 @pytest.fixture
 def no_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave nothing beside the modules or at home where numba could write, for root neither."""
+    """Leave nothing beside the modules or at home where numba could write, for root
+    neither."""
     (tmp_path / "__pycache__").write_text("a file", "utf-8")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for name in ("HOME", "XDG_CACHE_HOME"):
@@ -108,8 +109,11 @@ def test_kernels_that_call_kernels_are_compiled_once_for_all_processes(
 
 
 @pytest.mark.slow
-def test_what_uses_linear_algebra_beside_the_kernels_has_it(load: Callable[[], ModuleType]) -> None:
-    """Kernels do without scipy.linalg; it is still found and loaded where it is called for."""
+def test_what_uses_linear_algebra_beside_the_kernels_has_it(
+    load: Callable[[], ModuleType],
+) -> None:
+    """Kernels do without scipy.linalg; it is still found and loaded where it is called
+    for."""
     assert load().total(VALUES) == TOTAL
     square = np.array([[4.0, 1.0], [1.0, 3.0]])
     compiled = numba.njit(lambda of: np.cov(of @ np.linalg.inv(of)))
@@ -127,7 +131,10 @@ def test_without_compilation_kernels_are_python(
 @pytest.mark.usefixtures("no_cache_folder")
 @pytest.mark.parametrize("given", ["", "/proc/nope"])
 def test_code_is_kept_in_a_private_folder_where_numba_finds_no_place(
-    load: Callable[[], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+    load: Callable[[], ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
 ) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", given)
     for expected in (0, 1):
@@ -224,10 +231,14 @@ def test_code_of_another_signature_is_not_taken(
 
 
 def start(module: ModuleType, before: str = "") -> subprocess.Popen[str]:
-    """Call `total` in a process of its own, after other code; it prints its result alone."""
+    """Call `total` in a process of its own, after other code; it prints its result
+    alone."""
     assert module.__file__ is not None
     folder = Path(module.__file__).parent
-    code = f"{before}\nimport numpy, {module.__name__} as m; print(m.total(numpy.arange(10)))"
+    code = (
+        f"{before}\nimport numpy, {module.__name__} as m; "
+        "print(m.total(numpy.arange(10)))"
+    )
     return subprocess.Popen(
         [sys.executable, "-BW", "error", "-c", code],
         cwd=folder,
@@ -239,7 +250,9 @@ def start(module: ModuleType, before: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_full_disk_costs_only_the_cache(load: Callable[[], ModuleType], tmp_path: Path) -> None:
+def test_full_disk_costs_only_the_cache(
+    load: Callable[[], ModuleType], tmp_path: Path
+) -> None:
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))"
     assert start(load(), full).communicate()[0] == f"{TOTAL}\n"
     assert not [path for path in cached(tmp_path) if path.suffix == ".nbc"]
@@ -257,7 +270,9 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
     assert load().total(VALUES) == TOTAL
 
 
-def test_private_folder_needs_a_system_that_knows_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_folder_needs_a_system_that_knows_owners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(os, "getuid")
     assert jit._private_folder() is None
 
@@ -266,7 +281,8 @@ def test_private_folder_needs_a_system_that_knows_owners(monkeypatch: pytest.Mon
 def test_threads_that_come_first_together_get_the_same(
     load: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that comes while another makes a kernel must not see it before what it calls is made."""
+    """One that comes while another makes a kernel must not see it before what it calls
+    is made."""
     make = jit._dispatcher
 
     def slow(*args: Any) -> Any:
@@ -288,7 +304,11 @@ def test_code_is_compiled_anew_where_a_module_that_it_takes_kernels_from_has_cha
     load: Callable[[], ModuleType], tmp_path: Path
 ) -> None:
     assert load().total(VALUES) == TOTAL
-    (inner,) = [path for path in tmp_path.glob("kernels_*.py") if "FACTOR = 3" in path.read_text()]
+    (inner,) = [
+        path
+        for path in tmp_path.glob("kernels_*.py")
+        if "FACTOR = 3" in path.read_text()
+    ]
     inner.write_text(INNER.replace("FACTOR = 3", "FACTOR = 10 "), "utf-8")
     module = load()
     assert module.total(VALUES) == 10 * 45 + 10

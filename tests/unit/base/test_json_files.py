@@ -1,4 +1,4 @@
-"""Whatever a JSON file holds, it is what was asked for or one line that names the file."""
+"""Whatever a JSON file holds, it is what was asked for or one line that names the file."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -34,12 +34,21 @@ BAD: list[tuple[str, str]] = [
     ("[" * 150 + "]" * 150, ": is nested more than 100 deep"),
     ("[" * 200_000, ": is nested more than 100 deep"),
     ('{"a":' * 200_000 + "1" + "}" * 200_000, ": is nested more than 100 deep"),
-    ('{"name": "x", "name": "y"}', ": the key 'name' is given twice in one group of keys"),
+    (
+        '{"name": "x", "name": "y"}',
+        ": the key 'name' is given twice in one group of keys",
+    ),
     ('{"name": "x", "other": {"a": 1, "a": 1}}', ": the key 'a' is given twice"),
     ('{"name": NaN}', ": holds NaN, which is no number of JSON"),
-    ('{"name": "x", "other": [-Infinity]}', ": holds -Infinity, which is no number of JSON"),
+    (
+        '{"name": "x", "other": [-Infinity]}',
+        ": holds -Infinity, which is no number of JSON",
+    ),
     ('{"name": "x", "other": 1e999}', ": holds a number that is too large"),
-    ('{"name": "x", "other": 1' + "0" * 400 + "}", ": holds a number that is too large"),
+    (
+        '{"name": "x", "other": 1' + "0" * 400 + "}",
+        ": holds a number that is too large",
+    ),
     ('{"name": "x", "other": 1' + "0" * 5000 + "}", ": Exceeds the limit"),
     ('{"name": "\\ud800"}', ": holds half a character (a surrogate), which is no text"),
     ('{"\\udfff": 1}', ": holds half a character (a surrogate), which is no text"),
@@ -47,12 +56,27 @@ BAD: list[tuple[str, str]] = [
     ("[1, 2]", ": must be a group of keys ('name', 'parts'), found a list of 2"),
     ("{}", ": name: this key is missing"),
     ('{"name": 5}', ": name: must be text, found 5"),
-    ('{"name": "x", "parts": {}}', ": parts: must be a list, found an empty group of keys"),
+    (
+        '{"name": "x", "parts": {}}',
+        ": parts: must be a list, found an empty group of keys",
+    ),
     ('{"name": "x", "parts": [{"size": true}]}', ": parts.0.size: must be a number"),
-    ('{"name": "x", "parts": [{"size": "5"}]}', ": parts.0.size: must be a number above 0, found"),
-    ('{"name": "x", "parts": [{"size": 0}]}', ": parts.0.size: must be a number above 0, found 0"),
-    ('{"name": "x", "parts": [{"size": 1, "count": 1.5}]}', ": parts.0.count: must be a whole num"),
-    ('{"name": "x", "parts": [{"size": 1, "count": 11}]}', ": parts.0.count: must be a whole numb"),
+    (
+        '{"name": "x", "parts": [{"size": "5"}]}',
+        ": parts.0.size: must be a number above 0, found",
+    ),
+    (
+        '{"name": "x", "parts": [{"size": 0}]}',
+        ": parts.0.size: must be a number above 0, found 0",
+    ),
+    (
+        '{"name": "x", "parts": [{"size": 1, "count": 1.5}]}',
+        ": parts.0.count: must be a whole num",
+    ),
+    (
+        '{"name": "x", "parts": [{"size": 1, "count": 11}]}',
+        ": parts.0.count: must be a whole numb",
+    ),
     (
         '{"name": "x", "parts": [{}, {}, {}, {}]}',
         "1.size: this key is missing; 2 more such problems",
@@ -71,7 +95,9 @@ def problem_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize(("text", "words"), BAD, ids=[str(k) for k in range(len(BAD))])
-def test_bad_content_is_one_line_that_names_the_file(tmp_path: Path, text: str, words: str) -> None:
+def test_bad_content_is_one_line_that_names_the_file(
+    tmp_path: Path, text: str, words: str
+) -> None:
     path = tmp_path / "x.json"
     path.write_text(text, "utf-8")
     assert words in problem_of(path)
@@ -95,7 +121,9 @@ def test_what_is_no_text_file_is_named(tmp_path: Path) -> None:
     assert problem_of(path).startswith(": is not UTF-8 text")
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)  # takes no space on the disk
-    assert problem_of(path).startswith(": is of 1,073,741,825 bytes, JSON is read up to")
+    assert problem_of(path).startswith(
+        ": is of 1,073,741,825 bytes, JSON is read up to"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")

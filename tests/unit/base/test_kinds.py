@@ -51,7 +51,9 @@ def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> No
     names = list(kinds)
     assert len(names) == len(set(names)) > 0
     for name, spec in kinds.by_name.items():
-        needed = [key for key, field in spec.model_fields.items() if field.is_required()]
+        needed = [
+            key for key, field in spec.model_fields.items() if field.is_required()
+        ]
         if needed:
             with pytest.raises(ValueError, match=f"'{name}' needs '{needed[0]}'"):
                 kinds.read(name)
@@ -64,8 +66,12 @@ def test_each_name_is_listed_once_and_leads_to_its_spec(kinds: Kinds[Any]) -> No
 
 
 @pytest.mark.parametrize("kinds", ALL, ids=lambda kinds: kinds.what)
-@pytest.mark.parametrize("given", [5, None, ["x"], {}, {"kind": 5}, {"kind": "no such"}, "no such"])
-def test_an_unknown_kind_is_refused_with_the_names(kinds: Kinds[Any], given: Any) -> None:
+@pytest.mark.parametrize(
+    "given", [5, None, ["x"], {}, {"kind": 5}, {"kind": "no such"}, "no such"]
+)
+def test_an_unknown_kind_is_refused_with_the_names(
+    kinds: Kinds[Any], given: Any
+) -> None:
     with pytest.raises(ValueError, match=r"\(have: '") as caught:
         kinds.read(given)
     assert len(str(caught.value).splitlines()) == 1
@@ -84,12 +90,16 @@ def test_a_spec_without_a_name_is_refused() -> None:
     class Nameless(SchedulerSpec):
         """Says no kind."""
 
-    with pytest.raises(InputError, match="Nameless: give 'kind' a default, the kind's name"):
+    with pytest.raises(
+        InputError, match="Nameless: give 'kind' a default, the kind's name"
+    ):
         SCHEDULERS.register(Nameless)
 
 
 def test_what_is_no_spec_is_refused() -> None:
-    with pytest.raises(InputError, match="stage kinds are derived from StageSpec, found <class"):
+    with pytest.raises(
+        InputError, match="stage kinds are derived from StageSpec, found <class"
+    ):
         STAGES.register(int)  # type: ignore[type-var]
 
 

@@ -1,4 +1,5 @@
-"""Named time zones: load follows the wall clock, energy and files the time that runs on."""
+"""Named time zones: load follows the wall clock, energy and files the time that runs
+on."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ CHANGES = [
     ("Australia/Lord_Howe", "2018-04-01", 24.5),
     ("Asia/Tokyo", "2018-03-11", 24),
 ]
-ZONES = sorted({zone for zone, _, _ in CHANGES} | {"America/Havana", "Africa/Casablanca"})
+ZONES = sorted(
+    {zone for zone, _, _ in CHANGES} | {"America/Havana", "Africa/Casablanca"}
+)
 
 
 def around(zone: str, day: str, **changes: Any) -> dict[str, Any]:
@@ -62,9 +65,14 @@ def around(zone: str, day: str, **changes: Any) -> dict[str, Any]:
 def test_the_day_of_a_change_is_as_long_as_its_zone_has_it_in_files_and_in_its_limit(
     tmp_path: Path, zone: str, day: str, hours: float
 ) -> None:
-    idle = {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-6}
+    idle = {
+        "streams.training.target_utilization": None,
+        "streams.training.jobs_per_day": 1e-6,
+    }
     run = simulate(
-        tiny_scenario(around(zone, day, **idle)), tmp_path / "run", library=tiny_library()
+        tiny_scenario(around(zone, day, **idle)),
+        tmp_path / "run",
+        library=tiny_library(),
     )
     stored = pq.read_table(run.folder / "facility.parquet", columns=["timestamp"])
     assert stored.schema.field("timestamp").type.tz == zone
@@ -72,19 +80,31 @@ def test_the_day_of_a_change_is_as_long_as_its_zone_has_it_in_files_and_in_its_l
     assert power_w.index.is_unique and power_w.index.is_monotonic_increasing
     of_day = power_w[power_w.index.strftime("%Y-%m-%d") == day]
     assert len(of_day) == 2 * hours
-    assert run.metrics["power"]["energy_mwh"] == pytest.approx(power_w.sum() / 2 / 1e6, rel=1e-6)
+    assert run.metrics["power"]["energy_mwh"] == pytest.approx(
+        power_w.sum() / 2 / 1e6, rel=1e-6
+    )
 
     mwh_of_hour = 12 * 400 / 1e6
     limit_h = 24.1 if hours >= 24 else 23.9
-    report = check_limits(run, Limits.model_validate({"daily_energy_mwh": limit_h * mwh_of_hour}))
+    report = check_limits(
+        run, Limits.model_validate({"daily_energy_mwh": limit_h * mwh_of_hour})
+    )
     found = sorted(report.results[0].worst, key=lambda event: event.begin)
-    spans = [(event.begin[:13], event.end[:13], event.value / mwh_of_hour) for event in found]
+    spans = [
+        (event.begin[:13], event.end[:13], event.value / mwh_of_hour) for event in found
+    ]
     days = [str(np.datetime64(day) + np.timedelta64(k, "D")) for k in (-2, 0, 1, 3)]
     expected = {
         24.0: [],
         25.0: [(f"{days[1]}T00", f"{days[2]}T00", 25)],
         24.5: [(f"{days[1]}T00", f"{days[2]}T00", 24.5)],
-    }.get(hours, [(f"{days[0]}T00", f"{days[1]}T00", 24), (f"{days[2]}T00", f"{days[3]}T00", 24)])
+    }.get(
+        hours,
+        [
+            (f"{days[0]}T00", f"{days[1]}T00", 24),
+            (f"{days[2]}T00", f"{days[3]}T00", 24),
+        ],
+    )
     assert [span[:2] for span in spans] == [span[:2] for span in expected]
     assert [span[2] for span in spans] == pytest.approx([span[2] for span in expected])
 
@@ -114,7 +134,9 @@ def test_sums_over_clock_intervals_follow_the_wall_clock(
     shift_ms = np.diff(wall_ms) - clock.step_ms
     new |= (shift_ms < 0) & (-shift_ms >= minutes * MS_PER_MIN)
     edges = [0, *(np.flatnonzero(new) + 1).tolist(), values.size]
-    expected = {int(at_ms[a]): (int(values[a:b].sum()), b - a) for a, b in pairwise(edges)}
+    expected = {
+        int(at_ms[a]): (int(values[a:b].sum()), b - a) for a, b in pairwise(edges)
+    }
     inner = dict(list(expected.items())[1:-1])
     assert inner.items() <= found.items()
     assert set(found) <= set(expected)
@@ -150,8 +172,14 @@ def test_every_hour_of_a_run_has_the_weight_of_its_wall_clock(
 
 def test_months_and_years_end_at_their_date_and_days_have_24_hours() -> None:
     def hours(start: str, duration: str) -> float:
-        changes = {"start": start, "duration": duration, "facility.time_zone": "America/Chicago"}
-        scenario = tiny_scenario(changes | {"facility.utc_offset": None, "resolution": "1 h"})
+        changes = {
+            "start": start,
+            "duration": duration,
+            "facility.time_zone": "America/Chicago",
+        }
+        scenario = tiny_scenario(
+            changes | {"facility.utc_offset": None, "resolution": "1 h"}
+        )
         return scenario.horizon_ms / MS_PER_H
 
     assert hours("2018-03-01", "1 month") == 743
@@ -163,9 +191,15 @@ def test_months_and_years_end_at_their_date_and_days_have_24_hours() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"facility.time_zone": "America/Chicage"}, "expected a name such as 'America/Chicago'"),
+        (
+            {"facility.time_zone": "America/Chicage"},
+            "expected a name such as 'America/Chicago'",
+        ),
         ({"facility.time_zone": "../etc"}, "unknown time zone '../etc'"),
-        ({"facility.time_zone": "Europe/Berlin", "facility.utc_offset": "+01:00"}, "not both"),
+        (
+            {"facility.time_zone": "Europe/Berlin", "facility.utc_offset": "+01:00"},
+            "not both",
+        ),
         (
             {"facility.time_zone": "Europe/Berlin", "start": "2018-03-25 02:30"},
             "does not exist in Europe/Berlin",
@@ -197,15 +231,22 @@ def test_local_time_is_that_of_python(zone: str, second: int) -> None:
     assert not is_skipped(there.replace(tzinfo=None), ZoneInfo(zone))
 
 
-def logged(folder: Path, zone: str, first: datetime, n_hours: int, **changes: Any) -> Path:
-    """Write a scenario that replays a log with a job at every wall-clock hour and a half."""
+def logged(
+    folder: Path, zone: str, first: datetime, n_hours: int, **changes: Any
+) -> Path:
+    """Write a scenario that replays a log with a job at every wall-clock hour and a
+    half."""
     lines = ["submit,duration,nodes"]
     instant = first.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     for hour in range(n_hours):
-        lines.append(f"{(instant + timedelta(minutes=60 * hour + 30)).isoformat()},60,1")
+        lines.append(
+            f"{(instant + timedelta(minutes=60 * hour + 30)).isoformat()},60,1"
+        )
     (folder / "jobs.csv").write_text("\n".join(lines) + "\n", "utf-8")
     replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], "utc_offset": zone}
-    data = tiny_data({"facility.time_zone": "America/Chicago", **changes.pop("scenario")})
+    data = tiny_data(
+        {"facility.time_zone": "America/Chicago", **changes.pop("scenario")}
+    )
     data["streams"] = {"logged": {"pool": "main", "replay": {**replay, **changes}}}
     path = folder / "replay.yaml"
     path.write_text(yaml.safe_dump(data), "utf-8")
@@ -218,11 +259,15 @@ def test_a_log_replayed_by_weekday_follows_the_wall_clock(
     tmp_path: Path, start: str, zone: str
 ) -> None:
     span = {"start": start, "duration": "3 weeks"}
-    path = logged(tmp_path, zone, datetime(2018, 6, 4), 7 * 24, align="weekday", scenario=span)
+    path = logged(
+        tmp_path, zone, datetime(2018, 6, 4), 7 * 24, align="weekday", scenario=span
+    )
     scenario = load_scenario(path)
     jobs = generate_jobs(scenario, tiny_library()).jobs
     # One at every half past of the wall clock, in the hour that comes twice as well.
-    assert jobs.submit_ms.tolist() == list(range(30 * MS_PER_MIN, scenario.horizon_ms, MS_PER_H))
+    assert jobs.submit_ms.tolist() == list(
+        range(30 * MS_PER_MIN, scenario.horizon_ms, MS_PER_H)
+    )
 
 
 @pytest.mark.parametrize("first", [datetime(2018, 3, 9), datetime(2018, 11, 2)])
@@ -232,7 +277,9 @@ def test_a_log_of_the_same_zone_at_its_date_keeps_every_job(
     span = {"start": first.date().isoformat(), "duration": "5 d"}
     path = logged(tmp_path, "America/Chicago", first, 100, align="date", scenario=span)
     jobs = generate_jobs(load_scenario(path), tiny_library()).jobs
-    assert jobs.submit_ms.tolist() == [30 * MS_PER_MIN + k * MS_PER_H for k in range(100)]
+    assert jobs.submit_ms.tolist() == [
+        30 * MS_PER_MIN + k * MS_PER_H for k in range(100)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +294,9 @@ def test_a_log_of_the_same_zone_at_its_date_keeps_every_job(
 def test_by_date_an_instant_is_played_at_its_instant_and_a_naive_stamp_at_its_clock(
     tmp_path: Path, stamp: str, utc_offset: str | None, hour: int
 ) -> None:
-    (tmp_path / "jobs.csv").write_text(f"submit,duration,nodes\n{stamp},60,1\n", "utf-8")
+    (tmp_path / "jobs.csv").write_text(
+        f"submit,duration,nodes\n{stamp},60,1\n", "utf-8"
+    )
     data = tiny_data({"start": "2018-03-05", "duration": "1 d"})
     replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], "align": "date"}
     replay |= {"utc_offset": utc_offset} if utc_offset else {}
@@ -261,12 +310,16 @@ def test_by_date_an_instant_is_played_at_its_instant_and_a_naive_stamp_at_its_cl
 
 
 @pytest.mark.parametrize("day", [datetime(2018, 3, 10), datetime(2018, 11, 3)])
-def test_a_trace_tiled_by_weeks_follows_the_wall_clock(trace_of_hours: Any, day: datetime) -> None:
+def test_a_trace_tiled_by_weeks_follows_the_wall_clock(
+    trace_of_hours: Any, day: datetime
+) -> None:
     zone = ZoneInfo("America/Chicago")
     origin = datetime(2018, 6, 4, tzinfo=zone)
     trace = trace_of_hours(np.arange(1.0, 169.0) * 3_600, origin)
     clock = RunClock(day, zone, 48 * MS_PER_H, MS_PER_H)
-    rates = replayed_rates(trace, RequestReplay(trace="hours", tile="week"), clock, MS_PER_H)
+    rates = replayed_rates(
+        trace, RequestReplay(trace="hours", tile="week"), clock, MS_PER_H
+    )
     wall = [clock.wall.at(k * MS_PER_H) for k in range(48)]
     np.testing.assert_allclose(rates, [at.weekday() * 24 + at.hour + 1 for at in wall])
 
@@ -316,15 +369,25 @@ def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
         library=tiny_library(),
     )
     with pytest.raises(InputError, match="does not exist in America/Chicago"):
-        export_run(spring, "csv", tmp_path / "no.csv", Options(first=datetime(2018, 3, 11, 2, 30)))
+        export_run(
+            spring,
+            "csv",
+            tmp_path / "no.csv",
+            Options(first=datetime(2018, 3, 11, 2, 30)),
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("America/Chigaco", "'America/Chicago'"), ("US/Ohio", "'US/Alaska', 'US/Aleutian'"),
-     ("Mars/Base", "'America/Chicago'")],
-)  # fmt: skip
-def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(name: str, near: str) -> None:
+    [
+        ("America/Chigaco", "'America/Chicago'"),
+        ("US/Ohio", "'US/Alaska', 'US/Aleutian'"),
+        ("Mars/Base", "'America/Chicago'"),
+    ],
+)
+def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(
+    name: str, near: str
+) -> None:
     with pytest.raises(ValueError, match=f"expected a name such as {near}"):
         named_zone(name)
 
@@ -350,12 +413,20 @@ class ActingClockwatcher(Clockwatcher):
 
 
 @pytest.mark.parametrize("policy", [Clockwatcher, ActingClockwatcher])
-def test_policies_see_the_clock_on_the_wall_of_the_site(policy: Any, tmp_path: Path) -> None:
-    """A run that begins at half past seven, over the night that has no hour from 2 to 3."""
-    changes = around("America/Chicago", "2018-03-11", start="2018-03-10T07:30", duration="2 d")
+def test_policies_see_the_clock_on_the_wall_of_the_site(
+    policy: Any, tmp_path: Path
+) -> None:
+    """A run that begins at half past seven, over the night that has no hour from 2
+    to 3."""
+    changes = around(
+        "America/Chicago", "2018-03-11", start="2018-03-10T07:30", duration="2 d"
+    )
     mine = policy()
     simulate(
-        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), policies={"main": mine}
+        tiny_scenario(changes),
+        tmp_path / "run",
+        library=tiny_library(),
+        policies={"main": mine},
     )
     zone = ZoneInfo("America/Chicago")
     start = datetime(2018, 3, 10, 7, 30, tzinfo=zone).astimezone(UTC)

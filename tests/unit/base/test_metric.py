@@ -26,9 +26,18 @@ OPTIONAL = ("requests.", "flexibility.", "solar.")
         ("power.max_mw", "maximum power [MW]"),
         ("pools.h100.power.max_mw", "maximum power, pool h100 [MW]"),
         ("pools.a.b.jobs.unstarted", "jobs never started, pool a.b [jobs]"),
-        ("requests.services.a.b.latency_s.p50", "median end-to-end latency, service a.b [s]"),
-        ("grid.ramps.intervals.10s.up.max_mw_per_min", "largest ramp up over 10 s [MW/min]"),
-        ("grid.maximum_demand.intervals.15min.max_mw", "maximum demand over 15 min [MW]"),
+        (
+            "requests.services.a.b.latency_s.p50",
+            "median end-to-end latency, service a.b [s]",
+        ),
+        (
+            "grid.ramps.intervals.10s.up.max_mw_per_min",
+            "largest ramp up over 10 s [MW/min]",
+        ),
+        (
+            "grid.maximum_demand.intervals.15min.max_mw",
+            "maximum demand over 15 min [MW]",
+        ),
         (
             "grid.maximum_demand.intervals.15min.monthly.2018-01.max_mw",
             "maximum demand over 15 min in 2018-01 [MW]",
@@ -37,7 +46,7 @@ OPTIONAL = ("requests.", "flexibility.", "solar.")
         ("grid.coincidence.pools.h100.max_mw", "peak of pool h100 [MW]"),
         ("zooms.windows.rise_10s.value_mw", "rise_10s of 1 s means [MW]"),
     ],
-)  # fmt: skip
+)
 def test_a_key_is_named_after_what_it_stands_for(key: str, title: str) -> None:
     found = find_metric(key, declared_metrics())
     assert found is not None
@@ -51,7 +60,9 @@ def test_a_key_that_nobody_declares_has_no_metric() -> None:
 
 def test_a_key_taken_twice_is_refused_by_what_both_declare() -> None:
     mine = Metric("power.max_mw", "MW", "my peak")
-    with pytest.raises(InputError, match=r"twice: as maximum power \[MW\] and as my peak \[MW\]"):
+    with pytest.raises(
+        InputError, match=r"twice: as maximum power \[MW\] and as my peak \[MW\]"
+    ):
         catalogue(declared_metrics(), [mine])
 
 
@@ -60,7 +71,10 @@ def test_entries_of_lists_go_by_what_tells_them_apart() -> None:
         "a": {"b": 1, "curve": [1.0, 2.0], "none": None},
         "duration": {"percent_of_time": [0.0, 0.5], "exceeded_mw": [7.0, 6.0]},
         "lines": [{"frequency_hz": 0.1}, {"frequency_hz": 0.2}],
-        "sizes": [{"from_mw": 0.5, "to_mw": 1.0, "n": 3}, {"from_mw": 1.0, "to_mw": None, "n": 4}],
+        "sizes": [
+            {"from_mw": 0.5, "to_mw": 1.0, "n": 3},
+            {"from_mw": 1.0, "to_mw": None, "n": 4},
+        ],
         "intervals": [
             {"interval_s": 10.0, "up": {"max": 2}},
             {"interval_s": 0.5, "up": {"max": 3}},
@@ -90,21 +104,29 @@ def test_entries_of_lists_go_by_what_tells_them_apart() -> None:
 
 def undeclared(metrics: object) -> list[str]:
     """Return the keys of numbers that nobody declares."""
-    numbers = [k for k, v in flatten(metrics) if isinstance(v, NUMBERS) and not isinstance(v, bool)]
+    numbers = [
+        k
+        for k, v in flatten(metrics)
+        if isinstance(v, NUMBERS) and not isinstance(v, bool)
+    ]
     assert len(numbers) > 150
     return [key for key in numbers if find_metric(key, declared_metrics()) is None]
 
 
 def test_every_number_of_a_run_is_declared(tmp_path: Path) -> None:
     scenario = load_scenario("mixed_11mw", ["duration=3 h", "resolution=1 s"])
-    run = diploee.simulate(scenario, tmp_path / "run", engine="compiled", event_windows=True)
+    run = diploee.simulate(
+        scenario, tmp_path / "run", engine="compiled", event_windows=True
+    )
     assert undeclared(run.metrics) == []
 
 
 def test_a_number_is_shown_in_its_unit_and_none_where_there_is_none() -> None:
     share = Metric("a", "%", "share", "{:.1f}", factor=100)
     assert (share.show(0.256), share.heading) == ("25.6", "Share [%]")
-    assert [share.show(value, "-") for value in (None, float("nan"), True, "x")] == ["-"] * 4
+    assert [share.show(value, "-") for value in (None, float("nan"), True, "x")] == [
+        "-"
+    ] * 4
 
 
 def test_powers_and_energies_are_shown_in_the_unit_of_their_size() -> None:
@@ -120,8 +142,13 @@ def test_powers_and_energies_are_shown_in_the_unit_of_their_size() -> None:
         )
     }
     assert [metric.unit for metric in shown.values()] == [
-        "kW", "kWh", "kW/min", "1/s", "kvarh", "kVA",
-    ]  # fmt: skip
+        "kW",
+        "kWh",
+        "kW/min",
+        "1/s",
+        "kvarh",
+        "kVA",
+    ]
     assert shown["power [MW]"].show(0.0123) == "12.300"
     assert shown["rate [1/s]"].show(0.0123) == "0.012"
     assert Metric("a", "MW", "power").sized(MEGAWATT).show(1.5) == "1.500"
@@ -131,21 +158,30 @@ def test_metrics_of_every_stage_keep_the_keys_that_they_are_declared_by(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
     chain = [
-        {"kind": "constant_loss", "loss_fraction": 0.1}, "pdu", "ups", "wse",
-        {"kind": "auxiliary_load", "power_kw": 1.0}, "transformers",
+        {"kind": "constant_loss", "loss_fraction": 0.1},
+        "pdu",
+        "ups",
+        "wse",
+        {"kind": "auxiliary_load", "power_kw": 1.0},
+        "transformers",
         {"kind": "battery", "power_mw": 1.0, "energy_mwh": 1.0, "smoothing_s": 60.0},
         {"kind": "ramp_limit", "down_mw_per_min": 1.0},
         {"kind": "generator", "power_mw": 1.0, "above_mw": 1.0},
         {"kind": "point_of_interconnection", "contract_mva": 1.0},
-    ]  # fmt: skip
+    ]
     typical = {"kind": "typical_day", "station": "denver"}
     keys = {"facility.weather": typical, "facility.utc_offset": "-07:00"}
     keys |= {
-        f"facility.node_types.{n}.ac_power": "dlc" for n in tiny_scenario().facility.node_types
+        f"facility.node_types.{n}.ac_power": "dlc"
+        for n in tiny_scenario().facility.node_types
     }
     scenario = tiny_scenario({"facility.stages": chain, **keys})
     run = diploee.simulate(scenario, tmp_path / "tiny", library=library)
-    present = dict(flatten(json.loads((run.folder / "metrics.json").read_text("utf-8"))))
+    present = dict(
+        flatten(json.loads((run.folder / "metrics.json").read_text("utf-8")))
+    )
     assert undeclared(run.metrics) == []
-    tables = {m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key}
+    tables = {
+        m.key for m in declared_metrics() if m.view != "detail" and "<" not in m.key
+    }
     assert {key for key in tables if not key.startswith(OPTIONAL)} <= set(present)

@@ -9,7 +9,14 @@ from contextlib import contextmanager
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from diploee.base.progress import Progress, Stopwatch, Update, stage, stop_with, watched_by
+from diploee.base.progress import (
+    Progress,
+    Stopwatch,
+    Update,
+    stage,
+    stop_with,
+    watched_by,
+)
 from diploee.loads.jobs.rates import bisect
 from tests.command_line import call
 
@@ -21,7 +28,9 @@ def _nothing_stops_other_tests() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("part", ["stage", "lap"])
-def test_interruption_that_a_callback_swallowed_ends_the_run_at_its_next_part(part: str) -> None:
+def test_interruption_that_a_callback_swallowed_ends_the_run_at_its_next_part(
+    part: str,
+) -> None:
     class Stop(BaseException):
         pass
 
@@ -46,13 +55,19 @@ def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(
-        "diploee.cli.app.application", lambda _word, alone: lambda _words: Block().model_dump()
+        "diploee.cli.app.application",
+        lambda _word, alone: lambda _words: Block().model_dump(),
     )
     ended = call("run")
-    assert (ended.code, ended.problem) == (130, "interrupted; what was not finished is removed")
+    assert (ended.code, ended.problem) == (
+        130,
+        "interrupted; what was not finished is removed",
+    )
 
 
-def test_interrupted_command_stops_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_command_stops_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         "diploee.cli.app.application",
         lambda _word, alone: lambda _words: signal.raise_signal(signal.SIGINT),
@@ -74,7 +89,9 @@ def test_bar_of_a_search_for_a_target_moves_forward_alone() -> None:
         found, _, steps = bisect(lambda x: x**3, 0.3, 0.0, 1.0, 1e-9)
     assert found == pytest.approx(0.3 ** (1 / 3))
     assert len(fractions) == steps - 1 > 10
-    assert fractions == sorted(fractions) and fractions[0] > 0 and 0.9 < fractions[-1] < 1
+    assert (
+        fractions == sorted(fractions) and fractions[0] > 0 and 0.9 < fractions[-1] < 1
+    )
 
 
 def test_long_part_within_a_silent_run_shows_no_bar_of_its_own() -> None:

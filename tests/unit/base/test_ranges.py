@@ -69,11 +69,14 @@ def test_every_assumed_number_has_a_range() -> None:
         if "assum" in (field.description or "").lower()
         and not field.is_required()
         and _is_number(field.annotation)
-        and not any(isinstance(mark, BeforeValidator) for mark in field.metadata)  # spans of time
+        # Spans of time
+        and not any(isinstance(mark, BeforeValidator) for mark in field.metadata)
         and not _range(field)
         and name not in NO_DEFAULT_ASSUMED
     ]
-    assert without == [], "declare them with diploee.base.model.uncertain, which asks for the range"
+    assert without == [], (
+        "declare them with diploee.base.model.uncertain, which asks for the range"
+    )
 
 
 def test_every_default_is_within_its_range() -> None:
@@ -87,13 +90,17 @@ def test_every_default_is_within_its_range() -> None:
 
 @pytest.mark.parametrize("name", shipped("scenario"))
 @pytest.mark.parametrize("end", [0, 1])
-def test_a_shipped_scenario_allows_both_ends_of_all_its_ranges(name: str, end: int) -> None:
+def test_a_shipped_scenario_allows_both_ends_of_all_its_ranges(
+    name: str, end: int
+) -> None:
     scenario = load_scenario(name)
     data = scenario.model_dump(mode="json")
     found = scenario.ranges()
     for key, within in found.items():
         is_whole = isinstance(get_value(data, key), int)
-        data = with_value(data, key, round(within[end]) if is_whole else within[end], str)
+        data = with_value(
+            data, key, round(within[end]) if is_whole else within[end], str
+        )
     changed = scenario_from_dict(data, dotted).beside(scenario.folder)
     for key in changed.ranges():  # those whose default is this end
         assert get_value(scenario.model_dump(mode="json"), key) == found[key][end]

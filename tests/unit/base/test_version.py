@@ -1,4 +1,5 @@
-"""A development version is that of a commit; a release is not, nor what has no git checkout."""
+"""A development version is that of a commit; a release is not, nor what has no git
+checkout."""
 
 from __future__ import annotations
 

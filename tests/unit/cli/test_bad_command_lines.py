@@ -1,4 +1,5 @@
-"""Bad options and arguments: exit code 2, a line per problem on standard error, nothing written."""
+"""Bad options and arguments: exit code 2, a line per problem on standard error, nothing
+written."""
 
 from __future__ import annotations
 
@@ -29,12 +30,27 @@ def refused(ended: Ended) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--target-utilization", "1.5"), "--target-utilization: must be a number above 0 and at"),
-        (("--seed", "-1"), "--seed: must be a whole number of 0 or more and at most 9,223,3"),
+        (
+            ("--target-utilization", "1.5"),
+            "--target-utilization: must be a number above 0 and at",
+        ),
+        (
+            ("--seed", "-1"),
+            "--seed: must be a whole number of 0 or more and at most 9,223,3",
+        ),
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
-        (("--set", "duration=9999 years"), "--set duration: ends beyond the years 1900 to 2199"),
-        (("--set", "resolution=7 min"), "--set resolution: 420 s does not divide the duration"),
-        (("--profiles", "nowhere"), "nowhere: no such profile folder; give a folder of profile"),
+        (
+            ("--set", "duration=9999 years"),
+            "--set duration: ends beyond the years 1900 to 2199",
+        ),
+        (
+            ("--set", "resolution=7 min"),
+            "--set resolution: 420 s does not divide the duration",
+        ),
+        (
+            ("--profiles", "nowhere"),
+            "nowhere: no such profile folder; give a folder of profile",
+        ),
         (("--profiles", "."), ".: no *.parquet profiles in this folder"),
     ],
 )
@@ -45,7 +61,9 @@ def test_bad_option_is_refused(
 
 
 def test_all_problems_stand_on_a_line_each(scenario_file: Path) -> None:
-    ended = call("run", scenario_file, "--seed", -1, "--set", "colour=red", "--set", "name=5")
+    ended = call(
+        "run", scenario_file, "--seed", -1, "--set", "colour=red", "--set", "name=5"
+    )
     assert ended.code == EXIT_BAD_INPUT
     assert sorted(problem.partition(":")[0] for problem in ended.problems) == [
         "--seed",
@@ -83,15 +101,36 @@ def test_what_typer_refuses_ends_with_2(arguments: tuple[str, ...]) -> None:
 def test_existing_out_is_refused_and_kept(
     tmp_path: Path, scenario_file: Path, library_folder: Path
 ) -> None:
-    arguments = ("run", scenario_file, "--profiles", library_folder, "--engine", "compiled", "-q")
+    arguments = (
+        "run",
+        scenario_file,
+        "--profiles",
+        library_folder,
+        "--engine",
+        "compiled",
+        "-q",
+    )
     place = tmp_path / "run"
     assert call(*arguments, "--out", place).code == 0
     before = contents(place)
-    assert "exists already; choose another --out" in refused(call(*arguments, "--out", place))
+    assert "exists already; choose another --out" in refused(
+        call(*arguments, "--out", place)
+    )
     assert contents(place) == before
 
-    failing = write_scenario(tmp_path / "bad.yaml", {"streams.training.classes.0.workload": "x"})
-    broken = ("run", failing, "--profiles", library_folder, "--force", "-q", "--out", place)
+    failing = write_scenario(
+        tmp_path / "bad.yaml", {"streams.training.classes.0.workload": "x"}
+    )
+    broken = (
+        "run",
+        failing,
+        "--profiles",
+        library_folder,
+        "--force",
+        "-q",
+        "--out",
+        place,
+    )
     assert "no profile of workload 'x'" in refused(call(*broken))
     assert contents(place) == before
 
@@ -99,21 +138,29 @@ def test_existing_out_is_refused_and_kept(
     assert contents(place)["jobs.parquet"] != before["jobs.parquet"]
 
 
-def test_force_over_what_is_no_run_is_refused(tmp_path: Path, scenario_file: Path) -> None:
+def test_force_over_what_is_no_run_is_refused(
+    tmp_path: Path, scenario_file: Path
+) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "notes.txt").write_text("mine", "utf-8")
     for place in (tmp_path / "precious", scenario_file):
         problem = refused(call("run", scenario_file, "--out", place, "--force", "-q"))
-        assert problem.startswith(f"{place}: exists and is not a run folder (no manifest.json)")
+        assert problem.startswith(
+            f"{place}: exists and is not a run folder (no manifest.json)"
+        )
     assert (tmp_path / "precious" / "notes.txt").read_text("utf-8") == "mine"
 
 
-def test_out_below_a_file_fails_with_1(scenario_file: Path, library_folder: Path) -> None:
+def test_out_below_a_file_fails_with_1(
+    scenario_file: Path, library_folder: Path
+) -> None:
     place = scenario_file / "run"
     arguments = ("--profiles", library_folder, "--out", place, "-q")
     ended = call("run", scenario_file, *arguments)
     assert ended.code == EXIT_FAILED
-    assert ended.problem.startswith(f"{place}: can't be written ({scenario_file} is a file, not a")
+    assert ended.problem.startswith(
+        f"{place}: can't be written ({scenario_file} is a file, not a"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,8 +193,14 @@ def test_no_permission_fails_with_1(
     ("error", "words"),
     [
         (MemoryError(), "out of memory; simulate fewer nodes or a shorter duration"),
-        (OSError(errno.ENOSPC, "No space left on device"), "standard output: the disk is full"),
-        (ZeroDivisionError("x"), "internal error: ZeroDivisionError: x; please report it"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "standard output: the disk is full",
+        ),
+        (
+            ZeroDivisionError("x"),
+            "internal error: ZeroDivisionError: x; please report it",
+        ),
     ],
 )
 def test_failure_of_any_kind_is_one_line_without_traceback(
@@ -163,12 +216,18 @@ def test_failure_of_any_kind_is_one_line_without_traceback(
 
 
 def test_import_of_a_table_without_nodes_is_refused(scenario_file: Path) -> None:
-    ended = call("profiles", "import", "plain", scenario_file, "--workload", "x", "--out", "lib")
+    ended = call(
+        "profiles", "import", "plain", scenario_file, "--workload", "x", "--out", "lib"
+    )
     assert ended.code == EXIT_BAD_INPUT
     assert "Missing option '--nodes'" in ended.err
 
 
 def test_unknown_profile_is_refused_with_the_nearest(library_folder: Path) -> None:
-    problem = refused(call("profiles", "show", "tune-4n-2", "--profiles", library_folder))
+    problem = refused(
+        call("profiles", "show", "tune-4n-2", "--profiles", library_folder)
+    )
     assert problem.startswith("no profile 'tune-4n-2' among the 4 of the library")
-    assert "did you mean 'tune-4n-1'?" in problem or "did you mean 'tune-2n-2'?" in problem
+    assert (
+        "did you mean 'tune-4n-1'?" in problem or "did you mean 'tune-2n-2'?" in problem
+    )

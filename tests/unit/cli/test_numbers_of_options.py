@@ -1,4 +1,5 @@
-"""Every number that an option of a command takes: odd ones are refused in words, none hangs."""
+"""Every number that an option of a command takes: odd ones are refused in words, none
+hangs."""
 
 from __future__ import annotations
 
@@ -15,12 +16,25 @@ from command_line import LONGEST_S, Ended, call
 from diploee.cli.app import application
 
 ODD = (
-    *("-1", "0", "0.5", "nan", "inf", "-inf", "1e308", "5e-324", "1e-9", "1" + "0" * 30),
+    *(
+        "-1",
+        "0",
+        "0.5",
+        "nan",
+        "inf",
+        "-inf",
+        "1e308",
+        "5e-324",
+        "1e-9",
+        "1" + "0" * 30,
+    ),
     *("99999999999999999999", "1" + "0" * 60, "9" * 400, "9" * 5_000),
 )
 STARTS_PROCESSES = "--workers"
 LIBRARY = ("--profiles", "lib")
-COLUMNS = [f"--column={name}" for name in ("submit=submit", "duration=run_s", "nodes=nodes")]
+COLUMNS = [
+    f"--column={name}" for name in ("submit=submit", "duration=run_s", "nodes=nodes")
+]
 SERVED = (
     *("parameters_b=8", "precision=fp8", "gpu=L40S", "other_node_power_w=200"),
     *("prefill_tokens_per_s=9000", "time_per_token_s=0.02"),
@@ -35,11 +49,24 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "fit-requests": ("requests.csv",),
     "sweep": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
     "ensemble": ("sweep.yaml", *LIBRARY, "--out", "out/sweep", "--workers", "0", "-q"),
-    "serving-trace": ("requests.csv", *(f"--set={value}" for value in SERVED), "--out", "out/lib"),
+    "serving-trace": (
+        "requests.csv",
+        *(f"--set={value}" for value in SERVED),
+        "--out",
+        "out/lib",
+    ),
     "studio": ("--no-browser", "--folder", ".", "-q"),
     "profiles check": ("lib",),
     "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
-    "profiles import plain": ("p.csv", "--workload", "w", "--nodes", "2", "--out", "out/lib"),
+    "profiles import plain": (
+        "p.csv",
+        "--workload",
+        "w",
+        "--nodes",
+        "2",
+        "--out",
+        "out/lib",
+    ),
     "profiles import nvidia-smi": ("p.csv", "--workload", "w", "--out", "out/lib"),
     "profiles import mlperf-power": ("lib", "--out", "out/lib"),
     "profiles import wattameter": ("p.csv", "--workload", "w", "--out", "out/lib"),
@@ -52,14 +79,19 @@ def numbers(of: typer.Typer, prefix: str = "") -> Iterator[tuple[str, str]]:
     for command in of.registered_commands:
         assert command.callback is not None
         name = f"{prefix} {command.name or command.callback.__name__}".strip()
-        for argument, hint in typing.get_type_hints(command.callback, include_extras=True).items():
+        for argument, hint in typing.get_type_hints(
+            command.callback, include_extras=True
+        ).items():
             kinds = typing.get_args(hint)
             if not kinds or not isinstance(kinds[-1], typer.models.OptionInfo):
                 continue
             if {int, float} & {kinds[0], *typing.get_args(kinds[0])}:
                 declared = (kinds[-1].default, *(kinds[-1].param_decls or ()))
                 given = [text for text in declared if str(text).startswith("--")]
-                yield name, str(given[0]) if given else f"--{argument.replace('_', '-')}"
+                yield (
+                    name,
+                    str(given[0]) if given else f"--{argument.replace('_', '-')}",
+                )
     for group in of.registered_groups:
         assert group.typer_instance is not None
         yield from numbers(group.typer_instance, f"{prefix} {group.name}".strip())
@@ -73,12 +105,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "sweep.yaml").write_text("base: tiny.yaml\nseeds: 2\n", "utf-8")
     rows = "".join(f"{second},{1000 + second % 7}\n" for second in range(60))
     (place / "p.csv").write_text(f"t_s,power_w\n{rows}", "utf-8")
-    rows = "".join(f"2024-03-{1 + k % 28:02}T{k % 24:02}:10:00,{100 + k},2\n" for k in range(200))
+    rows = "".join(
+        f"2024-03-{1 + k % 28:02}T{k % 24:02}:10:00,{100 + k},2\n" for k in range(200)
+    )
     (place / "jobs.csv").write_text(f"submit,run_s,nodes\n{rows}", "utf-8")
-    rows = "".join(f"2023-11-16 00:{k // 60:02}:{k % 60:02}.0,10,20\n" for k in range(600))
-    (place / "requests.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}", "utf-8")
-    (place / "peaks.csv").write_text("start,duration_min\n2018-01-01 17:00,60\n", "utf-8")
-    command = ("run", place / "tiny.yaml", "--profiles", place / "lib", "--engine", "compiled")
+    rows = "".join(
+        f"2023-11-16 00:{k // 60:02}:{k % 60:02}.0,10,20\n" for k in range(600)
+    )
+    (place / "requests.csv").write_text(
+        f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}", "utf-8"
+    )
+    (place / "peaks.csv").write_text(
+        "start,duration_min\n2018-01-01 17:00,60\n", "utf-8"
+    )
+    command = (
+        "run",
+        place / "tiny.yaml",
+        "--profiles",
+        place / "lib",
+        "--engine",
+        "compiled",
+    )
     assert call(*command, "-q", "--out", place / "run").code == 0
     return place
 
@@ -89,7 +136,9 @@ def check(ended: Ended, seconds: float, tried: str) -> None:
     assert "Warning" not in ended.err, (tried, ended.err)
     assert seconds < LONGEST_S, tried
     if "Usage:" not in ended.err:
-        assert all(len(problem) < 500 and problem.isprintable() for problem in ended.problems)
+        assert all(
+            len(problem) < 500 and problem.isprintable() for problem in ended.problems
+        )
 
 
 @pytest.mark.slow
@@ -98,7 +147,11 @@ def check(ended: Ended, seconds: float, tried: str) -> None:
     sorted({each for each in numbers(application()) if each[1] != STARTS_PROCESSES}),
 )
 def test_odd_number_of_an_option_ends_in_plain_words(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, option: str
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    option: str,
 ) -> None:
     for source in folder.iterdir():
         (tmp_path / source.name).symlink_to(source)
@@ -118,8 +171,15 @@ def test_odd_number_of_an_option_ends_in_plain_words(
 @pytest.mark.parametrize(
     "setting",
     [
-        *(f"gpus_per_replica={text}" for text in ("2018-13-45", "!!int x", "9" * 5_000, "[" * 900)),
-        *(f"{key}={value}" for key in ("parameters_b", "gpus_per_replica") for value in ODD[::2]),
+        *(
+            f"gpus_per_replica={text}"
+            for text in ("2018-13-45", "!!int x", "9" * 5_000, "[" * 900)
+        ),
+        *(
+            f"{key}={value}"
+            for key in ("parameters_b", "gpus_per_replica")
+            for value in ODD[::2]
+        ),
         *("parameters_b=[1]", "parameters_b=true", 'time_per_token_s="0.1"', "=1", "x"),
     ],
 )

@@ -1,4 +1,5 @@
-"""`diploee profiles record` beside stand-ins of its recorders, which write recorded logs."""
+"""`diploee profiles record` beside stand-ins of its recorders, which write recorded
+logs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from command_line import Ended, call, wait_until
 from diploee.profiles.profile import DEVICE_POWER, GPU_POWER
 from diploee.profiles.store import read_profile
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-ins are scripts of a shell")
+pytestmark = pytest.mark.skipif(
+    os.name == "nt", reason="the stand-ins are scripts of a shell"
+)
 
 NVML = """\
 # 2026-11-23_12:31:53.973314 - WattAMeter run 0
@@ -42,7 +45,7 @@ RAPL = """\
   2026-11-23_12:31:54.375068 48101 93524023 38560926 117.84 49.076
   2026-11-23_12:31:54.473885 65647 105168643 43410456 118.68 49.465
   2026-11-23_12:31:54.573912 87620 117040458 48358392
-"""
+"""  # noqa: E501
 """Logs of WattAMeter 0.9.3 on two GPUs and one CPU."""
 SMI = """\
 timestamp, index, name, power.draw [W]
@@ -61,7 +64,8 @@ Programs = Callable[..., None]
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Put programs on an otherwise empty PATH, whose CPU counter can be read, in a new folder."""
+    """Put programs on an otherwise empty PATH, whose CPU counter can be read, in a new
+    folder."""
     place, powercap = tmp_path / "bin", tmp_path / "powercap"
     for folder in (place, powercap / "intel-rapl:0", tmp_path / "tmp"):
         folder.mkdir(parents=True)
@@ -71,12 +75,16 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     monkeypatch.setenv("PATH", str(place))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr("diploee.cli.profiles_record.POWERCAP", powercap)
-    monkeypatch.setattr("diploee.cli.profiles_record.sys.executable", str(place / "python"))
+    monkeypatch.setattr(
+        "diploee.cli.profiles_record.sys.executable", str(place / "python")
+    )
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
     def add(**scripts: str) -> None:
         for name, script in scripts.items():
-            (place / name.replace("_", "-")).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+            (place / name.replace("_", "-")).write_text(
+                f"#!/bin/sh\n{script}\n", "utf-8"
+            )
             (place / name.replace("_", "-")).chmod(0o755)
 
     return add
@@ -85,7 +93,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 def writes(**files: str) -> str:
     """Return a script that writes its arguments and files, then waits for its end."""
     parts = [
-        f"cat > {name.replace('_log', '.log')} <<'END'\n{text}END" for name, text in files.items()
+        f"cat > {name.replace('_log', '.log')} <<'END'\n{text}END"
+        for name, text in files.items()
     ]
     return "\n".join(["trap stop=1 TERM", 'echo "$@" > "$0.args"', *parts, WAITS])
 
@@ -95,7 +104,9 @@ WATTAMETER = writes(nvml_01_wattameter_log=NVML, rapl_01_wattameter_log=RAPL)
 
 
 def record(out: Path, *command: str, options: tuple[str, ...] = ()) -> Ended:
-    return call("profiles", "record", "--out", out, "--workload", "w", *options, "--", *command)
+    return call(
+        "profiles", "record", "--out", out, "--workload", "w", *options, "--", *command
+    )
 
 
 def test_wattameter_records_gpus_and_cpus_where_both_can_be_read(
@@ -104,7 +115,9 @@ def test_wattameter_records_gpus_and_cpus_where_both_can_be_read(
     programs(nvidia_smi=SMI_SCRIPT, wattameter=WATTAMETER)
     ended = record(tmp_path / "lib", "sh", "-c", "exit 7", options=("--licence", "CC0"))
     assert (ended.code, ended.out) == (7, ""), ended.err
-    assert (tmp_path / "bin" / "wattameter.args").read_text() == "--tracker 0.1,nvml-power,rapl\n"
+    assert (
+        tmp_path / "bin" / "wattameter.args"
+    ).read_text() == "--tracker 0.1,nvml-power,rapl\n"
     profile = read_profile(tmp_path / "lib" / "w-1n.parquet")
     assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("w", 1, 100)
     # Both GPUs of the log, and the counter's 84.2 J in 0.7 s.
@@ -115,7 +128,9 @@ def test_wattameter_records_gpus_and_cpus_where_both_can_be_read(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-@pytest.mark.parametrize(("refresh_s", "field"), [(0.01, "nvml-energy"), (0.09, "nvml-power")])
+@pytest.mark.parametrize(
+    ("refresh_s", "field"), [(0.01, "nvml-energy"), (0.09, "nvml-power")]
+)
 def test_energy_counters_are_recorded_where_they_are_refreshed_often_enough(
     programs: Programs,
     tmp_path: Path,
@@ -134,15 +149,20 @@ def test_energy_counters_are_recorded_where_they_are_refreshed_often_enough(
         nvmlInit=lambda: None,
         nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetTotalEnergyConsumption=lambda _: 10**9 + int(read_s[0] / refresh_s),
+        nvmlDeviceGetTotalEnergyConsumption=lambda _: (
+            10**9 + int(read_s[0] / refresh_s)
+        ),
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.setattr(
-        "diploee.cli.profiles_record.time", SimpleNamespace(monotonic=clock, sleep=time.sleep)
+        "diploee.cli.profiles_record.time",
+        SimpleNamespace(monotonic=clock, sleep=time.sleep),
     )
     programs(nvidia_smi=SMI_SCRIPT, wattameter=WATTAMETER)
     assert record(tmp_path / "lib", "sh", "-c", "exit 0").code == 0
-    assert (tmp_path / "bin" / "wattameter.args").read_text() == f"--tracker 0.1,{field},rapl\n"
+    assert (
+        tmp_path / "bin" / "wattameter.args"
+    ).read_text() == f"--tracker 0.1,{field},rapl\n"
 
 
 def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
@@ -160,13 +180,18 @@ def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
     assert profile.mean_power_w == pytest.approx(317.5 + 415.5, rel=0.01)
     assert profile.provenance.power_boundary == GPU_POWER
     meter = profile.provenance.meter
-    assert (meter.gpu, meter.field, meter.window_s) == ("NVIDIA H100 80GB", "power.draw", 1.01)
+    assert (meter.gpu, meter.field, meter.window_s) == (
+        "NVIDIA H100 80GB",
+        "power.draw",
+        1.01,
+    )
 
 
 def test_movement_of_the_energy_counters_is_noted(
     programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counters_mj = iter([1_000, 2_000] * 2 + [51_500, 102_500] * 2)  # a look, then a reading
+    # A look, then a reading
+    counters_mj = iter([1_000, 2_000] * 2 + [51_500, 102_500] * 2)
     nvml: Any = SimpleNamespace(
         nvmlInit=lambda: None,
         nvmlDeviceGetCount=lambda: 2,
@@ -202,7 +227,10 @@ def test_command_does_not_run_without_a_recorder(
     ("options", "words"),
     [
         (("--interval-s", "0"), "--interval-s"),
-        (("--nodes", "0"), "--nodes: must be a whole number of 1 or more and at most 1,000,000"),
+        (
+            ("--nodes", "0"),
+            "--nodes: must be a whole number of 1 or more and at most 1,000,000",
+        ),
         (("--workload", "a\nb"), "--workload: must be a name of 1 to 200 characters"),
         (("--id", "../x"), "use letters, digits"),
     ],
@@ -211,7 +239,9 @@ def test_bad_options_are_refused_before_the_command_runs(
     programs: Programs, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     programs(nvidia_smi=SMI_SCRIPT)
-    ended = record(tmp_path / "lib", "sh", "-c", f"echo > {tmp_path / 'ran'}", options=options)
+    ended = record(
+        tmp_path / "lib", "sh", "-c", f"echo > {tmp_path / 'ran'}", options=options
+    )
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
     assert not (tmp_path / "ran").exists()
@@ -229,12 +259,17 @@ def test_profile_that_exists_is_kept_and_the_command_does_not_run(
     assert (tmp_path / "w-1n.parquet").read_bytes() == before
 
 
-def test_program_that_does_not_exist_is_named(programs: Programs, tmp_path: Path) -> None:
+def test_program_that_does_not_exist_is_named(
+    programs: Programs, tmp_path: Path
+) -> None:
     programs(nvidia_smi=SMI_SCRIPT)
     ended = record(tmp_path / "lib", "no-such-program-anywhere")
     assert (ended.code, ended.problem) == (
         2,
-        "no-such-program-anywhere: no such program; give one with its arguments after '--'",
+        (
+            "no-such-program-anywhere: no such program; give one with its arguments "
+            "after '--'"
+        ),
     )
 
 
@@ -253,7 +288,8 @@ def test_logs_that_cannot_be_imported_are_kept_and_named(
 def test_interrupt_ends_command_and_recorder_and_keeps_the_logs(
     programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signal comes in this thread, while the handler is set: none may hit a test worker."""
+    """The signal comes in this thread, while the handler is set: none may hit a test
+    worker."""
     started, marker, wait = [], tmp_path / "marker", subprocess.Popen.wait
 
     def interrupted(process: Any, timeout: float | None = None) -> int:

@@ -1,4 +1,5 @@
-"""Shipped files are found, shown and copied by name; a first scenario is made from answers."""
+"""Shipped files are found, shown and copied by name; a first scenario is made from
+answers."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ SHIPPED = {**shipped("scenario"), **shipped("sweep"), **shipped("limits")}
 def test_every_shipped_file_is_listed_once_with_what_it_is() -> None:
     rows = json.loads(call("scenarios", "list", "--json").out)
     assert sorted(row["name"] for row in rows) == sorted(SHIPPED)
-    assert len(SHIPPED) == len(shipped("scenario")) + len(shipped("sweep")) + len(shipped("limits"))
+    assert len(SHIPPED) == len(shipped("scenario")) + len(shipped("sweep")) + len(
+        shipped("limits")
+    )
     assert all(row["description"] for row in rows)
     assert {row["kind"] for row in rows} == {"scenario", "sweep", "limits"}
 
@@ -45,11 +48,16 @@ def test_copied_scenario_is_the_shipped_one_wherever_it_lies(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("scenarios", "copy", name).out == f"{name}.yaml\n"
-    assert load_scenario(tmp_path / f"{name}.yaml").sha256() == load_scenario(name).sha256()
+    assert (
+        load_scenario(tmp_path / f"{name}.yaml").sha256()
+        == load_scenario(name).sha256()
+    )
 
 
 def test_copied_limits_are_the_preset(tmp_path: Path) -> None:
-    assert call("scenarios", "copy", "ieso_3_0", "--out", tmp_path / "mine.yaml").code == 0
+    assert (
+        call("scenarios", "copy", "ieso_3_0", "--out", tmp_path / "mine.yaml").code == 0
+    )
     assert load_limits(tmp_path / "mine.yaml") == load_limits("ieso_3_0")
 
 
@@ -57,7 +65,9 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.StringIO("lots\n3\n\n0.1\n\n0.5\nMars/Base\n-06:00\n\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("lots\n3\n\n0.1\n\n0.5\nMars/Base\n-06:00\n\n")
+    )
     ended = call("init")
     assert ended.code == 0
     assert "must be a number, found 'lots'" in ended.err
@@ -67,10 +77,12 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     nodes = {name: pool.n_nodes for name, pool in scenario.facility.pools.items()}
     shares = {name: n / sum(nodes.values()) for name, n in nodes.items()}
     assert shares["training"] + shares["pretraining"] == pytest.approx(0.7, abs=2e-3)
-    assert (shares["colocation"], shares["serving"]) == pytest.approx((0.1, 0.2), abs=2e-3)
-    assert nodes["pretraining"] / (nodes["training"] + nodes["pretraining"]) == pytest.approx(
-        Site().largest_job, abs=2e-3
+    assert (shares["colocation"], shares["serving"]) == pytest.approx(
+        (0.1, 0.2), abs=2e-3
     )
+    assert nodes["pretraining"] / (
+        nodes["training"] + nodes["pretraining"]
+    ) == pytest.approx(Site().largest_job, abs=2e-3)
 
 
 def test_shares_of_more_than_all_nodes_are_refused(tmp_path: Path) -> None:
@@ -86,7 +98,9 @@ def test_init_that_nobody_answers_names_the_option(
     monkeypatch.setattr("sys.stdin", io.StringIO("5\n"))
     ended = call("init", "--out", tmp_path / "site.yaml")
     assert ended.code == 2
-    assert ended.err.splitlines()[-1].endswith("there is nobody to ask; give it, or --defaults")
+    assert ended.err.splitlines()[-1].endswith(
+        "there is nobody to ask; give it, or --defaults"
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -111,13 +125,31 @@ def test_init_replaces_a_scenario_only_and_nothing_in_a_run_folder(
     assert load_scenario(place).facility.n_nodes
 
 
-def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Path) -> None:
+def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(
+    tmp_path: Path,
+) -> None:
     place = tmp_path / "site.yaml"
     assert (
-        call("init", "--poi-mw", 2, "--colocation-share", 0.2, "--defaults", "--out", place).code
+        call(
+            "init",
+            "--poi-mw",
+            2,
+            "--colocation-share",
+            0.2,
+            "--defaults",
+            "--out",
+            place,
+        ).code
         == 0
     )
-    short = ("--set", "duration=1 day", "--set", "warm_up=6 h", "--set", "resolution=15 min")
+    short = (
+        "--set",
+        "duration=1 day",
+        "--set",
+        "warm_up=6 h",
+        "--set",
+        "resolution=15 min",
+    )
     options = ("--engine", "compiled", "-q", "--out", tmp_path / "run")
     assert call("run", place, *short, *options).code == 0
     headroom = open_run(tmp_path / "run").metrics["poi"]["headroom"]
@@ -140,10 +172,17 @@ def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(tmp_path: Pa
 def test_text_of_any_answers_is_a_valid_scenario_with_all_nodes(
     training: float, let: float, largest: float, n_nodes: int, zone: str, tmp_path: Path
 ) -> None:
-    site = Site(training_share=training, colocation_share=let, largest_job=largest, time_zone=zone)
+    site = Site(
+        training_share=training,
+        colocation_share=let,
+        largest_job=largest,
+        time_zone=zone,
+    )
     place = tmp_path / "site.yaml"
     text = starter_text(site, "site", n_nodes)
-    place.write_text(text.replace("1 year", "1 day").replace("warm_up: 1 week", ""), "utf-8")
+    place.write_text(
+        text.replace("1 year", "1 day").replace("warm_up: 1 week", ""), "utf-8"
+    )
     scenario = load_scenario(place)
     if zone == "+00:00":
         check(scenario)
@@ -171,5 +210,8 @@ def test_long_run_on_simpy_says_that_the_twin_is_quicker_and_gives_the_same(
     assert "--engine compiled gives the same" in call(*line, tmp_path / "simpy").err
     assert call(*line, tmp_path / "quiet", "--quiet").err == ""
     assert "note" not in call(*line, tmp_path / "compiled", "--engine", "compiled").err
-    metrics = [(tmp_path / name / "metrics.json").read_bytes() for name in ("simpy", "compiled")]
+    metrics = [
+        (tmp_path / name / "metrics.json").read_bytes()
+        for name in ("simpy", "compiled")
+    ]
     assert metrics[0] == metrics[1]

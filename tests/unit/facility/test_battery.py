@@ -1,4 +1,5 @@
-"""A battery: laws of the energy it needs, its balance, its bounds, and what it may not change."""
+"""A battery: laws of the energy it needs, its balance, its bounds, and what it may not
+change."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, Site
 from diploee.facility.base import StageMeters, Stages, numbered
-from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles, Hold, Store, hold
+from diploee.facility.battery import (
+    EXAMPLE,
+    MODES,
+    BatterySpec,
+    ChargeCycles,
+    Hold,
+    Store,
+    hold,
+)
 
 MW = 1e6
 START = datetime(2018, 1, 31)
@@ -38,20 +47,30 @@ def run_of(
     stages = Stages([spec.open(Site(clock, 1e8))])
     edges = [0, *cuts, load_w.size]
     blocks = (
-        Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]}) for a, b in pairwise(edges)
+        Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]})
+        for a, b in pairwise(edges)
     )
     passed = list(stages.through(blocks))
-    return {key: np.concatenate([b.columns[key] for b in passed]) for key in passed[0].columns}
+    return {
+        key: np.concatenate([b.columns[key] for b in passed])
+        for key in passed[0].columns
+    }
 
 
 def holding_battery(
-    load_w: np.ndarray, asked: Hold, efficiency: float = 1.0, feedback_per_s: float = 0.0
+    load_w: np.ndarray,
+    asked: Hold,
+    efficiency: float = 1.0,
+    feedback_per_s: float = 0.0,
 ) -> tuple[float, float]:
-    """Return power [W] and energy [J] that hold a load at 1 s as the stage does, from half full."""
+    """Return power [W] and energy [J] that hold a load at 1 s as the stage does, from
+    half full."""
     least_w = 1e-9 * np.ptp(load_w)
 
     def holds(power_w: float, energy_j: float) -> bool:
-        store = Store(power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s)
+        store = Store(
+            power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s
+        )
         held = hold(load_w, 1.0, store, asked, (float(load_w[0]), store.reference_j))
         return held.uncovered_w.max() <= least_w
 
@@ -72,7 +91,8 @@ def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
     # 100 MW at 10 MW/min: E = dP^2 / (2 r) = 8.33 MWh, P = dP.
     load_w = np.where(np.arange(1_800) < 300, 0.0, 100 * MW)
     power_w, energy_j = holding_battery(load_w, Hold(10 * MW / 60, 10 * MW / 60))
-    # It begins half full, so that it is as large again; discretely dP^2/2r less half a step.
+    # It begins half full, so that it is as large again; discretely dP^2/2r less half a
+    # step.
     assert power_w / MW == pytest.approx(100 - 1 / 6, rel=2e-3)
     assert energy_j / (3600 * MW) / 2 == pytest.approx(100**2 / (2 * 600), rel=3e-3)
 
@@ -81,7 +101,8 @@ def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
 def test_more_power_empties_the_same_energy_and_falls_by_more(
     power_mw: float, largest_mw: float
 ) -> None:
-    """A fall by F = 2 MW held at r = 0.25 MW/min takes P^2 / 2r; what is left falls at once."""
+    """A fall by F = 2 MW held at r = 0.25 MW/min takes P^2 / 2r; what is left falls at
+    once."""
     load_w = np.where(np.arange(1200) < 300, 2 * MW, 0.0)
     store = Store(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
     held = hold(load_w, 1.0, store, Hold(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0))
@@ -113,7 +134,8 @@ def test_lag_leaves_its_part_of_a_sine(tau_s: float, left: float) -> None:
 
 
 def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
-    # (H - L) d (1 - d) T = 1.04 pu s at H 1, L 0.35, d 0.8, T 10 s; P = (H - L) max(d, 1 - d).
+    # (H - L) d (1 - d) T = 1.04 pu s at H 1, L 0.35, d 0.8, T 10 s; P = (H - L) max(d,
+    # 1 - d).
     load_w = square(1.0, 0.35, 10, 0.8, 0.1, 100_000)
     store = Store(10.0, 0.0, 1e6, 5e5)
     held = hold(load_w, 0.1, store, Hold(lag_s=2_000.0), (float(load_w.mean()), 5e5))
@@ -126,9 +148,11 @@ def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
 def test_ramps_behind_a_lag_hold_the_mean_of_iterations_and_not_their_upper_level(
     lag_s: float, displaced_mwh: float
 ) -> None:
-    """At 10 MW for four fifths of the time, else at 4, ramps alone ask for 10 and not for 8.8 MW.
+    """At 10 MW for four fifths of the time, else at 4, ramps alone ask for 10 and not
+    for 8.8 MW.
 
-    The store fills until its feedback, of 1 per hour, makes up for the 1.2 MW between them.
+    The store fills until its feedback, of 1 per hour, makes up for the 1.2 MW between
+    them.
     """
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 180_000)
     store = Store(10 * MW, -np.inf, np.inf, 0.0, feedback_per_s=1 / 3600)
@@ -140,7 +164,8 @@ def test_ramps_behind_a_lag_hold_the_mean_of_iterations_and_not_their_upper_leve
 
 
 def test_the_supply_makes_up_for_what_the_battery_loses() -> None:
-    # Without feedback a store would else run empty: by the losses, some 0.1 MW, in each hour.
+    # Without feedback a store would else run empty: by the losses, some 0.1 MW, in each
+    # hour.
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 36_000)
     store = Store(10 * MW, -np.inf, np.inf, 0.0, 0.95, 0.95)
     held = hold(load_w, 0.2, store, Hold(lag_s=60.0), (8.8 * MW, 0.0))
@@ -156,14 +181,19 @@ def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> No
     rng = np.random.default_rng(3)
     load_w = 8 * MW + 3 * MW * rng.standard_normal(5_000)
     spec = BatterySpec(
-        power_mw=2.0, energy_mwh=0.05, smoothing_s=600.0, auxiliary_kw=20.0, feedback_per_h=4.0
+        power_mw=2.0,
+        energy_mwh=0.05,
+        smoothing_s=600.0,
+        auxiliary_kw=20.0,
+        feedback_per_h=4.0,
     )
     found = run_of(spec, load_w, dt_ms, [])
     charge = found["battery_state_of_charge"]
     assert charge.min() >= 0.1 - 1e-12
     assert charge.max() <= 0.9 + 1e-12
     assert np.abs(found["battery_power_w"]).max() <= 2 * MW
-    # Supply = load - given + auxiliary; what is drawn and not given on is stored or lost.
+    # Supply = load - given + auxiliary; what is drawn and not given on is stored or
+    # lost.
     dt_s = dt_ms / 1_000
     stored_j = np.diff(np.append(0.5, charge)) * 0.05 * 3.6e9
     surplus_j = (found["facility_power_w"] - load_w) * dt_s
@@ -176,7 +206,7 @@ def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> No
 
 
 def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
-    """Return depths and their counts by the three-point rule of ASTM E1049-85, 5.4.4."""
+    """Return depths and their counts by the three-point rule of ASTM E1049-85, 5.4.4."""  # noqa: E501
     turns = [
         x
         for k, x in enumerate(series)
@@ -199,7 +229,9 @@ def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
     return found + [(abs(b - a), 0.5) for a, b in pairwise(points)]
 
 
-def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length() -> None:
+def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length() -> (
+    None
+):
     rng = np.random.default_rng(7)
     series = rng.permutation(np.linspace(0.05, 0.95, 400))
     cycles = ChargeCycles()
@@ -217,25 +249,41 @@ def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length(
 
 
 def test_lossless_battery_cycles_as_deep_as_it_gives_and_takes(tmp_path: Path) -> None:
-    battery = {"kind": "battery", "power_mw": 0.01, "energy_mwh": 0.001, "smoothing_s": 600,
-               "charge_efficiency": 1, "discharge_efficiency": 1}  # fmt: skip
+    battery = {
+        "kind": "battery",
+        "power_mw": 0.01,
+        "energy_mwh": 0.001,
+        "smoothing_s": 600,
+        "charge_efficiency": 1,
+        "discharge_efficiency": 1,
+    }
     scenario = tiny_scenario({"facility.stages": [battery]})
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = diploee.simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     told = run.metrics["battery"]
-    assert told["cycled_depth"] == pytest.approx(told["equivalent_full_cycles"], rel=1e-5)
+    assert told["cycled_depth"] == pytest.approx(
+        told["equivalent_full_cycles"], rel=1e-5
+    )
     assert 0 < told["deepest_cycle"] <= 0.8 + 1e-9
 
 
 def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
-    battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1.0,
-               "ramp_limit": {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6}}  # fmt: skip
+    battery = {
+        "kind": "battery",
+        "power_mw": 1e-5,
+        "energy_mwh": 1.0,
+        "ramp_limit": {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6},
+    }
     scenario = tiny_scenario({"facility.stages": [battery]})
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = diploee.simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     assert run.metrics["battery"]["uncovered_h"] > 1
     assert run.metrics["battery"]["uncovered_mwh"] > 0
 
 
-def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_runs() -> None:
+def test_battery_without_a_mode_is_shown_an_entry_of_each_that_runs() -> None:
     with pytest.raises(ScenarioError) as refused:
         tiny_scenario({"facility.stages": [{"kind": "battery"}]})
     for key, example in MODES.items():
@@ -246,9 +294,12 @@ def test_battery_without_a_mode_is_shown_the_modes_with_an_entry_of_each_that_ru
 
 @pytest.mark.parametrize(
     ("mode", "step_ms"),
-    [({"ramp_limit": {"up_mw_per_min": 1}}, 6_000), ({"smoothing_s": 300}, 30_000),
-     ({"smoothing_s": 0.2}, 100)],
-)  # fmt: skip
+    [
+        ({"ramp_limit": {"up_mw_per_min": 1}}, 6_000),
+        ({"smoothing_s": 300}, 30_000),
+        ({"smoothing_s": 0.2}, 100),
+    ],
+)
 def test_it_is_computed_in_tenths_of_its_lag_or_of_a_ramp_s_minute(
     mode: dict[str, Any], step_ms: int
 ) -> None:
@@ -266,8 +317,11 @@ def battery(power_mw: float, energy_mwh: float, **mode: Any) -> BatterySpec:
 
 
 @pytest.mark.parametrize(("target_mw", "uncovered_h"), [(9.05, 0.0), (9.0, 0.1)])
-def test_peak_is_shaved_as_long_as_the_energy_lasts(target_mw: float, uncovered_h: float) -> None:
-    # Sheet, section 5 (C5): 8 MW with 2 h at 10, 2 MWh full, 0.95 out: 9.05 MW, 1.9 MWh given.
+def test_peak_is_shaved_as_long_as_the_energy_lasts(
+    target_mw: float, uncovered_h: float
+) -> None:
+    # Sheet, section 5 (C5): 8 MW with 2 h at 10, 2 MWh full, 0.95 out: 9.05 MW, 1.9 MWh
+    # given.
     load_w = np.repeat([8.0, 10.0, 8.0], [60, 120, 60]) * MW
     spec = battery(5, 2, peak_shaving={"target_mw": target_mw})
     found = run_of(spec, load_w, 60_000, [])
@@ -282,7 +336,8 @@ def test_peak_is_shaved_as_long_as_the_energy_lasts(target_mw: float, uncovered_
 
 
 def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
-    # An hour 3 MW above 8: of 9 MW as the target the first gives its 1 MW, the second the rest.
+    # An hour 3 MW above 8: of 9 MW as the target the first gives its 1 MW, the second
+    # the rest.
     load_w = np.repeat([8.0, 11.0, 8.0], [60, 60, 240]) * MW
     specs = numbered([battery(1, 2, peak_shaving={"target_mw": 9}) for _ in range(2)])
     site = Site(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
@@ -291,9 +346,15 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     meters = StageMeters(stages, ())
     meters.add(passed)
     assert passed.columns["facility_power_w"].max() == pytest.approx(9 * MW)
-    for name, column in (("battery", "battery_power_w"), ("battery_2", "battery_2_power_w")):
+    for name, column in (
+        ("battery", "battery_power_w"),
+        ("battery_2", "battery_2_power_w"),
+    ):
         power_w, found = passed.columns[column], meters.blocks()[name]
-        assert found["discharged_mwh"] == pytest.approx(1) and (power_w[60:120] == MW).all()
+        assert (
+            found["discharged_mwh"] == pytest.approx(1)
+            and (power_w[60:120] == MW).all()
+        )
         taken_mwh = -np.minimum(power_w, 0).sum() / 60 / MW
         # 1 / 0.95 left its 2 MWh; most of it, over 0.95, comes back within 4 h.
         assert 0.8 < taken_mwh * 0.95**2 < 1
@@ -301,20 +362,32 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
 
 
 def test_it_charges_and_discharges_in_its_hours() -> None:
-    hours = {"charge": [{"from_h": 0, "to_h": 12}], "discharge": [{"from_h": 12, "to_h": 23}]}
+    hours = {
+        "charge": [{"from_h": 0, "to_h": 12}],
+        "discharge": [{"from_h": 12, "to_h": 23}],
+    }
     found = run_of(battery(1, 4, time_of_use=hours), np.full(1440, 9 * MW), 60_000, [])
     by_hour = found["battery_power_w"].reshape(24, 60).sum(axis=1) / 60 / MW
     # Half full of 4 MWh: it takes 2 / 0.95, gives 4 * 0.95, and nothing else.
-    assert by_hour[:12].sum() == pytest.approx(-2 / 0.95) and by_hour[:2].tolist() == [-1, -1]
-    assert by_hour[12:23].sum() == pytest.approx(4 * 0.95) and by_hour[12:15].tolist() == [1] * 3
+    assert by_hour[:12].sum() == pytest.approx(-2 / 0.95) and by_hour[:2].tolist() == [
+        -1,
+        -1,
+    ]
+    assert (
+        by_hour[12:23].sum() == pytest.approx(4 * 0.95)
+        and by_hour[12:15].tolist() == [1] * 3
+    )
     assert by_hour[23] == 0 and not found["battery_uncovered_w"].any()
     # It gives no more than there is to supply.
-    small = run_of(battery(1, 4, time_of_use=hours), np.full(1440, 0.4 * MW), 60_000, [])
+    small = run_of(
+        battery(1, 4, time_of_use=hours), np.full(1440, 0.4 * MW), 60_000, []
+    )
     assert small["facility_power_w"].min() == 0
 
 
 def test_billed_means_stay_at_the_largest_of_the_month_so_far() -> None:
-    # Two days of two months: what one can't hold is held from then on, until the next month.
+    # Two days of two months: what one can't hold is held from then on, until the next
+    # month.
     rng = np.random.default_rng(5)
     load_w = (7 + 4 * rng.random((2, 96, 15))) * MW
     load_w[0, 40:48] += 3 * MW  # beyond power and energy of the battery
@@ -329,11 +402,15 @@ def test_billed_means_stay_at_the_largest_of_the_month_so_far() -> None:
     assert missed[:96].any() and means_mw[:96].max() > means_mw[96:].max() > 8.5 - 1e-9
 
 
-@pytest.mark.parametrize("modes", [*((mode,) for mode in MODES), ("ramp_limit", "smoothing_s")])
+@pytest.mark.parametrize(
+    "modes", [*((mode,) for mode in MODES), ("ramp_limit", "smoothing_s")]
+)
 def test_a_battery_does_the_same_however_a_run_is_cut(modes: tuple[str, ...]) -> None:
     load_w = (8 + 3 * np.random.default_rng(2).standard_normal(2_000)) * MW
     spec = battery(2, 1, **{mode: yaml.safe_load(MODES[mode]) for mode in modes})
-    whole, parts = (run_of(spec, load_w, 60_000, cuts) for cuts in ([], [7, 8, 901, 1_447]))
+    whole, parts = (
+        run_of(spec, load_w, 60_000, cuts) for cuts in ([], [7, 8, 901, 1_447])
+    )
     for name, values in whole.items():
         np.testing.assert_array_equal(values, parts[name])
     charge = whole["battery_state_of_charge"]

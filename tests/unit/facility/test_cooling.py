@@ -1,4 +1,5 @@
-"""Cooling plants: the sheet's values, lags, tables, what they count, and what they refuse."""
+"""Cooling plants: the sheet's values, lags, tables, what they count, and what they
+refuse."""
 
 from __future__ import annotations
 
@@ -42,19 +43,26 @@ def weather(wet_c: Any, dry_c: Any = None) -> Weather:
 
 
 def opened(kind: str, air: Weather, **keys: Any) -> Cooling:
-    clock = RunClock(datetime(2023, 1, 1), UTC, (air.time_ms.size - 1) * MS_PER_H, 1_000)
+    clock = RunClock(
+        datetime(2023, 1, 1), UTC, (air.time_ms.size - 1) * MS_PER_H, 1_000
+    )
     plant = STAGES.read({"kind": kind, **keys}).open(Site(clock, RATED_W, True, air))
     assert isinstance(plant, Cooling)
     return plant
 
 
-def passed(plant: Cooling, heat_w: Any, dt_ms: int, cuts: tuple[int, ...] = ()) -> dict[str, Any]:
+def passed(
+    plant: Cooling, heat_w: Any, dt_ms: int, cuts: tuple[int, ...] = ()
+) -> dict[str, Any]:
     """Columns behind a plant, block by block."""
     heat_w = np.asarray(heat_w, dtype=float)
     state, parts = plant.start(), []
     for begin, end in zip((0, *cuts), (*cuts, heat_w.size), strict=True):
         reactive = np.zeros(end - begin)
-        columns = {"facility_power_w": heat_w[begin:end], "facility_reactive_var": reactive}
+        columns = {
+            "facility_power_w": heat_w[begin:end],
+            "facility_reactive_var": reactive,
+        }
         columns["it_ac_power_w"] = heat_w[begin:end]
         found, state = plant.apply(Block(begin * dt_ms, dt_ms, columns), state)
         parts.append({**columns, **found})
@@ -73,12 +81,21 @@ def ratio(kind: str, load: float, temperature_c: float) -> float:
 @pytest.mark.parametrize(
     ("kind", "load", "temperature_c", "expected"),
     [
-        *(("wse", 1, t, p) for t, p in ((15, 0.0619), (18, 0.0987), (20, 0.1390), (22, 0.1868))),
+        *(
+            ("wse", 1, t, p)
+            for t, p in ((15, 0.0619), (18, 0.0987), (20, 0.1390), (22, 0.1868))
+        ),
         *(("wse", 1, t, p) for t, p in ((25, 0.2494), (27, 0.2583))),
         *(("wse", 0.4, t, p) for t, p in ((15, 0.0387), (22, 0.1580))),
-        *(("dlc_tower", 1, t, p) for t, p in ((15, 0.0315), (22, 0.0440), (25, 0.0502))),
+        *(
+            ("dlc_tower", 1, t, p)
+            for t, p in ((15, 0.0315), (22, 0.0440), (25, 0.0502))
+        ),
         ("dlc_tower", 0.4, 15, 0.0197),
-        *(("air_chiller", 1, t, p) for t, p in ((5, 0.0636), (15, 0.1253), (20, 0.1747))),
+        *(
+            ("air_chiller", 1, t, p)
+            for t, p in ((5, 0.0636), (15, 0.1253), (20, 0.1747))
+        ),
         *(("air_chiller", 1, t, p) for t, p in ((30, 0.2518), (40, 0.3290))),
     ],
 )
@@ -90,12 +107,18 @@ def test_cooling_over_heat_is_that_of_the_sheet(
 
 @pytest.mark.parametrize(
     ("dry_c", "wet_c", "pue"),
-    [(20, 12.30, 1.0887168), (0, -2.29, 1.0881), (30, 21.93, 1.2971), (35, 21.40, 1.2801)],
+    [
+        (20, 12.30, 1.0887168),
+        (0, -2.29, 1.0881),
+        (30, 21.93, 1.2971),
+        (35, 21.40, 1.2801),
+    ],
 )
 def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     dry_c: float, wet_c: float, pue: float
 ) -> None:
-    """Their site and wet-bulb temperatures (sheet, section 3.1): 20, 0, 30 and 35 deg C."""
+    """Their site and wet-bulb temperatures (sheet, section 3.1): 20, 0, 30 and 35 deg
+    C."""
 
     def density(temperature_c: float) -> float:
         return 1.293 * 273.15 / (temperature_c + 273.15)
@@ -105,10 +128,14 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     losses = 1 / 0.980302734 - 1 + 1 / (1 - 0.00560546875) - 1 + 0.00181445313
     heat = 1 + losses
     load = heat / 0.986289063
-    room_fans = fan_power(heat, 416.992188, 0.713720703, rise_k, density(supply_c), 1010)
+    room_fans = fan_power(
+        heat, 416.992188, 0.713720703, rise_k, density(supply_c), 1010
+    )
     return_c = return_water_c(supply_c, rise_k, 0.816601563, water_k)
     free = free_cooling_share(wet_c, return_c, approach_k + 2.29404297, water_k)
-    chillers = load * (1 - free) / chiller_cop(wet_c + approach_k, 0.224023438, 0.105488281)
+    chillers = (
+        load * (1 - free) / chiller_cop(wet_c + approach_k, 0.224023438, 0.105488281)
+    )
     pumps = free * pump_power(load, 156_284.191, 0.668945312, water_k)
     pumps += (1 - free) * pump_power(load, 171_884.552, 0.745117188, water_k)
     rejected = load + chillers
@@ -116,14 +143,17 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     tower_fans = tower_fan_power(
         rejected, 148.339844, 0.745947266, tower_k, 1.11914062, density(dry_c)
     )
-    assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(pue, abs=1e-3)
+    assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(
+        pue, abs=1e-3
+    )
 
 
 @pytest.mark.parametrize("dt_ms", [100, 60_000, 600_000])
 def test_a_lag_is_exact_at_every_interval(dt_ms: int) -> None:
     plant = opened("wse", weather([15] * 3), design_heat_mw=1.0, time_constants_s=[300])
     n = 600_000 // dt_ms
-    heat_w = np.concatenate([[0.0], np.full(2 * n, 1e6)])  # from the steady start at nothing
+    # From the steady start at nothing
+    heat_w = np.concatenate([[0.0], np.full(2 * n, 1e6)])
     lagged = passed(plant, heat_w, dt_ms)[HEAT][1:] / 1e6
     assert lagged[:n].mean() == pytest.approx(0.567667642, abs=1e-9)
     # The end of the ten minutes is where the next interval begins.
@@ -156,7 +186,9 @@ def test_lags_in_a_row_are_those_of_a_fine_simulation() -> None:
 def test_swings_are_attenuated_and_not_scaled_by_the_pue(
     tau_s: float, frequency_hz: float, expected: float
 ) -> None:
-    plant = opened("wse", weather([22] * 4), design_heat_mw=10.0, time_constants_s=[tau_s])
+    plant = opened(
+        "wse", weather([22] * 4), design_heat_mw=10.0, time_constants_s=[tau_s]
+    )
     time_s = (np.arange(72_000) + 0.5) / 10
     swing_w = 5e5 * np.sin(2 * np.pi * frequency_hz * time_s)
     found = passed(plant, 7e6 + swing_w, 100)
@@ -169,7 +201,9 @@ def test_swings_are_attenuated_and_not_scaled_by_the_pue(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_table_is_the_model_but_where_chillers_change_their_state(kind: str) -> None:
+def test_the_table_is_the_model_but_where_chillers_change_their_state(
+    kind: str,
+) -> None:
     rng = np.random.default_rng(3)
     hours = rng.uniform(-20, 30, 2_000)
     plant = opened(kind, weather(hours, hours), time_constants_s=[])
@@ -177,7 +211,8 @@ def test_the_table_is_the_model_but_where_chillers_change_their_state(kind: str)
     found = passed(plant, load * plant.design_w, MS_PER_H)["cooling_w"] / plant.design_w
     middle_c = (hours[1:] + hours[:-1]) / 2
     error = np.abs(found - plant.plant.relative_power(load, middle_c)) / load
-    # Where a chiller starts or comes to its least or full load, power goes over within a cell.
+    # Where a chiller starts or comes to its least or full load, power goes over within
+    # a cell.
     free = free_cooling_share(middle_c, WaterPlant()._return_c, 7.0, 7.5)
     changes = np.array([0.05, 0.225, 0.45, 0.675, 1.0])
     apart = np.abs((load * (1 - free))[:, None] - changes).min(axis=1)
@@ -208,7 +243,8 @@ def test_any_weather_and_load_give_finite_power(
 
 
 def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
-    # A chiller that starts lets all run at a better part load: not monotone within the economizer.
+    # A chiller that starts lets all run at a better part load: not monotone within the
+    # economizer.
     for load in (0.3, 0.7, 1.0):
         for kind, temperatures_c in (
             ("wse", np.linspace(-20, 15.4, 30)),
@@ -216,10 +252,17 @@ def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
             ("dlc_tower", np.linspace(23.5, 30, 30)),
             ("air_chiller", np.linspace(-20, 50, 300)),
         ):
-            keys = {"rest": {"frost_fraction": 0}} if kind == "dlc_tower" else {"frost_fraction": 0}
+            keys = (
+                {"rest": {"frost_fraction": 0}}
+                if kind == "dlc_tower"
+                else {"frost_fraction": 0}
+            )
             spec = opened(kind, weather([10, 10]), **keys).plant
-            power = spec.relative_power(np.full(temperatures_c.size, load), temperatures_c)
-            gone = 0.02 if kind == "air_chiller" else 1e-12  # the dry coolers' fans stop
+            power = spec.relative_power(
+                np.full(temperatures_c.size, load), temperatures_c
+            )
+            # The dry coolers' fans stop
+            gone = 0.02 if kind == "air_chiller" else 1e-12
             assert np.diff(power).min() >= -gone
 
 
@@ -228,27 +271,39 @@ def test_fans_slow_down_in_the_cold_until_heaters_need_more() -> None:
         warm, cool, freezing, cold = (ratio(kind, 1, t) for t in (5, 1, 0, -20))
         assert warm > cool > freezing
         assert cold < ratio(kind, 1, 15)
-        off = {"rest": {"frost_fraction": 0}} if kind == "dlc_tower" else {"frost_fraction": 0}
+        off = (
+            {"rest": {"frost_fraction": 0}}
+            if kind == "dlc_tower"
+            else {"frost_fraction": 0}
+        )
         plant = opened(kind, weather([-20, -20]), **off).plant
         without = float(plant.relative_power(np.array([1.0]), np.array([-20.0]))[0])
         assert cold - without == pytest.approx(0.003, rel=1e-6)
 
 
 def test_tower_fans_take_the_air_that_holds_the_water() -> None:
-    # at 18 deg C of water and 0 deg C outside, 4.75 / 18 of the air; of 250 Pa over 0.775
+    # at 18 deg C of water and 0 deg C outside, 4.75 / 18 of the air; of 250 Pa over
+    # 0.775
     fan = tower_fan_power(1.0, 250.0, 0.775, 5.0, 2.0)
     chillers_off = ratio("wse", 1, 13.25)
-    assert chillers_off - ratio("wse", 1, 0) == pytest.approx(fan * (1 - 4.75 / 18), rel=1e-3)
+    assert chillers_off - ratio("wse", 1, 0) == pytest.approx(
+        fan * (1 - 4.75 / 18), rel=1e-3
+    )
 
 
-@pytest.mark.parametrize(("kind", "keys"), [
-    ("wse", {"supply_air_c": 10.0, "least_tower_water_c": 21.0}),
-    ("air_chiller", {"chilled_water_c": 8.0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("wse", {"supply_air_c": 10.0, "least_tower_water_c": 21.0}),
+        ("air_chiller", {"chilled_water_c": 8.0}),
+    ],
+)
 def test_chillers_gain_nothing_from_colder_condensers_than_they_bear(
     kind: str, keys: dict[str, float]
 ) -> None:
-    colder = {"least_tower_water_c": -40} if kind == "wse" else {"least_condensing_c": -40}
+    colder = (
+        {"least_tower_water_c": -40} if kind == "wse" else {"least_condensing_c": -40}
+    )
     heat, outside_c = np.array([1.0]), np.array([8.0])
     held, free = (
         opened(kind, weather([8, 8]), **given).plant.relative_power(heat, outside_c)[0]
@@ -275,8 +330,8 @@ def metered(plant: Cooling, heat_w: Any, dt_ms: int) -> dict[str, float | None]:
 
 
 def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
-    # From 20 to 24 deg C within an hour: beyond 22 half of it; then all; from 32 to 28 half above
-    # the 30.25 deg C up to which chillers' condensers are known.
+    # From 20 to 24 deg C within an hour: beyond 22 half of it; then all; from 32 to 28
+    # half above the 30.25 deg C up to which chillers' condensers are known.
     plant = opened("dlc_tower", weather([20, 24, 24, 32, 28]))
     for dt_ms in (1_000, 60_000, MS_PER_H):
         values = metered(plant, np.full(4 * MS_PER_H // dt_ms, 5e6), dt_ms)
@@ -284,9 +339,12 @@ def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
         expected = 1.75 / 8 + 1.75 / 4
         assert values["cooling.clamped_h"] == pytest.approx(expected)
         assert values["cooling.hours_above_rating"] == 0
-    assert metered(opened("wse", weather([20, 20])), [1e6], 60_000)[
-        "cooling.hours_beyond_set_point"
-    ] is None  # fmt: skip
+    assert (
+        metered(opened("wse", weather([20, 20])), [1e6], 60_000)[
+            "cooling.hours_beyond_set_point"
+        ]
+        is None
+    )
 
 
 def test_heat_above_the_design_is_cooled_and_counted() -> None:
@@ -295,34 +353,50 @@ def test_heat_above_the_design_is_cooled_and_counted() -> None:
     assert values["cooling.hours_above_rating"] == 2
     assert values["cooling.max_load"] == pytest.approx(1.5, abs=0.05)
     found = passed(plant, [8e6, 16e6, 16e6], MS_PER_H)["cooling_w"]
-    assert found[2] > 1.7 * found[0]  # 16 MW is beyond the table, which goes on straight
+    # 16 MW is beyond the table, which goes on straight
+    assert found[2] > 1.7 * found[0]
     assert values["cooling.energy_mwh"] == pytest.approx(
         passed(plant, [8e6, 12e6, 12e6], MS_PER_H)["cooling_w"].sum() / 1e6
     )
 
 
-POINTS = [[t, load, 0.05 + 0.01 * t * load] for t in (0.0, 10.0, 25.0) for load in (0.25, 0.5, 1.0)]
+POINTS = [
+    [t, load, 0.05 + 0.01 * t * load]
+    for t in (0.0, 10.0, 25.0)
+    for load in (0.25, 0.5, 1.0)
+]
 
 
-def test_a_measured_table_gives_its_points_and_lines_between_them(tmp_path: Path) -> None:
+def test_a_measured_table_gives_its_points_and_lines_between_them(
+    tmp_path: Path,
+) -> None:
     plant = opened("cooling_table", weather([10, 10]), points=POINTS)
     for load in (0.25, 0.5, 1.0):
         found = passed(plant, [load * RATED_W] * 2, 60_000)
-        assert found["cooling_w"][0] / (load * RATED_W) == pytest.approx(0.05 + 0.1 * load)
+        assert found["cooling_w"][0] / (load * RATED_W) == pytest.approx(
+            0.05 + 0.1 * load
+        )
     half = passed(plant, [0.75 * RATED_W] * 2, 60_000)["cooling_w"][0] / RATED_W
     assert half == pytest.approx((0.5 * 0.1 + 0.15) / 2)
     warm = opened("cooling_table", weather([30, 30]), points=POINTS)
     assert metered(warm, [5e6] * 60, 60_000)["cooling.clamped_h"] == pytest.approx(1)
     by_dry = opened(
-        "cooling_table", weather([0, 0], [25, 25]), points=POINTS, temperature="dry_bulb"
+        "cooling_table",
+        weather([0, 0], [25, 25]),
+        points=POINTS,
+        temperature="dry_bulb",
     )
-    assert passed(by_dry, [RATED_W], 60_000)["cooling_w"][0] / RATED_W == pytest.approx(0.30)
+    assert passed(by_dry, [RATED_W], 60_000)["cooling_w"][0] / RATED_W == pytest.approx(
+        0.30
+    )
 
 
 def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
     lines = ["# our site, 2024", "temperature_c,load,cooling_ratio"]
     path = tmp_path / "cooling.csv"
-    path.write_text("\n".join([*lines, *(",".join(map(str, point)) for point in POINTS)]) + "\n")
+    path.write_text(
+        "\n".join([*lines, *(",".join(map(str, point)) for point in POINTS)]) + "\n"
+    )
     spec = STAGES.read({"kind": "cooling_table", "path": "cooling.csv"})
     assert spec.files == ("cooling.csv",)
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
@@ -345,8 +419,14 @@ def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
         ({"kind": "wse", "pump_efficiency": 1.2}, "less than or equal to 1"),
         ({"kind": "cooling_table"}, "either points or path"),
         ({"kind": "cooling_table", "points": POINTS[:4]}, "one point for each"),
-        ({"kind": "cooling_table", "points": [*POINTS[:-1], POINTS[0]]}, "has no point at 25"),
-        ({"kind": "cooling_table", "points": [[0, 1, -0.1], [9, 1, 0.1]]}, "of point 1 must be"),
+        (
+            {"kind": "cooling_table", "points": [*POINTS[:-1], POINTS[0]]},
+            "has no point at 25",
+        ),
+        (
+            {"kind": "cooling_table", "points": [[0, 1, -0.1], [9, 1, 0.1]]},
+            "of point 1 must be",
+        ),
     ],
 )
 def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:
@@ -357,12 +437,17 @@ def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("site", "text"),
     [
-        ({"ac": False}, r"needs what the nodes draw at their AC input.*<name>\.ac_power"),
+        (
+            {"ac": False},
+            r"needs what the nodes draw at their AC input.*<name>\.ac_power",
+        ),
         ({"weather": None}, r"needs the weather; give facility\.weather"),
         ({"rated_power_w": 0.0}, "needs a design heat above 0"),
     ],
 )
-def test_a_plant_without_what_it_needs_is_refused(site: dict[str, Any], text: str) -> None:
+def test_a_plant_without_what_it_needs_is_refused(
+    site: dict[str, Any], text: str
+) -> None:
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
     whole = {"rated_power_w": RATED_W, "ac": True, "weather": weather([10, 10])}
     with pytest.raises(InputError, match=text) as caught:
@@ -372,7 +457,12 @@ def test_a_plant_without_what_it_needs_is_refused(site: dict[str, Any], text: st
 
 def tiny_site(**changes: Any) -> Any:
     """The tiny scenario at its AC input, cooled."""
-    keys = {"duration": "26 h", "resolution": "1 min", "facility.utc_offset": "-07:00", **changes}
+    keys = {
+        "duration": "26 h",
+        "resolution": "1 min",
+        "facility.utc_offset": "-07:00",
+        **changes,
+    }
     node_types = tiny_scenario().facility.node_types
     return tiny_scenario(
         {**keys, **{f"facility.node_types.{n}.ac_power": "dlc" for n in node_types}}
@@ -384,14 +474,23 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
 ) -> None:
     write_epw(tmp_path / "hot.epw")
     plant = {"kind": "cooling_table", "points": [[40, 0.1, 0.2], [50, 0.1, 0.3]]}
-    keys = {"facility.weather": {"kind": "file", "path": "hot.epw"}, "facility.stages": [plant]}
+    keys = {
+        "facility.weather": {"kind": "file", "path": "hot.epw"},
+        "facility.stages": [plant],
+    }
     scenario = tiny_site(**keys).beside(tmp_path)
     run = simulate(scenario, tmp_path / "run", library=tiny_library())
     assert run.metrics["cooling"]["clamped_h"] == pytest.approx(26)
-    assert any("outside the model's range in 26 h" in line for line in run.manifest["warnings"])
+    assert any(
+        "outside the model's range in 26 h" in line for line in run.manifest["warnings"]
+    )
     assert set(run.manifest["input_files"]) == {"hot.epw"}
     assert run.manifest["versions"]["pvlib"]
     overheated = {"kind": "wse", "design_heat_mw": 1e-6}
     hot = tiny_site(**{**keys, "facility.stages": [overheated]}).beside(tmp_path)
-    warned = simulate(hot, tmp_path / "hot", library=tiny_library()).manifest["warnings"]
-    assert any("cooling: the load is above its rating in 26 h" in line for line in warned)
+    warned = simulate(hot, tmp_path / "hot", library=tiny_library()).manifest[
+        "warnings"
+    ]
+    assert any(
+        "cooling: the load is above its rating in 26 h" in line for line in warned
+    )

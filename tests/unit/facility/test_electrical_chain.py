@@ -1,4 +1,4 @@
-"""PDUs, UPS, transformers and the point of interconnection: active and reactive power."""
+"""PDUs, UPS, transformers and the point of interconnection: active and reactive power."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ UPS: Any = {"kind": "ups"}
 POI: Any = {"kind": "point_of_interconnection"}
 TWO: Any = {
     "kind": "transformers",
-    "units": [{"preset": "mv_lv", "rated_mva": 16}, {"preset": "hv_mv", "rated_mva": 20}],
+    "units": [
+        {"preset": "mv_lv", "rated_mva": 16},
+        {"preset": "hv_mv", "rated_mva": 20},
+    ],
 }
 
 
@@ -44,7 +47,9 @@ def through(
     stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0, site: Site = SITE
 ) -> dict[str, np.ndarray]:
     power_w = np.atleast_1d(np.asarray(power_w, dtype=float))
-    reactive_var = np.broadcast_to(np.asarray(reactive_var, dtype=float), power_w.shape).copy()
+    reactive_var = np.broadcast_to(
+        np.asarray(reactive_var, dtype=float), power_w.shape
+    ).copy()
     chain = opened(stages, site)
     columns = {"it_ac_power_w": power_w, POWER: power_w, REACTIVE: reactive_var}
     (block,) = chain.through(iter([Block(0, 100, columns)]))
@@ -58,14 +63,16 @@ def golden_stages(cooling: str) -> list[Any]:
 
 
 def site_at(*wet_bulb_c: float) -> Site:
-    """Return a site whose wet bulb goes from one temperature to the other over its day."""
+    """Return a site whose wet bulb goes from one temperature to the other over its day."""  # noqa: E501
     ends_ms, one = np.array([0, CLOCK.horizon_ms]), np.ones(2)
     wet_c = np.broadcast_to(np.array(wet_bulb_c, dtype=float), 2).copy()
     weather = Weather(ends_ms, wet_c + 8, wet_c, 101_325 * one, "a line", False)
     return replace(SITE, weather=weather)
 
 
-def through_golden_site(cooling: str, wet_bulb_c: float, power_w: Any) -> dict[str, np.ndarray]:
+def through_golden_site(
+    cooling: str, wet_bulb_c: float, power_w: Any
+) -> dict[str, np.ndarray]:
     """Return what the site draws at a constant wet bulb, from steady on."""
     return through(golden_stages(cooling), power_w, -2.4e5, site_at(wet_bulb_c))
 
@@ -83,12 +90,15 @@ def test_the_golden_site_draws_its_active_and_reactive_power(
     it_mw: float, cooling: str, wet_bulb_c: float, poi_mw: float, poi_mvar: float
 ) -> None:
     found = through_golden_site(cooling, wet_bulb_c, 1e6 * it_mw)
-    power_mw, reactive_mvar = found["poi_power_w"][0] / 1e6, found["poi_reactive_var"][0] / 1e6
+    power_mw, reactive_mvar = (
+        found["poi_power_w"][0] / 1e6,
+        found["poi_reactive_var"][0] / 1e6,
+    )
     assert power_mw == pytest.approx(poi_mw, rel=1e-4)
     assert reactive_mvar == pytest.approx(poi_mvar, rel=1e-4)
 
 
-def test_the_golden_site_has_its_cooling_its_low_voltage_bus_its_pue_and_its_power_factor() -> None:
+def test_the_golden_site_has_its_cooling_bus_pue_and_power_factor() -> None:
     found = through_golden_site("wse", 15, 10e6)
     bus_w = found["poi_power_w"][0] - found["transformer_loss_w"][0]
     assert found["cooling_w"][0] == pytest.approx(0.62541e6, rel=1e-4)
@@ -110,10 +120,14 @@ def test_the_golden_site_has_its_cooling_its_low_voltage_bus_its_pue_and_its_pow
         ("none", [100, 100, 100, 100]),
     ],
 )
-def test_a_ups_has_the_efficiency_of_its_mode(mode: str, efficiency: list[float]) -> None:
+def test_a_ups_has_the_efficiency_of_its_mode(
+    mode: str, efficiency: list[float]
+) -> None:
     load = np.array([0.25, 0.5, 0.75, 1])
     found = through([{"kind": "ups", "mode": mode, "installed_mw": 8}], 8e6 * load)
-    np.testing.assert_allclose(8e8 * load / found["ups_input_w"], efficiency, atol=0.006)
+    np.testing.assert_allclose(
+        8e8 * load / found["ups_input_w"], efficiency, atol=0.006
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,9 @@ def test_a_ups_hides_passes_or_cancels_the_nodes_reactive_power(
 
 def test_a_ups_leads_by_its_filter_the_more_the_less_it_is_loaded() -> None:
     load = np.array([0.1, 0.25, 0.5, 1])
-    found = through([{"kind": "ups", "mode": "none", "installed_mw": 1}], 1e6 * load, -0.05e6)
+    found = through(
+        [{"kind": "ups", "mode": "none", "installed_mw": 1}], 1e6 * load, -0.05e6
+    )
     factor = found[POWER] / np.hypot(found[POWER], found[REACTIVE])
     np.testing.assert_allclose(factor, [0.894, 0.981, 0.995, 0.999], atol=6e-4)
 
@@ -153,18 +169,23 @@ def test_a_ups_leads_by_its_filter_the_more_the_less_it_is_loaded() -> None:
 def test_a_ups_is_installed_for_the_design_power_and_its_redundancy(
     keys: dict[str, Any], installed_mw: float
 ) -> None:
-    assert STAGES.read(UPS | keys).open(SITE).installed_mw == pytest.approx(installed_mw)
+    assert STAGES.read(UPS | keys).open(SITE).installed_mw == pytest.approx(
+        installed_mw
+    )
 
 
 def test_a_users_own_ups_has_its_efficiencies() -> None:
     own = {"kind": "table", "efficiency": {0.2: 0.93, 0.6: 0.96, 1.0: 0.95}}
     found = through([UPS | {"efficiency": own, "installed_mw": 1}], [2e5, 6e5, 1e6])
-    np.testing.assert_allclose(found["ups_input_w"], [2e5 / 0.93, 6e5 / 0.96, 1e6 / 0.95])
+    np.testing.assert_allclose(
+        found["ups_input_w"], [2e5 / 0.93, 6e5 / 0.96, 1e6 / 0.95]
+    )
     np.testing.assert_allclose(found[REACTIVE], -5e4)
 
 
 def test_dry_type_transformers_have_the_efficiency_of_the_rule() -> None:
-    """99.28 % at 35 % load, 10 CFR 431.196 for 1000 kVA; no load loss and load loss alike there."""
+    """99.28 % at 35 % load, 10 CFR 431.196 for 1000 kVA; no load loss and load loss
+    alike there."""
     unit = {"preset": "dry_type", "rated_mva": 1}
     found = through([{"kind": "transformers", "units": [unit]}], 0.35e6)
     assert 0.35e6 / found[POWER][0] == pytest.approx(0.9928, abs=1e-4)
@@ -174,7 +195,9 @@ def test_dry_type_transformers_have_the_efficiency_of_the_rule() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_pvlib_takes_our_power_back_to_the_secondary_of_a_transformer(preset: str) -> None:
+def test_pvlib_takes_our_power_back_to_the_secondary_of_a_transformer(
+    preset: str,
+) -> None:
     power_w, losses = np.linspace(0, 1.2e6, 50), PRESETS[preset]
     unit = {"preset": preset, "rated_mva": 1}
     found_w = through([{"kind": "transformers", "units": [unit]}], power_w)[POWER]
@@ -186,7 +209,9 @@ def test_pvlib_takes_our_power_back_to_the_secondary_of_a_transformer(preset: st
 def test_pvlib_takes_our_power_back_to_the_output_of_a_ups(mode: str) -> None:
     """Those whose loss has no linear part, as pvlib's has none."""
     power_w = np.linspace(0, 1.2e6, 50)
-    found_w = through([{"kind": "ups", "mode": mode, "installed_mw": 1}], power_w)["ups_input_w"]
+    found_w = through([{"kind": "ups", "mode": mode, "installed_mw": 1}], power_w)[
+        "ups_input_w"
+    ]
     a0, a1, a2 = CURVES[mode].coefficients[:, 0]
     assert a1 == 0
     back_w = simple_efficiency(found_w, a0, a2, 1e6)
@@ -194,7 +219,8 @@ def test_pvlib_takes_our_power_back_to_the_output_of_a_ups(mode: str) -> None:
 
 
 def test_transformers_stand_in_the_order_that_is_given() -> None:
-    """Each sees what those before it lose: the second in a row is the first of the rest."""
+    """Each sees what those before it lose: the second in a row is the first of the
+    rest."""
     both = through([TWO], [2e6, 9e6], -4e5)
     one = through([TWO | {"units": TWO["units"][:1]}], [2e6, 9e6], -4e5)
     rest = through([TWO | {"units": TWO["units"][1:]}], one[POWER], one[REACTIVE])
@@ -225,7 +251,7 @@ def test_more_power_of_the_nodes_never_draws_less_at_the_meter() -> None:
 
 
 def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> None:
-    """0.5 MW at 0.1 Hz around 7 MW behind the sheet's PDUs, UPS and two transformers."""
+    """0.5 MW at 0.1 Hz around 7 MW behind the sheet's PDUs, UPS and two transformers."""  # noqa: E501
     swing_w = 0.25e6 * np.sin(2 * np.pi * 0.1 * np.arange(0, 600, 0.1))
     found_w = through_golden_site("wse", 15, 7e6 + swing_w)["poi_power_w"][-300:]
     gain = np.ptp(found_w) / np.ptp(swing_w)
@@ -234,7 +260,12 @@ def test_a_swing_has_the_gain_of_the_electrical_parts_and_not_of_the_pue() -> No
 
 
 BATTERY: Any = {"kind": "battery", "power_mw": 2, "energy_mwh": 0.5, "auxiliary_kw": 20}
-LIMIT: Any = {"kind": "ramp_limit", "up_mw_per_min": 4, "down_mw_per_min": 6, "ballast_mw": 1}
+LIMIT: Any = {
+    "kind": "ramp_limit",
+    "up_mw_per_min": 4,
+    "down_mw_per_min": 6,
+    "ballast_mw": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +285,11 @@ def test_blocks_cut_anywhere_give_the_same_bytes(cooling: str, held: Any) -> Non
     def blocks(edges: Sequence[int]) -> Iterator[Block]:
         for begin, end in pairwise(edges):
             power_w = POWERS_W[begin:end]
-            columns = {"it_ac_power_w": power_w, POWER: power_w, REACTIVE: -0.04 * power_w}
+            columns = {
+                "it_ac_power_w": power_w,
+                POWER: power_w,
+                REACTIVE: -0.04 * power_w,
+            }
             yield Block(begin * 40_000, 40_000, columns)
 
     (whole,) = chain.through(blocks([0, POWERS_W.size]))
@@ -279,7 +314,9 @@ def test_loads_above_a_rating_are_counted_and_not_clipped() -> None:
     hours = {part: values["hours_above_rating"] for part, values in metrics.items()}
     assert hours == {"pdu": 1.0, "ups": 0.5, "transformers": 0.5}
     assert metrics["pdu"]["max_load"] == pytest.approx(9 / 8)
-    assert metrics["ups"]["energy_mwh"] == pytest.approx(found["ups_loss_w"].sum() / 2e6)
+    assert metrics["ups"]["energy_mwh"] == pytest.approx(
+        found["ups_loss_w"].sum() / 2e6
+    )
 
 
 AC = {"facility.node_types.node.ac_power": "dlc"}
@@ -288,19 +325,29 @@ AC = {"facility.node_types.node.ac_power": "dlc"}
 def test_a_run_warns_of_a_load_above_a_rating_and_says_where_its_power_is_taken(
     tmp_path: Path,
 ) -> None:
-    stages = [PDU, UPS | {"installed_mw": 0.004}, {"kind": "auxiliary_load"}, "transformers", POI]
+    stages = [
+        PDU,
+        UPS | {"installed_mw": 0.004},
+        {"kind": "auxiliary_load"},
+        "transformers",
+        POI,
+    ]
     scenario = tiny_scenario({"duration": "12 h", "facility.stages": stages, **AC})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     (warning,) = (text for text in run.manifest["warnings"] if text.startswith("ups: "))
     assert "above its rating in 12 h" in warning
     assert "pdu: " not in "".join(run.manifest["warnings"])
     series = run.facility()
     np.testing.assert_array_equal(series["poi_power_w"], series["facility_power_w"])
-    np.testing.assert_array_equal(series["poi_reactive_var"], series["facility_reactive_var"])
+    np.testing.assert_array_equal(
+        series["poi_reactive_var"], series["facility_reactive_var"]
+    )
     for column in ("facility_power_w", "facility_reactive_var"):
         assert run.boundary(column).endswith(
-            ", behind PDUs, behind the UPS, with a constant auxiliary load, behind transformers, "
-            "at the point of interconnection"
+            ", behind PDUs, behind the UPS, with a constant auxiliary load, behind "
+            "transformers, at the point of interconnection"
         )
     assert run.metrics["ups"]["hours_above_rating"] == 12
     rated_w = scenario.facility.supplied_power_w
@@ -316,28 +363,53 @@ OWN = {"p0": 0.001, "p_k": 0.005, "i0": 0.004, "u_k": 0.08, "rated_mva": 12}
         (PDU | {"linear_loss": 0.004}, {"square_loss"}),
         (UPS, {"mode", "efficiency", "redundancy", "filter_share"}),
         (UPS | {"installed_mw": 5, "filter_share": 0.02}, {"mode", "efficiency"}),
-        (UPS | {"mode": "eco", "redundancy": "n"}, {"mode", "efficiency", "redundancy"}),
+        (
+            UPS | {"mode": "eco", "redundancy": "n"},
+            {"mode", "efficiency", "redundancy"},
+        ),
         (UPS | {"mode": "none", "redundancy": "n"}, {"redundancy"}),
         ({"kind": "auxiliary_load"}, {"design_share", "power_factor"}),
         ({"kind": "auxiliary_load", "power_kw": 5}, {"power_factor"}),
         ("transformers", {"units"}),
-        ({"kind": "transformers", "units": [{"preset": "hv_mv"}]}, {"preset", "rated_mva"}),
+        (
+            {"kind": "transformers", "units": [{"preset": "hv_mv"}]},
+            {"preset", "rated_mva"},
+        ),
         ({"kind": "transformers", "units": [OWN]}, set()),
         (POI, set()),
     ],
 )
-def test_assumptions_of_a_stage_are_listed_by_key(stage: Any, assumed: set[str]) -> None:
-    assert {key.rpartition(".")[2] for key in assumed_keys(STAGES.read(stage))} == assumed
+def test_assumptions_of_a_stage_are_listed_by_key(
+    stage: Any, assumed: set[str]
+) -> None:
+    assert {
+        key.rpartition(".")[2] for key in assumed_keys(STAGES.read(stage))
+    } == assumed
 
 
 @pytest.mark.parametrize(
     ("order", "text"),
     [
-        ([UPS, PDU], "facility.stages.1: 'pdu' must not stand behind 'ups'; the order is pdu, ups"),
+        (
+            [UPS, PDU],
+            (
+                "facility.stages.1: 'pdu' must not stand behind 'ups'; the order is "
+                "pdu, ups"
+            ),
+        ),
         ([POI, UPS], "'ups' must not stand behind 'point_of_interconnection'"),
-        ([POI, {"kind": "constant_loss", "loss_fraction": 0.1}], "'constant_loss' must not stand"),
-        ([TWO, {"kind": "auxiliary_load"}], "'auxiliary_load' must not stand behind 'transfo"),
-        ([PDU, TWO, {"kind": "constant_loss", "loss_fraction": 0.1}, UPS], "stages.3: 'ups' must"),
+        (
+            [POI, {"kind": "constant_loss", "loss_fraction": 0.1}],
+            "'constant_loss' must not stand",
+        ),
+        (
+            [TWO, {"kind": "auxiliary_load"}],
+            "'auxiliary_load' must not stand behind 'transfo",
+        ),
+        (
+            [PDU, TWO, {"kind": "constant_loss", "loss_fraction": 0.1}, UPS],
+            "stages.3: 'ups' must",
+        ),
     ],
 )
 def test_stages_that_do_not_stand_in_order_are_refused_in_one_line(
@@ -348,7 +420,9 @@ def test_stages_that_do_not_stand_in_order_are_refused_in_one_line(
         simulate(scenario, tmp_path / "run", library=tiny_library())
     assert text in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(StageError, match="'object' must not stand behind 'point_of_inter"):
+    with pytest.raises(
+        StageError, match="'object' must not stand behind 'point_of_inter"
+    ):
         check_order([STAGES.read(POI), object()])
 
 
@@ -358,7 +432,9 @@ def test_every_cooling_plant_stands_in_the_place_of_cooling() -> None:
         assert not cools or spec.place == "cooling", name
 
 
-@pytest.mark.parametrize("kind", ["pdu", "ups", "transformers", "point_of_interconnection"])
+@pytest.mark.parametrize(
+    "kind", ["pdu", "ups", "transformers", "point_of_interconnection"]
+)
 def test_a_part_of_the_chain_asks_for_the_nodes_ac_power(kind: str) -> None:
     with pytest.raises(InputError, match=r"facility\.node_types\.<name>\.ac_power"):
         STAGES.read(kind).open(Site(CLOCK, 10e6))
@@ -378,17 +454,26 @@ def run_chain(tmp_path: Path, resolution: str) -> Keeps:
     )
     kept = Keeps()
     simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled", force=True,
+        scenario,
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+        force=True,
         sinks=[kept],
-    )  # fmt: skip
+    )
     return kept
 
 
 @pytest.mark.slow
-def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(tmp_path: Path) -> None:
+def test_a_runs_energy_at_the_meter_hardly_depends_on_its_resolution(
+    tmp_path: Path,
+) -> None:
     """A mean's loss is a little less than the mean loss; the sheet allows 0.2 %."""
     energy_j = np.array(
-        [run_chain(tmp_path, name)["poi_power_w"].sum() * s for name, s in STEPS_S.items()]
+        [
+            run_chain(tmp_path, name)["poi_power_w"].sum() * s
+            for name, s in STEPS_S.items()
+        ]
     )
     np.testing.assert_allclose(energy_j, energy_j[0], rtol=2e-3)
     assert (np.diff(energy_j) < 0).all()

@@ -1,4 +1,5 @@
-"""A generator: its delay, ramp, least load, hours and fuel by arithmetic, however a run is cut."""
+"""A generator: its delay, ramp, least load, hours and fuel by arithmetic, however a run
+is cut."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from diploee.facility.base import Stages
 from diploee.facility.generator import GeneratorSpec
 
 MW = 1e6
-QUICK = {"start_delay_s": 0, "least_up_min": 0, "least_down_min": 0, "ramp_per_min": 1e6}
+QUICK = {
+    "start_delay_s": 0,
+    "least_up_min": 0,
+    "least_down_min": 0,
+    "ramp_per_min": 1e6,
+}
 ZONE = ZoneInfo("America/Denver")
 
 
@@ -39,11 +45,16 @@ def ran(
     stage = spec.open(Site(clock, 100 * MW))
     meter, blocks = stage.meter(), []
     parts = pairwise([0, *(cuts or []), load_mw.size])
-    loads = (Block(a * dt_ms, dt_ms, {"facility_power_w": load_mw[a:b] * MW}) for a, b in parts)
+    loads = (
+        Block(a * dt_ms, dt_ms, {"facility_power_w": load_mw[a:b] * MW})
+        for a, b in parts
+    )
     for block in Stages([stage]).through(loads):
         meter.add(block)
         blocks.append(block)
-    columns = {k: np.concatenate([b.columns[k] for b in blocks]) for k in blocks[0].columns}
+    columns = {
+        k: np.concatenate([b.columns[k] for b in blocks]) for k in blocks[0].columns
+    }
     for name in ("generator_w", "generator_fuel_w", "facility_power_w"):
         columns[name] = columns[name] / MW
     return columns, {k.removeprefix("generator."): v for k, v in meter.values().items()}
@@ -57,7 +68,9 @@ def step(low: float, high: float, n: int = 60, at: int = 10) -> np.ndarray:
 def test_energy_lacks_the_delay_and_half_of_the_ramp_at_any_step(dt_s: int) -> None:
     # 20 MW above: 10 MW wanted from t; delay 45 s, ramp 60 s: 10 MW (T - 45 s - 30 s).
     n, at = 3600 // dt_s, 900 // dt_s
-    columns, told = ran(step(0, 20, n, at), dt_s, above_mw=10, start_delay_s=45, ramp_per_min=1)
+    columns, told = ran(
+        step(0, 20, n, at), dt_s, above_mw=10, start_delay_s=45, ramp_per_min=1
+    )
     assert told["energy_mwh"] == pytest.approx(10 * (2700 - 45 - 30) / 3600, rel=1e-12)
     assert told["running_h"] == pytest.approx((2700 - 45) / 3600, rel=1e-12)
     assert told["starts"] == 1 and told["max_mw"] == 10
@@ -83,15 +96,21 @@ def test_it_gives_what_is_above_between_least_load_and_rated_power() -> None:
 def test_it_goes_on_until_demand_has_fallen_by_the_hysteresis() -> None:
     # A demand that goes up and down by 2 MW about 10 MW.
     load_mw = np.tile([11.0, 9.0], 50)
-    narrow, wide = (ran(load_mw, above_mw=10, hysteresis_mw=mw, **QUICK)[1] for mw in (0.5, 1.5))
+    narrow, wide = (
+        ran(load_mw, above_mw=10, hysteresis_mw=mw, **QUICK)[1] for mw in (0.5, 1.5)
+    )
     assert narrow["starts"] == 50 and wide["starts"] == 1
     assert wide["running_h"] == pytest.approx(100 / 60)
 
 
-@pytest.mark.parametrize(("up_min", "down_min", "period"), [(5, 0, 6), (0, 7, 8), (5, 7, 12)])
-def test_it_stays_on_and_off_for_its_least_times(up_min: int, down_min: int, period: int) -> None:
-    # Wanted every other minute: on at least up, off at least down, and turned at the next minute
-    # at which that is wanted.
+@pytest.mark.parametrize(
+    ("up_min", "down_min", "period"), [(5, 0, 6), (0, 7, 8), (5, 7, 12)]
+)
+def test_it_stays_on_and_off_for_its_least_times(
+    up_min: int, down_min: int, period: int
+) -> None:
+    # Wanted every other minute: on at least up, off at least down, and turned at the
+    # next minute at which that is wanted.
     load_mw = np.tile([11.0, 9.0], 60)
     quick = {**QUICK, "least_up_min": up_min, "least_down_min": down_min}
     columns, told = ran(load_mw, above_mw=10, **quick)
@@ -101,8 +120,9 @@ def test_it_stays_on_and_off_for_its_least_times(up_min: int, down_min: int, per
     assert told["starts"] == 120 // period
 
 
-def test_it_runs_in_its_hours_of_local_time_past_midnight_and_the_change_of_the_clock() -> None:
-    # 2018-03-11 lacks 02:00 to 03:00 in Denver: 22:00 to 06:00 is seven hours that night.
+def test_it_runs_in_local_hours_past_midnight_and_a_change_of_the_clock() -> None:
+    # 2018-03-11 lacks 02:00 to 03:00 in Denver: 22:00 to 06:00 is seven hours that
+    # night.
     hours = [{"from_h": 22, "to_h": 6}]
     start = datetime(2018, 3, 9)
     columns, told = ran(np.full(72, 20.0), 3600, start=start, schedule=hours, **QUICK)
@@ -114,11 +134,18 @@ def test_it_runs_in_its_hours_of_local_time_past_midnight_and_the_change_of_the_
 
 @pytest.mark.parametrize(
     ("of", "days"),
-    [({"days": "weekdays"}, 5), ({"days": "weekends"}, 2), ({"first": "2018-01-03"}, 5),
-     ({"first": "2018-01-03", "last": "2018-01-04"}, 2), ({"last": "2018-01-02"}, 2)],
-)  # fmt: skip
+    [
+        ({"days": "weekdays"}, 5),
+        ({"days": "weekends"}, 2),
+        ({"first": "2018-01-03"}, 5),
+        ({"first": "2018-01-03", "last": "2018-01-04"}, 2),
+        ({"last": "2018-01-02"}, 2),
+    ],
+)
 def test_its_schedule_takes_days_and_dates(of: dict[str, str], days: int) -> None:
-    _, told = ran(np.full(168, 20.0), 3600, schedule=[{"from_h": 8, "to_h": 20, **of}], **QUICK)
+    _, told = ran(
+        np.full(168, 20.0), 3600, schedule=[{"from_h": 8, "to_h": 20, **of}], **QUICK
+    )
     assert told["running_h"] == pytest.approx(12 * days, rel=1e-4)
 
 
@@ -143,7 +170,12 @@ def test_fuel_is_energy_over_efficiency_and_the_part_without_load(share: float) 
 def test_a_run_is_the_same_however_it_is_cut(
     load: list[float], cuts: set[int], mode: dict[str, Any], delay_s: float
 ) -> None:
-    settings = {**mode, "start_delay_s": delay_s, "least_up_min": 3, "least_down_min": 2}
+    settings = {
+        **mode,
+        "start_delay_s": delay_s,
+        "least_up_min": 3,
+        "least_down_min": 2,
+    }
     inside = sorted(cut for cut in cuts if cut < len(load))
     whole, _ = ran(np.array(load), **settings)
     parts, _ = ran(np.array(load), cuts=inside, **settings)
@@ -157,9 +189,13 @@ def test_a_run_is_the_same_however_it_is_cut(
 
 @pytest.mark.parametrize(
     ("settings", "step_ms"),
-    [({}, 6_000), ({"start_delay_s": 10}, 1_000), ({"ramp_per_min": 6, "start_delay_s": 0}, 1_000),
-     ({"ramp_per_min": 600}, 100)],
-)  # fmt: skip
+    [
+        ({}, 6_000),
+        ({"start_delay_s": 10}, 1_000),
+        ({"ramp_per_min": 6, "start_delay_s": 0}, 1_000),
+        ({"ramp_per_min": 600}, 100),
+    ],
+)
 def test_it_is_computed_in_tenths_of_its_delay_or_ramp(
     settings: dict[str, float], step_ms: int
 ) -> None:
@@ -171,22 +207,42 @@ def test_it_is_computed_in_tenths_of_its_delay_or_ramp(
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({}, "found neither"), ({"above_mw": 1, "schedule": [{"from_h": 1}]}, "found both"),
-     ({"schedule": [{"from_h": 1}], "hysteresis_mw": 1}, "leave it out beside a schedule"),
-     ({"schedule": [{"from_h": 24}]}, "let them differ"),
-     ({"schedule": [{"first": "2018-02-01", "last": "2018-01-01"}]}, "swap them")],
-)  # fmt: skip
+    [
+        ({}, "found neither"),
+        ({"above_mw": 1, "schedule": [{"from_h": 1}]}, "found both"),
+        (
+            {"schedule": [{"from_h": 1}], "hysteresis_mw": 1},
+            "leave it out beside a schedule",
+        ),
+        ({"schedule": [{"from_h": 24}]}, "let them differ"),
+        ({"schedule": [{"first": "2018-02-01", "last": "2018-01-01"}]}, "swap them"),
+    ],
+)
 def test_settings_that_fight_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
-        tiny_scenario({"facility.stages": [{"kind": "generator", "power_mw": 1, **settings}]})
+        tiny_scenario(
+            {"facility.stages": [{"kind": "generator", "power_mw": 1, **settings}]}
+        )
 
 
-def test_a_run_has_its_energy_as_a_part_and_is_computed_at_its_step(tmp_path: Any) -> None:
-    stage = {"kind": "generator", "power_mw": 0.01, "schedule": [{"from_h": 6, "to_h": 7}]}
+def test_a_run_has_its_energy_as_a_part_and_is_computed_at_its_step(
+    tmp_path: Any,
+) -> None:
+    stage = {
+        "kind": "generator",
+        "power_mw": 0.01,
+        "schedule": [{"from_h": 6, "to_h": 7}],
+    }
     scenario = tiny_scenario({"facility.stages": [stage], "duration": "12 h"})
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
-    told, given_w = run.metrics["generator"], run.facility(["generator_w"])["generator_w"]
-    # Delay and ramps of a minute each: 60 min less 1 min, and half of each of two ramps.
+    run = diploee.simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
+    told, given_w = (
+        run.metrics["generator"],
+        run.facility(["generator_w"])["generator_w"],
+    )
+    # Delay and ramps of a minute each: 60 min less 1 min, and half of each of two
+    # ramps.
     assert told["energy_mwh"] == pytest.approx(0.01 * 59 / 60, rel=1e-9)
     assert given_w.sum() / 60e6 == pytest.approx(told["energy_mwh"], rel=1e-6)
     assert told["starts"] == 1

@@ -1,4 +1,5 @@
-"""A node's AC input: golden values, measured nodes and supplies, and what no curve can meet."""
+"""A node's AC input: golden values, measured nodes and supplies, and what no curve can
+meet."""
 
 from __future__ import annotations
 
@@ -10,14 +11,21 @@ import pytest
 from diploee.facility.loss_curves import MEASURED
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
 
-R, I = 3520.0, 420.0  # noqa: E741  # 4 x H100 and their hosts: rating and idle power of the devices
+# 4 x H100 and their hosts: rating and idle power of the devices
+R, I = 3520.0, 420.0  # noqa: E741
 DEVICE_W = np.array([420.0, 1000, 2000, 2490, 3520])
 TITANIUM = {0.1: 0.924, 0.2: 0.951, 0.5: 0.959, 1.0: 0.946}
 ORV3 = {0.1: 0.941, 0.2: 0.966, 0.5: 0.976, 1.0: 0.970}
 IMMERSED = {2_400.0: 0.934, 2_900.0: 0.939, 7_300.0: 0.973}
-"""Efficiency by AC power [W]: 8 x H100 node, MLPerf Training v4.0, both sides of its supplies."""
+"""Efficiency by AC power [W]: 8 x H100 node, MLPerf Training v4.0, both sides of its
+supplies."""
 
-SHARES = {"fixed_share": 0.1, "fan_share_min": 0.03, "fan_share_max": 0.1, "variable_share": 0.0}
+SHARES = {
+    "fixed_share": 0.1,
+    "fan_share_min": 0.03,
+    "fan_share_max": 0.1,
+    "variable_share": 0.0,
+}
 
 
 def node(kind: str, **keys: Any) -> AcPowerSpec:
@@ -31,7 +39,8 @@ def supply(efficiency: dict[float, float], kind: str = "points") -> dict[str, An
 @pytest.mark.parametrize(
     ("kind", "ac_w"),
     [
-        ("air_hgx", [1090.3, 1686.1, 2784.0, 3383.0, 4850.5]),  # with the Titanium supply
+        # With the Titanium supply
+        ("air_hgx", [1090.3, 1686.1, 2784.0, 3383.0, 4850.5]),
         ("dlc", [745.4, 1341.3, 2374.5, 2883.4, 3958.8]),  # with the power shelf
     ],
 )
@@ -40,11 +49,15 @@ def test_a_node_draws_the_golden_power(kind: str, ac_w: list[float]) -> None:
     np.testing.assert_allclose(found_w, ac_w, rtol=1e-4)
     assert [node(kind).ac_power_w(w, R, I) for w in DEVICE_W.tolist()] == list(found_w)
     switches = AC_POWER.read(kind)
-    np.testing.assert_allclose(switches.ac_power_w(DEVICE_W, R, I) - found_w, 60, rtol=1e-12)
+    np.testing.assert_allclose(
+        switches.ac_power_w(DEVICE_W, R, I) - found_w, 60, rtol=1e-12
+    )
 
 
 def test_frontiers_node_draws_what_raps_says() -> None:
-    found_w = node("raps_frontier").ac_power_w(np.array([442.0, 1000, 2000, 2520]), 2520, 442)
+    found_w = node("raps_frontier").ac_power_w(
+        np.array([442.0, 1000, 2000, 2520]), 2520, 442
+    )
     np.testing.assert_allclose(found_w, [683.9, 1277.0, 2340.0, 2892.7], rtol=1e-4)
 
 
@@ -59,7 +72,8 @@ def test_air_cooled_servers_of_acme_are_met_within_a_tenth() -> None:
 def test_eight_h100_draw_what_brookhaven_measured_within_a_tenth() -> None:
     found_w = node("air_hgx").ac_power_w(np.array([5500.0, 5900, 6300]), 6300, 780)
     np.testing.assert_allclose(found_w, [7468, 8059, 8681], rtol=1e-4)
-    assert found_w[0] == pytest.approx(7750, rel=0.10)  # intensive training: 76 % of 10.2 kW
+    # Intensive training: 76 % of 10.2 kW
+    assert found_w[0] == pytest.approx(7750, rel=0.10)
     assert found_w[-1] == pytest.approx(8400, rel=0.10)  # the highest
 
 
@@ -70,18 +84,23 @@ def test_more_device_power_never_draws_less(kind: str) -> None:
     assert (found_w > np.linspace(0, 1.2 * R, 500)).all()
 
 
-@pytest.mark.parametrize(("name", "efficiency"), [("titanium_typ", TITANIUM), ("orv3", ORV3)])
+@pytest.mark.parametrize(
+    ("name", "efficiency"), [("titanium_typ", TITANIUM), ("orv3", ORV3)]
+)
 def test_a_preset_supply_has_the_sheets_efficiencies_and_so_has_its_fit(
     name: str, efficiency: dict[float, float]
 ) -> None:
     load = np.array([0.1, 0.2, 0.5, 1.0])
     for given in (name, supply(efficiency)):
         loss = node("dlc", supply=given).supply.curve(load)
-        np.testing.assert_allclose(load / (load + loss), list(efficiency.values()), atol=6e-4)
+        np.testing.assert_allclose(
+            load / (load + loss), list(efficiency.values()), atol=6e-4
+        )
 
 
 def test_the_supplies_of_an_immersed_node_against_the_presets_and_as_points() -> None:
-    """The shelf is 3 points too good at idle, right in training; the node's own points are met."""
+    """The shelf is 3 points too good at idle, right in training; the node's own points
+    are met."""
     rated_w, idle_w = 8 * 700 + 2 * 300, 760.0
     dc_w = np.array([ac_w * efficiency for ac_w, efficiency in IMMERSED.items()])
     measured = np.array(list(IMMERSED.values()))
@@ -135,10 +154,19 @@ def test_supplies_supply_reactive_power_by_their_installed_rating() -> None:
     ("keys", "text"),
     [
         # 80 PLUS Titanium are minima, not a curve
-        ({"supply": supply({0.1: 0.90, 0.2: 0.94, 0.5: 0.96, 1.0: 0.91})}, "misses 0.96 at load"),
-        ({"supply": supply({0.1: 0.9, 0.5: 1.02, 1.0: 0.95})}, "found 1.02 at load 0.5"),
+        (
+            {"supply": supply({0.1: 0.90, 0.2: 0.94, 0.5: 0.96, 1.0: 0.91})},
+            "misses 0.96 at load",
+        ),
+        (
+            {"supply": supply({0.1: 0.9, 0.5: 1.02, 1.0: 0.95})},
+            "found 1.02 at load 0.5",
+        ),
         ({"supply": supply({0.1: 0.9, 0.5: 0.0, 1.0: 0.95})}, "found 0 at load 0.5"),
-        ({"supply": supply({0.0: 0.9, 0.5: 0.9, 1.0: 0.95})}, "above 0 and at most 1, found 0"),
+        (
+            {"supply": supply({0.0: 0.9, 0.5: 0.9, 1.0: 0.95})},
+            "above 0 and at most 1, found 0",
+        ),
         ({"supply": supply({0.1: 0.5, 0.15: 0.99}, "table")}, "less is drawn for more"),
         ({"supply": supply({0.1: 0.9, 0.5: 0.9})}, "3 loads or more, found 2"),
         ({"supply": "titanium"}, "did you mean 'titanium_typ'"),
@@ -152,7 +180,11 @@ def test_what_no_node_can_have_is_refused(keys: dict[str, Any], text: str) -> No
 
 
 def test_no_kind_of_node_is_taken_silently() -> None:
-    with pytest.raises(ValueError, match=r"have: 'air_hgx', 'dlc', 'custom', 'raps_frontier'"):
+    with pytest.raises(
+        ValueError, match=r"have: 'air_hgx', 'dlc', 'custom', 'raps_frontier'"
+    ):
         AC_POWER.read({"network_w": 60.0})
-    with pytest.raises(ValueError, match="'custom' needs 'fixed_share', 'fan_share_min'"):
+    with pytest.raises(
+        ValueError, match="'custom' needs 'fixed_share', 'fan_share_min'"
+    ):
         AC_POWER.read("custom")

@@ -1,4 +1,5 @@
-"""A solar plant: PVWatts as pvlib computes it, its energy at any step, and what it leaves alone."""
+"""A solar plant: PVWatts as pvlib computes it, its energy at any step, and what it
+leaves alone."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet
 from diploee.simulation.site import rated_at_meter_w
 
-pytestmark = pytest.mark.filterwarnings("ignore:DatetimeIndex.dayofyear")  # pvlib's use of pandas
+# Pvlib's use of pandas
+pytestmark = pytest.mark.filterwarnings("ignore:DatetimeIndex.dayofyear")
 
 HOUR_MS = 3_600_000
 PLACE = (39.83, -104.65, 1650.0)
@@ -43,7 +45,10 @@ def clear_sky(days: int = 3) -> Sun:
     times = pd.DatetimeIndex(pd.to_datetime(middle_ms + utc_ms, unit="ms", utc=True))
     high = pvlib.solarposition.get_solarposition(times, *PLACE[:2]).apparent_elevation
     sky = pvlib.clearsky.simplified_solis(high)
-    wind, air = np.full(times.size, 3.0), 20 + 8 * np.sin(np.arange(times.size) * np.pi / 12)
+    wind, air = (
+        np.full(times.size, 3.0),
+        20 + 8 * np.sin(np.arange(times.size) * np.pi / 12),
+    )
     records = np.array([sky.ghi, sky.dni, sky.dhi, wind, air])
     return Sun(records, middle_ms, utc_ms, PLACE)
 
@@ -55,7 +60,9 @@ def plant(sun: Sun, dt_ms: int = 60_000, **settings: Any) -> Any:
     return SolarSpec(dc_mw=10, **settings).open(Site(clock, 100e6, weather=weather))
 
 
-def output(stage: Any, dt_ms: int, begin_ms: int = 0, n: int | None = None) -> np.ndarray:
+def output(
+    stage: Any, dt_ms: int, begin_ms: int = 0, n: int | None = None
+) -> np.ndarray:
     n = 3 * 24 * HOUR_MS // dt_ms if n is None else n
     block = Block(begin_ms, dt_ms, {POWER: np.full(n, 50e6)})
     (passed,) = Stages([stage]).through(iter([block]))
@@ -64,18 +71,29 @@ def output(stage: Any, dt_ms: int, begin_ms: int = 0, n: int | None = None) -> n
 
 
 @pytest.mark.parametrize("tracks", [False, True])
-def test_output_is_that_of_pvlibs_functions_of_pvwatts_called_one_by_one(tracks: bool) -> None:
+def test_output_is_that_of_pvlibs_functions_of_pvwatts_called_one_by_one(
+    tracks: bool,
+) -> None:
     sun, losses = clear_sky(), 0.1
     found_w = pvwatts_w(
         SolarSpec(
-            dc_mw=10, dc_per_ac=1.25, tilt_deg=30, azimuth_deg=160, tracks=tracks, losses=losses
+            dc_mw=10,
+            dc_per_ac=1.25,
+            tilt_deg=30,
+            azimuth_deg=160,
+            tracks=tracks,
+            losses=losses,
         ),
         sun,
     )
     ghi, dni, dhi, wind, air_c = sun.records
-    times = pd.DatetimeIndex(pd.to_datetime(sun.middle_ms + sun.utc_ms, unit="ms", utc=True))
+    times = pd.DatetimeIndex(
+        pd.to_datetime(sun.middle_ms + sun.utc_ms, unit="ms", utc=True)
+    )
     pressure_pa = pvlib.atmosphere.alt2pres(PLACE[2])
-    at = pvlib.solarposition.get_solarposition(times, *PLACE, pressure_pa, temperature=air_c)
+    at = pvlib.solarposition.get_solarposition(
+        times, *PLACE, pressure_pa, temperature=air_c
+    )
     tilt, azimuth = 30, 160
     if tracks:
         turned = pvlib.tracking.singleaxis(
@@ -84,13 +102,22 @@ def test_output_is_that_of_pvlibs_functions_of_pvwatts_called_one_by_one(tracks:
         tilt, azimuth = turned.surface_tilt.fillna(0), turned.surface_azimuth.fillna(0)
     aoi = pvlib.irradiance.aoi(tilt, azimuth, at.apparent_zenith, at.azimuth)
     on_panels = pvlib.irradiance.get_total_irradiance(
-        tilt, azimuth, at.apparent_zenith, at.azimuth, dni, ghi, dhi,
+        tilt,
+        azimuth,
+        at.apparent_zenith,
+        at.azimuth,
+        dni,
+        ghi,
+        dhi,
         dni_extra=pvlib.irradiance.get_extra_radiation(times),
         airmass=pvlib.atmosphere.get_relative_airmass(at.apparent_zenith),
-        albedo=0.2, model="perez",
-    )  # fmt: skip
+        albedo=0.2,
+        model="perez",
+    )
     used = on_panels.poa_direct * pvlib.iam.physical(aoi) + on_panels.poa_diffuse
-    cell_c = pvlib.temperature.sapm_cell(on_panels.poa_global, air_c, wind, -3.56, -0.075, 3)
+    cell_c = pvlib.temperature.sapm_cell(
+        on_panels.poa_global, air_c, wind, -3.56, -0.075, 3
+    )
     dc_w = pvlib.pvsystem.pvwatts_dc(used, cell_c, 10e6, -0.0035) * (1 - losses)
     ac_w = pvlib.inverter.pvwatts(dc_w, 8e6 / 0.96).fillna(0)
     assert found_w == pytest.approx(ac_w.to_numpy(), rel=1e-9, abs=1e-3)
@@ -110,14 +137,21 @@ def test_energy_of_each_record_is_pvwatts_at_any_step(dt_ms: int) -> None:
     stage = plant(sun, dc_per_ac=1.5)
     given_w = output(stage, dt_ms)
     of_hours_w = given_w.reshape(-1, HOUR_MS // dt_ms).mean(axis=1)
-    assert of_hours_w == pytest.approx(pvwatts_w(stage.spec, sun)[1:-1], rel=1e-9, abs=1)
+    assert of_hours_w == pytest.approx(
+        pvwatts_w(stage.spec, sun)[1:-1], rel=1e-9, abs=1
+    )
 
 
 def test_steps_longer_than_a_record_have_its_mean_and_cuts_change_nothing() -> None:
     stage = plant(clear_sky())
     whole = output(stage, 60_000)
-    assert output(stage, 6 * HOUR_MS) == pytest.approx(whole.reshape(-1, 360).mean(axis=1))
-    cut = [output(stage, 60_000, a * 60_000, b - a) for a, b in pairwise([0, 7, 1441, 4320])]
+    assert output(stage, 6 * HOUR_MS) == pytest.approx(
+        whole.reshape(-1, 360).mean(axis=1)
+    )
+    cut = [
+        output(stage, 60_000, a * 60_000, b - a)
+        for a, b in pairwise([0, 7, 1441, 4320])
+    ]
     np.testing.assert_array_equal(np.concatenate(cut), whole)
 
 
@@ -126,7 +160,9 @@ def test_a_line_of_means_keeps_each_mean_and_its_bounds(means: list[float]) -> N
     nodes, values = line_of_means(np.arange(len(means) + 1) * 10, np.array(means), 1.0)
     assert (np.diff(nodes) >= 0).all() and values.min() >= 0 and values.max() <= 1
     areas = (values[1:] + values[:-1]) / 2 * np.diff(nodes)
-    assert areas.reshape(-1, 3).sum(axis=1) == pytest.approx(10 * np.array(means), abs=1e-9)
+    assert areas.reshape(-1, 3).sum(axis=1) == pytest.approx(
+        10 * np.array(means), abs=1e-9
+    )
 
 
 def test_the_line_goes_on_without_a_step_where_means_allow_it() -> None:
@@ -137,7 +173,8 @@ def test_the_line_goes_on_without_a_step_where_means_allow_it() -> None:
 
 
 def site(folder: Path, *stages: Any, **changes: Any) -> Any:
-    """Return a site of 3 MW of devices under a file of weather, with stages before its meter."""
+    """Return a site of 3 MW of devices under a file of weather, with stages before its
+    meter."""
     if not (folder / "w.epw").exists():
         write_epw(folder / "w.epw", sun=True)
     meter = {"kind": "point_of_interconnection", "contract_mw": 8}
@@ -166,14 +203,18 @@ def test_gross_demand_pue_and_size_are_those_without_the_plant(tmp_path: Path) -
     without = simulated(tmp_path / "without", site(tmp_path))
     run = simulated(tmp_path / "with", site(tmp_path, SOLAR))
     for key in ("pue", "ppue_cooling", "tue_device", "gross_mwh"):
-        assert run.metrics["poi"][key] == pytest.approx(without.metrics["poi"][key], rel=1e-9)
+        assert run.metrics["poi"][key] == pytest.approx(
+            without.metrics["poi"][key], rel=1e-9
+        )
     given_mwh = run.metrics["solar"]["energy_mwh"]
     assert 5 < given_mwh < 12
     declared = {metric.key for metric in SolarSpec.metrics}
     assert {f"solar.{key}" for key in run.metrics["solar"]} == declared
     energy, before = run.metrics["poi"]["energy"], without.metrics["poi"]["energy"]
     assert energy["solar_mwh"] == pytest.approx(-given_mwh, rel=1e-6)
-    assert energy["total_mwh"] == pytest.approx(before["total_mwh"] - given_mwh, rel=1e-6)
+    assert energy["total_mwh"] == pytest.approx(
+        before["total_mwh"] - given_mwh, rel=1e-6
+    )
     rated = [
         rated_at_meter_w(s, load_inputs(s).weather_year)
         for s in (site(tmp_path), site(tmp_path, SOLAR, SOLAR))
@@ -190,7 +231,9 @@ LIMITS = Limits.model_validate(
 )
 
 
-def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(tmp_path: Path) -> None:
+def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(
+    tmp_path: Path,
+) -> None:
     runs = {}
     for name, stages in {"without": [], "with": [SOLAR]}.items():
         scenario = site(tmp_path, *stages, resolution="10 s", duration="6 h")
@@ -199,7 +242,9 @@ def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(tmp_pat
         grid, is_bound = run.metrics["grid"], name == "with"
         assert grid["bandwidth"].get("interpolated_s") == (3600 if is_bound else None)
         entries = [*grid["ramps"]["intervals"], *grid["rolling_range"]["windows"]]
-        lengths = {e.get("interval_s", e.get("window_s")): e["lower_bound"] for e in entries}
+        lengths = {
+            e.get("interval_s", e.get("window_s")): e["lower_bound"] for e in entries
+        }
         assert {600.0, 3600.0} <= lengths.keys()
         assert all(bound == is_bound for length, bound in lengths.items() if length > 2)
         for band in grid["spectrum"]["bands"]:
@@ -208,25 +253,44 @@ def test_ramps_swings_bands_and_verdicts_with_it_are_marked_lower_bounds(tmp_pat
             assert ("lower bound: clouds" in result.scope) == is_bound
         hourly = Limits.model_validate({"peaks": [{"interval": "1 h", "max_mw": 9}]})
         assert "clouds" not in check_limits(run, hourly).results[0].scope
-        (averaging,) = (part for part in data_sheet(run).sections if part.id == "averaging")
+        (averaging,) = (
+            part for part in data_sheet(run).sections if part.id == "averaging"
+        )
         hidden = "Lower bounds: ramps over 1 min, 10 min and 15 min and peaks over 1"
         assert (hidden in averaging.notes[0]) == is_bound
     compared = compare(runs["without"], runs["with"])
-    for key in ("ramps.intervals.600s.up.max_mw", "maximum_demand.intervals.15min.max_mw"):
-        assert [compared[f"grid.{key}"].shown(run)[0] == "≥" for run in (0, 1)] == [False, True]
-    assert not compared["grid.maximum_demand.intervals.60min.max_mw"].shown(1).startswith("≥")
+    for key in (
+        "ramps.intervals.600s.up.max_mw",
+        "maximum_demand.intervals.15min.max_mw",
+    ):
+        assert [compared[f"grid.{key}"].shown(run)[0] == "≥" for run in (0, 1)] == [
+            False,
+            True,
+        ]
+    assert (
+        not compared["grid.maximum_demand.intervals.60min.max_mw"]
+        .shown(1)
+        .startswith("≥")
+    )
 
 
 @pytest.mark.parametrize(
     ("write", "records_s"),
-    [(lambda p: write_epw(p, sun=True), 3600), (lambda p: write_psm(p, sun=True), 1800)],
+    [
+        (lambda p: write_epw(p, sun=True), 3600),
+        (lambda p: write_psm(p, sun=True), 1800),
+    ],
 )
-def test_noon_of_the_file_is_noon_of_the_run(tmp_path: Path, write: Any, records_s: int) -> None:
+def test_noon_of_the_file_is_noon_of_the_run(
+    tmp_path: Path, write: Any, records_s: int
+) -> None:
     write(tmp_path / "w.epw")
     scenario = site(tmp_path, SOLAR, start="2018-06-21", duration="24 h")
     weather = load_inputs(scenario).weather
     assert weather is not None and isinstance(weather.sun, Sun)
-    clock = RunClock(datetime(2018, 6, 21), scenario.facility.zone, 24 * HOUR_MS, 60_000)
+    clock = RunClock(
+        datetime(2018, 6, 21), scenario.facility.zone, 24 * HOUR_MS, 60_000
+    )
     stage = SolarSpec(dc_mw=10).open(Site(clock, 100e6, weather=weather))
     assert stage.interpolated_s == records_s
     given_w = output(stage, 60_000, n=1440)
@@ -243,8 +307,14 @@ def broken(line: str, field: int, value: str) -> str:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"facility.weather": {"kind": "typical_day", "station": "denver"}}, "holds none"),
-        ({"facility.weather": None, "facility.stages": [SOLAR]}, "there is no facility.weather"),
+        (
+            {"facility.weather": {"kind": "typical_day", "station": "denver"}},
+            "holds none",
+        ),
+        (
+            {"facility.weather": None, "facility.stages": [SOLAR]},
+            "there is no facility.weather",
+        ),
         ({"dark": True}, "0 all year"),
         ({"missing": True}, "'dni' is missing or out of range in its line 100"),
     ],
@@ -258,8 +328,14 @@ def test_weather_without_irradiance_is_refused_with_the_key_and_where_files_are(
         lines[99] = broken(lines[99], 14, "9999")
         path.write_text("\n".join(lines) + "\n")
     keys = {key: value for key, value in change.items() if "." in key}
-    with pytest.raises(DiploeeError, match=r"stage 'solar' needs irradiance: .*") as caught:
+    with pytest.raises(
+        DiploeeError, match=r"stage 'solar' needs irradiance: .*"
+    ) as caught:
         simulated(tmp_path / "run", site(tmp_path, SOLAR, **keys))
     text = str(caught.value)
-    assert why in text and "facility.weather {kind: file" in text and "nsrdb.nrel.gov" in text
+    assert (
+        why in text
+        and "facility.weather {kind: file" in text
+        and "nsrdb.nrel.gov" in text
+    )
     assert "\n" not in text

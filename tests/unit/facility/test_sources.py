@@ -1,4 +1,5 @@
-"""Sources and stores that a user writes as a stage: what the site draws, and from where."""
+"""Sources and stores that a user writes as a stage: what the site draws, and from
+where."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ from diploee.reports.datasheet import data_sheet
 from diploee.runs import Run
 from diploee.simulation.site import rated_at_meter_w
 
-METER = {"kind": "point_of_interconnection", "contract_mva": 8, "billing": {
-    "power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8}}  # fmt: skip
+METER = {
+    "kind": "point_of_interconnection",
+    "contract_mva": 8,
+    "billing": {"power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8},
+}
 CHAIN: list[Any] = ["pdu", "ups", "wse", "auxiliary_load", "transformers", METER]
 
 
@@ -37,9 +41,17 @@ def turbine(monkeypatch: pytest.MonkeyPatch) -> None:
         """A turbine that runs from one hour of the day to another."""
 
         columns: ClassVar = (
-            Column("turbine_w", "W", "facility", "mean", "at its terminals",
-                   "output of the turbine", role="source", part="turbine"),
-        )  # fmt: skip
+            Column(
+                "turbine_w",
+                "W",
+                "facility",
+                "mean",
+                "at its terminals",
+                "output of the turbine",
+                role="source",
+                part="turbine",
+            ),
+        )
         boundary: ClassVar[str | None] = "behind a turbine"
         kind: Literal["turbine"] = "turbine"
         power_mw: float
@@ -72,8 +84,12 @@ def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any
 
 def simulated(folder: Path, scenario: Any, **how: Any) -> tuple[Run, dict[str, float]]:
     kept = Keeps()
-    run = simulate(scenario, folder, library=tiny_library(), engine="compiled", sinks=[kept], **how)
-    return run, {name: float(kept[name].sum(dtype=np.float64)) for name in kept.blocks[0].columns}
+    run = simulate(
+        scenario, folder, library=tiny_library(), engine="compiled", sinks=[kept], **how
+    )
+    return run, {
+        name: float(kept[name].sum(dtype=np.float64)) for name in kept.blocks[0].columns
+    }
 
 
 def overhead(sums: dict[str, float], columns: Any) -> float:
@@ -86,7 +102,9 @@ def test_a_source_at_the_meter_leaves_the_pue_as_it_is(tmp_path: Path) -> None:
     without, _ = simulated(tmp_path / "without", site())
     run, _ = simulated(tmp_path / "with", site(5))
     for key in ("pue", "ppue_cooling", "tue_device", "gross_mwh"):
-        assert run.metrics["poi"][key] == pytest.approx(without.metrics["poi"][key], rel=1e-9)
+        assert run.metrics["poi"][key] == pytest.approx(
+            without.metrics["poi"][key], rel=1e-9
+        )
     energy, before = run.metrics["poi"]["energy"], without.metrics["poi"]["energy"]
     assert energy["turbine_mwh"] == pytest.approx(-12, rel=1e-9)
     assert energy["total_mwh"] == pytest.approx(before["total_mwh"] - 12, rel=1e-9)
@@ -101,7 +119,8 @@ def test_a_source_further_inside_changes_the_pue_by_the_losses_it_changes(
     change = overhead(inside, run.columns) - overhead(sums, without.columns)
     found = run.metrics["poi"]["pue"] - without.metrics["poi"]["pue"]
     assert change < -1e-5 and found == pytest.approx(change, abs=1e-9)
-    # No less heat is in the hall: of the cooling only what the less losses were is gone.
+    # No less heat is in the hall: of the cooling only what the less losses were is
+    # gone.
     assert inside["cooling_w"] == pytest.approx(sums["cooling_w"], rel=0.02)
 
 
@@ -109,11 +128,21 @@ def test_a_source_further_inside_changes_the_pue_by_the_losses_it_changes(
 def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> None:
     inside: dict[str, dict[str, Any]] = {
         "turbine": {"power_mw": 2.0},
-        "battery": {"power_mw": 0.5, "energy_mwh": 0.5, "smoothing_s": 600, "auxiliary_kw": 9},
-        "ramp_limit": {"up_mw_per_min": 0.001, "down_mw_per_min": 0.001, "curtails": True},
+        "battery": {
+            "power_mw": 0.5,
+            "energy_mwh": 0.5,
+            "smoothing_s": 600,
+            "auxiliary_kw": 9,
+        },
+        "ramp_limit": {
+            "up_mw_per_min": 0.001,
+            "down_mw_per_min": 0.001,
+            "curtails": True,
+        },
     }
     run, sums = simulated(
-        tmp_path / "run", site(**{"facility.stages": [{"kind": first, **inside[first]}, *CHAIN]})
+        tmp_path / "run",
+        site(**{"facility.stages": [{"kind": first, **inside[first]}, *CHAIN]}),
     )
     for of in (run.metrics["poi"], *run.metrics["poi"]["monthly"].values()):
         energy = dict(of["energy"])
@@ -125,7 +154,12 @@ def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> 
 
 
 def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None:
-    battery = {"kind": "battery", "power_mw": 0.5, "energy_mwh": 0.5, "smoothing_s": 600}
+    battery = {
+        "kind": "battery",
+        "power_mw": 0.5,
+        "energy_mwh": 0.5,
+        "smoothing_s": 600,
+    }
     stages = [*CHAIN[:5], battery, METER]
     without, _ = simulated(tmp_path / "without", site())
     run, sums = simulated(tmp_path / "with", site(**{"facility.stages": stages}))
@@ -134,7 +168,9 @@ def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None
     assert lost > 1e-6 and change == pytest.approx(lost, abs=1e-9)
 
 
-def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(tmp_path: Path) -> None:
+def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(
+    tmp_path: Path,
+) -> None:
     batteries = [
         {
             "kind": "battery",
@@ -145,18 +181,26 @@ def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(tmp_pa
         }
         for mw in (0.5, 0.1)
     ]
-    above = [{"kind": "generator", "power_mw": mw, "above_mw": 1.0} for mw in (0.3, 0.2)]
+    above = [
+        {"kind": "generator", "power_mw": mw, "above_mw": 1.0} for mw in (0.3, 0.2)
+    ]
     stages = [*CHAIN[:5], *batteries, *above, METER]
-    run, sums = simulated(tmp_path / "run", site(**{"facility.stages": stages, "duration": "4 h"}))
+    run, sums = simulated(
+        tmp_path / "run", site(**{"facility.stages": stages, "duration": "4 h"})
+    )
     for first, second in (("battery", "battery_2"), ("generator", "generator_2")):
         assert run.metrics[first].keys() == run.metrics[second].keys()
         assert run.metrics[first] != run.metrics[second]
-    assert {"battery_2_power_w", "generator_2_w"} <= {column.name for column in run.columns}
+    assert {"battery_2_power_w", "generator_2_w"} <= {
+        column.name for column in run.columns
+    }
     energy = dict(run.metrics["poi"]["energy"])
     total = energy.pop("total_mwh")
     assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
     given = [run.metrics[name]["energy_mwh"] for name in ("generator", "generator_2")]
-    assert min(given) > 0 and energy["generator_mwh"] == pytest.approx(-sum(given), rel=1e-6)
+    assert min(given) > 0 and energy["generator_mwh"] == pytest.approx(
+        -sum(given), rel=1e-6
+    )
     losses = [c.name for c in run.columns if c.role == "loss"]
     assert "battery_2_loss_w" in losses
     assert sums["loss_w"] == pytest.approx(sum(sums[name] for name in losses), rel=1e-9)
@@ -179,7 +223,9 @@ def test_a_cause_names_the_source_and_its_sign(tmp_path: Path) -> None:
         assert cause_words(cause).startswith(f"stage turbine {sign:+.2f} MW")
 
 
-def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Path) -> None:
+def test_power_that_is_exported_is_counted_and_survives_everything(
+    tmp_path: Path,
+) -> None:
     run, sums = simulated(tmp_path / "run", site(5, 20.0))
     poi, power_w = run.metrics["poi"], run.facility(["poi_power_w"])["poi_power_w"]
     exported = -power_w.to_numpy(np.float64).clip(max=0).sum() / 60e6
@@ -187,11 +233,18 @@ def test_power_that_is_exported_is_counted_and_survives_everything(tmp_path: Pat
     assert poi["exported_h"] == pytest.approx(12)
     (month,) = run.metrics["billing"]["months"]
     assert month["exported_mwh"] == poi["exported_mwh"]
-    assert month["energy_mwh"] == pytest.approx(sums["poi_power_w"] / 60e6) and exported > 0
+    assert (
+        month["energy_mwh"] == pytest.approx(sums["poi_power_w"] / 60e6)
+        and exported > 0
+    )
     assert 0 < month["lagging_power_factor"] <= 1 and 0 < poi["pue"] < 2
     for demand in month["demand"]:
         assert demand["load_factor"] is None
-    assert run.metrics["power"]["load_factor"] is run.metrics["grid"]["load_factor"] is None
+    assert (
+        run.metrics["power"]["load_factor"]
+        is run.metrics["grid"]["load_factor"]
+        is None
+    )
     assert run.metrics["power"]["peak_to_average_ratio"] is None
     build_report([run.folder])
     figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
@@ -215,12 +268,16 @@ def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(
 ) -> None:
     run, _ = simulated(tmp_path / "run", site(5, duration="1 h"))
     monkeypatch.setattr(STAGES, "_added", {})
-    with pytest.raises(InputError, match=r"unknown stage 'turbine'.*module is imported") as caught:
+    with pytest.raises(
+        InputError, match=r"unknown stage 'turbine'.*module is imported"
+    ) as caught:
         _ = Run(run.folder).scenario
     assert "\n" not in str(caught.value)
 
 
-def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path) -> None:
+def test_a_stage_that_changes_the_power_without_a_role_is_refused(
+    tmp_path: Path,
+) -> None:
     class Silent:
         columns = (Column("panel_w", "W", "facility", "mean", None, "output"),)
         boundary = None
@@ -233,12 +290,18 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(tmp_path: Path
             return {"panel_w": half_w, POWER: half_w}, state
 
     with pytest.raises(StageError, match="Silent changes facility_power_w") as caught:
-        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()])
+        simulate(
+            tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()]
+        )
     for role in ("loss", "cooling", "load", *TAKEN_OFF):
         assert f"'{role}'" in str(caught.value)
     assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
-    Silent.columns = (Column("panel_w", "W", "facility", "mean", None, "output", role="source"),)
-    simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()])
+    Silent.columns = (
+        Column("panel_w", "W", "facility", "mean", None, "output", role="source"),
+    )
+    simulate(
+        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()]
+    )
 
 
 def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
@@ -257,7 +320,9 @@ def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     assert "below the top by what sources and stores give" in chart.caption
     stack = chart.panels[0].layers[0]
     assert isinstance(stack, Stack)
-    (net,) = (of for of in chart.panels[0].layers if getattr(of, "name", "") == "facility")
+    (net,) = (
+        of for of in chart.panels[0].layers if getattr(of, "name", "") == "facility"
+    )
     given_mw = run.facility(["turbine_w"])["turbine_w"].to_numpy() / 1e6
     assert (stack.parts.sum(axis=0) - net.y)[:-1] == pytest.approx(given_mw, abs=1e-4)
 
@@ -266,7 +331,11 @@ def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
     tmp_path: Path,
 ) -> None:
     class Queue:
-        columns = (Column("desk_w", "W", "facility", "mean", None, "a watt a job", role="load"),)
+        columns = (
+            Column(
+                "desk_w", "W", "facility", "mean", None, "a watt a job", role="load"
+            ),
+        )
         boundary = None
 
         def start(self) -> None:
@@ -276,7 +345,9 @@ def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
             desk_w = 1.0 * block.columns["queued_jobs"]
             return {"desk_w": desk_w, POWER: block.columns[POWER] + desk_w}, state
 
-    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Queue()])
+    run = simulate(
+        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Queue()]
+    )
     assert run.metrics["power"]["rated_mw"] is run.metrics["grid"]["headroom"] is None
 
 

@@ -1,4 +1,4 @@
-"""Stages between the devices and the meter: energy, states, and what they may not do."""
+"""Stages between the devices and the meter: energy, states, and what they may not do."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ CHAIN = [
 
 
 class Lag:
-    """A stage with a state: half of the power of an interval arrives in the next one."""
+    """A stage with a state: half of the power of an interval arrives in the next one."""  # noqa: E501
 
     columns = (
         Column("late_power_w", "W", "facility", "mean", None, "power still under way"),
-        Column("lag_w", "W", "facility", "mean", None, "net power into the lag", "store"),
+        Column(
+            "lag_w", "W", "facility", "mean", None, "net power into the lag", "store"
+        ),
     )
     boundary = "behind a lag"
 
@@ -41,7 +43,9 @@ class Lag:
         late = power_w / 2
         before = np.concatenate([[late_w], late[:-1]])
         lag_w = late - before
-        return {"late_power_w": late, "lag_w": lag_w, POWER: power_w - lag_w}, float(late[-1])
+        return {"late_power_w": late, "lag_w": lag_w, POWER: power_w - lag_w}, float(
+            late[-1]
+        )
 
 
 def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> Keeps:
@@ -50,9 +54,15 @@ def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> 
         {"duration": "26 h", "resolution": resolution, "facility.stages": CHAIN}
     )
     simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled", force=True,
-        stages=stages, sinks=[kept], **how,
-    )  # fmt: skip
+        scenario,
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+        force=True,
+        stages=stages,
+        sinks=[kept],
+        **how,
+    )
     return kept
 
 
@@ -71,10 +81,13 @@ def test_a_run_says_where_its_power_is_taken(tmp_path: Path) -> None:
     run = simulate(scenario, tmp_path / "run", library=tiny_library())
     device = run.boundary("it_power_w")
     assert run.boundary() == (
-        f"{device}, with a constant auxiliary load, behind a loss that is a constant part of it"
+        f"{device}, with a constant auxiliary load, behind a loss that is a "
+        "constant part of it"
     )
     power_mw = run.metrics["power"]["mean_mw"]
-    assert power_mw * 1e6 == pytest.approx(run.facility()["facility_power_w"].mean(), rel=1e-6)
+    assert power_mw * 1e6 == pytest.approx(
+        run.facility()["facility_power_w"].mean(), rel=1e-6
+    )
     assert power_mw * 1e6 > run.facility()["it_power_w"].mean() / 0.96
 
 
@@ -101,7 +114,13 @@ def late_w(make: Any) -> dict[str, Any]:
 
 
 def role(**keys: Any) -> dict[str, Any]:
-    column = {"name": "odd_w", "unit": "W", "per": "facility", "kind": "mean", "boundary": None}
+    column = {
+        "name": "odd_w",
+        "unit": "W",
+        "per": "facility",
+        "kind": "mean",
+        "boundary": None,
+    }
     return {"columns": (Column(**{**column, "text": "odd", **keys}),)}
 
 
@@ -119,34 +138,70 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     (late_w(lambda _: 5.0), r"gives .*of shape \(\), expected"),
     (late_w(lambda n: np.full(n, 1j)), "gives .*of complex128, expected numbers"),
     (late_w(lambda n: ["x"] * n), "gives .*of <U1, expected numbers"),
-    (gives(lambda b: ({POWER: np.full(len(b), np.nan)}, None)), "gives .*that are not finite"),
-    (gives(lambda b: ({"other_w": b.power}, None)), "apply raised AttributeError: 'Block' object"),
-    (gives(lambda b: ({"o_w": np.zeros(len(b))}, None)), "gives .*'o_w', which it does not decla"),
-    (gives(lambda _: None), "apply must return its columns by name and its state, found null"),
+    (
+        gives(lambda b: ({POWER: np.full(len(b), np.nan)}, None)),
+        "gives .*that are not finite",
+    ),
+    (
+        gives(lambda b: ({"other_w": b.power}, None)),
+        "apply raised AttributeError: 'Block' object",
+    ),
+    (
+        gives(lambda b: ({"o_w": np.zeros(len(b))}, None)),
+        "gives .*'o_w', which it does not decla",
+    ),
+    (
+        gives(lambda _: None),
+        "apply must return its columns by name and its state, found null",
+    ),
     ({}, "lacks column 'lag_w', which it declares"),
-    (gives(lambda _: open("/none")), r"apply raised FileNotFoundError: .*No such file"),  # noqa: PTH123, SIM115
+    (
+        gives(lambda _: open("/none")),  # noqa: PTH123, SIM115
+        (
+            r"apply raised "
+            r"FileNotFoundError: .*No such "
+            r"file"
+        ),
+    ),
     (gives(lambda b: b.columns[POWER].fill(0)), "apply raised ValueError: .*read-only"),
-    (gives(lambda b: b.columns.update(a=1)), "apply raised AttributeError: 'mappingproxy'"),
+    (
+        gives(lambda b: b.columns.update(a=1)),
+        "apply raised AttributeError: 'mappingproxy'",
+    ),
     ({"columns": "lag_w"}, "columns must be a tuple of Column, found 'lag_w'"),
     ({"columns": None}, "columns must be a tuple of Column, found null"),
     ({"boundary": 5}, "boundary must be text or None, found 5"),
     ({"place": "roof"}, "has the place 'roof', expected 'pdu', "),
     ({"meter": lambda _: None}, "has a meter without add or values: null"),
-    ({"meter": lambda _: open("/none")}, "meter raised FileNotFoundError"),  # noqa: PTH123, SIM115
+    ({"meter": lambda _: open("/none")}, ("meter raised FileNotFoundError")),  # noqa: PTH123, SIM115
     (measures("power.max_mw"), "declares metric 'power.max_mw'; name it as in"),
     (measures("pools.late"), "declares metric 'pools.late'"),
     (measures("late"), "declares metric 'late'"),
-    (LAGS | measures("lag.a", {"lag.b": 1}), r"gives metric 'lag.b', .* \(declared: 'lag.a'\)"),
-    (LAGS | measures("lag.a", {"lag.a": np.nan}), "gives nan for 'lag.a', expected a finite"),
+    (
+        LAGS | measures("lag.a", {"lag.b": 1}),
+        r"gives metric 'lag.b', .* \(declared: 'lag.a'\)",
+    ),
+    (
+        LAGS | measures("lag.a", {"lag.a": np.nan}),
+        "gives nan for 'lag.a', expected a finite",
+    ),
     (role(role="device"), f"column 'odd_w' has the role 'device', {ROLES}"),
     (role(role="sauce"), f"column 'odd_w' has the role 'sauce', {ROLES}"),
-    (role(role="load", unit="kW"), "column 'odd_w' has a role and is of kW per facility"),
+    (
+        role(role="load", unit="kW"),
+        "column 'odd_w' has a role and is of kW per facility",
+    ),
     (role(role="load", part="total"), "column 'odd_w' counts to the part 'total'"),
-    (role(role="load", part="Solar PV"), "column 'odd_w' counts to the part 'Solar PV'"),
+    (
+        role(role="load", part="Solar PV"),
+        "column 'odd_w' counts to the part 'Solar PV'",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "text"), MISTAKES, ids=[text for _, text in MISTAKES])
+@pytest.mark.parametrize(
+    ("changes", "text"), MISTAKES, ids=[text for _, text in MISTAKES]
+)
 def test_a_mistake_in_a_stage_names_it_in_one_line_and_nothing_is_kept(
     tmp_path: Path, changes: dict[str, Any], text: str
 ) -> None:
@@ -159,7 +214,9 @@ def test_a_mistake_in_a_stage_names_it_in_one_line_and_nothing_is_kept(
 def test_what_is_no_stage_or_is_given_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="must be a tuple of Column, found null"):
         run_chain(tmp_path, "1 h", [object()])
-    with pytest.raises(StageError, match=r"^stages: found the class Odd, expected an object"):
+    with pytest.raises(
+        StageError, match=r"^stages: found the class Odd, expected an object"
+    ):
         run_chain(tmp_path, "1 h", [Odd])
     with pytest.raises(InputError, match="'late_power_w' is declared twice"):
         run_chain(tmp_path, "1 h", [Lag(), Lag()])
@@ -169,9 +226,13 @@ def test_what_is_no_stage_or_is_given_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [list, np.uint16, np.int8, np.float16])
-def test_a_stage_may_give_its_power_as_numbers_of_any_kind(tmp_path: Path, kind: Any) -> None:
+def test_a_stage_may_give_its_power_as_numbers_of_any_kind(
+    tmp_path: Path, kind: Any
+) -> None:
     class Gives(Odd):
-        columns = (Column("sun_w", "W", "facility", "mean", None, "sun", role="source"),)
+        columns = (
+            Column("sun_w", "W", "facility", "mean", None, "sun", role="source"),
+        )
 
         def apply(self, block: Block, state: None) -> Any:
             power_w = np.full(len(block), 100)
@@ -200,9 +261,13 @@ def test_each_stage_is_measured_in_a_block_of_its_own_that_every_reader_shows(
         assert f"| `{block}.energy_mwh` | MWh |" in page
 
 
-def test_a_stage_from_outside_has_its_metrics_in_the_run_and_its_sections(tmp_path: Path) -> None:
+def test_a_stage_from_outside_has_its_metrics_in_the_run_and_its_sections(
+    tmp_path: Path,
+) -> None:
     stages = [type("Measured", (Lag,), measures("lag.late", {"lag.late": 0.25}))()]
-    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=stages)
+    run = simulate(
+        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=stages
+    )
     assert run.metrics["lag"] == {"late": 0.25}
     sections = open_run(run.folder).sections()
     (figure,) = (f for s in sections for f in s.figures if f.key == "lag.late")
@@ -219,9 +284,19 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
         """Draws a part of the IT power."""
 
         columns: ClassVar = (
-            Column("chiller_power_w", "W", "facility", "mean", None, "chiller", role="cooling"),
+            Column(
+                "chiller_power_w",
+                "W",
+                "facility",
+                "mean",
+                None,
+                "chiller",
+                role="cooling",
+            ),
         )
-        metrics: ClassVar = (Metric("chiller.energy_mwh", "MWh", "chilling", view="table"),)
+        metrics: ClassVar = (
+            Metric("chiller.energy_mwh", "MWh", "chilling", view="table"),
+        )
         boundary: ClassVar[str | None] = "with a chiller"
         kind: Literal["chiller"] = "chiller"
         part: float = 0.25
@@ -229,7 +304,9 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
         def meter(self) -> EnergyMeter:
             return EnergyMeter("chiller_power_w", "chiller.energy_mwh")
 
-        def apply(self, block: Block, state: None) -> tuple[dict[str, np.ndarray], None]:
+        def apply(
+            self, block: Block, state: None
+        ) -> tuple[dict[str, np.ndarray], None]:
             own_w = self.part * block.columns["it_power_w"]
             power_w = block.columns["facility_power_w"] + own_w
             return {"chiller_power_w": own_w, "facility_power_w": power_w}, None
@@ -237,7 +314,9 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
     scenario = tiny_scenario({"facility.stages": ["chiller", CHAIN[0]]})
     run = simulate(scenario, tmp_path / "run", library=tiny_library())
     series = run.facility()
-    np.testing.assert_allclose(series["chiller_power_w"], series["it_power_w"] / 4, rtol=1e-6)
+    np.testing.assert_allclose(
+        series["chiller_power_w"], series["it_power_w"] / 4, rtol=1e-6
+    )
     assert run.metrics["chiller"]["energy_mwh"] == pytest.approx(
         series["it_power_w"].to_numpy(float).sum() / 4 / 60 / 1e6, rel=1e-6
     )

@@ -1,4 +1,4 @@
-"""Weather over a run: calendar, zones, leap days, gaps, typical days, and the wet bulb."""
+"""Weather over a run: calendar, zones, leap days, gaps, typical days, and the wet bulb."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -15,23 +15,38 @@ import numpy as np
 import pytest
 from builders import tiny_scenario
 from command_line import call
-from weather_writers import PRESSURE_PA, irradiance, temperature_c, write_epw, write_psm, write_tmy3
+from weather_writers import (
+    PRESSURE_PA,
+    irradiance,
+    temperature_c,
+    write_epw,
+    write_psm,
+    write_tmy3,
+)
 
 from diploee.base.clock import RunClock, fixed_zone, named_zone
 from diploee.base.errors import InputError, LogFormatError
 from diploee.base.files.places import shipped_folder
 from diploee.base.units import MS_PER_H
 from diploee.facility import WEATHER, Weather
-from diploee.facility.psychrometrics import relative_humidity, saturation_pressure_pa, wet_bulb_c
+from diploee.facility.psychrometrics import (
+    relative_humidity,
+    saturation_pressure_pa,
+    wet_bulb_c,
+)
 from diploee.facility.weather import DAYS_BEFORE_MONTH, read_typical_days
 from diploee.importers.inputs import InputReader, load_inputs
 from diploee.importers.weather_files import read_design, read_weather
 from diploee.scenario.loading import input_files
 
-REAL_EPW = Path(__file__).parents[4] / "shared" / "data" / "weather" / "USA_CO_Denver_TMY3.epw"
+REAL_EPW = (
+    Path(__file__).parents[4] / "shared" / "data" / "weather" / "USA_CO_Denver_TMY3.epw"
+)
 WRITERS: dict[str, Callable[..., Path]] = {
-    "epw": write_epw, "tmy3": write_tmy3, "psm": write_psm,
-}  # fmt: skip
+    "epw": write_epw,
+    "tmy3": write_tmy3,
+    "psm": write_psm,
+}
 
 
 def clock(start: str, hours: int, zone: str = "-07:00", warm_up_h: int = 0) -> RunClock:
@@ -53,7 +68,9 @@ def at(weather: Weather, run: RunClock, moment: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", WRITERS)
-def test_a_file_gives_the_weather_of_the_same_month_day_and_hour(tmp_path: Path, form: str) -> None:
+def test_a_file_gives_the_weather_of_the_same_month_day_and_hour(
+    tmp_path: Path, form: str
+) -> None:
     path = WRITERS[form](tmp_path / "weather.txt")
     run = clock("2023-09-14", 49)
     weather = opened(run, tmp_path, kind="file", path=path.name)
@@ -74,7 +91,9 @@ def test_midnight_belongs_to_the_day_that_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step_min", [15, 30])
-def test_parts_of_an_hour_of_an_epw_file_hold_at_their_ends(tmp_path: Path, step_min: int) -> None:
+def test_parts_of_an_hour_of_an_epw_file_hold_at_their_ends(
+    tmp_path: Path, step_min: int
+) -> None:
     year = read_weather(write_epw(tmp_path / "w.epw", step_min=step_min))
     assert year.first_ms == step_min * 60_000
     day, per_day = date(1995, 7, 15), 1_440 // step_min
@@ -85,7 +104,9 @@ def test_parts_of_an_hour_of_an_epw_file_hold_at_their_ends(tmp_path: Path, step
 
 
 @pytest.mark.parametrize("minute", [30, 60])
-def test_the_minute_of_an_hourly_epw_file_says_nothing(tmp_path: Path, minute: int) -> None:
+def test_the_minute_of_an_hourly_epw_file_says_nothing(
+    tmp_path: Path, minute: int
+) -> None:
     told = read_weather(write_epw(tmp_path / "told.epw", hourly_minute=minute))
     plain = read_weather(write_epw(tmp_path / "plain.epw"))
     assert told.first_ms == plain.first_ms
@@ -97,7 +118,9 @@ def test_a_missing_quarter_of_an_hour_is_named_with_its_line(tmp_path: Path) -> 
     lines = path.read_text().splitlines()
     del lines[8 + 5]
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(LogFormatError, match=r"w\.epw:14: a gap: .*01:30, found .*01:45"):
+    with pytest.raises(
+        LogFormatError, match=r"w\.epw:14: a gap: .*01:30, found .*01:45"
+    ):
         read_weather(path)
 
 
@@ -118,9 +141,13 @@ def test_a_leap_day_that_a_file_has_is_used_in_leap_years_alone(tmp_path: Path) 
     write_psm(tmp_path / "w.csv", year=2020)
     in_leap, in_common = clock("2024-02-20", 480), clock("2023-02-20", 480)
     of_leap = opened(in_leap, tmp_path, kind="file", path="w.csv")
-    assert at(of_leap, in_leap, "2024-02-29T06:00") == temperature_c(date(2024, 2, 29), 6)
+    assert at(of_leap, in_leap, "2024-02-29T06:00") == temperature_c(
+        date(2024, 2, 29), 6
+    )
     of_common = opened(in_common, tmp_path, kind="file", path="w.csv")
-    assert at(of_common, in_common, "2023-03-01T06:00") == temperature_c(date(2023, 3, 1), 6)
+    assert at(of_common, in_common, "2023-03-01T06:00") == temperature_c(
+        date(2023, 3, 1), 6
+    )
     assert (np.diff(of_common.time_ms) == MS_PER_H // 2).all()
 
 
@@ -128,7 +155,9 @@ def test_several_years_have_the_same_weather_on_the_same_date(tmp_path: Path) ->
     write_epw(tmp_path / "w.epw")
     run = clock("2022-07-01", 24 * 1000, warm_up_h=24 * 200)
     weather = opened(run, tmp_path, kind="file", path="w.epw")
-    values = {at(weather, run, f"{year}-01-20T15:00") for year in (2022, 2023, 2024, 2025)}
+    values = {
+        at(weather, run, f"{year}-01-20T15:00") for year in (2022, 2023, 2024, 2025)
+    }
     assert values == {temperature_c(date(2023, 1, 20), 15)}
     assert (np.diff(weather.time_ms) == MS_PER_H).all()
     assert weather.time_ms[0] <= run.begin_ms and weather.time_ms[-1] >= run.horizon_ms
@@ -180,12 +209,16 @@ def test_typical_days_keep_the_means_of_the_months(station: str) -> None:
     year = read_typical_days(table, station)
     with table.open() as file:
         rows = [
-            r for r in csv.DictReader(t for t in file if t[0] != "#") if r["station"] == station
+            r
+            for r in csv.DictReader(t for t in file if t[0] != "#")
+            if r["station"] == station
         ]
     months = np.repeat(np.arange(1, 13), np.diff(DAYS_BEFORE_MONTH) * 24)
     for month in range(1, 13):
         for name, values in (("t_db_c", year.dry_bulb_c), ("t_wb_c", year.wet_bulb_c)):
-            given = np.mean([float(row[name]) for row in rows if int(row["month"]) == month])
+            given = np.mean(
+                [float(row[name]) for row in rows if int(row["month"]) == month]
+            )
             assert values[months == month].mean() == pytest.approx(given, abs=1e-9)
 
 
@@ -198,7 +231,10 @@ def test_an_offset_warms_at_the_same_relative_humidity() -> None:
     np.testing.assert_allclose(warm.dry_bulb_c - plain.dry_bulb_c, 5)
     rise_k = warm.wet_bulb_c - plain.wet_bulb_c
     assert (rise_k > 2).all() and (rise_k < 5).all()
-    humidity = [relative_humidity(w.dry_bulb_c, w.wet_bulb_c, w.pressure_pa) for w in (plain, warm)]
+    humidity = [
+        relative_humidity(w.dry_bulb_c, w.wet_bulb_c, w.pressure_pa)
+        for w in (plain, warm)
+    ]
     np.testing.assert_allclose(*humidity, atol=1e-9)
 
 
@@ -226,8 +262,18 @@ def field(index: int, value: str) -> Callable[[str], str]:
         ("epw", 100, field(9, "999999"), r":100: pressure .*999999"),
         ("epw", 100, field(6, ""), r":100: dry-bulb temperature .*none"),
         ("epw", 100, field(6, "warm"), r":100: dry-bulb temperature .*none"),
-        ("epw", 100, lambda _: None, r":100: a gap: .*month 1, day 4, 20:00, found .* 21:00"),
-        ("epw", 8768, lambda _: None, r":8767: a gap: .*month 12, day 31, 24:00, the file ends"),
+        (
+            "epw",
+            100,
+            lambda _: None,
+            r":100: a gap: .*month 1, day 4, 20:00, found .* 21:00",
+        ),
+        (
+            "epw",
+            8768,
+            lambda _: None,
+            r":8767: a gap: .*month 12, day 31, 24:00, the file ends",
+        ),
         ("tmy3", 40, field(2, "-9900"), r":40: dry-bulb temperature .*-9900"),
         ("tmy3", 40, lambda _: None, r":40: a gap"),
         ("psm", 60, field(5, ""), r":60: dry-bulb temperature"),
@@ -259,7 +305,9 @@ def test_weather_needs_the_zone_of_the_facility() -> None:
     typical = {"kind": "typical_day", "station": "denver"}
     with pytest.raises(InputError, match="weather needs the facility's zone"):
         tiny_scenario({"facility.weather": typical})
-    given = tiny_scenario({"facility.weather": typical, "facility.utc_offset": "-07:00"})
+    given = tiny_scenario(
+        {"facility.weather": typical, "facility.utc_offset": "-07:00"}
+    )
     assert load_inputs(given).weather is not None
     assert load_inputs(tiny_scenario()).weather is None
 
@@ -267,37 +315,49 @@ def test_weather_needs_the_zone_of_the_facility() -> None:
 def test_a_weather_file_is_an_input_of_the_run(tmp_path: Path) -> None:
     write_epw(tmp_path / "w.epw")
     keys = {"kind": "file", "path": "w.epw", "actual_year": True}
-    scenario = tiny_scenario({"facility.weather": keys, "facility.utc_offset": "-07:00"}).beside(
-        tmp_path
-    )
+    scenario = tiny_scenario(
+        {"facility.weather": keys, "facility.utc_offset": "-07:00"}
+    ).beside(tmp_path)
     assert input_files(scenario) == ("w.epw",)
     reader = InputReader()
     inputs = reader.load(scenario)
     assert set(inputs.hashes) == {"w.epw"}
     assert inputs.weather is not None and not inputs.weather.typical
     (tmp_path / "w.epw").unlink()
-    with pytest.raises(LogFormatError, match=r"w\.epw: can't be read .*facility\.weather\.path"):
+    with pytest.raises(
+        LogFormatError, match=r"w\.epw: can't be read .*facility\.weather\.path"
+    ):
         reader.load(scenario)
 
 
 @pytest.mark.slow
-def test_the_year_of_a_weather_file_holds_all_of_its_hours_whatever_is_run(tmp_path: Path) -> None:
+def test_the_year_of_a_weather_file_holds_all_of_its_hours_whatever_is_run(
+    tmp_path: Path,
+) -> None:
     write_epw(tmp_path / "w.epw")
     weather = {"facility.weather": {"kind": "file", "path": "w.epw"}}
     years = []
     for span in ({"start": "2018-12-31", "duration": "1 h"}, {"start": "2020-02-28"}):
-        for zone in ({"facility.utc_offset": "-07:00"}, {"facility.time_zone": "America/Denver"}):
+        for zone in (
+            {"facility.utc_offset": "-07:00"},
+            {"facility.time_zone": "America/Denver"},
+        ):
             inputs = load_inputs(tiny_scenario(weather | span | zone).beside(tmp_path))
             assert inputs.weather_year is not None
             years.append(inputs.weather_year)
-    in_file = {temperature_c(date(1995, 1, 1) + timedelta(d), h) for d in range(365)
-               for h in range(1, 25)}  # fmt: skip
+    in_file = {
+        temperature_c(date(1995, 1, 1) + timedelta(d), h)
+        for d in range(365)
+        for h in range(1, 25)
+    }
     for year in years:
         assert set(year.dry_bulb_c.tolist()) == in_file
         np.testing.assert_array_equal(year.wet_bulb_c, years[0].wet_bulb_c)
 
 
-@pytest.mark.skipif(not REAL_EPW.is_file(), reason="the real EPW lies beside the repository")
+@pytest.mark.skipif(
+    not REAL_EPW.is_file(), reason="the real EPW lies beside the repository"
+)
 def test_a_real_file_has_the_statistics_of_the_sheet() -> None:
     run = clock("2023-01-01", 24 * 365)
     weather = opened(run, REAL_EPW.parent, kind="file", path=REAL_EPW.name)
@@ -320,9 +380,11 @@ ONCE_IN_YEARS = [-20, 37, 3, 1, -25, 38, -26, 39, -27, 40, -28, 41]
 
 @pytest.mark.parametrize(
     ("cooling", "extremes"),
-    [([*COOLING, 700], [12, 10, 9, 21, *ONCE_IN_YEARS]),  # ASHRAE 2009, 2013
-     ([*COOLING, 21], [12, 10, 9, *ONCE_IN_YEARS])],  # 2017, 2021
-)  # fmt: skip
+    [
+        ([*COOLING, 700], [12, 10, 9, 21, *ONCE_IN_YEARS]),  # ASHRAE 2009, 2013
+        ([*COOLING, 21], [12, 10, 9, *ONCE_IN_YEARS]),
+    ],  # 2017, 2021
+)
 def test_design_conditions_of_both_orders_of_an_epw_head_are_shown_beside_the_extremes(
     tmp_path: Path, cooling: list[float], extremes: list[float]
 ) -> None:
@@ -336,16 +398,31 @@ def test_design_conditions_of_both_orders_of_an_epw_head_are_shown_beside_the_ex
     assert design["wet_bulb_c"] == {0.4: 19, 1: 18, 2: 17}
     assert design["dry_bulb_once_in_years_c"] == {5: 38, 10: 39, 20: 40, 50: 41}
     assert (design["yearly_dry_bulb_c"], design["highest_wet_bulb_c"]) == (37, 21)
-    values = [temperature_c(date(1995, 1, 1) + timedelta(d), h) for d in range(365)
-              for h in range(1, 25)]  # fmt: skip
+    values = [
+        temperature_c(date(1995, 1, 1) + timedelta(d), h)
+        for d in range(365)
+        for h in range(1, 25)
+    ]
     told = call("weather", path)
     assert told.code == 0
-    assert f"dry bulb [deg C]: at most {max(values):.1f}; exceeded in 0.4, 1 and 2 %" in told.out
-    assert "in its head 35.0, 34.0, 33.0" in told.out and "in its head 19.0, 18.0" in told.out
+    assert (
+        f"dry bulb [deg C]: at most {max(values):.1f}; exceeded in 0.4, 1 and 2 %"
+        in told.out
+    )
+    assert (
+        "in its head 35.0, 34.0, 33.0" in told.out
+        and "in its head 19.0, 18.0" in told.out
+    )
     assert "does not say how often a wet bulb comes back" in told.out
     # A tenth of the sum of hourly watts a square metre over 1000
-    sums = sum(irradiance(date(1995, 1, 1) + timedelta(d), h)[0] for d in range(365)
-               for h in range(1, 25)) / 1000  # fmt: skip
+    sums = (
+        sum(
+            irradiance(date(1995, 1, 1) + timedelta(d), h)[0]
+            for d in range(365)
+            for h in range(1, 25)
+        )
+        / 1000
+    )
     found = json.loads(call("weather", path, "--json").out)[str(path)]
     assert found["irradiance"] == pytest.approx(sums, rel=2e-3)
     assert "actual_year: true" in told.out
@@ -354,7 +431,9 @@ def test_design_conditions_of_both_orders_of_an_epw_head_are_shown_beside_the_ex
 @pytest.mark.parametrize(
     "line", ["DESIGN CONDITIONS,0", "DESIGN CONDITIONS,1,x,,Cooling,1,Extremes"]
 )
-def test_a_head_without_known_design_conditions_has_none(tmp_path: Path, line: str) -> None:
+def test_a_head_without_known_design_conditions_has_none(
+    tmp_path: Path, line: str
+) -> None:
     path = damaged(write_epw(tmp_path / "w.epw"), 2, lambda _: line)
     assert read_design(path) is None
     assert "in its head" not in (told := call("weather", path)).out and told.code == 0
@@ -373,20 +452,27 @@ def test_months_of_several_years_are_a_typical_year(tmp_path: Path) -> None:
     path = write_epw(tmp_path / "w.epw")
     lines = path.read_text().splitlines()
     path.write_text(
-        "\n".join([*lines[:5000], *(of.replace("1995", "2001", 1) for of in lines[5000:])])
+        "\n".join(
+            [*lines[:5000], *(of.replace("1995", "2001", 1) for of in lines[5000:])]
+        )
     )
     told = call("weather", path).out
-    assert "months of 2 years, 1995 to 2001" in told and "bring years as they were" in told
+    assert (
+        "months of 2 years, 1995 to 2001" in told and "bring years as they were" in told
+    )
 
 
-@pytest.mark.skipif(not REAL_EPW.is_file(), reason="the real EPW lies beside the repository")
+@pytest.mark.skipif(
+    not REAL_EPW.is_file(), reason="the real EPW lies beside the repository"
+)
 def test_a_real_head_has_the_design_wet_bulb_of_the_sheet() -> None:
     design = read_design(REAL_EPW)
     assert design is not None and design["wet_bulb_c"][0.4] == 18.3
     assert design["dry_bulb_once_in_years_c"][50] > design["dry_bulb_c"][0.4]
 
 
-with mock.patch.dict(sys.modules, {"numba": None}):  # which psychrolib would compile itself with
+# Which psychrolib would compile itself with
+with mock.patch.dict(sys.modules, {"numba": None}):
     import psychrolib
 
 
@@ -397,7 +483,9 @@ def test_wet_bulb_and_saturation_are_those_of_psychrolib() -> None:
     pressure_pa = rng.uniform(70_000, 105_000, 40)
     given = zip(dry_c, humidity, pressure_pa, strict=True)
     theirs = [psychrolib.GetTWetBulbFromRelHum(*values) for values in given]
-    np.testing.assert_allclose(wet_bulb_c(dry_c, humidity, pressure_pa), theirs, atol=2e-3)
+    np.testing.assert_allclose(
+        wet_bulb_c(dry_c, humidity, pressure_pa), theirs, atol=2e-3
+    )
     saturated = [psychrolib.GetSatVapPres(t) for t in dry_c]
     np.testing.assert_allclose(saturation_pressure_pa(dry_c), saturated, rtol=1e-12)
 
@@ -408,7 +496,8 @@ def test_humidity_comes_back_from_the_wet_bulb() -> None:
     pressure_pa = np.full(500, 84_000.0)
     wet_c = wet_bulb_c(dry_c, humidity, pressure_pa)
     back = relative_humidity(dry_c, wet_c, pressure_pa)
-    # Where water changes to ice the equation has a step: a few humidities there have no partner.
+    # Where water changes to ice the equation has a step: a few humidities there have no
+    # partner.
     apart = np.abs(wet_c) > 1e-6
     np.testing.assert_allclose(back[apart], humidity[apart], atol=1e-9)
     assert (wet_c <= dry_c).all()

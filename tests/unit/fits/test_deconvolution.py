@@ -30,19 +30,28 @@ from diploee.simulation.run import simulate
 from diploee.simulation.steps import stream_classes
 
 HOUR_S = 3_600
-BY_HOUR = 1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)
-LASTING = {"lognormal": [{"weight": 1, "median_s": 5_000, "sigma": 0.8}], "max_s": 100_000}
+BY_HOUR = (
+    1.2 + np.sin(np.arange(168) / 24 * 2 * np.pi) + 0.5 * (np.arange(168) % 7 == 0)
+)
+LASTING = {
+    "lognormal": [{"weight": 1, "median_s": 5_000, "sigma": 0.8}],
+    "max_s": 100_000,
+}
 MONDAY = np.datetime64("2018-01-01T00", "h")
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "profiles": {},
-    "drawn durations": {f"streams.training.classes.{k}.duration": LASTING for k in range(3)},
+    "drawn durations": {
+        f"streams.training.classes.{k}.duration": LASTING for k in range(3)
+    },
     "start-up": {"streams.training.startup": {"quantiles_s": {0: 100, 1: 2_000}}},
 }
 
 
 def week() -> Float64Array:
-    weights = np.array(load_scenario("colocation_10mw").streams["training"].calendar.week_weights())
+    weights = np.array(
+        load_scenario("colocation_10mw").streams["training"].calendar.week_weights()
+    )
     return np.asarray(weights / weights.mean())
 
 
@@ -60,14 +69,18 @@ def test_mean_job_sums_to_the_mean_node_time(kind: str) -> None:
         run_s = run_s if one.duration is None else one.duration.mean_s()
         late_s = 0.0 if startup is None else startup.mean_s()
         node_s += one.probability * one.n_nodes * (run_s + late_s)
-    assert job_of(kind).sum() * HOUR_S / PARTS_PER_H == pytest.approx(node_s, rel=1.1e-3)
+    assert job_of(kind).sum() * HOUR_S / PARTS_PER_H == pytest.approx(
+        node_s, rel=1.1e-3
+    )
 
 
 def test_a_job_on_half_of_a_nodes_gpus_keeps_half_a_node_busy() -> None:
     one: dict[str, Any] = {"workload": "draw", "n_nodes": 1, "probability": 1}
     changes = KINDS["start-up"] | {"facility.pools.main.allocate": "gpus"}
     whole, half = (
-        mean_job(tiny_scenario(changes | {"streams.training.classes": [of]}), tiny_library())
+        mean_job(
+            tiny_scenario(changes | {"streams.training.classes": [of]}), tiny_library()
+        )
         for of in (one, one | {"n_gpus": 2})
     )
     np.testing.assert_allclose(2 * half, whole)
@@ -76,7 +89,11 @@ def test_a_job_on_half_of_a_nodes_gpus_keeps_half_a_node_busy() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_mean_job_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
     scenario, n = tiny_scenario(KINDS[kind]), 60_000
-    stream, rng, job = scenario.streams["training"], np.random.default_rng(0), job_of(kind)
+    stream, rng, job = (
+        scenario.streams["training"],
+        np.random.default_rng(0),
+        job_of(kind),
+    )
     rate = np.repeat(np.arange(job.size // PARTS_PER_H) == 0, PARTS_PER_H) / PARTS_PER_H
     expected = np.convolve(rate, job)[: job.size].reshape(-1, PARTS_PER_H).mean(axis=1)
     found, squares = np.zeros(expected.size), np.zeros(expected.size)
@@ -98,7 +115,9 @@ def test_mean_job_is_the_mean_of_many_jobs_of_one_hour(kind: str) -> None:
 @pytest.mark.slow
 def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
     scenario, rate = tiny_scenario(), np.array([0.0, 1, 6, 3, 0, 0, 2, 2, 5, 0, 0, 0])
-    clock = RunClock(datetime(2018, 1, 1), UTC, rate.size * HOUR_S * 1000, HOUR_S * 1000)
+    clock = RunClock(
+        datetime(2018, 1, 1), UTC, rate.size * HOUR_S * 1000, HOUR_S * 1000
+    )
     rates = hourly_rates(Calendar(hour_of_day=(*rate, *[0.0] * 12)), clock)
     rng, found = np.random.default_rng(0), np.zeros(rate.size)
     per_day = 24e5 * rate.mean()
@@ -108,7 +127,9 @@ def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
         run_s = rng.choice(
             [tiny_library()[k].duration_ms / 1000 for k in c.profile_ids], begin_s.size
         )
-        upto = np.clip(np.arange(rate.size + 1)[:, None] * HOUR_S, begin_s, begin_s + run_s)
+        upto = np.clip(
+            np.arange(rate.size + 1)[:, None] * HOUR_S, begin_s, begin_s + run_s
+        )
         ran = np.diff(upto.sum(axis=1)) / HOUR_S
         found += c.job_class.probability * c.job_class.n_nodes * ran
     expected = expected_load(rate, job_of())
@@ -118,13 +139,18 @@ def test_expected_load_is_that_of_jobs_drawn_at_the_rates() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_expected_load_gives_its_rates_exactly(kind: str) -> None:
     job = job_of(kind)
-    load = expected_load(np.tile(100 * BY_HOUR, 9), job)[168:]  # jobs of the week before run, too
+    # Jobs of the week before run, too
+    load = expected_load(np.tile(100 * BY_HOUR, 9), job)[168:]
     found = recover_weights(load, MONDAY, job)
     np.testing.assert_allclose(found.hour_of_week, BY_HOUR / BY_HOUR.mean(), rtol=1e-4)
     assert found.jobs_per_day == pytest.approx(24 * 100 * BY_HOUR.mean(), rel=1e-5)
-    np.testing.assert_allclose(found.fitted[found.first :], load[found.first :], rtol=1e-4)
+    np.testing.assert_allclose(
+        found.fitted[found.first :], load[found.first :], rtol=1e-4
+    )
     # Each week says the same: the limits close.
-    np.testing.assert_allclose(found.hour_of_week_low, found.hour_of_week_high, atol=1e-3)
+    np.testing.assert_allclose(
+        found.hour_of_week_low, found.hour_of_week_high, atol=1e-3
+    )
 
 
 @pytest.mark.slow
@@ -134,10 +160,16 @@ def test_limits_hold_the_weights_of_a_scattered_load() -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
         weeks = rng.gamma(100, 0.01, 24).repeat(168)
-        found = recover_weights(expected_load(rng.poisson(rate * weeks) * 1.0, job), MONDAY, job)
-        inside.append((found.hour_of_week_low <= truth) & (truth <= found.hour_of_week_high))
+        found = recover_weights(
+            expected_load(rng.poisson(rate * weeks) * 1.0, job), MONDAY, job
+        )
+        inside.append(
+            (found.hour_of_week_low <= truth) & (truth <= found.hour_of_week_high)
+        )
         per_day = 24 * 100 * BY_HOUR.mean()
-        count_inside.append(found.jobs_per_day_low <= per_day <= found.jobs_per_day_high)
+        count_inside.append(
+            found.jobs_per_day_low <= per_day <= found.jobs_per_day_high
+        )
         assert np.median(found.hour_of_week_high - found.hour_of_week_low) < 0.3
     assert 0.9 <= np.mean(inside) <= 0.99
     assert sum(count_inside) >= 2
@@ -159,10 +191,17 @@ def test_months_are_recovered_with_the_week() -> None:
     assert recover_weights(load, MONDAY, job, months=False).month is None
 
 
-def recovered(scenario: Scenario, library: ProfileLibrary, folder: Path) -> RecoveredWeights:
-    """Return what the load of a scenario's run gives, checked against what the run was given."""
-    run = simulate(scenario, folder, library=library, engine="compiled", jobs_file=False)
-    busy = run.facility()["utilization"].resample("1h").mean() * scenario.facility.n_nodes
+def recovered(
+    scenario: Scenario, library: ProfileLibrary, folder: Path
+) -> RecoveredWeights:
+    """Return what the load of a scenario's run gives, checked against what the run was
+    given."""
+    run = simulate(
+        scenario, folder, library=library, engine="compiled", jobs_file=False
+    )
+    busy = (
+        run.facility()["utilization"].resample("1h").mean() * scenario.facility.n_nodes
+    )
     found = recover_weights(
         busy.to_numpy(), busy.index[0].to_datetime64(), mean_job(scenario, library)
     )
@@ -171,7 +210,8 @@ def recovered(scenario: Scenario, library: ProfileLibrary, folder: Path) -> Reco
     assert found.jobs_per_day == pytest.approx(per_day, rel=0.01)
     off = busy.to_numpy()[found.first :] - found.fitted[found.first :]
     assert off.var() < 0.05 * busy.var()
-    # What the fit does not explain is chance: it has no course of its own over the week.
+    # What the fit does not explain is chance: it has no course of its own over the
+    # week.
     assert off[: 7 * 168].reshape(-1, 168).mean(axis=0).std() < 0.2 * busy.std()
     return found
 

@@ -1,4 +1,5 @@
-"""`diploee fit-requests`: a trace in, a request stream out that loads and tells what it knows."""
+"""`diploee fit-requests`: a trace in, a request stream out that loads and tells what it
+knows."""
 
 from __future__ import annotations
 
@@ -27,8 +28,10 @@ WEIGHTS = 1 + 0.8 * np.sin(np.arange(HOURS_PER_WEEK) / 24 * 2 * np.pi)
 PER_HOUR = 40.0
 
 
-def arrivals_ms(seed: int = 0, n_weeks: int = N_WEEKS, weights: Float64Array = WEIGHTS) -> Any:
-    """Draw Poisson requests [ms since Monday 00:00], in order, no two at the same time."""
+def arrivals_ms(
+    seed: int = 0, n_weeks: int = N_WEEKS, weights: Float64Array = WEIGHTS
+) -> Any:
+    """Draw Poisson requests [ms since Monday 00:00], in order, no two at the same time."""  # noqa: E501
     rng = stream(seed, "test", "requests")
     counts = rng.poisson(np.tile(PER_HOUR * weights, n_weeks))
     hours = np.repeat(np.arange(counts.size), counts)
@@ -49,7 +52,9 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = stream(1, "test", "lengths")
     file = tmp_path_factory.mktemp("trace") / "azure.csv"
     inputs = rng.integers(1, 4000, at_ms.size)
-    file.write_text(azure_text(at_ms, inputs, rng.integers(450, 550, at_ms.size)), "utf-8")
+    file.write_text(
+        azure_text(at_ms, inputs, rng.integers(450, 550, at_ms.size)), "utf-8"
+    )
     return file
 
 
@@ -58,7 +63,10 @@ def relative(tmp_path: Path) -> Path:
     """Three days of requests of two services that count from an origin of their own."""
     at_ms = arrivals_ms(n_weeks=1)
     at_ms = at_ms[at_ms < 3 * 86_400_000]
-    lines = [f"{at},{100 + k % 7},{300 + k % 11},{'ab'[k % 4 == 0]}" for k, at in enumerate(at_ms)]
+    lines = [
+        f"{at},{100 + k % 7},{300 + k % 11},{'ab'[k % 4 == 0]}"
+        for k, at in enumerate(at_ms)
+    ]
     file = tmp_path / "relative.csv"
     header = "time_ms,input_tokens,output_tokens,service"
     file.write_text("\n".join([header, *lines]) + "\n", "utf-8")
@@ -89,7 +97,8 @@ def test_printed_fragment_is_the_fit_and_loads_in_a_scenario(azure: Path) -> Non
     loaded = scenario_from_dict(serving_data() | fragment).request_streams["chat"]
     assert loaded.services["all"].output_tokens == 512
     assert loaded.calendar.hour_of_week is not None
-    # The mean of an hour is Poisson with 80 requests on average; the lines between double errors.
+    # The mean of an hour is Poisson with 80 requests on average; the lines between
+    # double errors.
     error = np.array(loaded.calendar.hour_of_week) - WEIGHTS
     assert np.abs(error).max() < 2 * 5 * np.sqrt(WEIGHTS.max() / (N_WEEKS * PER_HOUR))
     assert loaded.request_rate_rps == pytest.approx(
@@ -104,7 +113,9 @@ def test_scenario_gives_the_pool(azure: Path, tmp_path: Path) -> None:
     assert yaml.safe_load(text)["request_streams"]["requests"]["pool"] == "main"
 
 
-def test_lines_give_rates_weights_scatter_lengths_and_rows(azure: Path, tmp_path: Path) -> None:
+def test_lines_give_rates_weights_scatter_lengths_and_rows(
+    azure: Path, tmp_path: Path
+) -> None:
     repeated = tmp_path / "repeated.csv"
     lines = azure.read_text("utf-8").splitlines(keepends=True)
     repeated.write_text("".join([*lines[:5], *lines[4:]]), "utf-8")
@@ -113,17 +124,30 @@ def test_lines_give_rates_weights_scatter_lengths_and_rows(azure: Path, tmp_path
     fit = fit_requests(read_request_trace(azure))
     weight = fit.calendar.week_weight
     low, high = int(weight.argmin()), int(weight.argmax())
-    answers, minutes, hours = fit.services[0].output_tokens, fit.dispersion, fit.hourly_dispersion
+    answers, minutes, hours = (
+        fit.services[0].output_tokens,
+        fit.dispersion,
+        fit.hourly_dispersion,
+    )
     assert answers is not None
     for told in (
-        f"{n:,} requests in 14 days, mean {fit.mean_rate_rps:.4g}/s, peak {fit.peak_rate_rps:.4g}",
+        (
+            f"{n:,} requests in 14 days, mean {fit.mean_rate_rps:.4g}/s, peak "
+            f"{fit.peak_rate_rps:.4g}"
+        ),
         f"Mean rate of a whole week {fit.week_rate_rps:.4g}/s; peak at 2024-05-",
         "Weights: 168 hours, smoothed",
-        f"lowest {weight[low]:.3g} ({fit.week_low[low]:.3g} to {fit.week_high[low]:.3g})",
+        (
+            f"lowest {weight[low]:.3g} ({fit.week_low[low]:.3g} to "
+            f"{fit.week_high[low]:.3g})"
+        ),
         f"highest {weight[high]:.3g} ({fit.week_low[high]:.3g} to",
         f"{minutes.index:.4g} ({minutes.low:.4g} to {minutes.high:.4g}; 1 if Poisson)",
         f"hours: {hours.index:.3g} ({hours.low:.3g} to {hours.high:.3g}; 1 if Poisson)",
-        f"mean {answers.mean:.4g} tokens, median {answers.p50:.4g}, p90 {answers.p90:.4g}",
+        (
+            f"mean {answers.mean:.4g} tokens, median {answers.p50:.4g}, p90 "
+            f"{answers.p90:.4g}"
+        ),
         f"Rows: {n + 1:,} rows, {n:,} kept; dropped 1: repeated rows",
         "Shares of the services: all 100.00%.",
         "ASSUMPTION: the trace does not tell model",
@@ -132,12 +156,16 @@ def test_lines_give_rates_weights_scatter_lengths_and_rows(azure: Path, tmp_path
         assert told in said
     text = out.read_text("utf-8")
     assert "dropped 1: repeated rows" in text
-    scenario_from_dict(serving_data() | yaml.safe_load(text.replace("pool: serving", "pool: main")))
+    scenario_from_dict(
+        serving_data() | yaml.safe_load(text.replace("pool: serving", "pool: main"))
+    )
 
 
 def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
     out = tmp_path / "stream.yaml"
-    text = done(azure, "--json", "--utc-offset", "-07:00", "--confidence", "0.9", "--out", out)
+    text = done(
+        azure, "--json", "--utc-offset", "-07:00", "--confidence", "0.9", "--out", out
+    )
     found = json.loads(text, parse_constant=pytest.fail)
     fit = fit_requests(read_request_trace(azure, utc_offset="-07:00"), confidence=0.9)
     assert found["hour_of_week"]["weight"] == fit.calendar.week_weight.tolist()
@@ -146,17 +174,28 @@ def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
     assert (found["utc_offset_min"], found["confidence"]) == (-420, 0.9)
     assert found["month"] is None
     assert found["dispersion"]["index"] == fit.dispersion.index
-    assert found["services"][0]["output_tokens"]["p99"] == fit.services[0].output_tokens.p99  # type: ignore[union-attr]
+    assert (
+        found["services"][0]["output_tokens"]["p99"]
+        == fit.services[0].output_tokens.p99
+    )  # type: ignore[union-attr]
     assert found["rows"] == {"read": fit.n_requests, "kept": fit.n_requests} | {
-        "dropped": {}, "repaired": {}, "noted": {},
-    }  # fmt: skip
+        "dropped": {},
+        "repaired": {},
+        "noted": {},
+    }
     assert "UTC-07:00" in out.read_text("utf-8")
 
 
-def test_limits_that_are_not_known_are_null_in_json(azure: Path, tmp_path: Path) -> None:
+def test_limits_that_are_not_known_are_null_in_json(
+    azure: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "short.csv"
-    file.write_text("".join(azure.read_text("utf-8").splitlines(keepends=True)[:30]), "utf-8")
-    found = json.loads(done(file, "--json", "--step-s", "600"), parse_constant=pytest.fail)
+    file.write_text(
+        "".join(azure.read_text("utf-8").splitlines(keepends=True)[:30]), "utf-8"
+    )
+    found = json.loads(
+        done(file, "--json", "--step-s", "600"), parse_constant=pytest.fail
+    )
     assert found["hour_of_week"]["detail"] == "uniform"
     assert found["dispersion"]["high"] is None
     assert found["fluctuation"] is None
@@ -177,19 +216,26 @@ def test_naive_stamps_are_local_time_of_the_zone_and_those_with_an_offset_move_t
     here = weights(azure)
     assert weights(azure, "--utc-offset", "+08:00") == here
     moved = weights(aware, "--utc-offset", "+08:00")
-    assert moved == pytest.approx(np.roll(here, 8), abs=0.06)  # but for the two outer steps
+    # But for the two outer steps
+    assert moved == pytest.approx(np.roll(here, 8), abs=0.06)
     aware.write_text(azure.read_text("utf-8").replace("0000,", "+08:00,"), "utf-8")
     assert weights(aware) == here
     said = done(azure, "--out", tmp_path / "x.yaml")
     assert ": time stamps without a zone, taken as UTC" in said
 
 
-def test_origin_of_a_trace_without_dates_is_given_or_an_assumption(relative: Path) -> None:
-    assert "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00" in done(relative)
+def test_origin_of_a_trace_without_dates_is_given_or_an_assumption(
+    relative: Path,
+) -> None:
+    assert "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00" in done(
+        relative
+    )
     text = done(relative, "--zero-hour-of-week", "30.5")
     assert "its origin was given as Tuesday 06:30 local time" in text
     problem = refused(relative, "--utc-offset", "+01:00")
-    assert problem.startswith(f"{relative}: utc_offset (--utc-offset) is for times with dates")
+    assert problem.startswith(
+        f"{relative}: utc_offset (--utc-offset) is for times with dates"
+    )
     assert problem.endswith("give zero_hour_of_week (--zero-hour-of-week)")
 
 
@@ -197,7 +243,9 @@ def test_services_are_kept_by_name(relative: Path) -> None:
     services = yaml.safe_load(done(relative))["request_streams"]["requests"]["services"]
     assert set(services) == {"a", "b"}
     assert services["b"]["probability"] == pytest.approx(0.25, abs=0.001)
-    one = yaml.safe_load(done(relative, "--service", "b"))["request_streams"]["requests"]
+    one = yaml.safe_load(done(relative, "--service", "b"))["request_streams"][
+        "requests"
+    ]
     assert {name: s["probability"] for name, s in one["services"].items()} == {"b": 1.0}
     assert one["services"]["b"]["output_tokens"] == 256
 
@@ -216,7 +264,10 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (("--confidence", "1"), "--confidence: must be a number above 0 and below 1, found 1"),
+        (
+            ("--confidence", "1"),
+            "--confidence: must be a number above 0 and below 1, found 1",
+        ),
         (("--step-s", "7"), "--step-s: must divide the hour"),
         (("--step-s", "nan"), "--step-s: must be a number, found nan"),
         (("--step-s", "0"), "--step-s: must divide the hour"),
@@ -224,13 +275,22 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
             ("--zero-hour-of-week", "168"),
             "--zero-hour-of-week: must be a number of 0 or more and below 168",
         ),
-        (("--zero-hour-of-week", "5"), "is for a trace without dates, this one has them"),
+        (
+            ("--zero-hour-of-week", "5"),
+            "is for a trace without dates, this one has them",
+        ),
         (("--utc-offset", "8"), "--utc-offset: unknown time zone '8'"),
-        (("--utc-offset", "+05:30", "--step-s", "3600"), "expected steps that divide the hour"),
+        (
+            ("--utc-offset", "+05:30", "--step-s", "3600"),
+            "expected steps that divide the hour",
+        ),
         (("--column", "time"), "--column: expected MEANING=NAME"),
         (("--column", "unix=time_ms"), "--column: must be 'timestamp' or 'unix_s' or"),
         (("--format", "azur-llm"), "unknown trace format 'azur-llm'"),
-        (("--format", "swf"), "'swf' is a format of a job log, not a request trace; fit it with"),
+        (
+            ("--format", "swf"),
+            "'swf' is a format of a job log, not a request trace; fit it with",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(

@@ -1,4 +1,4 @@
-"""Logs and traces of named zones over a change of the clock, and of weeks that differ."""
+"""Logs and traces of named zones over a change of the clock, and of weeks that differ."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -46,14 +46,26 @@ def log_of(submit_ms: np.ndarray) -> JobLog:
     )
     names = tuple(map(str, range(n)))
     counts = ImportCounts(n, n)
-    return JobLog("made.csv", "csv", records, names, ("",), -360, False, counts, time_zone=ZONE)
+    return JobLog(
+        "made.csv", "csv", records, names, ("",), -360, False, counts, time_zone=ZONE
+    )
 
 
 def trace_of(n_requests: np.ndarray) -> RequestTrace:
     services, counts = ("all",), ImportCounts(0, 0)
     rows = n_requests[None, :].astype(np.float64)
     return RequestTrace(
-        "t.csv", "csv", services, BEGIN_MS, False, HOUR_MS, rows, (), (), counts, zone=Zone(ZONE)
+        "t.csv",
+        "csv",
+        services,
+        BEGIN_MS,
+        False,
+        HOUR_MS,
+        rows,
+        (),
+        (),
+        counts,
+        zone=Zone(ZONE),
     )
 
 
@@ -88,10 +100,13 @@ def test_a_fit_of_a_long_log_and_trace_writes_how_weeks_differ() -> None:
     fit = fit_job_log(log_of(jobs), [ClassRule(workload="tune")], tiny_library())
     weeks = fit.arrivals.weeks
     assert weeks is not None and weeks.low <= 0.3 <= weeks.high
-    assert fit.arrivals.dispersion is None or fit.arrivals.dispersion < 0.02  # not found twice
+    # Not found twice
+    assert fit.arrivals.dispersion is None or fit.arrivals.dispersion < 0.02
     assert "week_to_week: {relative_std: " in fragment_text(fit, "training", "main")
     of_trace = fit_requests(trace_of(counts))
-    assert of_trace.weeks is not None and of_trace.weeks.low <= 0.3 <= of_trace.weeks.high
+    assert (
+        of_trace.weeks is not None and of_trace.weeks.low <= 0.3 <= of_trace.weeks.high
+    )
     written = request_stream(of_trace, pool="main")["calendar"]["week_to_week"]
     assert written == of_trace.weeks.entry
     tiny_scenario({"streams.training.calendar.week_to_week": weeks.entry})
@@ -100,10 +115,16 @@ def test_a_fit_of_a_long_log_and_trace_writes_how_weeks_differ() -> None:
 def test_weeks_without_a_job_are_gaps_and_not_weeks_that_differ() -> None:
     rng = np.random.default_rng(3)
     counts = rng.poisson(np.full(52 * 168, 1.0))
-    counts[(np.arange(counts.size) // 168 >= 14) & (np.arange(counts.size) // 168 < 17)] = 0
+    counts[
+        (np.arange(counts.size) // 168 >= 14) & (np.arange(counts.size) // 168 < 17)
+    ] = 0
     jobs = BEGIN_MS + np.repeat(np.arange(counts.size), counts) * HOUR_MS
     fit = fit_job_log(log_of(jobs), [ClassRule(workload="tune")], tiny_library())
     weeks = fit.arrivals.weeks
-    assert weeks is not None and weeks.n_dead == 3 and "3 without any count" in weeks.line()
+    assert (
+        weeks is not None
+        and weeks.n_dead == 3
+        and "3 without any count" in weeks.line()
+    )
     assert weeks.relative_std < 0.4 and weeks.correlation_weeks <= 13
     tiny_scenario({"streams.training.calendar.week_to_week": weeks.entry})

@@ -1,4 +1,5 @@
-"""Fits of traces drawn from known rates give those rates back within their confidence limits."""
+"""Fits of traces drawn from known rates give those rates back within their confidence
+limits."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ from diploee.fits.calendar import DAYS_OF_MONTH
 from diploee.fits.counts import steps_of
 from diploee.fits.limits import poisson_limits
 from diploee.fits.requests.fit import RequestFit, fit_requests, trimmed
-from diploee.fits.requests.summary import fit_remarks, request_stream, request_stream_yaml
+from diploee.fits.requests.summary import (
+    fit_remarks,
+    request_stream,
+    request_stream_yaml,
+)
 from diploee.fits.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
@@ -60,7 +65,9 @@ def trace_of(
     )
 
 
-def minutes(n_weeks: float, rate_per_min: float, weights: Float64Array = WEIGHTS) -> Float64Array:
+def minutes(
+    n_weeks: float, rate_per_min: float, weights: Float64Array = WEIGHTS
+) -> Float64Array:
     """Expected requests of minutes from Monday 00:00 on, constant within the hour."""
     minute = np.arange(int(n_weeks * MINUTES_PER_WEEK))
     return rate_per_min * weights[minute // 60 % HOURS_PER_WEEK]
@@ -76,7 +83,9 @@ def binomial_low(n: int, p: float) -> float:
 
 
 @pytest.mark.parametrize("n_weeks", [1, 4])
-def test_poisson_requests_give_their_weights_back_within_the_limits(n_weeks: int) -> None:
+def test_poisson_requests_give_their_weights_back_within_the_limits(
+    n_weeks: int,
+) -> None:
     rng = stream(0, "test", "poisson", n_weeks)
     expected = minutes(n_weeks, 20)
     fit = fit_requests(trace_of(rng.poisson(expected)))
@@ -117,7 +126,8 @@ def test_a_relative_trace_begins_at_the_stated_hour_of_the_week() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_hours", "detail"), [(168, "hour_of_week"), (166, "hour_of_day"), (22, "uniform")]
+    ("n_hours", "detail"),
+    [(168, "hour_of_week"), (166, "hour_of_day"), (22, "uniform")],
 )
 def test_weights_are_as_fine_as_the_span_allows(n_hours: int, detail: str) -> None:
     fit = fit_requests(trace_of(minutes(1, 50)[: n_hours * 60]))
@@ -134,7 +144,10 @@ def test_weights_are_as_fine_as_the_span_allows(n_hours: int, detail: str) -> No
 def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> None:
     data = serving_data({"duration": "365 d"})
     month = [1.6, 0.5, 1.25, 0.6, *[1] * 8]
-    data["request_streams"]["chat"]["calendar"] = {"hour_of_day": [1] * 24, "month": month}
+    data["request_streams"]["chat"]["calendar"] = {
+        "hour_of_day": [1] * 24,
+        "month": month,
+    }
     rates = minute_means(scenario_from_dict(data))
     counts = stream(0, "test", "months without steps").poisson(rates * 20)
     fit = fit_requests(trace_of(counts, datetime(2018, 1, 1, tzinfo=UTC)), months=True)
@@ -148,7 +161,9 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
 def test_months_of_a_part_of_the_year_are_refused() -> None:
     trace = trace_of(minutes(4, 5), datetime(2024, 1, 10, tzinfo=UTC))
     assert fit_requests(trace).calendar.month_weight is None
-    with pytest.raises(WorkloadError, match=r"does not hold month 3 .10 of 12 are missing"):
+    with pytest.raises(
+        WorkloadError, match=r"does not hold month 3 .10 of 12 are missing"
+    ):
         fit_requests(trace, months=True)
 
 
@@ -164,8 +179,12 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     assert fit.month_high is not None
     written = request_stream(fit, pool="main")["calendar"]["month"]
     assert written == pytest.approx(fit.calendar.month_weight, abs=1e-4)
-    of_month = (np.datetime64("2024-01-01") + np.arange(flat.size) // 1440).astype("datetime64[M]")
-    truth = np.bincount(of_month.astype(int) % 12, season) / np.bincount(of_month.astype(int) % 12)
+    of_month = (np.datetime64("2024-01-01") + np.arange(flat.size) // 1440).astype(
+        "datetime64[M]"
+    )
+    truth = np.bincount(of_month.astype(int) % 12, season) / np.bincount(
+        of_month.astype(int) % 12
+    )
     truth /= truth @ DAYS_OF_MONTH / 365
     spread = fit.month_high - fit.month_low  # twice the limits
     assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
@@ -185,9 +204,14 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
     cut = trimmed(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
     assert cut.span_ms == 7 * 86_400_000
     assert steps_of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
-    assert cut.requests_of().sum() == trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440].sum()
+    assert (
+        cut.requests_of().sum()
+        == trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440].sum()
+    )
     assert trimmed(trace, None, None) is trace
-    with pytest.raises(WorkloadError, match=r"no step from 2030-01-01.*reaches from 2024-01-01"):
+    with pytest.raises(
+        WorkloadError, match=r"no step from 2030-01-01.*reaches from 2024-01-01"
+    ):
         trimmed(trace, datetime(2030, 1, 1), None)
 
 
@@ -197,13 +221,17 @@ def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
     assert fit_requests(flat).calendar.detail == "uniform"
     assert len(fit_requests(flat).calendar.shape.deviance) == 4
     assert fit_requests(flat, calendar="hour_of_week").calendar.detail == "hour_of_week"
-    assert fit_requests(trace_of(rng.poisson(minutes(6, 20)))).calendar.detail == "hour_of_week"
+    assert (
+        fit_requests(trace_of(rng.poisson(minutes(6, 20)))).calendar.detail
+        == "hour_of_week"
+    )
 
 
 @pytest.mark.parametrize("index", [1.0, 3.0, 40.0])
 @pytest.mark.parametrize("mean", [0.5, 30.0])
 def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> None:
-    """200 traces of gamma-mixed counts: the 95 % limits hold the truth about as often as they say.
+    """200 traces of gamma-mixed counts: the 95 % limits hold the truth about as often
+    as they say.
 
     The terms of few rare counts are skewed, which costs a few percent of coverage.
     """
@@ -222,7 +250,7 @@ def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> 
 
 
 def test_over_dispersed_requests_widen_the_limits_and_give_their_jitter_back() -> None:
-    """Each minute's rate has a gamma factor with a relative standard deviation of 0.5."""
+    """Each minute's rate has a gamma factor with a relative standard deviation of 0.5."""  # noqa: E501
     rng = stream(0, "test", "gamma")
     flat = np.ones(HOURS_PER_WEEK)
     expected = minutes(6, 20, flat) * rng.gamma(4, 1 / 4, 6 * MINUTES_PER_WEEK)
@@ -270,12 +298,18 @@ def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> Non
     none = TokenLengths(edges, np.zeros(2000, dtype=np.int64), 0)
     n_requests = np.ones((3, 60)) * np.array([[1], [3], [0]])
     fit = fit_requests(
-        trace_of(n_requests, lengths=(short, long, none), services=("code", "chat", "x"))
+        trace_of(
+            n_requests, lengths=(short, long, none), services=("code", "chat", "x")
+        )
     )
     code, chat, other = fit.services
     assert (code.share, chat.share, other.share) == (0.25, 0.75, 0)
     assert code.output_tokens is not None and chat.output_tokens is not None
-    assert (code.output_tokens.mean, code.output_tokens.p50, code.output_tokens.n_requests) == (
+    assert (
+        code.output_tokens.mean,
+        code.output_tokens.p50,
+        code.output_tokens.n_requests,
+    ) == (
         21,
         20,
         10,
@@ -289,7 +323,8 @@ def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> Non
 
 
 @pytest.mark.parametrize(
-    ("mean", "length"), [(0, 256), (300, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)]
+    ("mean", "length"),
+    [(0, 256), (300, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)],
 )
 def test_the_nearest_length_is_nearest_by_ratio(mean: float, length: int) -> None:
     assert nearest_length(mean) == length
@@ -311,7 +346,9 @@ def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None
     rng = stream(0, "test", "fragment")
     fit = fit_requests(trace_of(rng.poisson(minutes(9, 30))))
     text = request_stream_yaml(fit, name="chat", pool="main")
-    assert scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
+    assert (
+        scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
+    )
     data = scenario_with(text, start="2018-05-07")  # a Monday
     data["request_streams"]["chat"].pop("fluctuation", None)
     scenario = scenario_from_dict(data)
@@ -319,7 +356,8 @@ def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None
     assert spec.request_rate_rps == pytest.approx(fit.week_rate_rps, rel=1e-5)
     rates = minute_means(scenario)
     hourly = rates.reshape(4, HOURS_PER_WEEK, 60).mean(axis=(0, 2))
-    # Weights are rounded to four decimals; minutes hold the line's value at their middle.
+    # Weights are rounded to four decimals; minutes hold the line's value at their
+    # middle.
     assert hourly == pytest.approx(fit.calendar.week_weight, abs=2e-3)
     assert text.startswith("# Fitted to trace.csv (azure-llm): ")
 
@@ -329,7 +367,9 @@ def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
     data["request_streams"]["chat"]["calendar"] = {"hour_of_week": WEIGHTS.tolist()}
     rates = minute_means(scenario_from_dict(data))
     rng = stream(0, "test", "round trip")
-    fit = fit_requests(trace_of(rng.poisson(rates * 50), datetime(2018, 1, 1, tzinfo=UTC)))
+    fit = fit_requests(
+        trace_of(rng.poisson(rates * 50), datetime(2018, 1, 1, tzinfo=UTC))
+    )
     found = np.array(request_stream(fit, pool="main")["calendar"]["hour_of_week"])
     half = (fit.week_high - fit.week_low) / 2
     assert (np.abs(found - WEIGHTS) <= 4 / 1.96 * half + 1e-4).all()
@@ -339,16 +379,21 @@ def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
 def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
     edges = np.arange(2001)
     lengths = tuple(
-        TokenLengths(edges, np.bincount([n] * 10, minlength=2000), 10 * n) for n in (200, 500, 400)
+        TokenLengths(edges, np.bincount([n] * 10, minlength=2000), 10 * n)
+        for n in (200, 500, 400)
     )
     n_requests = np.ones((3, 1500)) * np.array([[1], [1], [1]])
-    fit = fit_requests(trace_of(n_requests, lengths=lengths, services=("GPT-4", "o'k: #1", "x")))
+    fit = fit_requests(
+        trace_of(n_requests, lengths=lengths, services=("GPT-4", "o'k: #1", "x"))
+    )
     text = request_stream_yaml(fit, pool="main")
     scenario = scenario_from_dict(scenario_with(text, duration="1 d"))
     services = scenario.request_streams["requests"].services
     assert list(services) == ["GPT-4", "o'k: #1", "x"]
     assert [service.output_tokens for service in services.values()] == [256, 512, 512]
-    assert sum(service.probability for service in services.values()) == pytest.approx(1, abs=1e-9)
+    assert sum(service.probability for service in services.values()) == pytest.approx(
+        1, abs=1e-9
+    )
     plan = plan_of(scenario)
     assert any(service.served.n_instances.any() for service in plan.services)
 
@@ -369,7 +414,9 @@ def test_what_cannot_be_fitted_is_refused(
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
-def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(n_steps: int) -> None:
+def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(
+    n_steps: int,
+) -> None:
     fit = fit_requests(trace_of(np.arange(1.0, n_steps + 1)))
     assert fit.calendar.detail == "uniform"
     assert np.isfinite(fit.calendar.week_weight).all()
@@ -385,13 +432,17 @@ def test_rates_instead_of_requests_are_said_to_be_such() -> None:
 
 
 @pytest.mark.parametrize("n_weeks", [1, 2, 4])
-def test_hours_without_a_request_are_noted_where_there_should_be_many(n_weeks: int) -> None:
+def test_hours_without_a_request_are_noted_where_there_should_be_many(
+    n_weeks: int,
+) -> None:
     rng = np.random.default_rng(4)
     counts = rng.poisson(minutes(n_weeks, 2)).astype(np.float64)
     counts[5000:6020] = 0  # 16 whole hours and the rest of two
     fit = fit_requests(trace_of(counts))
     assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)
-    assert any("No request in 16 whole hours (1 gaps)" in line for line in fit_remarks(fit))
+    assert any(
+        "No request in 16 whole hours (1 gaps)" in line for line in fit_remarks(fit)
+    )
     few = fit_requests(trace_of(rng.poisson(minutes(3, 0.005))))
     assert few.n_dead_hours == 0
 

@@ -38,7 +38,9 @@ def generated(days: int, seed: int, **spec: float) -> tuple[Float64Array, Float6
 
 
 def fit_of(days: int, seed: int, **spec: float) -> FluctuationFit:
-    found = fit_fluctuation(*generated(days, seed, **spec), freedom=1.0, confidence=0.95)
+    found = fit_fluctuation(
+        *generated(days, seed, **spec), freedom=1.0, confidence=0.95
+    )
     assert found is not None
     return found
 
@@ -48,7 +50,10 @@ def fit_of(days: int, seed: int, **spec: float) -> FluctuationFit:
     ("tau_s", "share"),
     [
         (300, 0.5),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((900, 0.8), (1800, 0.0))),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((900, 0.8), (1800, 0.0))
+        ),
     ],
 )
 def test_fit_of_generated_requests_gives_time_share_and_size_back(
@@ -62,11 +67,13 @@ def test_fit_of_generated_requests_gives_time_share_and_size_back(
         ("common_share", share),
     ):
         found = [getattr(fit, name) for fit in fits]
-        # Limits of 95 % miss one of four once in a while; straight lines between the nodes cost a
-        # little of the variance of a minute.
+        # Limits of 95 % miss one of four once in a while; straight lines between the
+        # nodes cost a little of the variance of a minute.
         inside = [0.96 * e.low <= true <= 1.04 * e.high for e in found]
         assert sum(inside) >= 3, (name, found)
-        assert np.mean([e.value for e in found]) == pytest.approx(true, rel=0.15, abs=0.06)
+        assert np.mean([e.value for e in found]) == pytest.approx(
+            true, rel=0.15, abs=0.06
+        )
 
 
 @pytest.mark.parametrize("rate_factor", [0.25, 4.0])
@@ -74,7 +81,8 @@ def test_fit_at_another_size_follows_the_law(rate_factor: float) -> None:
     spec = {
         "relative_std": 0.1,
         "common_share": 0.2,
-        "reference_rate_rps": 400 / rate_factor,  # the run has `rate_factor` times the reference
+        # The run has `rate_factor` times the reference
+        "reference_rate_rps": 400 / rate_factor,
     }
     fit = fit_of(40, 0, **spec)
     expected = 0.1 * np.sqrt(0.2 + 0.8 / rate_factor)
@@ -102,7 +110,8 @@ def autocorrelation(counts: Float64Array, n_lags: int) -> Float64Array:
 
 
 def hour_error(seen: Float64Array) -> Float64Array:
-    """Return how far an hour's autocorrelation lies from those that its fit gives, in their std."""
+    """Return how far an hour's autocorrelation lies from those that its fit gives, in
+    their std."""
     n = seen.size
     fit = fit_fluctuation(seen[None], np.full((1, n), seen.mean()), 1 - 1 / n, 0.95)
     assert fit is not None
@@ -122,9 +131,15 @@ def hour_error(seen: Float64Array) -> Float64Array:
     )
     columns = service_columns([plan_of(scenario)], 0, 60_000, 200 * 60)
     rates = columns["incoming_rps.coding"].astype(float)
-    hours = stream(0, "test", "hours").poisson(rates * 60).astype(float).reshape(200, 60)
-    drawn = np.array([autocorrelation(hour[:n], 10) for hour in hours if hour[:n].sum()])
-    error: Float64Array = (autocorrelation(seen, 10) - drawn.mean(axis=0)) / drawn.std(axis=0)
+    hours = (
+        stream(0, "test", "hours").poisson(rates * 60).astype(float).reshape(200, 60)
+    )
+    drawn = np.array(
+        [autocorrelation(hour[:n], 10) for hour in hours if hour[:n].sum()]
+    )
+    error: Float64Array = (autocorrelation(seen, 10) - drawn.mean(axis=0)) / drawn.std(
+        axis=0
+    )
     return error
 
 

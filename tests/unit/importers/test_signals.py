@@ -40,7 +40,9 @@ GOOD = ["2023-01-01T00:00Z,10", "2023-01-01T01:00Z,20", "2023-01-01T02:00Z,-5"]
 def test_each_value_holds_from_its_time_until_the_next(tmp_path: Path) -> None:
     signal = read(tmp_path, hours(*GOOD))
     begin = int(signal.times_ms[0])
-    assert begin == round(datetime.fromisoformat("2023-01-01T00:00Z").timestamp() * 1000)
+    assert begin == round(
+        datetime.fromisoformat("2023-01-01T00:00Z").timestamp() * 1000
+    )
     assert [signal.at(begin + k) for k in (0, H - 1, H, 3 * H - 1)] == [10, 10, 20, -5]
     assert np.isnan([signal.at(begin - 1), signal.at(begin + 3 * H)]).all()
     assert signal.next_change_ms(begin) == begin + H
@@ -58,14 +60,18 @@ def test_windows_and_means_weigh_each_value_by_its_time(tmp_path: Path) -> None:
     np.testing.assert_array_equal(signal.means(edges), [np.nan, 15, -5, np.nan])
 
 
-def test_who_sees_a_signal_knows_it_only_as_far_ahead_as_it_is_known(tmp_path: Path) -> None:
+def test_who_sees_a_signal_knows_it_only_as_far_ahead_as_it_is_known(
+    tmp_path: Path,
+) -> None:
     signal = read(tmp_path, hours(*GOOD), known_ahead="90 min")
     begin = int(signal.times_ms[0])
     seen = signal.known_at(lambda: begin)
     assert seen.at(begin + H) == 20
     assert np.isnan(seen.at(begin + 2 * H))
     assert seen.window(begin, begin + 3 * H)[1].tolist() == [10, 20]
-    blind = Signal(signal.times_ms, signal.values, signal.end_ms).known_at(lambda: begin + H - 1)
+    blind = Signal(signal.times_ms, signal.values, signal.end_ms).known_at(
+        lambda: begin + H - 1
+    )
     assert blind.window(begin, begin + 3 * H)[1].tolist() == [10]
 
 
@@ -82,10 +88,15 @@ def test_quantiles_are_of_time() -> None:
     [
         (
             [*GOOD, "2023-01-01T05:00Z,7"],
-            "signal.csv:5: no value for 180 min before this one, expected one each 60 min; fill "
-            "the gap",
+            (
+                "signal.csv:5: no value for 180 min before this one, expected one "
+                "each 60 min; fill the gap"
+            ),
         ),
-        ([*GOOD, "2023-01-01T03:00Z,"], "signal.csv:5: column 'price' is '', expected a number"),
+        (
+            [*GOOD, "2023-01-01T03:00Z,"],
+            "signal.csv:5: column 'price' is '', expected a number",
+        ),
         (
             [*GOOD, "2023-01-01T02:00Z,7"],
             "signal.csv:5: the same time as in line 4, expected one value each",
@@ -130,14 +141,20 @@ def test_days_on_which_the_clock_changes_have_their_hours_in_eastern_time(
     n = {3: 23, 11: 25}[month]
     local = [(begin + timedelta(hours=k)).astimezone(zone) for k in range(n)]
     rows = [f'"{at:%m/%d/%Y %H:%M}","WEST",1,{k}' for k, at in enumerate(local)]
-    signal = read(tmp_path, "\n".join(['"Time Stamp","Name","PTID","LBMP ($/MWHr)"', *rows]))
+    signal = read(
+        tmp_path, "\n".join(['"Time Stamp","Name","PTID","LBMP ($/MWHr)"', *rows])
+    )
     assert signal.values.tolist() == list(range(n))
     assert set(np.diff(signal.times_ms).tolist()) == {H}
 
 
-def test_five_minute_prices_of_new_york_are_stamped_at_their_end(tmp_path: Path) -> None:
+def test_five_minute_prices_of_new_york_are_stamped_at_their_end(
+    tmp_path: Path,
+) -> None:
     rows = [f'"01/01/2023 00:{m:02}:00","WEST",1,{m}' for m in (5, 10, 15)]
-    signal = read(tmp_path, "\n".join(['"Time Stamp","Name","PTID","LBMP ($/MWHr)"', *rows]))
+    signal = read(
+        tmp_path, "\n".join(['"Time Stamp","Name","PTID","LBMP ($/MWHr)"', *rows])
+    )
     assert signal.times_ms[0] == round(
         datetime.fromisoformat("2023-01-01T00:00-05:00").timestamp() * 1000
     )
@@ -145,7 +162,9 @@ def test_five_minute_prices_of_new_york_are_stamped_at_their_end(tmp_path: Path)
 
 def test_several_places_are_refused_until_one_is_named(tmp_path: Path) -> None:
     rows = [
-        f"2023-01-01 0{h}:00:00-08:00,{place},{h}" for h in range(3) for place in ("HUB", "NODE")
+        f"2023-01-01 0{h}:00:00-08:00,{place},{h}"
+        for h in range(3)
+        for place in ("HUB", "NODE")
     ]
     text = "\n".join(["Interval Start,Location,LMP", *rows])
     assert "names 2 places ('HUB', 'NODE'), expected one" in refused(tmp_path, text)
@@ -159,5 +178,7 @@ def test_a_signal_must_cover_the_run(tmp_path: Path) -> None:
     shifted = fit_to_run(signal, "signal.csv", clock)
     assert shifted.times_ms.tolist() == [0, H, 2 * H]
     longer = RunClock(datetime(2023, 1, 1), fixed_zone("+00:00"), 4 * H, 60_000)
-    with pytest.raises(LogFormatError, match=r"to 2023-01-01T03:00:00\+00:00, expected all of the"):
+    with pytest.raises(
+        LogFormatError, match=r"to 2023-01-01T03:00:00\+00:00, expected all of the"
+    ):
         fit_to_run(signal, "signal.csv", longer)

@@ -1,4 +1,5 @@
-"""Units of times and run times in logs: what the numbers tell, what is asked, what goes first."""
+"""Units of times and run times in logs: what the numbers tell, what is asked, what goes
+first."""
 
 from __future__ import annotations
 
@@ -31,11 +32,15 @@ def jobs(folder: Path, text: str, name: str = "jobs.csv", **options: Any) -> Job
     return read_job_log(path, **options)
 
 
-def requests(folder: Path, times: Any, also: Any = None, **options: Any) -> RequestTrace:
+def requests(
+    folder: Path, times: Any, also: Any = None, **options: Any
+) -> RequestTrace:
     """Return a trace of JSON lines with these times."""
     path = folder / "trace.jsonl"
     of_all = {"input_length": 256, "output_length": 128, **(also or {})}
-    path.write_text("".join(json.dumps({"timestamp": t, **of_all}) + "\n" for t in times))
+    path.write_text(
+        "".join(json.dumps({"timestamp": t, **of_all}) + "\n" for t in times)
+    )
     return read_request_trace(path, step_s=1, **options)
 
 
@@ -65,29 +70,45 @@ def test_rounded_milliseconds_show_in_their_spacing_and_the_documented_unit_hold
     rounded = stamps[np.sort(rng.integers(0, 1_200, 3_600))]
     fine = np.sort(rng.integers(0, 3_600_000, 3_600))
     for times, also in ((rounded, None), (fine, HASHES)):
-        assert rate_per_s(requests(tmp_path, times.tolist(), also)) == pytest.approx(1, abs=0.01)
+        assert rate_per_s(requests(tmp_path, times.tolist(), also)) == pytest.approx(
+            1, abs=0.01
+        )
 
 
 def test_a_unit_that_may_be_one_of_several_is_asked_for(tmp_path: Path) -> None:
     times = np.sort(np.random.default_rng(2).integers(0, 3_600_000, 3_600)).tolist()
-    with pytest.raises(LogFormatError, match=r"jsonl:1: column 'timestamp' is .*\(--time-unit\)"):
+    with pytest.raises(
+        LogFormatError, match=r"jsonl:1: column 'timestamp' is .*\(--time-unit\)"
+    ):
         requests(tmp_path, times)
-    assert rate_per_s(requests(tmp_path, times, time_unit="ms")) == pytest.approx(1, abs=0.01)
-    with pytest.raises(LogFormatError, match=r"csv:2: column 'submit' is '0'.*\(--time-unit\)"):
+    assert rate_per_s(requests(tmp_path, times, time_unit="ms")) == pytest.approx(
+        1, abs=0.01
+    )
+    with pytest.raises(
+        LogFormatError, match=r"csv:2: column 'submit' is '0'.*\(--time-unit\)"
+    ):
         jobs(tmp_path, "submit,duration,nodes\n0,60,2\n100,60,2\n")
 
 
-@given(st.sampled_from(UNITS), st.integers(1, 50), st.integers(946_684_800, 4_000_000_000))
-def test_numbers_since_1970_tell_their_unit(unit: TimeUnit, n: int, first_s: int) -> None:
+@given(
+    st.sampled_from(UNITS), st.integers(1, 50), st.integers(946_684_800, 4_000_000_000)
+)
+def test_numbers_since_1970_tell_their_unit(
+    unit: TimeUnit, n: int, first_s: int
+) -> None:
     times = (first_s + np.arange(n)) * 1e6 / US_PER_UNIT[unit]
     assert counting_of(times) == Counting(unit, is_relative=False)
     assert counting_of(times, unit) == Counting(unit, is_relative=False)
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_jobs_and_requests_read_numbers_since_1970_alike(tmp_path: Path, unit: TimeUnit) -> None:
+def test_jobs_and_requests_read_numbers_since_1970_alike(
+    tmp_path: Path, unit: TimeUnit
+) -> None:
     times = [int((NINE_S + k) * 1e6 / US_PER_UNIT[unit]) for k in range(40)]
-    log = jobs(tmp_path, "submit,duration,nodes\n" + "".join(f"{t},30,2\n" for t in times))
+    log = jobs(
+        tmp_path, "submit,duration,nodes\n" + "".join(f"{t},30,2\n" for t in times)
+    )
     path = tmp_path / "trace.csv"
     path.write_text("\n".join(["timestamp", *map(str, times)]) + "\n")
     of_csv = read_request_trace(path, step_s=1, utc_offset="+08:00")
@@ -113,12 +134,17 @@ def test_a_stated_unit_that_the_size_of_numbers_rules_out_is_refused(
     path = tmp_path / "log.csv"
     path.write_text(f"{header}\n{row}\n")
     reader: Any = read_job_log if "nodes" in header else read_request_trace
-    with pytest.raises(LogFormatError, match=rf"log.csv:2: .*by its size is ms since.*{problem}"):
+    with pytest.raises(
+        LogFormatError, match=rf"log.csv:2: .*by its size is ms since.*{problem}"
+    ):
         reader(path, **options)
 
 
 ISO = "submit,start,{end},{run},nodes\n" + "".join(
-    f"2024-03-04T{h:02}:00:00,2024-03-04T{h:02}:10:00,2024-03-04T{h + 1:02}:10:00,{{value}},2\n"
+    (
+        f"2024-03-04T{h:02}:00:00,2024-03-04T{h:02}:10:00,2024-03-04T{h + 1:02}:10:00,"
+        "{value},2\n"
+    )
     for h in (9, 10, 11)
 )
 
@@ -149,36 +175,57 @@ def test_a_run_time_has_the_unit_in_which_it_is_as_long_as_from_start_to_end(
     ("name", "value"),
     [
         *(("run_ms", 5_400_000), ("runMillis", 5_400_000), ("run_microseconds", 5.4e9)),
-        *(("elapsed [min]", 90), ("wallHours", 1.5), ("wall_hrs", 1.5), ("run_s", 5400)),
+        *(
+            ("elapsed [min]", 90),
+            ("wallHours", 1.5),
+            ("wall_hrs", 1.5),
+            ("run_s", 5400),
+        ),
         *(("run (nanoseconds)", 5.4e12), ("run_usec", 5.4e9)),
     ],
 )
-def test_a_run_time_has_the_unit_of_its_name(tmp_path: Path, name: str, value: float) -> None:
+def test_a_run_time_has_the_unit_of_its_name(
+    tmp_path: Path, name: str, value: float
+) -> None:
     text = f"submit,{name},nodes\n2024-03-04T09:00:00,{value},2\n"
     columns = {"submit": "submit", "duration": name, "nodes": "nodes"}
-    assert jobs(tmp_path, text, columns=columns).jobs.duration_ms.tolist() == [5_400_000]
+    assert jobs(tmp_path, text, columns=columns).jobs.duration_ms.tolist() == [
+        5_400_000
+    ]
     assert unit_in("duration") is unit_in("ms") is unit_in("runtime") is None
 
 
 @pytest.mark.parametrize("unit", ["ms", "s", "min"])
-def test_times_have_the_unit_of_their_columns_name(tmp_path: Path, unit: TimeUnit) -> None:
+def test_times_have_the_unit_of_their_columns_name(
+    tmp_path: Path, unit: TimeUnit
+) -> None:
     times = [60 * k * 1e6 / US_PER_UNIT[unit] for k in range(40)]
     header = f"submit_{unit},run_s,nodes\n"
     columns = {"submit": f"submit_{unit}", "duration": "run_s"}
-    log = jobs(tmp_path, header + "".join(f"{t},30,2\n" for t in times), columns=columns)
+    log = jobs(
+        tmp_path, header + "".join(f"{t},30,2\n" for t in times), columns=columns
+    )
     assert np.diff(log.jobs.submit_ms).tolist() == [60_000] * 39
     mapped = {"timestamp": f"submit_{unit}"}
     trace = read_request_trace(tmp_path / "jobs.csv", step_s=1, columns=mapped)
-    assert trace.own_span_ms == (0, 2_400_000) and not log.counts.noted.keys() - {"start not known"}
+    assert trace.own_span_ms == (0, 2_400_000) and not log.counts.noted.keys() - {
+        "start not known"
+    }
     clash = f"submit_ms,run_s,nodes\n{NINE_S},30,2\n"
-    with pytest.raises(LogFormatError, match=r"csv:2: column 'submit_ms' .*\(--time-unit\)"):
+    with pytest.raises(
+        LogFormatError, match=r"csv:2: column 'submit_ms' .*\(--time-unit\)"
+    ):
         jobs(tmp_path, clash, columns={"submit": "submit_ms", "duration": "run_s"})
 
 
 @pytest.mark.parametrize("value", [0.5, 6e10])
-def test_run_times_that_are_unlikely_in_seconds_are_asked_for(tmp_path: Path, value: float) -> None:
+def test_run_times_that_are_unlikely_in_seconds_are_asked_for(
+    tmp_path: Path, value: float
+) -> None:
     text = f"submit,elapsed,nodes\n2024-03-04T09:00:00,{value},2\n"
-    with pytest.raises(LogFormatError, match=r"csv:2: column 'elapsed' .*\(--duration-unit\)"):
+    with pytest.raises(
+        LogFormatError, match=r"csv:2: column 'elapsed' .*\(--duration-unit\)"
+    ):
         jobs(tmp_path, text)
 
 
@@ -191,27 +238,35 @@ def test_run_times_beside_a_submission_and_an_end_are_as_long_as_between_them(
     assert (log.jobs.start_ms - log.jobs.submit_ms).tolist() == [60_000] * 3
 
 
-@pytest.mark.parametrize(("value", "cause"), [("0", "zero run time"), ("", "never started")])
+@pytest.mark.parametrize(
+    ("value", "cause"), [("0", "zero run time"), ("", "never started")]
+)
 def test_a_table_without_a_run_time_has_no_jobs_and_a_fit_says_why(
     tmp_path: Path, value: str, cause: str
 ) -> None:
     log = jobs(tmp_path, f"submit,duration,nodes\n2024-03-04T09:00:00,{value},2\n")
     assert len(log) == 0
-    with pytest.raises(WorkloadError, match=rf"jobs.csv: no job is left to fit \(1 {cause}\)"):
+    with pytest.raises(
+        WorkloadError, match=rf"jobs.csv: no job is left to fit \(1 {cause}\)"
+    ):
         fit_job_log(log, [], tiny_library())
 
 
 CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "a mapped end goes before durations found by name": (
-        table(4200, end="complete"), {"columns": {"end": "complete"}}, RUN_S
+        table(4200, end="complete"),
+        {"columns": {"end": "complete"}},
+        RUN_S,
     ),
     "a mapped duration goes before an end": (
-        table(4200), {"columns": {"duration": "duration", "end": "end"}}, 4200
+        table(4200),
+        {"columns": {"duration": "duration", "end": "end"}},
+        4200,
     ),
     "a run can't go beyond its start and end": (table(4200), {}, RUN_S),
     "a run may leave out its pauses": (table(1800), {}, 1800),
     "a wait in milliseconds": (table(4_200_000), {}, RUN_S),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -221,13 +276,19 @@ def test_run_times_that_differ_are_compared_and_the_taken_one_is_said(
     text, options, run_s = CASES[name]
     log = jobs(tmp_path, text, **options)
     assert log.jobs.duration_ms.tolist() == [run_s * 1000] * 3
-    (told,) = (n for cause, n in log.counts.noted.items() if "differ; taken is" in cause)
+    (told,) = (
+        n for cause, n in log.counts.noted.items() if "differ; taken is" in cause
+    )
     assert told == 3
 
 
-def test_run_times_of_times_in_milliseconds_may_be_either_and_are_asked_for(tmp_path: Path) -> None:
+def test_run_times_of_times_in_milliseconds_may_be_either_and_are_asked_for(
+    tmp_path: Path,
+) -> None:
     text = f"submit,duration,nodes\n{NINE_S}000,4200000,2\n"
-    with pytest.raises(LogFormatError, match=r"csv:2: column 'duration' .*\(--duration-unit\)"):
+    with pytest.raises(
+        LogFormatError, match=r"csv:2: column 'duration' .*\(--duration-unit\)"
+    ):
         jobs(tmp_path, text)
     for unit, run_s in (("ms", 4_200), ("s", 4_200_000)):
         log = jobs(tmp_path, text, duration_unit=unit)
@@ -257,7 +318,9 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("time_format", FORMATS)
-def test_an_offset_of_a_time_format_is_taken_once(tmp_path: Path, time_format: str) -> None:
+def test_an_offset_of_a_time_format_is_taken_once(
+    tmp_path: Path, time_format: str
+) -> None:
     text = f"submit,duration,nodes\n{FORMATS[time_format]},60,2\n"
     for zone in (None, "+08:00", "America/Denver"):
         log = jobs(tmp_path, text, time_format=time_format, utc_offset=zone)
@@ -265,7 +328,9 @@ def test_an_offset_of_a_time_format_is_taken_once(tmp_path: Path, time_format: s
         assert not log.is_naive
 
 
-def test_fractions_of_a_time_format_are_read_and_zones_by_name_refused(tmp_path: Path) -> None:
+def test_fractions_of_a_time_format_are_read_and_zones_by_name_refused(
+    tmp_path: Path,
+) -> None:
     text = "submit,duration,nodes\n04/03/2024 09:00:00{},60,2\n"
     for digits, ms in ((".250", 250), (".25", 250), (".250999", 250), (".000", 0)):
         log = jobs(tmp_path, text.format(digits), time_format="%d/%m/%Y %H:%M:%S.%f")
@@ -289,7 +354,9 @@ def test_fractions_of_a_time_format_are_read_and_zones_by_name_refused(tmp_path:
         (".{k:06}", 20, False),  # as of rounded times with a jitter
     ],
 )
-@pytest.mark.parametrize("names", ["TIMESTAMP,ContextTokens,GeneratedTokens", "timestamp,service"])
+@pytest.mark.parametrize(
+    "names", ["TIMESTAMP,ContextTokens,GeneratedTokens", "timestamp,service"]
+)
 def test_equal_requests_are_one_by_the_fineness_of_their_times(
     tmp_path: Path, fraction: str, each: int, is_fine: bool, names: str
 ) -> None:

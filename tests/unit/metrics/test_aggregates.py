@@ -1,4 +1,5 @@
-"""Minimum, mean and maximum of power, nodes, occupancy and queue, of all and by job class."""
+"""Minimum, mean and maximum of power, nodes, occupancy and queue, of all and by job
+class."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ COLUMNS = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("aggregates") / "run"
     scenario, library = tiny_scenario(CROWDED), tiny_library()
-    return diploee.simulate(scenario, folder, library=library, engine="compiled", by_load=True)
+    return diploee.simulate(
+        scenario, folder, library=library, engine="compiled", by_load=True
+    )
 
 
 def test_aggregates_of_all_are_those_of_the_series(run: Run) -> None:
@@ -34,7 +37,8 @@ def test_aggregates_of_all_are_those_of_the_series(run: Run) -> None:
         values = series[column].astype(float) / per
         expected = {"min": values.min(), "mean": values.mean(), "max": values.max()}
         assert found[name] == {
-            f"{kind}{suffix}": pytest.approx(value, rel=1e-6) for kind, value in expected.items()
+            f"{kind}{suffix}": pytest.approx(value, rel=1e-6)
+            for kind, value in expected.items()
         }
 
 
@@ -44,7 +48,9 @@ def test_classes_add_up_to_what_jobs_draw_and_hold(run: Run) -> None:
     assert set(classes) == set(jobs["class"])
     idle_mw = (12 - 12 * series["utilization"].mean()) * 400 / 1e6
     power_mw = sum(of["power"]["mean_mw"] for of in classes.values())
-    assert power_mw + idle_mw == pytest.approx(found["all"]["power"]["mean_mw"], rel=1e-6)
+    assert power_mw + idle_mw == pytest.approx(
+        found["all"]["power"]["mean_mw"], rel=1e-6
+    )
     for name in ("busy_nodes", "utilization", "queued_jobs"):
         total = sum(of[name]["mean"] for of in classes.values())
         assert total == pytest.approx(found["all"][name]["mean"])
@@ -54,7 +60,9 @@ def test_the_queue_of_a_class_is_that_of_its_jobs(run: Run) -> None:
     found, series, jobs = run.metrics["aggregates"], run.facility(), run.jobs()
     at = series.index.to_numpy()[:, None]
     for name, of_class in jobs.groupby("class", observed=True):
-        submitted, started = (of_class[c].to_numpy() for c in ("submit_time", "start_time"))
+        submitted, started = (
+            of_class[c].to_numpy() for c in ("submit_time", "start_time")
+        )
         waits = (submitted <= at) & ~(started <= at)
         depth = waits.sum(axis=1)
         queued: dict[str, Any] = found[name]["queued_jobs"]
@@ -63,9 +71,14 @@ def test_the_queue_of_a_class_is_that_of_its_jobs(run: Run) -> None:
     assert max(of["queued_jobs"]["max"] for of in found.values()) > 0
 
 
-def test_without_by_load_only_all_is_reported_and_the_section_is_folded(tmp_path: Path) -> None:
+def test_without_by_load_only_all_is_reported_and_the_section_is_folded(
+    tmp_path: Path,
+) -> None:
     plain = diploee.simulate(
-        tiny_scenario(CROWDED), tmp_path / "run", library=tiny_library(), engine="compiled"
+        tiny_scenario(CROWDED),
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
     )
     assert set(plain.metrics["aggregates"]) == {"all"}
     section = next(s for s in plain.sections() if s.id == "aggregates")
@@ -76,17 +89,25 @@ def test_without_by_load_only_all_is_reported_and_the_section_is_folded(tmp_path
     assert shown["Busy nodes, max"] == np.max(plain.facility()["busy_nodes"])
 
 
-def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(tmp_path: Path) -> None:
+def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(
+    tmp_path: Path,
+) -> None:
     """Half a day without nodes, then 4, then 12: by the jobs' own node time."""
     phases = [
         {"since": "2018-01-01 12:00", "n_nodes": 4},
         {"since": "2018-01-02 07:00", "n_nodes": 12},
     ]
-    changes = {"facility.pools.main.phases": phases, "duration": "2 d", "resolution": "1 h"}
+    changes = {
+        "facility.pools.main.phases": phases,
+        "duration": "2 d",
+        "resolution": "1 h",
+    }
     changes["streams.training.target_utilization"] = 0.5
     changes["facility.pools.other"] = {"node_type": "node", "n_nodes": 5}
     scenario = tiny_scenario(changes)
-    run = diploee.simulate(scenario, tmp_path / "run", library=tiny_library(), by_load=True)
+    run = diploee.simulate(
+        scenario, tmp_path / "run", library=tiny_library(), by_load=True
+    )
     jobs = run.jobs()
     end = run.facility().index[0] + np.timedelta64(2, "D")
     lasts = jobs["end_time"].clip(upper=end).fillna(end) - jobs["start_time"]
@@ -96,7 +117,9 @@ def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(tmp_path:
     assert found["mean"] == pytest.approx(node_h / stand_h, rel=1e-5)
     whole = node_h / (stand_h + 5 * 48)
     assert run.metrics["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
-    assert run.metrics["aggregates"]["all"]["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
+    assert run.metrics["aggregates"]["all"]["utilization"]["mean"] == pytest.approx(
+        whole, rel=1e-5
+    )
     of_classes = [of for name, of in run.metrics["aggregates"].items() if name != "all"]
     total = sum(of["utilization"]["mean"] for of in of_classes)
     assert total == pytest.approx(node_h / stand_h, rel=1e-5)

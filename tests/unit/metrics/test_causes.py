@@ -1,4 +1,5 @@
-"""Why the worst events came about, on facilities whose events are known by construction."""
+"""Why the worst events came about, on facilities whose events are known by
+construction."""
 
 from __future__ import annotations
 
@@ -46,9 +47,11 @@ def jobs_together(
     more: Sequence[tuple[str, int]] = (),
     stages: Sequence[Any] = (),
 ) -> Run:
-    """Run twenty jobs that start at 02:00:30 and end at 05:00:30 together, beside one all day.
+    """Run twenty jobs that start at 02:00:30 and end at 05:00:30 together, beside one
+    all day.
 
-    With three of a minute at the start as many nodes are busy as on average: the run begins filled.
+    With three of a minute at the start as many nodes are busy as on average: the run
+    begins filled.
     """
     import yaml
 
@@ -66,7 +69,9 @@ def jobs_together(
         "align": "start",
         "repeat": False,
     }
-    data = tiny_data({"duration": "1 d", "resolution": "10 s", "facility.pools.main.n_nodes": 30})
+    data = tiny_data(
+        {"duration": "1 d", "resolution": "10 s", "facility.pools.main.n_nodes": 30}
+    )
     data["streams"] = {"training": {"pool": "main", "replay": replay}}
     for key, value in (changes or {}).items():
         *parents, last = key.split(".")
@@ -76,9 +81,12 @@ def jobs_together(
         here[last] = value
     (folder / "run.yaml").write_text(yaml.safe_dump(data), "utf-8")
     return simulate(
-        load_scenario(folder / "run.yaml"), folder / "run", library=flat_library(),
-        event_windows=True, stages=stages,
-    )  # fmt: skip
+        load_scenario(folder / "run.yaml"),
+        folder / "run",
+        library=flat_library(),
+        event_windows=True,
+        stages=stages,
+    )
 
 
 def causes(run: Run) -> dict[tuple[str, float, str], dict[str, Any]]:
@@ -90,7 +98,8 @@ def parts(cause: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def assert_lines_explain(cause: dict[str, Any]) -> None:
-    """Check that the lines net to the event, lead in its direction and leave a tenth at most."""
+    """Check that the lines net to the event, lead in its direction and leave a tenth at
+    most."""
     lines, rest_mw = cause_lines(cause)
     change_mw = cause["change_mw"]
     net_mw = [line.net_mw for line in lines]
@@ -119,19 +128,27 @@ def assert_parts_sum(run: Run) -> None:
                 expected = pytest.approx(sign * entry[way]["max_mw"], abs=2e-7)
                 assert entry[way]["cause"]["change_mw"] == expected
     for entry in grid["rolling_range"]["windows"]:
-        assert abs(entry["cause"]["change_mw"]) == pytest.approx(entry["max_mw"], abs=2e-7)
+        assert abs(entry["cause"]["change_mw"]) == pytest.approx(
+            entry["max_mw"], abs=2e-7
+        )
     of_peak_mw = sum(part["mw"] for part in grid["peak"]["cause"]["parts"])
     assert of_peak_mw == pytest.approx(grid["peak"]["max_mw"], abs=1e-9)
     for window in run.metrics.get("zooms", {}).get("windows", ()):
         if window["name"] != "peak":
-            assert window["cause"]["change_mw"] == pytest.approx(window["value_mw"], abs=1e-9)
+            assert window["cause"]["change_mw"] == pytest.approx(
+                window["value_mw"], abs=1e-9
+            )
 
 
 def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> None:
     run = jobs_together(tmp_path)
     assert_parts_sum(run)
     found = causes(run)
-    for key in (("ramps", 60.0, "down"), ("ramps", 3600.0, "down"), ("zooms", 0.0, "drop_10s")):
+    for key in (
+        ("ramps", 60.0, "down"),
+        ("ramps", 3600.0, "down"),
+        ("zooms", 0.0, "drop_10s"),
+    ):
         ended = parts(found[key])["training", "jobs ended"]
         assert (ended["count"], ended["pool"]) == (20, "main")
         assert ended["mw"] == pytest.approx(-20 * (BUSY_W - IDLE_W) / 1e6)
@@ -145,11 +162,15 @@ def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> Non
 
 
 def test_jobs_that_start_and_end_together_are_one_net_change(tmp_path: Path) -> None:
-    cause = causes(jobs_together(tmp_path, more=12 * [("05:00:30", 72_000)]))["ramps", 60.0, "down"]
+    cause = causes(jobs_together(tmp_path, more=12 * [("05:00:30", 72_000)]))[
+        "ramps", 60.0, "down"
+    ]
     assert_lines_explain(cause)
     (line,), rest_mw = cause_lines(cause)
     assert (line.kind, line.of, len(line.parts)) == ("stream", "training", 2)
-    assert line.net_mw == pytest.approx(-8 * (BUSY_W - IDLE_W) / 1e6) == cause["change_mw"]
+    assert (
+        line.net_mw == pytest.approx(-8 * (BUSY_W - IDLE_W) / 1e6) == cause["change_mw"]
+    )
     assert rest_mw == pytest.approx(0, abs=1e-12)
     words = "stream training -12.8 kW (20 jobs ended -32.0, 12 jobs started +19.2)"
     assert cause_words(cause) == words
@@ -166,20 +187,25 @@ def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
         {"of": "b", "pool": "main", "change": 0.3, "mw": 1.0},
     ]
     assert cause_words({"change_mw": -2.0, "parts": parts, "calendar": calendar}) == (
-        "stream b -4.00 MW (8 jobs ended), stream c -3.00 MW (7 jobs ended); "
-        "against it stream a +5.00 MW (9 jobs started, the calendar rose by 150%: +4.00)"
+        "stream b -4.00 MW (8 jobs ended), stream c -3.00 MW (7 jobs ended); against "
+        "it stream a +5.00 MW (9 jobs started, the calendar rose by 150%: +4.00)"
     )
 
 
 def test_an_event_that_its_parts_leave_open_is_unexplained() -> None:
     part = {"of": "a", "pool": "main", "what": "jobs started", "mw": 6.0, "count": 9}
     words = cause_words({"change_mw": 10.0, "parts": [part]})
-    assert words == "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
+    assert (
+        words
+        == "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
+    )
 
 
 _PART = st.fixed_dictionaries(
     {
-        "what": st.sampled_from(["jobs started", "jobs ended", "instances", "stage", "cooling"]),
+        "what": st.sampled_from(
+            ["jobs started", "jobs ended", "instances", "stage", "cooling"]
+        ),
         "of": st.sampled_from("abcdefgh"),
         "mw": st.floats(-9, 9),
         "count": st.integers(1, 99),
@@ -191,7 +217,9 @@ _PART = st.fixed_dictionaries(
 def test_lines_of_any_parts_net_to_the_change_and_lead_in_its_direction(
     parts: list[dict[str, Any]],
 ) -> None:
-    assert_lines_explain({"change_mw": sum(part["mw"] for part in parts), "parts": parts})
+    assert_lines_explain(
+        {"change_mw": sum(part["mw"] for part in parts), "parts": parts}
+    )
 
 
 class Ballast:
@@ -200,7 +228,9 @@ class Ballast:
     boundary = None
 
     def __init__(self, name: str) -> None:
-        self.columns = (Column(name, "W", "facility", "mean", None, "of a ballast", "load"),)
+        self.columns = (
+            Column(name, "W", "facility", "mean", None, "of a ballast", "load"),
+        )
 
     def start(self) -> None:
         return None
@@ -221,11 +251,15 @@ def test_stages_of_a_user_are_parts_by_their_names(tmp_path: Path) -> None:
     assert "stage Ballast 2 -3.5 kW" in cause_words(cause)
 
 
-def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(tmp_path: Path) -> None:
+def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(
+    tmp_path: Path,
+) -> None:
     peak = parts(jobs_together(tmp_path).metrics["grid"]["peak"]["cause"])
     jobs, idle = peak["training", "jobs"], peak["", "idle nodes"]
     assert (jobs["count"], jobs["mw"]) == (21, pytest.approx(21 * BUSY_W / 1e6))
-    assert jobs["mean_mw"] == pytest.approx((1 + 3 / 1440 + 20 / 8) * BUSY_W / 1e6, rel=1e-6)
+    assert jobs["mean_mw"] == pytest.approx(
+        (1 + 3 / 1440 + 20 / 8) * BUSY_W / 1e6, rel=1e-6
+    )
     assert (idle["count"], idle["mw"]) == (9, pytest.approx(9 * IDLE_W / 1e6))
 
 
@@ -246,7 +280,9 @@ def test_what_the_stages_add_to_an_event_is_a_part_of_its_own(tmp_path: Path) ->
     assert ("", "node overhead") not in peak
 
 
-def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(tmp_path: Path) -> None:
+def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(
+    tmp_path: Path,
+) -> None:
     stages = [
         "pdu",
         {"kind": "dlc_tower"},
@@ -263,11 +299,15 @@ def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(tmp_path: P
     frame = run.facility()
     peak = parts(causes(run)["peak", 10.0, ""])
     overhead_w = (frame["it_ac_power_w"] - frame["it_power_w"]).mean()
-    assert peak["", "node overhead"]["mean_mw"] == pytest.approx(overhead_w / 1e6, rel=1e-5)
+    assert peak["", "node overhead"]["mean_mw"] == pytest.approx(
+        overhead_w / 1e6, rel=1e-5
+    )
     for stage, column in (("dlc_tower", "cooling_w"), ("pdu", "pdu_loss_w")):
         mean_mw = frame[column].mean() / 1e6
         assert peak[stage, "stage"]["mean_mw"] == pytest.approx(mean_mw, rel=1e-5)
-    assert abs(parts(causes(run)["ramps", 60.0, "down"])["battery", "stage"]["mw"]) > 1e-4
+    assert (
+        abs(parts(causes(run)["ramps", 60.0, "down"])["battery", "stage"]["mw"]) > 1e-4
+    )
     assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
 
 
@@ -276,19 +316,30 @@ def test_effect_of_the_queue_is_reported_beside_the_jobs(tmp_path: Path) -> None
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]
     assert cause["queued_jobs"] == [0, 10]
-    assert cause_words(cause).endswith("+16.0 kW (10 jobs started); a queue of 10 jobs built up")
+    assert cause_words(cause).endswith(
+        "+16.0 kW (10 jobs started); a queue of 10 jobs built up"
+    )
     emptied = cause_words({**cause, "queued_jobs": [10, 0]})
     assert emptied.endswith("; the queue of 10 jobs emptied")
-    assert "queued_jobs" not in causes(jobs_together(tmp_path / "wide"))["ramps", 60.0, "up"]
+    assert (
+        "queued_jobs"
+        not in causes(jobs_together(tmp_path / "wide"))["ramps", 60.0, "up"]
+    )
 
 
 def doubling_trace(folder: Path) -> Path:
-    """Write twenty minutes of requests, 60 a second and from the tenth minute on 120."""
-    seconds = np.concatenate([np.arange(0, 600, 1 / 60), np.arange(600, 1_200, 1 / 120)])
-    stamps = np.datetime64("2018-01-01T00:00:00", "ns") + (seconds * 1e9).astype("timedelta64[ns]")
+    """Write twenty minutes of requests, 60 a second and from the tenth minute on 120."""  # noqa: E501
+    seconds = np.concatenate(
+        [np.arange(0, 600, 1 / 60), np.arange(600, 1_200, 1 / 120)]
+    )
+    stamps = np.datetime64("2018-01-01T00:00:00", "ns") + (seconds * 1e9).astype(
+        "timedelta64[ns]"
+    )
     rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
     path = folder / "trace.csv"
-    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8")
+    path.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8"
+    )
     return path
 
 
@@ -304,7 +355,9 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path) -> None:
         **one_service(max_request_rate_rps=11.5, standby="warm"),
         "facility.node_types.node.warm_power_w": 700,
     }
-    run = simulate(load_scenario(write_serving(tmp_path / "s.yaml", changes)), tmp_path / "run")
+    run = simulate(
+        load_scenario(write_serving(tmp_path / "s.yaml", changes)), tmp_path / "run"
+    )
     assert_parts_sum(run)
     cause = causes(run)["ramps", 300.0, "up"]
     of = parts(cause)
@@ -319,7 +372,9 @@ def test_a_trace_that_doubles_starts_instances(tmp_path: Path) -> None:
     assert " instances started" in cause_words(cause)
 
 
-def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(tmp_path: Path) -> None:
+def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(
+    tmp_path: Path,
+) -> None:
     changes = {f"{CHAT}.calendar": None, "duration": "6 h", "resolution": "1 s"}
     run = simulate(serving_scenario(changes), tmp_path / "run")
     assert_parts_sum(run)
@@ -327,15 +382,24 @@ def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(tmp_path: Pa
     assert len(ramps) > 8
     for cause in ramps:
         noise = [p for p in cause["parts"] if p["what"] == "noise of serving samples"]
-        assert sum(part["mw"] for part in noise) == pytest.approx(cause["change_mw"], rel=1e-6)
-        assert all(part["mw"] == pytest.approx(0, abs=1e-10) for part in cause["parts"]
-                   if part not in noise)  # fmt: skip
+        assert sum(part["mw"] for part in noise) == pytest.approx(
+            cause["change_mw"], rel=1e-6
+        )
+        assert all(
+            part["mw"] == pytest.approx(0, abs=1e-10)
+            for part in cause["parts"]
+            if part not in noise
+        )
         assert cause_words(cause).startswith("noise of serving samples ")
 
 
 def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> None:
     hours = [1.0] * 12 + [2.0] * 12
-    changes = {"duration": "1 d", "resolution": "60 s", f"{CHAT}.calendar.hour_of_day": hours}
+    changes = {
+        "duration": "1 d",
+        "resolution": "60 s",
+        f"{CHAT}.calendar.hour_of_day": hours,
+    }
     run = simulate(serving_scenario(changes), tmp_path / "run")
     assert_parts_sum(run)
     cause = causes(run)["ramps", 3600.0, "up"]
@@ -346,7 +410,7 @@ def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> 
 
 
 def mixed(resolution: str) -> Scenario:
-    """Return jobs and requests, each on twelve nodes of their own, behind two stages."""
+    """Return jobs and requests, each on twelve nodes of their own, behind two stages."""  # noqa: E501
     tiny = tiny_data()
     pool = tiny["facility"]["pools"]["main"]
     return serving_scenario(
@@ -361,9 +425,15 @@ def mixed(resolution: str) -> Scenario:
     )
 
 
-def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(tmp_path: Path) -> None:
+def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(
+    tmp_path: Path,
+) -> None:
     calendar = {"hour_of_day": [0.1] * 12 + [1.0] * 12}
-    changes = {"streams.training.calendar": calendar, "duration": "1 d", "warm_up": "1 d"}
+    changes = {
+        "streams.training.calendar": calendar,
+        "duration": "1 d",
+        "warm_up": "1 d",
+    }
     run = tiny_run(tmp_path / "run", changes)
     assert_parts_sum(run)
     cause = causes(run)["ramps", 3600.0, "up"]
@@ -374,7 +444,9 @@ def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(tmp_
     assert "the calendar rose by" in cause_words(cause)
 
 
-def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_path: Path) -> None:
+def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(
+    tmp_path: Path,
+) -> None:
     """Jobs shorter than the spans are gone with the hours that brought them."""
     changes = {
         "streams.training.calendar": {"hour_of_day": 2 * ([1.0] * 6 + [0.02] * 6)},
@@ -383,9 +455,13 @@ def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(tmp_pat
         "warm_up": "1 d",
     }
     run = tiny_run(tmp_path / "run", changes)
-    told = [entry for cause in causes(run).values() for entry in cause.get("calendar", ())]
+    told = [
+        entry for cause in causes(run).values() for entry in cause.get("calendar", ())
+    ]
     assert any(entry["change"] < -0.5 and entry["mw"] < 0 for entry in told)
-    assert all(entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0 for entry in told)
+    assert all(
+        entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0 for entry in told
+    )
 
 
 def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
@@ -396,7 +472,13 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
     assert (fall["change"], fall["mw"]) == (-1.0, -1.0)
     assert (double["change"], double["mw"]) == (1.0, 1.0)
     assert not list(_of_calendar("training", "main", (1.0, 1.0), 1e6))
-    part = {"of": "training", "pool": "main", "what": "jobs started", "mw": 1.0, "count": 3}
+    part = {
+        "of": "training",
+        "pool": "main",
+        "what": "jobs started",
+        "mw": 1.0,
+        "count": 3,
+    }
     words = [
         cause_words({"parts": [part | {"mw": c["mw"]}], "calendar": [c]})
         for c in (rise, fall, double)
@@ -408,16 +490,23 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("resolution", ["1 s", "60 s"])
-def test_parts_sum_to_every_event_of_a_mixed_facility_whatever_windows_threads_and_engine(
+def test_parts_sum_to_every_event_whatever_windows_threads_and_engine(
     tmp_path: Path, resolution: str
 ) -> None:
     ways: list[dict[str, Any]] = [
-        {}, {"window_days": 0.25, "n_threads": 1}, {"engine": "compiled"}, {"jobs_file": False}
-    ]  # fmt: skip
+        {},
+        {"window_days": 0.25, "n_threads": 1},
+        {"engine": "compiled"},
+        {"jobs_file": False},
+    ]
     texts = set()
     for k, way in enumerate(ways):
         run = simulate(
-            mixed(resolution), tmp_path / str(k), library=tiny_library(), event_windows=True, **way
+            mixed(resolution),
+            tmp_path / str(k),
+            library=tiny_library(),
+            event_windows=True,
+            **way,
         )
         texts.add((run.folder / "metrics.json").read_bytes())
     assert len(texts) == 1
@@ -450,8 +539,10 @@ def test_limits_and_sections_say_why(tmp_path: Path) -> None:
         for event, row in table.rows.items()
     }
     assert rows["Ramp down over 1 min"] == {
-        "Change": pytest.approx(-32), "When": "2018-01-01 04:59:30", "Causes": why
-    }  # fmt: skip
+        "Change": pytest.approx(-32),
+        "When": "2018-01-01 04:59:30",
+        "Causes": why,
+    }
     assert rows["Event window: drop over 10 s"]["Causes"] == why
 
 

@@ -22,7 +22,8 @@ MONDAY = datetime(2018, 1, 1, tzinfo=UTC)
 
 
 def the_event(**changes: Any) -> Event:
-    """An event at noon for an hour, ramps of 10 min, 75 % of what was drawn; known at 11:30."""
+    """An event at noon for an hour, ramps of 10 min, 75 % of what was drawn; known at
+    11:30."""
     given: dict[str, Any] = {
         "id": "noon",
         "issued_ms": 11 * H + 30 * MIN,
@@ -45,7 +46,9 @@ def measured(
     n_blocks: int = 1,
 ) -> dict[str, Any]:
     """Measure series at one minute from Monday on."""
-    metrics = FlexibilityMetrics(events or [the_event()], WallClock(MONDAY, MIN), signals or {})
+    metrics = FlexibilityMetrics(
+        events or [the_event()], WallClock(MONDAY, MIN), signals or {}
+    )
     for rows in np.array_split(np.arange(own_w.size), n_blocks):
         columns = {"facility_power_w": own_w[rows], "baseline_power_w": twin_w[rows]}
         metrics.add(Block(int(rows[0]) * MIN, MIN, columns))
@@ -53,7 +56,7 @@ def measured(
 
 
 def a_day(level_w: float = 100e6) -> tuple[np.ndarray, np.ndarray]:
-    """A twin that draws 100 MW for two days, and a run that follows the event exactly."""
+    """A twin that draws 100 MW for two days, and a run that follows the event exactly."""  # noqa: E501
     twin_w = np.full(2 * DAY // MIN, level_w)
     allowed = [the_event().allowed_w(t * MIN, level_w) for t in range(twin_w.size)]
     return np.minimum(twin_w, np.array(allowed)), twin_w
@@ -67,10 +70,12 @@ def test_a_load_that_follows_its_event_is_measured_exactly() -> None:
     assert event["mean_mw"] == event["target_mw"] == 75
     assert event["mean_reduction"] == 0.25
     assert event["held_fraction"] == 1
-    # Known at 11:30; at 11:50 the ramp begins, and at 11:59 power is within 2 % of the target.
+    # Known at 11:30; at 11:50 the ramp begins, and at 11:59 power is within 2 % of the
+    # target.
     assert event["issue_to_target_s"] == 30 * 60
     assert event["overshoot_mw"] == 0
-    # An hour at 25 MW less, and two ramps whose minutes lie 0 to 22.5, and 25 to 2.5 MW lower.
+    # An hour at 25 MW less, and two ramps whose minutes lie 0 to 22.5, and 25 to 2.5 MW
+    # lower.
     assert event["not_drawn_mwh"] == pytest.approx(25 + (112.5 + 137.5) / 60)
     assert event["rebound_mw"] == event["rebound_mwh"] == 0
     assert found["mean_reduction"] == 0.25
@@ -120,13 +125,18 @@ def test_energy_not_drawn_is_worth_its_price_and_its_carbon() -> None:
 
 
 @pytest.mark.parametrize("start_h", [12.25, 12.75, 13.5, 17.0, 40.0])
-def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(start_h: float) -> None:
-    """Two events, from at once to days apart: energy and money of both are those of the run."""
+def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(
+    start_h: float,
+) -> None:
+    """Two events, from at once to days apart: energy and money of both are those of the
+    run."""
     start_ms = round(start_h * H)
     issued_ms = start_ms - 30 * MIN
     events = [
         the_event(),
-        the_event(id="later", issued_ms=issued_ms, start_ms=start_ms, end_ms=start_ms + 2 * H),
+        the_event(
+            id="later", issued_ms=issued_ms, start_ms=start_ms, end_ms=start_ms + 2 * H
+        ),
     ]
     own_w, twin_w = a_day()
     rng = np.random.default_rng(2)
@@ -135,16 +145,23 @@ def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(start_h
     own_w[over:] = twin_w[over:] + rng.uniform(0, 5e6, own_w.size - over)
     hours = np.arange(48, dtype=np.int64) * H
     price_per_mwh = rng.uniform(20, 200, 48)
-    found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
+    found = measured(
+        own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)}
+    )
     within = min(over + 24 * 60, own_w.size)
     if start_h == 40:  # in between, what comes a day after the first is of neither
         gap = slice(13 * 60 + 10 + 24 * 60, (start_ms - 70 * MIN) // MIN)
         own_w[gap] = twin_w[gap]
-        found = measured(own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)})
+        found = measured(
+            own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)}
+        )
     saved_mw = (twin_w - own_w)[begin:within] / 1e6
     money = saved_mw @ np.repeat(price_per_mwh, 60)[begin:within] / 60
     assert sum(event["money"] for event in found["events"]) == pytest.approx(money)
-    energy = [event["not_drawn_mwh"] - event.get("rebound_mwh", 0) for event in found["events"]]
+    energy = [
+        event["not_drawn_mwh"] - event.get("rebound_mwh", 0)
+        for event in found["events"]
+    ]
     assert sum(energy) == pytest.approx(saved_mw.sum() / 60)
 
 
@@ -180,9 +197,17 @@ def test_a_rebound_ends_where_the_next_event_begins() -> None:
 def test_the_weighted_performance_of_the_demonstration_in_phoenix_is_met() -> None:
     """SRP event of 3 May 2025, jobs and tiers as published with arXiv:2507.00909."""
     of_tier = {tier: JobFlexibility(tier=tier).least_speed for tier in (1, 2, 3)}
-    jobs = [(2, 0.939635), (3, 0.973165), (1, 1.0), (2, 0.992455), (3, 0.666923), (3, 0.743277)]
+    jobs = [
+        (2, 0.939635),
+        (3, 0.973165),
+        (1, 1.0),
+        (2, 0.992455),
+        (3, 0.666923),
+        (3, 0.743277),
+    ]
     found = weighted_performance(
-        np.array([of_tier[tier] for tier, _ in jobs]), np.array([done for _, done in jobs])
+        np.array([of_tier[tier] for tier, _ in jobs]),
+        np.array([done for _, done in jobs]),
     )
     assert found == pytest.approx(0.9079, abs=5e-5)
     assert weighted_performance(np.array([]), np.array([])) is None

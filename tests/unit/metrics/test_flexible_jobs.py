@@ -22,7 +22,9 @@ WALL = WallClock(datetime(2018, 1, 1, tzinfo=UTC))
 EVENT = Event("e", 0, 10 * H, 12 * H, EventTarget(mw=1), 0, 0, 0.02, H)
 
 
-def costs(flexibility: JobFlexibility | None = None, horizon_h: int = 24) -> FlexibleJobs:
+def costs(
+    flexibility: JobFlexibility | None = None, horizon_h: int = 24
+) -> FlexibleJobs:
     return FlexibleJobs([flexibility], [EVENT], WALL, horizon_h * H)
 
 
@@ -42,8 +44,10 @@ def plain(jobs: JobTable, start_h: list[int], horizon_h: int = 24) -> Schedule:
     return Schedule(jobs, np.array(start_h) * H, horizon_h * H)
 
 
-def acted(jobs: JobTable, start_h: int, rows: list[tuple[int, ...]], end_h: int) -> ActedSchedule:
-    """One job with stretches: from and to [h], work before and after [h], level, kind."""
+def acted(
+    jobs: JobTable, start_h: int, rows: list[tuple[int, ...]], end_h: int
+) -> ActedSchedule:
+    """One job with stretches: from and to [h], work before and after [h], level, kind."""  # noqa: E501
     table = np.array(rows, dtype=np.int64)
     none = np.zeros(len(rows), dtype=np.int64)
     return ActedSchedule(
@@ -83,7 +87,11 @@ def test_a_deadline_is_the_run_time_and_its_slack_after_the_submission() -> None
     see(found, plain(jobs, [2, 3, 20]), plain(jobs, [0, 1, 20]))
     told = found.block()
     # The third is due after the end of the run.
-    assert (told["deadlines"], told["deadline_misses"], told["twin_deadline_misses"]) == (2, 1, 0)
+    assert (
+        told["deadlines"],
+        told["deadline_misses"],
+        told["twin_deadline_misses"],
+    ) == (2, 1, 0)
 
 
 def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
@@ -96,7 +104,9 @@ def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
 
 def test_work_done_twice_and_time_to_stop_and_restart_are_in_node_hours() -> None:
     jobs = jobs_of([0], [8])
-    own = acted(jobs, 0, [(0, 5, 0, 5, 0, 0), (8, 9, 4, 4, 0, 2), (9, 13, 4, 8, 0, 0)], 13)
+    own = acted(
+        jobs, 0, [(0, 5, 0, 5, 0, 0), (8, 9, 4, 4, 0, 2), (9, 13, 4, 8, 0, 0)], 13
+    )
     found = costs()
     see(found, own, plain(jobs, [0]))
     told = found.block()
@@ -104,10 +114,17 @@ def test_work_done_twice_and_time_to_stop_and_restart_are_in_node_hours() -> Non
     assert told["restart_node_h"] == 2 * 1
 
 
-def test_performance_in_an_event_is_work_over_that_of_the_twin_weighted_by_tier() -> None:
+def test_performance_in_an_event_is_work_over_that_of_the_twin_weighted_by_tier() -> (
+    None
+):
     jobs = jobs_of([0], [24])
     # From ten to twelve at half the speed.
-    own = acted(jobs, 0, [(0, 10, 0, 10, 0, 0), (10, 12, 10, 11, 4, 0), (12, 24, 11, 23, 0, 0)], 25)
+    own = acted(
+        jobs,
+        0,
+        [(0, 10, 0, 10, 0, 0), (10, 12, 10, 11, 4, 0), (12, 24, 11, 23, 0, 0)],
+        25,
+    )
     other = replace(jobs, job_id=np.array([1]))
     found = costs(JobFlexibility(tier=3))
     see(found, own, plain(jobs, [0]))

@@ -1,4 +1,5 @@
-"""Demand, ramps, ranges and spectra of a power series, on signals whose values are known."""
+"""Demand, ramps, ranges and spectra of a power series, on signals whose values are
+known."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def test_maximum_demand_is_the_largest_clock_interval():
     found = {e["interval_min"]: (e["max_mw"], e["time"][11:16]) for e in entries}
     assert found == {15: (4.0, "22:45"), 30: (3.0, "22:30"), 60: (2.5, "22:00")}
     assert block["mean_mw"] == pytest.approx(mean_mw)
-    assert [e["load_factor"] for e in entries] == pytest.approx([mean_mw / x for x in (4, 3, 2.5)])
+    assert [e["load_factor"] for e in entries] == pytest.approx(
+        [mean_mw / x for x in (4, 3, 2.5)]
+    )
     assert block["load_factor"] == pytest.approx(mean_mw / 5)
 
 
@@ -58,7 +61,9 @@ def test_part_of_a_clock_interval_is_no_demand():
     power_w = np.full(60, 1 * MW)
     power_w[:10] = 9 * MW  # 22:20 to 22:30
     block = late_metrics(power_w, start=LATE.replace(minute=20)).block()
-    found = {e["interval_min"]: e["max_mw"] for e in block["maximum_demand"]["intervals"]}
+    found = {
+        e["interval_min"]: e["max_mw"] for e in block["maximum_demand"]["intervals"]
+    }
     assert found == {15: 1.0, 30: 1.0}
     assert block["maximum_demand"]["absent"] == [
         {"interval_min": 60, "reason": "the run holds no whole interval"}
@@ -75,7 +80,11 @@ def test_peaks_are_given_by_local_month_with_their_time():
         "2018-02": {"max_mw": 7.0, "time": "2018-02-01T00:30:00+00:00"},
     }
     assert block["peak"] == block["monthly_peaks"]["2018-02"]
-    assert block["headroom"] == {"rated_mw": 10.0, "mw": 3.0, "fraction": pytest.approx(0.3)}
+    assert block["headroom"] == {
+        "rated_mw": 10.0,
+        "mw": 3.0,
+        "fraction": pytest.approx(0.3),
+    }
     monthly = block["maximum_demand"]["intervals"][0]["monthly"]
     assert list(monthly) == ["2018-01", "2018-02"]
     assert monthly["2018-02"]["time"] == "2018-02-01T00:30:00+00:00"
@@ -83,7 +92,9 @@ def test_peaks_are_given_by_local_month_with_their_time():
 
 def test_coincidence_factor_is_the_common_peak_over_the_sum_of_peaks():
     one, two = np.array([1.0, 3.0, 2.0]) * MW, np.array([4.0, 1.0, 3.5]) * MW
-    block = late_metrics(one + two, pools_w={"one": one, "two": two}).block()["coincidence"]
+    block = late_metrics(one + two, pools_w={"one": one, "two": two}).block()[
+        "coincidence"
+    ]
     assert block["factor"] == pytest.approx(5.5 / 7)
     assert block["together"] == {"max_mw": 5.5, "time": "2018-01-31T22:02:00+00:00"}
     assert block["pools"]["two"] == {"max_mw": 4.0, "time": "2018-01-31T22:00:00+00:00"}
@@ -97,8 +108,12 @@ def test_load_duration_curve_falls_from_peak_to_minimum():
     curve = late_metrics(power_w).block(load)["load_duration_curve"]
     percents = curve["percent_of_time"]
     assert set(range(101)) < set(percents) and percents == sorted(percents)
-    assert min(np.diff(percents)) < 0.1, "the highest hours of a year are a thousandth of it"
-    assert curve["exceeded_mw"] == pytest.approx([(100 - percent) / 20 for percent in percents])
+    assert min(np.diff(percents)) < 0.1, (
+        "the highest hours of a year are a thousandth of it"
+    )
+    assert curve["exceeded_mw"] == pytest.approx(
+        [(100 - percent) / 20 for percent in percents]
+    )
     assert late_metrics(power_w).block()["load_duration_curve"] is None
 
 
@@ -135,10 +150,16 @@ def test_step_is_found_exactly_with_its_time():
     for interval_s in (2, 10, 60, 300, 600, 900):
         entry = ramp(block, interval_s)
         assert entry["up"]["max_mw"] == 3.0
-        assert entry["up"]["time"] == (START + timedelta(seconds=4000 - interval_s)).isoformat()
+        assert (
+            entry["up"]["time"]
+            == (START + timedelta(seconds=4000 - interval_s)).isoformat()
+        )
         assert entry["down"]["max_mw"] == 4.0
         assert entry["down"]["max_mw_per_min"] == pytest.approx(4.0 * 60 / interval_s)
-        assert entry["down"]["time"] == (START + timedelta(seconds=5000 - interval_s)).isoformat()
+        assert (
+            entry["down"]["time"]
+            == (START + timedelta(seconds=5000 - interval_s)).isoformat()
+        )
         assert entry["lower_bound"] is False
 
 
@@ -146,8 +167,14 @@ def test_slow_readings_mark_ramps_as_lower_bounds():
     slow = Provenance("measured", "", "", 10.0, 10.0, 0.0443)
     block = grid_block(np.ones(7200), 1_000, readings=[slow])
     marked = {r["interval_s"]: r["lower_bound"] for r in block["ramps"]["intervals"]}
-    assert marked == {2: True, 10: True, **dict.fromkeys((60, 300, 600, 900, 3600), False)}
-    marked = {r["window_s"]: r["lower_bound"] for r in block["rolling_range"]["windows"]}
+    assert marked == {
+        2: True,
+        10: True,
+        **dict.fromkeys((60, 300, 600, 900, 3600), False),
+    }
+    marked = {
+        r["window_s"]: r["lower_bound"] for r in block["rolling_range"]["windows"]
+    }
     assert marked == {2: True, 10: True, 60: False}
 
 
@@ -168,23 +195,55 @@ def test_rolling_range_of_a_pulse_is_exact_in_every_window():
     ("block", "n_values", "step_ms", "key", "found", "reason"),
     [
         ("ramps", 600, 60_000, "interval_s", [60, 300, 600, 900, 3600], "shorter than"),
-        ("ramps", 40, 60_000, "interval_s", [60, 300, 600, 900], "the run is shorter than two int"),
-        ("rolling_range", 600, 2_000, "window_s", [10, 60], "fewer than 2 values at the run's res"),
-        ("maximum_demand", 10, 7_000, "interval_min", [], "no multiple of the run's resolution of"),
-        ("maximum_demand", 10, 3_600_000, "interval_min", [60], "shorter than the run's resolutio"),
+        (
+            "ramps",
+            40,
+            60_000,
+            "interval_s",
+            [60, 300, 600, 900],
+            "the run is shorter than two int",
+        ),
+        (
+            "rolling_range",
+            600,
+            2_000,
+            "window_s",
+            [10, 60],
+            "fewer than 2 values at the run's res",
+        ),
+        (
+            "maximum_demand",
+            10,
+            7_000,
+            "interval_min",
+            [],
+            "no multiple of the run's resolution of",
+        ),
+        (
+            "maximum_demand",
+            10,
+            3_600_000,
+            "interval_min",
+            [60],
+            "shorter than the run's resolutio",
+        ),
     ],
 )
 def test_what_the_series_does_not_hold_is_absent_with_the_reason(
     block, n_values, step_ms, key, found, reason
 ):
     block = grid_block(np.ones(n_values), step_ms)[block]
-    assert [entry[key] for entry in block.get("intervals", block.get("windows"))] == found
+    assert [
+        entry[key] for entry in block.get("intervals", block.get("windows"))
+    ] == found
     assert any(entry["reason"].startswith(reason) for entry in block["absent"])
     assert not {entry[key] for entry in block["absent"]} & set(found)
 
 
 def test_run_that_starts_off_its_own_clock_has_no_demand():
-    late = late_metrics(np.ones(100), start=LATE.replace(second=30)).block()["maximum_demand"]
+    late = late_metrics(np.ones(100), start=LATE.replace(second=30)).block()[
+        "maximum_demand"
+    ]
     assert late["intervals"] == []
     assert "off its own clock" in late["absent"][0]["reason"]
 
@@ -236,13 +295,16 @@ def test_windows_equal_scipys_periodogram():
     for n in (600, 601):
         windows = rng.normal(size=(3, n)).cumsum(axis=1)
         frequency_hz, psd = window_spectra(windows, 500)
-        expected_hz, expected = signal.periodogram(windows, 2.0, "hann", detrend="linear")
+        expected_hz, expected = signal.periodogram(
+            windows, 2.0, "hann", detrend="linear"
+        )
         np.testing.assert_allclose(frequency_hz, expected_hz)
         np.testing.assert_allclose(psd, expected, rtol=1e-9, atol=1e-9 * expected.max())
 
 
 def test_full_spectrum_sums_to_the_weighted_variance():
-    # Parseval, for any signal: the sum over all bins is the mean square under the Hann window.
+    # Parseval, for any signal: the sum over all bins is the mean square under the Hann
+    # window.
     windows = np.random.default_rng(1).normal(size=(4, 1200)).cumsum(axis=1)
     frequency_hz, psd = window_spectra(windows, 500)
     weight = np.square(signal.get_window("hann", 1200))
@@ -256,11 +318,18 @@ def test_bands_and_lines_have_the_rms_of_the_sines_in_them():
     _, block = spectrum_of(sines(amplitudes_w, frequencies_hz), 500)
     for band, amplitude_w in zip(block["bands"][:3], amplitudes_w, strict=True):
         rms_mw = amplitude_w / np.sqrt(2) / MW
-        # A window of 10 minutes holds 2.5 periods of the slowest: detrending takes some of it.
+        # A window of 10 minutes holds 2.5 periods of the slowest: detrending takes some
+        # of it.
         near = pytest.approx(rms_mw, rel=0.08 if band["low_hz"] == 0.001 else 2e-3)
-        assert (band["rms_p50_mw"], band["rms_p99_mw"], band["rms_max_mw"]) == (near, near, near)
+        assert (band["rms_p50_mw"], band["rms_p99_mw"], band["rms_max_mw"]) == (
+            near,
+            near,
+            near,
+        )
     fast = [line for line in block["lines"] if line["frequency_hz"] > 0.01]
-    assert [line["frequency_hz"] for line in fast] == pytest.approx([1 / 10.5, 0.2], rel=1e-3)
+    assert [line["frequency_hz"] for line in fast] == pytest.approx(
+        [1 / 10.5, 0.2], rel=1e-3
+    )
     assert [line["rms_mw"] * MW * np.sqrt(2) for line in fast] == pytest.approx(
         [4e4, 3e4], rel=0.01
     )
@@ -269,21 +338,28 @@ def test_bands_and_lines_have_the_rms_of_the_sines_in_them():
 def test_white_noise_has_its_density_and_no_lines():
     noise_w = np.random.default_rng(5).normal(0, 1e4, 24 * 7200)
     metrics, block = spectrum_of(noise_w, 500)
-    # One-sided density of white noise: variance over the Nyquist frequency; 287 windows, so the
-    # mean over 180 bins lies within 3 standard errors of about 0.45 %.
-    inside = (metrics.spectrum.frequency_hz > 0.1) & (metrics.spectrum.frequency_hz < 0.4)
-    assert metrics.spectrum.mean_psd[inside].mean() == pytest.approx(1e8 / MW**2, rel=0.015)
+    # One-sided density of white noise: variance over the Nyquist frequency; 287
+    # windows, so the mean over 180 bins lies within 3 standard errors of about 0.45 %.
+    inside = (metrics.spectrum.frequency_hz > 0.1) & (
+        metrics.spectrum.frequency_hz < 0.4
+    )
+    assert metrics.spectrum.mean_psd[inside].mean() == pytest.approx(
+        1e8 / MW**2, rel=0.015
+    )
     assert block["lines"] == []
 
 
 def test_mean_spectrum_holds_the_band_levels_and_nothing_above_what_is_flagged():
-    noise_w = np.random.default_rng(6).normal(0, 1e4, 1200)  # one window: the mean is its own
+    # One window: the mean is its own
+    noise_w = np.random.default_rng(6).normal(0, 1e4, 1200)
     _, block = spectrum_of(noise_w, 500)
     density = np.array(block["mean_psd_mw2_per_hz"])
     frequency_hz = np.arange(1, density.size + 1) * block["frequency_resolution_hz"]
     assert frequency_hz[-1] == pytest.approx(0.44)
     for band in block["bands"]:
-        inside = (frequency_hz > band["low_hz"] - 1e-6) & (frequency_hz < band["high_hz"] - 1e-6)
+        inside = (frequency_hz > band["low_hz"] - 1e-6) & (
+            frequency_hz < band["high_hz"] - 1e-6
+        )
         rms_mw = np.sqrt(density[inside].sum() / 600)
         assert rms_mw == pytest.approx(band["rms_max_mw"])
 
@@ -307,7 +383,9 @@ def test_one_second_readings_claim_nothing_above_a_quarter_hertz():
         (0.25, False),
         (0.44, True),
     ]
-    assert {b["reason"] for b in block["absent"]} == {"the profiles support nothing above 0.44 Hz"}
+    assert {b["reason"] for b in block["absent"]} == {
+        "the profiles support nothing above 0.44 Hz"
+    }
 
 
 def test_better_readings_unlock_higher_bands():
@@ -315,7 +393,9 @@ def test_better_readings_unlock_higher_bands():
     power_w = sines([1e4], [1.5], duration_s=1200, step_s=0.1)
     _, block = spectrum_of(power_w, 100, [fast])
     assert [b["flagged"] for b in block["bands"]] == [False] * 6
-    assert block["bands"][-1]["rms_max_mw"] == pytest.approx(0.01 / np.sqrt(2), rel=1e-3)
+    assert block["bands"][-1]["rms_max_mw"] == pytest.approx(
+        0.01 / np.sqrt(2), rel=1e-3
+    )
     _, block = spectrum_of(power_w, 100, [fast, PUBLISHED])
     assert len(block["bands"]) == 4
 
@@ -340,7 +420,9 @@ def test_coarse_resolution_leaves_bands_out_with_the_reason(step_ms, n_bands, re
 def test_short_run_has_no_bands_with_the_reason():
     _, block = spectrum_of(np.ones(100), 1_000)
     assert block["bands"] == []
-    assert {b["reason"] for b in block["absent"]} == {"the run holds no whole 10-minute window"}
+    assert {b["reason"] for b in block["absent"]} == {
+        "the run holds no whole 10-minute window"
+    }
 
 
 def test_llama_2_on_16_nodes_has_its_line_at_10_5_s():
@@ -363,6 +445,9 @@ def test_line_of_a_strictly_periodic_load_has_no_floor_and_says_so():
         assert (line["over_floor"] is None) == ("reason" in line)
         assert line["over_floor"] is None or line["over_floor"] < 1e12
     assert "strictly periodic" in lines[0]["reason"]
-    # What only the transform's rounding shows is no line: none is below the rounding of power.
+    # What only the transform's rounding shows is no line: none is below the rounding of
+    # power.
     sine_w = 5 * MW + MW * np.cos(2 * np.pi * t_s / 60)
-    assert [line["rms_mw"] > 1e-8 for line in spectrum_of(sine_w, 1000)[1]["lines"]] == [True]
+    assert [
+        line["rms_mw"] > 1e-8 for line in spectrum_of(sine_w, 1000)[1]["lines"]
+    ] == [True]

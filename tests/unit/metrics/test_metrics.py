@@ -22,7 +22,9 @@ from diploee.schedule.started import NEVER_MS
 MS_PER_H = 3_600_000
 
 
-def metrics_of(power_w: list[float], busy: list[float], step_ms: int = 60_000) -> FacilityMetrics:
+def metrics_of(
+    power_w: list[float], busy: list[float], step_ms: int = 60_000
+) -> FacilityMetrics:
     found = FacilityMetrics(rated_power_w=10e6, step_ms=step_ms)
     found.add(np.array(power_w), np.array(busy) / 4)
     return found
@@ -58,7 +60,9 @@ def test_utilization_block_is_a_fraction_of_the_nodes() -> None:
 
 
 def test_peaks_are_stored_with_their_resolution() -> None:
-    assert metrics_of([1, 2], [0, 0], step_ms=100).blocks()["power"]["resolution_s"] == 0.1
+    assert (
+        metrics_of([1, 2], [0, 0], step_ms=100).blocks()["power"]["resolution_s"] == 0.1
+    )
 
 
 def test_a_facility_without_power_has_no_ratios() -> None:
@@ -89,7 +93,9 @@ def test_queued_means_started_later_than_submitted_among_started_jobs() -> None:
 
 
 def test_values_that_no_job_defines_are_none() -> None:
-    found = queue_metrics(Schedule(job_table([0], [1], [1]), np.array([NEVER_MS]), MS_PER_H))
+    found = queue_metrics(
+        Schedule(job_table([0], [1], [1]), np.array([NEVER_MS]), MS_PER_H)
+    )
     assert found["unstarted"] == 1
     names = ("queued_fraction", "mean_queue_time_queued_h", "mean_queue_time_all_h")
     assert [found[name] for name in (*names, "max_queue_time_h")] == [None] * 4
@@ -124,15 +130,30 @@ class Most:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"result": lambda self: {"least_mw": 1.0}}, "gives metric 'measures.own.least_mw', which"),
-        ({"result": lambda self: {"most_mw": 1.0, "time": "noon"}}, "gives .*'measures.own.time'"),
-        ({"result": lambda self: {"most_mw": np.inf}}, "gives inf for 'measures.own.most_mw'"),
-        ({"result": lambda self: {}}, "lacks metric 'measures.own.most_mw', which it declares"),
+        (
+            {"result": lambda self: {"least_mw": 1.0}},
+            "gives metric 'measures.own.least_mw', which",
+        ),
+        (
+            {"result": lambda self: {"most_mw": 1.0, "time": "noon"}},
+            "gives .*'measures.own.time'",
+        ),
+        (
+            {"result": lambda self: {"most_mw": np.inf}},
+            "gives inf for 'measures.own.most_mw'",
+        ),
+        (
+            {"result": lambda self: {}},
+            "lacks metric 'measures.own.most_mw', which it declares",
+        ),
         ({"result": lambda self: 3}, "gives 3 as its result, expected values by name"),
         ({"result": lambda self: self.most}, "result raised AttributeError"),
         ({"result": None}, "has no method result"),
         ({"n_window": None}, "n_window must be a whole number above 0, found null"),
-        ({"__init__": lambda self, clock: clock.dt_ms}, "opening it raised AttributeError"),
+        (
+            {"__init__": lambda self, clock: clock.dt_ms},
+            "opening it raised AttributeError",
+        ),
     ],
 )
 def test_measure_from_outside_that_lacks_something_is_refused_by_name(
@@ -148,7 +169,10 @@ def test_measure_from_outside_that_lacks_something_is_refused_by_name(
 
 @pytest.mark.parametrize(
     ("metrics", "open_", "words"),
-    [("n", Most, "metrics must be a tuple of Metric"), ((), None, "open must be a class or func")],
+    [
+        ("n", Most, "metrics must be a tuple of Metric"),
+        ((), None, "open must be a class or func"),
+    ],
 )
 def test_measure_that_is_not_whole_is_refused_where_it_is_made(
     metrics: Any, open_: Any, words: str

@@ -1,4 +1,5 @@
-"""Power at the point of interconnection: energies by part, ratios, power factor, demand."""
+"""Power at the point of interconnection: energies by part, ratios, power factor,
+demand."""
 
 from __future__ import annotations
 
@@ -19,16 +20,26 @@ from diploee.base.columns import catalogue
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.measures.series import sum_quanta, to_quanta
 from diploee.facility import STAGES, Block
-from diploee.facility.point_of_interconnection import Billing, PointOfInterconnectionSpec
+from diploee.facility.point_of_interconnection import (
+    Billing,
+    PointOfInterconnectionSpec,
+)
 from diploee.grid.export import export_run
-from diploee.metrics.billing import beyond_free_share, for_power_factor, power_factor, ratchets
+from diploee.metrics.billing import (
+    beyond_free_share,
+    for_power_factor,
+    power_factor,
+    ratchets,
+)
 from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
 from diploee.runs import Run
 from diploee.simulation.site import scaled
 
-COLUMNS = catalogue(POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values()))
+COLUMNS = catalogue(
+    POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values())
+)
 MW = 1e6
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 DENVER = ZoneInfo("America/Denver")
@@ -36,20 +47,34 @@ START = datetime(2018, 1, 1, tzinfo=DENVER)
 
 
 def chain(poi_mw: Any, poi_mvar: Any, step_ms: int = MINUTE) -> Block:
-    """Return a block as the chain leaves it: parts in fixed shares, which sum to the whole."""
+    """Return a block as the chain leaves it: parts in fixed shares, which sum to the
+    whole."""
     power_w = np.asarray(poi_mw, dtype=float) * MW
     shares = {
-        "it_power_w": 0.7, "it_ac_power_w": 0.8, "pdu_loss_w": 0.01, "ups_loss_w": 0.04,
-        "transformer_loss_w": 0.01, "cooling_w": 0.12, "auxiliary_power_w": 0.02,
-    }  # fmt: skip
+        "it_power_w": 0.7,
+        "it_ac_power_w": 0.8,
+        "pdu_loss_w": 0.01,
+        "ups_loss_w": 0.04,
+        "transformer_loss_w": 0.01,
+        "cooling_w": 0.12,
+        "auxiliary_power_w": 0.02,
+    }
     columns = {name: share * power_w for name, share in shares.items()}
     reactive_var = np.full(power_w.shape, np.asarray(poi_mvar, dtype=float) * MW)
-    of_poi = {"facility_power_w": power_w, "poi_power_w": power_w, "poi_reactive_var": reactive_var}
+    of_poi = {
+        "facility_power_w": power_w,
+        "poi_power_w": power_w,
+        "poi_reactive_var": reactive_var,
+    }
     return Block(0, step_ms, columns | of_poi)
 
 
 def measured(
-    block: Block, start: datetime = START, transient_ms: int = 0, cuts: Any = (), **terms: Any
+    block: Block,
+    start: datetime = START,
+    transient_ms: int = 0,
+    cuts: Any = (),
+    **terms: Any,
 ) -> dict[str, Any]:
     """Return the blocks of the metrics, the intervals handed over in several parts."""
     metrics = PoiMetrics(WallClock(start, block.dt_ms), COLUMNS, **terms)
@@ -70,11 +95,16 @@ def test_constant_power_has_its_closed_form() -> None:
     hours, mva = 31 * 24, sqrt(125)
     assert poi["energy"] == pytest.approx(
         {
-            "device_mwh": 7 * hours, "node_overhead_mwh": 1 * hours, "pdu_mwh": 0.1 * hours,
-            "ups_mwh": 0.4 * hours, "transformers_mwh": 0.1 * hours, "cooling_mwh": 1.2 * hours,
-            "auxiliary_mwh": 0.2 * hours, "total_mwh": 10 * hours,
+            "device_mwh": 7 * hours,
+            "node_overhead_mwh": 1 * hours,
+            "pdu_mwh": 0.1 * hours,
+            "ups_mwh": 0.4 * hours,
+            "transformers_mwh": 0.1 * hours,
+            "cooling_mwh": 1.2 * hours,
+            "auxiliary_mwh": 0.2 * hours,
+            "total_mwh": 10 * hours,
         }
-    )  # fmt: skip
+    )
     assert (poi["pue"], poi["ppue_cooling"], poi["tue_device"]) == pytest.approx(
         (1 / 0.8, 1 + 0.12 / 0.8, 1 / 0.7)
     )
@@ -101,17 +131,26 @@ def test_reactive_energy_drawn_and_supplied_is_not_netted() -> None:
     assert month["leading_power_factor"] == pytest.approx(96 / hypot(96, 12))
     assert (poi["reactive"]["max_mvar"], poi["reactive"]["min_mvar"]) == (3, -1)
     assert poi["reactive"]["min_mvar_time"][11:16] == "00:10"
-    assert (poi["reactive"]["leading_h"], poi["reactive"]["lagging_h"]) == pytest.approx((12, 12))
+    assert (
+        poi["reactive"]["leading_h"],
+        poi["reactive"]["lagging_h"],
+    ) == pytest.approx((12, 12))
 
 
 def test_apparent_demand_is_formed_of_the_means_of_p_and_q() -> None:
-    """Q swings within the interval; the mean of kVA would be larger, as hypot is convex."""
+    """Q swings within the interval; the mean of kVA would be larger, as hypot is
+    convex."""
     q_mvar = np.where(np.arange(60) % 2, 4.0, -2.0)
     found = measured(chain(np.full(60, 3.0), q_mvar))
-    most = q_mvar.reshape(4, 15).mean(axis=1).max()  # eight of fifteen minutes at 4 Mvar
+    # Eight of fifteen minutes at 4 Mvar
+    most = q_mvar.reshape(4, 15).mean(axis=1).max()
     assert demand(found, "2018-01", 15)["max_mva"] == pytest.approx(hypot(3, most))
     assert demand(found, "2018-01", 60)["max_mva"] == pytest.approx(hypot(3, 1))
-    assert hypot(3, 1) < (hypot(3, 4) + hypot(3, 2)) / 2 < found["poi"]["apparent"]["max_mva"]
+    assert (
+        hypot(3, 1)
+        < (hypot(3, 4) + hypot(3, 2)) / 2
+        < found["poi"]["apparent"]["max_mva"]
+    )
 
 
 def test_largest_kw_kva_and_kvar_have_times_of_their_own() -> None:
@@ -123,7 +162,9 @@ def test_largest_kw_kva_and_kvar_have_times_of_their_own() -> None:
     of = demand(measured(chain(p_mw, q_mvar)), "2018-01", 15)
     assert (of["max_mw"], of["max_mvar"], of["min_mvar"]) == (6, 4.5, -3)
     assert of["max_mva"] == pytest.approx(hypot(5, 4))
-    times = [of[k][11:16] for k in ("time", "max_mva_time", "max_mvar_time", "min_mvar_time")]
+    times = [
+        of[k][11:16] for k in ("time", "max_mva_time", "max_mvar_time", "min_mvar_time")
+    ]
     assert times == ["01:00", "02:00", "03:00", "04:00"]
     assert of["power_factor"] == 1
 
@@ -146,7 +187,8 @@ def test_a_month_with_a_change_of_the_clock_has_an_hour_less_or_more(
 
 
 def test_months_are_those_of_the_wall_clock() -> None:
-    """The last local hour of January, which is already February in UTC, belongs to January."""
+    """The last local hour of January, which is already February in UTC, belongs to
+    January."""
     start = datetime(2018, 1, 31, 22, tzinfo=timezone(timedelta(hours=-7)))
     p_mw = np.repeat([1.0, 5.0, 2.0], 60)
     found = measured(chain(p_mw, 0.0), start)
@@ -166,7 +208,11 @@ def year(seed: int, n_days: int = 70) -> Block:
 
 def test_block_cuts_change_no_value() -> None:
     block, rng = year(1), np.random.default_rng(2)
-    terms = {"contract_mva": 9.0, "billing": Billing(ratchet=0.8), "transient_ms": 3 * HOUR}
+    terms = {
+        "contract_mva": 9.0,
+        "billing": Billing(ratchet=0.8),
+        "transient_ms": 3 * HOUR,
+    }
     whole = measured(block, **terms)
     for n_cuts in (1, 7, 200):
         cuts = np.sort(rng.choice(np.arange(1, len(block)), n_cuts, replace=False))
@@ -206,11 +252,18 @@ def test_a_run_that_never_fills_up_has_no_extremes() -> None:
 
 
 def test_hours_above_the_contract_are_counted() -> None:
-    poi = measured(chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0), contract_mva=6.0)["poi"]
+    poi = measured(
+        chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0), contract_mva=6.0
+    )["poi"]
     assert poi["headroom"] == pytest.approx(
-        {"contract_mva": 6, "mva": 6 - hypot(8, 3), "fraction": 1 - hypot(8, 3) / 6, "over_h": 0.5,
-         "use": hypot(8, 3) / 6}
-    )  # fmt: skip
+        {
+            "contract_mva": 6,
+            "mva": 6 - hypot(8, 3),
+            "fraction": 1 - hypot(8, 3) / 6,
+            "over_h": 0.5,
+            "use": hypot(8, 3) / 6,
+        }
+    )
     power = chain(np.r_[np.full(90, 4.0), np.full(30, 8.0)], 3.0)
     assert measured(power, contract_mw=5.0)["poi"]["headroom"] == pytest.approx(
         {"contract_mw": 5, "mw": -3, "fraction": -0.6, "over_h": 0.5, "use": 1.6}
@@ -220,7 +273,9 @@ def test_hours_above_the_contract_are_counted() -> None:
 
 def test_parts_that_a_facility_lacks_are_not_reported() -> None:
     block = chain(np.full(60, 2.0), 0.1)
-    without = {k: v for k, v in block.columns.items() if not k.startswith(("cooling", "ups"))}
+    without = {
+        k: v for k, v in block.columns.items() if not k.startswith(("cooling", "ups"))
+    }
     poi = measured(Block(0, MINUTE, without))["poi"]
     assert "cooling_mwh" not in poi["energy"] and "ups_mwh" not in poi["energy"]
     assert poi["ppue_cooling"] is None
@@ -228,9 +283,12 @@ def test_parts_that_a_facility_lacks_are_not_reported() -> None:
 
 def test_what_other_stages_take_is_a_part_of_its_own(tmp_path: Path) -> None:
     battery = {
-        "kind": "battery", "power_mw": 0.01, "energy_mwh": 0.01, "smoothing_s": 600,
+        "kind": "battery",
+        "power_mw": 0.01,
+        "energy_mwh": 0.01,
+        "smoothing_s": 600,
         "auxiliary_kw": 0.5,
-    }  # fmt: skip
+    }
     changes = metered() | {"duration": "1 d"}
     changes["facility.stages"].insert(0, battery)
     run = tiny_run(tmp_path / "run", changes)
@@ -257,7 +315,8 @@ def test_a_ratchet_looks_back_eleven_months_and_flags_what_it_cannot_see() -> No
 
 
 def two_years(**rules: Any) -> list[dict[str, Any]]:
-    """Return the months of 25 at one hour: the first at 10 MW, the others at 4 MW, pf 0.8."""
+    """Return the months of 25 at one hour: the first at 10 MW, the others at 4 MW, pf
+    0.8."""
     clock_hours = 24 * (31 + 365 + 334)
     p_mw = np.full(clock_hours, 4.0)
     p_mw[: 31 * 24] = 10
@@ -268,7 +327,10 @@ def two_years(**rules: Any) -> list[dict[str, Any]]:
 
 def test_billed_demand_follows_its_rules_in_their_order() -> None:
     months = two_years(
-        power_factor_min=0.95, ratchet=0.8, contract_minimum_mw=4.8, kvar_free_share=0.62
+        power_factor_min=0.95,
+        ratchet=0.8,
+        contract_minimum_mw=4.8,
+        kvar_free_share=0.62,
     )
     first, second, later = (months[k]["billed"] for k in (0, 1, 13))
     raised = 0.95 / 0.8
@@ -277,13 +339,19 @@ def test_billed_demand_follows_its_rules_in_their_order() -> None:
     assert (first["ratchet_mw"], first["lower_bound"]) == (0, True)
     assert second["max_mw"] == second["ratchet_mw"] == pytest.approx(0.8 * 10 * raised)
     assert (later["max_mw"], later["lower_bound"]) == (4.8, False)
-    assert [m["billed"]["lower_bound"] for m in months[:13]] == [*[True] * 11, False, False]
+    assert [m["billed"]["lower_bound"] for m in months[:13]] == [
+        *[True] * 11,
+        False,
+        False,
+    ]
 
 
 def test_a_month_seen_in_part_leaves_the_ratchet_a_lower_bound() -> None:
     p_mw = np.full(24 * 395, 4.0)
     found = measured(
-        chain(p_mw, 1.0, HOUR), START.replace(day=2), billing=Billing(interval_min=60, ratchet=0.8)
+        chain(p_mw, 1.0, HOUR),
+        START.replace(day=2),
+        billing=Billing(interval_min=60, ratchet=0.8),
     )
     months = found["billing"]["months"]
     assert not months[0]["complete"]
@@ -301,14 +369,20 @@ def test_rules_on_a_demand_that_the_run_cannot_hold_are_refused() -> None:
     remedy = r"15 min is shorter than the run's resolution of 3600 s; have: '60'"
     with pytest.raises(InputError, match=remedy):
         PoiMetrics(WallClock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5))
-    PoiMetrics(WallClock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5, interval_min=60))
+    PoiMetrics(
+        WallClock(START, HOUR), COLUMNS, billing=Billing(ratchet=0.5, interval_min=60)
+    )
     PoiMetrics(WallClock(START, HOUR), COLUMNS)
 
 
 @pytest.fixture(scope="module")
 def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run over the turn of a month, with typical weather."""
-    meter = {"kind": "point_of_interconnection", "contract_mva": 0.05, "billing": {"ratchet": 0.8}}
+    meter = {
+        "kind": "point_of_interconnection",
+        "contract_mva": 0.05,
+        "billing": {"ratchet": 0.8},
+    }
     auxiliary = {"kind": "auxiliary_load", "power_kw": 1.0}
     return tiny_run(
         tmp_path_factory.mktemp("metered") / "run",
@@ -316,7 +390,14 @@ def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             "start": "2018-01-31",
             "duration": "2 d",
             "facility.node_types.node.ac_power": "air_hgx",
-            "facility.stages": ["pdu", "ups", "air_chiller", auxiliary, "transformers", meter],
+            "facility.stages": [
+                "pdu",
+                "ups",
+                "air_chiller",
+                auxiliary,
+                "transformers",
+                meter,
+            ],
             "facility.weather": {"kind": "typical_day", "station": "denver"},
             "facility.utc_offset": "-07:00",
         },
@@ -335,9 +416,15 @@ def test_a_run_measures_its_point_of_interconnection(
     total_mwh = energy.pop("total_mwh")
     assert total_mwh == pytest.approx(stored_mwh("poi_power_w"), rel=1e-6)
     assert total_mwh == pytest.approx(sum(energy.values()), rel=1e-6)
-    assert poi["pue"] == pytest.approx(total_mwh / stored_mwh("it_ac_power_w"), rel=1e-6)
-    assert poi["tue_device"] == pytest.approx(total_mwh / stored_mwh("it_power_w"), rel=1e-6)
-    assert poi["energy"]["ups_mwh"] == pytest.approx(metered_run.metrics["ups"]["energy_mwh"])
+    assert poi["pue"] == pytest.approx(
+        total_mwh / stored_mwh("it_ac_power_w"), rel=1e-6
+    )
+    assert poi["tue_device"] == pytest.approx(
+        total_mwh / stored_mwh("it_power_w"), rel=1e-6
+    )
+    assert poi["energy"]["ups_mwh"] == pytest.approx(
+        metered_run.metrics["ups"]["energy_mwh"]
+    )
     cooling_mwh = energy["cooling_mwh"]
     assert poi["ppue_cooling"] == pytest.approx(
         1 + cooling_mwh / stored_mwh("it_ac_power_w"), rel=1e-6
@@ -402,16 +489,30 @@ def metered(**keys: Any) -> dict[str, Any]:
     ("keys", "says"),
     [
         ({"contract_mva": 0}, "contract_mva: must be a number above 0, found 0"),
-        ({"billing": {"power_factor_min": 1.2}}, "power_factor_min: must be a number at most 1"),
+        (
+            {"billing": {"power_factor_min": 1.2}},
+            "power_factor_min: must be a number at most 1",
+        ),
         ({"billing": {"ratchet": 80}}, "ratchet: must be a number at most 1, found 80"),
-        ({"billing": {"kvar_free_share": -0.1}}, "kvar_free_share: must be a number of 0 or more"),
-        ({"billing": {"contract_minimum_mw": 0}}, "contract_minimum_mw: must be a number above 0"),
-        ({"billing": {"interval_min": 30}}, "bills nothing without a rule; give one of 'power_f"),
+        (
+            {"billing": {"kvar_free_share": -0.1}},
+            "kvar_free_share: must be a number of 0 or more",
+        ),
+        (
+            {"billing": {"contract_minimum_mw": 0}},
+            "contract_minimum_mw: must be a number above 0",
+        ),
+        (
+            {"billing": {"interval_min": 30}},
+            "bills nothing without a rule; give one of 'power_f",
+        ),
         ({"billing": {"interval_min": 20}}, "interval_min: must be"),
         ({"billing": {"power_factor": 0.9}}, "did you mean 'power_factor_min'"),
     ],
 )
-def test_a_wrong_rule_is_one_line_with_its_place(keys: dict[str, Any], says: str) -> None:
+def test_a_wrong_rule_is_one_line_with_its_place(
+    keys: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InputError) as caught:
         tiny_scenario(metered(**keys))
     (line,) = str(caught.value).splitlines()
@@ -424,16 +525,26 @@ def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
     )
     (stage,) = scaled(site, 3).facility.stages
     assert isinstance(stage, PointOfInterconnectionSpec) and stage.billing is not None
-    found = (stage.contract_mva, stage.billing.contract_minimum_mw, stage.billing.ratchet)
+    found = (
+        stage.contract_mva,
+        stage.billing.contract_minimum_mw,
+        stage.billing.ratchet,
+    )
     assert found == (6, 3, 0.8)
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"resolution": "1 h"}, "shorter than the run's resolution of 3600 s; have: '60'"),
+        (
+            {"resolution": "1 h"},
+            "shorter than the run's resolution of 3600 s; have: '60'",
+        ),
         ({"resolution": "30 min"}, "shorter than .* 1800 s; have: '30', '60'"),
-        ({"resolution": "48 s"}, "no multiple of the run's resolution of 48 s; have: '60'"),
+        (
+            {"resolution": "48 s"},
+            "no multiple of the run's resolution of 48 s; have: '60'",
+        ),
         ({"start": "2018-01-01T00:00:30"}, "the run starts at 00:00:30, off its own"),
         ({"duration": "10 min"}, "longer than the run; have: none"),
     ],
@@ -441,5 +552,7 @@ def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
 def test_a_run_is_refused_rules_that_it_holds_no_demand_for_when_it_loads(
     changes: dict[str, str], text: str
 ) -> None:
-    with pytest.raises(ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* 15: {text}"):
+    with pytest.raises(
+        ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* 15: {text}"
+    ):
         tiny_scenario(metered(billing={"ratchet": 0.8}) | changes)

@@ -1,4 +1,5 @@
-"""Rapid voltage changes: the sheet's table, and counts of steps wherever a series is cut."""
+"""Rapid voltage changes: the sheet's table, and counts of steps wherever a series is
+cut."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ STEP_MS = 100
     ],
 )
 def test_two_buses_have_the_drop_of_the_sheet(mva, x_over_r, before, after, percent):
-    assert round(float(ShortCircuit(mva, x_over_r).drop_percent(before, after)), 4) == percent
+    assert (
+        round(float(ShortCircuit(mva, x_over_r).drop_percent(before, after)), 4)
+        == percent
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,9 @@ def test_two_buses_have_the_drop_of_the_sheet(mva, x_over_r, before, after, perc
         (500, 5, (0, 0), (50, 0), 1.9612), (500, 5, (0, 0), (50, 16.4), 5.1775),
     ],
 )  # fmt: skip
-def test_first_order_is_that_of_the_sheet_and_too_low(mva, x_over_r, before, after, percent):
+def test_first_order_is_that_of_the_sheet_and_too_low(
+    mva, x_over_r, before, after, percent
+):
     grid, change = ShortCircuit(mva, x_over_r), np.subtract(after, before)
     z = grid.impedance
     first_order = 100 * float(z.real * change[0] + z.imag * change[1])
@@ -59,7 +65,9 @@ def test_two_buses_solve_the_power_flow():
     drop = float(grid.drop_percent((120, 30), (200, 75))) / 100
     # The load's current at the new voltage takes the source's to it.
     v2 = 1 - drop
-    assert abs(v2 + impedance * np.conj(after) / v2) == pytest.approx(abs(source), rel=1e-12)
+    assert abs(v2 + impedance * np.conj(after) / v2) == pytest.approx(
+        abs(source), rel=1e-12
+    )
 
 
 def test_more_load_than_the_line_carries_is_a_collapse():
@@ -79,7 +87,9 @@ def measured(p_mw, q_mvar=None, cuts=(), grid=ShortCircuit(2000, 10)):  # noqa: 
     edges = [0, *cuts, len(p_mw)]
     for a, b in pairwise(edges):
         p, q = (
-            None if x is None else np.rint(np.asarray(x[a:b]) * QUANTA_PER_MW).astype(np.int64)
+            None
+            if x is None
+            else np.rint(np.asarray(x[a:b]) * QUANTA_PER_MW).astype(np.int64)
             for x in (p_mw, q_mvar)
         )
         series.add(a * STEP_MS, p, 0, q)
@@ -92,10 +102,15 @@ def test_steps_are_counted_once_in_each_size_and_by_hour_and_day():
     for at in (600, 1_200, 1_800, hour + 600, 25 * hour):
         p_mw[at:] += 60 * (1 if at != 1_200 else -1)
     found = measured(p_mw)
-    assert found["steps"]["0.25%"] == {"total": 5, "most_per_hour": 3, "most_per_day": 4}
+    assert found["steps"]["0.25%"] == {
+        "total": 5,
+        "most_per_hour": 3,
+        "most_per_day": 4,
+    }
     levels = [100.0, 160.0, 100.0, 160.0, 220.0, 280.0]
     drops = [
-        abs(float(ShortCircuit(2000, 10).drop_percent((a, 0), (b, 0)))) for a, b in pairwise(levels)
+        abs(float(ShortCircuit(2000, 10).drop_percent((a, 0), (b, 0))))
+        for a, b in pairwise(levels)
     ]
     for size, counts in found["steps"].items():
         assert counts["total"] == sum(drop >= float(size[:-1]) for drop in drops), size
@@ -130,12 +145,18 @@ def test_ten_steps_in_ten_minutes_have_the_flicker_of_ten():
 
 def test_where_a_series_is_cut_changes_nothing():
     rng = np.random.default_rng(3)
-    p_mw = 100 + np.cumsum(rng.normal(0, 1, 9_000)) + 60 * (rng.random(9_000) < 0.002).cumsum() % 2
+    p_mw = (
+        100
+        + np.cumsum(rng.normal(0, 1, 9_000))
+        + 60 * (rng.random(9_000) < 0.002).cumsum() % 2
+    )
     q_mvar = 0.3 * p_mw
     whole = measured(p_mw, q_mvar)
     assert whole["steps"]["0.1%"]["total"] > 5
     for seed in range(5):
-        cuts = np.sort(np.random.default_rng(seed).choice(np.arange(1, 8_999), 40, replace=False))
+        cuts = np.sort(
+            np.random.default_rng(seed).choice(np.arange(1, 8_999), 40, replace=False)
+        )
         assert measured(p_mw, q_mvar, cuts.tolist()) == whole
 
 
@@ -148,10 +169,15 @@ def test_a_collapse_is_counted_and_is_the_largest():
 SITE = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}, "duration": "1 h"}
 
 
-def test_run_at_a_tenth_of_a_second_has_the_block_and_says_that_it_is_a_lower_bound(tmp_path):
+def test_run_at_a_tenth_of_a_second_has_the_block_and_says_that_it_is_a_lower_bound(
+    tmp_path,
+):
     run = tiny_run(tmp_path / "run", SITE | {"resolution": "0.1 s"})
     found = run.metrics["grid"]["voltage_change"]
-    power = run.facility(["facility_power_w"])["facility_power_w"].to_numpy(np.float64) / 1e6
+    power = (
+        run.facility(["facility_power_w"])["facility_power_w"].to_numpy(np.float64)
+        / 1e6
+    )
     again = measured(power, grid=ShortCircuit(5.0, 8.0))
     assert found["largest_percent"] == pytest.approx(again["largest_percent"], rel=1e-4)
     assert found["lower_bound"] is True
@@ -160,7 +186,10 @@ def test_run_at_a_tenth_of_a_second_has_the_block_and_says_that_it_is_a_lower_bo
     (verdict,) = run.limits(Limits(voltage_changes=[{"max_percent": 1e-3}])).results
     assert verdict.verdict == "not met"
     assert verdict.value == pytest.approx(found["largest_percent"], rel=1e-4)
-    assert run.limits(Limits(voltage_changes=[{"max_percent": 99}])).verdict == "inconclusive"
+    assert (
+        run.limits(Limits(voltage_changes=[{"max_percent": 99}])).verdict
+        == "inconclusive"
+    )
 
 
 def test_coarser_runs_and_sites_without_the_facts_have_none_and_say_why(tmp_path):

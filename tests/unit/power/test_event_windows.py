@@ -15,42 +15,70 @@ from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.power.blocks import PowerModel
 from diploee.power.event_windows import EventWindowSearch
-from diploee.simulation.steps import generate_jobs, job_segments, power_series, schedule_jobs
+from diploee.simulation.steps import (
+    generate_jobs,
+    job_segments,
+    power_series,
+    schedule_jobs,
+)
 
 
 @pytest.fixture(scope="module")
 def load():
-    scenario, library = tiny_scenario({"duration": "30 h", "resolution": "1 s"}), tiny_library()
-    schedule = schedule_jobs(generate_jobs(scenario, library).jobs, scenario, "compiled")
+    scenario, library = (
+        tiny_scenario({"duration": "30 h", "resolution": "1 s"}),
+        tiny_library(),
+    )
+    schedule = schedule_jobs(
+        generate_jobs(scenario, library).jobs, scenario, "compiled"
+    )
     return job_segments(schedule, library, scenario), scenario, library
 
 
 class Cumulated:
-    """A stage with a state: adds a watt for each hour of energy since the start of the run."""
+    """A stage with a state: adds a watt for each hour of energy since the start of the
+    run."""
 
     columns = (
-        Column("cumulated_w", "W", "facility", "mean", None, "a watt per kWh so far", role="load"),
+        Column(
+            "cumulated_w",
+            "W",
+            "facility",
+            "mean",
+            None,
+            "a watt per kWh so far",
+            role="load",
+        ),
     )
     boundary = "with a watt per kWh"
 
     def start(self) -> float:
         return 0.0
 
-    def apply(self, block: Block, energy_kwh: float) -> tuple[dict[str, np.ndarray], float]:
+    def apply(
+        self, block: Block, energy_kwh: float
+    ) -> tuple[dict[str, np.ndarray], float]:
         own_kwh = block.columns["it_power_w"] * (block.dt_ms / 3.6e9)
         so_far = energy_kwh + np.cumsum(own_kwh)
         power_w = block.columns["facility_power_w"] + so_far
         return {"cumulated_w": so_far, "facility_power_w": power_w}, float(so_far[-1])
 
 
-def searched(load, window_ms: int | None = None, stages: Stages | None = None) -> EventWindowSearch:
+def searched(
+    load, window_ms: int | None = None, stages: Stages | None = None
+) -> EventWindowSearch:
     """Search a run that comes in windows of a length [ms]."""
     segments, scenario, library = load
     horizon_ms = scenario.horizon_ms
     used = tuple(np.unique(segments.profile_id).tolist())
-    model = PowerModel(scenario.facility, library, used, scenario.resolution_ms, horizon_ms)
+    model = PowerModel(
+        scenario.facility, library, used, scenario.resolution_ms, horizon_ms
+    )
     search = EventWindowSearch(model, stages or Stages([]))
-    ends_ms = [*range(window_ms or horizon_ms, horizon_ms, window_ms or horizon_ms), horizon_ms]
+    ends_ms = [
+        *range(window_ms or horizon_ms, horizon_ms, window_ms or horizon_ms),
+        horizon_ms,
+    ]
     edges = np.searchsorted(segments.start_ms, [0, *ends_ms])
     windows = [
         (segments.take(slice(first, stop)), end_ms)
@@ -79,7 +107,9 @@ def test_event_windows_find_the_extremes_of_a_dense_search(load) -> None:
     for length in (1, 10, 60):
         for name, sign in (("rise", 1), ("drop", -1)):
             expected_w = largest_step(power_w, length, sign)
-            assert events[f"{name}_{length}s"].value_w == pytest.approx(expected_w, rel=1e-9)
+            assert events[f"{name}_{length}s"].value_w == pytest.approx(
+                expected_w, rel=1e-9
+            )
 
 
 @pytest.mark.parametrize("stages", [[], [Cumulated()]])
@@ -97,7 +127,9 @@ def test_event_windows_do_not_depend_on_the_windows_of_a_run(load, stages) -> No
 def test_event_window_holds_its_extreme_at_the_stated_time(load) -> None:
     for stages in ([], [Cumulated()]):
         for event, blocks in found(load, stages=Stages(stages)).values():
-            fine_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
+            fine_w = np.concatenate(
+                [block.columns["facility_power_w"] for block in blocks]
+            )
             assert fine_w.size == (event.end_ms - event.start_ms) // 100
             seconds_w = fine_w.reshape(-1, 10).mean(axis=1)
             at = (event.at_ms - event.start_ms) // 1000
@@ -105,13 +137,18 @@ def test_event_window_holds_its_extreme_at_the_stated_time(load) -> None:
                 assert seconds_w[at] == pytest.approx(event.value_w, rel=1e-6)
             else:
                 length = int(event.name.split("_")[1].removesuffix("s"))
-                step_w = seconds_w[at : at + length].mean() - seconds_w[at - length : at].mean()
+                step_w = (
+                    seconds_w[at : at + length].mean()
+                    - seconds_w[at - length : at].mean()
+                )
                 assert step_w == pytest.approx(event.value_w, rel=1e-3)
 
 
 def test_run_keeps_its_event_windows_at_a_tenth_of_a_second(tmp_path) -> None:
     scenario = tiny_scenario({"duration": "6 h"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), event_windows=True)
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), event_windows=True
+    )
     windows = run.metrics["zooms"]["windows"]
     assert {window["name"] for window in windows} >= {"peak", "rise_1s", "drop_60s"}
     for window in windows:

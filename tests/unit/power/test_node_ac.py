@@ -1,4 +1,5 @@
-"""Nodes at their AC input: each node passes the model of its kind, and their sum is the power."""
+"""Nodes at their AC input: each node passes the model of its kind, and their sum is the
+power."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class Bent(AcPowerSpec):
     kind: Literal["bent"] = "bent"
     curvature: float = 2e-5
 
-    def ac_power_w(self, device_power_w: Any, rated_power_w: float, idle_power_w: float) -> Any:
+    def ac_power_w(
+        self, device_power_w: Any, rated_power_w: float, idle_power_w: float
+    ) -> Any:
         return FIXED_W + SLOPE * device_power_w + self.curvature * device_power_w**2
 
     def reactive_power_var(self, rated_power_w: float, idle_power_w: float) -> float:
@@ -47,27 +50,43 @@ def _bent() -> Iterator[None]:
 BENT = {"facility.node_types.node.ac_power": "bent"}
 
 
-def _model(scenario: Scenario, library: ProfileLibrary, dt_ms: int, method: Method) -> PowerModel:
+def _model(
+    scenario: Scenario, library: ProfileLibrary, dt_ms: int, method: Method
+) -> PowerModel:
     used = tuple(range(len(library)))
     library, ac = with_ac_profiles(scenario.facility, library, used, {})
-    return PowerModel(scenario.facility, library, used, dt_ms, scenario.horizon_ms, method, ac)
+    return PowerModel(
+        scenario.facility, library, used, dt_ms, scenario.horizon_ms, method, ac
+    )
 
 
 def _jobs(library: ProfileLibrary, factor: float, startup_ms: int) -> Schedule:
-    """Return fifty jobs that start on whole seconds, one after the other on nodes of their own."""
+    """Return fifty jobs that start on whole seconds, one after the other on nodes of
+    their own."""
     rng = np.random.default_rng(5)
     profile_id = rng.integers(0, 4, 50)
     lengths_ms = np.array([entry.duration_ms for entry in library.entries])[profile_id]
     start_ms = np.sort(rng.integers(0, 10_000, 50)) * 1_000
     per_profile = np.array([entry.n_nodes for entry in library.entries])[profile_id]
-    jobs = job_table(start_ms, per_profile * rng.integers(1, 4, 50), lengths_ms, profile_id)
+    jobs = job_table(
+        start_ms, per_profile * rng.integers(1, 4, 50), lengths_ms, profile_id
+    )
     jobs = type(jobs)(
-        **{name: getattr(jobs, name) for name in ("job_id", "submit_ms", "n_nodes", "pool_id",
-           "class_id", "profile_id")},
+        **{
+            name: getattr(jobs, name)
+            for name in (
+                "job_id",
+                "submit_ms",
+                "n_nodes",
+                "pool_id",
+                "class_id",
+                "profile_id",
+            )
+        },
         duration_ms=lengths_ms + startup_ms,
         startup_ms=np.full(50, startup_ms),
         power_factor=np.full(50, factor),
-    )  # fmt: skip
+    )
     return Schedule(jobs, start_ms, 20_000_000)
 
 
@@ -105,7 +124,9 @@ def test_power_of_jobs_is_that_of_node_after_node(
         expected_w[first : first + of_node_w.size] += nodes * (
             np.array([node.ac_power_w(power_w) for power_w in of_node_w]) - idle_ac_w
         )
-    found_w = np.concatenate([b.it_ac_power_w[0] for b in blocks if b.it_ac_power_w is not None])
+    found_w = np.concatenate(
+        [b.it_ac_power_w[0] for b in blocks if b.it_ac_power_w is not None]
+    )
     # Twins are kept in float32, as profiles are.
     np.testing.assert_allclose(found_w, expected_w, rtol=2e-7)
 
@@ -120,7 +141,8 @@ def test_straight_model_shifts_and_scales_the_devices_power(
     plain = load_scenario(name, changes)
     kinds = plain.facility.node_types
     straight = [
-        f"facility.node_types.{kind}.ac_power={{kind: bent, curvature: 0}}" for kind in kinds
+        f"facility.node_types.{kind}.ac_power={{kind: bent, curvature: 0}}"
+        for kind in kinds
     ]
     before = diploee.simulate(plain, tmp_path / "plain", engine="compiled").facility()
     after = diploee.simulate(
@@ -130,7 +152,9 @@ def test_straight_model_shifts_and_scales_the_devices_power(
     expected_w = FIXED_W * plain.facility.n_nodes + SLOPE * before["it_power_w"]
     # Services between two measured rates scale the whole AC power, its fixed part too.
     np.testing.assert_allclose(after["it_ac_power_w"], expected_w, rtol=5e-4)
-    assert after["facility_power_w"].equals(after["it_ac_power_w"].rename("facility_power_w"))
+    assert after["facility_power_w"].equals(
+        after["it_ac_power_w"].rename("facility_power_w")
+    )
     assert (after["facility_reactive_var"] == -50.0 * plain.facility.n_nodes).all()
 
 
@@ -141,13 +165,20 @@ def test_profile_measured_at_the_ac_input_is_taken_as_it_is() -> None:
 
     scenario = tiny_scenario({**BENT, "duration": "600 s", "resolution": "1 s"})
     entry = tiny_library()[0]
-    measured = replace(entry, provenance=replace(entry.provenance, power_boundary=NODE_AC_POWER))
+    measured = replace(
+        entry, provenance=replace(entry.provenance, power_boundary=NODE_AC_POWER)
+    )
     library = ProfileLibrary.in_order([measured, flat_profile()])
     model = _model(scenario, library, 1_000, "direct")
     segments = Segments(
-        start_ms=[0], end_ms=[600_000], pool_id=[0], n_nodes=[measured.n_nodes], profile_id=[0],
-        offset_ms=[0], weight=[1.0],
-    )  # fmt: skip
+        start_ms=[0],
+        end_ms=[600_000],
+        pool_id=[0],
+        n_nodes=[measured.n_nodes],
+        profile_id=[0],
+        offset_ms=[0],
+        weight=[1.0],
+    )
     (block,) = power_stream(model, [(segments, 600_000)])
     assert block.it_ac_power_w is not None
     idle_w = scenario.facility.node_types["node"].ac_power_w(400.0)

@@ -29,7 +29,11 @@ def played(run_ms: int, of: Phases = PHASES) -> list[tuple[int, int, int]]:
 STEADY = Phases(0, 8_000, 8_000)
 CASES: dict[str, tuple[int, Phases, list[tuple[int, int, int]]]] = {
     "as long as its profile": (8, PHASES, [(0, 0, 8)]),
-    "longer, with a part of a loop": (15, PHASES, [(0, 0, 7), (7, 2, 5), (12, 2, 2), (14, 7, 1)]),
+    "longer, with a part of a loop": (
+        15,
+        PHASES,
+        [(0, 0, 7), (7, 2, 5), (12, 2, 2), (14, 7, 1)],
+    ),
     "longer by whole loops": (13, PHASES, [(0, 0, 7), (7, 2, 5), (12, 7, 1)]),
     "shorter": (5, PHASES, [(0, 0, 4), (4, 7, 1)]),
     "too short for its start and end": (2, PHASES, [(0, 0, 1), (1, 2, 1)]),
@@ -44,7 +48,12 @@ def test_a_run_loops_or_cuts_the_steady_part_and_keeps_start_and_end(case: str) 
     assert played(run_s * 1_000, of) == expected
 
 
-@given(st.integers(1, 30_000), st.integers(0, 9_000), st.integers(1, 9_000), st.integers(0, 3_000))
+@given(
+    st.integers(1, 30_000),
+    st.integers(0, 9_000),
+    st.integers(1, 9_000),
+    st.integers(0, 3_000),
+)
 def test_mean_power_does_not_jump_where_the_start_begins_to_be_cut(
     run_ms: int, steady: int, loop: int, tail: int
 ) -> None:
@@ -80,7 +89,9 @@ def test_stretches_join_without_gap_and_stay_inside_the_profile(
 
 
 def test_phases_are_where_the_one_minute_mean_reaches_the_usual_level() -> None:
-    power_w = np.concatenate([np.full(300, 100.0), np.full(3_000, 1_000.0), np.full(120, 100.0)])
+    power_w = np.concatenate(
+        [np.full(300, 100.0), np.full(3_000, 1_000.0), np.full(120, 100.0)]
+    )
     found = phases(profile("p", power_w))
     assert found.steady_ms == pytest.approx(300_000, abs=30_000)
     assert found.ending_ms == pytest.approx(3_300_000, abs=30_000)
@@ -89,12 +100,17 @@ def test_phases_are_where_the_one_minute_mean_reaches_the_usual_level() -> None:
 
 def test_the_energy_of_a_looped_job_is_that_of_its_stretches() -> None:
     swing = 1_000 + 100 * np.sin(np.arange(3_000))
-    phased = profile("p", np.concatenate([np.full(300, 100.0), swing, np.full(120, 50.0)]))
+    phased = profile(
+        "p", np.concatenate([np.full(300, 100.0), swing, np.full(120, 50.0)])
+    )
     of, library = phases(phased), ProfileLibrary([phased])
     schedule = Schedule(job_table([0], [1], [9_000_000]), np.array([0]), 10_800_000)
     scenario = tiny_scenario({"duration": "3 h", "resolution": "1 s"})
     segments = job_segments(schedule, library, scenario)
-    own_w = power_series(segments, scenario, library)["it_power_w"].to_numpy()[:9_000] - 11 * 400
+    own_w = (
+        power_series(segments, scenario, library)["it_power_w"].to_numpy()[:9_000]
+        - 11 * 400
+    )
     assert job_energy_j(schedule, library, scenario) == pytest.approx([own_w.sum()])
     first, loop = of.steady_ms // 1_000, (of.ending_ms - of.steady_ms) // 1_000
     np.testing.assert_allclose(own_w[:first], phased.power_w[:first])
@@ -121,7 +137,9 @@ def test_a_start_up_holds_its_nodes_at_idle_power() -> None:
 def test_a_job_far_longer_than_the_run_costs_no_more_than_the_run() -> None:
     library = ProfileLibrary([STEPPED])
     long_ms = [10**13, 8_000 * 40 + 5_000]
-    schedule = Schedule(job_table([0, 0], [1, 1], long_ms), np.array([1_000, 1_000]), 60_000)
+    schedule = Schedule(
+        job_table([0, 0], [1, 1], long_ms), np.array([1_000, 1_000]), 60_000
+    )
     segments = job_segments(schedule, library, tiny_scenario())
     assert len(segments) < 40
     ends = {int(end) for end in segments.end_ms}

@@ -27,7 +27,13 @@ IDLE_W = 400
 
 
 def segments_of(*rows: dict[str, Any]) -> Segments:
-    defaults = {"pool_id": 0, "n_nodes": 1, "profile_id": 0, "offset_ms": 0, "weight": 1.0}
+    defaults = {
+        "pool_id": 0,
+        "n_nodes": 1,
+        "profile_id": 0,
+        "offset_ms": 0,
+        "weight": 1.0,
+    }
     names = ("start_ms", "end_ms", *defaults)
     full = [{**defaults, **row} for row in rows]
     return Segments(**{name: [row[name] for row in full] for name in names})
@@ -54,8 +60,12 @@ def test_pools_are_kept_apart_and_sum_to_the_facility() -> None:
         {"start_ms": 0, "end_ms": 4_000, "pool_id": 0, "n_nodes": 1},
     )
     (block,) = power_blocks(segments, scenario, ProfileLibrary([RAMP]))
-    assert block.it_power_w[0].tolist() == [11 * 400 + own for own in (100, 200, 300, 400)]
-    assert block.it_power_w[1].tolist() == [1 * 400 + own for own in (100, 200, 300, 400)]
+    assert block.it_power_w[0].tolist() == [
+        11 * 400 + own for own in (100, 200, 300, 400)
+    ]
+    assert block.it_power_w[1].tolist() == [
+        1 * 400 + own for own in (100, 200, 300, 400)
+    ]
     assert block.busy_nodes[:, 0].tolist() == [1, 2]
     assert block.starts_ms.tolist() == [0, 1_000, 2_000, 3_000]
     assert block.device_power_w.tolist() == block.it_power_w.sum(axis=0).tolist()
@@ -83,9 +93,11 @@ def test_profile_with_an_odd_step_leaves_the_other_tables_small() -> None:
     assert beside.interval_j.size - alone.interval_j.size < 20 * 11 * 1_000
 
 
-def test_at_the_own_step_of_profiles_energies_come_from_one_curve_as_brute_force_has_them() -> None:
+def test_at_the_step_of_profiles_energies_are_those_of_brute_force() -> None:
     rng = np.random.default_rng(3)
-    library = ProfileLibrary.in_order([profile("a", rng.uniform(100, 900, 40), dt_ms=100)])
+    library = ProfileLibrary.in_order(
+        [profile("a", rng.uniform(100, 900, 40), dt_ms=100)]
+    )
     tables = EnergyTables.build(library, [0], 100)
     assert tables.interval_j.size == 0
     starts_ms = rng.integers(-3_000, 5_000, 30)
@@ -99,13 +111,20 @@ def test_at_the_own_step_of_profiles_energies_come_from_one_curve_as_brute_force
     )
     found_j = np.zeros((1, 60))
     add_directly(segments, tables, 0, found_j)
-    each = [energies_within(segments, tables, k * 100, (k + 1) * 100).sum() for k in range(60)]
+    each = [
+        energies_within(segments, tables, k * 100, (k + 1) * 100).sum()
+        for k in range(60)
+    ]
     np.testing.assert_allclose(found_j[0], each, rtol=1e-12, atol=1e-9)
 
 
 def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
     scenario = tiny_scenario(
-        {"duration": "2 s", "resolution": "1 s", "facility.node_types.node.busy_power_factor": 1.5}
+        {
+            "duration": "2 s",
+            "resolution": "1 s",
+            "facility.node_types.node.busy_power_factor": 1.5,
+        }
     )
     n_idle = scenario.facility.n_nodes - 1
     library = ProfileLibrary([profile("draw-1n-1", [1_000.0])])
@@ -123,13 +142,20 @@ def test_busy_power_factor_scales_busy_nodes_and_leaves_idle_ones() -> None:
 def test_jobs_whose_transforms_do_not_fit_in_memory_are_added_directly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scenario, library = tiny_scenario({"duration": "12 h", "resolution": "1 s"}), tiny_library()
+    scenario, library = (
+        tiny_scenario({"duration": "12 h", "resolution": "1 s"}),
+        tiny_library(),
+    )
     jobs = generate_jobs(scenario, library).jobs
-    segments = job_segments(schedule_jobs(jobs, scenario, "compiled"), library, scenario)
+    segments = job_segments(
+        schedule_jobs(jobs, scenario, "compiled"), library, scenario
+    )
     used = tuple(range(len(library.entries)))
     powers_w = []
     for n_held in (4, 2, 0):  # of four profiles, the longest first
-        monkeypatch.setattr("diploee.power.blocks.MAX_SPECTRA_BYTES", n_held * 16 * (2**17 + 1))
+        monkeypatch.setattr(
+            "diploee.power.blocks.MAX_SPECTRA_BYTES", n_held * 16 * (2**17 + 1)
+        )
         model = PowerModel(scenario.facility, library, used, 1_000, scenario.horizon_ms)
         assert model.spectral_ids == [0, 2, 1, 3][:n_held]
         blocks = power_stream(model, [(segments, scenario.horizon_ms)])

@@ -1,4 +1,4 @@
-"""Stretches of jobs as power: energy, levels, sizes, and whole runs of acting policies."""
+"""Stretches of jobs as power: energy, levels, sizes, and whole runs of acting policies."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ CHANGES: dict[str, Any] = {
     "duration": "2 d",
     "warm_up": "1 d",
     "streams.training.classes.0.duration": LONG,
-    "streams.training.startup": {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]},
+    "streams.training.startup": {
+        "lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]
+    },
 }
 
 
@@ -73,13 +75,19 @@ class Restless(Fifo):
             elif x < 0.15:
                 found.append(SetLevel(job, int(self.rng.integers(0, view.n_levels))))
             elif x < 0.25:
-                found.append(Preempt(job, ("checkpoint", "kill", "suspend")[int(x * 100) % 3]))
+                found.append(
+                    Preempt(job, ("checkpoint", "kill", "suspend")[int(x * 100) % 3])
+                )
             elif x < 0.35:
-                found.append(Resize(job, int(self.rng.integers(1, view.job_n_nodes[job] + 1))))
+                found.append(
+                    Resize(job, int(self.rng.integers(1, view.job_n_nodes[job] + 1)))
+                )
         return found
 
 
-def run(folder: Path, policy: Any = None, changes: dict[str, Any] = CHANGES, **how: Any) -> Run:
+def run(
+    folder: Path, policy: Any = None, changes: dict[str, Any] = CHANGES, **how: Any
+) -> Run:
     policies = {} if policy is None else {"main": policy}
     scenario = tiny_scenario(changes)
     return simulate(scenario, folder, library=tiny_library(), policies=policies, **how)
@@ -87,7 +95,9 @@ def run(folder: Path, policy: Any = None, changes: dict[str, Any] = CHANGES, **h
 
 def digests(found: Run) -> list[str]:
     names = ("facility.parquet", "jobs.parquet", "metrics.json")
-    return [hashlib.sha256((found.folder / name).read_bytes()).hexdigest() for name in names]
+    return [
+        hashlib.sha256((found.folder / name).read_bytes()).hexdigest() for name in names
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +105,9 @@ def restless(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(tmp_path_factory.mktemp("runs") / "restless", Restless())
 
 
-@pytest.mark.parametrize("how", [{"window_days": 0.25, "n_threads": 3}, {"n_threads": 0}])
+@pytest.mark.parametrize(
+    "how", [{"window_days": 0.25, "n_threads": 3}, {"n_threads": 0}]
+)
 def test_bytes_are_equal_over_windows_and_threads(
     tmp_path: Path, restless: Run, how: dict[str, Any]
 ) -> None:
@@ -106,12 +118,17 @@ def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(restless: Run) ->
     jobs, series = restless.jobs(), restless.facility()
     busy_node_s = (series["utilization"] * 12 * 60).sum()
     idle_j = (12 * len(series) * 60 - busy_node_s) * 400
-    total_j = series["it_power_w"].astype(float).sum() * 60  # the file holds single precision
+    # The file holds single precision
+    total_j = series["it_power_w"].astype(float).sum() * 60
     assert jobs["energy_j"].sum() + idle_j == pytest.approx(total_j, rel=1e-8)
-    assert restless.metrics["utilization"]["mean"] == pytest.approx(busy_node_s / 12 / 172_800)
+    assert restless.metrics["utilization"]["mean"] == pytest.approx(
+        busy_node_s / 12 / 172_800
+    )
 
 
-def test_queue_times_count_to_the_first_start_and_jobs_put_back_wait_again(restless: Run) -> None:
+def test_queue_times_count_to_the_first_start_and_jobs_put_back_wait_again(
+    restless: Run,
+) -> None:
     jobs = restless.jobs()
     started = jobs.dropna(subset=["start_time"])
     wait_s = (started["start_time"] - started["submit_time"]).dt.total_seconds()
@@ -124,13 +141,17 @@ def test_queue_times_count_to_the_first_start_and_jobs_put_back_wait_again(restl
     assert series.iloc[1_000] >= waits
 
 
-def test_a_policy_that_only_starts_gives_the_power_of_the_plain_run(tmp_path: Path) -> None:
+def test_a_policy_that_only_starts_gives_the_power_of_the_plain_run(
+    tmp_path: Path,
+) -> None:
     plain, acting = run(tmp_path / "plain"), run(tmp_path / "acting", Fifo())
     assert acting.jobs()["start_time"].equals(plain.jobs()["start_time"])
     assert acting.jobs()["end_time"].equals(plain.jobs()["end_time"])
     for name, values in plain.facility().items():
         got = acting.facility()[name].to_numpy()
-        np.testing.assert_allclose(got, values.to_numpy(), rtol=1e-12, err_msg=str(name))
+        np.testing.assert_allclose(
+            got, values.to_numpy(), rtol=1e-12, err_msg=str(name)
+        )
     energy = [found.jobs()["energy_j"].to_numpy() for found in (plain, acting)]
     np.testing.assert_allclose(energy[1], energy[0], rtol=1e-12)
 
@@ -149,13 +170,21 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
     )
     policy = Restless()
     policy.rng = rng
-    found = Cluster({"main": pool}, 30 * H, policies={"main": policy}).advance(jobs, 30 * H)
+    found = Cluster({"main": pool}, 30 * H, policies={"main": policy}).advance(
+        jobs, 30 * H
+    )
     assert isinstance(found, ActedSchedule)
     classes = (
-        StreamClass("training", JobClass(workload="tune", n_nodes=1, probability=1), (0, 1, 2, 3)),
+        StreamClass(
+            "training",
+            JobClass(workload="tune", n_nodes=1, probability=1),
+            (0, 1, 2, 3),
+        ),
     )
     node = tiny_scenario().facility.node_types["node"]
-    extended, levels = with_levels(library, classes, [node], ["pre_training"], CapLevels())
+    extended, levels = with_levels(
+        library, classes, [node], ["pre_training"], CapLevels()
+    )
     load = lower_runs(found, extended, levels, tiny_scenario().facility)
     segments, runs = load.segments, found.runs
     order = np.lexsort((segments.start_ms, load.job))
@@ -170,14 +199,17 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
     assert (segments.n_nodes == runs.n_nodes[of_run]).all()
     duration_ms = np.array([entry.duration_ms for entry in extended.entries])
     over_ms = segments.offset_ms + segments.end_ms - segments.start_ms
-    assert (over_ms <= duration_ms[segments.profile_id] + 1).all()  # rounding to whole ms
+    # Rounding to whole ms
+    assert (over_ms <= duration_ms[segments.profile_id] + 1).all()
 
 
 ONE = {
     "duration": "12 h",
     "streams.training.target_utilization": None,
     "streams.training.jobs_per_day": 2.5,
-    "streams.training.classes": [{"workload": "tune", "n_nodes": 4, "probability": 1.0}],
+    "streams.training.classes": [
+        {"workload": "tune", "n_nodes": 4, "probability": 1.0}
+    ],
     "seed": 5,
 }
 
@@ -202,7 +234,9 @@ def energies(tmp_path: Path, make: Any = None) -> tuple[float, float]:
     return first["energy_j"], (first["end_time"] - first["start_time"]).total_seconds()
 
 
-def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(tmp_path: Path) -> None:
+def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(
+    tmp_path: Path,
+) -> None:
     class AtOnce(Fifo):
         def decide(self, view: Any) -> list[Action]:
             return [Start(job, level=4) for job in view.queue]
@@ -219,7 +253,9 @@ def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(tmp_path:
     assert ratio == pytest.approx(power / speed, rel=2e-3)
 
 
-def test_a_suspended_job_draws_idle_power_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_suspended_job_draws_idle_power_and_goes_on_where_it_was(
+    tmp_path: Path,
+) -> None:
     class Pauses(Once):
         def act(self, view: Any) -> list[Action]:
             if self.at_ms is not None and view.now_ms == self.at_ms:
@@ -262,12 +298,14 @@ def test_policies_see_power_of_jobs_and_pools(tmp_path: Path) -> None:
             for job in view.running:
                 seen.append(
                     {
-                        "mean": view.power_w(job), "capped": view.power_w(job, 4),
+                        "mean": view.power_w(job),
+                        "capped": view.power_w(job, 4),
                         "p95": view.power_w(job, 0, "p95_60s"),
                         "rated": view.power_w(job, 0, "rated"),
-                        "pool": view.pool_power_w, "facility": view.facility.power_w,
+                        "pool": view.pool_power_w,
+                        "facility": view.facility.power_w,
                     }
-                )  # fmt: skip
+                )
             return []
 
     run(tmp_path / "run", Looking(), ONE)

@@ -1,4 +1,5 @@
-"""The shipped commissioning tests against the figures of the appendix that they are made of."""
+"""The shipped commissioning tests against the figures of the appendix that they are
+made of."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from diploee.scenario import scenario_from_dict
 from profiles.build.commissioning import build_commissioning_profiles
 
 SHIPPED = Path(__file__).parents[3] / "profiles" / "commissioning"
-# Figures 16 to 18: 668.2 W +- 1.4 W a GPU after 150 s, 338.6 W +- 1.0 W a CPU after 11 s; idle 72.5
-# and 64.1 W.
+# Figures 16 to 18: 668.2 W +- 1.4 W a GPU after 150 s, 338.6 W +- 1.0 W a CPU after 11
+# s; idle 72.5 and 64.1 W.
 LEVELS = {
     "gpu_stress": (4 * 668.2 + 2 * 64.1, 150),
     "cpu_stress": (4 * 72.5 + 2 * 338.6, 11),
@@ -46,42 +47,72 @@ def test_a_test_has_its_published_level_once_it_is_warm(workload: str) -> None:
     assert profile.power_w.min() > 400
 
 
-def test_hpl_solves_twice_at_its_published_power_and_for_as_long_as_its_rate_takes() -> None:
+def test_hpl_solves_twice_at_its_published_power_and_rate() -> None:
     profile = ProfileLibrary.open("commissioning").get("hpl-1n-1")
     solving = profile.power_w > 4 * 690 + 257
-    edges = np.flatnonzero(np.diff(solving.astype(int), prepend=0, append=0)).reshape(-1, 2)
+    edges = np.flatnonzero(np.diff(solving.astype(int), prepend=0, append=0)).reshape(
+        -1, 2
+    )
     long = edges[np.diff(edges, axis=1).ravel() > 100]
     assert len(long) == 2
     for (start, end), flops in zip(long, (168.6e12, 169.5e12), strict=True):
         assert (end - start) / 10 == pytest.approx(2 / 3 * 192_000**3 / flops, abs=1.5)
-        assert np.mean(profile.power_w[start:end]) == pytest.approx(4 * 695 + 257, abs=3)
+        assert np.mean(profile.power_w[start:end]) == pytest.approx(
+            4 * 695 + 257, abs=3
+        )
 
 
 def test_other_libraries_have_none_of_them() -> None:
     own = {profile.workload for profile in ProfileLibrary.open("commissioning").entries}
     for library in ("reference", "reference-8gpu"):
-        assert not own & {profile.workload for profile in ProfileLibrary.open(library).entries}
+        assert not own & {
+            profile.workload for profile in ProfileLibrary.open(library).entries
+        }
     checked = check_library("commissioning", rated_w=3_520)  # an idle node is no job
-    assert [file.path.stem for file in checked.files if file.problems] == ["node_idle-1n-1"]
+    assert [file.path.stem for file in checked.files if file.problems] == [
+        "node_idle-1n-1"
+    ]
 
 
 def test_a_long_stress_test_stays_at_its_level_to_its_end(tmp_path: Path) -> None:
     log = tmp_path / "tests.csv"
     log.write_text("submit,run_s,nodes\n2026-03-02T01:00:00,18000,4\n", "utf-8")
-    assert phases(ProfileLibrary.open("commissioning").get("node_stress-1n-1")).steady_ms > 30_000
-    node = {"n_gpus": 4, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 360, "idle_power_w": 420}
-    replay = {"log": str(log), "columns": {"submit": "submit", "duration": "run_s",
-              "nodes": "nodes"}, "align": "date", "repeat": False,
-              "rules": [{"workload": "node_stress"}]}  # fmt: skip
-    scenario = scenario_from_dict({
-        "name": "burn_in", "start": "2026-03-02", "duration": "8 h", "resolution": "1 s",
-        "facility": {"node_types": {"node": node},
-                     "pools": {"main": {"node_type": "node", "n_nodes": 4}}},
-        "streams": {"tests": {"pool": "main", "replay": replay}},
-    })  # fmt: skip
+    assert (
+        phases(ProfileLibrary.open("commissioning").get("node_stress-1n-1")).steady_ms
+        > 30_000
+    )
+    node = {
+        "n_gpus": 4,
+        "gpu_tdp_w": 700,
+        "n_cpus": 2,
+        "cpu_tdp_w": 360,
+        "idle_power_w": 420,
+    }
+    replay = {
+        "log": str(log),
+        "columns": {"submit": "submit", "duration": "run_s", "nodes": "nodes"},
+        "align": "date",
+        "repeat": False,
+        "rules": [{"workload": "node_stress"}],
+    }
+    scenario = scenario_from_dict(
+        {
+            "name": "burn_in",
+            "start": "2026-03-02",
+            "duration": "8 h",
+            "resolution": "1 s",
+            "facility": {
+                "node_types": {"node": node},
+                "pools": {"main": {"node_type": "node", "n_nodes": 4}},
+            },
+            "streams": {"tests": {"pool": "main", "replay": replay}},
+        }
+    )
     library = ProfileLibrary.open("commissioning")
     power_w = (
-        simulate(scenario, tmp_path / "run", library=library).facility()["it_power_w"].to_numpy()
+        simulate(scenario, tmp_path / "run", library=library)
+        .facility()["it_power_w"]
+        .to_numpy()
     )
     level_w = 4 * LEVELS["node_stress"][0]
     hours = np.arange(power_w.size) / 3600

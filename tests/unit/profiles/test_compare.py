@@ -1,4 +1,5 @@
-"""Comparing libraries: figures of signals that theory knows, and what is only in one of two."""
+"""Comparing libraries: figures of signals that theory knows, and what is only in one of
+two."""
 
 import json
 from dataclasses import replace
@@ -19,7 +20,11 @@ STEP_S = 0.1
 def signal(*lines, mean_w=5000.0, duration_s=2000.0, noise_w=0.0, seed=0):
     """A constant, sines of (amplitude [W], frequency [Hz]) and white noise."""
     t_s = (np.arange(round(duration_s / STEP_S)) + 0.5) * STEP_S
-    power_w = mean_w + sum(a * np.sin(2 * np.pi * f * t_s) for a, f in lines) + np.zeros(t_s.size)
+    power_w = (
+        mean_w
+        + sum(a * np.sin(2 * np.pi * f * t_s) for a, f in lines)
+        + np.zeros(t_s.size)
+    )
     return power_w + noise_w * np.random.default_rng(seed).standard_normal(t_s.size)
 
 
@@ -30,7 +35,9 @@ def of(name, power_w, **options):
 def test_figures_of_sines_are_those_of_theory():
     found = figures_of(of("a", signal((300, 0.095), (400, 0.005), (100, 2.0))))
     assert found.mean_w == pytest.approx(5000, abs=0.1)
-    assert found.std_w == pytest.approx(np.sqrt((300**2 + 400**2 + 100**2) / 2), rel=1e-3)
+    assert found.std_w == pytest.approx(
+        np.sqrt((300**2 + 400**2 + 100**2) / 2), rel=1e-3
+    )
     assert found.duration_s == 2000
     assert found.band_rms_w == pytest.approx(500 / np.sqrt(2), rel=1e-3)
     assert found.swing_rms_w == pytest.approx(300 / np.sqrt(2), rel=1e-3)
@@ -66,7 +73,10 @@ def test_constant_profile_has_no_spread():
 
 def test_classes_are_averaged_and_those_of_one_library_stand_alone():
     first = ProfileLibrary(
-        [of("a-1", signal((300, 0.1)), n_nodes=2), of("a-2", signal(mean_w=7000), n_nodes=2)]
+        [
+            of("a-1", signal((300, 0.1)), n_nodes=2),
+            of("a-2", signal(mean_w=7000), n_nodes=2),
+        ]
     )
     second = ProfileLibrary([of("b", signal(mean_w=5000), n_nodes=4)])
     both, alone = compare(first, second)
@@ -85,7 +95,9 @@ def test_command_says_the_difference_in_percent(tmp_path):
     rows = {tuple(line.split()[:2]): line.split() for line in ended.out.splitlines()}
     assert rows["mean", "[kW]"][2:] == ["5.500", "5.000", "+10.0%"]
     assert rows["strongest", "line"][-1] == "+0.0%"
-    (row,) = json.loads(call("profiles", "compare", tmp_path / "a", tmp_path / "b", "--json").out)
+    (row,) = json.loads(
+        call("profiles", "compare", tmp_path / "a", tmp_path / "b", "--json").out
+    )
     assert row["first"]["figures"]["mean_w"] == pytest.approx(5500, abs=0.1)
     assert "boundaries" not in ended.out
     slow = tmp_path / "slow"
@@ -100,4 +112,7 @@ def test_command_says_where_the_boundaries_differ(tmp_path):
     add_profile(whole, tmp_path / "whole")
     add_profile(replace(whole, provenance=origin), tmp_path / "gpus")
     ended = call("profiles", "compare", tmp_path / "gpus", tmp_path / "whole")
-    assert f"x 1n: the boundaries differ, so the means must, too:\n  A: {GPU_POWER}\n" in ended.out
+    assert (
+        f"x 1n: the boundaries differ, so the means must, too:\n  A: {GPU_POWER}\n"
+        in ended.out
+    )

@@ -7,7 +7,13 @@ import pytest
 from builders import profile, tiny_scenario, wavy_profile
 
 from diploee.base.errors import InputError
-from diploee.profiles.derived import MEASURED, WORK_KINDS, CapLevels, CappedProfile, cpu_power_w
+from diploee.profiles.derived import (
+    MEASURED,
+    WORK_KINDS,
+    CapLevels,
+    CappedProfile,
+    cpu_power_w,
+)
 from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
 from diploee.scenario.job_streams import PowerSmoothing
 
@@ -17,7 +23,11 @@ LEVELS = CapLevels()
 
 @pytest.mark.parametrize(
     ("kind", "speed", "power"),
-    [("pre_training", 0.629, 0.515), ("fine_tuning", 0.796, 0.568), ("inference", 0.781, 0.529)],
+    [
+        ("pre_training", 0.629, 0.515),
+        ("fine_tuning", 0.796, 0.568),
+        ("inference", 0.781, 0.529),
+    ],
 )
 def test_half_of_the_tdp_is_the_measured_cap_of_200_w(
     kind: str, speed: float, power: float
@@ -45,7 +55,9 @@ def test_between_two_caps_power_and_speed_are_interpolated() -> None:
 
 @pytest.mark.parametrize("kind", WORK_KINDS)
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
-def test_the_energy_of_the_gpus_is_power_over_speed_of_what_it_was(kind: str, level: int) -> None:
+def test_the_energy_of_the_gpus_is_power_over_speed_of_what_it_was(
+    kind: str, level: int
+) -> None:
     base = wavy_profile("tune-2n-1", 2, 1_800, seed=1)
     speed, power = LEVELS.speed(kind, level), LEVELS.power(kind, level)  # type: ignore[arg-type]
     capped = CappedProfile(base, NODE, speed, power)
@@ -70,14 +82,20 @@ def test_a_capped_profile_says_that_it_is_no_measurement() -> None:
     assert capped.profile.profile_id == capped.profile_id != "tune-1n-1"
 
 
-@pytest.mark.parametrize("caps", [(), (0.9, 0.5), (1.0, 0.4), (1.0, 0.7, 0.7), (1.0, 0.6, 0.8)])
-def test_caps_that_do_not_fall_from_one_to_half_are_refused(caps: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    "caps", [(), (0.9, 0.5), (1.0, 0.4), (1.0, 0.7, 0.7), (1.0, 0.6, 0.8)]
+)
+def test_caps_that_do_not_fall_from_one_to_half_are_refused(
+    caps: tuple[float, ...],
+) -> None:
     with pytest.raises(InputError, match=r"shares of the TDP that fall from 1 to 0\.5"):
         CapLevels(caps)
 
 
 def test_an_unknown_kind_of_work_is_refused() -> None:
-    with pytest.raises(InputError, match="kind of work: found 'training', expected 'pre_training'"):
+    with pytest.raises(
+        InputError, match="kind of work: found 'training', expected 'pre_training'"
+    ):
         LEVELS.speed("training", 1)  # type: ignore[arg-type]
 
 

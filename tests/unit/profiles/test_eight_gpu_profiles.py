@@ -1,4 +1,5 @@
-"""Profiles of nodes with 8 x H100 beside the facts of metered runs, and those beside the logs."""
+"""Profiles of nodes with 8 x H100 beside the facts of metered runs, and those beside
+the logs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIEN
 
 SHIPPED = Path(__file__).parents[3] / "profiles" / "reference-8gpu"
 MEAN_W = {1: 6_950, 8: 5_825}
-"""Mean AC power of a node, 6.92-6.99 kW on one and 5.80-5.82 kW on eight nodes as published [W]."""
+"""Mean AC power of a node, 6.92-6.99 kW on one and 5.80-5.82 kW on eight nodes as
+published [W]."""
 
 
 @pytest.fixture(scope="module")
@@ -34,23 +36,36 @@ def built() -> dict[int, list[PowerProfile]]:
 
 
 def measured(n_nodes: int, side: str) -> list[Float64Array]:
-    """Return the power of each run [W], in steps of 2 s over the time that all nodes share."""
+    """Return the power of each run [W], in steps of 2 s over the time that all nodes
+    share."""
     if not (PUBLISHED / MLPERF).exists():
         pytest.skip("the published sample is not at hand")
-    system = PUBLISHED / MLPERF / f"smc-{side}-power" / "results" / f"{n_nodes}xSMC-H100-SXM-80GB"
+    system = (
+        PUBLISHED
+        / MLPERF
+        / f"smc-{side}-power"
+        / "results"
+        / f"{n_nodes}xSMC-H100-SXM-80GB"
+    )
     runs = sorted((system / "llama2_70b_lora" / "power").iterdir())
-    of_nodes = ([read_node_log(log).curve for log in run.glob("node_*.txt")] for run in runs)
+    of_nodes = (
+        [read_node_log(log).curve for log in run.glob("node_*.txt")] for run in runs
+    )
     return [joint_power_w(curves, 2_000_000) for curves in of_nodes]
 
 
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     written = write_reference_profiles(tmp_path, "reference-8gpu")
-    assert sorted(path.name for path in written) == sorted(path.name for path in SHIPPED.iterdir())
+    assert sorted(path.name for path in written) == sorted(
+        path.name for path in SHIPPED.iterdir()
+    )
     for path in written:
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes(), path.name
 
 
-def test_each_run_has_its_duration_and_mean(built: dict[int, list[PowerProfile]]) -> None:
+def test_each_run_has_its_duration_and_mean(
+    built: dict[int, list[PowerProfile]],
+) -> None:
     for of_class in EIGHT_GPU_CLASSES:
         profiles = built[of_class.n_nodes]
         assert len(profiles) == 10
@@ -85,7 +100,9 @@ def test_the_facts_are_those_of_the_logs(n_nodes: int) -> None:
         means_w = [run.mean() / n_nodes for run in runs]
         assert means_w == pytest.approx(facts_w, abs=0.06)
     plateau_w = np.concatenate([run[run > 0.95 * run.max()] for run in ac])
-    assert np.median(plateau_w) / n_nodes == pytest.approx(of_class.training_w, rel=0.005)
+    assert np.median(plateau_w) / n_nodes == pytest.approx(
+        of_class.training_w, rel=0.005
+    )
 
 
 @pytest.mark.slow
@@ -108,7 +125,9 @@ def test_the_supplies_efficiency_is_that_of_steady_stretches_of_both_sides() -> 
     ac_w, dc_w = [], []
     for ac, dc in zip(measured(1, "ac"), measured(1, "dc"), strict=True):
         n = min(ac.size, dc.size)
-        sides = [np.lib.stride_tricks.sliding_window_view(side[:n], 5) for side in (ac, dc)]
+        sides = [
+            np.lib.stride_tricks.sliding_window_view(side[:n], 5) for side in (ac, dc)
+        ]
         steady = np.ones(n - 4, dtype=bool)
         for side, most in zip(sides, (0.02, 0.05), strict=True):
             steady &= np.ptp(side, axis=1) < most * side.mean(axis=1)
@@ -126,7 +145,9 @@ def test_they_pass_the_check_of_a_library_for_nodes_of_eight() -> None:
     assert check_library("reference-8gpu", rated_w=3_520).n_problems > 0
 
 
-def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(tmp_path: Path) -> None:
+def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(
+    tmp_path: Path,
+) -> None:
     node = "facility.node_types.node"
     changes = {
         "duration": "1 h",
@@ -137,7 +158,8 @@ def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(tmp_path
         "streams.training.target_utilization": None,
         "streams.training.jobs_per_day": 200,
         "streams.training.classes": [
-            {"workload": "llama2_70b_lora", "n_nodes": n, "probability": 0.5} for n in (1, 8)
+            {"workload": "llama2_70b_lora", "n_nodes": n, "probability": 0.5}
+            for n in (1, 8)
         ],
     }
     run = simulate(
@@ -150,14 +172,17 @@ def test_a_finer_run_on_nodes_of_eight_claims_no_more_than_the_readings(tmp_path
     assert told["flagged_hz"] < 0.25
     assert told["trusted_hz"] < told["flagged_hz"]
     warnings = run.manifest["warnings"]
-    assert any("is finer than the samples of 20 profile(s)" in line for line in warnings)
+    assert any(
+        "is finer than the samples of 20 profile(s)" in line for line in warnings
+    )
     assert not any("outside the" in line or "scaled" in line for line in warnings)
     power_w = run.facility()["it_power_w"].to_numpy()
     assert (np.diff(power_w) == 0).mean() > 0.4  # steps of 2 s, and nothing in between
 
 
 def test_both_sides_of_the_facts_agree_with_the_supplies() -> None:
-    """On one node; on eight the meters' shared readings leave 98 %, outside of a supply's."""
+    """On one node; on eight the meters' shared readings leave 98 %, outside of a
+    supply's."""
     one = next(of_class for of_class in EIGHT_GPU_CLASSES if of_class.n_nodes == 1)
     ratio = np.array(one.dc_means_w) / np.array(one.means_w)
     assert np.all(np.abs(ratio - 0.971) < 0.003)

@@ -1,4 +1,5 @@
-"""The profile library and its tools: order, files, checks that name every problem, trimming."""
+"""The profile library and its tools: order, files, checks that name every problem,
+trimming."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def test_a_library_is_in_the_order_of_its_ids() -> None:
 
 
 def test_an_extended_library_keeps_the_indices_and_appends_in_the_given_order() -> None:
-    base, added = tiny_library(), [profile("z", [3.0]), profile("a", [1.0]), profile("m", [2.0])]
+    base, added = (
+        tiny_library(),
+        [profile("z", [3.0]), profile("a", [1.0]), profile("m", [2.0])],
+    )
     extended = base.extended(added)
     assert extended.ids == (*base.ids, "z", "a", "m")
     assert len(extended) == len(base) + 3
@@ -75,7 +79,8 @@ def test_whole_watts_are_stored_as_integers_where_they_fit(
 @settings(max_examples=40)
 @given(
     power_w=st.lists(
-        st.floats(-0.0, width=32, allow_infinity=False) | st.integers(0, 2**33), min_size=1
+        st.floats(-0.0, width=32, allow_infinity=False) | st.integers(0, 2**33),
+        min_size=1,
     )
 )
 def test_every_profile_comes_back_as_it_was_written(
@@ -104,10 +109,14 @@ def rewritten(path, **columns):
 
 
 def problems(folder, **limits):
-    return {f.path.name: f.problems for f in check_library(folder, **limits).files if f.problems}
+    return {
+        f.path.name: f.problems
+        for f in check_library(folder, **limits).files
+        if f.problems
+    }
 
 
-# --- check -----------------------------------------------------------------------------------
+# --- check ----------------------------------------------------------------------------
 
 
 def test_shipped_profiles_have_no_problem():
@@ -126,7 +135,9 @@ def test_every_problem_of_a_file_is_reported_not_only_the_first(tmp_path):
     rewritten(path, power_w=power_w, t_ms=t_ms)
     (found,) = problems(tmp_path).values()
     assert [line.split(" ")[0] for line in found] == ["step", "power_w[3]", "2", "1"]
-    assert found[0].startswith("step after row 29 is 6000 ms, expected 1000 ms without gaps (1")
+    assert found[0].startswith(
+        "step after row 29 is 6000 ms, expected 1000 ms without gaps (1"
+    )
     assert found[2] == "2 values below 0, down to -10 W"
     assert found[3].startswith(
         "1 values above 1.2 times the rated 3,520 W of a node, up to 1.5e+04"
@@ -136,7 +147,10 @@ def test_every_problem_of_a_file_is_reported_not_only_the_first(tmp_path):
 @pytest.mark.parametrize(
     ("power_w", "words"),
     [
-        (np.full(9, 300.0), "mean of 150 W a node is outside 420 W idle to 3,520 W rated"),
+        (
+            np.full(9, 300.0),
+            "mean of 150 W a node is outside 420 W idle to 3,520 W rated",
+        ),
         (np.full(9, 8.0), "mean of 4 W a node"),  # kW
         (np.full(9, 16_000.0), "mean of 8,000 W a node"),  # of more nodes
     ],
@@ -158,11 +172,20 @@ def test_unreadable_changed_and_repeated_files_are_reported(tmp_path):
     gone = add_profile(good("d"), tmp_path)
     pq.write_table(pq.read_table(gone).drop_columns(["power_w"]), gone)
     checked = check_library(tmp_path)
-    found = {str(f.path.relative_to(tmp_path)): f.problems for f in checked.files if f.problems}
-    assert found.keys() == {"again/a.parquet", "b.parquet", "c.parquet", "d.parquet"} or (
-        found.keys() == {"a.parquet", "b.parquet", "c.parquet", "d.parquet"}
+    found = {
+        str(f.path.relative_to(tmp_path)): f.problems
+        for f in checked.files
+        if f.problems
+    }
+    assert found.keys() == {
+        "again/a.parquet",
+        "b.parquet",
+        "c.parquet",
+        "d.parquet",
+    } or (found.keys() == {"a.parquet", "b.parquet", "c.parquet", "d.parquet"})
+    assert "its id 'a' is that of" in " ".join(
+        found.get("again/a.parquet", found.get("a.parquet"))
     )
-    assert "its id 'a' is that of" in " ".join(found.get("again/a.parquet", found.get("a.parquet")))
     assert "so it was changed" in found["b.parquet"][0]
     assert "can't be read" in found["c.parquet"][0]
     assert "column 'power_w' is missing" in found["d.parquet"][0]
@@ -185,12 +208,14 @@ def test_command_ends_with_1_where_there_is_a_problem(tmp_path):
     assert "the rated power above the idle power" in wrong.problem
 
 
-# --- trim ------------------------------------------------------------------------------------
+# --- trim -----------------------------------------------------------------------------
 
 
 def job():
-    """10 s idle, 30 s of work with a dip to idle in it, 20 s idle; one sample a second."""
-    power_w = np.concatenate([np.full(10, 840.0), np.full(30, 5000.0), np.full(20, 850.0)])
+    """10 s idle, 30 s of work with a dip to idle in it, 20 s idle; one sample a second."""  # noqa: E501
+    power_w = np.concatenate(
+        [np.full(10, 840.0), np.full(30, 5000.0), np.full(20, 850.0)]
+    )
     power_w[25] = 800
     return of("job", power_w)
 
@@ -200,7 +225,10 @@ def test_idle_ends_are_cut_and_dips_within_stay():
     np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
     assert trimmed.provenance.counts["trimmed_samples"] == 30
     left_out_kwh = (job().energy_j - trimmed.energy_j) / 3.6e6
-    assert f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})" in trimmed.provenance.notes
+    assert (
+        f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})"
+        in trimmed.provenance.notes
+    )
     assert f"without {left_out_kwh:.4g} kWh" in trimmed.provenance.notes
 
 
@@ -221,7 +249,9 @@ def test_times_are_moved_outwards_to_whole_steps(options, first, last):
 def test_times_of_a_fine_step_lose_no_sample_to_a_rounding():
     fine = profile("fine", np.arange(1000.0), dt_ms=100)
     trimmed = trim_profile(fine, from_s=0.3, to_s=70.7)
-    np.testing.assert_array_equal(trimmed.power_w, np.arange(3.0, 707.0, dtype=np.float32))
+    np.testing.assert_array_equal(
+        trimmed.power_w, np.arange(3.0, 707.0, dtype=np.float32)
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,20 +271,35 @@ def test_trims_that_leave_nothing_are_refused(options, words):
 
 def test_phases_move_with_the_start_of_what_is_kept():
     origin = replace(
-        job().provenance, phases={"training": [[5.0, 15.0], [20.0, 60.0]], "a": [[0, 9]]}
+        job().provenance,
+        phases={"training": [[5.0, 15.0], [20.0, 60.0]], "a": [[0, 9]]},
     )
     trimmed = trim_profile(replace(job(), provenance=origin), idle_w=425.0)
-    assert trimmed.provenance.phases == {"training": [[0.0, 5.0], [10.0, 30.0]], "a": []}
+    assert trimmed.provenance.phases == {
+        "training": [[0.0, 5.0], [10.0, 30.0]],
+        "a": [],
+    }
 
 
 def test_import_leaves_the_idle_ends_out(tmp_path):
     rows = "".join(f"{t},{power_w:g}\n" for t, power_w in enumerate(job().power_w))
     (tmp_path / "job.csv").write_text(f"t_s,power_w\n{rows}", "utf-8")
-    arguments = (tmp_path / "job.csv", "--workload", "job", "--nodes", 2, "--out", tmp_path / "lib")
+    arguments = (
+        tmp_path / "job.csv",
+        "--workload",
+        "job",
+        "--nodes",
+        2,
+        "--out",
+        tmp_path / "lib",
+    )
     ended = call("profiles", "import", "plain", *arguments, "--idle-w", 425)
     assert (ended.code, ended.err) == (0, "")
     assert "30 trimmed samples" in ended.out
     trimmed = read_profile(tmp_path / "lib" / "job-2n.parquet")
     np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
     late = call("profiles", "import", "plain", *arguments, "--from", 99)
-    assert late.code == 2 and "--from is 99 and --to is 60, expected two times" in late.problem
+    assert (
+        late.code == 2
+        and "--from is 99 and --to is 60, expected two times" in late.problem
+    )

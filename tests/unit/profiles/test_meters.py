@@ -32,7 +32,9 @@ def amplitude(readings_w, interval_s, frequency_hz):
 
 @pytest.mark.parametrize("frequency_hz", [0.1, 0.25, 0.4, 0.6, 0.8])
 def test_a_boxcar_passes_a_sine_with_the_gain_of_its_window(frequency_hz):
-    _, readings_w = replace(H100, polled_s=0.05, refresh_s=0.0).read(sine(frequency_hz), FINE_S)
+    _, readings_w = replace(H100, polled_s=0.05, refresh_s=0.0).read(
+        sine(frequency_hz), FINE_S
+    )
     n = round(20 * round(50 * frequency_hz) / frequency_hz)  # whole periods
     gain = amplitude(readings_w[:n], 0.05, frequency_hz) / 100
     assert gain == pytest.approx(abs(np.sinc(1.01 * frequency_hz)), rel=0.01)
@@ -43,7 +45,9 @@ def test_a_sine_above_half_the_rate_of_an_a100_appears_as_a_slower_one():
     spectrum = np.abs(np.fft.rfft(readings_w - readings_w.mean()))
     line_hz = np.fft.rfftfreq(t_s.size, 0.1)[np.argmax(spectrum)]
     assert line_hz == pytest.approx(4.45, abs=0.02)
-    assert amplitude(readings_w, 0.1, 4.45) == pytest.approx(100 * np.sinc(5.55 * 0.025), rel=0.02)
+    assert amplitude(readings_w, 0.1, 4.45) == pytest.approx(
+        100 * np.sinc(5.55 * 0.025), rel=0.02
+    )
 
 
 def fitted_window_s(t_s, readings_w):
@@ -56,7 +60,9 @@ def fitted_window_s(t_s, readings_w):
 
 @pytest.mark.parametrize("window_s", [0.3, 0.8, 1.01, 1.5])
 @pytest.mark.parametrize("at", [3_000, 3_037, 3_061])
-def test_the_window_of_a_boxcar_is_found_from_an_edge_within_three_percent(window_s, at):
+def test_the_window_of_a_boxcar_is_found_from_an_edge_within_three_percent(
+    window_s, at
+):
     power_w = np.repeat([100.0, 700.0], [at, 6_000 - at])
     t_s, readings_w = replace(H100, window_s=window_s).read(power_w, FINE_S)
     assert fitted_window_s(t_s, readings_w) == pytest.approx(window_s, rel=0.03)
@@ -79,8 +85,12 @@ def test_differences_of_a_counter_are_means_between_polls_and_keep_all_energy():
 
 
 def test_a_value_is_held_until_the_next_refresh():
-    _, readings_w = replace(H100, window_s=0.0, polled_s=0.025).read(np.arange(2_000.0), FINE_S)
-    assert (readings_w == np.repeat(np.arange(0, 2_001, 100).clip(max=1_999), 4)[:81]).all()
+    _, readings_w = replace(H100, window_s=0.0, polled_s=0.025).read(
+        np.arange(2_000.0), FINE_S
+    )
+    assert (
+        readings_w == np.repeat(np.arange(0, 2_001, 100).clip(max=1_999), 4)[:81]
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,11 @@ def test_a_window_that_is_given_goes_before_the_known_one():
 @pytest.mark.parametrize(
     ("meter", "n", "text"),
     [
-        (known_meter("power.draw", "L40S", 0.1), 5_000, "kind 'unknown'.*give a known meter"),
+        (
+            known_meter("power.draw", "L40S", 0.1),
+            5_000,
+            "kind 'unknown'.*give a known meter",
+        ),
         (replace(H100, polled_s=None), 5_000, "polled every None s"),
         (H100, 500, "power of 0.5 s, expected 1.1 s at least"),
     ],
@@ -140,7 +154,9 @@ def two_levels():
 
 def as_log(t_s, readings_w):
     """A log of nvidia-smi, in lines."""
-    stamps = np.datetime64("2026-11-26T12:00:00.000", "us") + (t_s * 1e6).astype("timedelta64[us]")
+    stamps = np.datetime64("2026-11-26T12:00:00.000", "us") + (t_s * 1e6).astype(
+        "timedelta64[us]"
+    )
     rows = (
         f"{str(at)[:23].replace('-', '/').replace('T', ' ')}, 0, {power_w:.2f} W"
         for at, power_w in zip(stamps, readings_w, strict=True)
@@ -148,27 +164,39 @@ def as_log(t_s, readings_w):
     return "\n".join(["timestamp, index, power.draw [W]", *rows])
 
 
-def test_restored_readings_have_the_bands_steps_and_mean_of_the_power(two_levels, tmp_path):
+def test_restored_readings_have_the_bands_steps_and_mean_of_the_power(
+    two_levels, tmp_path
+):
     power_w, truth_w = two_levels
     path = tmp_path / "smi.csv"
-    path.write_text(as_log(*replace(H100, polled_s=0.1003).read(power_w, FINE_S)), "utf-8")
+    path.write_text(
+        as_log(*replace(H100, polled_s=0.1003).read(power_w, FINE_S)), "utf-8"
+    )
     facts = {"workload": "w", "gpu": "H100", "max_reading_w": 6_000.0}
     read, restored = (
-        import_profile(path, "nvidia-smi", **facts, restore=restore) for restore in (False, True)
+        import_profile(path, "nvidia-smi", **facts, restore=restore)
+        for restore in (False, True)
     )
     assert restored.mean_power_w == pytest.approx(read.mean_power_w, rel=1e-4)
     for low_hz, high_hz in ((0.02, 0.25), (0.25, 0.44), (0.44, 0.6), (0.25, 0.6)):
         true_w = band_rms(truth_w, low_hz, high_hz)
-        assert band_rms(restored.power_w, low_hz, high_hz) == pytest.approx(true_w, rel=0.05)
+        assert band_rms(restored.power_w, low_hz, high_hz) == pytest.approx(
+            true_w, rel=0.05
+        )
     assert band_rms(read.power_w, 0.44, 0.6) < 0.7 * band_rms(truth_w, 0.44, 0.6)
     largest = [np.abs(of[10:] - of[:-10]).max() for of in (restored.power_w, truth_w)]
     assert largest[0] <= 1.05 * largest[1]
     origin = restored.provenance
-    assert (origin.restored, origin.restored_hz, origin.bandwidth_hz) == (True, 0.7, 0.7)
+    assert (origin.restored, origin.restored_hz, origin.bandwidth_hz) == (
+        True,
+        0.7,
+        0.7,
+    )
     support = profile_support([Readings.of(origin, "p")])
     assert (support.trusted_hz, support.flagged_hz) == pytest.approx((0.6, 0.7))
     assert support.scope(1.0, 1.0) == (
-        "to 0.7 Hz on restored detail; means over 1.01 s, restored to 0.7 Hz ('p') decide"
+        "to 0.7 Hz on restored detail; means over 1.01 s, restored to 0.7 Hz "
+        "('p') decide"
     )
 
 
@@ -188,9 +216,14 @@ def test_restoring_keeps_the_mean_and_makes_no_power_negative():
         (known_meter("power.draw", None, 0.1), "it is unknown, or not a mean"),
         (known_meter("energy", "H100", 0.1), "it is unknown, or not a mean"),
         (known_meter("power.draw", "H100", 0.1, 1.0), "its window is not known to 5%"),
-        (known_meter("power.draw", "H100", 0.2), "readings every 0.2 s fold 18% into 0.7 Hz"),
+        (
+            known_meter("power.draw", "H100", 0.2),
+            "readings every 0.2 s fold 18% into 0.7 Hz",
+        ),
     ],
 )
 def test_what_can_not_be_restored_is_refused_with_the_reason(meter, reason):
-    with pytest.raises(ProfileError, match=f"can't be restored, as {reason}.*without --restore"):
+    with pytest.raises(
+        ProfileError, match=f"can't be restored, as {reason}.*without --restore"
+    ):
         meter.restore(np.ones(100), 0.1)

@@ -1,4 +1,5 @@
-"""Meters of open GPU traces, which are no part of the repository: their edges give the window."""
+"""Meters of open GPU traces, which are no part of the repository: their edges give the
+window."""
 
 from __future__ import annotations
 
@@ -25,12 +26,19 @@ BEGINS_S = np.arange(-0.3, 0.3, 0.01)[None, :, None]
 
 
 def fitted_windows_s(t_s, power_w):
-    """Windows of isolated edges: the ramp P = lo + (hi - lo) clip((t - t0) / w, 0, 1)."""
+    """Windows of isolated edges: the ramp P = lo + (hi - lo) clip((t - t0) / w, 0, 1)."""  # noqa: E501
     found, at = [], 16
     while at < power_w.size - 20:
         before, after = power_w[at - 10 : at], power_w[at + 13 : at + 20]
-        step_w, flat_w = after.mean() - before.mean(), min(np.ptp(before), np.ptp(after))
-        if abs(power_w[at + 1] - power_w[at]) < 8 or abs(step_w) < LEAST_STEP_W or flat_w > 4:
+        step_w, flat_w = (
+            after.mean() - before.mean(),
+            min(np.ptp(before), np.ptp(after)),
+        )
+        if (
+            abs(power_w[at + 1] - power_w[at]) < 8
+            or abs(step_w) < LEAST_STEP_W
+            or flat_w > 4
+        ):
             at += 1
             continue
         part = slice(at - 4, at + 18)
@@ -45,7 +53,7 @@ def fitted_windows_s(t_s, power_w):
 
 
 def served(gpu):
-    """Readings of the serving traces of a GPU: times [s] and power [W] of each device."""
+    """Readings of the serving traces of a GPU: times [s] and power [W] of each device."""  # noqa: E501
     with tarfile.open(SERVING / "vllm_traces.tar.gz") as traces:
         for name in traces.getnames():
             if f"_{gpu}_" not in name:
@@ -71,7 +79,9 @@ def test_falls_of_an_a100_take_less_than_a_reading():
             low_w = power_w[at + 3 : at + 12]
             if np.ptp(low_w) < 4 and power_w[at] - power_w[at + 1] > 8:
                 high_w = power_w[at - 5 : at].mean()
-                shares.append((power_w[at + 1] - low_w.mean()) / (high_w - low_w.mean()))
+                shares.append(
+                    (power_w[at + 1] - low_w.mean()) / (high_w - low_w.mean())
+                )
     # A window of w has a value between in w of 0.1 s of the falls.
     between = [share for share in shares if 0.1 < share < 0.9]
     assert len(shares) >= 15
@@ -79,17 +89,24 @@ def test_falls_of_an_a100_take_less_than_a_reading():
 
 
 @pytest.mark.parametrize(
-    ("run", "gpu", "flagged_hz"), [("pt010_r1", "A100", 0.0), ("pt203_r1", "H100", 0.44)]
+    ("run", "gpu", "flagged_hz"),
+    [("pt010_r1", "A100", 0.0), ("pt203_r1", "H100", 0.44)],
 )
 def test_import_of_a_trace_has_the_meter_of_its_gpu(run, gpu, flagged_hz):
     path = PUBLISHED / "training_power" / f"lora_4gpu_{run}.csv.gz"
     given = {"workload": "w", "n_nodes": 1, "gpu": gpu, "power_unit": "W"}
-    given |= {"time_column": "timestamp", "device_column": ["gpu_id"], "power_column": ["power_w"]}
+    given |= {
+        "time_column": "timestamp",
+        "device_column": ["gpu_id"],
+        "power_column": ["power_w"],
+    }
     assert import_profile(path, "plain", **given).provenance.bandwidth_hz == flagged_hz
     if gpu == "A100":
         with pytest.raises(InputError, match="its window is not known to 5%"):
             import_profile(path, "plain", **given, restore=True)
         return
-    read, restored = (import_profile(path, "plain", **given, restore=of) for of in (False, True))
+    read, restored = (
+        import_profile(path, "plain", **given, restore=of) for of in (False, True)
+    )
     assert restored.mean_power_w == pytest.approx(read.mean_power_w, rel=1e-3)
     assert restored.provenance.restored_hz == 0.7

@@ -1,7 +1,8 @@
 """The shipped reference profiles against the published facts.
 
-Facts: arXiv:2604.07345 (CC BY 4.0), Tables 1 and 2 and figures, and the run tables of its data set
-doi:10.7799/3025227 (CC BY 4.0), copied here so that the generator's own numbers are checked too.
+Facts: arXiv:2604.07345 (CC BY 4.0), Tables 1 and 2 and figures, and the run tables of
+its data set doi:10.7799/3025227 (CC BY 4.0), copied here so that the generator's own
+numbers are checked too.
 """
 
 from __future__ import annotations
@@ -40,14 +41,21 @@ N_RUNS = {
 }
 TABLE_DURATION_S = {  # Tables 1 and 2, runtime_s_mean
     **{(LLAMA2, n): s for n, s in {2: 5152, 4: 3171, 8: 2090, 16: 1798}.items()},
-    **{(DIFFUSION, n): s for n, s in {1: 24632, 2: 12480, 4: 5784, 8: 3202, 16: 1432}.items()},
+    **{
+        (DIFFUSION, n): s
+        for n, s in {1: 24632, 2: 12480, 4: 5784, 8: 3202, 16: 1432}.items()
+    },
 }
 TABLE_DURATION_STD_S = {  # the same, runtime_s_std
     **{(LLAMA2, n): s for n, s in {2: 226, 4: 403, 8: 170, 16: 15}.items()},
-    **{(DIFFUSION, n): s for n, s in {1: 120, 2: 1576, 4: 792, 8: 421, 16: 149}.items()},
+    **{
+        (DIFFUSION, n): s for n, s in {1: 120, 2: 1576, 4: 792, 8: 421, 16: 149}.items()
+    },
 }
 TABLE_EVALUATIONS = {
-    **{(LLAMA2, n): count for n, count in {2: 7.20, 4: 4.00, 8: 6.17, 16: 5.00}.items()},
+    **{
+        (LLAMA2, n): count for n, count in {2: 7.20, 4: 4.00, 8: 6.17, 16: 5.00}.items()
+    },
     **{(DIFFUSION, n): count for n, count in {1: 5, 2: 5, 4: 3, 8: 2, 16: 1}.items()},
 }
 LLAMA2_MEAN_NODE_W = {2: 2632, 4: 2545, 8: 2452, 16: 2402}
@@ -78,12 +86,16 @@ def built() -> list[PowerProfile]:
 @pytest.fixture(scope="module")
 def classes(built: list[PowerProfile]) -> Classes:
     return {
-        key: [profile for profile in built if (profile.workload, profile.n_nodes) == key]
+        key: [
+            profile for profile in built if (profile.workload, profile.n_nodes) == key
+        ]
         for key in CLASSES
     }
 
 
-def test_profiles_are_whole_watts_at_a_tenth_of_a_second(built: list[PowerProfile]) -> None:
+def test_profiles_are_whole_watts_at_a_tenth_of_a_second(
+    built: list[PowerProfile],
+) -> None:
     for profile in built:
         assert profile.dt_ms == 100
         assert np.array_equal(profile.power_w, np.rint(profile.power_w))
@@ -96,13 +108,17 @@ def test_power_stays_between_idle_and_rated(built: list[PowerProfile]) -> None:
 
 
 @pytest.mark.parametrize("key", CLASSES)
-def test_each_class_holds_its_table_duration(classes: Classes, key: tuple[str, int]) -> None:
+def test_each_class_holds_its_table_duration(
+    classes: Classes, key: tuple[str, int]
+) -> None:
     durations_s = [duration_s(profile) for profile in classes[key]]
     assert np.mean(durations_s) == pytest.approx(TABLE_DURATION_S[key], abs=1)
 
 
 @pytest.mark.parametrize("key", CLASSES)
-def test_durations_spread_about_as_in_the_tables(classes: Classes, key: tuple[str, int]) -> None:
+def test_durations_spread_about_as_in_the_tables(
+    classes: Classes, key: tuple[str, int]
+) -> None:
     spread_s = np.std([duration_s(profile) for profile in classes[key]], ddof=1)
     assert spread_s == pytest.approx(TABLE_DURATION_STD_S[key], rel=0.12)
 
@@ -111,29 +127,39 @@ def test_durations_spread_about_as_in_the_tables(classes: Classes, key: tuple[st
 def test_diffusion_durations_keep_their_published_relative_spread(
     classes: Classes, n_nodes: int
 ) -> None:
-    durations_s = np.array([duration_s(profile) for profile in classes[DIFFUSION, n_nodes]])
+    durations_s = np.array(
+        [duration_s(profile) for profile in classes[DIFFUSION, n_nodes]]
+    )
     log_h = np.array(DIFFUSION_LOG_H[n_nodes])
-    assert durations_s / durations_s.mean() == pytest.approx(log_h / log_h.mean(), rel=2e-4)
+    assert durations_s / durations_s.mean() == pytest.approx(
+        log_h / log_h.mean(), rel=2e-4
+    )
 
 
 @pytest.mark.parametrize("n_nodes", LLAMA2_NODES)
-def test_llama2_class_has_its_published_mean_node_power(classes: Classes, n_nodes: int) -> None:
+def test_llama2_class_has_its_published_mean_node_power(
+    classes: Classes, n_nodes: int
+) -> None:
     profiles = classes[LLAMA2, n_nodes]
     published_w = pytest.approx(LLAMA2_MEAN_NODE_W[n_nodes], rel=0.005)
-    assert np.mean([profile.mean_power_w / n_nodes for profile in profiles]) == published_w
+    assert (
+        np.mean([profile.mean_power_w / n_nodes for profile in profiles]) == published_w
+    )
     energy_j = sum(profile.energy_j for profile in profiles)
     assert energy_j / sum(map(duration_s, profiles)) / n_nodes == published_w
 
 
 @pytest.mark.parametrize("n_nodes", DIFFUSION_NODES)
-def test_each_diffusion_run_has_its_published_mean_power(classes: Classes, n_nodes: int) -> None:
+def test_each_diffusion_run_has_its_published_mean_power(
+    classes: Classes, n_nodes: int
+) -> None:
     mean_kw = [profile.mean_power_w / 1000 for profile in classes[DIFFUSION, n_nodes]]
     assert mean_kw == pytest.approx(DIFFUSION_MEAN_KW[n_nodes], abs=0.0005)
 
 
-# The published fits of the standard deviation are for N = 2, 4, 8 and 16 nodes and for the class,
-# so the mean over its runs is checked. At one node nothing is published: the diffusion fit would
-# give 0.28 kW there, less than the published bursts alone.
+# The published fits of the standard deviation are for N = 2, 4, 8 and 16 nodes and for
+# the class, so the mean over its runs is checked. At one node nothing is published: the
+# diffusion fit would give 0.28 kW there, less than the published bursts alone.
 @pytest.mark.parametrize(
     ("workload", "n_nodes", "published_kw", "tolerance"),
     [(LLAMA2, n, 0.80 * n - 0.67, 0.10) for n in LLAMA2_NODES]
@@ -142,7 +168,9 @@ def test_each_diffusion_run_has_its_published_mean_power(classes: Classes, n_nod
 def test_each_class_has_its_published_standard_deviation(
     classes: Classes, workload: str, n_nodes: int, published_kw: float, tolerance: float
 ) -> None:
-    std_kw = [float(np.std(node_w(p))) * n_nodes / 1000 for p in classes[workload, n_nodes]]
+    std_kw = [
+        float(np.std(node_w(p))) * n_nodes / 1000 for p in classes[workload, n_nodes]
+    ]
     assert np.mean(std_kw) == pytest.approx(published_kw, rel=tolerance)
 
 
@@ -152,7 +180,8 @@ def test_llama2_run_starts_idle_then_loads_then_reaches_full_power(
 ) -> None:
     for profile in classes[LLAMA2, n_nodes]:
         power_w = node_w(profile)
-        # The text has three minutes, the logs 2 min, 2 min and 30 s of the three levels.
+        # The text has three minutes, the logs 2 min, 2 min and 30 s of the three
+        # levels.
         assert full_power_from(profile) / STEPS_PER_S == pytest.approx(180, rel=0.12)
         assert np.median(power_w[: 78 * STEPS_PER_S]) == pytest.approx(420, rel=0.02)
         loading_w = power_w[94 * STEPS_PER_S : 160 * STEPS_PER_S]
@@ -177,7 +206,9 @@ def test_llama2_levels_hold_within_five_percent(classes: Classes, n_nodes: int) 
 
 
 @pytest.mark.parametrize("n_nodes", LLAMA2_NODES)
-def test_llama2_cycle_period_shows_in_the_spectrum(classes: Classes, n_nodes: int) -> None:
+def test_llama2_cycle_period_shows_in_the_spectrum(
+    classes: Classes, n_nodes: int
+) -> None:
     periods_s = []
     for profile in classes[LLAMA2, n_nodes]:
         training_w = llama2_training(profile)
@@ -195,7 +226,8 @@ def test_llama2_cycle_on_16_nodes_is_high_for_4_7_seconds(classes: Classes) -> N
             np.median(training_w[training_w > 2850]),
             np.median(training_w[training_w < 2650]),
         )
-        high = (training_w > np.mean(levels_w)).mean()  # half of each edge counts as high
+        # Half of each edge counts as high
+        high = (training_w > np.mean(levels_w)).mean()
         assert high * 10.5 == pytest.approx(4.7, abs=0.15)
 
 
@@ -215,20 +247,26 @@ def test_nothing_stands_out_above_the_bandwidth(classes: Classes) -> None:
 
 
 @pytest.mark.parametrize("n_nodes", LLAMA2_NODES)
-def test_llama2_evaluations_match_the_table_count(classes: Classes, n_nodes: int) -> None:
+def test_llama2_evaluations_match_the_table_count(
+    classes: Classes, n_nodes: int
+) -> None:
     counts = [len(llama2_evaluations(profile)) for profile in classes[LLAMA2, n_nodes]]
-    assert np.mean(counts) == pytest.approx(TABLE_EVALUATIONS[LLAMA2, n_nodes], abs=0.005)
+    assert np.mean(counts) == pytest.approx(
+        TABLE_EVALUATIONS[LLAMA2, n_nodes], abs=0.005
+    )
 
 
 @pytest.mark.parametrize(
     ("n_nodes", "first_s", "every_min", "length_s"),
-    # First ones: what Table 1's epochs, their number times their length, leave of its run time.
+    # First ones: what Table 1's epochs, their number times their length, leave of its
+    # run time.
     [(2, 1576, 9.6, 90), (4, 1574, 8.5, 50), (8, 890, 3.8, 25), (16, 895, 3.8, 15)],
 )
 def test_llama2_evaluations_are_flat_and_near_their_times(
     classes: Classes, n_nodes: int, first_s: float, every_min: float, length_s: float
 ) -> None:
-    # The count binds: the times from full power on shrink together where a run is too short.
+    # The count binds: the times from full power on shrink together where a run is too
+    # short.
     for profile in classes[LLAMA2, n_nodes]:
         found, full = llama2_evaluations(profile), full_power_from(profile)
         shrunk = (found[0, 0] - full) / (first_s * STEPS_PER_S - full)
@@ -236,9 +274,12 @@ def test_llama2_evaluations_are_flat_and_near_their_times(
         assert 0.87 < shrunk < 1.02
         assert every_s / (60 * every_min) == pytest.approx(shrunk, rel=0.03)
         for start, end in found[:-1]:
-            # A low part of a cycle may lie on one side; the end of a run follows the last one.
+            # A low part of a cycle may lie on one side; the end of a run follows the
+            # last one.
             assert -2 <= (end - start) / STEPS_PER_S - length_s < 8
-            assert np.std(node_w(profile)[end - 12 * STEPS_PER_S : end - STEPS_PER_S]) < 40
+            assert (
+                np.std(node_w(profile)[end - 12 * STEPS_PER_S : end - STEPS_PER_S]) < 40
+            )
 
 
 @pytest.mark.parametrize("n_nodes", LLAMA2_NODES)
@@ -268,9 +309,13 @@ def test_llama2_run_ends_in_steps_and_idle(classes: Classes, n_nodes: int) -> No
 
 
 @pytest.mark.parametrize("n_nodes", [1, *DIFFUSION_NODES])
-def test_diffusion_evaluations_match_the_table_count(classes: Classes, n_nodes: int) -> None:
+def test_diffusion_evaluations_match_the_table_count(
+    classes: Classes, n_nodes: int
+) -> None:
     for profile in classes[DIFFUSION, n_nodes]:
-        assert len(diffusion_evaluations(profile)) == TABLE_EVALUATIONS[DIFFUSION, n_nodes]
+        assert (
+            len(diffusion_evaluations(profile)) == TABLE_EVALUATIONS[DIFFUSION, n_nodes]
+        )
 
 
 @pytest.mark.parametrize(
@@ -282,7 +327,9 @@ def test_diffusion_phases_shrink_in_proportion_to_the_run(
 ) -> None:
     share = evaluation_min / (training_min + evaluation_min)
     for profile in classes[DIFFUSION, n_nodes]:
-        evaluated = np.diff(diffusion_evaluations(profile), axis=1).sum() / profile.power_w.size
+        evaluated = (
+            np.diff(diffusion_evaluations(profile), axis=1).sum() / profile.power_w.size
+        )
         assert evaluated == pytest.approx(share, rel=0.05)
 
 
@@ -301,7 +348,9 @@ def test_diffusion_trains_flat_after_a_ramp_of_two_to_four_minutes(
 
 
 @pytest.mark.parametrize("n_nodes", [1, *DIFFUSION_NODES])
-def test_diffusion_bursts_swing_several_times_a_minute(classes: Classes, n_nodes: int) -> None:
+def test_diffusion_bursts_swing_several_times_a_minute(
+    classes: Classes, n_nodes: int
+) -> None:
     for profile in classes[DIFFUSION, n_nodes]:
         for start, end in diffusion_evaluations(profile):
             burst_w = node_w(profile)[start : end - 4 * STEPS_PER_S]
@@ -317,16 +366,19 @@ def test_diffusion_bursts_swing_several_times_a_minute(classes: Classes, n_nodes
 def test_the_calibrated_job_mix_draws_the_published_power_and_node_time(
     classes: Classes, record_property: Callable[[str, object], None]
 ) -> None:
-    # Mix fitted to Table 3, which implies 19,545 node-seconds a job and 2,487-2,493 W per node.
-    # The binding facts alone give 2,485.5 W: each diffusion run's mean counts for its own duration,
-    # and the long runs draw least (with unweighted class means it would be 2,491 W).
+    # Mix fitted to Table 3, which implies 19,545 node-seconds a job and 2,487-2,493 W
+    # per node. The binding facts alone give 2,485.5 W: each diffusion run's mean counts
+    # for its own duration, and the long runs draw least (with unweighted class means it
+    # would be 2,491 W).
     node_share = {2: 0.50, 4: 0.25, 8: 0.15, 16: 0.10}
     node_s = energy_j = 0.0
     for workload, workload_share in ((LLAMA2, 0.45), (DIFFUSION, 0.55)):
         for n_nodes, share in node_share.items():
             profiles = classes[workload, n_nodes]
             weight = workload_share * share
-            node_s += weight * n_nodes * float(np.mean([duration_s(p) for p in profiles]))
+            node_s += (
+                weight * n_nodes * float(np.mean([duration_s(p) for p in profiles]))
+            )
             energy_j += weight * float(np.mean([p.energy_j for p in profiles]))
     record_property("node_seconds_per_job", node_s)
     record_property("node_power_w", energy_j / node_s)
@@ -334,7 +386,9 @@ def test_the_calibrated_job_mix_draws_the_published_power_and_node_time(
     assert 2_480 < energy_j / node_s < 2_500
 
 
-def test_provenance_says_synthesised_and_cites_its_sources(built: list[PowerProfile]) -> None:
+def test_provenance_says_synthesised_and_cites_its_sources(
+    built: list[PowerProfile],
+) -> None:
     for profile in built:
         provenance = profile.provenance
         assert provenance.kind == "reference"
@@ -349,7 +403,9 @@ def test_provenance_says_synthesised_and_cites_its_sources(built: list[PowerProf
         assert provenance.bandwidth_hz == 0.44
         assert "not measured" in provenance.notes
     one_node = [p for p in built if p.n_nodes == 1]
-    assert all("no power is published for one node" in p.provenance.notes for p in one_node)
+    assert all(
+        "no power is published for one node" in p.provenance.notes for p in one_node
+    )
 
 
 def test_shipped_files_are_the_built_profiles(built: list[PowerProfile]) -> None:
@@ -364,9 +420,13 @@ def test_shipped_files_are_the_built_profiles(built: list[PowerProfile]) -> None
 @pytest.mark.slow
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:
     lock = ROOT / "requirements.lock"
-    pinned = lock.is_file() and re.search(r"^pyarrow==([\w.]+)", lock.read_text(), re.MULTILINE)
+    pinned = lock.is_file() and re.search(
+        r"^pyarrow==([\w.]+)", lock.read_text(), re.MULTILINE
+    )
     if not pinned or pinned[1] != pa.__version__:
-        pytest.skip("another pyarrow than the locked one wrote these files; values are compared")
+        pytest.skip(
+            "another pyarrow than the locked one wrote these files; values are compared"
+        )
     for path in write_reference_profiles(tmp_path, "reference"):
         assert path.read_bytes() == (SHIPPED / path.name).read_bytes(), path.name
 
@@ -377,10 +437,14 @@ def test_reference_library_offers_every_class() -> None:
         assert len(library.select(workload, n_nodes)) == runs
 
 
-def test_plot_zooms_into_bursts_and_takes_short_profiles(classes: Classes, tmp_path: Path) -> None:
+def test_plot_zooms_into_bursts_and_takes_short_profiles(
+    classes: Classes, tmp_path: Path
+) -> None:
     profile = classes[DIFFUSION, 16][0]
     zoomed_w = node_w(profile)[zoom_start(profile) :][: 120 * STEPS_PER_S]
     assert len(runs_of(zoomed_w < 1100)) >= 4
-    short = PowerProfile("short", "test", 1, 100, profile.power_w[:5], profile.provenance)
+    short = PowerProfile(
+        "short", "test", 1, 100, profile.power_w[:5], profile.provenance
+    )
     assert zoom_start(short) == 0
     plot_profile(short, tmp_path / "short.png")

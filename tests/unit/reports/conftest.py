@@ -34,13 +34,21 @@ def busier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two hours at 0.1 s of jobs that swing every 20 s, with event windows; do not change it."""
+    """Two hours at 0.1 s of jobs that swing every 20 s, with event windows; do not
+    change it."""
     folder = tmp_path_factory.mktemp("report") / "fine"
     changes = {
-        "duration": "2 h", "warm_up": "1 d", "resolution": "0.1 s", "facility.utc_offset": "-07:00"
-    }  # fmt: skip
+        "duration": "2 h",
+        "warm_up": "1 d",
+        "resolution": "0.1 s",
+        "facility.utc_offset": "-07:00",
+    }
     simulate(
-        tiny_scenario(changes), folder, library=_waves(), engine="compiled", event_windows=True
+        tiny_scenario(changes),
+        folder,
+        library=_waves(),
+        engine="compiled",
+        event_windows=True,
     )
     return folder
 

@@ -1,4 +1,5 @@
-"""Pictures where the address space is limited, as on login nodes: drawn apart, or refused."""
+"""Pictures where the address space is limited, as on login nodes: drawn apart, or
+refused."""
 
 from __future__ import annotations
 
@@ -10,7 +11,11 @@ from diploee.base.errors import OutputError
 from diploee.reports import write_report
 from diploee.reports.drawing import engine
 
-SPEC = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a"}}}
+SPEC = {
+    "data": {"values": [{"a": 1}]},
+    "mark": "point",
+    "encoding": {"x": {"field": "a"}},
+}
 
 
 def test_engine_that_dies_costs_the_pictures_and_leaves_the_page(
@@ -22,7 +27,9 @@ def test_engine_that_dies_costs_the_pictures_and_leaves_the_page(
     page.unlink()
     monkeypatch.setattr(engine, "address_limit_b", lambda: 4_000_000_000)
     monkeypatch.setattr(engine, "_CHILD", "import os; os.abort()")
-    with pytest.raises(OutputError, match=r"4 GB of virtual memory.*is written") as caught:
+    with pytest.raises(
+        OutputError, match=r"4 GB of virtual memory.*is written"
+    ) as caught:
         write_report([run_folder], page, png=tmp_path / "png")
     assert "\n" not in str(caught.value)
     assert page.stat().st_size == pytest.approx(expected, rel=0.01)

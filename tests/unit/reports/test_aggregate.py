@@ -32,7 +32,9 @@ def test_cells_of_the_carpet_are_means_by_day_and_time_of_day() -> None:
 
 
 def test_cells_without_an_interval_are_empty() -> None:
-    _, found = day_grid(times(1440, MS_PER_MIN, "2018-01-01T12:00"), np.ones(1440), MS_PER_H)
+    _, found = day_grid(
+        times(1440, MS_PER_MIN, "2018-01-01T12:00"), np.ones(1440), MS_PER_H
+    )
     assert np.isnan(found[:12, 0]).all()
     assert np.isnan(found[12:, 1]).all()
     assert (found[12:, 0] == 1).all()
@@ -55,7 +57,9 @@ def test_one_day_does_not_end_where_it_started() -> None:
     _, (mean, median) = by_time(local_ms, values, MS_PER_DAY, MS_PER_H, (0.5,))
     assert median[-1] == median[-2] == np.median(values[-60:])
     assert mean[-1] == values[-60:].mean()
-    _, (twice,) = by_time(times(2880, MS_PER_MIN), np.tile(values, 2), MS_PER_DAY, MS_PER_H)
+    _, (twice,) = by_time(
+        times(2880, MS_PER_MIN), np.tile(values, 2), MS_PER_DAY, MS_PER_H
+    )
     assert twice[-1] == values[:60].mean()
 
 
@@ -93,7 +97,10 @@ def test_days_and_months_hold_count_mean_and_range() -> None:
     assert days.to_numpy().tolist() == [[24, 11.5, 0, 23], [24, 35.5, 24, 47]]
     power_w = np.random.default_rng(3).uniform(1, 2, 59 * 24)
     months = by_date(times(59 * 24, MS_PER_H), power_w, "M")
-    assert [f"{month:%Y-%m-%d}" for month in months.index] == ["2018-01-01", "2018-02-01"]
+    assert [f"{month:%Y-%m-%d}" for month in months.index] == [
+        "2018-01-01",
+        "2018-02-01",
+    ]
     assert (months["count"] * months["mean"]).sum() == pytest.approx(power_w.sum())
     assert months["max"].max() == power_w.max()
 

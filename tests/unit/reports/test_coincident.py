@@ -18,8 +18,9 @@ from diploee.reports.datasheet import data_sheet
 from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
 
 NO_JOBS = {
-    "streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9
-}  # fmt: skip
+    "streams.training.target_utilization": None,
+    "streams.training.jobs_per_day": 1e-9,
+}
 
 
 @pytest.fixture(scope="session")
@@ -42,25 +43,37 @@ def peaks(tmp_path: Path, *rows: str, header: str = "start,end,name") -> Path:
     return path
 
 
-def test_demand_is_the_mean_of_the_intervals_of_the_run(rising: Path, tmp_path: Path) -> None:
+def test_demand_is_the_mean_of_the_intervals_of_the_run(
+    rising: Path, tmp_path: Path
+) -> None:
     path = peaks(
-        tmp_path, "2018-01-25 01:00,2018-01-25 02:00,1CP", "2018-01-26T00:00,2018-01-26T00:01,2CP"
+        tmp_path,
+        "2018-01-25 01:00,2018-01-25 02:00,1CP",
+        "2018-01-26T00:00,2018-01-26T00:01,2CP",
     )
     first, second = coincident_demand(open_run(rising), read_peak_intervals(path))
     assert first.mw == pytest.approx((60 + 59 / 2) / 1000)
     assert second.mw == pytest.approx(1440 / 1000)
     assert (first.name, second.mvar) == ("1CP", None)
     grid = open_run(rising).metrics["grid"]
-    hourly = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 60)
+    hourly = next(
+        d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 60
+    )
     assert first.own_peak_mw == hourly["max_mw"], "an hour against the largest hour"
-    assert second.own_peak_mw == grid["peak"]["max_mw"], "a minute against the largest minute"
-    (section,) = [s for s in data_sheet(open_run(rising), (), path).sections if "coin" in s.title]
+    assert second.own_peak_mw == grid["peak"]["max_mw"], (
+        "a minute against the largest minute"
+    )
+    (section,) = [
+        s for s in data_sheet(open_run(rising), (), path).sections if "coin" in s.title
+    ]
     rows = section.tables[0].rows
     assert rows["1CP 2018-01-25 01:00"]["demand"].value == first.mw
     assert rows["mean"]["demand"].value == pytest.approx((first.mw + second.mw) / 2)
 
 
-def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path: Path) -> None:
+def test_times_with_an_offset_and_durations_say_the_same(
+    rising: Path, tmp_path: Path
+) -> None:
     utc = peaks(tmp_path, "2018-01-24T20:00:00-05:00,60", header="start,duration_min")
     (by_offset,) = coincident_demand(open_run(rising), read_peak_intervals(utc))
     local = peaks(tmp_path, "2018-01-25 01:00,2018-01-25 02:00", header="start,end")
@@ -69,23 +82,40 @@ def test_times_with_an_offset_and_durations_say_the_same(rising: Path, tmp_path:
 
 
 def test_hour_that_comes_twice_needs_an_offset_or_a_duration(tmp_path: Path) -> None:
-    changes = {"start": "2018-11-04", "duration": "1 d", "facility.time_zone": "America/Denver"}
+    changes = {
+        "start": "2018-11-04",
+        "duration": "1 d",
+        "facility.time_zone": "America/Denver",
+    }
     scenario = tiny_scenario(changes)
     simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
     path = peaks(tmp_path, "2018-11-04 01:00,2018-11-04 02:00", header="start,end")
     with pytest.raises(InputError, match=r"peaks\.csv:2: the clock is changed within"):
         coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
-    frame = open_run(tmp_path / "run").facility(["facility_power_w"])["facility_power_w"]
+    frame = open_run(tmp_path / "run").facility(["facility_power_w"])[
+        "facility_power_w"
+    ]
     for start, first in (("2018-11-04 01:00-07:00", 120), ("2018-11-04 01:00", 60)):
         path = peaks(tmp_path, f"{start},60", header="start,duration_min")
-        (found,) = coincident_demand(open_run(tmp_path / "run"), read_peak_intervals(path))
+        (found,) = coincident_demand(
+            open_run(tmp_path / "run"), read_peak_intervals(path)
+        )
         of_hour = frame.iloc[first : first + 60].astype(float)
         assert found.mw == pytest.approx(of_hour.mean() / 1e6)
 
 
 def test_interval_may_end_when_the_clock_is_put_forward(tmp_path: Path) -> None:
-    changes = {"start": "2018-03-11", "duration": "1 d", "facility.time_zone": "America/Denver"}
-    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    changes = {
+        "start": "2018-03-11",
+        "duration": "1 d",
+        "facility.time_zone": "America/Denver",
+    }
+    simulate(
+        tiny_scenario(changes),
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+    )
     run = open_run(tmp_path / "run")
     frame = run.facility(["facility_power_w"])["facility_power_w"].astype(float)
     end, duration = ("start,end", "start,duration_min")
@@ -103,7 +133,9 @@ def test_interval_may_end_when_the_clock_is_put_forward(tmp_path: Path) -> None:
         ("2018-03-11 01:00,2018-03-11 03:00", "the clock is changed within"),
     ):
         with pytest.raises(InputError, match=why):
-            coincident_demand(run, read_peak_intervals(peaks(tmp_path, row, header=end)))
+            coincident_demand(
+                run, read_peak_intervals(peaks(tmp_path, row, header=end))
+            )
 
 
 BAD = {
@@ -115,7 +147,10 @@ BAD = {
         ["2018-01-25 01:00,2018-01-25 02:00,a", "2018-01-25 00:30,2018-01-25 01:01,b"],
         "peaks.csv:2: the interval overlaps that of 3",
     ),
-    "not rising": (["2018-01-25 02:00,2018-01-25 02:00,a"], "peaks.csv:2: the interval does not"),
+    "not rising": (
+        ["2018-01-25 02:00,2018-01-25 02:00,a"],
+        "peaks.csv:2: the interval does not",
+    ),
     "within an interval": (
         ["2018-01-25 01:00:30,2018-01-25 02:00,a"],
         "peaks.csv:2: start: 2018-01-25T01:00:30 lies within an interval",
@@ -124,17 +159,24 @@ BAD = {
     "missing": ([",2018-01-25 02:00,a"], "peaks.csv:2: column 'start' is ''"),
     "of two clocks": (
         ["2018-01-25 01:00,2018-01-25 02:00Z,a"],
-        "peaks.csv:2: column 'end' is '2018-01-25 02:00Z', expected a time with no offset",
+        (
+            "peaks.csv:2: column 'end' is '2018-01-25 02:00Z', expected a time with "
+            "no offset"
+        ),
     ),
     "none": ([], "peaks.csv: 0 intervals, expected 1 to"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_intervals_give_one_line(name: str, run_folder: Path, tmp_path: Path) -> None:
+def test_bad_intervals_give_one_line(
+    name: str, run_folder: Path, tmp_path: Path
+) -> None:
     rows, words = BAD[name]
     with pytest.raises(InputError, match=re.escape(words)):
-        coincident_demand(open_run(run_folder), read_peak_intervals(peaks(tmp_path, *rows)))
+        coincident_demand(
+            open_run(run_folder), read_peak_intervals(peaks(tmp_path, *rows))
+        )
 
 
 def test_files_without_an_end_or_unreadable_are_refused(tmp_path: Path) -> None:
@@ -142,7 +184,9 @@ def test_files_without_an_end_or_unreadable_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=columns):
         read_peak_intervals(peaks(tmp_path, "2018-01-25 01:00,a", header="start,name"))
     path = peaks(tmp_path, "2018-01-25 01:00,-5", header="start,duration_min")
-    with pytest.raises(InputError, match=r"peaks\.csv:2: column 'duration_min' is '-5'"):
+    with pytest.raises(
+        InputError, match=r"peaks\.csv:2: column 'duration_min' is '-5'"
+    ):
         read_peak_intervals(path)
     path.write_bytes(b"\x00\x01PAR1")
     with pytest.raises(InputError):

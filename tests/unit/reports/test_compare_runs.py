@@ -33,16 +33,24 @@ TARGET = "streams.training.target_utilization"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """Of one site: two levels of four weeks, one of a fortnight a week later, and one of a day."""
+    """Of one site: two levels of four weeks, one of a fortnight a week later, and one
+    of a day."""
     folder, library = tmp_path_factory.mktemp("compared"), tiny_library()
     changes: dict[str, dict[str, Any]] = {
         "base": {"duration": "28 d", TARGET: 0.3},
         "busier": {"duration": "28 d", TARGET: 0.6},
-        "later": {"duration": "14 d", "start": "2018-01-11", TARGET: 0.6, "resolution": "5 min"},
+        "later": {
+            "duration": "14 d",
+            "start": "2018-01-11",
+            TARGET: 0.6,
+            "resolution": "5 min",
+        },
         "day": {"duration": "1 d", TARGET: 0.6},
     }
     return {
-        name: diploee.simulate(tiny_scenario(of), folder / name, library=library, engine="compiled")
+        name: diploee.simulate(
+            tiny_scenario(of), folder / name, library=library, engine="compiled"
+        )
         for name, of in changes.items()
     }
 
@@ -53,7 +61,9 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
 ) -> None:
     """Four runs over the same weeks, two of them twice: no panel holds lines of two."""
     names = ("base", "busier", "base", "busier")
-    read = [replace(read_run(runs[n].folder), label=f"{k} {n}") for k, n in enumerate(names)]
+    read = [
+        replace(read_run(runs[n].folder), label=f"{k} {n}") for k, n in enumerate(names)
+    ]
     unit = power_unit(max(run.max_w for run in read))
     panels = one_chart([(run.label, chart_of([run], unit)) for run in read]).panels
     titles = [panel.title for panel in chart_of(read[:1], unit).panels]
@@ -64,7 +74,9 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
         assert len({(panel.x.range, panel.y.range) for panel in of_kind}) == 1
         for run, panel in zip(read, of_kind, strict=True):
             alone = chart_of([run], unit).panels[kind].layers
-            assert [layer.name for layer in panel.layers] == [layer.name for layer in alone]
+            assert [layer.name for layer in panel.layers] == [
+                layer.name for layer in alone
+            ]
             for ours, own in zip(panel.layers, alone, strict=True):
                 if isinstance(own, Line) and chart_of is bands_chart:
                     np.testing.assert_array_equal(ours.y, own.y)
@@ -72,7 +84,9 @@ def test_of_many_runs_each_is_drawn_as_alone_and_all_of_one_scale(
     assert len(together) == len(titles)
 
 
-def test_every_declared_number_stands_beside_that_of_the_other_run(runs: dict[str, Run]) -> None:
+def test_every_declared_number_stands_beside_that_of_the_other_run(
+    runs: dict[str, Run],
+) -> None:
     base, busier = runs["base"], runs["busier"]
     found = compare(base.folder, busier)
     assert found.labels == ("target utilization 0.3", "target utilization 0.6")
@@ -83,18 +97,25 @@ def test_every_declared_number_stands_beside_that_of_the_other_run(runs: dict[st
         key
         for key in {**values[0], **values[1]}
         if find_metric(key, declared)
-        and any(isinstance(v.get(key), int | float) and v.get(key) is not None for v in values)
+        and any(
+            isinstance(v.get(key), int | float) and v.get(key) is not None
+            for v in values
+        )
     }
     assert {row.metric.key for row in found.rows} == expected
     assert any(key.startswith("grid.ramps.") for key in expected)
     peak = found["power.max_mw"]
-    assert peak.values == tuple(run.metrics["power"]["max_mw"] for run in (base, busier))
+    assert peak.values == tuple(
+        run.metrics["power"]["max_mw"] for run in (base, busier)
+    )
     assert peak.change(1) == pytest.approx(peak.values[1] / peak.values[0] - 1)
     with pytest.raises(KeyError):
         found["power.none"]
 
 
-def test_a_frame_holds_the_shown_unit_and_changes_of_each_run(runs: dict[str, Run]) -> None:
+def test_a_frame_holds_the_shown_unit_and_changes_of_each_run(
+    runs: dict[str, Run],
+) -> None:
     frame = compare(runs["base"], runs["busier"]).frame()
     row = frame.loc["power.mean_mw"]
     assert (row["unit"], row["metric"]) == ("kW", "Mean power")
@@ -144,25 +165,35 @@ def test_a_change_means_something_at_the_printed_digits(
     assert MetricRow(metric, values).change_text(1) == text
 
 
-def test_one_run_and_what_is_no_run_are_refused(runs: dict[str, Run], tmp_path: Path) -> None:
+def test_one_run_and_what_is_no_run_are_refused(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="1 run given, two or more are compared"):
         compare(runs["base"])
-    refused = call("compare", runs["base"].folder, tmp_path, "--out", tmp_path / "x.csv")
+    refused = call(
+        "compare", runs["base"].folder, tmp_path, "--out", tmp_path / "x.csv"
+    )
     assert refused.code == 2 and not (tmp_path / "x.csv").exists()
 
 
 def test_a_warning_stands_once_with_the_runs_that_have_it(runs: dict[str, Run]) -> None:
     found = compare(runs["base"], runs["busier"], runs["day"])
-    every = [w for name in ("base", "busier", "day") for w in runs[name].manifest["warnings"]]
+    every = [
+        w for name in ("base", "busier", "day") for w in runs[name].manifest["warnings"]
+    ]
     assert set(found.warnings) == set(every)
     assert sum(map(len, found.warnings.values())) == len(every)
 
 
-def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(runs: dict[str, Run]) -> None:
+def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(
+    runs: dict[str, Run],
+) -> None:
     read = {name: read_run(runs[name].folder, name) for name in runs}
     unit = power_unit(1e5)
     together = peak_week_chart([read["base"], read["busier"]], unit)
-    assert "The calendar week with the highest 1 min mean of all runs" in together.caption
+    assert (
+        "The calendar week with the highest 1 min mean of all runs" in together.caption
+    )
     first, second = together.panels[0].layers
     assert first.x[0] == second.x[0]
     peak_w = max(float(read[name].power_w.max()) for name in ("base", "busier"))
@@ -185,7 +216,9 @@ BATTERY = {
 }
 
 
-def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(tmp_path: Path) -> None:
+def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(
+    tmp_path: Path,
+) -> None:
     limits = Limits.model_validate(
         {"name": "own", "ramps": [{"interval": "1 min", "mw_per_min": 0.001}]}
     )
@@ -206,7 +239,11 @@ def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(tmp_pa
     assert not any("facility.stages" in line for line in lines)
     before, after = (found[name].verdicts[0].results[0] for name in stages)
     assert (before.verdict, after.verdict) == ("not met", "met")
-    changed = [k for k, line in enumerate(lines) if line.startswith("verdict changed: own: ramp")]
+    changed = [
+        k
+        for k, line in enumerate(lines)
+        if line.startswith("verdict changed: own: ramp")
+    ]
     figures = [k for k, line in enumerate(lines) if line.startswith("Maximum power")]
     assert len(changed) == 1 and 0 < changed[0] < figures[0]
     assert f"not met, {before.value:.4g} of 0.001 MW/min -> met, " in lines[changed[0]]
@@ -222,7 +259,11 @@ def test_a_changed_key_of_a_stage_is_a_setting_of_its_own(tmp_path: Path) -> Non
                 {
                     "duration": "6 h",
                     "facility.node_types.node.ac_power": "air_hgx",
-                    "facility.stages": [*METER[:2], {**BATTERY, "power_mw": size}, METER[2]],
+                    "facility.stages": [
+                        *METER[:2],
+                        {**BATTERY, "power_mw": size},
+                        METER[2],
+                    ],
                 }
             ),
             tmp_path / str(size),

@@ -1,4 +1,5 @@
-"""The data sheet: closed forms, what a run can't tell, its files, and what is missing for them."""
+"""The data sheet: closed forms, what a run can't tell, its files, and what is missing
+for them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from diploee.simulation.site import rated_at_meter_w
 
 @pytest.fixture(scope="session")
 def at_the_meter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty days, from a month's begin, of the tiny scenario up to a contracted meter."""
+    """Forty days, from a month's begin, of the tiny scenario up to a contracted meter."""  # noqa: E501
     folder = tmp_path_factory.mktemp("sheet") / "meter"
     changes = {
         "name": "meter",
@@ -35,9 +36,12 @@ def at_the_meter(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "warm_up": "1 d",
         "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": [
-            "pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mva": 0.1}
+            "pdu",
+            "ups",
+            "transformers",
+            {"kind": "point_of_interconnection", "contract_mva": 0.1},
         ],
-    }  # fmt: skip
+    }
     simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
     return folder
 
@@ -45,7 +49,9 @@ def at_the_meter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(sheet: Report, title: str) -> dict[tuple[str, str], Figure]:
     (section,) = (s for s in sheet.sections if s.title.startswith(title))
     cells = (figure for table in section.tables for figure in table.figures)
-    return {(figure.item, figure.quantity): figure for figure in (*section.figures, *cells)}
+    return {
+        (figure.item, figure.quantity): figure for figure in (*section.figures, *cells)
+    }
 
 
 def test_quarters_of_a_rising_load_have_their_closed_form(
@@ -57,14 +63,18 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
     index = table.schema.get_field_index("facility_power_w")
     kind = table.schema.field(index)
     minutes = np.arange(len(table))
-    pq.write_table(table.set_column(index, kind, pa.array(minutes * 16.0).cast(kind.type)), path)
+    pq.write_table(
+        table.set_column(index, kind, pa.array(minutes * 16.0).cast(kind.type)), path
+    )
     sheet = data_sheet(open_run(folder))
     active = found(sheet, "Active")
     last = minutes.size / 15 - 1
     for level in (50.0, 99.9):
         quarter = last * level / 100
         expected_mw = (15 * quarter + 7) * 16e-6
-        assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(expected_mw)
+        assert active[f"15 min demand, P{level:g}", ""].value == pytest.approx(
+            expected_mw
+        )
     months = found(sheet, "Demand by month")
     january_mw = (31 * 1440 - 1) / 2 * 16e-6
     demand = months["2018-01", "15 min demand"].value
@@ -72,10 +82,14 @@ def test_quarters_of_a_rising_load_have_their_closed_form(
     assert factor == pytest.approx(january_mw / demand)
 
 
-def test_quarters_of_a_run_in_finer_steps_than_it_writes_are_all_there(tmp_path: Path) -> None:
+def test_quarters_of_a_run_in_finer_steps_than_it_writes_are_all_there(
+    tmp_path: Path,
+) -> None:
     changes = {"duration": "2 d", "step": "10 s"}
     run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
-    active, months = (found(data_sheet(run), title) for title in ("Active", "Demand by month"))
+    active, months = (
+        found(data_sheet(run), title) for title in ("Active", "Demand by month")
+    )
     filled = run.facility()["facility_power_w"].iloc[round(run.transient_h * 60) :]
     quarters = filled.astype(float).resample("15min").agg(["mean", "size"])
     whole_mw = quarters["mean"][quarters["size"] == 15] / 1e6
@@ -88,12 +102,18 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     sheet, metrics = data_sheet(run), run.metrics
     active, reactive = found(sheet, "Active"), found(sheet, "Reactive")
     power, poi, grid = metrics["power"], metrics["poi"], metrics["grid"]
-    assert active["Peak, 1 min means", ""].value == power["max_mw"] == grid["peak"]["max_mw"]
+    assert (
+        active["Peak, 1 min means", ""].value
+        == power["max_mw"]
+        == grid["peak"]["max_mw"]
+    )
     assert active["Minimum, 1 min means", ""].value == grid["minimum"]["min_mw"]
     lagging = reactive["Power factor, lagging", ""]
     assert lagging.shown == f"{poi['lagging_power_factor']:.2f}"
     assert active["Median", ""].value == power["median_mw"]
-    assert active["Load factor of the peak, 1 min means", ""].value == power["load_factor"]
+    assert (
+        active["Load factor of the peak, 1 min means", ""].value == power["load_factor"]
+    )
     connection, rated_w = found(sheet, "Connection"), rated_at_meter_w(run.scenario)
     assert connection["Rated power", ""].value == pytest.approx(rated_w / 1e6)
     assert "meter" in connection["Rated power", ""].note
@@ -103,24 +123,33 @@ def test_figures_are_those_of_the_metrics(at_the_meter: Path) -> None:
     assert of_rated == pytest.approx(power["mean_mw"] * 1e6 / rated_w)
     of_contract = active["Load factor of the contract", ""].value
     assert of_contract == pytest.approx(power["mean_mw"] / 0.1)
-    assert reactive["Reactive power at the peak", ""].value == poi["peak"]["reactive_mvar"]
+    assert (
+        reactive["Reactive power at the peak", ""].value == poi["peak"]["reactive_mvar"]
+    )
     frame = run.facility(["poi_reactive_var"])
     mean_mvar = frame["poi_reactive_var"].astype("float64").mean() / 1e6
-    assert reactive["Mean reactive power", ""].value == pytest.approx(mean_mvar, rel=1e-6)
+    assert reactive["Mean reactive power", ""].value == pytest.approx(
+        mean_mvar, rel=1e-6
+    )
     assert found(sheet, "Connection")["Contract", ""].value == 0.1
-    quarters = next(d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 15)
+    quarters = next(
+        d for d in grid["maximum_demand"]["intervals"] if d["interval_min"] == 15
+    )
     assert active["15 min demand, P99.9", ""].value <= quarters["max_mw"]
     months = found(sheet, "Demand by month")
     assert {m: months[m, "peak, 1 min means"].note for m in ("2018-01", "2018-02")} == {
-        "2018-01": "", "2018-02": "in part"
-    }  # fmt: skip
+        "2018-01": "",
+        "2018-02": "in part",
+    }
 
 
 def test_sections_of_runs_beside_each_other_keep_their_rank(
     run_folder: Path, at_the_meter: Path
 ) -> None:
     alone = [s.id for s in build_report([at_the_meter], drawn=False).sections]
-    beside = [s.id for s in build_report([run_folder, at_the_meter], drawn=False).sections]
+    beside = [
+        s.id for s in build_report([run_folder, at_the_meter], drawn=False).sections
+    ]
     assert "poi" in beside
     assert beside == [name for name in alone if name in beside]
 
@@ -139,7 +168,10 @@ def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
 
 
 def test_build_out_steps_are_rated_where_their_demand_is_taken(tmp_path: Path) -> None:
-    phases = [{"since": "2018-01-01", "n_nodes": 8}, {"since": "2018-01-02", "n_nodes": 12}]
+    phases = [
+        {"since": "2018-01-01", "n_nodes": 8},
+        {"since": "2018-01-02", "n_nodes": 12},
+    ]
     changes = {
         "facility.pools.main.phases": phases,
         "facility.node_types.node.ac_power": "air_hgx",
@@ -167,7 +199,12 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
         "facility.pools.main.phases": phases,
         "streams.training.target_utilization": 0.02,
     }
-    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    simulate(
+        tiny_scenario(changes),
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+    )
     sheet = data_sheet(open_run(tmp_path / "run"))
     steps = found(sheet, "Build-out")
     dates = [str(phase["since"]) for phase in phases]
@@ -181,19 +218,29 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
     ramps = found(sheet, "Peak and ramps")
     assert ("Largest ramp up [MW/min]", "10 min means") not in ramps
     assert ramps["Largest ramp up [MW/min]", "15 min means"].value > 0
-    assert any("shorter than the run's resolution" in note for note in sheet.sections[-1].notes)
+    assert any(
+        "shorter than the run's resolution" in note for note in sheet.sections[-1].notes
+    )
     assert min(demands) > 0.9 * 4 * 400e-6
     years = found(sheet, "Demand by year")
     of_year = "peak, 15 min means"
     assert [item for item, of in years if of == of_year] == ["2018", "2019", "2020"]
-    assert [years[y, of_year].note for y in ("2018", "2019", "2020")] == ["", "", "in part"]
+    assert [years[y, of_year].note for y in ("2018", "2019", "2020")] == [
+        "",
+        "",
+        "in part",
+    ]
 
 
 def test_what_a_run_cannot_tell_is_absent_with_the_reason(run_folder: Path) -> None:
     sheet = data_sheet(open_run(run_folder))
-    assert "ends before the point" in found(sheet, "Reactive")["Reactive power", ""].note
+    assert (
+        "ends before the point" in found(sheet, "Reactive")["Reactive power", ""].note
+    )
     assert "swings" not in [section.id for section in sheet.sections]
-    (withheld,) = (note for note in sheet.sections[-1].notes if note.startswith("Withheld"))
+    (withheld,) = (
+        note for note in sheet.sections[-1].notes if note.startswith("Withheld")
+    )
     assert "swings within 2 s, swings within 10 s and swings within 60 s" in withheld
     assert "resolution of 60 s" in withheld
     assert found(sheet, "Connection")["Contract", ""].value is None
@@ -206,8 +253,10 @@ def test_lines_and_swings_of_a_fine_run_stand_there(fine_folder: Path) -> None:
     assert found(sheet, "Swings")["10 s", "Largest"].value > 0
     verdicts = found(sheet, "Limits")
     assert {f.value for (_, of), f in verdicts.items() if of == "Verdict"} <= {
-        "not met", "met", "inconclusive"
-    }  # fmt: skip
+        "not met",
+        "met",
+        "inconclusive",
+    }
 
 
 def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None:
@@ -220,7 +269,9 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
     )
     assert ended.code == 0 and len(ended.out.splitlines()) == 2
     with Path(f"{place}.csv").open(encoding="utf-8") as file:
-        rows = {(r["section"], r["item"], r["quantity"]): r for r in csv.DictReader(file)}
+        rows = {
+            (r["section"], r["item"], r["quantity"]): r for r in csv.DictReader(file)
+        }
     sheet = data_sheet(open_run(at_the_meter), ["ieso_3_0"], peaks)
     assert not any(section.endswith(": ") for section, *_ in rows)
     for section, item, quantity, value, unit, note in long_rows(sheet.sections):
@@ -229,7 +280,9 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
         assert (row["unit"], row["note"]) == (unit, note)
     page = Path(f"{place}.html").read_text("utf-8")
     assert "<script" not in page and "1CP" in page and "inconclusive" in page
-    again = call("datasheet", at_the_meter, "--out", f"{place}.html", "--csv", f"{place}.csv")
+    again = call(
+        "datasheet", at_the_meter, "--out", f"{place}.html", "--csv", f"{place}.csv"
+    )
     assert again.code == 2 and "--force" in again.problem
 
 
@@ -244,7 +297,9 @@ def test_names_that_look_like_formulas_stay_names(tmp_path: Path) -> None:
     assert rows == [["'=0", name, name, "-1.5", "MW", name] for name in quoted]
 
 
-def test_limits_and_peaks_that_do_not_fit_are_reported(run_folder: Path, tmp_path: Path) -> None:
+def test_limits_and_peaks_that_do_not_fit_are_reported(
+    run_folder: Path, tmp_path: Path
+) -> None:
     out = ("datasheet", run_folder, "--out", tmp_path / "sheet.html")
     assert "did you mean 'ieso_3_0'?" in call(*out, "--limits", "iseo_3_0").problem
     peaks = tmp_path / "peaks.csv"
@@ -252,20 +307,28 @@ def test_limits_and_peaks_that_do_not_fit_are_reported(run_folder: Path, tmp_pat
     assert "peaks.csv:2: start: 2030" in call(*out, "--peaks", peaks).problem
 
 
-def test_two_forms_of_a_sheet_at_one_place_are_refused(at_the_meter: Path, tmp_path: Path) -> None:
+def test_two_forms_of_a_sheet_at_one_place_are_refused(
+    at_the_meter: Path, tmp_path: Path
+) -> None:
     """The later one would stand there alone, as if both had been written."""
     one = tmp_path / "sheet.html"
     with pytest.raises(
         InputError, match=r"--csv: .*sheet.html is that of --out; give each a place"
     ):
-        datasheet.write_datasheet(at_the_meter, one, csv_file=tmp_path / "." / "sheet.html")
+        datasheet.write_datasheet(
+            at_the_meter, one, csv_file=tmp_path / "." / "sheet.html"
+        )
     assert not one.exists()
 
 
 def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:
     scenario = tiny_scenario({"duration": "6 h", "resolution": "60 s"})
     run = simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled", event_windows=True
+        scenario,
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+        event_windows=True,
     )
     ramps = found(data_sheet(run), "Peak and ramps")
     drop = ramps["Largest ramp down [MW/min]", "1 s means"].value
@@ -275,16 +338,26 @@ def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:
 
 def test_load_factors_say_which_leaves_the_fill_up_out(tmp_path: Path) -> None:
     scenario = tiny_scenario({"start": "2018-01-31", "duration": "4 d"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     assert 0 < run.metrics["grid"]["transient_h"] < 24
     sheet = data_sheet(run)
     active = found(sheet, "Active")
     note = active["Load factor of the 15 min demand", ""].note
     assert "mean of the whole run, peak without the first" in note
-    months, of_demand = found(sheet, "Demand by month"), "load factor of the 15 min demand"
+    months, of_demand = (
+        found(sheet, "Demand by month"),
+        "load factor of the 15 min demand",
+    )
     of_january = months["2018-01", of_demand]
     assert of_january.note == "mean of all of it, demand without the time of filling up"
-    quarters = run.facility()["facility_power_w"].astype(float).resample("15min").mean()[:"2018-01"]
+    quarters = (
+        run.facility()["facility_power_w"]
+        .astype(float)
+        .resample("15min")
+        .mean()[:"2018-01"]
+    )
     filled = quarters.index[0] + np.timedelta64(round(run.transient_h * 60), "m")
     expected = quarters.mean() / quarters[quarters.index >= filled].max()
     assert of_january.value == pytest.approx(expected, rel=1e-5)
@@ -296,18 +369,30 @@ def test_place_in_the_run_folder_is_refused_and_nothing_written(
 ) -> None:
     places = {"--out": tmp_path / "d.html", "--csv": at_the_meter / "x.csv"}
     before = set(at_the_meter.rglob("*"))
-    told = call("datasheet", at_the_meter, *(part for pair in places.items() for part in pair))
-    assert told.code != 0 and "--csv: " in told.err and "choose a place beside it" in told.err
+    told = call(
+        "datasheet", at_the_meter, *(part for pair in places.items() for part in pair)
+    )
+    assert (
+        told.code != 0
+        and "--csv: " in told.err
+        and "choose a place beside it" in told.err
+    )
     assert set(at_the_meter.rglob("*")) == before
 
 
-def test_peaks_and_ramps_are_of_all_lengths_that_a_run_of_minutes_shows(tmp_path: Path) -> None:
-    run = simulate(tiny_scenario({"duration": "1 d"}), tmp_path / "run", library=tiny_library())
+def test_peaks_and_ramps_are_of_all_lengths_that_a_run_of_minutes_shows(
+    tmp_path: Path,
+) -> None:
+    run = simulate(
+        tiny_scenario({"duration": "1 d"}), tmp_path / "run", library=tiny_library()
+    )
     (section,) = (s for s in data_sheet(run).sections if s.id == "averaging")
     (table,) = section.tables
     assert list(table.units) == ["1 min means", "10 min means", "15 min means"]
     assert all(set(cells) == set(table.units) for cells in table.rows.values())
-    means_w = run.facility()["facility_power_w"].to_numpy(float).reshape(-1, 10).mean(axis=1)
+    means_w = (
+        run.facility()["facility_power_w"].to_numpy(float).reshape(-1, 10).mean(axis=1)
+    )
     filled = -(-round(run.transient_h * 60) // 10)
     peak = table.rows["Peak [MW]"]["10 min means"].value
     assert peak == pytest.approx(means_w[filled:].max() / 1e6, rel=1e-6)
@@ -325,7 +410,9 @@ def test_a_sheet_speaks_the_words_of_the_trade_and_folds_what_it_rests_on(
     words += [note for section in shown for note in section.notes]
     for text in (*words, *sources.notes, *map(str, long_rows([sources]))):
         assert "ASSUMPTION" not in text and "[J]" not in text
-    keys = [word for text in words for word in re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+", text)]
+    keys = [
+        word for text in words for word in re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+", text)
+    ]
     assert keys == []
     assert not any("diploee" in text or "--set" in text for text in words)
     assert [text for text in words if text.startswith("Withheld")] == []
@@ -335,7 +422,9 @@ def test_a_sheet_speaks_the_words_of_the_trade_and_folds_what_it_rests_on(
     assert len(reasons) == 1 and "secondary source" in str(reasons[0].figures)
 
 
-def test_power_factors_that_are_shown_equal_are_one_row(at_the_meter: Path, tmp_path: Path) -> None:
+def test_power_factors_that_are_shown_equal_are_one_row(
+    at_the_meter: Path, tmp_path: Path
+) -> None:
     def factors(run: Run) -> dict[str, str]:
         cells = found(data_sheet(run), "Reactive")
         return {item: f.shown for (item, _), f in cells.items() if "factor" in item}
@@ -351,16 +440,23 @@ def test_power_factors_that_are_shown_equal_are_one_row(at_the_meter: Path, tmp_
     assert factors(open_run(folder)) == {"Power factor": "1.00"}
 
 
-def test_ramps_and_changes_of_a_sheet_have_one_source_which_it_names(tmp_path: Path) -> None:
-    """Of a run in finer steps than it writes all are of the steps, else all of its means."""
+def test_ramps_and_changes_of_a_sheet_have_one_source_which_it_names(
+    tmp_path: Path,
+) -> None:
+    """Of a run in finer steps than it writes all are of the steps, else all of its
+    means."""
     for name, changes in {"fine": {"step": "10 s"}, "plain": {}}.items():
         run = simulate(
-            tiny_scenario({"duration": "1 d", **changes}), tmp_path / name, library=tiny_library()
+            tiny_scenario({"duration": "1 d", **changes}),
+            tmp_path / name,
+            library=tiny_library(),
         )
         sheet, grid = data_sheet(run), run.metrics["grid"]
         ramps, active = found(sheet, "Peak and ramps"), found(sheet, "Active")
         (section,) = (s for s in sheet.sections if s.id == "averaging")
-        assert ("steps of 10 s" if name == "fine" else "from 1 min means") in section.notes[0]
+        assert (
+            "steps of 10 s" if name == "fine" else "from 1 min means"
+        ) in section.notes[0]
         for minutes in (1, 10, 15):
             entries = {of["interval_s"]: of for of in grid["ramps"]["intervals"]}
             expected = entries[minutes * 60]["up"]["max_mw_per_min"]
@@ -368,9 +464,15 @@ def test_ramps_and_changes_of_a_sheet_have_one_source_which_it_names(tmp_path: P
                 expected = grid["at_step"]["ramps"][f"{minutes * 60}s"]["up_mw_per_min"]
             cell = ramps["Largest ramp up [MW/min]", f"{minutes} min means"]
             assert cell.value == expected
-        rise = next(f for (item, _), f in active.items() if item.startswith("Largest rise"))
+        rise = next(
+            f for (item, _), f in active.items() if item.startswith("Largest rise")
+        )
         block = (
-            grid["at_step"]["changes"]["600s"] if name == "fine" else grid["changes"]["windows"][1]
+            grid["at_step"]["changes"]["600s"]
+            if name == "fine"
+            else grid["changes"]["windows"][1]
         )
         assert rise.value == block["up"]["max_mw"]
-        assert rise.item.endswith(", of the steps" if name == "fine" else ", 1 min means")
+        assert rise.item.endswith(
+            ", of the steps" if name == "fine" else ", 1 min means"
+        )

@@ -22,25 +22,33 @@ EVENT = {
     "end": "2018-01-01 14:00",
     "target": {"fraction": 0.7},
 }
-FLEXIBLE = {"streams.training.flexibility": {"tier": 3, "pausable": True, "work": "fine_tuning"}}
+FLEXIBLE = {
+    "streams.training.flexibility": {"tier": 3, "pausable": True, "work": "fine_tuning"}
+}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     data = tiny_data({**FLEXIBLE, "flexibility.events": [EVENT]})
     folder = tmp_path_factory.mktemp("runs")
-    return diploee.simulate(scenario_from_dict(data), folder / "run", library=tiny_library())
+    return diploee.simulate(
+        scenario_from_dict(data), folder / "run", library=tiny_library()
+    )
 
 
 def test_load_target_and_twin_stand_in_one_figure(run: Run) -> None:
     report = build_report([run.folder])
     (section,) = (section for section in report.sections if section.id == "flexibility")
     (chart,) = section.charts
-    lines = {layer.name: layer for layer in chart.panels[0].layers if isinstance(layer, Line)}
+    lines = {
+        layer.name: layer for layer in chart.panels[0].layers if isinstance(layer, Line)
+    }
     assert set(lines) == {"load", "without the event", "allowed"}
     facility = run.facility()
     shown = slice(9 * 60 + 45, 20 * 60 + 15)
-    np.testing.assert_allclose(lines["load"].y, facility["facility_power_w"][shown] / 1e3, 1e-6)
+    np.testing.assert_allclose(
+        lines["load"].y, facility["facility_power_w"][shown] / 1e3, 1e-6
+    )
     event = run.metrics["flexibility"]["events"][0]
     assert lines["allowed"].y[1] == pytest.approx(event["target_mw"] * 1e3, rel=1e-5)
     assert lines["allowed"].x[1] == np.datetime64("2018-01-01T12:00")
@@ -58,9 +66,14 @@ def test_the_widest_jobs_are_drawn_by_what_they_do(run: Run) -> None:
 
 
 def test_bars_of_jobs_are_drawn_in_their_order_with_a_gap_behind_each(run: Run) -> None:
-    (chart,) = (c for c in build_report([run.folder]).charts if c.id.startswith("event-"))
+    (chart,) = (
+        c for c in build_report([run.folder]).charts if c.id.startswith("event-")
+    )
     load, jobs = Picture(chart).spec["concat"]
-    assert load["layer"][0]["encoding"]["x"]["scale"] == jobs["layer"][0]["encoding"]["x"]["scale"]
+    assert (
+        load["layer"][0]["encoding"]["x"]["scale"]
+        == jobs["layer"][0]["encoding"]["x"]["scale"]
+    )
     bars = jobs["layer"][0]
     assert bars["mark"]["order"] is False
     y = [row["y"] for row in bars["data"]["values"]]
@@ -83,7 +96,9 @@ def test_tables_hold_what_the_event_did_and_what_it_cost(run: Run) -> None:
 def test_a_run_without_events_has_no_such_section(tmp_path: Path) -> None:
     plain = scenario_from_dict(tiny_data({"duration": "6 h"}))
     folder = diploee.simulate(plain, tmp_path / "plain", library=tiny_library()).folder
-    assert "flexibility" not in {section.id for section in build_report([folder]).sections}
+    assert "flexibility" not in {
+        section.id for section in build_report([folder]).sections
+    }
 
 
 def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -> None:
@@ -92,7 +107,10 @@ def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -
     held, work = event["held_fraction"], event["weighted_performance"]
     assert first.item == "Event noon" and 0 < work < 1
     assert first.value == ("held" if held == 1 else f"held {int(100 * held)} % of it")
-    words = f"30 % less for 2 h; jobs did {100 * work:.0f} % of their work, weighted by tier"
+    words = (
+        f"30 % less for 2 h; jobs did {100 * work:.0f} % of their work, weighted by "
+        "tier"
+    )
     assert first.note == words
     page = report_page(build_report([run.folder]))
     assert page.index(words) < page.index("<dl class='cards'>")
@@ -103,6 +121,8 @@ def test_a_run_begins_with_what_its_event_asked_for_and_what_it_cost(run: Run) -
 
 def test_an_event_without_control_is_said_to_be_measured_alone(tmp_path: Path) -> None:
     data = tiny_data({"flexibility": {"controller": "off", "events": [EVENT]}})
-    run = diploee.simulate(scenario_from_dict(data), tmp_path / "run", library=tiny_library())
+    run = diploee.simulate(
+        scenario_from_dict(data), tmp_path / "run", library=tiny_library()
+    )
     (first, *_) = run.sections()[0].figures
     assert first.note == "30 % less for 2 h; measured alone, controller: off"

@@ -50,7 +50,9 @@ def test_swings_are_those_of_the_metrics(fine_folder: Path) -> None:
     largest = [entry["max_mw"] * 1e3 for entry in block["rolling_range"]["windows"]]
     np.testing.assert_allclose(rolling.layers[0].y, largest, rtol=1e-6)
     counts = np.nan_to_num(rainflow.layers[0].y)
-    assert counts.tolist() == [entry["swings"] for entry in block["rainflow"]["classes"]]
+    assert counts.tolist() == [
+        entry["swings"] for entry in block["rainflow"]["classes"]
+    ]
     assert counts.sum() == block["rainflow"]["swings"] > 0
 
 
@@ -61,14 +63,18 @@ def test_run_without_swings_has_no_empty_figure(copied: Path) -> None:
     assert "swings" not in [chart.id for chart in build_report([copied]).charts]
 
 
-def test_worst_windows_of_the_series_have_the_band_levels_of_the_metrics(fine_folder: Path) -> None:
+def test_worst_windows_of_the_series_have_the_band_levels_of_the_metrics(
+    fine_folder: Path,
+) -> None:
     run = read_run(fine_folder)
     block = run.metrics["grid"]["spectrum"]
     df_hz = block["frequency_resolution_hz"]
     for band in block["bands"]:
         frequency_hz, psd = worst_window_psd(run, band)
         assert np.sqrt(psd.sum() * df_hz) == pytest.approx(band["rms_max_mw"], rel=1e-4)
-        assert frequency_hz[psd.argmax()] == pytest.approx(band["worst_window_strongest_hz"])
+        assert frequency_hz[psd.argmax()] == pytest.approx(
+            band["worst_window_strongest_hz"]
+        )
 
 
 def test_spectrum_pins_the_period_that_the_jobs_have(fine_folder: Path) -> None:
@@ -77,7 +83,9 @@ def test_spectrum_pins_the_period_that_the_jobs_have(fine_folder: Path) -> None:
     strongest = metrics_of(fine_folder)["grid"]["spectrum"]["lines"][0]
     assert strongest["period_s"] == pytest.approx(WAVE_S, rel=2e-2)
     assert f"{strongest['period_s']:.3g} s" in pins.texts
-    (mean,) = (e for e in layers if isinstance(e, Line) and e.name == "mean of all windows")
+    (mean,) = (
+        e for e in layers if isinstance(e, Line) and e.name == "mean of all windows"
+    )
     assert mean.x[mean.y[5:].argmax() + 5] == pytest.approx(1 / WAVE_S, abs=1 / 600)
     names = [layer.name for layer in layers if isinstance(layer, Line)]
     assert "worst of 0.25 to 0.44 Hz (flagged)" in names
@@ -92,10 +100,16 @@ def test_worst_window_is_read_from_the_row_groups_that_hold_it(copied: Path) -> 
     for size in (997, table.num_rows):
         pq.write_table(table, path, row_group_size=size)
         run = read_run(copied)
-        found.append(worst_window_psd(run, band | {"worst_window": "2018-01-01T00:10:00-07:00"})[1])
+        found.append(
+            worst_window_psd(run, band | {"worst_window": "2018-01-01T00:10:00-07:00"})[
+                1
+            ]
+        )
         late = band | {"worst_window": "2018-01-01T01:59:00-07:00"}
         assert worst_window_psd(run, late)[1].size == 0
-        with pytest.raises(InputError, match=r"grid\.spectrum: 2017-12-31.* lies outside the run"):
+        with pytest.raises(
+            InputError, match=r"grid\.spectrum: 2017-12-31.* lies outside the run"
+        ):
             worst_window_psd(run, band | {"worst_window": "2017-12-31T23:00:00-07:00"})
     np.testing.assert_array_equal(*found)
     assert found[0].size
@@ -111,10 +125,14 @@ def test_duration_curve_keeps_the_resolution_of_a_run_that_is_averaged_on_readin
     line = chart.panels[0].layers[0]
     power = metrics_of(fine_folder)["power"]
     assert line.y[0] == pytest.approx(power["max_mw"] * 1e3, rel=1e-6)
-    assert line.y[line.x.tolist().index(50)] == pytest.approx(power["median_mw"] * 1e3, rel=1e-6)
+    assert line.y[line.x.tolist().index(50)] == pytest.approx(
+        power["median_mw"] * 1e3, rel=1e-6
+    )
 
 
-def test_every_event_window_is_a_panel_with_its_title_and_its_power(fine_folder: Path) -> None:
+def test_every_event_window_is_a_panel_with_its_title_and_its_power(
+    fine_folder: Path,
+) -> None:
     entries = metrics_of(fine_folder)["zooms"]["windows"]
     panels = chart_of(fine_folder, "zooms").panels
     assert len(panels) == len(entries) == 7
@@ -156,8 +174,14 @@ def test_run_of_an_older_version_has_the_rest_of_its_report(copied: Path) -> Non
     ("edit", "words"),
     [
         (lambda m: m["grid"].pop("ramps"), "grid.ramps: this key is missing"),
-        (lambda m: m["zooms"].update(windows=[{"name": "peak"}]), "windows.0.window_s: this key"),
-        (lambda m: m["zooms"]["windows"][0].update(name="gone"), "gone.parquet: no such file"),
+        (
+            lambda m: m["zooms"].update(windows=[{"name": "peak"}]),
+            "windows.0.window_s: this key",
+        ),
+        (
+            lambda m: m["zooms"]["windows"][0].update(name="gone"),
+            "gone.parquet: no such file",
+        ),
     ],
 )
 def test_metrics_that_lack_what_a_page_reads_are_one_clear_line(

@@ -1,4 +1,5 @@
-"""Verdicts in the report, of a sweep in shares of its runs, and what the command says of both."""
+"""Verdicts in the report, of a sweep in shares of its runs, and what the command says
+of both."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def limits(tmp_path: Path) -> str:
 def test_report_tells_verdicts_sources_and_the_worst_in_percent(
     run_folder: Path, busier_folder: Path, limits: str
 ) -> None:
-    (section,) = (s for s in build_report([run_folder], [limits]).sections if s.id == "limits")
+    (section,) = (
+        s for s in build_report([run_folder], [limits]).sections if s.id == "limits"
+    )
     (table,) = section.tables
     assert table.title.startswith(
         "the village, on means of 60 s: NOT MET (1 not met, 2 met, 1 inconcl"
@@ -61,14 +64,21 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
     assert not [s for s in build_report([run_folder]).sections if s.id == "limits"]
 
 
-def test_report_refuses_limits_that_do_not_exist(run_folder: Path, tmp_path: Path) -> None:
-    ended = call("report", run_folder, "--limits", "iseo_3_0", "--out", tmp_path / "r.html")
+def test_report_refuses_limits_that_do_not_exist(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    ended = call(
+        "report", run_folder, "--limits", "iseo_3_0", "--out", tmp_path / "r.html"
+    )
     assert ended.code == 2 and "did you mean 'ieso_3_0'?" in ended.problems[0]
 
 
 RAMP = {"interval": "1 min", "between": "end_points"}
 STORED = Limits.model_validate(
-    {"name": "stored", "ramps": [{**RAMP, "mw_per_min": 1e-6}, {**RAMP, "mw_per_min": 5}]}
+    {
+        "name": "stored",
+        "ramps": [{**RAMP, "mw_per_min": 1e-6}, {**RAMP, "mw_per_min": 5}],
+    }
 )
 
 
@@ -77,14 +87,19 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that was checked at 10 s, and written in minutes."""
     folder = tmp_path_factory.mktemp("checked") / "run"
     changes = {"duration": "6 h", "step": "10 s"}
-    return simulate(tiny_scenario(changes), folder, library=tiny_library(), limits=[STORED])
+    return simulate(
+        tiny_scenario(changes), folder, library=tiny_library(), limits=[STORED]
+    )
 
 
 def test_further_limits_come_after_those_that_a_run_was_checked_against(
     checked: Run, limits: str, tmp_path: Path
 ) -> None:
     assert [r.verdict for r in checked.verdicts[0].results] == ["not met", "met"]
-    sheets = data_sheet(checked, [limits]), build_report([checked.folder], [limits], drawn=False)
+    sheets = (
+        data_sheet(checked, [limits]),
+        build_report([checked.folder], [limits], drawn=False),
+    )
     for page in sheets:
         (section,) = (s for s in page.sections if s.id == "limits")
         names = [table.title.partition(",")[0] for table in section.tables]
@@ -93,16 +108,27 @@ def test_further_limits_come_after_those_that_a_run_was_checked_against(
         assert "on means of 10 s: NOT MET" in stored.title
         assert "not met" in [stored.cell(item, "Verdict") for item in stored.rows]
     (answer, *_) = checked.sections([checked.limits(limits)])
-    assert [f.item for f in answer.figures if f.key == "verdict"] == ["stored", "the village"]
-    told = call("datasheet", checked.folder, "--limits", limits, "--out", tmp_path / "a.html")
+    assert [f.item for f in answer.figures if f.key == "verdict"] == [
+        "stored",
+        "the village",
+    ]
+    told = call(
+        "datasheet", checked.folder, "--limits", limits, "--out", tmp_path / "a.html"
+    )
     assert told.code == 0 and "stored" in (tmp_path / "a.html").read_text("utf-8")
 
 
-def test_a_coarser_reading_never_replaces_what_was_checked_at_the_step(checked: Run) -> None:
-    """The same rules under another name, beside one that the run was not checked against."""
+def test_a_coarser_reading_never_replaces_what_was_checked_at_the_step(
+    checked: Run,
+) -> None:
+    """The same rules under another name, beside one that the run was not checked
+    against."""
     ramps = [*STORED.model_dump(mode="json", exclude_defaults=True)["ramps"]]
     renamed = Limits.model_validate(
-        {"name": "mine", "ramps": [{**RAMP, "mw_per_min": 3}, {**ramps[0], "note": "ours"}]}
+        {
+            "name": "mine",
+            "ramps": [{**RAMP, "mw_per_min": 3}, {**ramps[0], "note": "ours"}],
+        }
     )
     fresh = check_limits(checked, renamed)
     report, stored = checked.limits(renamed), checked.verdicts[0].results[0]
@@ -132,7 +158,9 @@ def sweep_folder(tmp_path: Path, library_folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_sweep_gives_the_share_of_runs_in_violation(sweep_folder: Path, tmp_path: Path) -> None:
+def test_sweep_gives_the_share_of_runs_in_violation(
+    sweep_folder: Path, tmp_path: Path
+) -> None:
     peaks = pq.read_table(sweep_folder / "summary.parquet")["power.max_mw"].to_pylist()
     limit = tmp_path / "peak.yaml"
     between = (max(peaks[:2]) + min(peaks[2:])) / 2
@@ -165,15 +193,22 @@ def test_sweep_that_kept_no_series_says_so(
 
 
 def test_presets_are_listed_with_source_date_and_status(tmp_path: Path) -> None:
-    lines = {line.split(":")[0]: line for line in call("limits", "--list").out.splitlines()}
+    lines = {
+        line.split(":")[0]: line for line in call("limits", "--list").out.splitlines()
+    }
     assert "2026-09-03; status: published" in lines["ieso_3_0"]
     assert lines["example"].endswith("an example, no standard")
-    assert json.loads(call("limits", "--list", "--json").out)["aeso"]["ramps"][0]["mark"] == "S2"
+    assert (
+        json.loads(call("limits", "--list", "--json").out)["aeso"]["ramps"][0]["mark"]
+        == "S2"
+    )
     assert "give LIMITS and RUN_DIR, or --list" in call("limits").problems[0]
     assert call("limits", "aseo", tmp_path).problems[0].endswith("did you mean 'aeso'?")
 
 
-def test_figures_of_ramps_and_swings_have_lines_of_limits(run_folder: Path, tmp_path: Path) -> None:
+def test_figures_of_ramps_and_swings_have_lines_of_limits(
+    run_folder: Path, tmp_path: Path
+) -> None:
     charts = {chart.id: chart for chart in build_report([run_folder]).charts}
     largest = max(float(panel.layers[0].y.max()) for panel in charts["ramps"].panels)
     path = tmp_path / "own.yaml"
@@ -184,7 +219,9 @@ def test_figures_of_ramps_and_swings_have_lines_of_limits(run_folder: Path, tmp_
         "  - {interval: 5 min, mw_per_min: 900}\n",
         "utf-8",
     )
-    figure = {chart.id: chart for chart in build_report([run_folder], [str(path)]).charts}["ramps"]
+    figure = {
+        chart.id: chart for chart in build_report([run_folder], [str(path)]).charts
+    }["ramps"]
     lines = [
         [layer for layer in panel.layers if layer.name.startswith("limit: own")]
         for panel in figure.panels
@@ -193,5 +230,8 @@ def test_figures_of_ramps_and_swings_have_lines_of_limits(run_folder: Path, tmp_
     assert not down and "within 5 min" in up.name
     # Up to its own time: longer ramps may be larger.
     last = list(up.x).index("5 min")
-    assert up.y[: last + 1] == pytest.approx(largest, rel=1e-4) and np.isnan(up.y[last + 1 :]).all()
+    assert (
+        up.y[: last + 1] == pytest.approx(largest, rel=1e-4)
+        and np.isnan(up.y[last + 1 :]).all()
+    )
     assert "Limits beyond what is drawn: own, 4500 MW within 5 min" in figure.caption

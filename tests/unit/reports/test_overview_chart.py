@@ -40,15 +40,20 @@ def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -
     pools = list(run.run.scenario.facility.pools)
     assert len(pools) > 1
     assert list(stack.names)[: len(pools)] == pools
-    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 3_600_000)  # of a stack
+    # Of a stack
+    blocks = open_run(mixed_folder).blocks(["facility_power_w"], 3_600_000)
     means_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
-    np.testing.assert_allclose(stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6)
+    np.testing.assert_allclose(
+        stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6
+    )
     (spread,) = (layer for layer in layers if isinstance(layer, Band))
     assert spread.high.max() * unit.watts == pytest.approx(run.max_w, rel=1e-6)
     assert spread.low.min() * unit.watts == pytest.approx(run.min_w, rel=1e-6)
 
 
-def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(run_folder: Path) -> None:
+def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(
+    run_folder: Path,
+) -> None:
     run = read_run(run_folder)
     unit = power_unit(run.max_w)
     lines = {
@@ -62,14 +67,18 @@ def test_lines_lie_at_the_peak_of_the_metrics_and_the_rated_power(run_folder: Pa
     np.testing.assert_allclose(lines["device rating (the nodes')"], rated_w, rtol=1e-6)
 
 
-def test_power_at_the_meter_is_drawn_beside_a_rating_at_the_meter(tmp_path: Path) -> None:
+def test_power_at_the_meter_is_drawn_beside_a_rating_at_the_meter(
+    tmp_path: Path,
+) -> None:
     changes = {
         "duration": "6 h",
         "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": ["ups", "transformers", "point_of_interconnection"],
     }
     run = read_run(
-        simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library()).folder
+        simulate(
+            tiny_scenario(changes), tmp_path / "run", library=tiny_library()
+        ).folder
     )
     layers = overview_chart(run, power_unit(run.max_w)).panels[0].layers
     lines = {layer.name: layer.y[0] for layer in layers if isinstance(layer, Line)}
@@ -98,11 +107,15 @@ def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
     changed = scenario.model_copy(update={"facility": facility})
     monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
     limits = tmp_path / "own.yaml"
-    limits.write_text(f"name: own\npeaks:\n  - max_mw: {0.9 * peak_mw}\n  - max_mw: 1000\n")
+    limits.write_text(
+        f"name: own\npeaks:\n  - max_mw: {0.9 * peak_mw}\n  - max_mw: 1000\n"
+    )
     unit = power_unit(run.max_w)
     chart = overview_chart(run, unit, limit_lines(run, [str(limits)]))
     lines = [layer for layer in chart.panels[0].layers if isinstance(layer, Line)]
-    drawn = [(line.name, float(line.y[0]) * unit.watts / run.max_w) for line in lines[3:]]
+    drawn = [
+        (line.name, float(line.y[0]) * unit.watts / run.max_w) for line in lines[3:]
+    ]
     contracts = [stage.contract[1] for stage in stages]
     assert [name for name, _ in drawn] == [*contracts, lines[-1].name]
     assert [of_peak for _, of_peak in drawn] == pytest.approx([1.1, 1.2, 0.9], rel=1e-5)
@@ -139,14 +152,20 @@ def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> Non
     assert short_boundary("unknown") == "unknown"
 
 
-def test_the_overview_comes_first_for_one_run_alone(run_folder: Path, busier_folder: Path) -> None:
+def test_the_overview_comes_first_for_one_run_alone(
+    run_folder: Path, busier_folder: Path
+) -> None:
     assert build_report([run_folder]).charts[0].id == "overview"
     several = build_report([run_folder, busier_folder])
     assert "overview" not in [chart.id for chart in several.charts]
 
 
-def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(tmp_path: Path) -> None:
-    run = simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), by_load=True)
+def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(
+    tmp_path: Path,
+) -> None:
+    run = simulate(
+        tiny_scenario(), tmp_path / "run", library=tiny_library(), by_load=True
+    )
     frame = run.facility()
     parts_w = frame[["load_power_w.training", "idle_power_w"]]
     np.testing.assert_allclose(parts_w.sum(axis=1), frame["it_power_w"], rtol=1e-6)
@@ -156,24 +175,38 @@ def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(tmp_path: P
     found = read_run(run.folder, by_load=True)
     unit = power_unit(found.max_w)
     (stack,) = (
-        layer for layer in overview_chart(found, unit).panels[0].layers if isinstance(layer, Stack)
+        layer
+        for layer in overview_chart(found, unit).panels[0].layers
+        if isinstance(layer, Stack)
     )
     assert stack.names == ("training", "idle nodes")
     kept = simulate(tiny_scenario(), tmp_path / "without", library=tiny_library())
-    aggregates = {"all": run.metrics["aggregates"]["all"]}  # those of classes go with the layers
+    # Those of classes go with the layers
+    aggregates = {"all": run.metrics["aggregates"]["all"]}
     assert len(run.metrics["aggregates"]) > 1
     assert kept.metrics == {**run.metrics, "aggregates": aggregates}
     with pytest.raises(InputError, match="run it again with 'diploee run --by-load'"):
         build_report([kept.folder], by_load=True)
 
 
-def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(tmp_path: Path) -> None:
-    changes: dict[str, object] = {"streams.training.target_utilization": 0.01, "duration": "1 d"}
+def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(
+    tmp_path: Path,
+) -> None:
+    changes: dict[str, object] = {
+        "streams.training.target_utilization": 0.01,
+        "duration": "1 d",
+    }
     for k in range(9):
         classes = [{"workload": "tune", "n_nodes": 2, "probability": 1}]
-        stream = {"pool": "main", "classes": classes, "target_utilization": 0.02 + 0.01 * k}
+        stream = {
+            "pool": "main",
+            "classes": classes,
+            "target_utilization": 0.02 + 0.01 * k,
+        }
         changes[f"streams.s{k}"] = stream
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), by_load=True)
+    run = simulate(
+        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), by_load=True
+    )
     found = read_run(run.folder, by_load=True)
     overview = overview_chart(found, power_unit(found.max_w))
     (stack,) = (of for of in overview.panels[0].layers if isinstance(of, Stack))

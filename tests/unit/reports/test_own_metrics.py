@@ -1,4 +1,5 @@
-"""Runs with a measure or a measured stage of the user's own, and no grid's meter, are reported."""
+"""Runs with a measure or a measured stage of the user's own, and no grid's meter, are
+reported."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class Count:
 class Cable:
     """Loses a hundredth of the power."""
 
-    columns = (Column("cable_loss_w", "W", "facility", "mean", None, "loss", role="loss"),)
+    columns = (
+        Column("cable_loss_w", "W", "facility", "mean", None, "loss", role="loss"),
+    )
     metrics = (Metric("cable.energy_mwh", "MWh", "lost in the cable", view="table"),)
     boundary = "behind a cable"
 
@@ -55,18 +58,26 @@ class Cable:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     metric = Metric("measures.count.n", "1", "values counted", view="table")
-    monkeypatch.setattr(MEASURES, "_formats", {"count": RunMeasure("count", (metric,), Count)})
+    monkeypatch.setattr(
+        MEASURES, "_formats", {"count": RunMeasure("count", (metric,), Count)}
+    )
     return simulate(
-        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library(),
+        tiny_scenario({"duration": "6 h"}),
+        tmp_path / "run",
+        library=tiny_library(),
         stages=[Cable()],
-    )  # fmt: skip
+    )
 
 
 def test_report_of_own_measure_and_stage_has_their_figures_and_no_chart_of_a_meter(
     run: Run,
 ) -> None:
     report = build_report([run.folder])
-    where = {figure.key: section.id for section in report.sections for figure in section.figures}
+    where = {
+        figure.key: section.id
+        for section in report.sections
+        for figure in section.figures
+    }
     assert where["measures.count.n"] == "demand"
     assert where["cable.energy_mwh"] == "poi"
     assert not [chart.id for chart in report.charts if chart.id.startswith("poi")]

@@ -16,21 +16,31 @@ from diploee.reports.stack_charts import poi_charts
 
 HOLDERS = {
     "none": [],
-    "battery": [{"kind": "battery", "power_mw": 0.01, "energy_mwh": 0.01, "smoothing_s": 600}],
+    "battery": [
+        {"kind": "battery", "power_mw": 0.01, "energy_mwh": 0.01, "smoothing_s": 600}
+    ],
     "ramp limit": [{"kind": "ramp_limit", "curtails": True, "up_mw_per_min": 0.0001}],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOLDERS)
 def test_line_or_top_is_the_power_at_the_point_of_interconnection(
     tmp_path: Path, name: str
 ) -> None:
-    scenario = tiny_scenario({
-        "duration": "12 h",
-        "facility.node_types.node.ac_power": "air_hgx",
-        "facility.stages": [*HOLDERS[name], "transformers", "point_of_interconnection"],
-    })  # fmt: skip
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    scenario = tiny_scenario(
+        {
+            "duration": "12 h",
+            "facility.node_types.node.ac_power": "air_hgx",
+            "facility.stages": [
+                *HOLDERS[name],
+                "transformers",
+                "point_of_interconnection",
+            ],
+        }
+    )
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     unit = power_unit(1e4)
     chart = poi_charts(read_run(run.folder, "run"), unit)[0]
     layers = chart.panels[0].layers

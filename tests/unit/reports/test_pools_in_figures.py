@@ -1,4 +1,4 @@
-"""Every power figure of a facility of several pools, split by pool: the parts add up."""
+"""Every power figure of a facility of several pools, split by pool: the parts add up."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -24,15 +24,24 @@ from diploee.simulation.run import simulate
 
 SETTINGS = {
     "mixed_11mw": ["start=2018-01-22", "duration=11 d", "resolution=5 min"],
-    "campus_100mw_synchronous": ["start=2026-01-26", "duration=8 d", "resolution=5 min"],
+    "campus_100mw_synchronous": [
+        "start=2026-01-26",
+        "duration=8 d",
+        "resolution=5 min",
+    ],
 }
 
 
 @pytest.fixture(scope="module", params=list(SETTINGS))
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Days in two months of facilities of several pools, without and with what is behind them."""
+def folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Days in two months of facilities of several pools, without and with what is
+    behind them."""
     folder = tmp_path_factory.mktemp("pools") / request.param
-    simulate(load_scenario(request.param, SETTINGS[request.param]), folder, engine="compiled")
+    simulate(
+        load_scenario(request.param, SETTINGS[request.param]), folder, engine="compiled"
+    )
     return folder
 
 
@@ -44,13 +53,19 @@ def run(folder: Path) -> RunData:
 def _by_name(chart: Chart, panel: int, kind: type) -> dict[str, np.ndarray]:
     """Return the solid layers of a kind of one panel by name."""
     layers = [layer for layer in chart.panels[panel].layers if isinstance(layer, kind)]
-    return {layer.name: layer.y for layer in layers if getattr(layer, "dash", "solid") == "solid"}
+    return {
+        layer.name: layer.y
+        for layer in layers
+        if getattr(layer, "dash", "solid") == "solid"
+    }
 
 
 def _adds_up(of: dict[str, np.ndarray]) -> None:
     assert len(of) > 2
     np.testing.assert_allclose(
-        sum(y for name, y in of.items() if name != "facility"), of["facility"], rtol=1e-5
+        sum(y for name, y in of.items() if name != "facility"),
+        of["facility"],
+        rtol=1e-5,
     )
 
 
@@ -59,7 +74,9 @@ def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
     facility = run.run.scenario.facility
     names = [part.label for part in run.parts]
     assert names == [*facility.pools, *([REST] if facility.has_ac_power else [])]
-    np.testing.assert_allclose(sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5)
+    np.testing.assert_allclose(
+        sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5
+    )
     for part in run.parts:
         assert part.max_w == pytest.approx(part.power_w.max(), rel=1e-6)
         assert part.min_w == pytest.approx(part.power_w.min(), rel=1e-6)
@@ -68,7 +85,9 @@ def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
 @pytest.mark.slow
 def test_cells_lines_and_bars_of_the_pools_add_up_to_the_facility(run: RunData) -> None:
     carpets = {
-        panel.title or "facility": layer.z.reshape(24, -1, layer.z.shape[1]).mean(axis=1).ravel()
+        panel.title or "facility": layer.z.reshape(24, -1, layer.z.shape[1])
+        .mean(axis=1)
+        .ravel()
         for chart in carpet_charts([run], MEGAWATT)
         for panel in chart.panels
         for layer in panel.layers
@@ -95,18 +114,26 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
 ) -> None:
     several = build_report([folder, folder]).charts
     single = {chart.id: chart for chart in build_report([folder]).charts}
-    assert " By pool: medians, and bands from the 25th to the 75th" in single["bands"].caption
+    assert (
+        " By pool: medians, and bands from the 25th to the 75th"
+        in single["bands"].caption
+    )
     if "poi-weather" in single:
         meter = "at the point of interconnection"
         assert single["poi-weather"].boundary == single["poi-parts"].boundary == meter
         assert single["duration"].boundary == f"{meter}; of a pool: node AC power"
     for name, part in product(
-        ("overview", "carpet-pools", "bands", "peak-week", "months", "duration"), run.parts
+        ("overview", "carpet-pools", "bands", "peak-week", "months", "duration"),
+        run.parts,
     ):
         panels = single[name].panels
-        layers = [layer for p in panels for layer in p.layers if not isinstance(layer, Carpet)]
+        layers = [
+            layer for p in panels for layer in p.layers if not isinstance(layer, Carpet)
+        ]
         shown = {
-            n for layer in layers for n in getattr(layer, "names", (getattr(layer, "name", ""),))
+            n
+            for layer in layers
+            for n in getattr(layer, "names", (getattr(layer, "name", ""),))
         }
         assert part.label in shown | {p.title for p in panels}, name
     assert not any(
@@ -126,7 +153,8 @@ def test_event_windows_are_split_by_pool(tmp_path: Path) -> None:
 
 
 def _changes_add_up(run: RunData) -> None:
-    """Check that beside each worst window of the facility stand its pools, which add up to it."""
+    """Check that beside each worst window of the facility stand its pools, which add up
+    to it."""
     chart = event_windows_chart(run, MEGAWATT)
     assert chart is not None
     panels = chart.panels
@@ -145,10 +173,23 @@ def _changes_add_up(run: RunData) -> None:
 
 
 def test_of_many_pools_the_smallest_are_one(tmp_path: Path) -> None:
-    pools = [f"facility.pools.p{k}={{node_type: h100_4x, n_nodes: {10 + k}}}" for k in range(6)]
+    pools = [
+        f"facility.pools.p{k}={{node_type: h100_4x, n_nodes: {10 + k}}}"
+        for k in range(6)
+    ]
     settings = [*pools, "duration=1 d", "resolution=15 min", "warm_up=1 h"]
-    simulate(load_scenario("mixed_11mw", settings), tmp_path / "many", engine="compiled")
+    simulate(
+        load_scenario("mixed_11mw", settings), tmp_path / "many", engine="compiled"
+    )
     run = read_run(tmp_path / "many", in_parts=True)
-    assert [part.label for part in run.parts] == ["training", "serving", "p3", "p4", "p5",
-                                                  "3 smaller pools"]  # fmt: skip
-    np.testing.assert_allclose(sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5)
+    assert [part.label for part in run.parts] == [
+        "training",
+        "serving",
+        "p3",
+        "p4",
+        "p5",
+        "3 smaller pools",
+    ]
+    np.testing.assert_allclose(
+        sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5
+    )

@@ -61,7 +61,9 @@ def serving_folder(copied: Path) -> Path:
             "n_instances": np.ceil(incoming),
         }
         for name, values in columns.items():
-            table = table.append_column(f"{name}.{service}", pa.array(values.astype(np.float32)))
+            table = table.append_column(
+                f"{name}.{service}", pa.array(values.astype(np.float32))
+            )
     # Without its own catalogue, as older versions wrote it.
     pq.write_table(table.replace_schema_metadata(None), copied / "facility.parquet")
     requests = {"per_day": 5e5, "incoming_rps": 6.0, "services": {"chat": {}}}
@@ -82,12 +84,16 @@ def sweep_folder(run_folder: Path, tmp_path: Path) -> Path:
                 metrics = {"power.mean_mw": value, "power.max_mw": value * 1.5}
                 status = "failed" if failed else "finished"
                 axes = {"streams.training.target_utilization": target, "case": case}
-                rows.append(axes | {"run": run, "seed": seed, "status": status} | metrics)
+                rows.append(
+                    axes | {"run": run, "seed": seed, "status": status} | metrics
+                )
     for run in ("0.2small0", "0.6large0"):
         shutil.copytree(run_folder, folder / "runs" / run)
     pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
     axes = ["streams.training.target_utilization", "case"]
-    (folder / "sweep.json").write_text(json.dumps({"name": "levels", "axes": axes}), "utf-8")
+    (folder / "sweep.json").write_text(
+        json.dumps({"name": "levels", "axes": axes}), "utf-8"
+    )
     return folder
 
 
@@ -101,23 +107,31 @@ def array_of(column: dict[str, Any]) -> np.ndarray:
     (code,) = column.keys() & {"f4", "f8", "i2"}
     values = np.frombuffer(base64.b64decode(column[code]), f"<{code}").astype(float)
     if code == "i2":
-        values = column["low"] + column["step"] * np.where(values == -32768, np.nan, values + 32767)
+        values = column["low"] + column["step"] * np.where(
+            values == -32768, np.nan, values + 32767
+        )
     return values
 
 
 def hovered(page: str) -> dict[str, list[dict[str, np.ndarray]]]:
-    """Return what hovering reads from the first panel of each figure: values by `y` or `z`."""
+    """Return what hovering reads from the first panel of each figure: values by `y` or
+    `z`."""
     (columns,) = re.findall(r"id='columns'>(.*?)</script>", page)
-    found = re.findall(r"<figure id='([^']+)'.*?class='spec'>(.*?)</script>", page, re.DOTALL)
+    found = re.findall(
+        r"<figure id='([^']+)'.*?class='spec'>(.*?)</script>", page, re.DOTALL
+    )
     values = json.loads(columns)
     return {
         figure: [
-            {n: array_of(values[k]) for n, k in line["columns"].items() if n in ("y", "z")
-             and "start" not in values[k]}
+            {
+                n: array_of(values[k])
+                for n, k in line["columns"].items()
+                if n in ("y", "z") and "start" not in values[k]
+            }
             for line in json.loads(content)["hover"]
         ]
         for figure, content in found
-    }  # fmt: skip
+    }
 
 
 def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() -> None:
@@ -131,7 +145,16 @@ def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() ->
 def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
     report = build_report([run_folder])
     assert [chart.id for chart in report.charts] == [
-        *("overview", "carpet", "peak-week", "bands", "duration", "months", "ramps", "swings"),
+        *(
+            "overview",
+            "carpet",
+            "peak-week",
+            "bands",
+            "duration",
+            "months",
+            "ramps",
+            "swings",
+        ),
         *("worst-weeks", "occupancy", "queue"),
     ]
     assert all(chart.caption.endswith(".") for chart in report.charts)
@@ -141,7 +164,9 @@ def test_events_link_to_the_minutes_of_their_weeks(run_folder: Path) -> None:
     report = build_report([run_folder])
     charts = {chart.id: chart for chart in report.charts}
     (section,) = (section for section in report.sections if section.id == "ramps")
-    linked = [figure for figure in section.tables[0].figures if figure.quantity == "When"]
+    linked = [
+        figure for figure in section.tables[0].figures if figure.quantity == "When"
+    ]
     assert {figure.link for figure in linked} == {"peak-week", "worst-weeks"}
     series = read_run(run_folder)
     for figure in linked:
@@ -155,9 +180,9 @@ def test_events_link_to_the_minutes_of_their_weeks(run_folder: Path) -> None:
         else:
             panel = panels[0]
             assert panel.title.endswith(title)
-        in_week = (series.local_ms >= (ms := monday.astype("datetime64[ms]").astype(int))) & (
-            series.local_ms < ms + MS_PER_WEEK
-        )
+        in_week = (
+            series.local_ms >= (ms := monday.astype("datetime64[ms]").astype(int))
+        ) & (series.local_ms < ms + MS_PER_WEEK)
         assert panel.layers[0].x.size == in_week.sum()
         assert f"<a href='#{figure.link}'>{figure.value}</a>" in report_page(report)
 
@@ -182,9 +207,12 @@ def test_vega_lite_accepts_every_figure(
 
     for folder in (serving_folder, sweep_folder, fine_folder):
         for chart in build_report([folder]).charts:
-            drawn = vl_convert.vegalite_to_scenegraph(Picture(chart).spec)  # raises on a wrong one
+            # Raises on a wrong one
+            drawn = vl_convert.vegalite_to_scenegraph(Picture(chart).spec)
             for panel in chart.panels:
-                assert panel.y.label.replace('"', '\\"') in json.dumps(drawn, ensure_ascii=False)
+                assert panel.y.label.replace('"', '\\"') in json.dumps(
+                    drawn, ensure_ascii=False
+                )
 
 
 def test_page_holds_the_numbers_of_the_run(run_folder: Path) -> None:
@@ -197,10 +225,14 @@ def test_page_holds_the_numbers_of_the_run(run_folder: Path) -> None:
     assert energy == pytest.approx(run.metrics["power"]["energy_mwh"] * 1e3, rel=1e-5)
     carpet = drawn["carpet"][0]["z"]
     assert carpet.size == 96 * 10
-    assert carpet.mean() == pytest.approx(run.metrics["power"]["mean_mw"] * 1e3, rel=1e-5)
+    assert carpet.mean() == pytest.approx(
+        run.metrics["power"]["mean_mw"] * 1e3, rel=1e-5
+    )
 
 
-def test_page_asks_no_network_and_says_where_numbers_come_from(run_folder: Path) -> None:
+def test_page_asks_no_network_and_says_where_numbers_come_from(
+    run_folder: Path,
+) -> None:
     report = build_report([run_folder])
     page = report_page(report)
     own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
@@ -216,7 +248,9 @@ def test_page_asks_no_network_and_says_where_numbers_come_from(run_folder: Path)
 def test_colours_are_clear_on_dark_paper(colour: str) -> None:
     def luminance(text: str) -> float:
         part = np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-        linear = np.where(part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+        linear = np.where(
+            part <= 0.03928, part / 12.92, ((part + 0.055) / 1.055) ** 2.4
+        )
         return float(linear @ [0.2126, 0.7152, 0.0722])
 
     shown = luminance(DARK.get(colour, colour))
@@ -224,12 +258,18 @@ def test_colours_are_clear_on_dark_paper(colour: str) -> None:
 
 
 def test_equal_runs_give_equal_pages(run_folder: Path) -> None:
-    assert report_page(build_report([run_folder])) == report_page(build_report([run_folder]))
+    assert report_page(build_report([run_folder])) == report_page(
+        build_report([run_folder])
+    )
 
 
 def test_runs_are_named_by_what_differs(run_folder: Path, busier_folder: Path) -> None:
     report = build_report([run_folder, busier_folder])
-    curves = next(chart for chart in report.charts if chart.id == "duration").panels[0].layers
+    curves = (
+        next(chart for chart in report.charts if chart.id == "duration")
+        .panels[0]
+        .layers
+    )
     names = [getattr(layer, "name", "") for layer in curves]
     assert names == ["target utilization 0.6", "target utilization 0.8"]
     colours = {getattr(layer, "colour", "") for layer in curves}
@@ -263,7 +303,10 @@ def test_run_without_jobs_leaves_the_queue_out(copied: Path) -> None:
 
 def test_run_of_a_day_has_no_typical_week_and_no_months(tmp_path: Path) -> None:
     simulate(
-        tiny_scenario({"duration": "1 d"}), tmp_path / "day", library=tiny_library(), engine="simpy"
+        tiny_scenario({"duration": "1 d"}),
+        tmp_path / "day",
+        library=tiny_library(),
+        engine="simpy",
     )
     charts = {chart.id: chart for chart in build_report([tmp_path / "day"]).charts}
     assert len(charts["bands"].panels) == 1
@@ -272,7 +315,12 @@ def test_run_of_a_day_has_no_typical_week_and_no_months(tmp_path: Path) -> None:
 
 def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
     changes = {"duration": "12 h"}
-    simulate(tiny_scenario(changes), tmp_path / "half", library=tiny_library(), engine="compiled")
+    simulate(
+        tiny_scenario(changes),
+        tmp_path / "half",
+        library=tiny_library(),
+        engine="compiled",
+    )
     charts = {chart.id: chart for chart in build_report([tmp_path / "half"]).charts}
     for layer in charts["bands"].panels[0].layers:
         assert layer.x.max() == np.datetime64("2018-01-01T11:45")
@@ -283,7 +331,12 @@ def test_run_within_a_day_is_drawn_over_its_hours_and_does_not_fall_back_at_midn
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "day"
-    simulate(tiny_scenario({"duration": "1 d"}), folder, library=tiny_library(), engine="compiled")
+    simulate(
+        tiny_scenario({"duration": "1 d"}),
+        folder,
+        library=tiny_library(),
+        engine="compiled",
+    )
     charts = {chart.id: chart for chart in build_report([folder]).charts}
     for layer in charts["bands"].panels[0].layers:
         y = getattr(layer, "y", getattr(layer, "low", None))
@@ -293,10 +346,15 @@ def test_run_within_a_day_is_drawn_over_its_hours_and_does_not_fall_back_at_midn
     assert occupancy.x.kind == "time of day"
     assert len(occupancy.layers[0].x) == 97
     (carpet,) = Picture(charts["carpet"]).spec["concat"]
-    ends = [1000 * 86_400 * np.datetime64(day).astype(int) for day in ("2018-01-01", "2018-01-02")]
+    ends = [
+        1000 * 86_400 * np.datetime64(day).astype(int)
+        for day in ("2018-01-01", "2018-01-02")
+    ]
     assert carpet["layer"][0]["encoding"]["x"]["scale"]["domain"] == ends
     assert [carpet["layer"][0]["data"]["values"][0][end] for end in ("x", "x2")] == ends
-    (place,) = write_pictures(only("carpet", build_report([folder])), tmp_path / "png", "png")
+    (place,) = write_pictures(
+        only("carpet", build_report([folder])), tmp_path / "png", "png"
+    )
     assert place.name == "01-carpet.png"
 
 
@@ -311,22 +369,33 @@ def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
     reduced = read_run(folder)
     assert (whole.step_ms, reduced.step_ms) == (1_000, 60_000)
     assert reduced.max_w == whole.max_w > reduced.power_w.max()
-    np.testing.assert_allclose(reduced.power_w, whole.power_w.reshape(-1, 60).mean(axis=1), 1e-6)
+    np.testing.assert_allclose(
+        reduced.power_w, whole.power_w.reshape(-1, 60).mean(axis=1), 1e-6
+    )
     assert "means of about a minute" in report_page(build_report([folder]))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
-def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(tmp_path: Path) -> None:
+def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(
+    tmp_path: Path,
+) -> None:
     scenario = load_scenario("colocation_10mw", ["duration=10 d", "resolution=0.1 s"])
     simulate(scenario, tmp_path / "run", engine="compiled", event_windows=True)
     code = (
         "import sys; from diploee.reports import write_report;"
         "write_report([sys.argv[1]], sys.argv[2]);"
         "status = open('/proc/self/status').read();"
-        "print(status.partition('VmHWM:')[2].split()[0])"  # kB; getrusage counts the parent's too
+        # kB; getrusage counts the parent's too
+        "print(status.partition('VmHWM:')[2].split()[0])"
     )
-    arguments = [sys.executable, "-c", code, str(tmp_path / "run"), str(tmp_path / "r.html")]
+    arguments = [
+        sys.executable,
+        "-c",
+        code,
+        str(tmp_path / "run"),
+        str(tmp_path / "r.html"),
+    ]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 < 1e9
     assert (tmp_path / "r.html").stat().st_size < 3e6
@@ -334,7 +403,12 @@ def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(tmp_pa
 
 def test_local_time_is_the_clock_of_the_facility(tmp_path: Path) -> None:
     changes = {"duration": "1 d", "facility.utc_offset": "-07:00"}
-    simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library(), engine="compiled")
+    simulate(
+        tiny_scenario(changes),
+        tmp_path / "run",
+        library=tiny_library(),
+        engine="compiled",
+    )
     first = read_run(tmp_path / "run").local_ms[0].astype("datetime64[ms]")
     assert first == np.datetime64("2018-01-01T00:00")
 
@@ -353,11 +427,15 @@ def test_sweep_is_drawn_against_its_axes(sweep_folder: Path) -> None:
     }
     assert medians["case large"] == pytest.approx([2.05, 4.05, 6.05])
     assert medians["case small"] == pytest.approx([2.05, 4.0, 6.05])
-    assert report.warnings == ("1 run of the sweep without a result; see summary.parquet",)
+    assert report.warnings == (
+        "1 run of the sweep without a result; see summary.parquet",
+    )
     assert "duration" in [chart.id for chart in report.charts]
 
 
-def test_names_on_an_axis_keep_their_order_and_are_not_joined(sweep_folder: Path) -> None:
+def test_names_on_an_axis_keep_their_order_and_are_not_joined(
+    sweep_folder: Path,
+) -> None:
     report = build_report([sweep_folder])
     chart = report.charts[1]
     for panel in chart.panels:
@@ -377,9 +455,13 @@ def test_names_on_an_axis_keep_their_order_and_are_not_joined(sweep_folder: Path
     assert next(iter(table.rows)) == "target utilization 0.2, case small"
 
 
-def test_metrics_that_are_the_same_in_all_runs_are_named_and_not_drawn(sweep_folder: Path) -> None:
+def test_metrics_that_are_the_same_in_all_runs_are_named_and_not_drawn(
+    sweep_folder: Path,
+) -> None:
     table = pd.read_parquet(sweep_folder / "summary.parquet")
-    table["requests.incoming_rps"] = np.where(table["status"] == "finished", 12.5, np.nan)
+    table["requests.incoming_rps"] = np.where(
+        table["status"] == "finished", 12.5, np.nan
+    )
     table.to_parquet(sweep_folder / "summary.parquet")
     report = build_report([sweep_folder])
     for chart in report.charts[:2]:
@@ -418,7 +500,9 @@ def test_pictures_show_every_chart(
 
 def only(chart_id: str, report: Report) -> Report:
     """Return a report of one of its charts."""
-    charts = ((section, chart) for section in report.sections for chart in section.charts)
+    charts = (
+        (section, chart) for section in report.sections for chart in section.charts
+    )
     section, chart = next(found for found in charts if found[1].id == chart_id)
     return replace(report, sections=(replace(section, charts=(chart,)),))
 
@@ -434,7 +518,9 @@ def test_equal_runs_give_equal_pictures(run_folder: Path, tmp_path: Path) -> Non
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_report_replaces_a_report_and_nothing_else(run_folder: Path, tmp_path: Path) -> None:
+def test_report_replaces_a_report_and_nothing_else(
+    run_folder: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "report.html"
     write_report([run_folder], out)
     write_report([run_folder], out)
@@ -448,7 +534,9 @@ def test_report_replaces_a_report_and_nothing_else(run_folder: Path, tmp_path: P
         write_report([run_folder], tmp_path, force=True)
 
 
-def test_page_that_can_not_be_written_leaves_nothing(run_folder: Path, tmp_path: Path) -> None:
+def test_page_that_can_not_be_written_leaves_nothing(
+    run_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(OutputError, match=r"report\.html: can't be written"):
         write_report([run_folder], tmp_path / "file" / "report.html")
@@ -471,7 +559,9 @@ def drop_column(folder: Path) -> None:
 
 
 def drop_metric(folder: Path) -> None:
-    (folder / "metrics.json").write_text('{"power": {"mean_mw": 1}, "utilization": {}}', "utf-8")
+    (folder / "metrics.json").write_text(
+        '{"power": {"mean_mw": 1}, "utilization": {}}', "utf-8"
+    )
 
 
 def drop_manifest(folder: Path) -> None:

@@ -8,7 +8,9 @@ from command_line import call
 from diploee.reports.build import MARK
 
 
-def test_report_says_where_it_is_and_how_large(run_folder: Path, tmp_path: Path) -> None:
+def test_report_says_where_it_is_and_how_large(
+    run_folder: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "report.html"
     ended = call("report", run_folder, "--out", out)
     assert (ended.code, ended.err) == (0, "")
@@ -27,7 +29,9 @@ def test_report_without_out_stands_in_the_current_folder(
 @pytest.mark.parametrize(
     ("folder", "words"), [("nowhere", "not a run folder"), (".", "not a run folder")]
 )
-def test_bad_folder_is_one_line_and_exit_code_2(folder: str, words: str, tmp_path: Path) -> None:
+def test_bad_folder_is_one_line_and_exit_code_2(
+    folder: str, words: str, tmp_path: Path
+) -> None:
     ended = call("report", tmp_path / folder, "--out", tmp_path / "report.html")
     assert ended.code == 2
     assert len(ended.problems) == 1
@@ -35,7 +39,9 @@ def test_bad_folder_is_one_line_and_exit_code_2(folder: str, words: str, tmp_pat
     assert not (tmp_path / "report.html").exists()
 
 
-def test_unwritable_place_is_one_line_and_exit_code_1(run_folder: Path, tmp_path: Path) -> None:
+def test_unwritable_place_is_one_line_and_exit_code_1(
+    run_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     ended = call("report", run_folder, "--out", tmp_path / "file" / "report.html")
     assert ended.code == 1

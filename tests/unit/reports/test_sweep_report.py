@@ -1,4 +1,5 @@
-"""Reports of sweeps: maps, panels of one scale, axes, envelopes, chosen metrics, warnings once."""
+"""Reports of sweeps: maps, panels of one scale, axes, envelopes, chosen metrics,
+warnings once."""
 
 from __future__ import annotations
 
@@ -25,19 +26,30 @@ IDLE = "facility.node_types.node.idle_power_w"
 RAMP = "grid.ramps.intervals.60s.up.max_mw"
 
 
-def written(folder: Path, nodes: list[Any], levels: list[float], **content: Any) -> Report:
-    """Write a summary of three seeds of each point, whose mean power is nodes x level + seed."""
+def written(
+    folder: Path, nodes: list[Any], levels: list[float], **content: Any
+) -> Report:
+    """Write a summary of three seeds of each point, whose mean power is nodes x
+    level + seed."""
     rows = [
         {
-            "run": f"{index}-{seed}", "seed": seed, NODES: n, LEVEL: level,
-            "power.mean_mw": (index + 1) * level + seed / 10, "power.max_mw": 9.0 + seed,
+            "run": f"{index}-{seed}",
+            "seed": seed,
+            NODES: n,
+            LEVEL: level,
+            "power.mean_mw": (index + 1) * level + seed / 10,
+            "power.max_mw": 9.0 + seed,
             RAMP: 0.1 * seed,
         }
-        for (index, n), level, seed in itertools.product(enumerate(nodes), levels, range(3))
-    ]  # fmt: skip
+        for (index, n), level, seed in itertools.product(
+            enumerate(nodes), levels, range(3)
+        )
+    ]
     folder.mkdir(exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
-    (folder / "sweep.json").write_text(json.dumps({"axes": [NODES, LEVEL], **content}), "utf-8")
+    (folder / "sweep.json").write_text(
+        json.dumps({"axes": [NODES, LEVEL], **content}), "utf-8"
+    )
     return build_report([folder])
 
 
@@ -47,7 +59,10 @@ def test_two_axes_give_a_map_of_the_medians_of_each_metric(tmp_path: Path) -> No
     (chart,) = (chart for chart in report.charts if chart.id == "map")
     (carpet,) = chart.panels[0].layers
     assert isinstance(carpet, Carpet)
-    assert (carpet.x.tolist(), carpet.y.tolist()) == (["8", "64", "512"], ["0.2", "0.4"])
+    assert (carpet.x.tolist(), carpet.y.tolist()) == (
+        ["8", "64", "512"],
+        ["0.2", "0.4"],
+    )
     expected = [[k * level + 0.1 for k in (1, 2, 3)] for level in (0.2, 0.4)]
     assert carpet.z == pytest.approx(np.array(expected))
     picture = Picture(chart)
@@ -58,22 +73,40 @@ def test_two_axes_give_a_map_of_the_medians_of_each_metric(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("nodes", "kind"),
-    [([8, 64, 512], "log"), ([100, 200, 300], "linear"), ([0, 10, 1000], "linear"),
-     (["small", "large"], "category")],
-)  # fmt: skip
-def test_an_axis_is_of_the_kind_of_its_values(tmp_path: Path, nodes: list[Any], kind: str) -> None:
+    [
+        ([8, 64, 512], "log"),
+        ([100, 200, 300], "linear"),
+        ([0, 10, 1000], "linear"),
+        (["small", "large"], "category"),
+    ],
+)
+def test_an_axis_is_of_the_kind_of_its_values(
+    tmp_path: Path, nodes: list[Any], kind: str
+) -> None:
     report = written(tmp_path / "s", nodes, [0.2, 0.4])
     (chart,) = (chart for chart in report.charts if chart.id == "axis-1")
     assert {panel.x.kind for panel in chart.panels} == {kind}
 
 
-def test_lines_of_another_axis_have_colours_of_their_own_or_are_pooled(tmp_path: Path) -> None:
+def test_lines_of_another_axis_have_colours_of_their_own_or_are_pooled(
+    tmp_path: Path,
+) -> None:
     for n_levels, named in ((4, True), (9, False)):
         levels = [round(0.1 * k, 1) for k in range(1, n_levels + 1)]
         report = written(tmp_path / f"s{n_levels}", [8, 64], levels)
-        (chart,) = (chart for chart in report.charts if chart.title == "Metrics against n nodes")
-        medians = [layer for layer in chart.panels[0].layers if getattr(layer, "markers", False)]
-        assert len({layer.colour for layer in medians}) == len(medians) == (4 if named else 1)
+        (chart,) = (
+            chart for chart in report.charts if chart.title == "Metrics against n nodes"
+        )
+        medians = [
+            layer
+            for layer in chart.panels[0].layers
+            if getattr(layer, "markers", False)
+        ]
+        assert (
+            len({layer.colour for layer in medians})
+            == len(medians)
+            == (4 if named else 1)
+        )
         assert [layer.name for layer in medians] == (
             [f"target utilization {level}" for level in levels] if named else ["median"]
         )
@@ -86,9 +119,16 @@ def test_chosen_metrics_are_in_tables_and_figures_and_wrong_ones_are_refused(
     tmp_path: Path,
 ) -> None:
     report = written(tmp_path / "s", [8, 64], [0.2], spec={"metrics": [RAMP]})
-    assert [panel.title for panel in report.charts[0].panels] == ["Largest ramp up over 60 s"]
-    assert list(report.sections[0].tables[0].units) == ["runs", "Largest ramp up over 60 s"]
-    with pytest.raises(ScenarioError, match=r"metrics\.0: no metric .*did you mean 'power.mean_mw"):
+    assert [panel.title for panel in report.charts[0].panels] == [
+        "Largest ramp up over 60 s"
+    ]
+    assert list(report.sections[0].tables[0].units) == [
+        "runs",
+        "Largest ramp up over 60 s",
+    ]
+    with pytest.raises(
+        ScenarioError, match=r"metrics\.0: no metric .*did you mean 'power.mean_mw"
+    ):
         tiny_sweep(tmp_path, metrics=["power.mean_w"])
 
 
@@ -96,7 +136,10 @@ def test_warnings_of_runs_stand_once_with_their_number(tmp_path: Path) -> None:
     runs = [{"warnings": [f"{n} jobs never started"]} for n in (7, 11)] + [{}, {}]
     report = written(tmp_path / "s", [8, 64], [0.2], runs=runs)
     assert report.warnings == ("7 jobs never started (2 of 6 runs)",)
-    assert counted([["a 1", "a 2"], ["b"]], 2, "run") == ["a 2 (1 of 2 runs)", "b (1 of 2 runs)"]
+    assert counted([["a 1", "a 2"], ["b"]], 2, "run") == [
+        "a 2 (1 of 2 runs)",
+        "b (1 of 2 runs)",
+    ]
 
 
 @pytest.mark.slow
@@ -109,10 +152,15 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_what_moves_a_metric(
         draw={IDLE: {"distribution": "uniform", "low": 300, "high": 500}},
         seeds=20,
     )
-    diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
+    diploee.sweep(
+        sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled"
+    )
     report = build_report([tmp_path / "out"])
     (section,) = (section for section in report.sections if section.id == "ensemble")
-    assert [chart.id for chart in section.charts] == ["envelope-week", "envelope-duration"]
+    assert [chart.id for chart in section.charts] == [
+        "envelope-week",
+        "envelope-duration",
+    ]
     for panel in section.charts[1].panels:
         widest, inner, median = panel.layers
         assert isinstance(widest, Band)
@@ -133,17 +181,25 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_what_moves_a_metric(
 def test_a_sweep_that_kept_metrics_alone_has_its_figures_and_no_run_in_detail(
     tmp_path: Path, library_folder: Path
 ) -> None:
-    sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], keep="metrics")
-    diploee.sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled")
+    sweep = tiny_sweep(
+        tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], keep="metrics"
+    )
+    diploee.sweep(
+        sweep, tmp_path / "out", profiles=[str(library_folder)], engine="compiled"
+    )
     report = build_report([tmp_path / "out"])
     assert report.subtitle.endswith("no run in detail")
     assert [chart.id for chart in report.charts] == ["axis-1"]
 
 
-def test_a_sweep_whose_runs_are_all_pending_says_so(tmp_path: Path, library_folder: Path) -> None:
+def test_a_sweep_whose_runs_are_all_pending_says_so(
+    tmp_path: Path, library_folder: Path
+) -> None:
     file, out = sweep_file(tmp_path, {}), tmp_path / "out"
     run_sweep(file, out, executor=lambda _: iter(()), profiles=[str(library_folder)])
-    with pytest.raises(InputError, match="no run of this sweep has finished; see its column"):
+    with pytest.raises(
+        InputError, match="no run of this sweep has finished; see its column"
+    ):
         read_sweep(out)
 
 
@@ -152,17 +208,27 @@ def test_of_many_points_those_that_are_drawn_span_all_and_the_caption_says_so(
 ) -> None:
     levels = [round(0.02 * k, 2) for k in range(1, 16)]
     points = range(len(levels))
-    spread = {"metric": "power.mean_mw", "n": 3, "p5": None, "p95": None} | dict.fromkeys(
-        ("seeds_for_mean", "seeds_for_p95"), 5.0
-    )
-    rows = [{**spread, "point": k, "mean": k, "min": k, "p50": k, "max": k + 1} for k in points]
+    spread = {
+        "metric": "power.mean_mw",
+        "n": 3,
+        "p5": None,
+        "p95": None,
+    } | dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), 5.0)
+    rows = [
+        {**spread, "point": k, "mean": k, "min": k, "p50": k, "max": k + 1}
+        for k in points
+    ]
     curve = dict.fromkeys(("p5_w", "p50_w", "p95_w", "min_w", "max_w"), 5e6)
     weeks = [
-        {**curve, "kind": "duration_curve", "point": k, "at": at} for k in points for at in (0, 1)
+        {**curve, "kind": "duration_curve", "point": k, "at": at}
+        for k in points
+        for at in (0, 1)
     ]
     folder = tmp_path / "s"
     folder.mkdir()
-    pd.DataFrame(rows).astype({"p5": float, "p95": float}).to_parquet(folder / "ensemble.parquet")
+    pd.DataFrame(rows).astype({"p5": float, "p95": float}).to_parquet(
+        folder / "ensemble.parquet"
+    )
     pd.DataFrame(weeks).to_parquet(folder / "envelope.parquet")
     report = written(folder, [8], levels)
     summary = pd.read_parquet(folder / "summary.parquet")
@@ -175,7 +241,9 @@ def test_of_many_points_those_that_are_drawn_span_all_and_the_caption_says_so(
     assert (len(drawn), drawn[0], drawn[-1]) == (
         *(12, "target utilization 0.02", "target utilization 0.3"),
     )
-    assert "12 of 15 points, evenly spread; all are in envelope.parquet." in chart.caption
+    assert (
+        "12 of 15 points, evenly spread; all are in envelope.parquet." in chart.caption
+    )
     (table,) = section.tables
     assert (table.title, len(table.rows)) == ("Mean power [MW], over 3 members", 15)
     assert table.cell("target utilization 0.1", "seeds for the mean") == "5"

@@ -21,7 +21,9 @@ SMALL = {"duration": "2 h"}
 
 
 def manifest_of(text: str) -> bytes:
-    return json.dumps({"schema_version": 1, "scenario_sha256": "", "text": text}).encode()
+    return json.dumps(
+        {"schema_version": 1, "scenario_sha256": "", "text": text}
+    ).encode()
 
 
 def write_run(place: Path, force: bool = False, text: str = "new") -> None:
@@ -68,7 +70,10 @@ def test_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     [
         ("{", r"manifest\.json:1: not valid JSON"),
         ("[]", r"manifest\.json: must be a group of keys, found an empty list"),
-        (json.dumps({"schema_version": 99}), "schema version 99, this version of diploee reads"),
+        (
+            json.dumps({"schema_version": 99}),
+            "schema version 99, this version of diploee reads",
+        ),
     ],
 )
 def test_bad_manifest_is_named(tmp_path: Path, manifest: str, words: str) -> None:
@@ -103,7 +108,9 @@ def test_force_on_a_link_replaces_the_folder_behind_it(tmp_path: Path) -> None:
     assert "new" in (tmp_path / "real" / "manifest.json").read_text("utf-8")
 
 
-def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(tmp_path: Path) -> None:
+def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(
+    tmp_path: Path,
+) -> None:
     def default() -> Path:
         return default_folder("site", "0123456789", tmp_path)
 

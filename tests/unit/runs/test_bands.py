@@ -37,14 +37,21 @@ BANDS: dict[str, tuple[float | None, float | None]] = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("site") / "run"
-    return simulate(tiny_scenario(SITE), folder, library=tiny_library(), engine="compiled")
+    return simulate(
+        tiny_scenario(SITE), folder, library=tiny_library(), engine="compiled"
+    )
 
 
-def ensemble_of(run: Run, folder: Path, n: int = 40, points: int = 1, **other: Any) -> Path:
-    """Write what is read of an ensemble of a run's scenario, with another seed and loss."""
+def ensemble_of(
+    run: Run, folder: Path, n: int = 40, points: int = 1, **other: Any
+) -> Path:
+    """Write what is read of an ensemble of a run's scenario, with another seed and
+    loss."""
     folder.mkdir()
     base = {**run.manifest["scenario"], "seed": 7, **other}
-    metrics = {k: {"n": n, "p5": a, "p95": b, "mean": 0.0} for k, (a, b) in BANDS.items()}
+    metrics = {
+        k: {"n": n, "p5": a, "p95": b, "mean": 0.0} for k, (a, b) in BANDS.items()
+    }
     content = {"draw": {LOSS: {}}, "points": [{"metrics": metrics}] * points}
     (folder / "ensemble.json").write_text(json.dumps(content))
     (folder / "sweep.json").write_text(json.dumps({"base_scenario": base}))
@@ -52,11 +59,21 @@ def ensemble_of(run: Run, folder: Path, n: int = 40, points: int = 1, **other: A
 
 
 def figures(run: Run) -> dict[str, Figure]:
-    return {f.key: f for section in reversed(run.sections()) for f in section.figures if f.key}
+    return {
+        f.key: f
+        for section in reversed(run.sections())
+        for f in section.figures
+        if f.key
+    }
 
 
 def sheet(run: Run) -> dict[str, Figure]:
-    return {f.key: f for section in data_sheet(run).sections for f in section.figures if f.key}
+    return {
+        f.key: f
+        for section in data_sheet(run).sections
+        for f in section.figures
+        if f.key
+    }
 
 
 def test_a_headline_figure_has_its_band_in_its_unit(run: Run, tmp_path: Path) -> None:
@@ -77,7 +94,9 @@ def test_a_headline_figure_has_its_band_in_its_unit(run: Run, tmp_path: Path) ->
     assert figures(banded)["power.median_mw"].band is None
 
 
-def test_a_sign_is_not_known_where_the_band_holds_zero(run: Run, tmp_path: Path) -> None:
+def test_a_sign_is_not_known_where_the_band_holds_zero(
+    run: Run, tmp_path: Path
+) -> None:
     banded = run.with_bands(ensemble_of(run, tmp_path / "many"))
     for found in (figures(banded), sheet(banded)):
         assert found["poi.peak.power_factor"].note.endswith("; sign not known")
@@ -99,7 +118,11 @@ def test_without_a_band_reactive_power_is_said_to_rest_on_assumptions(
 
 def test_a_power_factor_has_two_digits(run: Run) -> None:
     found = figures(run)
-    for key in ("poi.peak.power_factor", "poi.lagging_power_factor", "poi.leading_power_factor"):
+    for key in (
+        "poi.peak.power_factor",
+        "poi.lagging_power_factor",
+        "poi.leading_power_factor",
+    ):
         assert len(found[key].shown) == len("0.98"), key
 
 
@@ -110,23 +133,36 @@ def test_report_and_data_sheet_show_the_band(run: Run, tmp_path: Path) -> None:
     assert ended.code == 0
     assert "P5-P95 40.00 to 50.00" in " ".join(ended.out.split())
     assert "P5-P95 40.00 to 50.00" in (tmp_path / "page.html").read_text("utf-8")
-    sections = json.loads(call("report", run.folder, "--bands", many, "--json").out)["sections"]
+    sections = json.loads(call("report", run.folder, "--bands", many, "--json").out)[
+        "sections"
+    ]
     assert sections[0]["figures"][0]["band"] == pytest.approx([40, 50])
     table = tmp_path / "sheet.csv"
     options = (*options[:2], "--csv", table, "--out", tmp_path / "sheet.html")
     assert call("datasheet", run.folder, *options).code == 0
-    rows = [row for row in table.read_text("utf-8").splitlines() if "sign not known" in row]
+    rows = [
+        row for row in table.read_text("utf-8").splitlines() if "sign not known" in row
+    ]
     names = [next(csv.reader([row]))[1] for row in rows]
-    assert names == ["Reactive power at the peak", "Power factor at the peak, 1 min means"]
+    assert names == [
+        "Reactive power at the peak",
+        "Power factor at the peak, 1 min means",
+    ]
     assert "P5-P95 -0.002000 to 0.001000; sign not known" in rows[0]
 
 
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ({"duration": "4 h"}, r"is of another scenario \(duration differ from those of"),
+        (
+            {"duration": "4 h"},
+            r"is of another scenario \(duration differ from those of",
+        ),
         ({"n": 19}, "19 runs have no P5 and P95; take --runs 40"),
-        ({"points": 2}, "has 2 points; 'diploee ensemble SITE --assumed --runs 40' makes one of"),
+        (
+            {"points": 2},
+            "has 2 points; 'diploee ensemble SITE --assumed --runs 40' makes one of",
+        ),
     ],
 )
 def test_what_is_no_ensemble_of_the_scenario_is_refused(
@@ -137,7 +173,9 @@ def test_what_is_no_ensemble_of_the_scenario_is_refused(
 
 
 def test_bands_need_an_ensemble_and_one_run(run: Run) -> None:
-    with pytest.raises(InputError, match=r"--bands: .*: not an ensemble \(no ensemble\.json\)"):
+    with pytest.raises(
+        InputError, match=r"--bands: .*: not an ensemble \(no ensemble\.json\)"
+    ):
         run.with_bands(run.folder)
     two = call("report", run.folder, run.folder, "--bands", run.folder)
     assert "--bands: is of one run; give its folder alone" in two.problem
@@ -151,7 +189,10 @@ def test_a_sized_site_and_its_ensemble_are_of_one_scenario(
     weather = {"kind": "typical_day", "station": "denver"}
     sized = {"facility.size": {"poi_mw": 1.0}, "facility.weather": weather}
     sized |= {"facility.utc_offset": "-07:00", "facility.stages": cooled}
-    site, profiles = write_scenario(tmp_path / "site.yaml", SITE | sized), [str(library_folder)]
+    site, profiles = (
+        write_scenario(tmp_path / "site.yaml", SITE | sized),
+        [str(library_folder)],
+    )
     one = diploee.run(site, tmp_path / "run", profiles=profiles, seed=5)
     diploee.ensemble(site, tmp_path / "many", seeds=20, assumed=True, profiles=profiles)
     peak = figures(one.with_bands(tmp_path / "many"))["power.max_mw"]

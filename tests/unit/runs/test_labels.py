@@ -1,4 +1,5 @@
-"""Figures are what they are called: each is computed anew with pandas from the Parquet file."""
+"""Figures are what they are called: each is computed anew with pandas from the Parquet
+file."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from diploee.runs import Run
 from diploee.runs.labels import LABELS
 from diploee.runs.sections import Figure, Section
 
-METER = ["pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mw": 0.02}]
+METER = [
+    "pdu",
+    "ups",
+    "transformers",
+    {"kind": "point_of_interconnection", "contract_mw": 0.02},
+]
 CHANGES = {
     "start": "2018-01-25",
     "duration": "10 d",
@@ -32,12 +38,19 @@ MEANS = ", 1 min means"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ten days in two months of a contracted meter, which begins empty."""
     folder = tmp_path_factory.mktemp("labels") / "run"
-    return simulate(tiny_scenario(CHANGES), folder, library=tiny_library(), engine="compiled")
+    return simulate(
+        tiny_scenario(CHANGES), folder, library=tiny_library(), engine="compiled"
+    )
 
 
 def cells(section: Section) -> dict[tuple[str, str], Figure]:
-    figures = [*section.figures, *(f for table in section.tables for f in table.figures)]
-    return {(f.item, f.quantity): f for f in figures if isinstance(f.value, int | float)}
+    figures = [
+        *section.figures,
+        *(f for table in section.tables for f in table.figures),
+    ]
+    return {
+        (f.item, f.quantity): f for f in figures if isinstance(f.value, int | float)
+    }
 
 
 def change(power: pd.Series, n: int) -> float:
@@ -51,7 +64,11 @@ def quarters_of(power: pd.Series) -> pd.Series:
 
 def recomputed(run: Run) -> dict[tuple[str, str], float]:
     """Return every figure by its label and column, in MW, Mvar, MVA, MWh and ratios."""
-    frame = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp").astype(float)
+    frame = (
+        pd.read_parquet(run.folder / "facility.parquet")
+        .set_index("timestamp")
+        .astype(float)
+    )
     whole, q_whole = frame["facility_power_w"] / 1e6, frame["poi_reactive_var"] / 1e6
     filled = round(run.transient_h * 60)
     assert filled > 0
@@ -123,12 +140,19 @@ def test_every_figure_of_sheet_and_page_is_what_its_label_says(run: Run) -> None
 
 
 def test_every_label_of_the_first_figures_has_a_formula(run: Run) -> None:
-    patterns = [re.escape(of.name).replace(r"\{:g\}", r"[\d.]+") for of in LABELS.values()]
+    patterns = [
+        re.escape(of.name).replace(r"\{:g\}", r"[\d.]+") for of in LABELS.values()
+    ]
     known = re.compile(f"(?:{'|'.join(patterns)})(?:{MEANS})?")
     sheet = {section.id: section for section in data_sheet(run).sections}
     names = [
         item
-        for section in (run.sections()[0], sheet["active"], sheet["reactive"], sheet["averaging"])
+        for section in (
+            run.sections()[0],
+            sheet["active"],
+            sheet["reactive"],
+            sheet["averaging"],
+        )
         for item, _ in cells(section)
     ]
     names += [column for _, column in cells(sheet["months"])]
@@ -143,22 +167,32 @@ def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_ste
     (months,) = (of for of in data_sheet(run).sections if of.id == "months")
     written = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp")
     named = {column: figure.value for (_, column), figure in cells(months).items()}
-    assert named[f"peak{MEANS}"] == pytest.approx(written["facility_power_w"].max() / 1e6)
+    assert named[f"peak{MEANS}"] == pytest.approx(
+        written["facility_power_w"].max() / 1e6
+    )
 
 
-def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(tmp_path: Path) -> None:
+def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(
+    tmp_path: Path,
+) -> None:
     said = {}
     for step in (None, "10 s"):
         changes = CHANGES | {"duration": "2 h", "step": step}
-        run = simulate(tiny_scenario(changes), tmp_path / f"{step}", library=tiny_library())
+        run = simulate(
+            tiny_scenario(changes), tmp_path / f"{step}", library=tiny_library()
+        )
         (averaging,) = (of for of in data_sheet(run).sections if of.id == "averaging")
-        notes = " ".join((*averaging.notes, *(table.note for table in averaging.tables)))
+        notes = " ".join(
+            (*averaging.notes, *(table.note for table in averaging.tables))
+        )
         said[step] = re.search(r"Nothing above ([\d.]+) Hz", notes)
     assert said[None] and float(said[None][1]) == pytest.approx(0.4 / 60, rel=0.05)
     assert said["10 s"] and float(said["10 s"][1]) == pytest.approx(0.4 / 10, rel=0.05)
 
 
-def test_page_and_terminal_show_the_same_first_figures(run: Run, tmp_path: Path) -> None:
+def test_page_and_terminal_show_the_same_first_figures(
+    run: Run, tmp_path: Path
+) -> None:
     page = html.unescape(run.report(tmp_path / "page.html").read_text("utf-8"))
     shown = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     library, scenario = (
@@ -170,7 +204,10 @@ def test_page_and_terminal_show_the_same_first_figures(run: Run, tmp_path: Path)
     for figure in run.sections()[0].figures:
         if isinstance(figure.value, float) and figure.key != "poi.headroom.use":
             assert f"{figure.item} {figure.shown} {figure.unit}".strip() in words
-            assert figure.item in shown and f"{figure.shown} {figure.unit}".strip() in shown
+            assert (
+                figure.item in shown
+                and f"{figure.shown} {figure.unit}".strip() in shown
+            )
 
 
 def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
@@ -186,7 +223,11 @@ def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
     assert len(waits) >= 3
     assert all(f"{n:,} jobs never started" in figure.note for figure in waits)
     assert not any("of all jobs" in figure.item for figure in waits)
-    assert open_run(run.folder).metric("jobs.mean_queue_time_all_h").label.endswith("that started")
+    assert (
+        open_run(run.folder)
+        .metric("jobs.mean_queue_time_all_h")
+        .label.endswith("that started")
+    )
 
 
 def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) -> None:
@@ -195,10 +236,15 @@ def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) ->
     frame = run.facility()
     served = sum(frame[name] for name in frame if name.startswith("served_rps."))
     per_node = served.mean() / frame["busy_nodes"].mean()
-    (figure,) = (f for f in run.sections()[0].figures if f.key == "requests.per_node_rps")
-    assert figure.value == pytest.approx(per_node, rel=0.01)  # busy nodes at starts of intervals
+    (figure,) = (
+        f for f in run.sections()[0].figures if f.key == "requests.per_node_rps"
+    )
+    # Busy nodes at starts of intervals
+    assert figure.value == pytest.approx(per_node, rel=0.01)
     assert "answers of 512 tokens (output_tokens)" in figure.note
-    tokens = float(re.search(r"([\d,]+) tokens/s per node", figure.note)[1].replace(",", ""))  # type: ignore[index]
+    tokens = float(
+        re.search(r"([\d,]+) tokens/s per node", figure.note)[1].replace(",", "")
+    )  # type: ignore[index]
     assert tokens == pytest.approx(512 * figure.value, rel=1e-3)
     services = run.metrics["requests"]["services"].values()
     nodes = sum(of["effective_rps"] / of["per_node_rps"] for of in services)

@@ -1,4 +1,5 @@
-"""`Run.blocks`: any columns, step and part of the series, as exact means of what is stored."""
+"""`Run.blocks`: any columns, step and part of the series, as exact means of what is
+stored."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def test_any_part_at_any_step_holds_the_means_of_the_stored_values(
 def test_the_whole_run_comes_at_its_own_step_by_default(run: Run) -> None:
     blocks = list(run.blocks(["busy_nodes"]))
     assert joined(blocks, "busy_nodes").dtype == np.float64
-    np.testing.assert_array_equal(joined(blocks, "busy_nodes"), run.facility()["busy_nodes"])
+    np.testing.assert_array_equal(
+        joined(blocks, "busy_nodes"), run.facility()["busy_nodes"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,9 +70,15 @@ def test_the_whole_run_comes_at_its_own_step_by_default(run: Run) -> None:
     [
         ({"columns": ["power"]}, "column 'power' is missing (found: 'timestamp', "),
         ({"step_ms": 90_000}, "a step of 90 s is no multiple of the run's 60 s"),
-        ({"span": (None, datetime(2018, 1, 2))}, "span: 2018-01-02T00:00:00 lies outside the run"),
+        (
+            {"span": (None, datetime(2018, 1, 2))},
+            "span: 2018-01-02T00:00:00 lies outside the run",
+        ),
         ({"span": (datetime(2018, 1, 1, 0, 0, 30), None)}, "lies within an interval"),
-        ({"span": (datetime(2018, 1, 1, 2), datetime(2018, 1, 1, 1))}, "must begin before it ends"),
+        (
+            {"span": (datetime(2018, 1, 1, 2), datetime(2018, 1, 1, 1))},
+            "must begin before it ends",
+        ),
     ],
 )
 def test_what_a_run_does_not_hold_is_named(

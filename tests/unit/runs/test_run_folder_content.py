@@ -36,7 +36,9 @@ def run_tiny(
     changes: Mapping[str, Any] | None = None,
     engine: Engine = "compiled",
 ) -> Run:
-    return diploee.simulate(tiny_scenario(changes), folder, library=library, engine=engine)
+    return diploee.simulate(
+        tiny_scenario(changes), folder, library=library, engine=engine
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,10 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_engine_but_timing_and_i
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
     engines: tuple[Engine, ...] = ("compiled", "compiled", "simpy", "simpy")
-    runs = [run_tiny(tmp_path / str(k), library, SHORT, engine) for k, engine in enumerate(engines)]
+    runs = [
+        run_tiny(tmp_path / str(k), library, SHORT, engine)
+        for k, engine in enumerate(engines)
+    ]
     for name in FILES - {"manifest.json"}:
         assert len({(run.folder / name).read_bytes() for run in runs}) == 1, name
     manifests = [dict(run.manifest) for run in runs]
@@ -69,7 +74,9 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_engine_but_timing_and_i
     assert texts[0] == texts[1] and texts[2] == texts[3], "the order of keys too"
 
 
-def test_another_seed_gives_another_run(tmp_path: Path, library: ProfileLibrary, run: Run) -> None:
+def test_another_seed_gives_another_run(
+    tmp_path: Path, library: ProfileLibrary, run: Run
+) -> None:
     other = run_tiny(tmp_path / "other", library, {"seed": 1})
     assert (other.folder / "jobs.parquet").read_bytes() != (
         run.folder / "jobs.parquet"
@@ -110,9 +117,13 @@ def test_metrics_are_those_of_the_stored_series(run: Run) -> None:
     power_mw = facility["it_power_w"].to_numpy(dtype=float) / 1e6
     assert metrics["power"]["mean_mw"] == pytest.approx(power_mw.mean(), rel=1e-6)
     assert metrics["power"]["std_mw"] == pytest.approx(power_mw.std(), rel=1e-6)
-    assert metrics["power"]["p90_mw"] == pytest.approx(np.percentile(power_mw, 90), rel=1e-6)
+    assert metrics["power"]["p90_mw"] == pytest.approx(
+        np.percentile(power_mw, 90), rel=1e-6
+    )
     assert metrics["power"]["max_mw"] == pytest.approx(power_mw.max(), rel=1e-6)
-    assert metrics["utilization"]["mean"] == pytest.approx(facility["utilization"].mean(), rel=1e-6)
+    assert metrics["utilization"]["mean"] == pytest.approx(
+        facility["utilization"].mean(), rel=1e-6
+    )
     assert "requests" not in metrics
     assert "pools" not in metrics
 
@@ -125,16 +136,23 @@ def test_results_that_the_run_did_not_write_are_refused_in_one_line(
     (folder / "metrics.json").write_text(
         metrics.replace('"mean_mw": 0', '"mean_mw": 1', 1), "utf-8"
     )
-    with pytest.raises(InputError, match=r"metrics\.json: is not what the run wrote; .* again$"):
+    with pytest.raises(
+        InputError, match=r"metrics\.json: is not what the run wrote; .* again$"
+    ):
         _ = diploee.open_run(folder).metrics
 
 
-def test_a_missing_key_is_named_in_one_line_where_it_is_read(run: Run, tmp_path: Path) -> None:
+def test_a_missing_key_is_named_in_one_line_where_it_is_read(
+    run: Run, tmp_path: Path
+) -> None:
     for name in ("manifest.json", "metrics.json"):
         (tmp_path / name).write_bytes((run.folder / name).read_bytes())
 
     def of_an_older_run(metrics: dict[str, Any]) -> None:
-        del metrics["grid"]["ramps"]["intervals"][1]["up"]["max_mw"], metrics["power"]["std_mw"]
+        del (
+            metrics["grid"]["ramps"]["intervals"][1]["up"]["max_mw"],
+            metrics["power"]["std_mw"],
+        )
 
     change_metrics(tmp_path, of_an_older_run)
     found = diploee.open_run(tmp_path).metrics
@@ -142,7 +160,9 @@ def test_a_missing_key_is_named_in_one_line_where_it_is_read(run: Run, tmp_path:
     up = found["grid"]["ramps"]["intervals"][1]["up"]
     assert up.get("max_mw") is None
     for entry in (up, up | {"way": "up"}, {"way": "up"} | up):
-        with pytest.raises(InputError, match=r"intervals\.1\.up\.max_mw: this key is missing"):
+        with pytest.raises(
+            InputError, match=r"intervals\.1\.up\.max_mw: this key is missing"
+        ):
             entry["max_mw"]
 
 
@@ -164,7 +184,12 @@ def test_jobs_come_back_as_a_frame_in_the_order_of_submission(run: Run) -> None:
     waited_s = (jobs["start_time"] - jobs["submit_time"]).dt.total_seconds()
     assert np.allclose(waited_s, jobs["queue_time_s"], equal_nan=True)
     assert set(jobs["class"]) == {"tune/2", "tune/4", "draw/1"}
-    assert set(jobs["profile_id"]) == {"tune-2n-1", "tune-2n-2", "tune-4n-1", "draw-1n-1"}
+    assert set(jobs["profile_id"]) == {
+        "tune-2n-1",
+        "tune-2n-2",
+        "tune-4n-1",
+        "draw-1n-1",
+    }
 
 
 TWO_POOLS = {
@@ -181,7 +206,8 @@ def test_pools_and_streams_have_columns_and_metrics_of_their_own(
     assert list(both.columns) == [*run.jobs().columns, "pool", "stream"]
     found = both.groupby(["pool", "stream"], observed=True).size()
     assert set(found.index) == {("main", "training"), ("side", "tests")}
-    # A stream draws by its own name, whatever others there are: its jobs are those of its own run.
+    # A stream draws by its own name, whatever others there are: its jobs are those of
+    # its own run.
     alone, main = run.jobs(), both[both["pool"] == "main"]
     for column in ("submit_time", "start_time", "class", "profile_id", "energy_j"):
         assert main[column].tolist() == alone[column].tolist(), column
@@ -190,7 +216,9 @@ def test_pools_and_streams_have_columns_and_metrics_of_their_own(
         assert np.allclose(parts, facility[column], rtol=1e-6)
     assert set(pools) == {"main", "side"}
     assert pools["side"]["utilization"]["mean"] == pytest.approx(0.6, abs=0.05)
-    assert [pools[name]["jobs"]["submitted"] for name in ("main", "side")] == found.tolist()
+    assert [
+        pools[name]["jobs"]["submitted"] for name in ("main", "side")
+    ] == found.tolist()
 
 
 def test_pool_without_jobs_is_a_column_of_jobs_and_a_lone_stream_is_none(
@@ -212,7 +240,9 @@ def test_profiles_beyond_the_range_of_int16_keep_their_names(tmp_path: Path) -> 
     file.close()
     stored = pq.read_table(tmp_path / "jobs.parquet")
     assert stored["profile_id"].to_pylist() == ["p-39999", "p-3"]
-    assert stored.schema.field("profile_id").type == pa.dictionary(pa.int32(), pa.string())
+    assert stored.schema.field("profile_id").type == pa.dictionary(
+        pa.int32(), pa.string()
+    )
 
 
 def test_a_job_that_never_started_has_nulls_and_no_energy(crowded: Run) -> None:
@@ -225,7 +255,9 @@ def test_a_job_that_never_started_has_nulls_and_no_energy(crowded: Run) -> None:
     assert (jobs.loc[~unstarted, "energy_j"] > 0).all()
 
 
-def test_a_pool_that_misses_its_target_is_a_warning_with_the_shortfall(crowded: Run) -> None:
+def test_a_pool_that_misses_its_target_is_a_warning_with_the_shortfall(
+    crowded: Run,
+) -> None:
     (warning,) = crowded.manifest["warnings"]
     unstarted = crowded.metrics["jobs"]["unstarted"]
     assert warning.startswith("pool 'main': simulated utilization 0.")
@@ -252,7 +284,9 @@ def test_a_linearly_scaled_class_is_flagged_with_its_ratio(
     }
     run = run_tiny(tmp_path / "scaled", library, changes)
     flagged = [c for c in run.manifest["classes"] if "extrapolation_ratio" in c]
-    assert [(c["class"], c["extrapolation_ratio"]) for c in flagged] == [("tune/10", 2.5)]
+    assert [(c["class"], c["extrapolation_ratio"]) for c in flagged] == [
+        ("tune/10", 2.5)
+    ]
     assert "upper bound" in flagged[0]["extrapolation"]
     scaled = [text for text in run.manifest["warnings"] if "tune/10" in text]
     assert len(scaled) == 1
@@ -260,13 +294,17 @@ def test_a_linearly_scaled_class_is_flagged_with_its_ratio(
     assert "not a forecast" in scaled[0]
     # The job's energy is that of its profile times the ratio.
     jobs = run.jobs()
-    of_class = jobs[(jobs["class"] == "tune/10") & (jobs["end_time"] < "2018-01-03T00:00:00Z")]
+    of_class = jobs[
+        (jobs["class"] == "tune/10") & (jobs["end_time"] < "2018-01-03T00:00:00Z")
+    ]
     energy_j = library.get("tune-4n-1").energy_j
     assert len(of_class) > 0
     assert of_class["energy_j"].to_numpy() == pytest.approx(2.5 * energy_j)
 
 
-def test_the_manifest_says_where_every_number_comes_from(run: Run, library: ProfileLibrary) -> None:
+def test_the_manifest_says_where_every_number_comes_from(
+    run: Run, library: ProfileLibrary
+) -> None:
     manifest = run.manifest
     assert manifest["seed"] == 0
     assert manifest["scenario_sha256"] == tiny_scenario().sha256()
@@ -295,7 +333,9 @@ def test_time_stamps_carry_the_facilitys_utc_offset(
     assert run.jobs()["submit_time"].iloc[0].isoformat().endswith("+05:30")
 
 
-@pytest.mark.parametrize("start", ["2018-01-01T00:00:00.057", "2038-03-01T00:00:00.999"])
+@pytest.mark.parametrize(
+    "start", ["2018-01-01T00:00:00.057", "2038-03-01T00:00:00.999"]
+)
 def test_time_stamps_are_exact_to_the_millisecond(
     tmp_path: Path, library: ProfileLibrary, start: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""Sections of a run: what stands in them is what the metrics hold, ranked, in every form."""
+"""Sections of a run: what stands in them is what the metrics hold, ranked, in every
+form."""
 
 from __future__ import annotations
 
@@ -21,16 +22,24 @@ from diploee.runs.run_sections import run_sections
 from diploee.runs.sections import Figure, Section, as_dict, beside, long_rows
 from diploee.runs.words import moment, pattern_for
 
-STAGES = ["pdu", "ups", "transformers", {"kind": "point_of_interconnection", "contract_mw": 0.02}]
+STAGES = [
+    "pdu",
+    "ups",
+    "transformers",
+    {"kind": "point_of_interconnection", "contract_mw": 0.02},
+]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ten days in two months of a contracted meter."""
     changes = {
-        "start": "2018-01-25", "duration": "10 d", "warm_up": "1 d",
-        "facility.node_types.node.ac_power": "air_hgx", "facility.stages": STAGES,
-    }  # fmt: skip
+        "start": "2018-01-25",
+        "duration": "10 d",
+        "warm_up": "1 d",
+        "facility.node_types.node.ac_power": "air_hgx",
+        "facility.stages": STAGES,
+    }
     folder = tmp_path_factory.mktemp("sections") / "run"
     return diploee.simulate(
         tiny_scenario(changes), folder, library=tiny_library(), engine="compiled"
@@ -47,7 +56,9 @@ def test_every_declared_metric_of_a_whole_run_has_a_section(run: Run) -> None:
     for metric in declared_metrics():
         block = metric.key.partition(".")[0]
         if metric.view != "detail" and "<" not in metric.key and block not in blocks:
-            of_stage = not metric.key.startswith(tuple(p for p in prefixes if p.endswith(".")))
+            of_stage = not metric.key.startswith(
+                tuple(p for p in prefixes if p.endswith("."))
+            )
             assert not of_stage or "*stages*" in prefixes, metric.key
 
 
@@ -87,11 +98,15 @@ def test_a_month_s_load_factors_give_the_energy_back(run: Run) -> None:
     assert list(demand.rows) == list(hours)
     for month, cells in demand.rows.items():
         mean_kw = cells["Active"].value * cells["Load factor"].value  # type: ignore[operator]
-        assert mean_kw * hours[month] == pytest.approx(energy.rows[month]["Energy"].value)
+        assert mean_kw * hours[month] == pytest.approx(
+            energy.rows[month]["Energy"].value
+        )
     parts = tables["Energy by part"]
     assert list(parts.rows) == [*hours, "Whole run"]
     for cells in parts.rows.values():
-        shares = [f.value for name, f in cells.items() if f.unit == "kWh" and name != "Total"]
+        shares = [
+            f.value for name, f in cells.items() if f.unit == "kWh" and name != "Total"
+        ]
         assert sum(shares) == pytest.approx(cells["Total"].value)  # type: ignore[arg-type]
 
 
@@ -109,13 +124,17 @@ def test_ramps_and_causes_are_those_of_the_metrics(run: Run) -> None:
         block, tables["Ramps down: change of adjacent means"].rows.values(), strict=True
     ):
         assert cells["Largest"].value == pytest.approx(entry["down"]["max_mw"] * 1e3)
-    named = [item for name in tables if name.startswith("Why") for item in tables[name].rows]
+    named = [
+        item for name in tables if name.startswith("Why") for item in tables[name].rows
+    ]
     assert len(named) == len(set(named)) and "Peak" in named
 
 
 def test_one_line_says_what_is_withheld_and_why(run: Run) -> None:
     (line,) = section_of(run, "ramps").notes
-    assert line.startswith("Withheld: ramps over 2 s and ramps over 10 s (shorter than the run's")
+    assert line.startswith(
+        "Withheld: ramps over 2 s and ramps over 10 s (shorter than the run's"
+    )
     assert "No claim on flicker, torsion or harmonics" in line
     block = json.loads(json.dumps(run.metrics["grid"]))
     for kind in ("maximum_demand", "ramps", "rolling_range", "spectrum"):
@@ -161,8 +180,18 @@ def test_json_table_and_notebook_hold_the_same_figures(run: Run) -> None:
 
 
 def test_what_people_ask_first_is_ranked_first() -> None:
-    keys = ["grid.bandwidth.trusted_hz", "jobs.submitted", "power.max_mw", "poi.headroom.use"]
-    assert ranks(keys) == ["poi.headroom.use", "power.max_mw", "jobs.submitted", keys[0]]
+    keys = [
+        "grid.bandwidth.trusted_hz",
+        "jobs.submitted",
+        "power.max_mw",
+        "poi.headroom.use",
+    ]
+    assert ranks(keys) == [
+        "poi.headroom.use",
+        "power.max_mw",
+        "jobs.submitted",
+        keys[0],
+    ]
 
 
 def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
@@ -178,5 +207,7 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
 
 def test_notebook_text_of_a_user_s_name_is_no_markup(tmp_path: Path) -> None:
     changes = {"duration": "6 h", "name": "x"}
-    run = diploee.simulate(tiny_scenario(changes), tmp_path / "a<b>", library=tiny_library())
+    run = diploee.simulate(
+        tiny_scenario(changes), tmp_path / "a<b>", library=tiny_library()
+    )
     assert "a<b>" not in run._repr_html_() and "a&lt;b&gt;" in run._repr_html_()

@@ -21,11 +21,20 @@ from diploee.scenario import load_scenario, target_values
         ("seed=", "at most 9,223,372,036,854,775,807, found null"),
         ("seed=[1", "--set seed: not valid YAML: "),
         ("start=2018-02-30", "--set start: not valid YAML: '2018-02-30' is no valid"),
-        ("name.first=x", "--set name.first: 'name' is a single value, not a group of keys"),
+        (
+            "name.first=x",
+            "--set name.first: 'name' is a single value, not a group of keys",
+        ),
         ("streams.training.classes.3.n_nodes=1", "'3' is no item of the list (0 to 2)"),
         ("streams.training.classes.\u00b2=1", "is no item of the list (0 to 2)"),
-        ("streams.training.classes.0.n_nodes=0", "--set streams.training.classes.0.n_nodes: must"),
-        ("facility.pools.main={n_nodes: 0}", "--set facility.pools.main.n_nodes: must be a whole"),
+        (
+            "streams.training.classes.0.n_nodes=0",
+            "--set streams.training.classes.0.n_nodes: must",
+        ),
+        (
+            "facility.pools.main={n_nodes: 0}",
+            "--set facility.pools.main.n_nodes: must be a whole",
+        ),
     ],
 )
 def test_bad_override_is_named(scenario_file: Path, override: str, words: str) -> None:
@@ -42,19 +51,35 @@ def test_bad_override_is_named(scenario_file: Path, override: str, words: str) -
             "facility.stages.4={kind: point_of_interconnection}",
             "would replace 'transformers' by 'po",
         ),
-        ("facility.stages.pdu=dlc_tower", "--set facility.stages.dlc_tower.KEY=VALUE for a key of"),
-        ("facility.stages.ups.mode=x", "--set facility.stages.ups.mode: must be 'double_conv"),
-        ("facility.stages.battery.power_mw=1", "'battery' is no item of the list (0 to 5)"),
+        (
+            "facility.stages.pdu=dlc_tower",
+            "--set facility.stages.dlc_tower.KEY=VALUE for a key of",
+        ),
+        (
+            "facility.stages.ups.mode=x",
+            "--set facility.stages.ups.mode: must be 'double_conv",
+        ),
+        (
+            "facility.stages.battery.power_mw=1",
+            "'battery' is no item of the list (0 to 5)",
+        ),
     ],
 )
-def test_a_stage_is_not_replaced_by_another_part_of_the_chain(override: str, words: str) -> None:
+def test_a_stage_is_not_replaced_by_another_part_of_the_chain(
+    override: str, words: str
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario("colocation_10mw_poi", [override])
     assert any(words in problem for problem in caught.value.problems)
 
 
-def test_keys_of_a_stage_are_set_by_its_kind_and_others_of_its_place_take_its_own() -> None:
-    wanted = ["facility.stages.point_of_interconnection.contract_mw=9.8", "facility.stages.2=wse"]
+def test_keys_of_a_stage_are_set_by_its_kind_and_others_of_its_place_take_its_own() -> (
+    None
+):
+    wanted = [
+        "facility.stages.point_of_interconnection.contract_mw=9.8",
+        "facility.stages.2=wse",
+    ]
     before = load_scenario("colocation_10mw_poi").facility.stages
     after = load_scenario("colocation_10mw_poi", wanted).facility.stages
     assert after[5] == before[5].model_copy(update={"contract_mw": 9.8})
@@ -70,7 +95,10 @@ def test_all_bad_overrides_are_reported_at_once(scenario_file: Path) -> None:
 
 def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
     values = {"seed": True, "streams.training.target_utilization": 2.0}
-    names = {"seed": "--seed", "streams.training.target_utilization": "--target-utilization"}
+    names = {
+        "seed": "--seed",
+        "streams.training.target_utilization": "--target-utilization",
+    }
     with pytest.raises(ScenarioError) as caught:
         load_scenario(scenario_file, values=values, names=names)
     assert sorted(caught.value.problems) == [
@@ -82,9 +110,18 @@ def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"facility.pools.main.nodes": 5}, "facility.pools.main.nodes: unknown key 'nodes' (allow"),
-        ({"facility.pool.main.n_nodes": 5}, "facility.pool.main.n_nodes (in facility.pool): unkn"),
-        ({"streams.training.pool": "x"}, "streams.training.pool: unknown pool 'x' (have: 'main')"),
+        (
+            {"facility.pools.main.nodes": 5},
+            "facility.pools.main.nodes: unknown key 'nodes' (allow",
+        ),
+        (
+            {"facility.pool.main.n_nodes": 5},
+            "facility.pool.main.n_nodes (in facility.pool): unkn",
+        ),
+        (
+            {"streams.training.pool": "x"},
+            "streams.training.pool: unknown pool 'x' (have: 'main')",
+        ),
     ],
 )
 def test_bad_value_given_in_python_names_its_key_and_the_nearest(
@@ -99,16 +136,26 @@ def test_bad_value_given_in_python_names_its_key_and_the_nearest(
         assert "; did you mean '" in problem
 
 
-def test_override_changes_its_own_key_alone_where_an_anchor_serves_two(tmp_path: Path) -> None:
+def test_override_changes_its_own_key_alone_where_an_anchor_serves_two(
+    tmp_path: Path,
+) -> None:
     path = write_scenario(tmp_path / "two.yaml")
-    text = path.read_text("utf-8").replace("pools:\n    main:", "pools:\n    main: &pool")
+    text = path.read_text("utf-8").replace(
+        "pools:\n    main:", "pools:\n    main: &pool"
+    )
     path.write_text(text.replace("streams:", "    spare: *pool\nstreams:"), "utf-8")
     pools = load_scenario(path, ["facility.pools.spare.n_nodes=5"]).facility.pools
     assert (pools["main"].n_nodes, pools["spare"].n_nodes) == (12, 5)
 
 
 def test_target_of_several_streams_asks_for_one(tmp_path: Path) -> None:
-    stream = {"pool": "main", "jobs_per_day": 3, "mix": {"workload": {"a": 1}, "n_nodes": {1: 1}}}
+    stream = {
+        "pool": "main",
+        "jobs_per_day": 3,
+        "mix": {"workload": {"a": 1}, "n_nodes": {1: 1}},
+    }
     path = write_scenario(tmp_path / "two.yaml", {"streams.other": stream})
-    with pytest.raises(ScenarioError, match="the scenario has several streams; set one of"):
+    with pytest.raises(
+        ScenarioError, match="the scenario has several streams; set one of"
+    ):
         target_values(load_scenario(path), 0.5)

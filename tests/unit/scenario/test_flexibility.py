@@ -40,7 +40,13 @@ def test_the_ramp_ends_at_the_start_and_begins_no_earlier_than_the_notice() -> N
 
 def test_what_may_be_drawn_goes_down_holds_and_comes_back() -> None:
     of = event(issued="2018-01-01 10:00", ramp_down="20 min", ramp_up="10 min")
-    times = [of.ramp_ms - 1, of.ramp_ms, of.ramp_ms + 10 * MIN, of.held_ms, of.end_ms - 1]
+    times = [
+        of.ramp_ms - 1,
+        of.ramp_ms,
+        of.ramp_ms + 10 * MIN,
+        of.held_ms,
+        of.end_ms - 1,
+    ]
     assert [of.allowed_w(t, 100.0) for t in times] == [float("inf"), 100, 87.5, 75, 75]
     assert of.allowed_w(of.end_ms + 5 * MIN, 100.0) == 87.5
     assert of.allowed_w(of.over_ms, 100.0) == float("inf")
@@ -51,7 +57,11 @@ def test_what_may_be_drawn_goes_down_holds_and_comes_back() -> None:
 
 def test_a_product_fills_in_what_an_event_leaves_out() -> None:
     scenario = tiny_scenario(
-        {"flexibility.events": [{"id": "p", "start": "2018-01-01 12:00", "product": "emerald"}]}
+        {
+            "flexibility.events": [
+                {"id": "p", "start": "2018-01-01 12:00", "product": "emerald"}
+            ]
+        }
     )
     assert scenario.flexibility is not None
     (found,) = scenario.flexibility.events_in(scenario.clock)
@@ -65,18 +75,33 @@ def test_a_product_fills_in_what_an_event_leaves_out() -> None:
     ("events", "problem"),
     [
         ([{**ONE, **QUARTER, "end": "2018-01-01 11:00"}], "end must lie behind start"),
-        ([{**ONE, **QUARTER, "issued": "2018-01-01 12:01"}], "issued must be at or before start"),
-        ([{**ONE, "target": {"fraction": 0.5, "mw": 1}}], "give exactly one of 'fraction'"),
+        (
+            [{**ONE, **QUARTER, "issued": "2018-01-01 12:01"}],
+            "issued must be at or before start",
+        ),
+        (
+            [{**ONE, "target": {"fraction": 0.5, "mw": 1}}],
+            "give exactly one of 'fraction'",
+        ),
         ([{**ONE}], "target is missing; add it"),
-        ([{"id": "x", "start": "2018-01-01 12:00", **QUARTER}], "end is missing; add it"),
-        ([{**ONE, "product": "london", "end": "2018-01-02"}], "lasts at most 10 h, found 12 h"),
+        (
+            [{"id": "x", "start": "2018-01-01 12:00", **QUARTER}],
+            "end is missing; add it",
+        ),
+        (
+            [{**ONE, "product": "london", "end": "2018-01-02"}],
+            "lasts at most 10 h, found 12 h",
+        ),
         (
             [{**ONE, **QUARTER, "product": "sb6_firm"}],
             "events.0.product: 'sb6_firm' is for loads from 75 MW on",
         ),
         (
             [{**ONE, "target": {"mw": 1e-4}}],
-            "events.0.target.mw: is below the 0.0048 MW that the nodes draw without a job",
+            (
+                "events.0.target.mw: is below the 0.0048 MW that the nodes draw "
+                "without a job"
+            ),
         ),
         ([{**ONE, **QUARTER, "start": "2018-01-01 00:10"}], "must lie within the run"),
         ([{**ONE, **QUARTER}, {**ONE, **QUARTER}], "events.1.id: 'one' is taken"),
@@ -93,7 +118,9 @@ def test_events_that_can_not_be_or_contradict_each_other_are_refused(
 
 
 def test_events_that_agree_may_overlap() -> None:
-    tiny_scenario({"flexibility.events": [{**ONE, **QUARTER}, {**ONE, "id": "two", **QUARTER}]})
+    tiny_scenario(
+        {"flexibility.events": [{**ONE, **QUARTER}, {**ONE, "id": "two", **QUARTER}]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +142,12 @@ def test_levels_one_after_the_other_are_shares_of_the_power_before_the_first(
 
 
 def test_an_event_long_after_another_is_of_its_own_power_before() -> None:
-    later = {"id": "two", "start": "2018-01-01 16:00", "end": "2018-01-01 17:00", **QUARTER}
+    later = {
+        "id": "two",
+        "start": "2018-01-01 16:00",
+        "end": "2018-01-01 17:00",
+        **QUARTER,
+    }
     scenario = tiny_scenario({"flexibility.events": [{**ONE, **QUARTER}, later]})
     assert scenario.flexibility is not None
     _, second = scenario.flexibility.events_in(scenario.clock)
@@ -125,9 +157,15 @@ def test_an_event_long_after_another_is_of_its_own_power_before() -> None:
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ({"stop": "30 min"}, "stop: a checkpoint takes 30 min, not less than the 30 min"),
+        (
+            {"stop": "30 min"},
+            "stop: a checkpoint takes 30 min, not less than the 30 min",
+        ),
         ({"checkpoint_interval": "1 min"}, "stop: a checkpoint takes 2 min"),
-        ({"checkpoint_interval": "1 month"}, "expected a number and a unit (ms, s, min, h"),
+        (
+            {"checkpoint_interval": "1 month"},
+            "expected a number and a unit (ms, s, min, h",
+        ),
         ({"deadline": "2017-12-31"}, "lies before the submission of jobs"),
         ({"deadline": "2019-01-01", "slack": 1}, "give either slack or deadline"),
         ({"slack": -0.1}, "must be a number of 0 or more"),
@@ -135,7 +173,9 @@ def test_an_event_long_after_another_is_of_its_own_power_before() -> None:
         ({"min_nodes": 2}, "min_nodes 2 is above the 1 nodes of the smallest class"),
     ],
 )
-def test_jobs_that_tolerate_what_can_not_be_are_refused(keys: dict[str, Any], problem: str) -> None:
+def test_jobs_that_tolerate_what_can_not_be_are_refused(
+    keys: dict[str, Any], problem: str
+) -> None:
     assert problem in problems({"streams.training.flexibility": keys})
 
 
@@ -147,12 +187,21 @@ def test_a_class_tolerates_what_its_stream_does_unless_it_says_so_itself() -> No
         }
     )
     classes = scenario.streams["training"].job_classes()
-    assert [c.flexibility and c.flexibility.least_speed for c in classes] == [0.5, 0.9, 0.9]
+    assert [c.flexibility and c.flexibility.least_speed for c in classes] == [
+        0.5,
+        0.9,
+        0.9,
+    ]
 
 
 def test_signals_that_are_followed_must_be_there_in_their_units() -> None:
     assert "there is no signal 'price' (have: 'carbon')" in problems(
-        {"flexibility": {"signals": {"carbon": {"file": "c.csv"}}, "follow": {"signal": "price"}}}
+        {
+            "flexibility": {
+                "signals": {"carbon": {"file": "c.csv"}},
+                "follow": {"signal": "price"},
+            }
+        }
     )
     assert "carbon.unit must be one of 'g_per_kwh'" in problems(
         {"flexibility.signals.carbon": {"file": "c.csv", "unit": "mw"}}

@@ -1,4 +1,5 @@
-"""The reference of every key, and the shipped files against the JSON Schema that it comes from."""
+"""The reference of every key, and the shipped files against the JSON Schema that it
+comes from."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ from diploee.sweeps import SweepSpec
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 PAGES = {
     "scenario": (SCENARIOS / "REFERENCE.md", ("schema", "--markdown")),
-    "sweep": (SCENARIOS / "sweeps" / "REFERENCE.md", ("schema", "--sweep", "--markdown")),
+    "sweep": (
+        SCENARIOS / "sweeps" / "REFERENCE.md",
+        ("schema", "--sweep", "--markdown"),
+    ),
     "outputs": (SCENARIOS.parent / "docs" / "OUTPUTS.md", ("schema", "--outputs")),
 }
 MODELS: dict[str, type[Model]] = {"scenario": Scenario, "sweep": SweepSpec}
@@ -53,7 +57,10 @@ def test_reference_file_is_what_the_command_prints(kind: str) -> None:
     path, command = PAGES[kind]
     ended = call(*command)
     assert (ended.code, ended.err) == (0, "")
-    remedy = f"write it again: diploee {' '.join(command)} > {path.relative_to(SCENARIOS.parent)}"
+    remedy = (
+        f"write it again: diploee {' '.join(command)} > "
+        f"{path.relative_to(SCENARIOS.parent)}"
+    )
     assert path.read_text("utf-8") == ended.out, remedy
 
 
@@ -81,10 +88,14 @@ def test_every_key_has_a_row_with_its_description(kind: str) -> None:
 def test_rows_tell_type_default_and_what_is_allowed() -> None:
     lines = markdown_reference(Scenario, "Title", "command").splitlines()
     by_start = {line.split(" | ")[0]: line for line in lines}
-    assert "| `resolution` | text | `60 s` | such as `0.1 s`, `60 s`, `1 h` |" in "\n".join(lines)
     assert (
-        "| `n_gpus` | whole number | **required** | from 0 up to 1,000 | GPUs per node. |" in lines
+        "| `resolution` | text | `60 s` | such as `0.1 s`, `60 s`, `1 h` |"
+        in "\n".join(lines)
     )
+    assert (
+        "| `n_gpus` | whole number | **required** | from 0 up to 1,000 | GPUs per "
+        "node. |"
+    ) in lines
     assert by_start["| `hour_of_week`"].split(" | ")[1:4] == [
         "list of 168 numbers",
         "none",
@@ -104,12 +115,16 @@ def test_links_lead_to_a_heading(kind: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(shipped("scenario")))
 def test_shipped_scenario_fits_the_json_schema(name: str) -> None:
-    Draft202012Validator(schema_of("scenario")).validate(plain_yaml(shipped("scenario")[name]))
+    Draft202012Validator(schema_of("scenario")).validate(
+        plain_yaml(shipped("scenario")[name])
+    )
 
 
 @pytest.mark.parametrize("name", sorted(shipped("sweep")))
 def test_shipped_sweep_fits_the_json_schema(name: str) -> None:
-    Draft202012Validator(schema_of("sweep")).validate(plain_yaml(shipped("sweep")[name]))
+    Draft202012Validator(schema_of("sweep")).validate(
+        plain_yaml(shipped("sweep")[name])
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,4 +143,6 @@ def test_json_schema_refuses_what_the_models_refuse(key: str, value: object) -> 
     file = shipped("scenario")["colocation_10mw"]
     with pytest.raises(ScenarioError):
         scenario_from_dict(yaml.safe_load(file.read_text("utf-8")) | {key: value})
-    assert not Draft202012Validator(schema_of("scenario")).is_valid(plain_yaml(file) | {key: value})
+    assert not Draft202012Validator(schema_of("scenario")).is_valid(
+        plain_yaml(file) | {key: value}
+    )

@@ -1,4 +1,4 @@
-"""A site in another size: everything that grows with it grows, and nothing else does."""
+"""A site in another size: everything that grows with it grows, and nothing else does."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ from diploee.simulation.site import open_stages, rated_at_meter_w, scaled, settl
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
-    site = load_scenario("mixed_11mw", ["facility.stages=[{kind: auxiliary_load, power_kw: 300}]"])
+    site = load_scenario(
+        "mixed_11mw", ["facility.stages=[{kind: auxiliary_load, power_kw: 300}]"]
+    )
     large = scaled(site, 15.0)
     for name, pool in site.facility.pools.items():
         assert large.facility.pools[name].n_nodes == 15 * pool.n_nodes
-    assert large.facility.rated_power_w == pytest.approx(15 * site.facility.rated_power_w)
+    assert large.facility.rated_power_w == pytest.approx(
+        15 * site.facility.rated_power_w
+    )
     assert large.facility.stages[0].power_kw == 4_500  # type: ignore[attr-defined]
     for name, requests in site.request_streams.items():
         asked = large.request_streams[name]
@@ -46,16 +50,22 @@ def test_once_scaled_site_is_not_scaled_again() -> None:
 
 
 def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
-    stages = [{"kind": "constant_loss", "loss_fraction": 0.1}, {"kind": "auxiliary_load",
-              "power_kw": 5.0}]  # fmt: skip
-    site = sized(tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}}))
+    stages = [
+        {"kind": "constant_loss", "loss_fraction": 0.1},
+        {"kind": "auxiliary_load", "power_kw": 5.0},
+    ]
+    site = sized(
+        tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}})
+    )
     full_w = site.facility.nodes_power_w / 0.9 + site.facility.stages[1].power_kw * 1e3  # type: ignore[attr-defined]
     assert full_w == pytest.approx(12e6, rel=1e-3)  # to a node
 
 
 def test_run_tells_the_size_that_was_asked_for(tmp_path: Path) -> None:
     site = tiny_scenario({"duration": "6 h", "facility.size": {"nodes_factor": 3.0}})
-    run = diploee.simulate(site, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = diploee.simulate(
+        site, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     assert run.manifest["size"] == {"nodes_factor": 3.0}
     assert run.scenario.facility.n_nodes == 36
     assert run.scenario.facility.size is None
@@ -77,8 +87,11 @@ SPANS = (
 
 
 def settled(name: str, **values: Any) -> tuple[Scenario, float]:
-    """Return a shipped site in its size, and what it draws at its meter at its ratings [W]."""
-    scenario = load_scenario(name, values={key.replace("__", "."): v for key, v in values.items()})
+    """Return a shipped site in its size, and what it draws at its meter at its ratings
+    [W]."""
+    scenario = load_scenario(
+        name, values={key.replace("__", "."): v for key, v in values.items()}
+    )
     inputs = load_inputs(scenario)
     site = settle(scenario, inputs)
     return site, rated_at_meter_w(site, inputs.weather_year)
@@ -88,40 +101,61 @@ def settled(name: str, **values: Any) -> tuple[Scenario, float]:
     ("name", "station"),
     [("colocation_10mw_poi", "denver"), ("colocation_10mw_poi_air", "greensboro")],
 )
-def test_a_year_two_days_and_an_hour_are_of_the_same_size(name: str, station: str) -> None:
+def test_a_year_two_days_and_an_hour_are_of_the_same_size(
+    name: str, station: str
+) -> None:
     size = {"facility.size": {"poi_mw": 10}, "facility.weather.station": station}
     found = [settled(name, **size, **span) for span in SPANS]
     assert len({site.facility.model_dump_json() for site, _ in found}) == 1
     per_node = 10e6 / found[0][0].facility.n_nodes
-    assert [rated_w for _, rated_w in found] == pytest.approx([10e6] * len(SPANS), abs=per_node)
+    assert [rated_w for _, rated_w in found] == pytest.approx(
+        [10e6] * len(SPANS), abs=per_node
+    )
 
 
 def test_a_site_is_rated_at_the_worst_hour_of_its_year_in_any_zone() -> None:
     zones = ("-07:00", "+05:30", "+14:00")
-    rated_w = [settled("colocation_10mw_poi_air", facility__utc_offset=zone)[1] for zone in zones]
-    # In a zone of half hours the middle of an hour is on a record of the weather, not between two.
+    rated_w = [
+        settled("colocation_10mw_poi_air", facility__utc_offset=zone)[1]
+        for zone in zones
+    ]
+    # In a zone of half hours the middle of an hour is on a record of the weather, not
+    # between two.
     assert rated_w == pytest.approx([rated_w[0]] * len(zones), rel=2e-3)
 
 
 def test_no_hour_of_a_run_at_full_ratings_draws_more_than_the_rated_power() -> None:
-    scenario = load_scenario("colocation_10mw_poi_air", ["duration=1 week", "start=2018-08-01"])
+    scenario = load_scenario(
+        "colocation_10mw_poi_air", ["duration=1 week", "start=2018-08-01"]
+    )
     inputs = load_inputs(scenario)
     facility = scenario.facility
     n = 7 * 24 * 60
     stages, _ = open_stages(scenario, weather=inputs.weather)
-    block = Block(0, 60_000, {
-        "it_power_w": np.full(n, facility.nodes_power_w),
-        "it_ac_power_w": np.full(n, facility.supplied_power_w),
-        POWER: np.full(n, facility.supplied_power_w),
-        REACTIVE: np.full(n, facility.reactive_power_var),
-    })  # fmt: skip
+    block = Block(
+        0,
+        60_000,
+        {
+            "it_power_w": np.full(n, facility.nodes_power_w),
+            "it_ac_power_w": np.full(n, facility.supplied_power_w),
+            POWER: np.full(n, facility.supplied_power_w),
+            REACTIVE: np.full(n, facility.reactive_power_var),
+        },
+    )
     (passed,) = stages.through(iter([block]))
     hourly_w = passed.columns[POWER].reshape(-1, 60).mean(axis=1)
-    assert hourly_w.max() <= rated_at_meter_w(scenario, inputs.weather_year) * (1 + 1e-6)
+    assert hourly_w.max() <= rated_at_meter_w(scenario, inputs.weather_year) * (
+        1 + 1e-6
+    )
 
 
-BATTERY = {"kind": "battery", "power_mw": 2.0, "energy_mwh": 2.0, "auxiliary_kw": 50,
-           "smoothing_s": 60}  # fmt: skip
+BATTERY = {
+    "kind": "battery",
+    "power_mw": 2.0,
+    "energy_mwh": 2.0,
+    "auxiliary_kw": 50,
+    "smoothing_s": 60,
+}
 BALLAST = {"kind": "ramp_limit", "down_mw_per_min": 0.1}
 
 
@@ -133,9 +167,14 @@ def test_batteries_sources_and_ramp_limits_are_no_part_of_the_rated_power() -> N
 
 
 def test_size_counts_the_nodes_of_all_phases() -> None:
-    phases = [{"since": "2018-01-01", "n_nodes": 5}, {"since": "2018-01-02", "n_nodes": 12}]
-    changes = {"facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
-               "facility.size": {"poi_mw": 1.0}}  # fmt: skip
+    phases = [
+        {"since": "2018-01-01", "n_nodes": 5},
+        {"since": "2018-01-02", "n_nodes": 12},
+    ]
+    changes = {
+        "facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
+        "facility.size": {"poi_mw": 1.0},
+    }
     whole = sized(tiny_scenario(changes))
     phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))
     assert phased.facility.n_nodes == whole.facility.n_nodes
@@ -161,7 +200,9 @@ class Offices:
 class Generator:
     """A source of a user on the site."""
 
-    columns = (Column("generator_w", "W", "facility", "mean", None, "generator", "source"),)
+    columns = (
+        Column("generator_w", "W", "facility", "mean", None, "generator", "source"),
+    )
     boundary = None
 
     def start(self) -> None:
@@ -180,8 +221,13 @@ def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
     assert rated_at_meter_w(site, further=[Offices()]) == pytest.approx(2e6, abs=node_w)
 
 
-ALONE = {"streams.training.classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}]}
-BARE = {f"facility.node_types.node.{key}_w": 0 for key in ("gpu_tdp", "cpu_tdp", "idle_power")}
+ALONE = {
+    "streams.training.classes": [{"workload": "draw", "n_nodes": 1, "probability": 1}]
+}
+BARE = {
+    f"facility.node_types.node.{key}_w": 0
+    for key in ("gpu_tdp", "cpu_tdp", "idle_power")
+}
 STAGES = {"facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}]}
 
 
@@ -196,7 +242,10 @@ STAGES = {"facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}]}
     ],
 )
 def test_size_that_the_site_can_not_have_is_refused(
-    size: dict[str, float], changes: dict[str, Any], further: tuple[Any, ...], words: str
+    size: dict[str, float],
+    changes: dict[str, Any],
+    further: tuple[Any, ...],
+    words: str,
 ) -> None:
     site = tiny_scenario(changes | {"facility.size": size})
     with pytest.raises(InputError, match=words):
@@ -204,23 +253,35 @@ def test_size_that_the_site_can_not_have_is_refused(
 
 
 def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> None:
-    site = tiny_scenario({
-        "duration": "6 h",
-        "facility.stages": [{"kind": "auxiliary_load", "power_kw": 5.0}],
-        "facility.size": {"poi_mw": 0.1},
-    })  # fmt: skip
+    site = tiny_scenario(
+        {
+            "duration": "6 h",
+            "facility.stages": [{"kind": "auxiliary_load", "power_kw": 5.0}],
+            "facility.size": {"poi_mw": 0.1},
+        }
+    )
     found = check(site, tiny_library())
-    run = diploee.simulate(site, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = diploee.simulate(
+        site, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     assert found.scenario.facility == run.scenario.facility
     assert found.rated_mw == pytest.approx(0.1, rel=0.03)
 
 
-def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cap.csv").write_text("time,cap\n2018-01-01 00:00,0.010\n2018-01-03 00:00,0.010\n")
+def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "cap.csv").write_text(
+        "time,cap\n2018-01-01 00:00,0.010\n2018-01-03 00:00,0.010\n"
+    )
     changes = {"flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}}
     settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
-    large = tiny_scenario(changes | {"facility.size": {"nodes_factor": 3}}).beside(tmp_path)
-    with pytest.raises(InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144 MW"):
+    large = tiny_scenario(changes | {"facility.size": {"nodes_factor": 3}}).beside(
+        tmp_path
+    )
+    with pytest.raises(
+        InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144 MW"
+    ):
         settle(*with_inputs(large))
 
 

@@ -27,7 +27,9 @@ MS_PER_H = 3_600_000
         ("2018-01-01", "2 weeks", 14 * 24),
     ],
 )
-def test_months_and_years_follow_the_calendar(start: str, duration: str, n_hours: float) -> None:
+def test_months_and_years_follow_the_calendar(
+    start: str, duration: str, n_hours: float
+) -> None:
     scenario = tiny_scenario({"start": start, "duration": duration})
     assert scenario.horizon_ms == n_hours * MS_PER_H
     assert scenario.n_intervals == n_hours * 60
@@ -40,13 +42,21 @@ def test_two_half_years_make_a_year() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("0.1 s", 100), ("100 ms", 100), ("1 s", 1_000), ("60 s", 60_000), ("15 min", 900_000)],
+    [
+        ("0.1 s", 100),
+        ("100 ms", 100),
+        ("1 s", 1_000),
+        ("60 s", 60_000),
+        ("15 min", 900_000),
+    ],
 )
 def test_a_resolution_is_a_number_and_a_unit(text: str, expected_ms: int) -> None:
     assert parse_resolution_ms(text) == expected_ms
 
 
-def test_equal_scenarios_have_equal_hashes_however_they_are_written(tmp_path: Path) -> None:
+def test_equal_scenarios_have_equal_hashes_however_they_are_written(
+    tmp_path: Path,
+) -> None:
     from_file = load_scenario(write_scenario(tmp_path / "a.yaml"))
     assert from_file.sha256() == tiny_scenario().sha256()
     assert tiny_scenario({"resolution": "1 min"}).sha256() == tiny_scenario().sha256()
@@ -95,7 +105,9 @@ def test_overrides_reach_lists_numbers_and_new_keys(tmp_path: Path) -> None:
     assert [c.probability for c in classes] == [0.25, 0.5, 0.25]
     assert scenario.streams["training"].calendar.month_weights()[-1] == 0
     assert scenario.facility.n_nodes == 20
-    shipped = load_scenario("colocation_10mw", ["streams.training.mix.n_nodes={2: 1.0}"])
+    shipped = load_scenario(
+        "colocation_10mw", ["streams.training.mix.n_nodes={2: 1.0}"]
+    )
     assert [c.name for c in shipped.streams["training"].job_classes()] == [
         "llama2_70b_lora/2",
         "stable_diffusion/2",

@@ -1,4 +1,5 @@
-"""Whatever YAML a user gives, in whatever place: it is read in bounds, or refused in one line."""
+"""Whatever YAML a user gives, in whatever place: it is read in bounds, or refused in
+one line."""
 
 from __future__ import annotations
 
@@ -37,30 +38,57 @@ def doubling(n_levels: int, row: str) -> str:
 
 DEEP = 2_000
 BAD_TEXTS = {
-    "merge key twice": (doubling(40, "a{own}: &a{own} {{<<: *a{last}, '<<': *a{last}}}"), "twice"),
+    "merge key twice": (
+        doubling(40, "a{own}: &a{own} {{<<: *a{last}, '<<': *a{last}}}"),
+        "twice",
+    ),
     "merged list": (
         doubling(40, "a{own}: &a{own} {{<<: [*a{last}, *a{last}]}}"),
         "more than 20,000",
     ),
-    "aliases": (doubling(40, "a{own}: &a{own} [*a{last}, *a{last}]"), "more than 20,000 keys"),
-    "alias as key": (doubling(40, "a{own}: &a{own} {{? *a{last} : *a{last}}}"), "unhashable key"),
-    "chain of anchors": (doubling(DEEP, "a{own}: &a{own} {{<<: *a{last}}}"), "nested more than 64"),
+    "aliases": (
+        doubling(40, "a{own}: &a{own} [*a{last}, *a{last}]"),
+        "more than 20,000 keys",
+    ),
+    "alias as key": (
+        doubling(40, "a{own}: &a{own} {{? *a{last} : *a{last}}}"),
+        "unhashable key",
+    ),
+    "chain of anchors": (
+        doubling(DEEP, "a{own}: &a{own} {{<<: *a{last}}}"),
+        "nested more than 64",
+    ),
     "list in lists": (f"a: {'[' * DEEP}", "nested more than 64 deep"),
     "group in groups": (f"a: {'{b: ' * DEEP}", "nested more than 64 deep"),
-    "block in blocks": ("\n".join(f"{' ' * n}a:" for n in range(300)), "nested more than 64 deep"),
-    "bool tag": ("a: !!bool abc", ":1: not valid YAML: tag '!!bool' is not read; write the value"),
+    "block in blocks": (
+        "\n".join(f"{' ' * n}a:" for n in range(300)),
+        "nested more than 64 deep",
+    ),
+    "bool tag": (
+        "a: !!bool abc",
+        ":1: not valid YAML: tag '!!bool' is not read; write the value",
+    ),
     "time tag": ("b: 1\na: !!timestamp abc", ":2: not valid YAML: tag '!!timestamp'"),
     "int tag": ("a: !!int x", "tag '!!int' is not read"),
     "type changed": ("a: !!str 5", "tag '!!str' is not read"),
     "tag of a group": ("a: !!set {b: 1}", "tag '!!set' is not read"),
     "own tag": ("a: !mine 5", "tag '!mine' is not read"),
     "no tag": ("a: ! 5", "tag '!' is not read"),
-    "code": ("a: !!python/object/apply:os.getcwd []", "tag '!!python/object/apply:os.getcwd' is"),
-    "surrogate": ('b: 1\na: "x\\uD800"', r":2: not valid YAML: 'x\ud800' holds a surrogate"),
+    "code": (
+        "a: !!python/object/apply:os.getcwd []",
+        "tag '!!python/object/apply:os.getcwd' is",
+    ),
+    "surrogate": (
+        'b: 1\na: "x\\uD800"',
+        r":2: not valid YAML: 'x\ud800' holds a surrogate",
+    ),
     "surrogate as key": ('"\\uDFFF": 1', "holds a surrogate, half a character"),
     "digits": (f"a: {'9' * 5_000}", "a number of 5,000 digits is out of range"),
     "hex digits": (f"a: 0x{'f' * 5_000}", "a number of 5,002 digits is out of range"),
-    "no date": ("a: 2018-13-45", "'2018-13-45' is no valid value (month must be in 1..12)"),
+    "no date": (
+        "a: 2018-13-45",
+        "'2018-13-45' is no valid value (month must be in 1..12)",
+    ),
     "control": ("a: \x1b[31m", r"not text: character '\x1b'"),
 }
 
@@ -79,7 +107,11 @@ def refused(read: Callable[[Any], object], given: object) -> str:
     ("read", "name"),
     [
         *((load_scenario, name) for name in BAD_TEXTS),
-        *((read, name) for read in READERS[1:] for name in ("aliases", "own tag", "surrogate")),
+        *(
+            (read, name)
+            for read in READERS[1:]
+            for name in ("aliases", "own tag", "surrogate")
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
@@ -96,13 +128,18 @@ def test_bad_yaml_is_one_line_with_its_file_for_every_reader(
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
-def test_what_is_no_file_of_text_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+def test_what_is_no_file_of_text_is_named(
+    tmp_path: Path, read: Callable[[Path], object]
+) -> None:
     pipe, large = tmp_path / "pipe.yaml", tmp_path / "large.yaml"
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(10**12)
     problems = [refused(read, place) for place in (pipe, large, tmp_path / "none.yaml")]
-    assert [str(place) in problem for place, problem in zip((pipe, large), problems, strict=False)]
+    assert [
+        str(place) in problem
+        for place, problem in zip((pipe, large), problems, strict=False)
+    ]
     assert "has 1,000,000,000,000 bytes, expected a YAML file of at most" in problems[1]
 
 
@@ -119,8 +156,10 @@ SPEC = "{model_label: a, model_id: m, gpu_model: H100, task: t, batch_sizes: [8]
         (read_rules, f"[{','.join(['{wrkload: 5}'] * MANY)}]"),
         (
             load_sweep,
-            "base: colocation_10mw\naxes: "
-            f"[grid: {{{','.join(f'a.b{k}: [1]' for k in range(MANY))}}}, zip: {{a: [1]}}]",
+            (
+                "base: colocation_10mw\naxes: [grid: "
+                f"{{{','.join(f'a.b{k}: [1]' for k in range(MANY))}}}, zip: {{a: [1]}}]"
+            ),
         ),
         (load_scenario, "\n".join(f"key{k}: 1" for k in range(MANY))),
     ],
@@ -135,7 +174,9 @@ def test_file_of_thousands_of_slips_is_refused_soon(
 
 def test_merge_keys_and_aliases_of_honest_size_are_read(tmp_path: Path) -> None:
     path = tmp_path / "good.yaml"
-    path.write_text("a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, *a], z: =}\n", "utf-8")
+    path.write_text(
+        "a: &a {x: 1, y: 2}\nb: &b {<<: *a, y: 3}\nc: {<<: [*b, *a], z: =}\n", "utf-8"
+    )
     data, lines = load_yaml_with_lines(path, "keys")
     assert data["c"] == {"x": 1, "y": 3, "z": "="}
     assert lines["c", "z"] == 3

@@ -1,4 +1,5 @@
-"""Policies that act: stops, resumes, sizes and levels, and the work that jobs do in all of them."""
+"""Policies that act: stops, resumes, sizes and levels, and the work that jobs do in all
+of them."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ def acted(
 
 
 def rows(found: ActedSchedule, job: int = 0) -> list[tuple[Any, ...]]:
-    """Return the stretches of a job: kind, start, end [min], nodes, work before and after [min]."""
+    """Return the stretches of a job: kind, start, end [min], nodes, work before and
+    after [min]."""
     runs = found.runs.take(found.runs.job == job)
     return [
         (KINDS[kind], start / MIN, end / MIN, nodes, before / MIN, after / MIN)
@@ -95,7 +97,12 @@ def rows(found: ActedSchedule, job: int = 0) -> list[tuple[Any, ...]]:
             *(
                 values.tolist()
                 for values in runs.columns(
-                    "kind", "start_ms", "end_ms", "n_nodes", "work_from_ms", "work_to_ms"
+                    "kind",
+                    "start_ms",
+                    "end_ms",
+                    "n_nodes",
+                    "work_from_ms",
+                    "work_to_ms",
                 )
             ),
             strict=True,
@@ -110,7 +117,7 @@ def test_a_suspended_job_keeps_its_nodes_and_ends_as_much_later() -> None:
     plan = {20 * MIN: [Preempt(0, "suspend")], 50 * MIN: [Resume(0)]}
     found = acted(ONE, Planned(plan))
     assert rows(found) == [
-        ("run", 0, 20, 2, 0, 20), ("paused", 20, 50, 2, 20, 20), ("run", 50, 90, 2, 20, 60),
+        ("run", 0, 20, 2, 0, 20), ("paused", 20, 50, 2, 20, 20), ("run", 50, 90, 2, 20, 60),  # noqa: E501
     ]  # fmt: skip
     assert found.end_ms.tolist() == [90 * MIN]
     assert found.node_ms.tolist() == [2 * 90 * MIN]
@@ -122,13 +129,19 @@ def test_a_checkpoint_keeps_all_work_and_costs_a_stop_and_a_restart() -> None:
         ("run", 0, 25, 2, 0, 25), ("checkpoint", 25, 26, 2, 25, 25),
         ("restart", 26, 31, 2, 25, 25), ("run", 31, 66, 2, 25, 60),
     ]  # fmt: skip
-    assert (found.requeued_ms.tolist(), found.restarted_ms.tolist()) == ([26 * MIN], [26 * MIN])
+    assert (found.requeued_ms.tolist(), found.restarted_ms.tolist()) == (
+        [26 * MIN],
+        [26 * MIN],
+    )
 
 
 def test_a_killed_job_goes_back_to_its_last_checkpoint() -> None:
     found = acted(ONE, Planned({25 * MIN: [Preempt(0, "kill")], 40 * MIN: [Start(0)]}))
     assert rows(found)[0] == ("run", 0, 25, 2, 0, 25)
-    assert rows(found)[1:] == [("restart", 40, 45, 2, 20, 20), ("run", 45, 85, 2, 20, 60)]
+    assert rows(found)[1:] == [
+        ("restart", 40, 45, 2, 20, 20),
+        ("run", 45, 85, 2, 20, 60),
+    ]
 
 
 def test_a_job_that_is_put_back_waits_in_the_order_of_submission() -> None:
@@ -142,14 +155,16 @@ def test_a_job_that_is_put_back_waits_in_the_order_of_submission() -> None:
 
 def test_a_level_slows_the_work_and_moves_the_end() -> None:
     speed = CapLevels().speed("pre_training", 4)
-    found = acted(ONE, Planned({30 * MIN: [SetLevel(0, 4)], 50 * MIN: [SetLevel(0, 0)]}))
+    found = acted(
+        ONE, Planned({30 * MIN: [SetLevel(0, 4)], 50 * MIN: [SetLevel(0, 0)]})
+    )
     done = 30 + 20 * speed
     assert rows(found)[1] == ("run", 30, 50, 2, 30, pytest.approx(done))
     assert found.end_ms[0] == pytest.approx(50 * MIN + (60 - done) * MIN, abs=1)
     assert found.runs.level.tolist() == [0, 4, 0]
 
 
-def test_fewer_nodes_cost_a_checkpoint_and_a_restart_and_work_at_the_power_of_nine_tenths() -> None:
+def test_fewer_nodes_cost_a_checkpoint_and_a_restart_at_nine_tenths() -> None:
     found = acted(ONE, Planned({10 * MIN: [Resize(0, 1)]}))
     kinds = [(row[0], row[3]) for row in rows(found)]
     assert kinds == [("run", 2), ("checkpoint", 2), ("restart", 1), ("run", 1)]
@@ -157,14 +172,20 @@ def test_fewer_nodes_cost_a_checkpoint_and_a_restart_and_work_at_the_power_of_ni
     assert found.end_ms[0] == pytest.approx((16 + left) * MIN, abs=1)
 
 
-def test_nodes_to_grow_on_are_kept_and_nodes_to_leave_are_freed_once_all_is_saved() -> None:
+def test_nodes_to_grow_on_are_kept_and_nodes_to_leave_are_freed_once_all_is_saved() -> (
+    None
+):
     free = []
 
     class Looking(Planned):
         def look(self, view: Any) -> None:
             free.append((view.now_ms / MIN, view.free_nodes))
 
-    acted(ONE, Looking({10 * MIN: [Resize(0, 1)], 30 * MIN: [Resize(0, 2)]}), horizon_ms=35 * MIN)
+    acted(
+        ONE,
+        Looking({10 * MIN: [Resize(0, 1)], 30 * MIN: [Resize(0, 2)]}),
+        horizon_ms=35 * MIN,
+    )
     assert free == [(0, 4), (10, 2), (11, 3), (16, 3), (30, 3), (31, 2)]
 
 
@@ -178,8 +199,12 @@ def test_a_policy_is_asked_once_an_instant_after_ends_and_submissions() -> None:
     jobs = job_table([0, 10, 10], [4, 2, 2], [10, 5, 7])
     acted(jobs, Looking({12: []}), horizon_ms=100)
     assert asked == [
-        (0, [0], []), (10, [1, 2], []), (12, [], [1, 2]), (15, [], [2]), (17, [], []),
-    ]  # fmt: skip
+        (0, [0], []),
+        (10, [1, 2], []),
+        (12, [], [1, 2]),
+        (15, [], [2]),
+        (17, [], []),
+    ]
 
 
 def test_a_policy_sees_estimates_and_never_true_ends() -> None:
@@ -200,11 +225,14 @@ REFUSED: dict[str, tuple[list[Action], str]] = {
     "unknown job": ([Preempt(7)], "preempts job 7, which does not run"),
     "not suspended": ([Resume(0)], "resumes job 0, which is not suspended"),
     "level": ([SetLevel(0, 9)], "runs job 0 at level 9; levels are 0 to 4"),
-    "how": ([Preempt(0, "stop")], "preempts job 0 by 'stop' .have: 'checkpoint', 'kill'"),  # type: ignore[arg-type]
+    "how": (
+        [Preempt(0, "stop")],
+        "preempts job 0 by 'stop' .have: 'checkpoint', 'kill'",
+    ),  # type: ignore[arg-type]
     "too wide": ([Resize(0, 3)], "resizes job 0 on 3 nodes; it takes 1 to 2"),
     "saved twice": ([Preempt(0), Preempt(0)], "preempts job 0, which is being saved"),
     "waits not": ([Start(0)], "starts job 0, which does not wait"),
-    "no action": (["kill 0"], "answers 'kill 0', which is no action"),  # type: ignore[list-item]
+    "no action": (["kill 0"], ("answers 'kill 0', which is no action")),  # type: ignore[list-item]
 }
 
 
@@ -232,13 +260,17 @@ def test_what_a_policy_may_not_do_is_refused_in_one_line(case: str) -> None:
 
 def test_a_class_that_is_not_pausable_is_not_stopped() -> None:
     policy = Planned({10 * MIN: [Preempt(0)]})
-    with pytest.raises(PolicyError, match="preempts job 0, whose class is not pausable"):
+    with pytest.raises(
+        PolicyError, match="preempts job 0, whose class is not pausable"
+    ):
         acted(ONE, policy, flexible=JobFlexibility(pausable=False))
 
 
 def test_the_compiled_engine_refuses_policies_that_act_and_controllers() -> None:
     pools = {"main": Pool(node_type="any", n_nodes=4)}
-    with pytest.raises(WorkloadError, match=r"no twin of policy Says; use --engine simpy"):
+    with pytest.raises(
+        WorkloadError, match=r"no twin of policy Says; use --engine simpy"
+    ):
         Cluster(pools, H, "compiled", {"main": Says([])})
     with pytest.raises(WorkloadError, match="the compiled engine has no controller"):
         Cluster(pools, H, "compiled", context=Context(controller=Holds(0)))
@@ -259,7 +291,9 @@ class Holds:
         return bool(view.now_ms >= self.until_ms)
 
 
-def test_a_controller_holds_starts_and_its_pools_are_asked_again_when_it_lets_go() -> None:
+def test_a_controller_holds_starts_and_its_pools_are_asked_again_when_it_lets_go() -> (
+    None
+):
     pools = {name: Pool(node_type="any", n_nodes=4) for name in ("a", "b")}
     context = Context(controller=Holds(30 * MIN))
     cluster = Cluster(pools, 10 * H, context=context)
@@ -281,7 +315,8 @@ def test_a_controller_acts_on_any_pool_before_its_policy() -> None:
     context = Context(controller=Stops(0), flexibility=[QUICK])
     jobs = job_table([0, 0], [4, 4], [60 * MIN, 60 * MIN], pool_id=[0, 1])
     found = Cluster(pools, 10 * H, context=context).advance(jobs, 10 * H)
-    assert found.end_ms.tolist() == [60 * MIN, 65 * MIN]  # 20 min are saved, the restart takes 5
+    # 20 min are saved, the restart takes 5
+    assert found.end_ms.tolist() == [60 * MIN, 65 * MIN]
 
 
 def test_events_are_known_from_their_issue_on_and_wake_all() -> None:
@@ -292,7 +327,9 @@ def test_events_are_known_from_their_issue_on_and_wake_all() -> None:
 
     class Watching(Planned):
         def look(self, view: Any) -> None:
-            seen.append((view.now_ms, len(view.events_known), len(view.facility.events_known)))
+            seen.append(
+                (view.now_ms, len(view.events_known), len(view.facility.events_known))
+            )
 
     acted(ONE, Watching({}), horizon_ms=8 * MIN, events=[Call()], wakes_ms=[3 * MIN])
     assert seen == [(0, 0, 0), (3 * MIN, 0, 0), (7 * MIN, 1, 1)]
@@ -302,12 +339,17 @@ def test_events_are_known_from_their_issue_on_and_wake_all() -> None:
 
 
 class Random:
-    """Does anything that is allowed, by random numbers that depend on nothing but its turns."""
+    """Does anything that is allowed, by random numbers that depend on nothing but its
+    turns."""
 
     wants_idle = True
 
     def __init__(self, seed: int, every_ms: int = 7 * MIN) -> None:
-        self.rng, self.every_ms, self.woken_ms = np.random.default_rng(seed), every_ms, -1
+        self.rng, self.every_ms, self.woken_ms = (
+            np.random.default_rng(seed),
+            every_ms,
+            -1,
+        )
 
     def decide(self, view: Any) -> list[Action]:
         if self.woken_ms <= view.now_ms:
@@ -327,7 +369,9 @@ class Random:
                 actions.append(Preempt(job, ("checkpoint", "kill")[x < 0.15]))
             elif x < 0.3 and view.works(job):
                 n_nodes = int(self.rng.integers(1, view.job_n_nodes[job] + 1))
-                actions.append((Preempt(job, "suspend"), Resize(job, n_nodes))[x < 0.25])
+                actions.append(
+                    (Preempt(job, "suspend"), Resize(job, n_nodes))[x < 0.25]
+                )
         return actions + [Start(job) for job in StrictFifo().select(view)]
 
 
@@ -357,7 +401,8 @@ def test_nodes_and_work_add_up_whatever_a_policy_does(
     runs = found.runs
     times = np.unique(np.concatenate([runs.start_ms, runs.end_ms]))
     busy = [
-        int(runs.n_nodes[(runs.start_ms <= t) & (runs.end_ms > t)].sum()) for t in times.tolist()
+        int(runs.n_nodes[(runs.start_ms <= t) & (runs.end_ms > t)].sum())
+        for t in times.tolist()
     ]
     assert max(busy) <= 4
     assert (runs.end_ms > runs.start_ms).all()
@@ -380,8 +425,11 @@ class Counts(Random):
     """Looks at the sums that are kept as jobs start, slow, shrink and end."""
 
     def decide(self, view: Any) -> list[Action]:
-        if view.now_ms > 2 * H:  # kept from the first look on, with jobs that run by then
-            assert view.ends == sorted((end_ms, job) for job, end_ms in view.running.items())
+        # Kept from the first look on, with jobs that run by then
+        if view.now_ms > 2 * H:
+            assert view.ends == sorted(
+                (end_ms, job) for job, end_ms in view.running.items()
+            )
             flat_w = view.jobs_power_w("p95_60s")
             assert flat_w == pytest.approx(view.pool_power_w, abs=0.01)
         return super().decide(view)
@@ -438,9 +486,12 @@ def test_a_policy_that_only_starts_gives_the_same_by_decide_and_by_select(
     selected = schedule_pool(listed, pool, 60 * H, policy=policy())
     decided = acted(listed, Decides(), horizon_ms=60 * H)
     held = Cluster(
-        {"main": pool}, 60 * H, "simpy", {"main": policy()},
+        {"main": pool},
+        60 * H,
+        "simpy",
+        {"main": policy()},
         context=Context(controller=Nothing()),
-    ).advance(listed, 60 * H)  # fmt: skip
+    ).advance(listed, 60 * H)
     assert decided.start_ms.tolist() == selected.start_ms.tolist()
     assert decided.end_ms.tolist() == selected.end_ms.tolist()
     assert decided.node_ms.tolist() == selected.node_ms.tolist()

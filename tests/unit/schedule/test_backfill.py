@@ -1,4 +1,5 @@
-"""Schedulers that look at estimates: hand vectors, rules of estimates, what a view tells."""
+"""Schedulers that look at estimates: hand vectors, rules of estimates, what a view
+tells."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
 
 
 def jobs_of(rows: Sequence[Row]) -> JobTable:
-    submit_ms, n_nodes, estimate_ms, duration_ms = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    submit_ms, n_nodes, estimate_ms, duration_ms = (
+        np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    )
     return replace(job_table(submit_ms, n_nodes, duration_ms), requested_ms=estimate_ms)
 
 
@@ -32,7 +35,9 @@ def starts(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]
     jobs = jobs_of(rows)
     pool = Pool(node_type="any", n_nodes=n_nodes)
     twin = deepcopy(policy)
-    found: list[int] = schedule_pool(jobs, pool, 100_000, policy=policy).start_ms.tolist()
+    found: list[int] = schedule_pool(
+        jobs, pool, 100_000, policy=policy
+    ).start_ms.tolist()
     if twin_of(twin) is not None:
         compiled = schedule_pool(jobs, pool, 100_000, "compiled", twin)
         assert compiled.start_ms.tolist() == found
@@ -44,7 +49,8 @@ def ends(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]:
     return [start + run for start, (*_, run) in zip(found, rows, strict=True)]
 
 
-# PYSS (Feitelson's group, 2007), src/schedulers/Input_test_files, by the name of the file.
+# PYSS (Feitelson's group, 2007), src/schedulers/Input_test_files, by the name of the
+# file.
 VECTORS: dict[str, tuple[list[Row], dict[str, list[int]]]] = {
     "easy_bf_input.0": (
         [(0, 70, 100, 100), (1, 80, 100, 100), (2, 90, 100, 100), (50, 20, 250, 250)],
@@ -98,10 +104,13 @@ def test_a_job_that_outruns_its_estimate_counts_as_ending_the_next_ms() -> None:
 
     class Watching(EasyBackfill):
         def select(self, view: ClusterView) -> Sequence[int]:
-            seen.append((view.now_ms, [view.expected_end_ms(job) for job in view.running]))
+            seen.append(
+                (view.now_ms, [view.expected_end_ms(job) for job in view.running])
+            )
             return super().select(view)
 
-    # At 50 the first job has outrun its 20: what ends by 51 may pass the head, nothing longer.
+    # At 50 the first job has outrun its 20: what ends by 51 may pass the head, nothing
+    # longer.
     rows = [(0, 70, 20, 100), (1, 80, 9, 9), (50, 30, 2, 2), (51, 30, 1, 1)]
     assert starts(rows, Watching(estimate="logged")) == [0, 100, 109, 51]
     assert seen[:4] == [(0, []), (1, [20]), (50, [51]), (51, [52])]
@@ -112,9 +121,15 @@ def test_a_policy_derived_from_one_with_a_twin_has_none() -> None:
         pass
 
     assert twin_of(EasyBackfill()) is not None
-    with pytest.raises(WorkloadError, match="no twin of policy Later; use --engine simpy"):
+    with pytest.raises(
+        WorkloadError, match="no twin of policy Later; use --engine simpy"
+    ):
         schedule_pool(
-            job_table([0], [1], [5]), Pool(node_type="any", n_nodes=4), 10, "compiled", Later()
+            job_table([0], [1], [5]),
+            Pool(node_type="any", n_nodes=4),
+            10,
+            "compiled",
+            Later(),
         )
 
 
@@ -124,14 +139,27 @@ def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
     class Watching(EasyBackfill):
         def select(self, view: ClusterView) -> Sequence[int]:
             job = view.queue[0]
-            names = ("submit_ms", "estimate_ms", "user", "class", "profile_id", "n_nodes")
+            names = (
+                "submit_ms",
+                "estimate_ms",
+                "user",
+                "class",
+                "profile_id",
+                "n_nodes",
+            )
             seen.append([getattr(view, f"job_{name}")[job] for name in names])
-            seen.append([name for name in dir(view) if "duration" in name and name[0] != "_"])
+            seen.append(
+                [name for name in dir(view) if "duration" in name and name[0] != "_"]
+            )
             return super().select(view)
 
-    jobs = replace(jobs_of([(3, 2, 500, 7)]), user_id=np.array([5]), class_id=np.array([4]))
+    jobs = replace(
+        jobs_of([(3, 2, 500, 7)]), user_id=np.array([5]), class_id=np.array([4])
+    )
     jobs = replace(jobs, profile_id=np.array([6]))
-    schedule_pool(jobs, Pool(node_type="any", n_nodes=2), 10, policy=Watching(estimate="logged"))
+    schedule_pool(
+        jobs, Pool(node_type="any", n_nodes=2), 10, policy=Watching(estimate="logged")
+    )
     assert seen == [[3, 500, 5, 4, 6, 2], []]
 
 
@@ -141,7 +169,10 @@ def test_view_tells_what_was_submitted_and_no_true_run_time() -> None:
         ("exact", [1, 1_800_000, 1_800_001, 90_000_000]),
         ({"factor": 2}, [2, 3_600_000, 3_600_002, 180_000_000]),
         ({"factor": 0.25}, [1, 450_000, 450_000, 22_500_000]),
-        ({"classes": ["1 h", "30 min", "24 h"]}, [1_800_000, 1_800_000, 3_600_000, 86_400_000]),
+        (
+            {"classes": ["1 h", "30 min", "24 h"]},
+            [1_800_000, 1_800_000, 3_600_000, 86_400_000],
+        ),
         ("logged", [7, 1_800_000, 5, 90_000_000]),
         ("logged_or_run", [7, 1_800_000, 1_800_001, 90_000_000]),
     ],
@@ -156,7 +187,9 @@ def test_estimates_follow_their_rule(estimate: Any, expected: list[int]) -> None
 
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 40), st.integers(1, 6), st.integers(1, 20), st.integers(1, 20)),
+    st.tuples(
+        st.integers(0, 40), st.integers(1, 6), st.integers(1, 20), st.integers(1, 20)
+    ),
     max_size=25,
 )
 
@@ -173,7 +206,9 @@ def test_easy_with_exact_estimates_never_delays_a_head_beyond_its_first_shadow(
             chosen = super().select(view)
             left = [job for job in view.queue if job not in chosen]
             if left:
-                running = [(end, view.job_n_nodes[job]) for job, end in view.running.items()]
+                running = [
+                    (end, view.job_n_nodes[job]) for job, end in view.running.items()
+                ]
                 running += [
                     (view.now_ms + view.job_estimate_ms[job], view.job_n_nodes[job])
                     for job in chosen

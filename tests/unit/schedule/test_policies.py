@@ -1,4 +1,4 @@
-"""Custom policies run on the SimPy engine through the same interface; and strict FIFO."""
+"""Custom policies run on the SimPy engine through the same interface; and strict FIFO."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Greedy:
         return list(view.queue)
 
 
-def start_ms(jobs: JobTable, n_nodes: int, policy: Policy, horizon_ms: int = 10_000) -> list[int]:
+def start_ms(
+    jobs: JobTable, n_nodes: int, policy: Policy, horizon_ms: int = 10_000
+) -> list[int]:
     pool = Pool(node_type="any", n_nodes=n_nodes)
     return schedule_pool(jobs, pool, horizon_ms, policy=policy).start_ms.tolist()
 
@@ -62,7 +64,9 @@ def test_wake_at_asks_the_policy_at_a_time_of_its_own() -> None:
 
 
 def test_a_wake_beyond_the_horizon_does_no_harm() -> None:
-    assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [NEVER_MS]
+    assert start_ms(job_table([3], [1], [10]), 4, NotBefore(500), horizon_ms=400) == [
+        NEVER_MS
+    ]
 
 
 def test_node_counts_are_never_exceeded_by_any_policy() -> None:
@@ -93,7 +97,9 @@ def test_a_policy_may_start_only_jobs_that_wait() -> None:
 def test_a_policy_that_starves_a_free_pool_is_refused_after_a_day() -> None:
     jobs, day_ms = job_table([0], [1], [5]), 86_400_000
     assert start_ms(jobs, 4, Refuses(), horizon_ms=day_ms - 1) == [NEVER_MS]
-    with pytest.raises(PolicyError, match="Refuses has left all 4 nodes free for 24 h while 1 job"):
+    with pytest.raises(
+        PolicyError, match="Refuses has left all 4 nodes free for 24 h while 1 job"
+    ):
         start_ms(jobs, 4, Refuses(), horizon_ms=day_ms)
 
 
@@ -107,7 +113,8 @@ def test_a_quiet_pool_is_starved_only_from_when_jobs_wait() -> None:
 
 
 class Answers:
-    """Calls a function with its view for what to start; acts on all pools where it decides."""
+    """Calls a function with its view for what to start; acts on all pools where it
+    decides."""
 
     def __init__(self, answer: Any, decides: bool = False) -> None:
         setattr(self, "decide" if decides else "select", answer)
@@ -153,8 +160,13 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("decides", [False, True], ids=["select", "decide"])
 @pytest.mark.parametrize("text", CHANGES)
 def test_a_policy_that_writes_its_view_is_refused(text: str, decides: bool) -> None:
-    jobs, policy = job_table([0, 0], [3, 2], [5, 5]), Answers(writes(CHANGES[text]), decides)
-    with pytest.raises(PolicyError, match=f"policy Answers: (select|decide) raised .*{text}"):
+    jobs, policy = (
+        job_table([0, 0], [3, 2], [5, 5]),
+        Answers(writes(CHANGES[text]), decides),
+    )
+    with pytest.raises(
+        PolicyError, match=f"policy Answers: (select|decide) raised .*{text}"
+    ):
         acts(policy, jobs, 4) if decides else start_ms(jobs, 4, policy)
 
 
@@ -170,12 +182,24 @@ def test_jobs_may_be_any_sequence_or_array_of_whole_numbers(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
-        (None, "null"), ("0", "'0'"), (0, "0"), ([0.0], "0.0"), (np.array([0.0]), "0.0"),
-        ([True], "true"), (np.array([[0]]), ""), ([[0]], ""), (np.array([True, False]), ""),
+        (None, "null"),
+        ("0", "'0'"),
+        (0, "0"),
+        ([0.0], "0.0"),
+        (np.array([0.0]), "0.0"),
+        ([True], "true"),
+        (np.array([[0]]), ""),
+        ([[0]], ""),
+        (np.array([True, False]), ""),
     ],
-)  # fmt: skip
-def test_other_answers_are_refused_with_what_was_expected(found: Any, shown: str) -> None:
-    text = f"policy Answers: select must return numbers of jobs of view.queue, found .*{shown}"
+)
+def test_other_answers_are_refused_with_what_was_expected(
+    found: Any, shown: str
+) -> None:
+    text = (
+        "policy Answers: select must return numbers of jobs of view.queue, found "
+        f".*{shown}"
+    )
     with pytest.raises(PolicyError, match=text):
         start_ms(job_table([0], [1], [5]), 4, Answers(lambda _: found))
 
@@ -195,8 +219,8 @@ def test_waking_at_no_time_after_now_is_refused_at_once(later: Any) -> None:
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        ([Start("0")], "decide must return actions .*found '?0"),  # type: ignore[arg-type]
-        ([Start(0, n_nodes=1.5)], "decide must return actions .*found 1.5"),  # type: ignore[arg-type]
+        ([Start("0")], ("decide must return actions .*found '?0")),  # type: ignore[arg-type]
+        ([Start(0, n_nodes=1.5)], ("decide must return actions .*found 1.5")),  # type: ignore[arg-type]
         ([0], "answers 0, which is no action"),
         (0, "decide must return actions .*found 0"),
     ],
@@ -211,11 +235,18 @@ def test_actions_of_other_kinds_are_refused(found: Any, text: str) -> None:
         acts(StrictFifo(), jobs, 4, Answers(lambda _: pairs, decides=True))
 
 
-def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(tmp_path: Path) -> None:
+def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(
+    tmp_path: Path,
+) -> None:
     policy = Answers(lambda _: open("/none"))  # noqa: PTH123, SIM115
-    with pytest.raises(PolicyError, match="policy Answers: select raised FileNotFoundError"):
+    with pytest.raises(
+        PolicyError, match="policy Answers: select raised FileNotFoundError"
+    ):
         simulate(
-            tiny_scenario(), tmp_path / "run", library=tiny_library(), policies={"main": policy}
+            tiny_scenario(),
+            tmp_path / "run",
+            library=tiny_library(),
+            policies={"main": policy},
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -223,8 +254,14 @@ def test_an_error_of_the_system_in_a_policy_is_not_blamed_on_the_output(tmp_path
 @pytest.mark.parametrize(
     ("policies", "text"),
     [
-        ({"mian": StrictFifo()}, r"policies: unknown pool 'mian' \(have: 'main'\); did you mean"),
-        ({"main": "fifo"}, "policies: pool 'main' needs an object with select.*, found 'fifo'"),
+        (
+            {"mian": StrictFifo()},
+            r"policies: unknown pool 'mian' \(have: 'main'\); did you mean",
+        ),
+        (
+            {"main": "fifo"},
+            "policies: pool 'main' needs an object with select.*, found 'fifo'",
+        ),
         ({"main": StrictFifo}, "policies: pool 'main' needs an object with select"),
     ],
 )
@@ -232,19 +269,24 @@ def test_what_is_no_policy_or_of_no_pool_is_refused_in_one_line(
     tmp_path: Path, policies: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(WorkloadError, match=text) as caught:
-        simulate(tiny_scenario(), tmp_path / "run", library=tiny_library(), policies=policies)
+        simulate(
+            tiny_scenario(), tmp_path / "run", library=tiny_library(), policies=policies
+        )
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
 class HalfFull:
-    """FIFO on half of the nodes; it remembers when it was asked, so that each run needs its own."""
+    """FIFO on half of the nodes; it remembers when it was asked, so that each run needs
+    its own."""
 
     def __init__(self) -> None:
         self.asked_at: list[int] = []
 
     def select(self, view: ClusterView) -> Sequence[int]:
-        assert not self.asked_at or view.now_ms >= self.asked_at[-1], "used for two runs"
+        assert not self.asked_at or view.now_ms >= self.asked_at[-1], (
+            "used for two runs"
+        )
         self.asked_at.append(view.now_ms)
         free_nodes, chosen = view.free_nodes - view.n_nodes // 2, []
         for job in view.queue:
@@ -257,9 +299,14 @@ class HalfFull:
 
 @pytest.mark.slow
 def test_match_simulated_meets_its_target_under_an_own_policy(tmp_path: Path) -> None:
-    changes = {"streams.training.match": "simulated", "streams.training.target_utilization": 0.4}
+    changes = {
+        "streams.training.match": "simulated",
+        "streams.training.target_utilization": 0.4,
+    }
     scenario, library = tiny_scenario({"duration": "7 d", **changes}), tiny_library()
-    own = simulate(scenario, tmp_path / "own", library=library, policies={"main": HalfFull()})
+    own = simulate(
+        scenario, tmp_path / "own", library=library, policies={"main": HalfFull()}
+    )
     fifo = simulate(scenario, tmp_path / "fifo", library=library)
     for run in (own, fifo):
         (match,) = run.manifest["workload"]
@@ -275,7 +322,9 @@ POOL = Pool(node_type="node", n_nodes=2)
 class Twin:
     """A compiled twin of strict FIFO whose answer is changed."""
 
-    def __init__(self, policy: Altered, n_nodes: int, begin_ms: int, added: object) -> None:
+    def __init__(
+        self, policy: Altered, n_nodes: int, begin_ms: int, added: object
+    ) -> None:
         self._alter = policy.alter
         self._queue = CompiledQueue(StrictFifo(), n_nodes, begin_ms, added)  # type: ignore[arg-type]
 
@@ -302,14 +351,35 @@ def test_twin_from_outside_answers_as_the_shipped_one() -> None:
 @pytest.mark.parametrize(
     ("alter", "words"),
     [
-        (lambda numbers, start_ms: None, "advance must return numbers of jobs and their starts"),
-        (lambda numbers, start_ms: (numbers, start_ms[1:]), "advance must return numbers of jobs"),
-        (lambda numbers, start_ms: (numbers, start_ms + 0.5), "advance must return numbers"),
+        (
+            lambda numbers, start_ms: None,
+            "advance must return numbers of jobs and their starts",
+        ),
+        (
+            lambda numbers, start_ms: (numbers, start_ms[1:]),
+            "advance must return numbers of jobs",
+        ),
+        (
+            lambda numbers, start_ms: (numbers, start_ms + 0.5),
+            "advance must return numbers",
+        ),
         (lambda numbers, start_ms: numbers.of, "advance raised AttributeError"),
-        (lambda numbers, start_ms: (numbers + 5, start_ms), "advance starts job 5, which does not"),
-        (lambda numbers, start_ms: (0 * numbers, start_ms), "advance starts job 0, which does not"),
-        (lambda n, start_ms: (n, start_ms - 5), "advance starts job 0 at -5 ms, expected 0, when"),
-        (lambda n, start_ms: (n, start_ms + 90), "advance starts job 0 at 90 ms, expected 0, when"),
+        (
+            lambda numbers, start_ms: (numbers + 5, start_ms),
+            "advance starts job 5, which does not",
+        ),
+        (
+            lambda numbers, start_ms: (0 * numbers, start_ms),
+            "advance starts job 0, which does not",
+        ),
+        (
+            lambda n, start_ms: (n, start_ms - 5),
+            "advance starts job 0 at -5 ms, expected 0, when",
+        ),
+        (
+            lambda n, start_ms: (n, start_ms + 90),
+            "advance starts job 0 at 90 ms, expected 0, when",
+        ),
     ],
 )
 def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
@@ -320,10 +390,14 @@ def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("engine", ["nowhere:Queue", "diploee.schedule:Nope", "diploee", ""])
+@pytest.mark.parametrize(
+    "engine", ["nowhere:Queue", "diploee.schedule:Nope", "diploee", ""]
+)
 def test_twin_that_can_not_be_imported_gives_one_line(engine: str) -> None:
     policy = has_twin(engine)(type("Mine", (StrictFifo,), {}))()
-    with pytest.raises(PolicyError, match=f"^policy Mine: can't import its twin '{engine}'"):
+    with pytest.raises(
+        PolicyError, match=f"^policy Mine: can't import its twin '{engine}'"
+    ):
         schedule_pool(job_table([0], [1], [9]), POOL, 9, "compiled", policy)
 
 
@@ -349,7 +423,9 @@ def test_a_pool_without_jobs_gives_an_empty_schedule(engine: Engine) -> None:
 
 
 def test_a_job_wider_than_the_pool_is_refused_before_the_run(engine: Engine) -> None:
-    with pytest.raises(WorkloadError, match=r"job 1 needs 5 nodes, the pool has 4 \(2 such jobs\)"):
+    with pytest.raises(
+        WorkloadError, match=r"job 1 needs 5 nodes, the pool has 4 \(2 such jobs\)"
+    ):
         run(engine, 4, (0, 4, 1), (0, 5, 1), (0, 6, 1))
 
 
@@ -357,7 +433,8 @@ def test_waits_and_ends_follow_from_the_starts(engine: Engine) -> None:
     schedule = run(engine, 1, (0, 1, 60), (10, 1, 60), (20, 1, 60), horizon_ms=100)
     assert schedule.start_ms.tolist() == [0, 60, NEVER_MS]
     assert schedule.wait_ms.tolist() == [0, 50, -1]
-    assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]  # the planned end, past the horizon
+    # The planned end, past the horizon
+    assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]
     assert schedule.mean_utilization(2) == 0.5
     assert queued_at(schedule, schedule.jobs.submit_ms) == [0, 1, 2]
 
@@ -379,7 +456,7 @@ def test_shortest_first_waits_least_where_all_jobs_are_equally_wide() -> None:
     assert sum(start_ms(jobs, 4, ShortestJobFirst())) == min(waits) < max(waits)
 
 
-def test_shortest_first_is_no_bound_of_the_wait_where_a_short_wide_job_blocks_the_others() -> None:
+def test_shortest_first_bounds_no_wait_where_a_wide_job_blocks_the_others() -> None:
     """Of four nodes two run; the wide job waits for all, and the narrow one for it."""
     jobs = job_table([0, 1, 1], [2, 2, 4], [10, 5, 1])
     assert start_ms(jobs, 4, StrictFifo()) == [0, 1, 10]

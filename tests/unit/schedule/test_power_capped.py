@@ -31,7 +31,8 @@ MIN, H, NEVER = 60_000, 3_600_000, 10**15
 NODE = tiny_scenario().facility.node_types["node"]
 IDLE_W = NODE.idle_power_w
 LIBRARY = ProfileLibrary([profile("draw-1n-1", [1_000.0] * 60 + [3_000.0] * 60)])
-"""One node that draws 1 kW for a minute and 3 kW for another: 2 kW by mean, 2.9 kW by P95."""
+"""One node that draws 1 kW for a minute and 3 kW for another: 2 kW by mean, 2.9 kW by
+P95."""
 
 
 def capped(
@@ -61,7 +62,11 @@ def capped(
 def table(jobs: Sequence[tuple[int, int, int]], *factors: float) -> JobTable:
     listed = job_table(*np.array(sorted(jobs, key=lambda job: job[0])).T)
     return JobTable(
-        **{name: getattr(listed, name) for name, _ in listed._dtypes() if name != "power_factor"},
+        **{
+            name: getattr(listed, name)
+            for name, _ in listed._dtypes()
+            if name != "power_factor"
+        },
         power_factor=np.resize(factors or 1.0, len(listed)),
     )
 
@@ -91,20 +96,26 @@ def test_without_a_cap_it_is_easy_start_for_start(
     listed = table(jobs)
     estimate = EstimateByFactor(factor=factor)
     easy = schedule_pool(
-        listed, Pool(node_type="any", n_nodes=4), 60 * H,
+        listed,
+        Pool(node_type="any", n_nodes=4),
+        60 * H,
         policy=EasyBackfill(estimate=estimate, order=order, depth=depth),
-    )  # fmt: skip
+    )
     found = capped(listed, float("inf"), estimate=estimate, order=order, depth=depth)
     assert found.start_ms.tolist() == easy.start_ms[easy.started].tolist()
 
 
 class Slowly(PowerCapped):
-    """The same rules, read off anew at each decision: one job, one piece of time after another."""
+    """The same rules, read off anew at each decision: one job, one piece of time after
+    another."""
 
     def decide(self, view: Any) -> list[Start]:
         now_ms, queue, cap = view.now_ms, list(view.queue), view.signals["cap"]
         n_nodes, estimate_ms = view.job_n_nodes, view.job_estimate_ms
-        drawn_w = {job: view.power_w(job, 0, self.power_basis) for job in [*view.running, *queue]}
+        drawn_w = {
+            job: view.power_w(job, 0, self.power_basis)
+            for job in [*view.running, *queue]
+        }
         ends_ms = {job: view.expected_end_ms(job) for job in view.running}
         last_ms = now_ms + max(estimate_ms[job] for job in queue)
         hours = range((now_ms // H + 1) * H, last_ms, H)
@@ -115,20 +126,31 @@ class Slowly(PowerCapped):
             until_ms = edges[at] if at < len(edges) else edges[-1] + 1
             hours = range(edges[at - 1] // H, -(-until_ms // H))
             services_w = max(view.service_power_w(hour * H) for hour in hours)
-            nodes = [n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > time_ms]
-            jobs_w = [drawn_w[job] for job, end_ms in ends_ms.items() if end_ms > time_ms]
+            nodes = [
+                n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > time_ms
+            ]
+            jobs_w = [
+                drawn_w[job] for job, end_ms in ends_ms.items() if end_ms > time_ms
+            ]
             idle = view.n_nodes - sum(nodes)
-            return float(cap.at(time_ms) * 1e6 - services_w - sum(jobs_w) - idle * IDLE_W)
+            return float(
+                cap.at(time_ms) * 1e6 - services_w - sum(jobs_w) - idle * IDLE_W
+            )
 
         def beyond_w(job: int) -> float:
             return drawn_w[job] - n_nodes[job] * IDLE_W
 
         def least_w(job: int, from_ms: int) -> float:
-            times = [from_ms, *(t for t in edges if from_ms < t < from_ms + estimate_ms[job])]
+            times = [
+                from_ms,
+                *(t for t in edges if from_ms < t < from_ms + estimate_ms[job]),
+            ]
             return min(map(left_w, times))
 
         def fits(job: int, at_ms: int) -> bool:
-            free = view.n_nodes - sum(n_nodes[j] for j, end_ms in ends_ms.items() if end_ms > at_ms)
+            free = view.n_nodes - sum(
+                n_nodes[j] for j, end_ms in ends_ms.items() if end_ms > at_ms
+            )
             return n_nodes[job] <= free and beyond_w(job) <= least_w(job, at_ms)
 
         started = []
@@ -140,14 +162,23 @@ class Slowly(PowerCapped):
         head, *behind = queue
         if n_nodes[head] <= view.n_nodes - sum(n_nodes[job] for job in ends_ms):
             view.wake_at(
-                min((now_ms // H + 1) * H, *(t for t, _ in cap.steps if t > now_ms), NEVER)
+                min(
+                    (now_ms // H + 1) * H,
+                    *(t for t, _ in cap.steps if t > now_ms),
+                    NEVER,
+                )
             )
         times = sorted({*edges[1:], *ends_ms.values()})
         shadow_ms = next((t for t in times if fits(head, t)), None)
         extra = 0, 0.0
         if shadow_ms is not None:
-            busy = sum(n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > shadow_ms)
-            extra = view.n_nodes - busy - n_nodes[head], least_w(head, shadow_ms) - beyond_w(head)
+            busy = sum(
+                n_nodes[job] for job, end_ms in ends_ms.items() if end_ms > shadow_ms
+            )
+            extra = (
+                view.n_nodes - busy - n_nodes[head],
+                least_w(head, shadow_ms) - beyond_w(head),
+            )
         behind = behind[: None if self.depth is None else self.depth - 1]
         if self.order == "sjbf":
             behind.sort(key=lambda job: estimate_ms[job])
@@ -183,18 +214,30 @@ def test_it_starts_jobs_as_the_same_rules_read_off_slowly(
     services_w: list[int],
     basis: Any,
 ) -> None:
-    steps = {0: 0.013, **{at * 17 * MIN: cap_w / 1e6 for at, cap_w in caps_w}, 12 * H: 0.018}
+    steps = {
+        0: 0.013,
+        **{at * 17 * MIN: cap_w / 1e6 for at, cap_w in caps_w},
+        12 * H: 0.018,
+    }
     facility: dict[str, Any] = {
         "signals": {"cap": Steps(*sorted(steps.items()))},
-        "services_w": lambda time_ms: services_w[time_ms // H] if time_ms < 5 * H else 0,
+        "services_w": lambda time_ms: (
+            services_w[time_ms // H] if time_ms < 5 * H else 0
+        ),
     }
     found = [
         capped(
-            table(jobs, 1.0, 0.5, 1.25), None, power_basis=basis, policy=policy, order=order,
-            depth=depth, estimate=EstimateByFactor(factor=factor), **facility,
+            table(jobs, 1.0, 0.5, 1.25),
+            None,
+            power_basis=basis,
+            policy=policy,
+            order=order,
+            depth=depth,
+            estimate=EstimateByFactor(factor=factor),
+            **facility,
         ).start_ms.tolist()
         for policy in (PowerCapped, Slowly)
-    ]  # fmt: skip
+    ]
     assert found[0] == found[1]
     assert len(found[0]) == len(jobs)
 
@@ -221,7 +264,8 @@ def test_the_estimates_of_all_that_runs_never_exceed_the_cap(
 
 
 def test_a_job_waits_for_watts_and_a_smaller_one_may_pass_it() -> None:
-    # 3 nodes at 2 kW and one idle: 6.4 kW. Job 1 wants 2 more, job 2 one for as long as job 0.
+    # 3 nodes at 2 kW and one idle: 6.4 kW. Job 1 wants 2 more, job 2 one for as long as
+    # job 0.
     jobs = table([(0, 2, 60 * MIN), (1, 2, 60 * MIN), (2, 1, 30 * MIN)])
     found = capped(jobs, 6_500 / 1e6, power_basis="mean")
     assert found.start_ms.tolist() == [0, 60 * MIN, 2]
@@ -232,7 +276,8 @@ def test_services_leave_less_for_jobs_and_hours_to_come_count() -> None:
         return 3_000.0 if H <= time_ms < 2 * H else 0.0
 
     jobs = table([(0, 2, 90 * MIN), (0, 1, 30 * MIN)])
-    # 4 nodes idle draw 1.6 kW; two more busy nodes 3.2 kW on top, which the service lacks at 1 h.
+    # 4 nodes idle draw 1.6 kW; two more busy nodes 3.2 kW on top, which the service
+    # lacks at 1 h.
     found = capped(jobs, 5_500 / 1e6, power_basis="mean", services_w=services_w)
     assert found.start_ms.tolist() == [2 * H, 0]
 
@@ -247,7 +292,9 @@ class Steps:
         return [value for begin_ms, value in self.steps if begin_ms <= time_ms][-1]
 
     def next_change_ms(self, time_ms: int) -> int | None:
-        return next((begin_ms for begin_ms, _ in self.steps if begin_ms > time_ms), None)
+        return next(
+            (begin_ms for begin_ms, _ in self.steps if begin_ms > time_ms), None
+        )
 
 
 def test_a_cap_from_a_signal_is_kept_ahead_of_its_change() -> None:
@@ -270,18 +317,24 @@ def test_a_change_of_the_cap_that_is_not_known_yet_changes_no_start_before_it() 
 
 
 def test_a_cap_below_idle_power_is_refused_in_one_line() -> None:
-    with pytest.raises(PolicyError, match=r"cap of 0\.001 MW at 0 h of the run lies below") as got:
+    with pytest.raises(
+        PolicyError, match=r"cap of 0\.001 MW at 0 h of the run lies below"
+    ) as got:
         capped(table([(0, 1, MIN)]), 0.001)
     assert "\n" not in str(got.value)
 
 
 def test_a_job_that_could_never_start_under_the_cap_is_refused_in_one_line() -> None:
-    with pytest.raises(PolicyError, match=r"job 0 draws 0\.0064 MW beyond idle .mean., more than"):
+    with pytest.raises(
+        PolicyError, match=r"job 0 draws 0\.0064 MW beyond idle .mean., more than"
+    ):
         capped(table([(0, 4, MIN)]), 0.004, power_basis="mean")
 
 
 def test_without_a_cap_or_a_signal_it_says_what_to_give() -> None:
-    with pytest.raises(PolicyError, match="power_capped has no cap; give it cap_mw, or add"):
+    with pytest.raises(
+        PolicyError, match="power_capped has no cap; give it cap_mw, or add"
+    ):
         capped(table([(0, 1, MIN)]), None)
 
 
@@ -296,13 +349,16 @@ def test_a_scenario_keeps_its_cap(tmp_path: Any) -> None:
     assert run.metrics["jobs"]["mean_queue_time_all_h"] > 0
 
 
-ROW = st.lists(st.floats(1, 1000), min_size=4, max_size=4).map(lambda row: sorted(row)[::-1])
+ROW = st.lists(st.floats(1, 1000), min_size=4, max_size=4).map(
+    lambda row: sorted(row)[::-1]
+)
 
 
 def test_jobs_give_the_same_share_of_their_headroom() -> None:
     big, small = [400.0, 300, 200, 100], [40.0, 30, 20, 10]
     levels = fair_levels(np.array([big, small, big]), 840 * 2 / 3)
-    assert levels.tolist() == [1, 1, 2]  # one of the big ones a level more than the others
+    # One of the big ones a level more than the others
+    assert levels.tolist() == [1, 1, 2]
 
 
 @given(st.lists(ROW, min_size=1, max_size=8), st.floats(0, 1))

@@ -1,4 +1,5 @@
-"""Multifactor priority: each factor orders the queue as its formula says, EASY fills the gaps."""
+"""Multifactor priority: each factor orders the queue as its formula says, EASY fills
+the gaps."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def starts(
 def test_without_weights_it_is_easy() -> None:
     rng = np.random.default_rng(3)
     jobs = job_table(
-        np.sort(rng.integers(0, 600, 200)), rng.integers(1, 9, 200), rng.integers(1, 40, 200)
+        np.sort(rng.integers(0, 600, 200)),
+        rng.integers(1, 9, 200),
+        rng.integers(1, 40, 200),
     )
     by_easy = starts({"kind": "easy"}, jobs, 16)
     assert starts({"kind": "priority"}, jobs, 16) == by_easy
@@ -47,7 +50,8 @@ def test_wide_jobs_go_first_by_size_and_old_ones_by_age() -> None:
     jobs = job_table([0, 1, 2, 3], [4, 1, 4, 2], [10, 10, 10, 10])
     by_size = {"kind": "priority", "size": 1.0}
     assert starts(by_size, jobs, 4) == [0, 20, 10, 20]
-    # The wait weighs so much that one ms is more than all nodes; the last job fills a gap.
+    # The wait weighs so much that one ms is more than all nodes; the last job fills a
+    # gap.
     assert starts({**by_size, "age": 1e6, "age_max": "1 s"}, jobs, 4) == [0, 10, 20, 10]
 
 
@@ -76,7 +80,9 @@ def test_fair_share_is_two_to_the_minus_usage_over_share() -> None:
             return seen[-1]
 
     jobs = replace(job_table([0, 1_000], [3, 1], [500, 10]), user_id=np.array([1, 2]))
-    policy = Watching(PrioritySpec.model_validate({"fair_share": 1.0, "half_life": "1 s"}))
+    policy = Watching(
+        PrioritySpec.model_validate({"fair_share": 1.0, "half_life": "1 s"})
+    )
     pool = Pool(node_type="any", n_nodes=4)
     schedule_pool(jobs, pool, 2_000, policy=policy)
     # User 1 has all usage of two users at 1 s: 2^(-1 / 0.5); user 2 has none.
@@ -85,7 +91,10 @@ def test_fair_share_is_two_to_the_minus_usage_over_share() -> None:
     second_ms = 1_000 / np.log(2)
     first = 3 * second_ms * (1 - 0.5**0.5) * 0.5**0.51
     second = second_ms * (1 - 0.5**0.01)
-    expected = {1: 0.5 ** (2 * first / (first + second)), 2: 0.5 ** (2 * second / (first + second))}
+    expected = {
+        1: 0.5 ** (2 * first / (first + second)),
+        2: 0.5 ** (2 * second / (first + second)),
+    }
     assert seen[3] == pytest.approx(expected)
 
 
@@ -93,10 +102,18 @@ def test_fair_share_is_two_to_the_minus_usage_over_share() -> None:
 def test_windows_change_no_start_and_the_compiled_engine_has_no_twin() -> None:
     rng = np.random.default_rng(4)
     jobs = job_table(
-        np.sort(rng.integers(0, 600, 200)), rng.integers(1, 9, 200), rng.integers(1, 40, 200)
+        np.sort(rng.integers(0, 600, 200)),
+        rng.integers(1, 9, 200),
+        rng.integers(1, 40, 200),
     )
     jobs = replace(jobs, user_id=rng.integers(0, 4, 200), priority=rng.random(200))
-    weights = {"age": 1.0, "age_max": "1 s", "size": 0.5, "fair_share": 2.0, "priority": 1.0}
+    weights = {
+        "age": 1.0,
+        "age_max": "1 s",
+        "size": 0.5,
+        "fair_share": 2.0,
+        "priority": 1.0,
+    }
     scheduler = {"kind": "priority", "half_life": "1 s", **weights}
     whole = starts(scheduler, jobs, 16)
     assert starts(scheduler, jobs, 16, window_ms=7) == whole
@@ -105,13 +122,23 @@ def test_windows_change_no_start_and_the_compiled_engine_has_no_twin() -> None:
 
 
 @pytest.mark.parametrize("kind", ["priority", "easy", "conservative", "sjf"])
-def test_queue_under_an_engine_that_acts_is_that_of_the_engine_that_starts(kind: str) -> None:
+def test_queue_under_an_engine_that_acts_is_that_of_the_engine_that_starts(
+    kind: str,
+) -> None:
     rng = np.random.default_rng(6)
     jobs = job_table(
-        np.sort(rng.integers(0, 600, 150)), rng.integers(1, 9, 150), rng.integers(1, 40, 150)
+        np.sort(rng.integers(0, 600, 150)),
+        rng.integers(1, 9, 150),
+        rng.integers(1, 40, 150),
     )
     jobs = replace(jobs, user_id=rng.integers(0, 4, 150), priority=rng.random(150))
-    weights = {"age": 1.0, "age_max": "1 s", "fair_share": 2.0, "half_life": "1 s", "priority": 3.0}
+    weights = {
+        "age": 1.0,
+        "age_max": "1 s",
+        "fair_share": 2.0,
+        "half_life": "1 s",
+        "priority": 3.0,
+    }
     scheduler = {"kind": kind, **(weights if kind == "priority" else {})}
 
     class Acting:
@@ -133,6 +160,10 @@ def test_queue_under_an_engine_that_acts_is_that_of_the_engine_that_starts(kind:
 def test_priority_of_a_class_reaches_its_jobs_and_orders_them() -> None:
     scenario = tiny_scenario({"streams.training.classes.2.priority": 0.75})
     jobs = generate_jobs(scenario, tiny_library()).jobs
-    assert np.array_equal(jobs.priority, np.where(jobs.class_id == 2, 0.75, 0).astype(np.float32))
-    queue = replace(job_table([0, 1, 2], [4, 4, 4], [10] * 3), priority=np.array([0, 0.25, 0.5]))
+    assert np.array_equal(
+        jobs.priority, np.where(jobs.class_id == 2, 0.75, 0).astype(np.float32)
+    )
+    queue = replace(
+        job_table([0, 1, 2], [4, 4, 4], [10] * 3), priority=np.array([0, 0.25, 0.5])
+    )
     assert starts({"kind": "priority", "priority": 1.0}, queue, 4) == [0, 20, 10]

@@ -30,7 +30,9 @@ MIXED = [
 
 
 def run_of(folder: Path, changes: dict[str, Any], **options: Any) -> Run:
-    return diploee.simulate(tiny_scenario(changes), folder, library=tiny_library(), **options)
+    return diploee.simulate(
+        tiny_scenario(changes), folder, library=tiny_library(), **options
+    )
 
 
 def flat(found: Any) -> list[float]:
@@ -81,7 +83,12 @@ def test_busy_gpus_stay_within_the_pool_and_reach_the_target(mixed: Run) -> None
     assert mixed.facility()["busy_nodes"].max() <= N_NODES
     assert (mixed.facility()["busy_nodes"] % 1).any()
     assert mixed.metrics["utilization"]["mean"] == pytest.approx(0.6, abs=0.01)
-    assert set(mixed.jobs()["class"]) == {"draw/0.35gpu", "draw/1gpu", "draw/3gpu", "tune/2"}
+    assert set(mixed.jobs()["class"]) == {
+        "draw/0.35gpu",
+        "draw/1gpu",
+        "draw/3gpu",
+        "tune/2",
+    }
 
 
 def test_a_job_draws_its_gpus_part_of_the_profile_of_a_node() -> None:
@@ -101,7 +108,8 @@ def test_a_job_draws_its_gpus_part_of_the_profile_of_a_node() -> None:
 def test_halves_of_a_node_draw_the_ac_power_of_a_node(
     tmp_path: Path, startup: dict[str, Any] | None
 ) -> None:
-    """AC power bends with that of the devices: the parts are of what the whole node draws."""
+    """AC power bends with that of the devices: the parts are of what the whole node
+    draws."""
     library = ProfileLibrary([profile("a-1n-1", [1_500.0] * 3_600)])
     log = "submitted,started,run_s,nodes,gpus\n"
     bent = {"facility.node_types.node.ac_power": "air_hgx"}
@@ -110,7 +118,10 @@ def test_halves_of_a_node_draw_the_ac_power_of_a_node(
     power_w = []
     for name in ("whole", "halves"):
         scenario = logged(
-            tmp_path, name, SHARED | bent | {"duration": "1 h", "resolution": "1 s"}, startup
+            tmp_path,
+            name,
+            SHARED | bent | {"duration": "1 h", "resolution": "1 s"},
+            startup,
         )
         run = diploee.simulate(scenario, tmp_path / name, library=library)
         power_w.append(run.facility()["it_ac_power_w"])
@@ -126,7 +137,11 @@ def logged(
     columns = {"submit": "submitted", "start": "started", "duration": "run_s"}
     columns |= {"nodes": "nodes", "gpus": "gpus"}
     columned = {"columns": columns, "time_format": "s", "duration_unit": "s"}
-    spec: dict[str, Any] = {"log": f"{name}.csv", "rules": [{"workload": "a"}], "align": "start"}
+    spec: dict[str, Any] = {
+        "log": f"{name}.csv",
+        "rules": [{"workload": "a"}],
+        "align": "start",
+    }
     spec |= {"repeat": False} | (replay or columned)
     data = tiny_data(changes)
     data["streams"] = {"logged": {"pool": "main", "replay": spec}}
@@ -137,15 +152,20 @@ def logged(
 
 
 def pods(folder: Path, n_jobs: int = 2_000) -> float:
-    """Write pods as openb logs them, most on a part of 8 GPUs; return their GPU time [s]."""
+    """Write pods as openb logs them, most on a part of 8 GPUs; return their GPU time
+    [s]."""
     rng = np.random.default_rng(5)
     n_gpus = rng.choice([0, 1, 1, 1, 1, 2, 4, 8], n_jobs)
     milli = np.where(
-        (n_gpus == 1) & (rng.random(n_jobs) < 0.5), rng.integers(10, 1_000, n_jobs), 1_000
+        (n_gpus == 1) & (rng.random(n_jobs) < 0.5),
+        rng.integers(10, 1_000, n_jobs),
+        1_000,
     )
     created = np.sort(rng.integers(0, 20 * 3_600, n_jobs))
     run_s = rng.integers(600, 3 * 3_600, n_jobs)
-    lines = ["name,num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time,pod_phase"]
+    lines = [
+        "name,num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time,pod_phase"
+    ]
     lines += [
         f"p{k},{n_gpus[k]},{milli[k]},{at},{at},{at + run_s[k]},Succeeded"
         for k, at in enumerate(created.tolist())
@@ -165,19 +185,28 @@ def test_a_shared_clusters_log_takes_the_gpu_time_that_it_tells(tmp_path: Path) 
         }
         scenario = logged(tmp_path, "pods", changes, gpus_per_node=8)
         library = ProfileLibrary([profile("a-1n-1", [1_500.0] * 60)])
-        run = diploee.simulate(scenario, tmp_path / allocate, library=library, engine="compiled")
-        node_s = float(run.facility()["utilization"].astype(float).mean()) * 600 * 2 * 86_400
+        run = diploee.simulate(
+            scenario, tmp_path / allocate, library=library, engine="compiled"
+        )
+        node_s = (
+            float(run.facility()["utilization"].astype(float).mean()) * 600 * 2 * 86_400
+        )
         ratio[allocate] = node_s * 8 / gpu_s
         told = " ".join(run.manifest["warnings"])
         assert ("set allocate: gpus" in told) == (allocate == "nodes")
-        assert ("on CPUs alone, of a pool that allocates GPUs" in told) == (allocate == "gpus")
+        assert ("on CPUs alone, of a pool that allocates GPUs" in told) == (
+            allocate == "gpus"
+        )
     assert ratio["gpus"] == pytest.approx(1, abs=0.01)
     assert ratio["nodes"] > 3
 
 
-def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(tmp_path: Path) -> None:
+def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(
+    tmp_path: Path,
+) -> None:
     text = (
-        "submitted,started,run_s,nodes,gpus\n0,0,3600,1,2\n5,5,3600,1,\n9,9,3600,3,12\n9,9,9,1,0\n"
+        "submitted,started,run_s,nodes,gpus\n0,0,3600,1,2\n5,5,3600,1,\n"
+        "9,9,3600,3,12\n9,9,9,1,0\n"
     )
     (tmp_path / "some.csv").write_text(text, "utf-8")
     workload = generate_jobs(
@@ -192,11 +221,21 @@ def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(tmp_p
 @pytest.mark.parametrize(
     ("name", "pool", "words"),
     [
-        ("inference_1mw", "serving", "gpus can't go with request_streams.llama3; remove it"),
-        ("chat_and_recurring", "training", "gpus can't go with streams.retraining.zeus; remove it"),
+        (
+            "inference_1mw",
+            "serving",
+            "gpus can't go with request_streams.llama3; remove it",
+        ),
+        (
+            "chat_and_recurring",
+            "training",
+            "gpus can't go with streams.retraining.zeus; remove it",
+        ),
     ],
 )
-def test_services_and_recurring_jobs_keep_whole_nodes(name: str, pool: str, words: str) -> None:
+def test_services_and_recurring_jobs_keep_whole_nodes(
+    name: str, pool: str, words: str
+) -> None:
     with pytest.raises(ScenarioError, match=words):
         load_scenario(name, [f"facility.pools.{pool}.allocate=gpus"])
 
@@ -205,5 +244,7 @@ def test_own_policies_are_refused_on_a_pool_that_allocates_gpus(tmp_path: Path) 
     class Own(StrictFifo):
         pass
 
-    with pytest.raises(WorkloadError, match="pool 'main': allocate: gpus goes with strict FIFO"):
+    with pytest.raises(
+        WorkloadError, match="pool 'main': allocate: gpus goes with strict FIFO"
+    ):
         run_of(tmp_path / "run", SHARED, policies={"main": Own()})

@@ -44,13 +44,18 @@ def test_a_contract_far_from_the_rating_is_questioned(
     assert bool(told) is asked
     if asked:
         prefix = "k" if of_rated > 1 else "G"
-        assert "facility.stages.2" in told[0] and "times the rated power at the meter" in told[0]
+        assert (
+            "facility.stages.2" in told[0]
+            and "times the rated power at the meter" in told[0]
+        )
         assert f"is it in {prefix}{'VA' if key.endswith('mva') else 'W'}" in told[0]
 
 
 def test_a_contract_in_kva_is_written_in_full(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {"contract_mva": 80_000})
-    assert any("contract_mva: 80,000 MVA is" in text for text in run.manifest["warnings"])
+    assert any(
+        "contract_mva: 80,000 MVA is" in text for text in run.manifest["warnings"]
+    )
     use = next(f for f in run.sections()[0].figures if f.key == "poi.headroom.use")
     assert use.note.endswith(" of 80,000 MVA")
 
@@ -59,7 +64,9 @@ def test_a_load_above_its_contract_is_said(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {"contract_mw": 0.4 * RATED_MW})
     headroom = run.metrics["poi"]["headroom"]
     assert headroom["use"] > 1
-    (text,) = (text for text in run.manifest["warnings"] if "above its contract" in text)
+    (text,) = (
+        text for text in run.manifest["warnings"] if "above its contract" in text
+    )
     assert f"up to {100 * headroom['use']:,.1f} % of it" in text
     assert f"in {headroom['over_h']:,.4g} h" in text
 
@@ -68,7 +75,9 @@ def test_a_limit_far_above_the_rating_is_questioned(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {})
     clocked = {"max_mw": 1000 * RATED_MW, "interval": "15 min"}
     plain, of_means, near = run.limits(
-        Limits.model_validate({"peaks": [{"max_mw": 1000 * RATED_MW}, clocked, {"max_mw": 0.05}]})
+        Limits.model_validate(
+            {"peaks": [{"max_mw": 1000 * RATED_MW}, clocked, {"max_mw": 0.05}]}
+        )
     ).results
     assert all("is it in kW?" in result.brief() for result in (plain, of_means))
     assert "kW" not in near.brief()

@@ -1,4 +1,5 @@
-"""Whole runs that answer events and signals, against closed laws and against their twins."""
+"""Whole runs that answer events and signals, against closed laws and against their
+twins."""
 
 from __future__ import annotations
 
@@ -39,17 +40,22 @@ LIBRARY = tiny_library()
 def run_of(tmp_path: Path) -> Runs:
     """Run a scenario that reads files from a folder of its own."""
 
-    def of(name: str, data: dict[str, Any], library: ProfileLibrary, **options: Any) -> Run:
+    def of(
+        name: str, data: dict[str, Any], library: ProfileLibrary, **options: Any
+    ) -> Run:
         scenario = scenario_from_dict(data).beside(tmp_path)
         return diploee.simulate(scenario, tmp_path / name, library=library, **options)
 
     return of
 
 
-def endless(folder: Path, n_jobs: int, hours: int = 30, **flexibility: Any) -> dict[str, Any]:
+def endless(
+    folder: Path, n_jobs: int, hours: int = 30, **flexibility: Any
+) -> dict[str, Any]:
     """Return jobs of two nodes without CPUs, from the start on, at 1,000 W a node."""
     rows = [
-        f"{k},2018-01-01T00:00:00Z,2018-01-01T00:00:00Z,{hours * 3600},2" for k in range(n_jobs)
+        f"{k},2018-01-01T00:00:00Z,2018-01-01T00:00:00Z,{hours * 3600},2"
+        for k in range(n_jobs)
     ]
     head = "job_id,submit_time,start_time,duration_s,n_nodes"
     (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n")
@@ -69,7 +75,11 @@ def endless(folder: Path, n_jobs: int, hours: int = 30, **flexibility: Any) -> d
             "facility.node_types.node.idle_power_w": IDLE_W,
             "facility.pools.main.n_nodes": 2 * n_jobs,
             "streams": {
-                "tuning": {"pool": "main", "replay": replay, "flexibility": flexibility or TUNING}
+                "tuning": {
+                    "pool": "main",
+                    "replay": replay,
+                    "flexibility": flexibility or TUNING,
+                }
             },
         }
     )
@@ -98,7 +108,8 @@ def test_endless_jobs_capped_at_half_draw_43_percent_less_and_are_37_min_late(
     held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
     np.testing.assert_array_equal(series(run, "baseline_power_w"), series(plain))
     assert series(plain)[held].mean() == 8000
-    # A cap of 200 W on 400 W: the A100 table's 56.8 % of the power at 79.6 % of the work.
+    # A cap of 200 W on 400 W: the A100 table's 56.8 % of the power at 79.6 % of the
+    # work.
     assert series(run)[held] == pytest.approx(8000 * (1 - 0.432), rel=1e-4)
     late_min = (ends_h(run) - ends_h(plain)) * 60
     assert late_min == pytest.approx([180 * 0.204] * 4, abs=0.01)
@@ -178,13 +189,17 @@ def tables(run: Run) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_off_or_has_nothing_to_answer_changes_no_byte(run_of: Runs) -> None:
+def test_a_controller_that_is_off_or_has_nothing_to_answer_changes_no_byte(
+    run_of: Runs,
+) -> None:
     plain = tables(run_of("plain", tiny_data(FLEXIBLE), tiny_library()))
     off = {"flexibility": {"events": [QUARTER], "controller": "off"}}
-    assert tables(run_of("off", tiny_data({**FLEXIBLE, **off}), tiny_library())) == plain
-    assert tables(run_of("none", tiny_data({**FLEXIBLE, "flexibility": {}}), tiny_library())) == (
-        plain
+    assert (
+        tables(run_of("off", tiny_data({**FLEXIBLE, **off}), tiny_library())) == plain
     )
+    assert tables(
+        run_of("none", tiny_data({**FLEXIBLE, "flexibility": {}}), tiny_library())
+    ) == (plain)
 
 
 def test_events_are_measured_against_the_run_itself_where_the_controller_is_off(
@@ -210,7 +225,9 @@ def test_events_are_measured_against_the_run_itself_where_the_controller_is_off(
 
 
 @pytest.mark.slow
-def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(run_of: Runs) -> None:
+def test_an_event_that_asks_for_nothing_changes_no_power_and_no_job(
+    run_of: Runs,
+) -> None:
     plain = run_of("plain", tiny_data(FLEXIBLE), tiny_library())
     easy = {"flexibility": {"events": [{**EVENT, "target": {"mw": 1.0}}]}}
     run = run_of("easy", tiny_data({**FLEXIBLE, **easy}), tiny_library())
@@ -243,8 +260,8 @@ class Panel:
 def test_a_source_takes_its_power_from_what_devices_must_give_up(
     tmp_path: Path, run_of: Runs, given_w: float, from_h: int, devices_w: float
 ) -> None:
-    # 8,000 W of devices, 1,000 W less asked for at the meter: never below nothing there, and
-    # nothing of the devices where the source has given it since.
+    # 8,000 W of devices, 1,000 W less asked for at the meter: never below nothing
+    # there, and nothing of the devices where the source has given it since.
     data = endless(tmp_path, 4)
     data["flexibility"] = {"events": [{**EVENT, "target": {"delta_mw": 0.001}}]}
     run = run_of("run", data, flat_library(), stages=[Panel(given_w, from_h)])
@@ -253,8 +270,11 @@ def test_a_source_takes_its_power_from_what_devices_must_give_up(
     assert run.metrics["flexibility"]["events"][0]["held_fraction"] == 1
 
 
-def test_a_share_is_of_the_meter_where_a_source_gives_a_part(tmp_path: Path, run_of: Runs) -> None:
-    # 8,000 W of devices less 6,000 W: 80 % of 2,000 W at the meter leaves 7,600 W to the devices.
+def test_a_share_is_of_the_meter_where_a_source_gives_a_part(
+    tmp_path: Path, run_of: Runs
+) -> None:
+    # 8,000 W of devices less 6,000 W: 80 % of 2,000 W at the meter leaves 7,600 W to
+    # the devices.
     data = endless(tmp_path, 4)
     data["flexibility"] = {"events": [{**EVENT, "target": {"fraction": 0.8}}]}
     run = run_of("run", data, flat_library(), stages=[Panel(6_000, 0)])
@@ -275,10 +295,17 @@ def test_a_share_of_exported_power_is_nothing(tmp_path: Path, run_of: Runs) -> N
 
 
 @pytest.mark.parametrize("scheduler", ["sjf", "easy", "conservative", "priority"])
-def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str) -> None:
+def test_every_scheduler_goes_on_under_a_controller(
+    run_of: Runs, scheduler: str
+) -> None:
     deep = {**QUARTER, "target": {"fraction": 0.5}}
-    busy = {"facility.pools.main.scheduler": scheduler, f"{STREAM}.target_utilization": 0.9}
-    run = run_of("run", tiny_data({**FLEXIBLE, **busy, "flexibility.events": [deep]}), LIBRARY)
+    busy = {
+        "facility.pools.main.scheduler": scheduler,
+        f"{STREAM}.target_utilization": 0.9,
+    }
+    run = run_of(
+        "run", tiny_data({**FLEXIBLE, **busy, "flexibility.events": [deep]}), LIBRARY
+    )
     held = slice(12 * MIN_PER_H, 15 * MIN_PER_H)
     assert series(run)[held].mean() < 0.8 * series(run, "baseline_power_w")[held].mean()
 
@@ -286,28 +313,46 @@ def test_every_scheduler_goes_on_under_a_controller(run_of: Runs, scheduler: str
 def test_the_ramp_back_leads_to_what_is_drawn_without_caps_and_not_to_the_power_before(
     tmp_path: Path, run_of: Runs
 ) -> None:
-    # Three of eight jobs begin five minutes before the event: 11,200 W were drawn on average.
+    # Three of eight jobs begin five minutes before the event: 11,200 W were drawn on
+    # average.
     data = endless(tmp_path, 8)
     log = (tmp_path / "log.csv").read_text().splitlines()
-    late = [line.replace("T00:00", "T11:55") if k > 5 else line for k, line in enumerate(log)]
+    late = [
+        line.replace("T00:00", "T11:55") if k > 5 else line
+        for k, line in enumerate(log)
+    ]
     (tmp_path / "log.csv").write_text("\n".join(late) + "\n")
-    event = {"issued": "2018-01-01 11:59", "ramp_up": "30 min", "target": {"fraction": 0.85}}
+    event = {
+        "issued": "2018-01-01 11:59",
+        "ramp_up": "30 min",
+        "target": {"fraction": 0.85},
+    }
     data["flexibility"] = {"events": [{**EVENT, **event}]}
     run = run_of("run", data, flat_library())
-    assert run.metrics["flexibility"]["events"][0]["before_mw"] == pytest.approx(0.0112, abs=1e-4)
+    assert run.metrics["flexibility"]["events"][0]["before_mw"] == pytest.approx(
+        0.0112, abs=1e-4
+    )
     power_w = series(run)[15 * MIN_PER_H - 1 : 15 * MIN_PER_H + 31]
     assert (power_w[0] < 9520) and power_w[-1] == 16_000
     assert np.diff(power_w).max() < 0.1 * (power_w[-1] - power_w[0])  # levels are steps
 
 
 def test_room_for_what_starts_is_made_at_the_same_instant(run_of: Runs) -> None:
-    deep = {**QUARTER, "target": {"fraction": 0.5}, "ramp_down": "15 min", "ramp_up": "15 min"}
+    deep = {
+        **QUARTER,
+        "target": {"fraction": 0.5},
+        "ramp_down": "15 min",
+        "ramp_up": "15 min",
+    }
     busy = {f"{STREAM}.target_utilization": 0.9, "flexibility.events": [deep]}
     run = run_of("run", tiny_data({**FLEXIBLE, **busy}), LIBRARY)
     jobs = run.metrics["flexibility"]["events"][0]["widest_jobs"]
-    lengths_s = np.concatenate([np.subtract(job["to_s"], job["from_s"]) for job in jobs])
+    lengths_s = np.concatenate(
+        [np.subtract(job["to_s"], job["from_s"]) for job in jobs]
+    )
     assert lengths_s.size > len(jobs)
-    assert lengths_s.min() > 0.0015  # none runs at full power for a ms until it is capped
+    # None runs at full power for a ms until it is capped
+    assert lengths_s.min() > 0.0015
 
 
 def test_nothing_reacts_before_an_event_is_issued(run_of: Runs) -> None:
@@ -320,7 +365,9 @@ def test_nothing_reacts_before_an_event_is_issued(run_of: Runs) -> None:
 
 
 def prices(folder: Path, values: list[float]) -> None:
-    rows = [f"2018-01-{1 + k // 24:02}T{k % 24:02}:00Z,{v}" for k, v in enumerate(values)]
+    rows = [
+        f"2018-01-{1 + k // 24:02}T{k % 24:02}:00Z,{v}" for k, v in enumerate(values)
+    ]
     (folder / "price.csv").write_text("\n".join(["time,price", *rows]) + "\n")
 
 
@@ -330,7 +377,11 @@ def following(**keys: Any) -> dict[str, Any]:
             **FLEXIBLE,
             "flexibility": {
                 "signals": {"price": {"file": "price.csv", **keys}},
-                "follow": {"signal": "price", "quantile": 0.75, "target": {"fraction": 0.6}},
+                "follow": {
+                    "signal": "price",
+                    "quantile": 0.75,
+                    "target": {"fraction": 0.6},
+                },
             },
         }
     )
@@ -369,7 +420,9 @@ def test_power_is_lower_while_a_price_is_high_and_the_money_is_reported(
     assert flexibility["money"] < 0
 
 
-def test_targets_in_mw_are_of_the_meter_behind_all_stages(tmp_path: Path, run_of: Runs) -> None:
+def test_targets_in_mw_are_of_the_meter_behind_all_stages(
+    tmp_path: Path, run_of: Runs
+) -> None:
     data = endless(tmp_path, 8)
     data["facility"]["stages"] = [{"kind": "constant_loss", "loss_fraction": 0.2}]
     data["flexibility"] = {"events": [{**EVENT, "target": {"mw": 0.0142}}]}
@@ -380,7 +433,12 @@ def test_targets_in_mw_are_of_the_meter_behind_all_stages(tmp_path: Path, run_of
 
 
 def test_a_cap_from_a_file_is_kept(tmp_path: Path, run_of: Runs) -> None:
-    rows = ["time,cap", "2018-01-01T00:00Z,1", "2018-01-01T10:00Z,0.011", "2018-01-02T00:00Z,1"]
+    rows = [
+        "time,cap",
+        "2018-01-01T00:00Z,1",
+        "2018-01-01T10:00Z,0.011",
+        "2018-01-02T00:00Z,1",
+    ]
     (tmp_path / "cap.csv").write_text("\n".join(rows) + "\n")
     data = tiny_data({**FLEXIBLE, "flexibility.signals.cap": {"file": "cap.csv"}})
     run = run_of("capped", data, tiny_library())

@@ -20,7 +20,9 @@ def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> N
     library = tiny_library()
     short = check(tiny_scenario(), library).forecast
     long = check(tiny_scenario({"duration": "200 d"}), library).forecast
-    sooner = check(tiny_scenario({"duration": "200 d"}), library, engine="compiled").forecast
+    sooner = check(
+        tiny_scenario({"duration": "200 d"}), library, engine="compiled"
+    ).forecast
     assert short.time_s < long.time_s
     assert short.memory_mb < long.memory_mb
     assert short.disk_mb < long.disk_mb
@@ -28,17 +30,28 @@ def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> N
 
 
 def test_a_quarter_of_the_paper_site_is_forecast_within_a_factor_of_three() -> None:
-    found = check(load_scenario("colocation_10mw", ["duration=90 d"]), engine="compiled").forecast
+    found = check(
+        load_scenario("colocation_10mw", ["duration=90 d"]), engine="compiled"
+    ).forecast
     # Measured on one core: 2.05 s, 563 MB at most, 10.0 MB of files.
     assert 2.05 / 3 < found.time_s < 2.05 * 3
     assert 563 / 3 < found.memory_mb < 563 * 3
     assert 10.0 / 3 < found.disk_mb < 10.0 * 3
 
 
-def test_a_dry_run_forecasts_all_runs_and_does_none(tmp_path: Path, library_folder: Path) -> None:
+def test_a_dry_run_forecasts_all_runs_and_does_none(
+    tmp_path: Path, library_folder: Path
+) -> None:
     axes = [{"grid": {UTILIZATION: [0.2, 0.3, 0.4]}}]
     file = sweep_file(tmp_path, {"axes": axes, "seeds": 4})
-    options = ("--profiles", library_folder, "--out", tmp_path / "out", "--workers", "2")
+    options = (
+        "--profiles",
+        library_folder,
+        "--out",
+        tmp_path / "out",
+        "--workers",
+        "2",
+    )
     ended = call("sweep", file, "--dry-run", "--json", *options)
     found = json.loads(ended.out)
     assert found["n_runs"] == 12
@@ -51,7 +64,9 @@ def test_a_dry_run_forecasts_all_runs_and_does_none(tmp_path: Path, library_fold
     assert "nothing was run" in call("ensemble", file, "--dry-run", *options).out
 
 
-def test_validate_tells_what_the_run_takes(tmp_path: Path, library_folder: Path) -> None:
+def test_validate_tells_what_the_run_takes(
+    tmp_path: Path, library_folder: Path
+) -> None:
     file = write_scenario(tmp_path / "tiny.yaml")
     out = call("validate", file, "--profiles", library_folder).out
     assert re.search(r"a run takes about \d+ s, \d+ MB of memory, \d+ MB on disk", out)

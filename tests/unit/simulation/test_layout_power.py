@@ -1,4 +1,5 @@
-"""Nodes of loads in a run, and the power of chassis, racks, rows and halls: sums and places."""
+"""Nodes of loads in a run, and the power of chassis, racks, rows and halls: sums and
+places."""
 
 from __future__ import annotations
 
@@ -28,24 +29,35 @@ from diploee.simulation.layout_power import Span, part_tables
 MAIN, TRAINING = "facility.pools.main", "streams.training"
 LAYOUT = {
     "facility.layout": {
-        "nodes_per_chassis": 2, "chassis_per_rack": 2, "racks_per_row": 2, "rows_per_hall": 1,
+        "nodes_per_chassis": 2,
+        "chassis_per_rack": 2,
+        "racks_per_row": 2,
+        "rows_per_hall": 1,
     }
-}  # fmt: skip
+}
 DAY = LAYOUT | {"duration": "1 d"}
 TWO_POOLS = {
     "facility.node_types.node.ac_power": "air_hgx",
     "facility.node_types.other": {
-        "n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 360, "idle_power_w": 900,
+        "n_gpus": 8,
+        "gpu_tdp_w": 700,
+        "n_cpus": 2,
+        "cpu_tdp_w": 360,
+        "idle_power_w": 900,
         "ac_power": "air_hgx",
     },
     "facility.pools.second": {"node_type": "other", "n_nodes": 5},
     f"{TRAINING}2": {
-        "pool": "second", "target_utilization": 0.5,
+        "pool": "second",
+        "target_utilization": 0.5,
         "classes": [{"workload": "tune", "n_nodes": 2, "probability": 1}],
     },
-}  # fmt: skip
+}
 WARM = {"facility.node_types.node.warm_power_w": 700, f"{CONVERSATION}.standby": "warm"}
-PHASES = [{"since": "2018-01-01", "n_nodes": 6}, {"since": "2018-01-01T09:00", "n_nodes": 11}]
+PHASES = [
+    {"since": "2018-01-01", "n_nodes": 6},
+    {"since": "2018-01-01T09:00", "n_nodes": 11},
+]
 ON_GPUS = [
     {"workload": "draw", "n_nodes": 1, "n_gpus": 0.35, "probability": 0.5},
     {"workload": "draw", "n_nodes": 1, "n_gpus": 3, "probability": 0.3},
@@ -72,7 +84,11 @@ class Restless:
                 if x < 0.1:
                     found.append(Preempt(job, "checkpoint"))
                 elif x < 0.3:
-                    found.append(Resize(job, int(self.rng.integers(1, view.job_n_nodes[job] + 1))))
+                    found.append(
+                        Resize(
+                            job, int(self.rng.integers(1, view.job_n_nodes[job] + 1))
+                        )
+                    )
         return [*found, *(Start(job) for job in StrictFifo().select(view))]
 
 
@@ -107,12 +123,29 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
         (tiny_scenario(DAY | {"facility.layout.placement": "rack"}), {}),
         (tiny_scenario(DAY | TWO_POOLS), {}),
         (tiny_scenario(DAY | {f"{MAIN}.phases": PHASES}), {}),
-        (tiny_scenario(DAY | {f"{MAIN}.allocate": "gpus", f"{TRAINING}.classes": ON_GPUS}), {}),
-        (tiny_scenario(DAY | {f"{TRAINING}.classes.0.duration": LONG}), {"policies": Restless}),
+        (
+            tiny_scenario(
+                DAY | {f"{MAIN}.allocate": "gpus", f"{TRAINING}.classes": ON_GPUS}
+            ),
+            {},
+        ),
+        (
+            tiny_scenario(DAY | {f"{TRAINING}.classes.0.duration": LONG}),
+            {"policies": Restless},
+        ),
         (serving_scenario(DAY | WARM), {}),
         (serving_scenario(DAY | {f"{MAIN}.phases": PHASES}), {}),
     ],
-    ids=["warm-up", "rack", "two pools", "phases", "gpus", "acted", "services", "grown services"],
+    ids=[
+        "warm-up",
+        "rack",
+        "two pools",
+        "phases",
+        "gpus",
+        "acted",
+        "services",
+        "grown services",
+    ],
 )
 def test_sums_over_all_parts_are_the_power_of_the_pools(
     tmp_path: Path, scenario: Scenario, how: Mapping[str, Any]
@@ -127,11 +160,18 @@ def test_sums_over_all_parts_are_the_power_of_the_pools(
         frame = pa.concat_tables(tables).to_pandas()
         for name in ("it_power_w", "busy_nodes"):
             total = frame.filter(like=f"{name}.").sum(axis=1)
-            assert np.allclose(total, kept.column(name), rtol=1e-9, atol=1e-9), (level, name)
+            assert np.allclose(total, kept.column(name), rtol=1e-9, atol=1e-9), (
+                level,
+                name,
+            )
 
 
-def test_the_power_of_halls_rows_and_racks_is_that_of_what_they_hold(plain: Run) -> None:
-    of_nodes, of_rows = (plain.power(of, library=tiny_library()) for of in ("node", "row"))
+def test_the_power_of_halls_rows_and_racks_is_that_of_what_they_hold(
+    plain: Run,
+) -> None:
+    of_nodes, of_rows = (
+        plain.power(of, library=tiny_library()) for of in ("node", "row")
+    )
     parts = {"chassis:1": (2, 3), "rack:2": range(8, 12), "row:0": range(8)}
     for part, nodes in parts.items():
         found = plain.power(part, library=tiny_library())
@@ -151,7 +191,11 @@ def test_a_job_is_found_on_its_nodes(plain: Run) -> None:
         assert (of_job[name].first() == jobs[name].reindex(of_job.groups)).all()
     at = pd.Timestamp("2018-01-01 12:00", tz="UTC")
     now = nodes[(nodes["start_time"] <= at) & (at < nodes["end_time"])]
-    held = [n for f, c in zip(now.first_node, now.n_nodes, strict=True) for n in range(f, f + c)]
+    held = [
+        n
+        for f, c in zip(now.first_node, now.n_nodes, strict=True)
+        for n in range(f, f + c)
+    ]
     assert len(set(held)) == len(held) == plain.facility()["busy_nodes"][at]
     of_node = plain.power("node", library=tiny_library())
     idle = [n for n in range(12) if n not in held]
@@ -159,12 +203,16 @@ def test_a_job_is_found_on_its_nodes(plain: Run) -> None:
     assert (of_node.loc[at, [f"busy_nodes.node:{n}" for n in idle]] == 0).all()
 
 
-def test_nodes_are_the_same_whatever_the_engine_and_the_windows(tmp_path: Path, plain: Run) -> None:
+def test_nodes_are_the_same_whatever_the_engine_and_the_windows(
+    tmp_path: Path, plain: Run
+) -> None:
     def rows(run: Run) -> pd.DataFrame:
         found = pd.read_parquet(run.folder / "nodes.parquet")
         return found.sort_values(["job_id", "first_node"]).reset_index(drop=True)
 
-    by_simpy, _ = run_of(tmp_path / "simpy", tiny_scenario(DAY), engine="simpy", window_days=0.25)
+    by_simpy, _ = run_of(
+        tmp_path / "simpy", tiny_scenario(DAY), engine="simpy", window_days=0.25
+    )
     assert (by_simpy.folder / "nodes.parquet").is_file()
     assert rows(by_simpy).equals(rows(plain))
 
@@ -175,21 +223,30 @@ def test_instances_of_a_service_are_on_its_reserved_nodes_and_standby_draws_ther
     scenario = serving_scenario(DAY | WARM)
     run, kept = run_of(tmp_path / "run", scenario)
     nodes = pq.read_table(run.folder / "nodes.parquet").to_pandas()
-    assert nodes["job_id"].isna().all() and set(nodes["load"]) == {"coding", "conversation"}
+    assert nodes["job_id"].isna().all() and set(nodes["load"]) == {
+        "coding",
+        "conversation",
+    }
     services = run.manifest["services"]
     n_coding = services["chat.coding"]["reserved_nodes"]
     last = nodes["first_node"] + nodes["n_nodes"]
     is_coding = nodes["load"] == "coding"
     assert last[is_coding].max() <= n_coding <= nodes["first_node"][~is_coding].min()
-    busy = (nodes["n_nodes"] * (nodes["end_time"] - nodes["start_time"]).dt.total_seconds()).sum()
-    assert busy / 86_400 / 12 == pytest.approx(kept.column("utilization").mean(), rel=1e-6)
+    busy = (
+        nodes["n_nodes"] * (nodes["end_time"] - nodes["start_time"]).dt.total_seconds()
+    ).sum()
+    assert busy / 86_400 / 12 == pytest.approx(
+        kept.column("utilization").mean(), rel=1e-6
+    )
     of_node = run.power("node", library=tiny_library())
     spare = of_node[of_node["busy_nodes.node:11"] == 0]["it_power_w.node:11"]
     assert spare.size and spare.to_numpy() == pytest.approx(700, rel=0.6)
     assert spare.min() == pytest.approx(700)
 
 
-def test_part_of_a_run_at_a_tenth_of_a_second_has_the_means_of_the_run(plain: Run) -> None:
+def test_part_of_a_run_at_a_tenth_of_a_second_has_the_means_of_the_run(
+    plain: Run,
+) -> None:
     span = (datetime(2018, 1, 1, 9), datetime(2018, 1, 1, 10))
     fine = plain.power("rack:1", "0.1 s", span, library=tiny_library())
     coarse = plain.power("rack:1", span=span, library=tiny_library())
@@ -199,19 +256,35 @@ def test_part_of_a_run_at_a_tenth_of_a_second_has_the_means_of_the_run(plain: Ru
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_series_writes_what_power_returns(tmp_path: Path, plain: Run, suffix: str) -> None:
+def test_series_writes_what_power_returns(
+    tmp_path: Path, plain: Run, suffix: str
+) -> None:
     place, library = tmp_path / f"racks.{suffix}", tmp_path / "library"
     write_library(library)
     result = call(
-        "series", str(plain.folder), "--of", "rack", "--from", "2018-01-01T09:00", "--to",
-        "2018-01-01T10:00", "--step", "5 min", "--profiles", str(library), "--out", str(place),
-    )  # fmt: skip
+        "series",
+        str(plain.folder),
+        "--of",
+        "rack",
+        "--from",
+        "2018-01-01T09:00",
+        "--to",
+        "2018-01-01T10:00",
+        "--step",
+        "5 min",
+        "--profiles",
+        str(library),
+        "--out",
+        str(place),
+    )
     assert result.code == 0, result.err
     table = pq.read_table(place) if suffix == "parquet" else pyarrow.csv.read_csv(place)
     span = (datetime(2018, 1, 1, 9), datetime(2018, 1, 1, 10))
     found = plain.power("rack", "5 min", span, library=tiny_library())
     assert table.column_names == ["timestamp", *found.columns]
-    assert np.allclose(table["it_power_w.rack:2"], found["it_power_w.rack:2"], rtol=1e-6)
+    assert np.allclose(
+        table["it_power_w.rack:2"], found["it_power_w.rack:2"], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +295,10 @@ def test_series_writes_what_power_returns(tmp_path: Path, plain: Run, suffix: st
         ({"of": "rack:3"}, "no rack:3; the site has rack:0 to rack:2"),
         ({"of": "rack:x"}, "found 'rack:x'"),
         ({"of": "rack", "step": "0.25 s"}, "--step: must be a multiple of 0.1 s"),
-        ({"of": "rack", "first": datetime(2018, 1, 2)}, "--from and --to must lie within"),
+        (
+            {"of": "rack", "first": datetime(2018, 1, 2)},
+            "--from and --to must lie within",
+        ),
     ],
 )
 def test_what_can_not_be_asked_for_is_refused_in_one_line(
@@ -243,19 +319,31 @@ def test_without_a_layout_nodes_are_known_and_racks_are_not(tmp_path: Path) -> N
     ("keys", "text"),
     [
         ({"rows_per_hall": 2}, "rows need racks_per_row"),
-        ({"chassis_per_rack": 61, "placement": "rack"}, "racks of up to 60 nodes, found 61"),
+        (
+            {"chassis_per_rack": 61, "placement": "rack"},
+            "racks of up to 60 nodes, found 61",
+        ),
     ],
 )
-def test_a_layout_that_does_not_go_together_is_refused(keys: dict[str, Any], text: str) -> None:
+def test_a_layout_that_does_not_go_together_is_refused(
+    keys: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ScenarioError, match=text):
         tiny_scenario({"facility.layout": {"chassis_per_rack": 2} | keys})
 
 
-RATED = DAY | {"facility.layout.rack_rating_kw": 4.0, "facility.layout.row_rating_kw": 11.0}
+RATED = DAY | {
+    "facility.layout.rack_rating_kw": 4.0,
+    "facility.layout.row_rating_kw": 11.0,
+}
 
 
-@pytest.mark.parametrize("how", [{}, {"window_days": 0.25}], ids=["at once", "in windows"])
-def test_statistics_of_parts_are_those_of_their_series(tmp_path: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how", [{}, {"window_days": 0.25}], ids=["at once", "in windows"]
+)
+def test_statistics_of_parts_are_those_of_their_series(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
     run, _ = run_of(tmp_path / "run", tiny_scenario(RATED), **how)
     table = pd.read_parquet(run.folder / "parts.parquet").set_index(["level", "part"])
     steady = round(run.metrics["grid"]["transient_h"] * 60)
@@ -266,21 +354,30 @@ def test_statistics_of_parts_are_those_of_their_series(tmp_path: Path, how: dict
         of_level = table.loc[level]
         assert len(of_level) == series.shape[1] == run.metrics["layout"][level]["count"]
         for name, expected in (
-            ("mean_w", mean_w), ("min_w", series.min()), ("max_w", series.max()),
-        ):  # fmt: skip
+            ("mean_w", mean_w),
+            ("min_w", series.min()),
+            ("max_w", series.max()),
+        ):
             assert np.allclose(of_level[name], expected, rtol=1e-9)
         p99 = series.quantile(0.99, interpolation="lower")
         assert np.allclose(of_level["p99_w"], p99, atol=series.max().max() / 1000)
         found = run.metrics["layout"][level]
         together = frame["it_power_w"].max() / series.max().sum()
         assert found["coincidence_factor"] == pytest.approx(together)
-        assert found["peak_to_average"] == pytest.approx(series.max().sum() / mean_w.sum())
+        assert found["peak_to_average"] == pytest.approx(
+            series.max().sum() / mean_w.sum()
+        )
         if rating_w is None:
-            assert found["above_rating_h"] is None and of_level["above_rating_h"].isna().all()
+            assert (
+                found["above_rating_h"] is None
+                and of_level["above_rating_h"].isna().all()
+            )
         else:
             hours = (series > rating_w).sum() / 60
             assert hours.sum() > 0
-            assert of_level["above_rating_h"].to_numpy() == pytest.approx(hours.to_numpy())
+            assert of_level["above_rating_h"].to_numpy() == pytest.approx(
+                hours.to_numpy()
+            )
             assert found["above_rating"] == (hours > 0).sum()
 
 
@@ -292,10 +389,16 @@ def test_coincidence_falls_from_the_hall_to_the_rack_and_the_report_folds_it(
     factors = [found[level]["coincidence_factor"] for level in ("rack", "row", "hall")]
     assert factors == sorted(factors) and factors[0] < 1 and factors[-1] <= 1
     section = next(s for s in run.sections() if s.id == "layout")
-    assert section.folded and {f.item for f in section.tables[0].figures} == {"rack", "row", "hall"}
+    assert section.folded and {f.item for f in section.tables[0].figures} == {
+        "rack",
+        "row",
+        "hall",
+    }
 
 
-def test_a_run_with_a_layout_differs_in_nothing_else(tmp_path: Path, plain: Run) -> None:
+def test_a_run_with_a_layout_differs_in_nothing_else(
+    tmp_path: Path, plain: Run
+) -> None:
     other, _ = run_of(tmp_path / "run", tiny_scenario({"duration": "1 d"}))
     for name in ("facility.parquet", "jobs.parquet"):
         one, two = (pq.read_table(run.folder / name) for run in (plain, other))
@@ -303,12 +406,19 @@ def test_a_run_with_a_layout_differs_in_nothing_else(tmp_path: Path, plain: Run)
     assert {k: v for k, v in plain.metrics.items() if k != "layout"} == other.metrics
 
 
-def test_means_of_parts_are_of_the_whole_run_as_those_of_the_site_are(tmp_path: Path) -> None:
+def test_means_of_parts_are_of_the_whole_run_as_those_of_the_site_are(
+    tmp_path: Path,
+) -> None:
     long = {"lognormal": [{"weight": 1, "median_s": 7_200, "sigma": 0.8}]}
-    changes = DAY | {f"{TRAINING}.classes.0.duration": long, f"{TRAINING}.target_utilization": 0.8}
+    changes = DAY | {
+        f"{TRAINING}.classes.0.duration": long,
+        f"{TRAINING}.target_utilization": 0.8,
+    }
     run, kept = run_of(tmp_path / "run", tiny_scenario(changes))
     assert run.metrics["grid"]["transient_h"] > 1  # it fills up
     mean_mw = kept.column("it_power_w").mean() / 1e6
     for level in ("rack", "row", "hall"):
         found = run.metrics["layout"][level]
-        assert found["mean_mw"] * found["count"] == pytest.approx(mean_mw, rel=1e-9), level
+        assert found["mean_mw"] * found["count"] == pytest.approx(mean_mw, rel=1e-9), (
+            level
+        )

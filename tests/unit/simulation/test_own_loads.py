@@ -1,4 +1,4 @@
-"""A load of the user's own is opened beside the shipped ones, or refused in one line."""
+"""A load of the user's own is opened beside the shipped ones, or refused in one line."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -56,9 +56,12 @@ def run(tmp_path: Path, *loads: Any) -> Any:
     few_jobs = {"duration": "6 h", "streams.training.target_utilization": 0.02}
     scenario = tiny_scenario(few_jobs)
     return simulate(
-        scenario, tmp_path / f"run-{len(loads)}", library=tiny_library(), loads=list(loads),
+        scenario,
+        tmp_path / f"run-{len(loads)}",
+        library=tiny_library(),
+        loads=list(loads),
         engine="compiled",
-    )  # fmt: skip
+    )
 
 
 def test_own_load_adds_its_power_less_that_of_idle_nodes(tmp_path: Path) -> None:
@@ -100,21 +103,57 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (in_pool_8, "pool_id 7, expected 0 to 0, a pool's index"),
     (
         banked("profile_id", lambda profile_id: profile_id + 9),
-        "plays profile 13, expected one of its profile_ids ('4') in its library of 5 profiles",
+        (
+            "plays profile 13, expected one of its profile_ids ('4') in its library "
+            "of 5 profiles"
+        ),
     ),
-    (sets("profile_ids", {99}), "profile_ids has 99, expected indices into its library of 5 prof"),
-    (sets("library", LIBRARY), "profile_ids has 4, expected indices into its library of 4 prof"),
-    (sets("library", None), "library must be library.extended([...]) of the one that it is opened"),
-    (banked("n_nodes", lambda n: n + 10), "13 nodes of pool 'main' at once, which has 12"),
-    (banked("weight", lambda _: 2.0), "weight has shape () of float64, expected (6,) of numbers"),
-    (banked("weight", lambda w: w[:3]), "weight has shape (3,) of float64, expected (6,)"),
-    (banked("weight", lambda _: ["a"] * 6), "weight has shape (6,) of <U1, expected (6,)"),
-    (banked("n_nodes", lambda n: n + 0.5), "n_nodes has shape (6,) of float64, expected (6,) of"),
-    (banked("of", lambda _: object()), "what a bank is 'of' needs stream, a text, and pool"),
-    (sets("mean_replicas", lambda *_: "three"), "mean_replicas must return a number from 0 on"),
+    (
+        sets("profile_ids", {99}),
+        "profile_ids has 99, expected indices into its library of 5 prof",
+    ),
+    (
+        sets("library", LIBRARY),
+        "profile_ids has 4, expected indices into its library of 4 prof",
+    ),
+    (
+        sets("library", None),
+        "library must be library.extended([...]) of the one that it is opened",
+    ),
+    (
+        banked("n_nodes", lambda n: n + 10),
+        "13 nodes of pool 'main' at once, which has 12",
+    ),
+    (
+        banked("weight", lambda _: 2.0),
+        "weight has shape () of float64, expected (6,) of numbers",
+    ),
+    (
+        banked("weight", lambda w: w[:3]),
+        "weight has shape (3,) of float64, expected (6,)",
+    ),
+    (
+        banked("weight", lambda _: ["a"] * 6),
+        "weight has shape (6,) of <U1, expected (6,)",
+    ),
+    (
+        banked("n_nodes", lambda n: n + 0.5),
+        "n_nodes has shape (6,) of float64, expected (6,) of",
+    ),
+    (
+        banked("of", lambda _: object()),
+        "what a bank is 'of' needs stream, a text, and pool",
+    ),
+    (
+        sets("mean_replicas", lambda *_: "three"),
+        "mean_replicas must return a number from 0 on",
+    ),
     (sets("mean_replicas", lambda *_: 1 / 0), "mean_replicas raised ZeroDivisionError"),
     (sets("banks", ["x"]), "banks must be a list of Bank, found a list of 1"),
-    (banked("weight", lambda w: w * np.nan), "segments with weight nan, expected finite numbers"),
+    (
+        banked("weight", lambda w: w * np.nan),
+        "segments with weight nan, expected finite numbers",
+    ),
     (
         lambda load: setattr(load, "between", later(load, 24 * 3_600_000)),
         "between(0, 21600000) gives segments that start from 86400000 to",
@@ -134,18 +173,28 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
         sets("values", lambda _: {"racks": np.ones(3)}),
         "gives column 'racks' of shape (3,), expected (360,)",
     ),
-    (sets("values", lambda b: b.hours), "values raised AttributeError: 'Block' object has no"),
+    (
+        sets("values", lambda b: b.hours),
+        "values raised AttributeError: 'Block' object has no",
+    ),
     (sets("metrics", lambda _: 3), "metrics must return blocks by name, found 3"),
-    (sets("metrics", lambda _: {"power": 3}), "metrics gives 'power', a block of the run"),
+    (
+        sets("metrics", lambda _: {"power": 3}),
+        "metrics gives 'power', a block of the run",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
+@pytest.mark.parametrize(
+    ("mistake", "words"), MISTAKES, ids=[words for _, words in MISTAKES]
+)
 def test_mistake_in_own_load_gives_one_line_that_names_it(
     tmp_path: Path, mistake: Callable[[Any], object], words: str
 ) -> None:
     wrong = type("Racks", (Racks,), {"change": mistake})
-    with pytest.raises(InputError, match=rf"^(load Racks|Bank):? {re.escape(words)}") as caught:
+    with pytest.raises(
+        InputError, match=rf"^(load Racks|Bank):? {re.escape(words)}"
+    ) as caught:
         run(tmp_path, wrong)
     assert "\n" not in str(caught.value)
 
@@ -171,14 +220,19 @@ FULL = {"duration": "6 h", "streams.training.target_utilization": 0.98}
 def test_own_load_that_takes_nodes_of_jobs_is_refused_with_when_and_how_many(
     tmp_path: Path,
 ) -> None:
-    """Twelve nodes, nearly all of which jobs hold: three more do not fit beside them."""
+    """Twelve nodes, nearly all of which jobs hold: three more do not fit beside them."""  # noqa: E501
     alone = simulate(tiny_scenario(FULL), tmp_path / "alone", library=tiny_library())
     busy = alone.facility()["utilization"] * 12
     assert busy.max() > 12 - N_RACKS
     with pytest.raises(InputError) as caught:
-        simulate(tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks])
+        simulate(
+            tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks]
+        )
     at = f"{busy.idxmax():%Y-%m-%d %H:%M}"
-    words = f"load Racks: with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main' are busy at {at}"
+    words = (
+        f"load Racks: with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main' are "
+        f"busy at {at}"
+    )
     assert str(caught.value).startswith(f"{words}, of 12;")
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
 
@@ -189,7 +243,9 @@ def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -
     pools["racks"] = {**pools["main"], "n_nodes": N_RACKS}
     scenario = scenario_from_dict(data)
     in_second = type("Racks", (Racks,), {"change": banked("pool_id", lambda _: 1)})
-    own = simulate(scenario, tmp_path / "own", library=tiny_library(), loads=[in_second])
+    own = simulate(
+        scenario, tmp_path / "own", library=tiny_library(), loads=[in_second]
+    )
     alone = simulate(scenario, tmp_path / "alone", library=tiny_library())
     assert own.facility()["utilization"].max() <= 1
     added_w = own.facility()["it_power_w"] - alone.facility()["it_power_w"]
@@ -199,8 +255,12 @@ def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -
 
 
 def test_bank_takes_lists_as_it_takes_arrays(tmp_path: Path) -> None:
-    of_lists = type("Racks", (Racks,), {"change": banked("weight", lambda w: w.tolist())})
-    found, expected = (run(tmp_path / str(k), load) for k, load in enumerate((of_lists, Racks)))
+    of_lists = type(
+        "Racks", (Racks,), {"change": banked("weight", lambda w: w.tolist())}
+    )
+    found, expected = (
+        run(tmp_path / str(k), load) for k, load in enumerate((of_lists, Racks))
+    )
     assert found.facility().equals(expected.facility())
 
 
@@ -214,12 +274,27 @@ class Adds:
     [
         ({"loads": Racks}, "loads: expected a list, found"),
         ({"stages": object()}, "stages: expected a list, found"),
-        ({"policies": [StrictFifo()]}, "policies: expected a policy by name of its pool, found a"),
-        ({"sinks": [object()]}, r"sinks: expected objects with a method add\(block\), found"),
-        ({"sinks": [Adds]}, r"sinks: expected objects with a method add\(block\), found"),
+        (
+            {"policies": [StrictFifo()]},
+            "policies: expected a policy by name of its pool, found a",
+        ),
+        (
+            {"sinks": [object()]},
+            r"sinks: expected objects with a method add\(block\), found",
+        ),
+        (
+            {"sinks": [Adds]},
+            r"sinks: expected objects with a method add\(block\), found",
+        ),
         ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),
-        ({"limits": ["example"]}, "limits: expected Limits, as load_limits gives, found 'example'"),
-        ({"window_days": float("nan")}, "window_days: expected a number from 0 on, or None"),
+        (
+            {"limits": ["example"]},
+            "limits: expected Limits, as load_limits gives, found 'example'",
+        ),
+        (
+            {"window_days": float("nan")},
+            "window_days: expected a number from 0 on, or None",
+        ),
         ({"engine": "fast"}, "engine: expected 'simpy', 'compiled', found 'fast'"),
     ],
 )
@@ -228,6 +303,9 @@ def test_object_that_a_run_can_not_use_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(InputError, match=f"^{words}") as caught:
         simulate(
-            tiny_scenario({"duration": "6 h"}), tmp_path / "r", library=tiny_library(), **given
+            tiny_scenario({"duration": "6 h"}),
+            tmp_path / "r",
+            library=tiny_library(),
+            **given,
         )
     assert "\n" not in str(caught.value) and not (tmp_path / "r").exists()

@@ -31,7 +31,9 @@ class Policy(Base):
     def still(): return 13
     def select(self, view): return [widest(view), step(17), {"p", "q", "r", "s"}]
 """
-HELPING = "def far(view): return 19\ndef step(n): return n + 23\ndef unused(): return 29\n"
+HELPING = (
+    "def far(view): return 19\ndef step(n): return n + 23\ndef unused(): return 29\n"
+)
 
 
 def policy(source: str = SOURCE, helping: str = HELPING) -> Any:
@@ -66,10 +68,14 @@ CHANGES = {
 @pytest.mark.parametrize("before", CHANGES)
 def test_hash_is_another_when_anything_that_runs_has_changed(before: str) -> None:
     assert SOURCE.count(before) == 1
-    assert code_sha256(policy(SOURCE.replace(before, CHANGES[before]))) != code_sha256(policy())
+    assert code_sha256(policy(SOURCE.replace(before, CHANGES[before]))) != code_sha256(
+        policy()
+    )
 
 
-@pytest.mark.parametrize(("found", "changes"), [("19", True), ("23", True), ("29", False)])
+@pytest.mark.parametrize(
+    ("found", "changes"), [("19", True), ("23", True), ("29", False)]
+)
 def test_hash_follows_the_users_other_modules_as_far_as_they_are_called(
     found: str, changes: bool
 ) -> None:
@@ -78,9 +84,12 @@ def test_hash_follows_the_users_other_modules_as_far_as_they_are_called(
 
 
 def test_hash_does_not_depend_on_lines_comments_or_order_of_text() -> None:
-    moved = SOURCE.replace("class Base", "# a note\n\nclass Base").replace(
-        'def helper(view, level=1): return [level, TABLE]\n', ""
-    ) + "def helper(view, level=1): return [level, TABLE]\n"  # fmt: skip
+    moved = (
+        SOURCE.replace("class Base", "# a note\n\nclass Base").replace(
+            "def helper(view, level=1): return [level, TABLE]\n", ""
+        )
+        + "def helper(view, level=1): return [level, TABLE]\n"
+    )
     assert code_sha256(policy(moved)) == code_sha256(policy())
 
 
@@ -98,9 +107,12 @@ def test_hash_is_the_same_in_every_process(tmp_path: Path) -> None:
     )
     found = {
         subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True,
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(tmp_path)},
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert len(found) == 1

@@ -1,4 +1,5 @@
-"""Values that no scenario can have, by key: each is one line with its place and what is allowed."""
+"""Values that no scenario can have, by key: each is one line with its place and what is
+allowed."""
 
 from __future__ import annotations
 
@@ -52,34 +53,74 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ({"holiday_as": "monday"}, "holiday_as needs holidays"),
         ({"holidays": "US", "holiday_as": "someday"}, "holiday_as"),
         ({"week_to_week": {"relative_std": -0.1}}, "relative_std"),
-        ({"week_to_week": {"relative_std": 0.1, "correlation_weeks": -1}}, "correlation_weeks"),
+        (
+            {"week_to_week": {"relative_std": 0.1, "correlation_weeks": -1}},
+            "correlation_weeks",
+        ),
     ],
     f"{STREAM}.classes": [
         (arrays(sizes={2: 0.5}), "must sum to 1"),
         (arrays(sizes={1: 1.0}), "2 or more"),
         (arrays(job_share=0), "job_share"),
-        ([{**CLASS, "arrays": ARRAYS | {"duration": arrays()[0]["duration"]}}],
-         "arrays.duration needs duration"),
-        ([{**CLASS, "n_gpus": 1}],
-         "needs a pool that allocates GPUs; set facility.pools.main.allocate: gpus"),
+        (
+            [{**CLASS, "arrays": ARRAYS | {"duration": arrays()[0]["duration"]}}],
+            "arrays.duration needs duration",
+        ),
+        (
+            [{**CLASS, "n_gpus": 1}],
+            "needs a pool that allocates GPUs; set facility.pools.main.allocate: gpus",
+        ),
     ],
     f"{POOL}.scheduler": [
-        ({"kind": "easy", "estimate": "guess"}, "estimate: must be 'exact', 'logged', 'logged_or"),
-        ({"kind": "easy", "estimate": {"factor": 0}}, "estimate.factor: must be a number above 0"),
-        ({"kind": "sjf", "estimate": {"classes": ["1 x"]}}, "classes.0: expected a number and a"),
+        (
+            {"kind": "easy", "estimate": "guess"},
+            "estimate: must be 'exact', 'logged', 'logged_or",
+        ),
+        (
+            {"kind": "easy", "estimate": {"factor": 0}},
+            "estimate.factor: must be a number above 0",
+        ),
+        (
+            {"kind": "sjf", "estimate": {"classes": ["1 x"]}},
+            "classes.0: expected a number and a",
+        ),
         ({"kind": "easy", "depth": 0}, "depth: must be a number of 1 or more, found 0"),
-        ({"kind": "easy", "order": "lifo"}, "order: must be 'submission' or 'sjbf', found 'lifo'"),
+        (
+            {"kind": "easy", "order": "lifo"},
+            "order: must be 'submission' or 'sjbf', found 'lifo'",
+        ),
         ({"kind": "power_capped", "cap_mw": 0.001}, "is below the 0.0048 MW"),
         ("power_capped", "is missing; add it"),
     ],
     f"{POOL}.phases": [
-        (phases(("2018-01-01", 8), ("2018-01-02", 6)), "6 nodes since 2018-01-02 are no more than"),
-        (phases(("2018-01-01", 8), ("2018-01-01", 9)), "overlap: 9 nodes since 2018-01-01"),
-        (phases(("2018-01-02", 8), ("2018-01-01", 9)), "overlap: 9 nodes since 2018-01-01"),
-        (phases(("2018-01-01", 13)), "13 nodes since 2018-01-01 are more than the pool's n_nodes"),
-        (phases(("2017-12-31", 8)), "since: must lie within the run, 2018-01-01 to 2018-01-03"),
-        (phases(("2018-01-03", 8)), "found 2018-01-03; of phases before the run give the last"),
-        (phases(("2018-01-01 00:30", 8)), "must be a date or a whole hour of local time"),
+        (
+            phases(("2018-01-01", 8), ("2018-01-02", 6)),
+            "6 nodes since 2018-01-02 are no more than",
+        ),
+        (
+            phases(("2018-01-01", 8), ("2018-01-01", 9)),
+            "overlap: 9 nodes since 2018-01-01",
+        ),
+        (
+            phases(("2018-01-02", 8), ("2018-01-01", 9)),
+            "overlap: 9 nodes since 2018-01-01",
+        ),
+        (
+            phases(("2018-01-01", 13)),
+            "13 nodes since 2018-01-01 are more than the pool's n_nodes",
+        ),
+        (
+            phases(("2017-12-31", 8)),
+            "since: must lie within the run, 2018-01-01 to 2018-01-03",
+        ),
+        (
+            phases(("2018-01-03", 8)),
+            "found 2018-01-03; of phases before the run give the last",
+        ),
+        (
+            phases(("2018-01-01 00:30", 8)),
+            "must be a date or a whole hour of local time",
+        ),
         (phases((2018, 8)), "expected an ISO date such as 2018-01-01, found 2018"),
         ([], "phases"),
     ],
@@ -88,37 +129,92 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         for stage, words in (
             (AUXILIARY | {"kind": "auxiliary_loads"}, "did you mean 'auxiliary_load'"),
             (AUXILIARY | {"power_kw": -1}, "must be a number of 0 or more, found -1"),
-            (AUXILIARY | {"power_kw": 5, "design_share": 0.1}, "either power_kw or des"),
+            (
+                AUXILIARY | {"power_kw": 5, "design_share": 0.1},
+                "either power_kw or des",
+            ),
             (AUXILIARY | {"power_factor": 0}, "power_factor: must be a number above 0"),
             ({"kind": "constant_loss"}, "loss_fraction"),
-            ({"kind": "constant_loss", "loss_fraction": 1}, "must be a number below 1, found 1"),
-            ({"kind": "constant_loss", "loss": 0.1}, "unknown key 'loss' (allowed: 'kind', 'lo"),
+            (
+                {"kind": "constant_loss", "loss_fraction": 1},
+                "must be a number below 1, found 1",
+            ),
+            (
+                {"kind": "constant_loss", "loss": 0.1},
+                "unknown key 'loss' (allowed: 'kind', 'lo",
+            ),
             ({"power_kw": 1}, "must be a name or a group of keys with 'kind: ...'"),
-            ("constant_loss", "'constant_loss' needs 'loss_fraction'; write a group of keys"),
+            (
+                "constant_loss",
+                "'constant_loss' needs 'loss_fraction'; write a group of keys",
+            ),
             (PDU | {"rated_mw": 0}, "rated_mw: must be a number above 0, found 0"),
-            (UPS | {"installed_mw": 0}, "installed_mw: must be a number above 0, found 0"),
-            ({"kind": "point_of_interconnection", "contract_mva": 0}, "above 0, found 0"),
-            (UPS | {"installed_mw": 5, "redundancy": "2n"}, "either redundancy or installed_mw"),
-            (UPS | {"mode": "eco", "filter_share": 0.1}, "filter_share is of double conversion"),
-            (efficient("table", at={0.1: 1, 1: 1}) | {"mode": "none"}, "mode 'none' has no loss"),
-            (efficient("points", at={0.2: 0.9, 0.5: 1.1, 1: 0.9}),
-             "an efficiency must be above 0 and at most 1, found 1.1 at load 0.5"),
-            (efficient("points", at={0.25: 0.7, 0.5: 0.99, 1: 0.8}),
-             "mend the point, or use 'table'"),
+            (
+                UPS | {"installed_mw": 0},
+                "installed_mw: must be a number above 0, found 0",
+            ),
+            (
+                {"kind": "point_of_interconnection", "contract_mva": 0},
+                "above 0, found 0",
+            ),
+            (
+                UPS | {"installed_mw": 5, "redundancy": "2n"},
+                "either redundancy or installed_mw",
+            ),
+            (
+                UPS | {"mode": "eco", "filter_share": 0.1},
+                "filter_share is of double conversion",
+            ),
+            (
+                efficient("table", at={0.1: 1, 1: 1}) | {"mode": "none"},
+                "mode 'none' has no loss",
+            ),
+            (
+                efficient("points", at={0.2: 0.9, 0.5: 1.1, 1: 0.9}),
+                "an efficiency must be above 0 and at most 1, found 1.1 at load 0.5",
+            ),
+            (
+                efficient("points", at={0.25: 0.7, 0.5: 0.99, 1: 0.8}),
+                "mend the point, or use 'table'",
+            ),
             (units(preset="mv_lv", rated_mva=0), "above 0"),
             ({"kind": "transformers", "units": []}, "units"),
             (units(p0=0.001), "give p_k, i0, u_k, or a preset"),
-            (units(preset="mv_lv", i0=0.001), "i0 must be p0 (0.0012) or more, found 0.001"),
+            (
+                units(preset="mv_lv", i0=0.001),
+                "i0 must be p0 (0.0012) or more, found 0.001",
+            ),
             (units(preset="mv_lv", u_k=0.001), "u_k must be p_k"),
-            (BATTERY | {"charge_efficiency": -0.9}, "must be a number above 0, found -0.9"),
-            (BATTERY | {"discharge_efficiency": 1.1}, "must be a number at most 1, found 1.1"),
-            (BATTERY | {"peak_shaving": {"target_mw": 8}}, "found ramp_limit and peak_shaving"),
-            (BATTERY | {"ramp_limit": {}}, "give up_mw_per_min, down_mw_per_min or both"),
-            (BATTERY | {"least_state_of_charge": 0.6}, "must rise, found 0.6, 0.5, 0.9"),
+            (
+                BATTERY | {"charge_efficiency": -0.9},
+                "must be a number above 0, found -0.9",
+            ),
+            (
+                BATTERY | {"discharge_efficiency": 1.1},
+                "must be a number at most 1, found 1.1",
+            ),
+            (
+                BATTERY | {"peak_shaving": {"target_mw": 8}},
+                "found ramp_limit and peak_shaving",
+            ),
+            (
+                BATTERY | {"ramp_limit": {}},
+                "give up_mw_per_min, down_mw_per_min or both",
+            ),
+            (
+                BATTERY | {"least_state_of_charge": 0.6},
+                "must rise, found 0.6, 0.5, 0.9",
+            ),
             (LIMIT, "give up_mw_per_min, down_mw_per_min or both"),
             (LIMIT | {"down_mw_per_min": -1}, "must be a number above 0, found -1"),
-            (LIMIT | {"up_mw_per_min": 1, "ballast_mw": 2}, "ballast_mw holds falls alone"),
-            (LIMIT | {"down_mw_per_min": 1, "curtails": True}, "curtails holds rises alone"),
+            (
+                LIMIT | {"up_mw_per_min": 1, "ballast_mw": 2},
+                "ballast_mw holds falls alone",
+            ),
+            (
+                LIMIT | {"down_mw_per_min": 1, "curtails": True},
+                "curtails holds rises alone",
+            ),
         )
     ],
     "warm_up": [
@@ -131,43 +227,88 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ("99999 years", "warm_up: begins before 1900"),
     ],
     "facility.pools": [
-        (TINY["facility"]["pools"] | {"other": IDLE_POOL}, "scale_profiles: "),
+        (TINY["facility"]["pools"] | {"other": IDLE_POOL}, "scale_profiles: ")
     ],
-}  # fmt: skip
+}
 OF_SHARED_NODES: list[tuple[dict[str, Any], str]] = [
-    ({"facility.node_types.node.n_gpus": 0}, "gpus needs nodes with GPUs, node type 'node'"),
-    ({"facility.node_types.node.n_gpus": 1_000, f"{POOL}.n_nodes": 30_000},
-     "with allocate: gpus must be at most 21,474 nodes of 1000 GPUs, found 30,000; split"),
-    ({f"{POOL}.scheduler": "easy"}, "gpus can't go with scheduler easy; remove it, or leave"),
+    (
+        {"facility.node_types.node.n_gpus": 0},
+        "gpus needs nodes with GPUs, node type 'node'",
+    ),
+    (
+        {"facility.node_types.node.n_gpus": 1_000, f"{POOL}.n_nodes": 30_000},
+        (
+            "with allocate: gpus must be at most 21,474 nodes of 1000 GPUs, found "
+            "30,000; split"
+        ),
+    ),
+    (
+        {f"{POOL}.scheduler": "easy"},
+        "gpus can't go with scheduler easy; remove it, or leave",
+    ),
     ({f"{POOL}.phases": phases(("2018-01-01", 12))}, "can't go with phases"),
     ({"flexibility": {}}, "gpus can't go with the facility's flexibility"),
-    ({f"{STREAM}.flexibility": {"tier": 1}}, "gpus can't go with streams.training's flexib"),
-    ({STREAM: {"pool": "main", "synchronous": SYNCHRONOUS}},
-     "gpus can't go with streams.training.synchronous"),
-]  # fmt: skip
+    (
+        {f"{STREAM}.flexibility": {"tier": 1}},
+        "gpus can't go with streams.training's flexib",
+    ),
+    (
+        {STREAM: {"pool": "main", "synchronous": SYNCHRONOUS}},
+        "gpus can't go with streams.training.synchronous",
+    ),
+]
 OF_STREAM: list[tuple[dict[str, Any], str]] = [
-    *((SMOOTHED | changes, words) for changes, words in (
-        ({"resolution": "60 s"}, "acts within seconds, which intervals of 60 s do not show"),
-        ({"facility.node_types.node.n_gpus": 0}, "needs GPUs with a TDP, found 0"),
-        ({f"{STREAM}.power_smoothing": {"floor": 0.95}}, "at most 0.9, found 0.95"),
-    )),
-    *((SHARED | {f"{STREAM}.classes": [CLASS | job]}, words) for job, words in (
-        ({"n_gpus": 5}, "at most the 4 GPUs of a node of pool 'main', found 5; give wider"),
-        ({"n_gpus": 1, "n_nodes": 2}, "n_gpus needs n_nodes: 1, found 2; leave n_gpus out"),
-        ({"n_gpus": 1.5}, "must be a whole number, or hundredths of one GPU, found 1.5"),
-        ({"n_gpus": 0.001}, "must be a whole number, or hundredths of one GPU, found 0.001"),
-    )),
-    ({f"{POOL}.phases": phases(("2018-01-01", 3), ("2018-01-02", 12))},
-     "has 3 in its first phase; it would hold up"),
-]  # fmt: skip
+    *(
+        (SMOOTHED | changes, words)
+        for changes, words in (
+            (
+                {"resolution": "60 s"},
+                "acts within seconds, which intervals of 60 s do not show",
+            ),
+            ({"facility.node_types.node.n_gpus": 0}, "needs GPUs with a TDP, found 0"),
+            ({f"{STREAM}.power_smoothing": {"floor": 0.95}}, "at most 0.9, found 0.95"),
+        )
+    ),
+    *(
+        (SHARED | {f"{STREAM}.classes": [CLASS | job]}, words)
+        for job, words in (
+            (
+                {"n_gpus": 5},
+                "at most the 4 GPUs of a node of pool 'main', found 5; give wider",
+            ),
+            (
+                {"n_gpus": 1, "n_nodes": 2},
+                "n_gpus needs n_nodes: 1, found 2; leave n_gpus out",
+            ),
+            (
+                {"n_gpus": 1.5},
+                "must be a whole number, or hundredths of one GPU, found 1.5",
+            ),
+            (
+                {"n_gpus": 0.001},
+                "must be a whole number, or hundredths of one GPU, found 0.001",
+            ),
+        )
+    ),
+    (
+        {f"{POOL}.phases": phases(("2018-01-01", 3), ("2018-01-02", 12))},
+        "has 3 in its first phase; it would hold up",
+    ),
+]
 REFUSED = [
-    *((key, {key: value}, words) for key, rows in OF_KEYS.items() for value, words in rows),
+    *(
+        (key, {key: value}, words)
+        for key, rows in OF_KEYS.items()
+        for value, words in rows
+    ),
     *((POOL, SHARED | changes, words) for changes, words in OF_SHARED_NODES),
     *((STREAM, changes, words) for changes, words in OF_STREAM),
 ]
 
 
-@pytest.mark.parametrize(("place", "changes", "words"), REFUSED, ids=[row[2] for row in REFUSED])
+@pytest.mark.parametrize(
+    ("place", "changes", "words"), REFUSED, ids=[row[2] for row in REFUSED]
+)
 def test_value_that_no_scenario_can_have_is_one_line_with_its_place(
     place: str, changes: dict[str, Any], words: str
 ) -> None:

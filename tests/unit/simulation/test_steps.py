@@ -15,9 +15,17 @@ import diploee
 from diploee.base.errors import InputError
 from diploee.runs import Run
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.steps import Workload, generate_jobs, job_segments, schedule_jobs
+from diploee.simulation.steps import (
+    Workload,
+    generate_jobs,
+    job_segments,
+    schedule_jobs,
+)
 
-LASTING = {"lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}], "max_s": 20_000}
+LASTING = {
+    "lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}],
+    "max_s": 20_000,
+}
 STREAM, POOL = "streams.training", "facility.pools.main"
 CLASSES = f"{STREAM}.classes"
 STARTUP = {f"{STREAM}.startup": {"quantiles_s": {0: 100, 1: 900}}}
@@ -36,7 +44,8 @@ PLAIN: dict[str, dict[str, Any]] = {
     | {
         f"{POOL}.allocate": "gpus",
         CLASSES: [
-            {"workload": "draw", "n_nodes": 1, "n_gpus": k, "probability": 0.5} for k in (0.35, 3)
+            {"workload": "draw", "n_nodes": 1, "n_gpus": k, "probability": 0.5}
+            for k in (0.35, 3)
         ],
     },
     "phases": {f"{POOL}.phases": PHASES},
@@ -51,7 +60,12 @@ PLAIN: dict[str, dict[str, Any]] = {
             "pool": "other",
             "jobs_per_day": 40,
             "classes": [
-                {"workload": "draw", "n_nodes": 2, "scale_from_n_nodes": 1, "probability": 1}
+                {
+                    "workload": "draw",
+                    "n_nodes": 2,
+                    "scale_from_n_nodes": 1,
+                    "probability": 1,
+                }
             ],
         },
     },
@@ -68,7 +82,8 @@ PLAIN: dict[str, dict[str, Any]] = {
     | {
         "duration": "10 d",
         f"{POOL}.phases": [
-            {"since": "2018-01-03", "n_nodes": 4}, {"since": "2018-01-06", "n_nodes": 8},
+            {"since": "2018-01-03", "n_nodes": 4},
+            {"since": "2018-01-06", "n_nodes": 8},
         ],
         f"{STREAM}.target_utilization": 0.5,
     },
@@ -76,8 +91,17 @@ PLAIN: dict[str, dict[str, Any]] = {
         "duration": "14 d",
         f"{STREAM}.day_dispersion": 0.3,
         CLASSES: [
-            {"workload": "draw", "n_nodes": 1, "probability": 1, "duration": LASTING,
-             "arrays": {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": LASTING}},
+            {
+                "workload": "draw",
+                "n_nodes": 1,
+                "probability": 1,
+                "duration": LASTING,
+                "arrays": {
+                    "job_share": 0.7,
+                    "sizes": {3: 0.5, 12: 0.5},
+                    "duration": LASTING,
+                },
+            }
         ],
     },
     "synchronous": {
@@ -85,17 +109,27 @@ PLAIN: dict[str, dict[str, Any]] = {
             "training": {
                 "pool": "main",
                 "synchronous": {
-                    "jobs": [{"n_nodes": 8, "period_s": 6.0, "work_days": 1, "spare_nodes": 2,
-                              "failures_per_1000_node_days": 400, "reschedule_s": 60}],
+                    "jobs": [
+                        {
+                            "n_nodes": 8,
+                            "period_s": 6.0,
+                            "work_days": 1,
+                            "spare_nodes": 2,
+                            "failures_per_1000_node_days": 400,
+                            "reschedule_s": 60,
+                        }
+                    ]
                 },
             }
         }
     },
-}  # fmt: skip
+}
 """Sites of jobs alone."""
 STEPPED = [name for name in PLAIN if "simulated" not in name]
 SITES = PLAIN | {
-    "recurring": {"streams": {"again": {"pool": "main", "jobs_per_day": 150, "zeus": {}}}},
+    "recurring": {
+        "streams": {"again": {"pool": "main", "jobs_per_day": 150, "zeus": {}}}
+    },
     "requests in phases": {
         "streams": None,
         f"{POOL}.phases": PHASES,
@@ -104,11 +138,17 @@ SITES = PLAIN | {
     "flexible": {
         f"{STREAM}.flexibility": {"tier": 2, "pausable": True},
         "flexibility.events": [
-            {"id": "e", "issued": "2018-01-01 09:00", "start": "2018-01-01 12:00",
-             "end": "2018-01-01 15:00", "ramp_down": "15 min", "target": {"fraction": 0.75}},
+            {
+                "id": "e",
+                "issued": "2018-01-01 09:00",
+                "start": "2018-01-01 12:00",
+                "end": "2018-01-01 15:00",
+                "ramp_down": "15 min",
+                "target": {"fraction": 0.75},
+            }
         ],
     },
-}  # fmt: skip
+}
 
 
 class Site(NamedTuple):
@@ -120,39 +160,57 @@ class Site(NamedTuple):
         """Nodes that stand in each interval."""
         if "standing_nodes" in self.kept.blocks[0].columns:
             return self.kept["standing_nodes"]
-        return np.full(self.kept["utilization"].size, self.run.scenario.facility.n_nodes)
+        return np.full(
+            self.kept["utilization"].size, self.run.scenario.facility.n_nodes
+        )
 
 
 @pytest.fixture(scope="module", params=SITES)
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Site:
     """A site and its run in one window."""
     scenario, kept = tiny_scenario(SITES[request.param]), Keeps()
     folder = tmp_path_factory.mktemp("sites") / "run"
     run = diploee.simulate(
-        scenario, folder, library=tiny_library(), sinks=[kept], n_threads=1,
+        scenario,
+        folder,
+        library=tiny_library(),
+        sinks=[kept],
+        n_threads=1,
         engine="simpy" if request.param == "flexible" else "compiled",
-    )  # fmt: skip
+    )
     return Site(run, kept)
 
 
 def test_windows_threads_and_engines_change_no_byte(site: Site, tmp_path: Path) -> None:
     again = diploee.simulate(
-        site.run.scenario, tmp_path / "again", library=tiny_library(), engine="simpy",
-        window_days=0.25, n_threads=3,
-    )  # fmt: skip
+        site.run.scenario,
+        tmp_path / "again",
+        library=tiny_library(),
+        engine="simpy",
+        window_days=0.25,
+        n_threads=3,
+    )
     names = {path.name for path in site.run.folder.iterdir()} - {"manifest.json"}
     assert len(names) == 2 + ("jobs" in site.run.metrics)
     for name in names:
-        assert (again.folder / name).read_bytes() == (site.run.folder / name).read_bytes(), name
+        assert (again.folder / name).read_bytes() == (
+            site.run.folder / name
+        ).read_bytes(), name
 
 
-@pytest.mark.parametrize("site", [name for name in SITES if "requests" not in name], indirect=True)
+@pytest.mark.parametrize(
+    "site", [name for name in SITES if "requests" not in name], indirect=True
+)
 def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(site: Site) -> None:
     kept = site.kept
     step_s = site.run.scenario.resolution_ms / 1_000
     idle_j = (IDLE_W * site.standing * (1 - kept["utilization"])).sum() * step_s
     total_j = kept["it_power_w"].sum() * step_s
-    assert site.run.jobs()["energy_j"].sum() + idle_j == pytest.approx(total_j, rel=1e-7)
+    assert site.run.jobs()["energy_j"].sum() + idle_j == pytest.approx(
+        total_j, rel=1e-7
+    )
 
 
 def test_targets_are_met_of_the_node_time_that_stands(site: Site) -> None:
@@ -175,18 +233,24 @@ def scheduled(scenario: Scenario) -> tuple[Workload, Any]:
 def test_steps_give_the_power_of_a_run(site: Site) -> None:
     scenario, kept = site.run.scenario, site.kept
     workload, schedule = scheduled(scenario)
-    segments = diploee.job_segments(schedule, workload.library, scenario, workload.pieces_of)
+    segments = diploee.job_segments(
+        schedule, workload.library, scenario, workload.pieces_of
+    )
     power = diploee.power_series(segments, scenario, workload.library)
     for column in ("it_power_w", "facility_power_w"):
         np.testing.assert_allclose(power[column], kept[column], rtol=1e-9)
     jobs_j = job_energy_j(schedule, workload.library, scenario, workload.pieces_of)
     assert jobs_j.sum() < power["it_power_w"].sum() * 60
     if scenario.warm_up is None:
-        assert jobs_j.sum() == pytest.approx(site.run.jobs()["energy_j"].sum(), rel=1e-9)
+        assert jobs_j.sum() == pytest.approx(
+            site.run.jobs()["energy_j"].sum(), rel=1e-9
+        )
 
 
 def _series(scenario: Scenario) -> object:
-    return diploee.power_series(diploee.job_segments(*_plain(), scenario), scenario, tiny_library())
+    return diploee.power_series(
+        diploee.job_segments(*_plain(), scenario), scenario, tiny_library()
+    )
 
 
 def _plain() -> tuple[Any, Any]:
@@ -195,20 +259,28 @@ def _plain() -> tuple[Any, Any]:
 
 
 LEFT_OUT: dict[str, tuple[str, list[str], Callable[[Scenario], object]]] = {
-    "facility.size": ("colocation_10mw", ["facility.size={nodes_factor: 2}"], generate_jobs),
+    "facility.size": (
+        "colocation_10mw",
+        ["facility.size={nodes_factor: 2}"],
+        generate_jobs,
+    ),
     "facility.stages": ("colocation_10mw_poi", [], _series),
     "request_streams": ("mixed_11mw", [], _series),
     "replica_streams": ("replicas_under_a_cap", [], _series),
     "flexibility": (
-        "demand_response_3h", [], lambda scenario: schedule_jobs(_plain()[0].jobs, scenario)
+        "demand_response_3h",
+        [],
+        lambda scenario: schedule_jobs(_plain()[0].jobs, scenario),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("part", LEFT_OUT)
 def test_steps_refuse_what_they_leave_out_and_name_the_run(part: str) -> None:
     name, values, step = LEFT_OUT[part]
-    with pytest.raises(InputError, match=rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"):
+    with pytest.raises(
+        InputError, match=rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"
+    ):
         step(load_scenario(name, values))
 
 
@@ -218,5 +290,7 @@ def test_segments_of_a_library_without_the_jobs_profiles_are_refused(
 ) -> None:
     scenario = tiny_scenario(changes)
     _, schedule = scheduled(scenario)
-    with pytest.raises(InputError, match=r"job_segments: .* the library of 4 .*workload\.library"):
+    with pytest.raises(
+        InputError, match=r"job_segments: .* the library of 4 .*workload\.library"
+    ):
         job_segments(schedule, tiny_library(), scenario)

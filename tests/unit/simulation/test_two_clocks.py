@@ -1,4 +1,4 @@
-"""A run computed at a step and written at a resolution, and the limits that it watches."""
+"""A run computed at a step and written at a resolution, and the limits that it watches."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def fine(folder: Path) -> Run:
 def columns_of(run: Run) -> dict[str, np.ndarray]:
     names = pq.read_schema(run.folder / "facility.parquet").names[1:]
     blocks = list(run.blocks(names))
-    return {n: np.concatenate([b.columns[n] for b in blocks]).astype(float) for n in names}
+    return {
+        n: np.concatenate([b.columns[n] for b in blocks]).astype(float) for n in names
+    }
 
 
 def test_what_is_written_is_the_mean_of_the_steps_and_instants_are_those_of_the_start(
@@ -84,11 +86,24 @@ def test_verdicts_of_the_watch_are_those_of_a_run_written_at_the_step(
     stepped: Run, fine: Run
 ) -> None:
     (watched,), checked = stepped.verdicts, check_limits(fine, LIMITS)
-    assert (watched.verdict, watched.resolution_s, watched.days) == ("not met", 0.5, 0.25)
+    assert (watched.verdict, watched.resolution_s, watched.days) == (
+        "not met",
+        0.5,
+        0.25,
+    )
     assert watched.unchecked == checked.unchecked and watched.outside == checked.outside
     assert len(watched.results) == 5
     for mine, theirs in zip(watched.results, checked.results, strict=True):
-        for name in ("key", "text", "limit", "violations", "duration_s", "value", "time", "note"):
+        for name in (
+            "key",
+            "text",
+            "limit",
+            "violations",
+            "duration_s",
+            "value",
+            "time",
+            "note",
+        ):
             assert getattr(mine, name) == getattr(theirs, name), (mine.key, name)
 
 
@@ -105,12 +120,22 @@ def test_a_run_tells_again_what_it_found_of_the_same_limits_alone(stepped: Run) 
         ({"daily_energy_mwh": 1}, 60_000),
         ({"ramps": [{"interval": "10 min", "mw_per_min": 1}]}, 60_000),
         ({"ramps": [{"interval": "1 min", "mw_per_min": 1}]}, 6_000),
-        ({"ramps": [{"interval": "1 min", "mw_per_min": 1, "between": "end_points"}]}, 6_000),
+        (
+            {
+                "ramps": [
+                    {"interval": "1 min", "mw_per_min": 1, "between": "end_points"}
+                ]
+            },
+            6_000,
+        ),
         ({"swings": [{"window": "5 s", "max_mw": 1}]}, 500),
         ({"swings": [{"window": "1 s", "max_mw": 1}]}, 100),
         ({"band_rms": [{"low_hz": 0.01, "high_hz": 0.02, "max_rms_mw": 1}]}, 12_000),
         ({"lines": [{"low_hz": 0.1, "high_hz": 60, "max_amplitude_mw": 1}]}, 100),
-        ({"ramps": [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 5}}]}, 6_000),
+        (
+            {"ramps": [{"interval": "1 min", "mw_per_min": {"percent_of_peak": 5}}]},
+            6_000,
+        ),
     ],
 )
 def test_limits_ask_for_a_tenth_of_their_windows_and_four_steps_in_a_period(
@@ -142,7 +167,9 @@ def test_steps_are_what_a_resolution_is_made_of() -> None:
         assert 3_600_000 % step_ms == 0 and step_ms % 100 == 0
 
 
-def test_a_step_that_is_given_stays_and_leaves_limits_inconclusive(folder: Path) -> None:
+def test_a_step_that_is_given_stays_and_leaves_limits_inconclusive(
+    folder: Path,
+) -> None:
     scenario = tiny_scenario({"step": "30 s"})
     assert at_needed_step(scenario, limits=[LIMITS]) is scenario
     run = tiny_run(folder / "coarse", SPAN | {"step": "30 s"}, limits=[LIMITS])
@@ -155,7 +182,9 @@ def test_limits_of_a_scenario_are_files_beside_it_or_presets(
     folder: Path, tmp_path: Path, library_folder: Path
 ) -> None:
     (tmp_path / "own.yaml").write_text("name: own\npeaks: [{max_mw: 9}]\n", "utf-8")
-    site = write_scenario(tmp_path / "site.yaml", SPAN | {"limits": ["own.yaml", "example"]})
+    site = write_scenario(
+        tmp_path / "site.yaml", SPAN | {"limits": ["own.yaml", "example"]}
+    )
     profiles = ("--profiles", library_folder, "--out", tmp_path / "run")
     ended = call("run", site, *profiles, "--json")
     assert ended.code == 0, ended.err
@@ -165,10 +194,14 @@ def test_limits_of_a_scenario_are_files_beside_it_or_presets(
 
 def test_verdicts_are_printed_first(tmp_path: Path, library_folder: Path) -> None:
     site = write_scenario(tmp_path / "site.yaml", SPAN)
-    (tmp_path / "own.yaml").write_text("name: own\npeaks: [{max_mw: 1.0e-6}]\n", "utf-8")
+    (tmp_path / "own.yaml").write_text(
+        "name: own\npeaks: [{max_mw: 1.0e-6}]\n", "utf-8"
+    )
     common = ("--profiles", library_folder, "--limits", tmp_path / "own.yaml")
     ended = call("run", site, *common, "--out", tmp_path / "run")
-    assert ended.code == 0 and ended.out.startswith("own: NOT MET (0.25 days of a year; 1 not met")
+    assert ended.code == 0 and ended.out.startswith(
+        "own: NOT MET (0.25 days of a year; 1 not met"
+    )
     again = call("limits", tmp_path / "own.yaml", tmp_path / "run", "--fail")
     assert again.code == 3
 
@@ -178,11 +211,20 @@ def test_a_run_that_would_take_too_long_ends_before_it_and_says_what_takes_less(
 ) -> None:
     site = write_scenario(tmp_path / "site.yaml", {"duration": "1 year"})
     out = tmp_path / "run"
-    arguments = ("--profiles", library_folder, "--limits", "ercot_lcl_2026_06", "--quiet")
+    arguments = (
+        "--profiles",
+        library_folder,
+        "--limits",
+        "ercot_lcl_2026_06",
+        "--quiet",
+    )
     ended = call("run", site, *arguments, "--at-most", "0.1", "--out", out)
     assert ended.code == 2 and not out.exists()
     assert ended.problem.startswith("the run takes about ")
-    assert "in steps of 0.1 s, more than --at-most 0.1; raise it, or set duration" in ended.problem
+    assert (
+        "in steps of 0.1 s, more than --at-most 0.1; raise it, or set duration"
+        in ended.problem
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +235,9 @@ def test_a_run_that_would_take_too_long_ends_before_it_and_says_what_takes_less(
         ("0.05 s", "step"),
     ],
 )
-def test_a_step_that_a_resolution_is_not_made_of_is_refused(step: str, problem: str) -> None:
+def test_a_step_that_a_resolution_is_not_made_of_is_refused(
+    step: str, problem: str
+) -> None:
     with pytest.raises(ScenarioError, match=problem):
         tiny_scenario({"resolution": "1 min", "step": step})
 
@@ -202,20 +246,29 @@ def test_a_percentage_of_the_peak_without_a_contract_is_of_the_year_s_own_means(
     folder: Path,
 ) -> None:
     limits = Limits.model_validate(
-        {"name": "part", "ramps": [{"interval": "10 min", "mw_per_min": {"percent_of_peak": 1}}]}
+        {
+            "name": "part",
+            "ramps": [{"interval": "10 min", "mw_per_min": {"percent_of_peak": 1}}],
+        }
     )
-    year = tiny_run(folder / "year", {"duration": "1 year", "resolution": "1 h"}, limits=[limits])
+    year = tiny_run(
+        folder / "year", {"duration": "1 year", "resolution": "1 h"}, limits=[limits]
+    )
     (result,) = year.verdicts[0].results
     assert year.verdicts[0].resolution_s == 60
     assert result.limit == pytest.approx(0.01 * year.metrics["grid"]["peak"]["max_mw"])
-    part = tiny_run(folder / "part", {"duration": "2 d", "resolution": "1 h"}, limits=[limits])
+    part = tiny_run(
+        folder / "part", {"duration": "2 d", "resolution": "1 h"}, limits=[limits]
+    )
     ((_, _, why, _),) = part.verdicts[0].unchecked
     assert "contract_mw" in why
 
 
 def test_a_forecast_counts_the_steps() -> None:
     times_s = [
-        check(tiny_scenario({"duration": "1 year", "step": step}), tiny_library()).forecast.time_s
+        check(
+            tiny_scenario({"duration": "1 year", "step": step}), tiny_library()
+        ).forecast.time_s
         for step in ("1 min", "0.5 s")
     ]
     assert times_s[1] > 2 * times_s[0]
@@ -227,11 +280,15 @@ def test_a_stage_that_needs_a_finer_step_than_is_given_is_named(monkeypatch) -> 
     monkeypatch.setattr(ConstantLossSpec, "needed_step_ms", lambda _: 7_000)
     scenario = tiny_scenario(SITE)
     assert at_needed_step(scenario).step_ms == 6_000
-    with pytest.raises(InputError, match=r"step: 30 s is coarser than the 6 s that facility"):
+    with pytest.raises(
+        InputError, match=r"step: 30 s is coarser than the 6 s that facility"
+    ):
         at_needed_step(scenario.model_copy(update={"step": 30_000}))
 
 
-def test_peaks_and_ramps_by_averaging_time_are_those_of_the_steps(stepped: Run, fine: Run) -> None:
+def test_peaks_and_ramps_by_averaging_time_are_those_of_the_steps(
+    stepped: Run, fine: Run
+) -> None:
     found = stepped.metrics["grid"]["at_step"]
     power_mw = columns_of(fine)["facility_power_w"] / 1e6
     assert found["step_s"] == 0.5 and set(found["peaks"]) == {"1s", "60s", "900s"}
@@ -259,27 +316,44 @@ def test_the_data_sheet_has_one_row_of_peaks_and_of_ramps(stepped: Run) -> None:
     assert float(table.cell("Peak [MW]", "1 s means")) == pytest.approx(
         peaks["1s"]["max_mw"], rel=1e-3
     )
-    assert list(table.units) == ["1 s means", "1 min means", "10 min means", "15 min means"]
+    assert list(table.units) == [
+        "1 s means",
+        "1 min means",
+        "10 min means",
+        "15 min means",
+    ]
 
 
 STORED = {
     "facility.stages": [
-        {"kind": "generator", "power_mw": 0.004, "above_mw": 0.014, "least_up_min": 1,
-         "least_down_min": 1, "start_delay_s": 10},
+        {
+            "kind": "generator",
+            "power_mw": 0.004,
+            "above_mw": 0.014,
+            "least_up_min": 1,
+            "least_down_min": 1,
+            "start_delay_s": 10,
+        },
         {"kind": "battery", "power_mw": 0.005, "energy_mwh": 0.001, "smoothing_s": 60},
     ]
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("rows_s", [60, 300])
-def test_charge_and_starts_of_a_row_are_those_of_its_steps(rows_s: int, tmp_path: Path) -> None:
+def test_charge_and_starts_of_a_row_are_those_of_its_steps(
+    rows_s: int, tmp_path: Path
+) -> None:
     run = tiny_run(
-        tmp_path / "run", STORED | {"duration": "2 h", "resolution": "1 min", "step": "1 s"}
+        tmp_path / "run",
+        STORED | {"duration": "2 h", "resolution": "1 min", "step": "1 s"},
     )
     names = ["generator_starts", "battery_state_of_charge", "battery_discharge_w"]
     blocks = list(run.blocks(names, step_ms=rows_s * 1_000))
-    starts, charge, given_w = (np.concatenate([b.columns[name] for b in blocks]) for name in names)
-    # Each order to start counts once, and the store has lost what left it by the end of a row.
+    starts, charge, given_w = (
+        np.concatenate([b.columns[name] for b in blocks]) for name in names
+    )
+    # Each order to start counts once, and the store has lost what left it by the end of
+    # a row.
     assert starts.sum() == run.metrics["generator"]["starts"] > 2
     nominal_j = 0.001 * 3.6e9
     left_j = charge[0] * nominal_j - np.cumsum(given_w[1:]) * rows_s

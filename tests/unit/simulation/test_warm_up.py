@@ -1,4 +1,5 @@
-"""A warm start: a run that begins with the queue, jobs and instances of the time before it."""
+"""A warm start: a run that begins with the queue, jobs and instances of the time before
+it."""
 
 from __future__ import annotations
 
@@ -26,14 +27,20 @@ GIVEN: dict[str, Any] = {
     "streams.training.target_utilization": None,
     "streams.training.jobs_per_day": 150.0,
 }
-"""A flat calendar and a given count: nothing in the scenario depends on how long the run is."""
+"""A flat calendar and a given count: nothing in the scenario depends on how long the
+run is."""
 
-DRAWN = {"lognormal": [{"weight": 1.0, "median_s": 1500, "sigma": 1.0}], "max_s": 40_000}
+DRAWN = {
+    "lognormal": [{"weight": 1.0, "median_s": 1500, "sigma": 1.0}],
+    "max_s": 40_000,
+}
 WORKLOADS: dict[str, dict[str, Any]] = {
     "jobs": {},
     "dispersed": {"streams.training.dispersion": 0.5},
     "drawn run times with start-up": {
-        "streams.training.startup": {"lognormal": [{"weight": 1.0, "median_s": 200, "sigma": 0.5}]},
+        "streams.training.startup": {
+            "lognormal": [{"weight": 1.0, "median_s": 200, "sigma": 0.5}]
+        },
         "streams.training.classes": [
             {"workload": "tune", "n_nodes": 2, "probability": 0.7, "duration": DRAWN},
             {"workload": "draw", "n_nodes": 1, "probability": 0.3, "duration": DRAWN},
@@ -47,12 +54,18 @@ WORKLOADS: dict[str, dict[str, Any]] = {
                 "n_nodes": 1,
                 "probability": 1,
                 "duration": DRAWN,
-                "arrays": {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": DRAWN},
+                "arrays": {
+                    "job_share": 0.7,
+                    "sizes": {3: 0.5, 12: 0.5},
+                    "duration": DRAWN,
+                },
             }
         ],
     },
     "recurring": {
-        "streams": {"again": {"pool": "main", "jobs_per_day": 150, "zeus": {"eta": 0.5}}}
+        "streams": {
+            "again": {"pool": "main", "jobs_per_day": 150, "zeus": {"eta": 0.5}}
+        }
     },
 }
 
@@ -67,8 +80,14 @@ def tail(run: Run, start: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(workload: str, tmp_path: Path) -> None:
-    given = WORKLOADS[workload] if "streams" in WORKLOADS[workload] else GIVEN | WORKLOADS[workload]
+def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(
+    workload: str, tmp_path: Path
+) -> None:
+    given = (
+        WORKLOADS[workload]
+        if "streams" in WORKLOADS[workload]
+        else GIVEN | WORKLOADS[workload]
+    )
     longer = run_of(tiny_scenario({**given, "duration": "3 d"}), tmp_path / "long")
     of_run = {"start": "2018-01-02 12:00", "warm_up": "36 h", "duration": "36 h"}
     warm = run_of(tiny_scenario({**given, **of_run}), tmp_path / "warm")
@@ -76,7 +95,14 @@ def test_a_run_with_a_warm_start_is_the_tail_of_a_longer_run(workload: str, tmp_
     start = pd.Timestamp("2018-01-02 12:00", tz="UTC")
     jobs = longer.jobs()
     jobs = jobs[~(jobs["end_time"] <= start)]
-    alike = ["job_id", "submit_time", "start_time", "end_time", "profile_id", "queue_time_s"]
+    alike = [
+        "job_id",
+        "submit_time",
+        "start_time",
+        "end_time",
+        "profile_id",
+        "queue_time_s",
+    ]
     assert warm.jobs()[alike].equals(jobs[alike].reset_index(drop=True))
     assert (jobs["submit_time"] < start).any()
     assert warm.metrics["jobs"]["submitted"] == (jobs["submit_time"] >= start).sum()
@@ -90,13 +116,17 @@ def test_requests_of_a_warm_start_are_the_tail_of_a_longer_run(tmp_path: Path) -
         "request_streams.chat.services.coding.startup_s": 400,
         "request_streams.chat.services.coding.cooldown_s": 4_000,
         "request_streams.chat.fluctuation": {
-            "relative_std": 0.3, "correlation_time_s": 7_200, "reference_rate_rps": 400
+            "relative_std": 0.3,
+            "correlation_time_s": 7_200,
+            "reference_rate_rps": 400,
         },
-    }  # fmt: skip
+    }
     longer = run_of(serving_scenario({**changes, "duration": "2 d"}), tmp_path / "long")
     of_run = {"start": "2018-01-02", "warm_up": "1 d", "duration": "1 d"}
     warm = run_of(serving_scenario({**changes, **of_run}), tmp_path / "warm")
-    cold = run_of(serving_scenario({**changes, "start": "2018-01-02"}), tmp_path / "cold")
+    cold = run_of(
+        serving_scenario({**changes, "start": "2018-01-02"}), tmp_path / "cold"
+    )
     pd.testing.assert_frame_equal(warm.facility(), tail(longer, "2018-01-02"))
     assert not cold.facility().equals(warm.facility())
     coding = warm.metrics["requests"]["services"]["coding"]
@@ -130,45 +160,61 @@ def test_calendars_keep_their_mean_over_a_run_of_a_week() -> None:
         "facility.pools.main.n_nodes": 200,
     }
     cold = generate_jobs(tiny_scenario(changes), tiny_library()).jobs
-    warm = generate_jobs(tiny_scenario({**changes, "warm_up": "1 d"}), tiny_library()).jobs
+    warm = generate_jobs(
+        tiny_scenario({**changes, "warm_up": "1 d"}), tiny_library()
+    ).jobs
     assert warm.submit_ms.tolist() == cold.submit_ms.tolist()
 
 
 def write_log(folder: Path, first: datetime, n_days: int) -> None:
     """Write a log of a job of 40 minutes every half hour."""
     rows = [f"{first + timedelta(minutes=30 * k)},2400,2" for k in range(48 * n_days)]
-    (folder / "jobs.csv").write_text("\n".join(["submit,run_s,nodes", *rows]) + "\n", "utf-8")
+    (folder / "jobs.csv").write_text(
+        "\n".join(["submit,run_s,nodes", *rows]) + "\n", "utf-8"
+    )
 
 
 def replayed(folder: Path, warm_up: str | None, **replay: Any) -> Scenario:
     columns = {"submit": "submit", "duration": "run_s", "nodes": "nodes"}
     rules = [{"workload": "tune"}]
-    stream = {"pool": "main", "replay": {"log": "jobs.csv", "columns": columns, "rules": rules}}
+    stream = {
+        "pool": "main",
+        "replay": {"log": "jobs.csv", "columns": columns, "rules": rules},
+    }
     stream["replay"] |= replay
     changes = {"streams": {"logged": stream}, "start": "2018-01-03", "warm_up": warm_up}
     path = write_scenario(folder / "replay.yaml", changes)
     return diploee.load_scenario(path)
 
 
-@pytest.mark.parametrize("replay", [{"align": "date"}, {"align": "weekday"}, {"align": "start"}])
-def test_a_log_is_played_before_the_run_as_well(replay: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "replay", [{"align": "date"}, {"align": "weekday"}, {"align": "start"}]
+)
+def test_a_log_is_played_before_the_run_as_well(
+    replay: dict[str, Any], tmp_path: Path
+) -> None:
     write_log(tmp_path, datetime(2018, 1, 1), 14)
     cold = run_of(replayed(tmp_path, None, **replay), tmp_path / "cold")
     warm = run_of(replayed(tmp_path, "36 h", **replay), tmp_path / "warm")
     assert cold.facility()["busy_nodes"].iloc[0] == 2
     assert warm.facility()["busy_nodes"].iloc[0] == 4
-    assert warm.jobs()["submit_time"].min() == pd.Timestamp("2018-01-02 23:30", tz="UTC")
+    assert warm.jobs()["submit_time"].min() == pd.Timestamp(
+        "2018-01-02 23:30", tz="UTC"
+    )
     assert warm.manifest["workload"][0]["jobs_per_day"] == pytest.approx(48)
 
 
 @pytest.mark.parametrize(
-    "replay", [{"align": "date"}, {"align": "start", "repeat": False}, {"repeat": False}]
+    "replay",
+    [{"align": "date"}, {"align": "start", "repeat": False}, {"repeat": False}],
 )
 def test_a_warm_up_longer_than_the_log_is_refused_in_one_line(
     replay: dict[str, Any], tmp_path: Path
 ) -> None:
     write_log(tmp_path, datetime(2018, 1, 3, 12), 14)
-    with pytest.raises(InputError, match=r"warm_up is 36 h, jobs\.csv has .*; shorten warm_up"):
+    with pytest.raises(
+        InputError, match=r"warm_up is 36 h, jobs\.csv has .*; shorten warm_up"
+    ):
         run_of(replayed(tmp_path, "36 h", **replay), tmp_path / "run")
 
 
@@ -182,8 +228,11 @@ def test_a_scenario_without_a_warm_up_keeps_its_hash() -> None:
     assert "warm_up" not in tiny_scenario().model_dump(mode="json")
 
 
-def test_a_run_that_begins_empty_leaves_its_start_out_of_its_extremes(tmp_path: Path) -> None:
-    # The jobs ask for more than the 12 nodes: the pool is full when the first of them waits.
+def test_a_run_that_begins_empty_leaves_its_start_out_of_its_extremes(
+    tmp_path: Path,
+) -> None:
+    # The jobs ask for more than the 12 nodes: the pool is full when the first of them
+    # waits.
     stream = {
         "pool": "main",
         "jobs_per_day": 400,
@@ -194,13 +243,26 @@ def test_a_run_that_begins_empty_leaves_its_start_out_of_its_extremes(tmp_path: 
     jobs = cold.jobs()
     first_late = jobs["start_time"][jobs["queue_time_s"] > 0].min()
     transient = round(found["transient_h"] * 60)
-    assert transient == -(-(first_late - cold.facility().index[0]) // pd.Timedelta("1 min")) > 0
-    power_w = simulated_power(tiny_scenario({"streams": {"training": stream}}), tmp_path)
+    assert (
+        transient
+        == -(-(first_late - cold.facility().index[0]) // pd.Timedelta("1 min"))
+        > 0
+    )
+    power_w = simulated_power(
+        tiny_scenario({"streams": {"training": stream}}), tmp_path
+    )
     apart = GridMetrics(60_000, cold.scenario.start_with_zone, rated_power_w=12 * 3_520)
     apart.add(transient * 60_000, power_w[transient:])
     expected = apart.block()
     without_causes(found)
-    for part in ("ramps", "rolling_range", "rainflow", "peak", "monthly_peaks", "maximum_demand"):
+    for part in (
+        "ramps",
+        "rolling_range",
+        "rainflow",
+        "peak",
+        "monthly_peaks",
+        "maximum_demand",
+    ):
         for key in ("load_factor", "intervals"):  # these take the mean of the whole run
             if part == "maximum_demand" and key in expected[part]:
                 for entry in (*expected[part][key], *found[part][key]):
@@ -208,7 +270,10 @@ def test_a_run_that_begins_empty_leaves_its_start_out_of_its_extremes(tmp_path: 
         assert found[part] == expected[part], part
     assert found["mean_mw"] == pytest.approx(power_w.mean() / 1e6)
     warm = {"streams": {"training": stream}, "warm_up": "1 d"}
-    assert run_of(tiny_scenario(warm), tmp_path / "warm").metrics["grid"]["transient_h"] == 0
+    assert (
+        run_of(tiny_scenario(warm), tmp_path / "warm").metrics["grid"]["transient_h"]
+        == 0
+    )
 
 
 def without_causes(block: Any) -> None:
@@ -225,7 +290,9 @@ def simulated_power(scenario: Scenario, folder: Path) -> np.ndarray[Any, Any]:
     return kept["facility_power_w"]
 
 
-def test_services_begin_with_the_instances_they_need_and_have_no_transient(tmp_path: Path) -> None:
+def test_services_begin_with_the_instances_they_need_and_have_no_transient(
+    tmp_path: Path,
+) -> None:
     run = run_of(serving_scenario(), tmp_path / "run")
     assert run.metrics["grid"]["transient_h"] == 0
 
@@ -244,12 +311,16 @@ def test_limits_and_event_windows_leave_the_filling_up_out(tmp_path: Path) -> No
     assert transient_h > 0
     for entry in run.event_windows.values():
         assert pd.Timestamp(entry["at"]) >= begin
-    limits = Limits.model_validate({"ramps": [{"interval": "1 min", "up_mw_per_s": 1e-9}]})
+    limits = Limits.model_validate(
+        {"ramps": [{"interval": "1 min", "up_mw_per_s": 1e-9}]}
+    )
     (result,) = check_limits(run, limits).results
     assert result.violations
     assert all(pd.Timestamp(worst.begin) >= begin for worst in result.worst)
     # The mean of a load factor is of the whole run, as in the metrics.
-    (factor,) = check_limits(run, Limits.model_validate({"load_factor": [{"min": 0.5}]})).results
+    (factor,) = check_limits(
+        run, Limits.model_validate({"load_factor": [{"min": 0.5}]})
+    ).results
     quarters = run.facility()["facility_power_w"].astype(float).resample("15min").mean()
     assert factor.value == pytest.approx(quarters.mean() / quarters.max(), rel=1e-5)
     assert quarters[quarters.index < begin].mean() < quarters.mean()
@@ -261,5 +332,11 @@ def test_the_data_sheet_says_what_is_left_out_at_the_start(tmp_path: Path) -> No
     run = run_of(tiny_scenario(), tmp_path / "run")
     transient_h = run.metrics["grid"]["transient_h"]
     assert transient_h > 0
-    notes = [figure.note for section in data_sheet(run).sections for figure in section.figures]
-    assert any(f"peak without the first {transient_h:.3g} h of filling up" in n for n in notes)
+    notes = [
+        figure.note
+        for section in data_sheet(run).sections
+        for figure in section.figures
+    ]
+    assert any(
+        f"peak without the first {transient_h:.3g} h of filling up" in n for n in notes
+    )

@@ -21,8 +21,11 @@ class Page:
     def _asked(self, method: str, name: str, body: Any = None) -> Any:
         own = f"127.0.0.1:{self._studio.port}"
         connection = http.client.HTTPConnection(own, timeout=PATIENCE_S)
-        headers = {"Origin": f"http://{own}", "X-Studio": self._studio.token,
-                   "Content-Type": "application/json"}  # fmt: skip
+        headers = {
+            "Origin": f"http://{own}",
+            "X-Studio": self._studio.token,
+            "Content-Type": "application/json",
+        }
         data = None if body is None else json.dumps({"page": self._page, **body})
         self._studio.guard.rest()
         connection.request(method, f"/{self._studio.token}/{name}", data, headers)
@@ -44,7 +47,7 @@ class Page:
         return found
 
     def lines(self, name: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield what is said of a job; closing this goes away, as a closed page does."""
+        """Yield what is said of a job; closing this goes away, as a closed page does."""  # noqa: E501
         connection, answer = self._asked("POST", name, body)
         try:
             assert answer.status == 200, answer.read()

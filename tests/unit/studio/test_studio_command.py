@@ -29,17 +29,23 @@ def test_missing_extra_is_one_line_with_the_command_that_installs_it(
         (["{place}/site.yaml", "--folder", "{place}/inner"], "is outside of"),
     ],
 )
-def test_argument_that_is_none_is_one_line(words: list[str], problem: str, tmp_path: Path) -> None:
+def test_argument_that_is_none_is_one_line(
+    words: list[str], problem: str, tmp_path: Path
+) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "site.yaml").write_text("name: site\n", "utf-8")
-    ended = call("studio", "--no-browser", *(word.format(place=tmp_path) for word in words))
+    ended = call(
+        "studio", "--no-browser", *(word.format(place=tmp_path) for word in words)
+    )
     assert ended.code == 2
     assert problem in ended.problem
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_closing_says_where_the_runs_are_and_leaves_no_process(number: Any, tmp_path: Path) -> None:
+def test_closing_says_where_the_runs_are_and_leaves_no_process(
+    number: Any, tmp_path: Path
+) -> None:
     process = start("studio", "--no-browser", "--folder", tmp_path)
     assert process.stderr is not None
     address = process.stderr.readline()

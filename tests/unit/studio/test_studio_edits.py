@@ -44,16 +44,25 @@ def changed(before: str, after: str) -> list[tuple[str, str]]:
     ("key", "value", "line"),
     [
         ("name", "there", "name: there   # its name"),
-        ("facility.pools.a.n_nodes", 9, "    a: {n_nodes: 9, node_type: h}   # the first"),
+        (
+            "facility.pools.a.n_nodes",
+            9,
+            "    a: {n_nodes: 9, node_type: h}   # the first",
+        ),
         ("facility.pools.b.n_nodes", 9, "      n_nodes: 9"),
-        ("facility.pools.a.scheduler", "sjf",
-         "    a: {n_nodes: 4, node_type: h, scheduler: sjf}   # the first"),
+        (
+            "facility.pools.a.scheduler",
+            "sjf",
+            "    a: {n_nodes: 4, node_type: h, scheduler: sjf}   # the first",
+        ),
         ("facility.stages.1.mode", "none", "    - {kind: ups, mode: none}"),
         ("facility.stages.2.power_mw", 2.5, "      power_mw: 2.5"),
         ("streams.x", {"pool": "a"}, "streams: {x: {pool: a}}"),
     ],
-)  # fmt: skip
-def test_edit_changes_one_line_and_keeps_its_comment(key: str, value: Any, line: str) -> None:
+)
+def test_edit_changes_one_line_and_keeps_its_comment(
+    key: str, value: Any, line: str
+) -> None:
     after = edited(TEXT, key, value)
     assert [new for _, new in changed(TEXT, after)] == [line]
     assert get_value(yaml.safe_load(after), key) == value
@@ -78,17 +87,32 @@ def test_key_that_is_taken_out_takes_its_line_alone() -> None:
 @pytest.mark.parametrize(
     ("items", "lines"),
     [
-        (["pdu", "dlc_tower", {"kind": "ups", "mode": "eco"}, {"kind": "battery", "power_mw": 1}],
-         ["+    - dlc_tower"]),
-        (["pdu", {"kind": "battery", "power_mw": 1}], ["-    - {kind: ups, mode: eco}"]),
-        (["pdu", "ups", {"kind": "battery", "power_mw": 1}],
-         ["+    - ups", "-    - {kind: ups, mode: eco}"]),
+        (
+            [
+                "pdu",
+                "dlc_tower",
+                {"kind": "ups", "mode": "eco"},
+                {"kind": "battery", "power_mw": 1},
+            ],
+            ["+    - dlc_tower"],
+        ),
+        (
+            ["pdu", {"kind": "battery", "power_mw": 1}],
+            ["-    - {kind: ups, mode: eco}"],
+        ),
+        (
+            ["pdu", "ups", {"kind": "battery", "power_mw": 1}],
+            ["+    - ups", "-    - {kind: ups, mode: eco}"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_item_joins_leaves_or_changes_and_the_others_stay(
     items: list[Any], lines: list[str]
 ) -> None:
-    before, after = TEXT.splitlines(), listed(TEXT, "facility.stages", items).splitlines()
+    before, after = (
+        TEXT.splitlines(),
+        listed(TEXT, "facility.stages", items).splitlines(),
+    )
     found = [f"+{line}" for line in after if line not in before]
     found += [f"-{line}" for line in before if line not in after]
     assert found == lines
@@ -96,8 +120,14 @@ def test_item_joins_leaves_or_changes_and_the_others_stay(
 
 def test_edit_within_an_anchor_changes_that_key_alone_and_writes_the_rest_out() -> None:
     text = "a: &one {x: 1, y: 2}\nb: *one\n"
-    assert yaml.safe_load(edited(text, "b.x", 5)) == {"a": {"x": 1, "y": 2}, "b": {"x": 5, "y": 2}}
-    assert yaml.safe_load(edited(text, "a.x", 5)) == {"a": {"x": 5, "y": 2}, "b": {"x": 1, "y": 2}}
+    assert yaml.safe_load(edited(text, "b.x", 5)) == {
+        "a": {"x": 1, "y": 2},
+        "b": {"x": 5, "y": 2},
+    }
+    assert yaml.safe_load(edited(text, "a.x", 5)) == {
+        "a": {"x": 5, "y": 2},
+        "b": {"x": 1, "y": 2},
+    }
 
 
 @pytest.mark.parametrize("text", ["a: [", "a: !!python/object:os.system {}", "- 1"])
@@ -110,19 +140,29 @@ def test_text_that_is_no_scenario_is_refused_in_words(text: str) -> None:
 @given(
     st.sampled_from(sorted(shipped("scenario"))),
     st.recursive(
-        st.one_of(st.integers(), st.text("ab:#{}'\" -\n", max_size=6), st.booleans(), st.none()),
+        st.one_of(
+            st.integers(),
+            st.text("ab:#{}'\" -\n", max_size=6),
+            st.booleans(),
+            st.none(),
+        ),
         lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text("xy", min_size=1), inner)
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.text("xy", min_size=1), inner)
         ),
         max_leaves=4,
     ),
     st.data(),
 )
-def test_any_edit_of_what_ships_means_what_it_says(name: str, value: Any, data: Any) -> None:
+def test_any_edit_of_what_ships_means_what_it_says(
+    name: str, value: Any, data: Any
+) -> None:
     text = shipped("scenario")[name].read_text("utf-8")
     before, _ = read(text)
     keys = [key for key in before if not isinstance(before[key], list)]
-    key = data.draw(st.sampled_from([*keys, "facility.pools", "facility.stages", "new", "a.b.c"]))
+    key = data.draw(
+        st.sampled_from([*keys, "facility.pools", "facility.stages", "new", "a.b.c"])
+    )
     assert read(edited(text, key, value))[0] == with_value_of(before, key, value)
     assert read(flow({"x": value}))[0] == {"x": value}
 

@@ -1,4 +1,5 @@
-"""Runs of the studio in their child process: one at a time, stopped whole, each page its own."""
+"""Runs of the studio in their child process: one at a time, stopped whole, each page
+its own."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     assert not thread.is_alive()
 
 
-def run(studio: Studio, page: str, *edits: list[str], **more: Any) -> Iterator[dict[str, Any]]:
+def run(
+    studio: Studio, page: str, *edits: list[str], **more: Any
+) -> Iterator[dict[str, Any]]:
     """Yield what the page of a draft hears of its run."""
     draft = {"start": "file", "file": "colocation_10mw", "edits": [*SHORT, *edits]}
     yield from Page(studio, page).lines("run", {"draft": draft, "span": "year"} | more)
@@ -44,7 +47,9 @@ def run(studio: Studio, page: str, *edits: list[str], **more: Any) -> Iterator[d
 
 def left(studio: Studio) -> list[str]:
     """Return what is in the folder of runs, hidden files too."""
-    return sorted(str(p.relative_to(studio.runs_folder)) for p in studio.runs_folder.rglob("*"))
+    return sorted(
+        str(p.relative_to(studio.runs_folder)) for p in studio.runs_folder.rglob("*")
+    )
 
 
 def child_of(studio: Studio) -> int:
@@ -69,7 +74,9 @@ def test_run_shows_its_picture_before_its_metrics_and_is_that_of_the_library(
     kinds = [m.get("kind") or next(iter(m)) for m in said]
     assert kinds.index("forecast") < kinds.index("picture") < kinds.index("report")
     found = ended(iter(said))
-    own = diploee.run("colocation_10mw", tmp_path / "own", values=dict(SHORT), engine="compiled")
+    own = diploee.run(
+        "colocation_10mw", tmp_path / "own", values=dict(SHORT), engine="compiled"
+    )
     for name in ("facility.parquet", "metrics.json"):
         made = studio.runs_folder / found["run"] / name
         assert made.read_bytes() == (own.folder / name).read_bytes()
@@ -81,7 +88,9 @@ def found_frame(said: list[dict[str, Any]], kind: str) -> str:
     return next(str(m["frame"]) for m in said if m.get("kind") == kind)
 
 
-def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(studio: Studio) -> None:
+def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(
+    studio: Studio,
+) -> None:
     def week(start: str) -> tuple[bool, bool]:
         more = {"span": "week", "start": start, "before": before[-1]}
         said = [m for m in run(studio, "w", ["duration", "1 year"], **more) if m]
@@ -109,13 +118,19 @@ def test_page_that_goes_away_leaves_nothing_of_its_run(studio: Studio) -> None:
         pass
     said.close()
     other = ended(run(studio, "b", ["seed", "12"]))
-    assert [name for name in left(studio) if name.partition("/")[0] != other["run"]] == before
+    assert [
+        name for name in left(studio) if name.partition("/")[0] != other["run"]
+    ] == before
 
 
-def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(studio: Studio) -> None:
+def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(
+    studio: Studio,
+) -> None:
     before = left(studio)
     for seed in range(50, 58):
-        said = run(studio, "a", ["seed", str(seed)], ["duration", "3 months"], span="week")
+        said = run(
+            studio, "a", ["seed", str(seed)], ["duration", "3 months"], span="week"
+        )
         for _ in range(seed % 4):
             next(said)
         said.close()
@@ -141,23 +156,31 @@ def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
     assert ended(run(studio, "a", ["seed", "22"]))["run"]
 
 
-def test_two_pages_at_once_get_their_own_answers_one_after_the_other(studio: Studio) -> None:
+def test_two_pages_at_once_get_their_own_answers_one_after_the_other(
+    studio: Studio,
+) -> None:
     found: dict[str, dict[str, Any]] = {}
 
     def of_page(page: str, seed: str) -> None:
         found[page] = ended(run(studio, page, ["seed", seed]))
 
-    threads = [threading.Thread(target=of_page, args=(f"p{k}", f"3{k}")) for k in range(3)]
+    threads = [
+        threading.Thread(target=of_page, args=(f"p{k}", f"3{k}")) for k in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE_S)
-    seeds = {page: diploee.open_run(studio.runs_folder / of["run"]).scenario.seed
-             for page, of in found.items()}  # fmt: skip
+    seeds = {
+        page: diploee.open_run(studio.runs_folder / of["run"]).scenario.seed
+        for page, of in found.items()
+    }
     assert seeds == {"p0": 30, "p1": 31, "p2": 32}
 
 
-def test_week_is_kept_nowhere_and_says_what_differs_from_the_week_before(studio: Studio) -> None:
+def test_week_is_kept_nowhere_and_says_what_differs_from_the_week_before(
+    studio: Studio,
+) -> None:
     before = left(studio)
     first = ended(run(studio, "w", ["seed", "41"], span="week"))
     second = ended(run(studio, "w", ["seed", "42"], span="week", before=first["id"]))

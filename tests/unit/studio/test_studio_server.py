@@ -70,11 +70,14 @@ def ask(
     token: str | None = None,
     **changed: str | None,
 ) -> tuple[int, bytes, dict[str, str]]:
-    """Send a request as the page does, but for what is changed; None leaves a header out."""
+    """Send a request as the page does, but for what is changed; None leaves a header
+    out."""
     headers: dict[str, str | None] = {
-        "Host": f"127.0.0.1:{studio.port}", "Origin": f"http://127.0.0.1:{studio.port}",
-        "Content-Type": JSON, "X-Studio": studio.token,
-    }  # fmt: skip
+        "Host": f"127.0.0.1:{studio.port}",
+        "Origin": f"http://127.0.0.1:{studio.port}",
+        "Content-Type": JSON,
+        "X-Studio": studio.token,
+    }
     headers |= {key.replace("_", "-"): value for key, value in changed.items()}
     content = {"page": "p", "span": "week"} if body is None else body
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -111,7 +114,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "rebound host": {"Host": "evil.example"},
     "rebound host with the port": {"Host": "evil.example:{port}"},
     "host without the port": {"Host": "127.0.0.1"},
-    "host and origin of a stranger": {"Host": "evil.example", "Origin": "http://evil.example"},
+    "host and origin of a stranger": {
+        "Host": "evil.example",
+        "Origin": "http://evil.example",
+    },
     "cross-site fetch": {"Sec_Fetch_Site": "cross-site"},
     "another local page": {"Sec_Fetch_Site": "same-site"},
     "no token in the address": {"token": ""},
@@ -162,12 +168,20 @@ def test_page_is_given_to_nobody_without_the_token(studio: Studio) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "frames/../../other.yaml", "frames/%2e%2e/report", "frames/..%2f..%2f/report",
-        "frames/x/..%2f..%2fother", "../page.py", "page.py", "server.py", "frames/x/report",
-        "frames//report", f"frames/{'x' * 5000}/report", "page.js/../server.py",
+        "frames/../../other.yaml",
+        "frames/%2e%2e/report",
+        "frames/..%2f..%2f/report",
+        "frames/x/..%2f..%2fother",
+        "../page.py",
+        "page.py",
+        "server.py",
+        "frames/x/report",
+        "frames//report",
+        f"frames/{'x' * 5000}/report",
+        "page.js/../server.py",
         "%2e%2e/other.yaml",
     ],
-)  # fmt: skip
+)
 def test_no_file_is_reached_by_its_path(name: str, studio: Studio) -> None:
     status, body, _ = ask(studio, "GET", name)
     assert status in (403, 404, 405)
@@ -176,9 +190,12 @@ def test_no_file_is_reached_by_its_path(name: str, studio: Studio) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../run", "link", "..", ".", "/etc", "../../other.yaml", "a\0b", "x" * 5000]
+    "name",
+    ["../../run", "link", "..", ".", "/etc", "../../other.yaml", "a\0b", "x" * 5000],
 )
-def test_run_outside_of_the_folder_is_neither_opened_nor_taken(name: str, studio: Studio) -> None:
+def test_run_outside_of_the_folder_is_neither_opened_nor_taken(
+    name: str, studio: Studio
+) -> None:
     before = len(NoJobs.asked)
     for place, what in (("run", ""), ("take", "datasheet")):
         body = {"page": "p", "runs": [name], "what": what}
@@ -198,7 +215,9 @@ def test_scenario_outside_of_the_folder_is_not_read(studio: Studio) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/b", ""])
-def test_nothing_is_saved_under_a_name_that_is_a_path(name: str, studio: Studio) -> None:
+def test_nothing_is_saved_under_a_name_that_is_a_path(
+    name: str, studio: Studio
+) -> None:
     before = sorted(studio.place.folder.parent.rglob("*"))
     text = f"name: '{name}'\nfacility: {{}}\n"
     body = {"page": "p", "draft": {"start": "text", "text": text}}
@@ -210,19 +229,35 @@ def test_body_that_is_huge_is_refused_before_it_is_read(studio: Studio) -> None:
     before = len(NoJobs.asked)
     with socket.create_connection(("127.0.0.1", studio.port), 60) as line:
         own = f"127.0.0.1:{studio.port}"
-        head = [f"POST /{studio.token}/run HTTP/1.1", f"Host: {own}", f"Origin: http://{own}",
-                f"X-Studio: {studio.token}", f"Content-Type: {JSON}"]  # fmt: skip
-        line.sendall("\r\n".join([*head, "Content-Length: 1" + "0" * 12, "", ""]).encode())
+        head = [
+            f"POST /{studio.token}/run HTTP/1.1",
+            f"Host: {own}",
+            f"Origin: http://{own}",
+            f"X-Studio: {studio.token}",
+            f"Content-Type: {JSON}",
+        ]
+        line.sendall(
+            "\r\n".join([*head, "Content-Length: 1" + "0" * 12, "", ""]).encode()
+        )
         assert line.recv(100).split()[1] == b"413"
     assert len(NoJobs.asked) == before
 
 
-def test_body_in_pieces_without_an_end_is_refused_at_the_same_size(studio: Studio) -> None:
+def test_body_in_pieces_without_an_end_is_refused_at_the_same_size(
+    studio: Studio,
+) -> None:
     with socket.create_connection(("127.0.0.1", studio.port), 60) as line:
         own = f"127.0.0.1:{studio.port}"
-        head = [f"POST /{studio.token}/run HTTP/1.1", f"Host: {own}", f"Origin: http://{own}",
-                f"X-Studio: {studio.token}", f"Content-Type: {JSON}"]  # fmt: skip
-        line.sendall("\r\n".join([*head, "Transfer-Encoding: chunked", "", ""]).encode())
+        head = [
+            f"POST /{studio.token}/run HTTP/1.1",
+            f"Host: {own}",
+            f"Origin: http://{own}",
+            f"X-Studio: {studio.token}",
+            f"Content-Type: {JSON}",
+        ]
+        line.sendall(
+            "\r\n".join([*head, "Transfer-Encoding: chunked", "", ""]).encode()
+        )
         piece = b"a" * 50_000
         for _ in range(MOST_BYTES // len(piece) + 2):
             line.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
@@ -232,14 +267,21 @@ def test_body_in_pieces_without_an_end_is_refused_at_the_same_size(studio: Studi
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"[]", b"\xff", b"null", {"page": "p"}, {"page": "p", "span": "month"},
-        {"page": "../p", "span": "week"}, {"page": "p", "span": "week", "more": 1},
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"null",
+        {"page": "p"},
+        {"page": "p", "span": "month"},
+        {"page": "../p", "span": "week"},
+        {"page": "p", "span": "week", "more": 1},
         {"page": "p", "span": "week", "start": "now"},
         {"page": "p", "span": "week", "draft": {"edits": [["a", "b"]] * 501}},
         {"page": "p", "span": "week", "draft": {"edits": [["a"]]}},
         {"page": "p", "span": "week", "draft": {"text": "x" * 600_000}},
     ],
-)  # fmt: skip
+)
 def test_body_that_no_page_sends_is_refused_in_words(body: Any, studio: Studio) -> None:
     before = len(NoJobs.asked)
     status, answer, _ = ask(studio, body=body)
@@ -286,7 +328,11 @@ def test_port_that_is_taken_is_one_line(studio: Studio) -> None:
 
 
 def test_draft_is_saved_once_and_replaced_on_request_alone(studio: Studio) -> None:
-    draft = {"start": "file", "file": "colocation_10mw_poi", "edits": [["name", "mine"]]}
+    draft = {
+        "start": "file",
+        "file": "colocation_10mw_poi",
+        "edits": [["name", "mine"]],
+    }
     body = {"page": "p", "draft": draft}
     assert json.loads(ask(studio, name="save", body=body)[1]) == {"saved": "mine.yaml"}
     status, answer, _ = ask(studio, name="save", body=body)
@@ -311,9 +357,13 @@ def test_folder_that_vanished_is_one_line_naming_it(tmp_path: Path) -> None:
             folder.rmdir()
             for name in ("run", "save", "start", "state"):
                 status, answer, _ = ask(made, name=name)
-                lines = [each["message"] for each in json.loads(answer).get("problems", [])]
+                lines = [
+                    each["message"] for each in json.loads(answer).get("problems", [])
+                ]
                 assert status in (200, 400)
-                assert all(str(tmp_path) in line or "diploee-studio" in line for line in lines)
+                assert all(
+                    str(tmp_path) in line or "diploee-studio" in line for line in lines
+                )
                 assert bool(lines) is (status == 400)
         finally:
             made.server.should_exit = True

@@ -1,4 +1,5 @@
-"""A page's draft: fields from the schema, problems at their field, and what is taken away."""
+"""A page's draft: fields from the schema, problems at their field, and what is taken
+away."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def field_of(found: dict[str, Any], key: str) -> dict[str, Any]:
     return next(field for field in found["fields"] if field["key"] == key)
 
 
-def test_first_fields_are_the_questions_of_the_template_and_its_equipment(place: Place) -> None:
+def test_first_fields_are_the_questions_of_the_template_and_its_equipment(
+    place: Place,
+) -> None:
     found = shown(place, start="template")
     keys = [field["key"] for field in found["fields"]]
     assert keys == [*(f"site.{name}" for name in Site.model_fields), *EQUIPMENT]
@@ -69,14 +72,23 @@ def test_field_says_unit_default_range_and_what_is_assumed_as_its_model_declares
 def test_search_finds_keys_by_name_and_by_description(place: Place) -> None:
     draft = Draft(**FILE)
     assert search(draft, place, "seed")[0]["key"] == "seed"
-    assert "duration" in [field["key"] for field in search(draft, place, "length of the run")]
+    assert "duration" in [
+        field["key"] for field in search(draft, place, "length of the run")
+    ]
     assert search(draft, place, "no such words") == []
 
 
-def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(place: Place) -> None:
+def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(
+    place: Place,
+) -> None:
     (found, *_) = search(Draft(**FILE), place, "ramp_limit up_mw_per_min")
-    assert (found["key"], found["value"]) == ("facility.stages.ramp_limit.up_mw_per_min", "")
-    names = [stage["name"] for stage in shown(place, (found["key"], "2"))["line"]["stages"]]
+    assert (found["key"], found["value"]) == (
+        "facility.stages.ramp_limit.up_mw_per_min",
+        "",
+    )
+    names = [
+        stage["name"] for stage in shown(place, (found["key"], "2"))["line"]["stages"]
+    ]
     assert "ramp limit" in names
 
 
@@ -116,7 +128,12 @@ def test_problem_of_an_answer_is_at_the_question(place: Place) -> None:
     assert "above 0" in problem["message"]
 
 
-EDITS = [("seed", "7"), BATTERY, ("facility.stages.ups.mode", "eco"), ("duration", "2 weeks")]
+EDITS = [
+    ("seed", "7"),
+    BATTERY,
+    ("facility.stages.ups.mode", "eco"),
+    ("duration", "2 weeks"),
+]
 
 
 def test_command_and_python_run_what_the_page_shows(place: Place) -> None:
@@ -127,12 +144,16 @@ def test_command_and_python_run_what_the_page_shows(place: Place) -> None:
     assert load_scenario(words[2], sets).sha256() == found["hash"]
     calls: list[Any] = []
     text = found["python"].replace("import diploee", "").replace("run.report()", "")
-    exec(text, {"diploee": type("D", (), {"run": lambda *a, **k: calls.append((a, k))})})
+    exec(
+        text, {"diploee": type("D", (), {"run": lambda *a, **k: calls.append((a, k))})}
+    )
     ((name,), options) = calls[0]
     assert load_scenario(name, values=options["values"]).sha256() == found["hash"]
 
 
-def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(place: Place) -> None:
+def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(
+    place: Place,
+) -> None:
     found = shown(place, *EDITS)
     assert scenario_from_dict(read(found["text"])[0]).sha256() == found["hash"]
     given = opened(Draft(**FILE), place).text.splitlines()
@@ -155,8 +176,10 @@ def test_week_changes_span_and_limits_alone(place: Place) -> None:
     text = shown(place, ("limits", "[ieso_3_0]"))["text"]
     whole, week = read(text)[0], read(week_of(text, "2018-07-02"))[0]
     assert {key for key in {**whole, **week} if whole.get(key) != week.get(key)} == {
-        "start", "duration", "limits",
-    }  # fmt: skip
+        "start",
+        "duration",
+        "limits",
+    }
     assert "limits" not in week
 
 
@@ -182,13 +205,17 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
         ("limits", "[../x.yaml]"),
     ],
 )
-def test_scenario_names_no_file_outside_of_the_folder(edit: tuple[str, str], place: Place) -> None:
+def test_scenario_names_no_file_outside_of_the_folder(
+    edit: tuple[str, str], place: Place
+) -> None:
     found = shown(place, edit, start="text", text=opened(Draft(**FILE), place).text)
     assert "outside of" in found["problems"][0]["message"]
 
 
 @pytest.mark.parametrize("kind", ["", "kind: path, "])
-def test_scenario_loads_no_code(kind: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_loads_no_code(
+    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place.folder / "planted_module.py").write_text("raise SystemExit\n", "utf-8")
     monkeypatch.syspath_prepend(place.folder)
     signal = f"{{{kind}path: 'planted_module:Thing'}}"

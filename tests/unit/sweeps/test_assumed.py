@@ -16,8 +16,18 @@ from diploee.sweeps import load_ensemble, run_sweep
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.ensemble import _moved_by, spread
 
-NODE: Any = {"kind": "custom", "fixed_share": 0.1, "fan_share_min": 0.0, "fan_share_max": 0.0}
-NODE |= {"variable_share": 0.0, "supply": "orv3", "supply_ratio": 1.8, "network_w": 60.0}
+NODE: Any = {
+    "kind": "custom",
+    "fixed_share": 0.1,
+    "fan_share_min": 0.0,
+    "fan_share_max": 0.0,
+}
+NODE |= {
+    "variable_share": 0.0,
+    "supply": "orv3",
+    "supply_ratio": 1.8,
+    "network_w": 60.0,
+}
 NODE |= {"reactive_share": 0.0}
 LOSS = "facility.stages.0.linear_loss"
 ONE_LOSS: dict[str, Any] = {
@@ -27,7 +37,8 @@ ONE_LOSS: dict[str, Any] = {
     "facility.node_types.node.ac_power": NODE,
     "facility.stages": [{"kind": "pdu", "square_loss": 0.0}],
 }
-"""An idle site: its load is constant, and the loss of its PDUs that goes with the load is open."""
+"""An idle site: its load is constant, and the loss of its PDUs that goes with the load
+is open."""
 
 
 @pytest.mark.slow
@@ -43,26 +54,33 @@ def test_the_band_of_a_closed_form_is_its_percentiles_within_the_sampling_error(
     assert found.ensemble is not None
     point = found.ensemble.points[0]
     band = point.metrics["power.max_mw"]
-    # The loss is uniform, so the peak is load_mw (1 + U(0, 0.01)); three standard errors of a
-    # percentile p of n draws are 3 sqrt(p (1 - p) / n) of the range.
+    # The loss is uniform, so the peak is load_mw (1 + U(0, 0.01)); three standard
+    # errors of a percentile p of n draws are 3 sqrt(p (1 - p) / n) of the range.
     error_mw = 3 * np.sqrt(0.05 * 0.95 / 40) * 0.01 * load_mw
     assert band.p5 == pytest.approx(load_mw * 1.0005, abs=error_mw)
     assert band.p95 == pytest.approx(load_mw * 1.0095, abs=error_mw)
     drawn = [load_mw * (1 + one.drawn[f"draw.{LOSS}"]) for one in found.runs]
     assert [band.p5, band.p95] == pytest.approx(np.percentile(drawn, [5, 95]), rel=1e-6)
     assert point.moved_by["power.max_mw"] == {LOSS: pytest.approx(1.0)}
-    assert json.loads((tmp_path / "out" / "ensemble.json").read_text())["points"][0]["moved_by"]
+    assert json.loads((tmp_path / "out" / "ensemble.json").read_text())["points"][0][
+        "moved_by"
+    ]
 
 
 def test_what_a_file_gives_is_not_drawn(tmp_path: Path) -> None:
-    write_scenario(tmp_path / "given.yaml", ONE_LOSS | {LOSS: 0.005})  # as the default has it
+    # As the default has it
+    write_scenario(tmp_path / "given.yaml", ONE_LOSS | {LOSS: 0.005})
     with pytest.raises(ScenarioError, match="that has a range is given"):
         load_ensemble(tmp_path / "given.yaml", 40, assumed=True)
 
 
 def test_a_site_keeps_its_nodes_while_its_losses_are_drawn(tmp_path: Path) -> None:
     stages = {"facility.stages": ["pdu", "transformers", "point_of_interconnection"]}
-    sized = ONE_LOSS | stages | {"facility.size": {"poi_mw": 1}, "facility.weather": "typical_day"}
+    sized = (
+        ONE_LOSS
+        | stages
+        | {"facility.size": {"poi_mw": 1}, "facility.weather": "typical_day"}
+    )
     sized["facility.weather"] = {"kind": "typical_day", "station": "denver"}
     sized["facility.utc_offset"] = "-07:00"
     write_scenario(tmp_path / "sized.yaml", sized)
@@ -76,7 +94,9 @@ def test_a_site_keeps_its_nodes_while_its_losses_are_drawn(tmp_path: Path) -> No
 
 
 def test_a_sweep_says_itself_what_it_draws() -> None:
-    with pytest.raises(ScenarioError, match="--assumed: colocation_utilization is a sweep"):
+    with pytest.raises(
+        ScenarioError, match="--assumed: colocation_utilization is a sweep"
+    ):
         load_ensemble("colocation_utilization", assumed=True)
 
 
@@ -94,15 +114,24 @@ def test_chance_seldom_stands_out_of_any_metric_of_a_run() -> None:
     rng, found = np.random.default_rng(5), 0
     for _ in range(30):
         drawn = {f"k{i}": rng.random(40) for i in range(11)}
-        metrics = {f"m{i}": rng.random(40) for i in range(89)} | {"sum": drawn["k7"] * 3}
+        metrics = {f"m{i}": rng.random(40) for i in range(89)} | {
+            "sum": drawn["k7"] * 3
+        }
         moved = _moved_by(drawn, metrics)
         assert set(moved.pop("sum")) == {"k7"}
         found += any(moved.values())
-    assert found <= 3  # each of 30 with a probability of 1 %; more than 3 has one of 2e-4
+    # Each of 30 with a probability of 1 %; more than 3 has one of 2e-4
+    assert found <= 3
 
 
 def test_few_members_have_a_least_and_a_largest_but_no_percentile() -> None:
     few, many = spread(np.arange(19.0), 0.01), spread(np.arange(20.0), 0.01)
-    assert (few.p5, few.p95, few.seeds_for_p95, few.min, few.max) == (None, None, None, 0.0, 18.0)
+    assert (few.p5, few.p95, few.seeds_for_p95, few.min, few.max) == (
+        None,
+        None,
+        None,
+        0.0,
+        18.0,
+    )
     assert (many.p5, many.p95) == pytest.approx((0.95, 18.05))
     assert _moved_by({"k": np.ones(19)}, {"m": np.ones(19)}) == {}

@@ -1,4 +1,5 @@
-"""Whatever happened to a finished run of a sweep, the same sweep again brings it back whole."""
+"""Whatever happened to a finished run of a sweep, the same sweep again brings it back
+whole."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> 
 
 
 def again(folder: Path, out: Path, library: Path) -> SweepResult:
-    return run_sweep(tiny_sweep(folder, keep="all", seeds=6), out, profiles=[str(library)])
+    return run_sweep(
+        tiny_sweep(folder, keep="all", seeds=6), out, profiles=[str(library)]
+    )
 
 
 @pytest.mark.slow
@@ -100,7 +103,9 @@ def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(
         executor=lambda tasks: iter([Outcome(task.run) for task in tasks]),
     )
     (error,) = result.failed.values()
-    assert error == "it was done, but its files are damaged or gone; the same command does it again"
+    assert error == (
+        "it was done, but its files are damaged or gone; the same command does it again"
+    )
     assert result.summary["status"].to_pylist() == ["failed"]
 
 

@@ -26,12 +26,20 @@ def make(**content: Any) -> Any:
             {"distribution": "normal", "mean": 5, "std": 2, "low": 4},
             stats.truncnorm(-0.5, np.inf, 5, 2),
         ),
-        ({"distribution": "lognormal", "median": 3, "sigma": 0.4}, stats.lognorm(0.4, scale=3)),
+        (
+            {"distribution": "lognormal", "median": 3, "sigma": 0.4},
+            stats.lognorm(0.4, scale=3),
+        ),
         ({"distribution": "uniform", "low": -1, "high": 3}, stats.uniform(-1, 4)),
-        ({"distribution": "triangular", "low": 1, "mode": 2, "high": 5}, stats.triang(0.25, 1, 4)),
+        (
+            {"distribution": "triangular", "low": 1, "mode": 2, "high": 5},
+            stats.triang(0.25, 1, 4),
+        ),
     ],
 )
-def test_numbers_follow_the_distribution(content: dict[str, Any], expected: Any) -> None:
+def test_numbers_follow_the_distribution(
+    content: dict[str, Any], expected: Any
+) -> None:
     numbers = make(**content).numbers(np.random.default_rng(1), N)
     # Fails by chance for one seed in ten thousand; the seed is fixed.
     assert stats.kstest(numbers, expected.cdf).pvalue > 1e-4
@@ -52,7 +60,9 @@ def test_dirichlet_keeps_the_mean_and_the_sum_and_the_stated_variance() -> None:
 
 
 def test_choice_takes_any_kind_of_value_with_its_probability() -> None:
-    draw = make(distribution="choice", values=["list", {"x": 1}], probabilities=[0.25, 0.75])
+    draw = make(
+        distribution="choice", values=["list", {"x": 1}], probabilities=[0.25, 0.75]
+    )
     rng = np.random.default_rng(3)
     drawn = [draw.draw(rng, None) for _ in range(N)]
     share = np.mean([numbers[""] for _, numbers in drawn])
@@ -74,8 +84,16 @@ def test_whole_number_stays_whole_and_add_adds() -> None:
             "60 s",
             "needs a number",
         ),
-        ({"distribution": "uniform", "low": 0, "high": 1, "each": True}, 4.0, "needs a list"),
-        ({"distribution": "dirichlet", "concentration": 9}, 4.0, "needs probabilities by name"),
+        (
+            {"distribution": "uniform", "low": 0, "high": 1, "each": True},
+            4.0,
+            "needs a list",
+        ),
+        (
+            {"distribution": "dirichlet", "concentration": 9},
+            4.0,
+            "needs probabilities by name",
+        ),
     ],
 )
 def test_draw_that_does_not_fit_its_key_says_what_it_needs(

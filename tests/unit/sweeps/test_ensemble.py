@@ -28,10 +28,17 @@ def test_seeds_for_the_mean_follow_the_formula() -> None:
     n = found.seeds_for_mean
     assert n is not None
     assert (
-        t.ppf(0.975, n - 1) * std / np.sqrt(n) <= 0.1 < t.ppf(0.975, n - 2) * std / np.sqrt(n - 1)
+        t.ppf(0.975, n - 1) * std / np.sqrt(n)
+        <= 0.1
+        < t.ppf(0.975, n - 2) * std / np.sqrt(n - 1)
     )
     same = spread(np.full(20, 3.0), 0.01)
-    assert (same.seeds_for_mean, same.seeds_for_p95, same.p5, same.p95) == (2, 2, 3.0, 3.0)
+    assert (same.seeds_for_mean, same.seeds_for_p95, same.p5, same.p95) == (
+        2,
+        2,
+        3.0,
+        3.0,
+    )
 
 
 def test_the_reported_number_of_seeds_reaches_the_stated_accuracy() -> None:
@@ -39,7 +46,8 @@ def test_the_reported_number_of_seeds_reaches_the_stated_accuracy() -> None:
     pilot = spread(rng.normal(100, 20, 4_000), 0.02)
     assert pilot.seeds_for_mean is not None
     assert pilot.seeds_for_p95 is not None
-    # Expected (1.96 x 20 / 2)^2 = 384; for the P95, se = sqrt(p (1 - p) / n) / density(P95).
+    # Expected (1.96 x 20 / 2)^2 = 384; for the P95, se = sqrt(p (1 - p) / n) /
+    # density(P95).
     assert pilot.seeds_for_mean == pytest.approx(384, rel=0.1)
     density = 0.1031 / 20
     expected = (1.96 * np.sqrt(0.95 * 0.05) / density / (0.02 * 132.9)) ** 2
@@ -111,7 +119,9 @@ def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
 def test_envelope_is_that_of_the_runs_series(folder: Path) -> None:
     summary = pd.read_parquet(folder / "summary.parquet")
     runs = [open_run(folder / place) for place in summary[summary.point == 0]["folder"]]
-    power = pd.concat([run.facility()["facility_power_w"] for run in runs], axis=1).astype(float)
+    power = pd.concat(
+        [run.facility()["facility_power_w"] for run in runs], axis=1
+    ).astype(float)
     hour = (power.index.day_of_week * 24 + power.index.hour).to_numpy()
     envelope = pd.read_parquet(folder / "envelope.parquet")
     envelope = envelope[envelope.point == 0].set_index(["kind", "at"])
@@ -119,7 +129,9 @@ def test_envelope_is_that_of_the_runs_series(folder: Path) -> None:
     means = power.groupby(hour).mean()
     assert set(means.index) == set(range(118, 149))  # Friday 22:30 to Sunday 04:30
     expected = np.percentile(means, 95, axis=1)
-    np.testing.assert_allclose(envelope.loc["hour_of_week_mean"]["p95_w"], expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        envelope.loc["hour_of_week_mean"]["p95_w"], expected, rtol=1e-9
+    )
 
     duration = np.percentile(power, [100, 50, 0], axis=0)
     curve = envelope.loc["duration_curve"]["p50_w"]
@@ -133,13 +145,20 @@ def test_shape_needs_few_bytes(folder: Path) -> None:
     assert shape.stat().st_size < 30_000
 
 
-def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(folder: Path) -> None:
+def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(
+    folder: Path,
+) -> None:
     summary = pd.read_parquet(folder / "summary.parquet")
     table = pd.read_parquet(folder / "ensemble.parquet").set_index(["point", "metric"])
     first = open_run(folder / summary.folder[0])
     curve = first.metrics["grid"]["load_duration_curve"]
-    for percent, exceeded_mw in zip(curve["percent_of_time"], curve["exceeded_mw"], strict=True):
-        assert summary[f"grid.load_duration_curve.{percent:g}%.exceeded_mw"][0] == exceeded_mw
+    for percent, exceeded_mw in zip(
+        curve["percent_of_time"], curve["exceeded_mw"], strict=True
+    ):
+        assert (
+            summary[f"grid.load_duration_curve.{percent:g}%.exceeded_mw"][0]
+            == exceeded_mw
+        )
     for key in (
         "grid.load_duration_curve.1%.exceeded_mw",
         "grid.ramps.intervals.60s.up.p999_mw",
@@ -149,5 +168,7 @@ def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(folder
         values = summary[summary.point == 0][key]
         row = table.loc[(0, key)]
         assert row.n == 16
-        assert [row.p50, row["min"], row["max"]] == np.percentile(values, [50, 0, 100]).tolist()
+        assert [row.p50, row["min"], row["max"]] == np.percentile(
+            values, [50, 0, 100]
+        ).tolist()
         assert pd.isna(row.p5)  # of 16 members

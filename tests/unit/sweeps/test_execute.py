@@ -1,4 +1,4 @@
-"""A sweep end to end in this process: summary, restart, failures, places to write to."""
+"""A sweep end to end in this process: summary, restart, failures, places to write to."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ from diploee.sweeps.cluster import _check_workers
 from diploee.sweeps.task import Outcome, run_task
 
 NO_PLACES = (
-    *("://", ":///", "://x", "file://", "memory://", "s3:///", "s3:", "s3:/bucket", ":", ":/x"),
+    *(
+        "://",
+        ":///",
+        "://x",
+        "file://",
+        "memory://",
+        "s3:///",
+        "s3:",
+        "s3:/bucket",
+        ":",
+        ":/x",
+    ),
 )
 
 
@@ -56,7 +67,13 @@ def test_runs_and_their_rows_of_the_summary_are_those_of_the_same_run_alone(
     folder = tmp_path / "out" / "runs" / result.runs[3].run
     for name in ("facility.parquet", "metrics.json"):
         assert (folder / name).read_bytes() == (alone.folder / name).read_bytes()
-    own = {"facility.parquet", "load_shape.parquet", "manifest.json", "metrics.json", "record.json"}
+    own = {
+        "facility.parquet",
+        "load_shape.parquet",
+        "manifest.json",
+        "metrics.json",
+        "record.json",
+    }
     assert {path.name for path in folder.iterdir()} == own
 
 
@@ -70,7 +87,9 @@ def test_finished_runs_are_not_repeated_and_new_axes_add_to_them(
     assert again.n_computed == 0
     assert not again.failed
     assert (tmp_path / "out" / "summary.parquet").read_bytes() == before
-    more = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.3, 0.4]}}], seeds=3)
+    more = tiny_sweep(
+        tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.3, 0.4]}}], seeds=3
+    )
     assert run_sweep(more, tmp_path / "out", profiles=profiles).n_computed == 5
 
 
@@ -79,14 +98,22 @@ def test_interrupted_sweep_leaves_a_summary_and_goes_on(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(sweep, tmp_path / "out", profiles=profiles, executor=Failing(interrupt_after=3))
+        run_sweep(
+            sweep,
+            tmp_path / "out",
+            profiles=profiles,
+            executor=Failing(interrupt_after=3),
+        )
     status = pd.read_parquet(tmp_path / "out" / "summary.parquet")["status"]
     assert sorted(status) == ["finished", "finished", "finished", "pending"]
     assert run_sweep(sweep, tmp_path / "out", profiles=profiles).n_computed == 1
 
 
-def test_failing_run_is_reported_and_the_others_finish(tmp_path: Path, profiles: list[str]) -> None:
-    # A job runs 17 min or more: of ten minutes' jobs, none can reach a simulated utilization.
+def test_failing_run_is_reported_and_the_others_finish(
+    tmp_path: Path, profiles: list[str]
+) -> None:
+    # A job runs 17 min or more: of ten minutes' jobs, none can reach a simulated
+    # utilization.
     sweep = tiny_sweep(
         tmp_path,
         axes=[{"grid": {"streams.training.match": ["list", "simulated"]}}],
@@ -106,10 +133,14 @@ def test_runs_that_have_no_compiled_twin_are_done_by_simpy(
     tmp_path: Path, profiles: list[str]
 ) -> None:
     schedulers = ["fifo", "priority"]
-    sweep = tiny_sweep(tmp_path, axes=[{"grid": {"facility.pools.main.scheduler": schedulers}}])
+    sweep = tiny_sweep(
+        tmp_path, axes=[{"grid": {"facility.pools.main.scheduler": schedulers}}]
+    )
     result = run_sweep(sweep, tmp_path / "out", profiles=profiles)
     engines = [
-        json.loads((tmp_path / "out" / "runs" / run.run / "manifest.json").read_text())["engine"]
+        json.loads((tmp_path / "out" / "runs" / run.run / "manifest.json").read_text())[
+            "engine"
+        ]
         for run in result.runs
     ]
     assert engines == ["compiled", "simpy"]
@@ -121,13 +152,17 @@ def test_asking_to_keep_more_repeats_the_runs_that_kept_less(
     tmp_path: Path, profiles: list[str]
 ) -> None:
     for keep, computed in (("metrics", 1), ("all", 1), ("series", 0)):
-        result = run_sweep(tiny_sweep(tmp_path, keep=keep), tmp_path / "out", profiles=profiles)
+        result = run_sweep(
+            tiny_sweep(tmp_path, keep=keep), tmp_path / "out", profiles=profiles
+        )
         assert result.n_computed == computed
         assert not result.failed
     assert (tmp_path / "out" / "runs" / result.runs[0].run / "jobs.parquet").is_file()
 
 
-def test_worker_that_does_not_see_the_folder_is_named(sweep: Sweep, tmp_path: Path) -> None:
+def test_worker_that_does_not_see_the_folder_is_named(
+    sweep: Sweep, tmp_path: Path
+) -> None:
     class Blind:
         def run(self, *_: object) -> dict[str, bool]:
             return {"tcp://w:1": False}
@@ -152,14 +187,19 @@ def test_place_that_cannot_be_written_stops_the_sweep_before_any_run(
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("summary.parquet", ""), *(("sweep.json", text) for text in ("[]", '{"my": "own"}'))],
+    [
+        ("summary.parquet", ""),
+        *(("sweep.json", text) for text in ("[]", '{"my": "own"}')),
+    ],
 )
 def test_files_of_others_are_not_replaced(
     name: str, text: str, sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text(text)
-    with pytest.raises(InputError, match=f"out: holds a {name} that no sweep of diploee wrote"):
+    with pytest.raises(
+        InputError, match=f"out: holds a {name} that no sweep of diploee wrote"
+    ):
         run_sweep(sweep, tmp_path / "out", profiles=profiles, executor=Failing())
     assert contents(tmp_path / "out") == {name: text.encode()}
 
@@ -213,7 +253,9 @@ def test_worker_with_other_profiles_refuses_the_run(
 def test_partial_folders_of_dead_workers_are_removed_before_and_after(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
-    before, after = (tmp_path / "out" / "runs" / f".0123.partial-1234567{k}" for k in "89")
+    before, after = (
+        tmp_path / "out" / "runs" / f".0123.partial-1234567{k}" for k in "89"
+    )
 
     def leave(folder: Path) -> None:
         write_library(folder / "new")
@@ -257,7 +299,9 @@ def test_sweep_of_another_version_says_so_and_is_computed_anew(
 
     def run() -> int:
         sweep = tiny_sweep(tmp_path)
-        return run_sweep(sweep, tmp_path / "out", profiles=profiles, progress=Told()).n_computed
+        return run_sweep(
+            sweep, tmp_path / "out", profiles=profiles, progress=Told()
+        ).n_computed
 
     assert [run(), run(), told] == [1, 0, []]
     for module in ("expand", "execute", "record"):

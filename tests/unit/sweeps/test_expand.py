@@ -20,7 +20,9 @@ from diploee.sweeps.expand import expand, run_hash
 IDLE = "facility.node_types.node.idle_power_w"
 
 
-def test_blocks_multiply_and_seeds_come_last(tmp_path: Path, library: ProfileLibrary) -> None:
+def test_blocks_multiply_and_seeds_come_last(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
     sweep = tiny_sweep(
         tmp_path,
         axes=[
@@ -30,9 +32,14 @@ def test_blocks_multiply_and_seeds_come_last(tmp_path: Path, library: ProfileLib
         seeds=[5, 7],
     )
     runs = expand(sweep, library)
-    found = [(r.settings[UTILIZATION], r.settings[N_NODES], r.settings[IDLE], r.seed) for r in runs]
+    found = [
+        (r.settings[UTILIZATION], r.settings[N_NODES], r.settings[IDLE], r.seed)
+        for r in runs
+    ]
     zipped = [(12, 300), (20, 310), (30, 320)]
-    assert found == [(u, n, i, s) for u, (n, i), s in product([0.2, 0.4], zipped, [5, 7])]
+    assert found == [
+        (u, n, i, s) for u, (n, i), s in product([0.2, 0.4], zipped, [5, 7])
+    ]
     assert [r.point for r in runs] == [k // 2 for k in range(12)]
     assert runs[-1].scenario.facility.n_nodes == 30
     assert runs[-1].scenario.seed == 7
@@ -43,7 +50,9 @@ def test_cases_are_named_and_take_what_they_leave_out_from_the_base(
 ) -> None:
     cases = {"as is": {}, "small": {N_NODES: 6}, "cold": {IDLE: 100}}
     runs = expand(tiny_sweep(tmp_path, axes=[{"cases": cases}]), library)
-    assert [(r.settings["case"], r.settings[N_NODES], r.settings[IDLE]) for r in runs] == [
+    assert [
+        (r.settings["case"], r.settings[N_NODES], r.settings[IDLE]) for r in runs
+    ] == [
         ("as is", 12, 400.0),
         ("small", 6, 400.0),
         ("cold", 12, 100),
@@ -74,7 +83,11 @@ def test_item_of_a_list_can_be_an_axis(tmp_path: Path, library: ProfileLibrary) 
         for k, values in enumerate([[0.5, 0.2], [0.25, 0.2], [0.25, 0.6]])
     }
     runs = expand(tiny_sweep(tmp_path, axes=[{"zip": keys}]), library)
-    assert [c.probability for c in runs[1].scenario.streams["training"].classes] == [0.2, 0.2, 0.6]
+    assert [c.probability for c in runs[1].scenario.streams["training"].classes] == [
+        0.2,
+        0.2,
+        0.6,
+    ]
 
 
 def hash_of(scenario: Scenario, library: ProfileLibrary) -> str:
@@ -87,7 +100,9 @@ def test_name_of_a_run_depends_on_its_profiles_scenario_and_version_alone(
     library = tiny_library()
     used = [p for p in library.entries if p.profile_id != "draw-1n-1"]
     other = ProfileLibrary([*used, wavy_profile("draw-1n-1", 1, 5_400, seed=5)])
-    more = ProfileLibrary([*library.entries, wavy_profile("unused-8n-1", 8, 100, seed=5)])
+    more = ProfileLibrary(
+        [*library.entries, wavy_profile("unused-8n-1", 8, 100, seed=5)]
+    )
     base = hash_of(tiny_scenario(), library)
     assert hash_of(tiny_scenario({"name": "renamed"}), more) == base
     assert hash_of(tiny_scenario(), other) != base
@@ -104,17 +119,23 @@ def test_draws_repeat_by_seed_and_do_not_shift_each_other(
     alone = expand(tiny_sweep(tmp_path, seeds=4, draw=idle), library)
     both = expand(tiny_sweep(tmp_path, seeds=4, draw=other | idle), library)
     values = [run.scenario.facility.node_types["node"].idle_power_w for run in alone]
-    assert values == [run.scenario.facility.node_types["node"].idle_power_w for run in both]
+    assert values == [
+        run.scenario.facility.node_types["node"].idle_power_w for run in both
+    ]
     assert values == [run.drawn[f"draw.{IDLE}"] for run in alone]
     assert len(set(values)) == 4
 
 
-def test_factor_on_a_list_draws_for_each_element(tmp_path: Path, library: ProfileLibrary) -> None:
+def test_factor_on_a_list_draws_for_each_element(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
     key = "streams.training.calendar.month"
     weights = list(range(1, 13))
     draw = {"distribution": "lognormal", "median": 1, "sigma": 0.2, "apply": "factor"}
     calendar = {"streams.training.calendar": {"month": weights}}
-    sweep = tiny_sweep(tmp_path, set=calendar, draw={key: {**draw, "each": True}}, seeds=2)
+    sweep = tiny_sweep(
+        tmp_path, set=calendar, draw={key: {**draw, "each": True}}, seeds=2
+    )
     run = expand(sweep, library)[0]
     factors = np.array([run.drawn[f"draw.{key}.{k}"] for k in range(12)])
     assert np.unique(factors).size == 12
@@ -135,7 +156,9 @@ def test_a_distribution_from_outside_has_a_name_in_a_sweep(
         one: float
         other: float
 
-        def draw(self, rng: np.random.Generator, base: Any) -> tuple[Any, dict[str, float]]:
+        def draw(
+            self, rng: np.random.Generator, base: Any
+        ) -> tuple[Any, dict[str, float]]:
             number = self.one if rng.random() < 0.5 else self.other
             return number, {"": number}
 
@@ -146,11 +169,16 @@ def test_a_distribution_from_outside_has_a_name_in_a_sweep(
     assert [run.drawn[f"draw.{IDLE}"] for run in runs] == found
 
 
-def test_factor_multiplies_what_an_axis_gives(tmp_path: Path, library: ProfileLibrary) -> None:
+def test_factor_multiplies_what_an_axis_gives(
+    tmp_path: Path, library: ProfileLibrary
+) -> None:
     draw = {"distribution": "uniform", "low": 0.5, "high": 1.5, "apply": "factor"}
     sweep = tiny_sweep(tmp_path, axes=[{"grid": {IDLE: [100, 200]}}], draw={IDLE: draw})
     low, high = expand(sweep, library)
     factor = low.drawn[f"draw.{IDLE}"]
-    assert factor == high.drawn[f"draw.{IDLE}"]  # the same seed draws the same at every point
-    found = [run.scenario.facility.node_types["node"].idle_power_w for run in (low, high)]
+    # The same seed draws the same at every point
+    assert factor == high.drawn[f"draw.{IDLE}"]
+    found = [
+        run.scenario.facility.node_types["node"].idle_power_w for run in (low, high)
+    ]
     assert found == pytest.approx([100 * factor, 200 * factor], rel=1e-12)

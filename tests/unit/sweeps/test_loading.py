@@ -26,8 +26,14 @@ def message(folder: Path, **content: Any) -> str:
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        ("facility.pools.main.n_node", "main.n_node: unknown key 'n_node' (allowed: 'node_type'"),
-        ("facility.pools.mian.n_nodes", "mian.n_nodes = 1): this key is missing; add it"),
+        (
+            "facility.pools.main.n_node",
+            "main.n_node: unknown key 'n_node' (allowed: 'node_type'",
+        ),
+        (
+            "facility.pools.mian.n_nodes",
+            "mian.n_nodes = 1): this key is missing; add it",
+        ),
         (f"{UTILIZATION}.x", f"'{UTILIZATION}' is a single value, not a group of keys"),
     ],
 )
@@ -45,14 +51,25 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ({"axes": [{"grid": {UTILIZATION: []}}]}, "an empty axis, found []; give at least one"),
-        ({"axes": [{"grid": {}}]}, "axes.0.grid: is empty; give at least one dotted key"),
+        (
+            {"axes": [{"grid": {UTILIZATION: []}}]},
+            "an empty axis, found []; give at least one",
+        ),
+        (
+            {"axes": [{"grid": {}}]},
+            "axes.0.grid: is empty; give at least one dotted key",
+        ),
         ({"axes": [{"cases": {}}]}, "axes.0.cases: is empty"),
-        ({"axes": [{}]}, "give exactly one of 'grid', 'zip', 'cases' per block, found none"),
+        (
+            {"axes": [{}]},
+            "give exactly one of 'grid', 'zip', 'cases' per block, found none",
+        ),
         (
             {"axes": [{"grid": {UTILIZATION: GOOD}}, {"zip": {UTILIZATION: GOOD}}]},
-            "axes.1.zip.streams.training.target_utilization: two axes on one key, the other at "
-            "axes.0; remove one",
+            (
+                "axes.1.zip.streams.training.target_utilization: two axes on one key, "
+                "the other at axes.0; remove one"
+            ),
         ),
         (
             {"axes": [{"grid": {"facility.pools.main": [{}], N_NODES: [1]}}]},
@@ -64,25 +81,46 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
         ),
         (
             {"axes": [{"zip": {UTILIZATION: GOOD, N_NODES: [12]}}]},
-            f"axes.0.zip: zipped lists must have one length, found 2 for '{UTILIZATION}', 1 for",
+            (
+                "axes.0.zip: zipped lists must have one length, found 2 for "
+                f"'{UTILIZATION}', 1 for"
+            ),
         ),
-        ({"seeds": [1, 2, 1]}, "sweep.yaml:2 seeds: seed 1 is given twice; every seed is one run"),
+        (
+            {"seeds": [1, 2, 1]},
+            "sweep.yaml:2 seeds: seed 1 is given twice; every seed is one run",
+        ),
         ({"seeds": []}, "seeds: an empty list"),
         ({"axes": [{"grid": {"seed": [1]}}]}, "list seeds under 'seeds:'"),
-        ({"axis": []}, "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',"),
-        ({"base": "nowhere"}, "sweep.yaml:1 base: nowhere: no such scenario file or shipped"),
+        (
+            {"axis": []},
+            "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',",
+        ),
+        (
+            {"base": "nowhere"},
+            "sweep.yaml:1 base: nowhere: no such scenario file or shipped",
+        ),
         (
             {"draw": {UTILIZATION: {"distribution": "zeta"}}},
-            f"sweep.yaml:3 draw.{UTILIZATION}: unknown distribution 'zeta' (have: 'normal', 'logn",
+            (
+                f"sweep.yaml:3 draw.{UTILIZATION}: unknown distribution 'zeta' (have: "
+                "'normal', 'logn"
+            ),
         ),
         (
             {"draw": {UTILIZATION: {"mean": 1}}},
             "a group of keys with 'distribution: ...' (have: 'n",
         ),
-        ({"draw": {UTILIZATION: "normal"}}, "'normal' needs 'mean', 'std'; write a group of keys"),
+        (
+            {"draw": {UTILIZATION: "normal"}},
+            "'normal' needs 'mean', 'std'; write a group of keys",
+        ),
         (
             {"draw": {UTILIZATION: {"distribution": "dirichlet", "consentration": 5}}},
-            "unknown key 'consentration' (allowed: 'distribution', 'concentration'); did you mean",
+            (
+                "unknown key 'consentration' (allowed: 'distribution', "
+                "'concentration'); did you mean"
+            ),
         ),
         (
             {"draw": {UTILIZATION: {"distribution": "uniform", "low": 2, "high": 1}}},
@@ -115,8 +153,12 @@ def test_value_that_makes_a_scenario_invalid_is_named_with_its_line(
 def test_more_runs_than_allowed_are_refused_before_they_are_built(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
-    sweep = tiny_sweep(tmp_path, axes=[{"grid": {N_NODES: list(range(4, 104))}}], seeds=10**9)
-    with pytest.raises(InputError, match=r"100 points x 1,000,000,000 seeds = .* --max-runs 50"):
+    sweep = tiny_sweep(
+        tmp_path, axes=[{"grid": {N_NODES: list(range(4, 104))}}], seeds=10**9
+    )
+    with pytest.raises(
+        InputError, match=r"100 points x 1,000,000,000 seeds = .* --max-runs 50"
+    ):
         expand(sweep, library, max_runs=50)
 
 
@@ -136,7 +178,12 @@ def test_shipped_sweep_expands(name: str) -> None:
 def test_shipped_utilization_sweep_contains_the_shipped_scenario() -> None:
     sweep = load_sweep("colocation_utilization")
     runs = expand(sweep, ProfileLibrary.open())
-    assert [run.settings[UTILIZATION] for run in runs] == [0.2014, 0.4024, 0.6034, 0.8034]
+    assert [run.settings[UTILIZATION] for run in runs] == [
+        0.2014,
+        0.4024,
+        0.6034,
+        0.8034,
+    ]
     assert runs[2].scenario.sha256() == sweep.base.sha256()
 
 

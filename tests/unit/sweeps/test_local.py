@@ -1,4 +1,4 @@
-"""Worker processes: they share the runs, and one that is killed costs nothing but time."""
+"""Worker processes: they share the runs, and one that is killed costs nothing but time."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from diploee.sweeps.local import MAX_ATTEMPTS, RUN_MB, SHARE, available_mb, most
 def task(n_nodes: int) -> RunTask:
     from builders import tiny_scenario
 
-    scenario = tiny_scenario({"facility.pools.main.n_nodes": n_nodes, "duration": "100 d"})
+    scenario = tiny_scenario(
+        {"facility.pools.main.n_nodes": n_nodes, "duration": "100 d"}
+    )
     return RunTask(f"run-{n_nodes}", scenario, "nowhere")
 
 
@@ -43,13 +45,18 @@ def test_killed_worker_loses_nothing(
     profiles = [str(library_folder)]
     kill_first_children(monkeypatch, 1)
     result = run_sweep(
-        sweep, tmp_path / "out", profiles=profiles, executor=lambda tasks: run_locally(tasks, 2)
+        sweep,
+        tmp_path / "out",
+        profiles=profiles,
+        executor=lambda tasks: run_locally(tasks, 2),
     )
     assert not result.failed
     here = run_sweep(sweep, tmp_path / "here", profiles=profiles)
     assert here.n_computed == 4
     for name in ("summary.parquet", "ensemble.parquet", "envelope.parquet"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+        assert (tmp_path / "out" / name).read_bytes() == (
+            tmp_path / "here" / name
+        ).read_bytes()
     assert not active_children()
 
 
@@ -65,7 +72,9 @@ def test_run_whose_worker_dies_every_time_is_given_up_with_a_reason(
 
 
 @pytest.mark.slow
-def test_script_that_sweeps_needs_no_guard_against_running_again(tmp_path: Path) -> None:
+def test_script_that_sweeps_needs_no_guard_against_running_again(
+    tmp_path: Path,
+) -> None:
     script, sweep = tmp_path / "script.py", {"base": "colocation_10mw", "seeds": 2}
     sweep |= {"set": {"duration": "1 h"}, "keep": "metrics"}
     script.write_text(
@@ -74,7 +83,9 @@ def test_script_that_sweeps_needs_no_guard_against_running_again(tmp_path: Path)
         f"diploee.sweep({sweep}, {str(tmp_path / 'out')!r}, workers=2)\n",
         "utf-8",
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "runs\n"), done.stderr
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
 
@@ -103,7 +114,11 @@ def test_available_memory_is_read_or_unknown(tmp_path: Path) -> None:
 
 def test_largest_runs_start_first(tmp_path: Path, library_folder: Path) -> None:
     executor = Failing()
-    sweep = tiny_sweep(tmp_path, axes=[{"grid": {"facility.pools.main.n_nodes": [12, 40, 20]}}])
-    result = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)], executor=executor)
+    sweep = tiny_sweep(
+        tmp_path, axes=[{"grid": {"facility.pools.main.n_nodes": [12, 40, 20]}}]
+    )
+    result = run_sweep(
+        sweep, tmp_path / "out", profiles=[str(library_folder)], executor=executor
+    )
     by_size = [result.runs[k].run for k in (1, 2, 0)]
     assert executor.runs == by_size

@@ -1,4 +1,5 @@
-"""Runs of a sweep with code of the user's own: computed anew when it changed, never without it."""
+"""Runs of a sweep with code of the user's own: computed anew when it changed, never
+without it."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Count:
         return {"n": self.n}
 
 MEASURES.register(RunMeasure("count", (Metric("measures.count.n", "1", "values"),), Count))
-"""
+"""  # noqa: E501
 NARROWEST = {"facility.pools.main.scheduler": "narrowest"}
 
 
@@ -98,29 +99,37 @@ def test_sweep_is_computed_anew_where_the_code_of_its_own_policy_or_measure_chan
     assert [run().n_computed for _ in range(2)] == [1, 0]
 
 
-def test_manifest_names_own_parts_and_compare_shows_them(written: Any, tmp_path: Path) -> None:
+def test_manifest_names_own_parts_and_compare_shows_them(
+    written: Any, tmp_path: Path
+) -> None:
     mine, library = written(), tiny_library()
     scenario = tiny_scenario({"duration": "6 h"})
     plain = simulate(scenario, tmp_path / "plain", library=library)
-    own = simulate(scenario, tmp_path / "own", library=library, policies={"main": mine.Narrowest()})
+    own = simulate(
+        scenario, tmp_path / "own", library=library, policies={"main": mine.Narrowest()}
+    )
     parts = {part["kind"]: part["name"] for part in own.manifest["own_parts"]}
     assert parts == {"policy": "mine:Narrowest", "measure": "mine:Count"}
     settings = compare(plain, own).settings
     ((key, values),) = settings.items()
     assert (key, values[0]) == ("own policy", None)
     assert values[1].startswith("mine:Narrowest (")
-    by_name = simulate(tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "n",
-                       library=library)  # fmt: skip
+    by_name = simulate(
+        tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "n", library=library
+    )
     kinds = [part["kind"] for part in by_name.manifest["own_parts"]]
     assert kinds == ["policy", "measure"]
     written("    return view.job_n_nodes[job]", "    return -view.job_n_nodes[job]")
-    changed = simulate(tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "c",
-                       library=library)  # fmt: skip
+    changed = simulate(
+        tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "c", library=library
+    )
     assert list(compare(by_name, changed).settings) == ["own policy"]
 
 
 def test_run_without_own_code_has_no_own_parts(tmp_path: Path) -> None:
-    run = simulate(tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library())
+    run = simulate(
+        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library()
+    )
     assert "own_parts" not in json.loads((run.folder / "manifest.json").read_text())
 
 
@@ -133,11 +142,15 @@ def test_worker_processes_are_refused_code_that_they_cannot_import(
     MEASURES._formats = {}
     exec(compile(SOURCE, "cell", "exec", dont_inherit=True), names)
     sweep = tiny_sweep(tmp_path, set=NARROWEST)
-    with pytest.raises(InputError, match=r"policy __main__:NarrowestSpec: worker processes can't"):
+    with pytest.raises(
+        InputError, match=r"policy __main__:NarrowestSpec: worker processes can't"
+    ):
         run_sweep(
-            sweep, tmp_path / "out", profiles=[str(library_folder)],
+            sweep,
+            tmp_path / "out",
+            profiles=[str(library_folder)],
             executor=lambda tasks: run_locally(tasks, 2),
-        )  # fmt: skip
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -147,9 +160,11 @@ def test_worker_processes_import_the_modules_of_own_policies_and_measures(
 ) -> None:
     written()
     result = run_sweep(
-        tiny_sweep(tmp_path, set=NARROWEST), tmp_path / "out", profiles=[str(library_folder)],
+        tiny_sweep(tmp_path, set=NARROWEST),
+        tmp_path / "out",
+        profiles=[str(library_folder)],
         executor=lambda tasks: run_locally(tasks, 2),
-    )  # fmt: skip
+    )
     assert not result.failed
     minutes_of_a_day = 24 * 60  # less those in which the run fills up
     assert 0 < result.frame()["measures.count.n"][0] <= minutes_of_a_day

@@ -58,7 +58,9 @@ def test_runs_that_replay_one_log_read_it_no_oftener_than_one_run_does(
     for n_seeds in (1, 5):
         sweep = load_sweep(replay_sweep(tmp_path / str(n_seeds), n_seeds))
         opened.clear()
-        result = run_sweep(sweep, tmp_path / f"out {n_seeds}", profiles=[str(library_folder)])
+        result = run_sweep(
+            sweep, tmp_path / f"out {n_seeds}", profiles=[str(library_folder)]
+        )
         assert result.n_computed == n_seeds
         of_one = of_one or opened["jobs.csv"]
         assert opened["jobs.csv"] == of_one > 0
@@ -74,7 +76,9 @@ def test_a_log_that_changes_while_its_runs_are_done_is_read_again(
             (tmp_path / "jobs.csv").write_text(LOG.replace("600", "601"), "utf-8")
             yield outcome
 
-    result = run_sweep(path, tmp_path / "out", profiles=[str(library_folder)], executor=changing)
+    result = run_sweep(
+        path, tmp_path / "out", profiles=[str(library_folder)], executor=changing
+    )
     assert result.n_computed == 1
     assert all("differ here from those" in error for error in result.failed.values())
     assert len(result.failed) == 2
@@ -91,11 +95,18 @@ def test_a_worker_drops_what_the_last_run_did_not_read(
 
     for folder in ("a", "b"):
         path = replay_sweep(tmp_path / folder, 1)
-        run_sweep(path, tmp_path / f"out {folder}", profiles=[str(library_folder)], executor=kept)
+        run_sweep(
+            path,
+            tmp_path / f"out {folder}",
+            profiles=[str(library_folder)],
+            executor=kept,
+        )
     worker, opens = SweepWorker(), []
     for task in (tasks[0], tasks[1], tasks[0]):
         opened.clear()
-        assert worker.run(RunTask(**{**vars(task), "target": str(tmp_path / str(len(opens)))}))
+        assert worker.run(
+            RunTask(**{**vars(task), "target": str(tmp_path / str(len(opens)))})
+        )
         opens.append(opened["jobs.csv"])
     assert opens[0] == opens[1] == opens[2] > 0
 
@@ -131,5 +142,12 @@ def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     error, modules, threads = done.stdout.split("\n")[:3]
     assert (error, threads) == ("", "")
-    slow = {"pandas", "scipy.optimize", "scipy.special", "scipy.stats", "simpy", "vl_convert"}
+    slow = {
+        "pandas",
+        "scipy.optimize",
+        "scipy.special",
+        "scipy.stats",
+        "simpy",
+        "vl_convert",
+    }
     assert not slow & set(modules.split())

@@ -1,4 +1,4 @@
-"""Limits on changes: ramps, changes above a size, swings, and in windows bands and lines."""
+"""Limits on changes: ramps, steps, swings, and bands and lines in windows."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ SETTLED = 1e-3
 class RampLimit(LimitSpec):
     """Largest ramp over an interval, by either of two definitions.
 
-    ``adjacent_means``: ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``, as the metrics
-    have it; ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own interval means. The first is
-    never above the largest of the second; both slide by the run's resolution.
+    ``adjacent_means``: ``(mean(P over [t, t + L)) - mean(P over [t - L, t))) / L``, as
+    the metrics have it; ``end_points``: ``(P(t + L) - P(t)) / L`` of the run's own
+    interval means. The first is never above the largest of the second; both slide by
+    the run's resolution.
     """
 
     key = "ramps"
@@ -60,8 +61,8 @@ class RampLimit(LimitSpec):
         "adjacent_means", "Values that are compared: means over the interval, or ends."
     )
     percentile: Percent | None = unset(
-        "Percentile of the sizes of all ramps that is limited, in place of the largest; with "
-        "mw_per_s or mw_per_min."
+        "Percentile of the sizes of all ramps that is limited, in place of the "
+        "largest; with mw_per_s or mw_per_min."
     )
     up_mw_per_s: Amount | None = unset("Largest rise [MW/s].")
     down_mw_per_s: Amount | None = unset("Largest fall [MW/s].")
@@ -75,14 +76,17 @@ class RampLimit(LimitSpec):
         rates = list(self.rates())
         if not rates:
             raise ValueError(
-                "give a rate: up_mw_per_s, down_mw_per_s, mw_per_s, or the same in _per_min"
+                "give a rate: up_mw_per_s, down_mw_per_s, mw_per_s, or the same in "
+                "_per_min"
             )
         if self.percentile is not None and any(way for way, *_ in rates):
-            raise ValueError("a percentile is of ramps either way: give mw_per_s or mw_per_min")
+            raise ValueError(
+                "a percentile is of ramps either way: give mw_per_s or mw_per_min"
+            )
         return self
 
     def rates(self) -> Iterator[tuple[str, Amount, str, int]]:
-        """Yield direction, rate, unit and the unit's time [ms] of every limit that is set."""
+        """Yield direction, rate, unit and unit's time [ms] of every limit set."""
         for per, per_ms in _UNITS:
             for way in _WAYS:
                 amount = getattr(self, f"{way}_mw_per_{per}".removeprefix("_"))
@@ -101,7 +105,9 @@ class RampLimit(LimitSpec):
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
         """Yield the lines of what no ramp may be above."""
-        for way, amount, factor, _ in self.changes_mw() if self.percentile is None else ():
+        for way, amount, factor, _ in (
+            self.changes_mw() if self.percentile is None else ()
+        ):
             yield f"ramps {way}".rstrip(), amount, factor, self.interval
 
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -119,17 +125,30 @@ class RampLimit(LimitSpec):
             scale = 1 / QUANTA_PER_MW / per_mean / (self.interval / per_ms)
             if self.percentile is None:
                 yield Check(
-                    text, limit, unit, self.interval, step_ms, _sizes(signal, way, scale), n_window,
-                    event=("ramps", self.interval / MS_PER_S, way) if means and way else None,
+                    text,
+                    limit,
+                    unit,
+                    self.interval,
+                    step_ms,
+                    _sizes(signal, way, scale),
+                    n_window,
+                    event=("ramps", self.interval / MS_PER_S, way)
+                    if means and way
+                    else None,
                     **said._asdict(),
-                )  # fmt: skip
+                )
                 continue
             sizes = Sizes(_sizes(signal, way), n_window)
             yield check_of_run(
-                f"P{self.percentile:g} of {text}", limit, unit, shown, sizes,
+                f"P{self.percentile:g} of {text}",
+                limit,
+                unit,
+                shown,
+                sizes,
                 partial(_percentile, sizes, self.percentile, scale),
-                span_ms=self.interval, **said._asdict(),
-            )  # fmt: skip
+                span_ms=self.interval,
+                **said._asdict(),
+            )
 
 
 def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
@@ -138,7 +157,13 @@ def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
     def of(stretch: Stretch) -> Values | None:
         if (found := signal(stretch)) is None:
             return None
-        values = found.values if way == "up" else -found.values if way else np.abs(found.values)
+        values = (
+            found.values
+            if way == "up"
+            else -found.values
+            if way
+            else np.abs(found.values)
+        )
         return found._replace(values=values if scale == 1 else values * scale)
 
     return of
@@ -152,14 +177,16 @@ def _percentile(sizes: Sizes, percent: float, scale: float) -> float | None:
 class ChangeLimit(LimitSpec):
     """Changes above a size must take their time: a conditional ramp.
 
-    A change of x takes x / r at the rate r: a range above x within a window of that length is
-    faster. ASSUMPTION [J]: what lies further apart is not one change.
+    A change of x takes x / r at the rate r: a range above x within a window of that
+    length is faster. ASSUMPTION [J]: what lies further apart is not one change.
     """
 
     key = "changes"
     is_sized_for = True
 
-    above_mw: Positive = Field(description="Size of a change from which on it is limited [MW].")
+    above_mw: Positive = Field(
+        description="Size of a change from which on it is limited [MW]."
+    )
     max_mw_per_s: Positive = Field(description="Largest rate of such a change [MW/s].")
 
     @property
@@ -171,8 +198,8 @@ class ChangeLimit(LimitSpec):
         window_s = self._window_s
         if not PROFILE_STEP_MS / MS_PER_S <= window_s <= S_PER_H:
             raise ValueError(
-                "above_mw over max_mw_per_s, the time of a change, must be 0.1 s to 1 h, "
-                f"found {window_s:.4g} s"
+                "above_mw over max_mw_per_s, the time of a change, must be 0.1 s to "
+                f"1 h, found {window_s:.4g} s"
             )
         return self
 
@@ -197,19 +224,28 @@ class ChangeLimit(LimitSpec):
         span_ms = (n - 1) * step_ms
         said = shown.steps(span_ms, between_points=True)
         yield Check(
-            self.what, self.above_mw, "MW", span_ms, step_ms, ranges(n), n, QUANTA_PER_MW,
+            self.what,
+            self.above_mw,
+            "MW",
+            span_ms,
+            step_ms,
+            ranges(n),
+            n,
+            QUANTA_PER_MW,
             **said._asdict(),
-        )  # fmt: skip
+        )
 
 
 class BandFilter(Band):
-    """Causal Butterworth band-pass, a high-pass where the run's rate does not hold the upper edge.
+    """Causal Butterworth band-pass, or high-pass where the run's rate is too low.
 
     ASSUMPTION [J]: the rules name a band alone; order and causality are as in a public
     implementation. The order can be set, and all of it is named in the result.
     """
 
-    low_hz: Annotated[float, Field(ge=0.001)] = Field(description="Lower edge, 3 dB down [Hz].")
+    low_hz: Annotated[float, Field(ge=0.001)] = Field(
+        description="Lower edge, 3 dB down [Hz]."
+    )
     order: Annotated[int, Field(ge=1, le=8)] = default(
         4, "Order at each edge: 20 dB a decade for each."
     )
@@ -218,10 +254,14 @@ class BandFilter(Band):
         """Return the filter in second-order sections, shape (s, 6)."""
         rate_hz = MS_PER_S / step_ms
         is_band = self.high_hz < rate_hz / 2
-        edges, kind = ((self.low_hz, self.high_hz), "bandpass") if is_band else (
-            self.low_hz, "highpass"
-        )  # fmt: skip
-        sos: Float64Array = scipy.signal.butter(self.order, edges, kind, fs=rate_hz, output="sos")
+        edges, kind = (
+            ((self.low_hz, self.high_hz), "bandpass")
+            if is_band
+            else (self.low_hz, "highpass")
+        )
+        sos: Float64Array = scipy.signal.butter(
+            self.order, edges, kind, fs=rate_hz, output="sos"
+        )
         return sos
 
 
@@ -266,10 +306,17 @@ class SwingLimit(LimitSpec):
         step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
         signal, said = ranges(n), shown.steps(self.window, between_points=True)
         check = Check(
-            f"{self.what}{of}", limit, "MW", self.window, step_ms, signal, n, QUANTA_PER_MW,
+            f"{self.what}{of}",
+            limit,
+            "MW",
+            self.window,
+            step_ms,
+            signal,
+            n,
+            QUANTA_PER_MW,
             event=("rolling_range", self.window / MS_PER_S, ""),
             **said._asdict(),
-        )  # fmt: skip
+        )
         if self.filter is not None:
             _, of_band = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
@@ -286,16 +333,18 @@ class SwingLimit(LimitSpec):
             check.scope = "; ".join(filter(None, (of_band.scope, check.scope)))
             check.event = None
             check.text += (
-                f" (causal Butterworth of order {self.filter.order}, started at rest at the first "
-                f"value, its first {running.n_settling * step_ms / MS_PER_S:.4g} s left out)"
+                f" (causal Butterworth of order {self.filter.order}, started at rest "
+                "at the first value, its first "
+                f"{running.n_settling * step_ms / MS_PER_S:.4g} s left out)"
             )
         yield check
 
 
 class RunningFilter:
-    """A filter whose state goes on from stretch to stretch, started at rest at the first value.
+    """A filter with a state from stretch to stretch, started at rest.
 
-    It gives filtered values as far as windows of `n_kept` reach back; `sections` has shape (s, 6).
+    It gives filtered values as far as windows of `n_kept` reach back; `sections` has
+    shape (s, 6).
     """
 
     def __init__(self, sections: Float64Array, n_kept: int) -> None:
@@ -307,18 +356,21 @@ class RunningFilter:
         self._n_left_out = 0
 
     def see(self, stretch: Stretch) -> Stretch:
-        """Return the filtered new part, less what is left out, with what windows reach back."""
+        """Return the filtered new part, with what windows reach back."""
         new = stretch.new.astype(np.float64)
         if not new.size:
             return Stretch(stretch.new, 0, stretch.end_ms, stretch.step_ms)
-        if self._end_ms != stretch.end_ms - new.size * stretch.step_ms:  # a first one, or a gap
+        # A first one, or a gap
+        if self._end_ms != stretch.end_ms - new.size * stretch.step_ms:
             self._state, self._n_left_out = self._rest * new[0], self.n_settling
             self._tail = stretch.new[:0]
         self._end_ms = stretch.end_ms
         values, self._state = scipy.signal.sosfilt(self._sections, new, zi=self._state)
         skipped = min(self._n_left_out, new.size)
         self._n_left_out -= skipped
-        joined = np.concatenate([self._tail, np.rint(values[skipped:]).astype(np.int64)])
+        joined = np.concatenate(
+            [self._tail, np.rint(values[skipped:]).astype(np.int64)]
+        )
         self._tail = joined[max(joined.size - self._n_kept + 1, 0) :].copy()
         return Stretch(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
 
@@ -343,13 +395,23 @@ class _Windows(Band, LimitSpec):
         if first >= seen_hz / RESOLUTION_HZ - 1e-6:
             none = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
             if said.note:
-                raise NotAssessable(f"seen up to {seen_hz:.3g} Hz, it {none}", Need.FINER)
-            raise NotAssessable(f"it {none}, whatever the run; give it a width of 1/600 Hz or more")
+                raise NotAssessable(
+                    f"seen up to {seen_hz:.3g} Hz, it {none}", Need.FINER
+                )
+            raise NotAssessable(
+                f"it {none}, whatever the run; give it a width of 1/600 Hz or more"
+            )
         limit, how = amount.of(shown)
         return Check(
-            f"{self.what}{how}", limit, "MW", WINDOW_MS, STRIDE_MS, of((self.low_hz, seen_hz)),
-            WINDOW_MS // shown.clock.step_ms, **said._asdict(),
-        )  # fmt: skip
+            f"{self.what}{how}",
+            limit,
+            "MW",
+            WINDOW_MS,
+            STRIDE_MS,
+            of((self.low_hz, seen_hz)),
+            WINDOW_MS // shown.clock.step_ms,
+            **said._asdict(),
+        )
 
 
 class BandLimit(_Windows):
@@ -376,8 +438,9 @@ class BandLimit(_Windows):
 class LineLimit(_Windows):
     """Largest amplitude, half of peak to peak, of a spectral line in a band.
 
-    The line stands out of the floor of its 10-minute window as in the metrics; its amplitude is
-    that of a sine, √2 times its rms. A window without such a line counts as 0.
+    The line stands out of the floor of its 10-minute window as in the metrics; its
+    amplitude is that of a sine, √2 times its rms. A window without such a line counts
+    as 0.
     """
 
     key = "lines"

@@ -1,4 +1,7 @@
-"""Limits on power: peak, energy of a day, load factor, minimum take; power factor, Q range."""
+"""Limits on power: peak, energy of a day, load factor, minimum take.
+
+Power factor, Q range.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.base.measures.series import QUANTA_PER_MW, ClockSums, Signal, Stretch, Values
+from diploee.base.measures.series import (
+    QUANTA_PER_MW,
+    ClockSums,
+    Signal,
+    Stretch,
+    Values,
+)
 from diploee.base.model import PositiveShare, default, unset
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
@@ -32,7 +41,9 @@ QUARTER_MS = 15 * MS_PER_MIN
 
 def _length(interval_ms: int) -> str:
     minutes, rest_ms = divmod(interval_ms, MS_PER_MIN)
-    return f"{interval_ms / MS_PER_S:g} s" if rest_ms or not minutes else f"{minutes} min"
+    return (
+        f"{interval_ms / MS_PER_S:g} s" if rest_ms or not minutes else f"{minutes} min"
+    )
 
 
 def _means_mw(sums: ClockSums) -> Values | None:
@@ -83,18 +94,28 @@ class _ClockLimit(LimitSpec):
         unit: str = "MW",
         **options: Any,
     ) -> Check:
-        """Return a check of what `of` makes of the sums; `limit` with how it came about."""
+        """Return a check of what `of` makes of the sums.
+
+        `limit` with how it came about.
+        """
         shown.aligned(interval_ms)
         sums, (size, how) = ClockSums(shown.clock, interval_ms), limit
         said = shown.of_mean(interval_ms), in_kw(size, shown) if unit == "MW" else ""
         return Check(
-            f"{self.what}{how}", size, unit, interval_ms, interval_ms, measure=sums,
-            at_end=partial(of, sums), scope="; ".join(filter(None, said)), **options,
-        )  # fmt: skip
+            f"{self.what}{how}",
+            size,
+            unit,
+            interval_ms,
+            interval_ms,
+            measure=sums,
+            at_end=partial(of, sums),
+            scope="; ".join(filter(None, said)),
+            **options,
+        )
 
 
 class PeakLimit(_ClockLimit):
-    """Largest power: of a mean over clock intervals, or of the run's own interval means."""
+    """Largest power, of a mean over clock intervals or the run's own means."""
 
     key = "peaks"
 
@@ -106,16 +127,22 @@ class PeakLimit(_ClockLimit):
     @property
     def what(self) -> str:
         """The limited quantity."""
-        return f"power, {_length(self.interval)} clock means" if self.interval else "power"
+        return (
+            f"power, {_length(self.interval)} clock means" if self.interval else "power"
+        )
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         limit, of = self.max_mw.of(shown)
         if self.interval is not None:
-            yield self._clocked(shown, self.interval, (limit, of), _means_mw, whole=True)
+            yield self._clocked(
+                shown, self.interval, (limit, of), _means_mw, whole=True
+            )
             return
         step_s = shown.clock.step_s
-        check = power_check(f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, ""))
+        check = power_check(
+            f"power, {step_s:g} s means{of}", limit, shown, ("peak", step_s, "")
+        )
         check.scope = "; ".join(filter(None, (check.scope, in_kw(limit, shown))))
         yield check
 
@@ -139,16 +166,23 @@ class _DailyEnergyLimit(_ClockLimit):
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
         limit = self.max_mwh, ""
-        yield self._clocked(shown, MS_PER_DAY, limit, _energies_mwh, unit="MWh", whole=True)
+        yield self._clocked(
+            shown, MS_PER_DAY, limit, _energies_mwh, unit="MWh", whole=True
+        )
 
 
 class LoadFactorLimit(_ClockLimit):
-    """Least load factor of the run: mean power over its maximum demand, or over nominal power."""
+    """Least load factor of the run.
+
+    Mean power over its maximum demand, or over nominal power.
+    """
 
     key = "load_factor"
 
     min: PositiveShare = Field(description="Least load factor [1].")
-    of: Literal["peak", "nominal"] = default("peak", "Own maximum demand, or nominal power.")
+    of: Literal["peak", "nominal"] = default(
+        "peak", "Own maximum demand, or nominal power."
+    )
     interval: ResolutionMs = default(
         QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
     )
@@ -157,7 +191,9 @@ class LoadFactorLimit(_ClockLimit):
     def what(self) -> str:
         """The limited quantity."""
         peak = f"maximum demand over {_length(self.interval)}"
-        return f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
+        return (
+            f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
+        )
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
@@ -193,11 +229,13 @@ class LoadFactorLimit(_ClockLimit):
 
 
 class MinimumTakeLimit(_ClockLimit):
-    """Least maximum demand of each whole local month, as of tariffs with a minimum take."""
+    """Least maximum demand of each whole local month, as in some tariffs."""
 
     key = "minimum_take"
 
-    min_mw: Amount = Field(description="Least demand [MW], such as {percent_of_nominal: 85}.")
+    min_mw: Amount = Field(
+        description="Least demand [MW], such as {percent_of_nominal: 85}."
+    )
     interval: ResolutionMs = default(
         QUARTER_MS, "Clock interval of the maximum demand, '15 min' if absent."
     )
@@ -209,7 +247,9 @@ class MinimumTakeLimit(_ClockLimit):
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""
-        yield self._clocked(shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True)
+        yield self._clocked(
+            shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True
+        )
 
     def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
         """Yield the demand."""
@@ -225,18 +265,27 @@ class _Reactive(LimitSpec):
     needs_reactive = True
 
     def _check(
-        self, shown: Shown, text: str, limit: float, unit: str, signal: Signal, least: bool
+        self,
+        shown: Shown,
+        text: str,
+        limit: float,
+        unit: str,
+        signal: Signal,
+        least: bool,
     ) -> Check:
         if not shown.has_reactive:
             raise NotAssessable(
-                "the run has no reactive power; give its node types 'ac_power' and run it again"
+                "the run has no reactive power; give its node types 'ac_power' and "
+                "run it again"
             )
         step_ms = shown.clock.step_ms
-        return Check(text, limit, unit, step_ms, step_ms, signal, least=least, whole=True)
+        return Check(
+            text, limit, unit, step_ms, step_ms, signal, least=least, whole=True
+        )
 
 
 class PowerFactorLimit(_Reactive):
-    """Least power factor, |P| / √(P² + Q²), where Q is drawn (lagging) and where it is given."""
+    """Least power factor, |P| / √(P² + Q²), with Q drawn or given."""
 
     key = "power_factor"
 
@@ -260,16 +309,23 @@ class PowerFactorLimit(_Reactive):
             limit = getattr(self, f"min_{side}")
             if limit is not None:
                 text = f"{self.what}, {side}"
-                yield self._check(shown, text, limit, "", _power_factor(sign), least=True)
+                yield self._check(
+                    shown, text, limit, "", _power_factor(sign), least=True
+                )
 
 
 def _power_factor(sign: int) -> Signal:
     def of(stretch: Stretch) -> Values | None:
         if stretch.reactive is None:
             return None
-        p, q = np.abs(stretch.new).astype(np.float64), np.maximum(sign * stretch.reactive, 0.0)
+        p, q = (
+            np.abs(stretch.new).astype(np.float64),
+            np.maximum(sign * stretch.reactive, 0.0),
+        )
         apparent = np.hypot(p, q)
-        factor: Float64Array = np.divide(p, apparent, out=np.ones_like(p), where=apparent > 0)
+        factor: Float64Array = np.divide(
+            p, apparent, out=np.ones_like(p), where=apparent > 0
+        )
         return Values(factor, stretch.new_ms)
 
     return of
@@ -289,7 +345,9 @@ class ReactivePowerLimit(_Reactive):
         if low is None and high is None:
             raise ValueError("give min_mvar or max_mvar")
         if low is not None and high is not None and low >= high:
-            raise ValueError(f"max_mvar must be above min_mvar, found {low:g} to {high:g}")
+            raise ValueError(
+                f"max_mvar must be above min_mvar, found {low:g} to {high:g}"
+            )
         return self
 
     @property

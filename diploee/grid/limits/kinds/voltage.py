@@ -20,12 +20,14 @@ from diploee.grid.limits.check import (
 
 
 class VoltageChangeLimit(LimitSpec):
-    """Largest rapid voltage change, behind the short-circuit power of the scenario's `site`."""
+    """Largest rapid voltage change, behind the short-circuit power of `site`."""
 
     key = "voltage_changes"
     needs_reactive = True
 
-    max_percent: Percent = Field(description="Largest settled change of the voltage [%].")
+    max_percent: Percent = Field(
+        description="Largest settled change of the voltage [%]."
+    )
 
     @property
     def what(self) -> str:
@@ -39,7 +41,9 @@ class VoltageChangeLimit(LimitSpec):
                 "the scenario lacks site.short_circuit_mva or site.x_over_r; give both"
             )
         if shown.clock.step_ms != PROFILE_STEP_MS:
-            raise NotAssessable("it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER)
+            raise NotAssessable(
+                "it needs steps of 0.1 s: --set 'step=0.1 s'", Need.FINER
+            )
         shown.held(2 * MS_PER_S)
         changes = VoltageChanges(shown.grid, shown.clock.step_ms)
 
@@ -48,8 +52,17 @@ class VoltageChangeLimit(LimitSpec):
                 check.text += f", a collapse at {changes.collapses:,} instants"
             return changes.largest.value if changes.largest.beside else None
 
-        no_q = "" if shown.has_reactive else "lower bound: no reactive power is modelled"
+        no_q = (
+            "" if shown.has_reactive else "lower bound: no reactive power is modelled"
+        )
         check = check_of_run(
-            self.what, self.max_percent, "%", shown, changes, largest, span_ms=MS_PER_S, note=no_q
+            self.what,
+            self.max_percent,
+            "%",
+            shown,
+            changes,
+            largest,
+            span_ms=MS_PER_S,
+            note=no_q,
         )
         yield check

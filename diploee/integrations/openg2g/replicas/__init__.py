@@ -1,4 +1,7 @@
-"""Replicas of served models: templates of power by batch size, and who chooses batch sizes."""
+"""Replicas of served models.
+
+Templates of power by batch size, and who chooses batch sizes.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,7 @@
-"""Columns and metrics of replicas: what the catalogues of the core name, without their code."""
+"""Columns and metrics of replicas.
+
+What the catalogues of the core name, without their code.
+"""
 
 from __future__ import annotations
 
@@ -9,52 +12,110 @@ from diploee.base.metric import Metric
 
 REPLICA_COLUMNS = (
     Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
-    Column("batch_size", "sequences", "service", "mean", None, "batch size of the replicas"),
     Column(
-        "itl_s", "s", "service", "mean", None, "inter-token latency over replicas; 0 without any"
+        "batch_size", "sequences", "service", "mean", None, "batch size of the replicas"
+    ),
+    Column(
+        "itl_s",
+        "s",
+        "service",
+        "mean",
+        None,
+        "inter-token latency over replicas; 0 without any",
     ),
     Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
 )
 """Columns that each model of a replica stream adds to the series."""
 SIGNAL_COLUMNS = {
-    "cap": (Column("cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"),)
+    "cap": (
+        Column(
+            "cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"
+        ),
+    )
 }
 """Columns that each replica stream with a signal adds."""
 
 OF_MODEL = (
     Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),
     Metric(
-        "mean_batch_size", "sequences", "mean batch size", "{:,.1f}", "over replicas and time",
+        "mean_batch_size",
+        "sequences",
+        "mean batch size",
+        "{:,.1f}",
+        "over replicas and time",
         "table",
     ),
-    Metric("batch_changes_per_hour", "1/h", "changes of batch size", "{:,.1f}", view="table"),
-    Metric("tokens_per_s", "1/s", "output tokens", "{:,.0f}", "by the fit", "table"),
-    Metric("itl_s.mean", "s", "mean inter-token latency", "{:.4f}", "over replicas", "table"),
     Metric(
-        "itl_s.p50", "s", "median inter-token latency", "{:.4f}",
+        "batch_changes_per_hour",
+        "1/h",
+        "changes of batch size",
+        "{:,.1f}",
+        view="table",
+    ),
+    Metric("tokens_per_s", "1/s", "output tokens", "{:,.0f}", "by the fit", "table"),
+    Metric(
+        "itl_s.mean",
+        "s",
+        "mean inter-token latency",
+        "{:.4f}",
+        "over replicas",
+        "table",
+    ),
+    Metric(
+        "itl_s.p50",
+        "s",
+        "median inter-token latency",
+        "{:.4f}",
         "of the means over replicas in control intervals",
     ),
-    Metric("itl_s.p99", "s", "99th percentile of inter-token latency", "{:.4f}", "likewise"),
+    Metric(
+        "itl_s.p99", "s", "99th percentile of inter-token latency", "{:.4f}", "likewise"
+    ),
     Metric("itl_deadline_s", "s", "latency deadline", "{:.4f}"),
     Metric(
-        "hours_over_deadline", "h", "time over the latency deadline", "{:,.3f}",
-        "of the mean over replicas", "table",
+        "hours_over_deadline",
+        "h",
+        "time over the latency deadline",
+        "{:,.3f}",
+        "of the mean over replicas",
+        "table",
     ),
-)  # fmt: skip
+)
 OF_STREAM = (
-    Metric("mean_mw", "MW", "mean power of its GPUs", "{:,.3f}", "those with replicas", "table"),
+    Metric(
+        "mean_mw",
+        "MW",
+        "mean power of its GPUs",
+        "{:,.3f}",
+        "those with replicas",
+        "table",
+    ),
     Metric("energy_mwh", "MWh", "energy of its GPUs", "{:,.3f}"),
     Metric(
-        "violation_h", "h", "time over its cap", "{:,.3f}",
-        "by the means of control intervals", "table",
+        "violation_h",
+        "h",
+        "time over its cap",
+        "{:,.3f}",
+        "by the means of control intervals",
+        "table",
     ),
     Metric(
-        "violation_mean", "1", "mean violation", "{:.5f}",
-        "over the run, of the cap, 0 within", "table",
+        "violation_mean",
+        "1",
+        "mean violation",
+        "{:.5f}",
+        "over the run, of the cap, 0 within",
+        "table",
     ),
     Metric("violation_max", "1", "largest violation", "{:.4f}", "likewise", "table"),
-    Metric("violation_end", "1", "violation in the last tenth of the run", "{:.5f}", "its mean"),
-)  # fmt: skip
+    Metric(
+        "violation_end",
+        "1",
+        "violation in the last tenth of the run",
+        "{:.5f}",
+        "its mean",
+    ),
+)
 REPLICA_METRICS = tuple(
     Metric(f"replicas.{of}.{m.key}", m.unit, m.label, m.format, m.text, m.view)
     for of, group in (("models.<model>", OF_MODEL), ("streams.<stream>", OF_STREAM))
@@ -63,6 +124,8 @@ REPLICA_METRICS = tuple(
 
 
 def replica_columns(signals: Iterable[str]) -> Columns:
-    """Return the columns that streams of replicas add, with those of some kinds of signals."""
-    of_signals = (c for kind in dict.fromkeys(signals) for c in SIGNAL_COLUMNS.get(kind, ()))
+    """Return the columns that streams of replicas add, with those of some kinds of signals."""  # noqa: E501
+    of_signals = (
+        c for kind in dict.fromkeys(signals) for c in SIGNAL_COLUMNS.get(kind, ())
+    )
     return (*REPLICA_COLUMNS, *of_signals)

@@ -1,32 +1,33 @@
-"""Batch size controllers, their inputs and answers, and constraints on the power of replicas.
+"""Batch size controllers, their inputs and answers, and limits on replica power.
 
-`feedback` is online feedback optimization, a primal-dual method on what is measured. With x = log2
-of the batch size, R replicas and the fits P, L and T of a replica's power, latency and throughput,
-it looks for the batch sizes of the highest throughput
+`feedback` is online feedback optimization, a primal-dual method on what is measured.
+With x = log2 of the batch size, R replicas and the fits P, L and T of a replica's
+power, latency and throughput, it looks for the batch sizes of the highest throughput
 
 ``maximize sum_i R_i T_i(x_i) / sum_i R_i T_i(x_max,i)``
 
 under the excesses ``g_c`` of the signal's constraints and of the latencies,
-``h_i = l_i / deadline_i - 1``, none of which shall be above 0. Once per control interval, with the
-g and h that were measured,
+``h_i = l_i / deadline_i - 1``, none of which shall be above 0. Once per control
+interval, with the g and h that were measured,
 
 ``y_c <- [y_c + rho g_c]+``, ``z_i <- [z_i + rho h_i]+``  (dual ascent),
 
 ``x_i <- clip(x_i - alpha d_i)`` (projected primal descent) with
 
-``d_i = -w R_i T_i' / sum_j R_j T_j(x_max,j) + sum_c [y_c + kappa g_c]+ (dg_c/dP) R_i P_i'
+``d_i = -w R_i T_i' / sum_j R_j T_j(x_max,j) + sum_c [y_c + kappa g_c]+ (dg_c/dP) R_i
+P_i'
 + [z_i + kappa h_i]+ L_i' / deadline_i + gamma (x_i - x_i,before)``,
 
-and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a larger one
-waits, x at the middle between both meanwhile. The method is that of OpenG2G [1]_; all excesses are
-relative here, so that one set of gains does for all, and kappa, the term of an
-augmented Lagrangian, damps the oscillation of the plain method. ASSUMPTION: the gains are our
-choice [J].
+and the feasible size next to 2^x, on the scale of x, is set; with `raise_after_s` a
+larger one waits, x at the middle between both meanwhile. The method is that of OpenG2G
+[1]_; all excesses are relative here, so that one set of gains does for all, and kappa,
+the term of an augmented Lagrangian, damps the oscillation of the plain method.
+ASSUMPTION: the gains are our choice [J].
 
 References
 ----------
 .. [1] https://github.com/gpu2grid/openg2g, ``controller/ofo.py`` (Eqs. 4-8 and 18 of its paper)
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validato
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import SCALES, Model, Name, OwnKind, default, uncertain, unset
 from diploee.base.units import S_PER_DAY, W_PER_MW
-from diploee.integrations.openg2g.replicas.settings import BatchControllerSpec, ReplicaSignalSpec
+from diploee.integrations.openg2g.replicas.settings import (
+    BatchControllerSpec,
+    ReplicaSignalSpec,
+)
 from diploee.integrations.openg2g.replicas.views import (
     Constraint,
     ControlSetting,
@@ -57,8 +61,13 @@ class _Served:
     """A model and what the optimizer knows of it."""
 
     def __init__(self, setting: ModelSetting) -> None:
-        self.setting, self.feasible, self.size = setting, setting.feasible, setting.batch_size
-        self.x = self.before = float(np.log2(self.size))  # not only of whole batch sizes
+        self.setting, self.feasible, self.size = (
+            setting,
+            setting.feasible,
+            setting.batch_size,
+        )
+        # Not only of whole batch sizes
+        self.x = self.before = float(np.log2(self.size))
         self.late = 0.0  # price of the deadline
         self.changed_s = -np.inf
         self.most_tps = float(setting.fits.throughput.eval(self.feasible[-1]))
@@ -69,8 +78,12 @@ class FeedbackSpec(BatchControllerSpec):
 
     kind: Literal["feedback"] = default("feedback", "Online feedback optimization.")
     throughput_weight: Weight = default(1.0, "w, weight of throughput.")
-    primal_step: Gain = uncertain(0.1, "alpha, step of log2 of the batch size", (0.05, 0.2))
-    dual_step: Gain = uncertain(0.5, "rho, step of the prices of constraints", (0.25, 1))
+    primal_step: Gain = uncertain(
+        0.1, "alpha, step of log2 of the batch size", (0.05, 0.2)
+    )
+    dual_step: Gain = uncertain(
+        0.5, "rho, step of the prices of constraints", (0.25, 1)
+    )
     damping: Weight = uncertain(20.0, "kappa, answer to an excess at once", (10, 40))
     switching_weight: Weight = default(
         0.0, "gamma, against going on in the direction of the last step."
@@ -78,8 +91,10 @@ class FeedbackSpec(BatchControllerSpec):
 
     raise_after_s: Annotated[float, Field(ge=0, le=S_PER_DAY)] = default(
         0.0,
-        "Least time at a batch size before a larger one is taken [s]; smaller ones are taken at "
-        "once. 0 lets sizes alternate with every control interval.",
+        (
+            "Least time at a batch size before a larger one is taken [s]; smaller ones "
+            "are taken at once. 0 lets sizes alternate with every control interval."
+        ),
     )
     _served: dict[str, _Served] = PrivateAttr(default_factory=dict)
     _price: dict[str, float] = PrivateAttr(default_factory=dict)
@@ -92,27 +107,40 @@ class FeedbackSpec(BatchControllerSpec):
         """Take a step and return the feasible batch sizes next to it."""
         seen, per_w = view.models, 0.0
         for constraint in view.constraints:
-            price = self._price.get(constraint.name, 0.0) + self.dual_step * constraint.excess
+            price = (
+                self._price.get(constraint.name, 0.0)
+                + self.dual_step * constraint.excess
+            )
             self._price[constraint.name] = price = max(price, 0.0)
-            per_w += max(price + self.damping * constraint.excess, 0.0) * constraint.per_w
-        most_tps = sum(seen[name].n_replicas * of.most_tps for name, of in self._served.items())
+            per_w += (
+                max(price + self.damping * constraint.excess, 0.0) * constraint.per_w
+            )
+        most_tps = sum(
+            seen[name].n_replicas * of.most_tps for name, of in self._served.items()
+        )
         chosen = {}
         for name, of in self._served.items():
             n, x, fits = seen[name].n_replicas, of.x, of.setting.fits
             if n:
                 descent = n * per_w * float(fits.power.deriv_wrt_x(x))
                 descent -= (
-                    self.throughput_weight * n * float(fits.throughput.deriv_wrt_x(x)) / most_tps
+                    self.throughput_weight
+                    * n
+                    * float(fits.throughput.deriv_wrt_x(x))
+                    / most_tps
                 )
                 descent += self._latency_term(of, seen[name].itl_s)
                 descent += self.switching_weight * (x - of.before)
                 low, high = np.log2(of.feasible[0]), np.log2(of.feasible[-1])
-                of.before, of.x = x, float(np.clip(x - self.primal_step * descent, low, high))
+                of.before, of.x = (
+                    x,
+                    float(np.clip(x - self.primal_step * descent, low, high)),
+                )
             chosen[name] = self._next_size(of, view.time_s)
         return chosen
 
     def _next_size(self, of: _Served, time_s: float) -> int:
-        """Return the feasible size next to 2^x, or the present one where a larger one waits."""
+        """Return the feasible size next to 2^x, or the present one if it waits."""
         found = of.feasible[int(np.abs(np.log2(of.feasible) - of.x).argmin())]
         if found > of.size and time_s - of.changed_s < self.raise_after_s:
             # Went x on, it would pass over sizes once it may.
@@ -141,7 +169,9 @@ class FixedSpec(BatchControllerSpec):
 class BatchChange(Model):
     """Batch sizes from a time on."""
 
-    at_s: Seconds = Field(description="When, since the start of the run [s]; at the next decision.")
+    at_s: Seconds = Field(
+        description="When, since the start of the run [s]; at the next decision."
+    )
     batch_size: dict[Name, PositiveInt] = Field(
         min_length=1, description="The batch sizes from then on, by model."
     )
@@ -151,7 +181,9 @@ class ScheduleSpec(BatchControllerSpec):
     """Batch sizes that change at given times."""
 
     kind: Literal["schedule"] = default("schedule", "Changes at given times.")
-    changes: tuple[BatchChange, ...] = Field(min_length=1, description="Changes and their times.")
+    changes: tuple[BatchChange, ...] = Field(
+        min_length=1, description="Changes and their times."
+    )
     _left: list[BatchChange] = PrivateAttr(default_factory=list)
 
     def _start(self, setting: ControlSetting) -> None:
@@ -159,10 +191,13 @@ class ScheduleSpec(BatchControllerSpec):
         for change in self.changes:
             for name, size in change.batch_size.items():
                 if name not in setting.models:
-                    raise InputError(f"changes: no model '{name}' (have: {one_of(setting.models)})")
+                    raise InputError(
+                        f"changes: no model '{name}' (have: {one_of(setting.models)})"
+                    )
                 if size not in (have := setting.models[name].feasible):
                     raise InputError(
-                        f"changes: {size} is not feasible for '{name}' (have: {one_of(have)})"
+                        f"changes: {size} is not feasible for '{name}' (have: "
+                        f"{one_of(have)})"
                     )
         self._left = sorted(self.changes, key=lambda change: change.at_s)
 
@@ -175,7 +210,7 @@ class ScheduleSpec(BatchControllerSpec):
 
 
 class OwnSpec(OwnKind, BatchControllerSpec):
-    """A controller of the user's own, made from a `ControlSetting` and the other keys."""
+    """A controller of the user's own, made from a `ControlSetting` and keys."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -193,7 +228,9 @@ class CapSpec(ReplicaSignalSpec):
     """A cap on the power of all replicas' GPUs, given in steps."""
 
     kind: Literal["cap"] = default("cap", "A cap on power.")
-    steps: tuple[CapStep, ...] = Field(min_length=1, description="The cap from when on.")
+    steps: tuple[CapStep, ...] = Field(
+        min_length=1, description="The cap from when on."
+    )
 
     @model_validator(mode="after")
     def _rises(self) -> CapSpec:
@@ -202,7 +239,10 @@ class CapSpec(ReplicaSignalSpec):
 
     def value(self, time_s: float, power_w: float) -> float:  # noqa: ARG002
         """Return the cap [W] at a time; infinity where there is none."""
-        index = np.searchsorted([step.since_s for step in self.steps], time_s, side="right") - 1
+        index = (
+            np.searchsorted([step.since_s for step in self.steps], time_s, side="right")
+            - 1
+        )
         mw = self.steps[index].mw if index >= 0 else None
         return float("inf") if mw is None else mw * W_PER_MW
 
@@ -218,5 +258,6 @@ def _check_order(times_s: list[float], key: str) -> None:
     for before, after in pairwise(times_s):
         if after <= before:
             raise ValueError(
-                f"{key} must follow each other in time: {after:g} s is behind {before:g} s"
+                f"{key} must follow each other in time: {after:g} s is behind "
+                f"{before:g} s"
             )

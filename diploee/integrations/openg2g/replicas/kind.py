@@ -17,7 +17,10 @@ from diploee.scenario.plugged import LoadKind
 
 
 def columns_of(specs: Mapping[str, ReplicaStream] | None) -> Columns:
-    """Return the columns that streams add to the series; without any, all that they may."""
+    """Return the columns that streams add to the series.
+
+    Without any, all that they may.
+    """
     if specs is None:
         return replica_columns(SIGNAL_COLUMNS)
     return replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)

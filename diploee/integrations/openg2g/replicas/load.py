@@ -1,15 +1,17 @@
 """`ReplicasLoad`: replicas of served models at chosen batch sizes, step by step.
 
-The planned power of each stream is lowered to segments: a profile for each number of busy nodes.
+The planned power of each stream is lowered to segments: a profile for each number of
+busy nodes.
 
-Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b, repeated
-with its length D_b, from a place phi_i of its own, times an amplitude a_i; both are drawn once per
-run, so that more replicas add to those that run. The noise of R replicas, independent and of the
-standard deviation ``f a_i p``, is one normal draw of ``f sqrt(sum (a_i p)^2)``. Batch sizes change
-between control intervals alone, in each of which the mean latency over replicas is drawn once from
-the mixture of its batch size. ASSUMPTION: a change of batch size is instantaneous, and the place in
-the template, as a part of its length, is that which it would have by then; replicas of all models
-fill nodes without gaps [J].
+Replica i of a model at batch size b draws ``a_i p_b(t + phi_i D_b)``: its template p_b,
+repeated with its length D_b, from a place phi_i of its own, times an amplitude a_i;
+both are drawn once per run, so that more replicas add to those that run. The noise of R
+replicas, independent and of the standard deviation ``f a_i p``, is one normal draw of
+``f sqrt(sum (a_i p)^2)``. Batch sizes change between control intervals alone, in each
+of which the mean latency over replicas is drawn once from the mixture of its batch
+size. ASSUMPTION: a change of batch size is instantaneous, and the place in the
+template, as a part of its length, is that which it would have by then; replicas of all
+models fill nodes without gaps [J].
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from typing import Any, cast
 import numpy as np
 
 from diploee.base.clock import RunClock
-from diploee.base.errors import InputError, WorkloadError, did_you_mean, one_line, one_of, shown
+from diploee.base.errors import (
+    InputError,
+    WorkloadError,
+    did_you_mean,
+    one_line,
+    one_of,
+    shown,
+)
 from diploee.base.files.places import shipped_folder
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array, Int64Array
@@ -60,8 +69,9 @@ from diploee.scenario.models import Facility, Scenario
 SOURCE = "ML.ENERGY leaderboard: Llama-3.1-70B-Instruct on 4 x H100, lm-arena-chat"
 LICENCE = "Apache-2.0 (leaderboard); this synthesis BSD-3-Clause"
 NOTES = (
-    "Synthesised by diploee about the published mean power at each batch size, not measured. "
-    "ASSUMPTION: noise of 2 % of it that falls above 0.4 Hz. Summed over replicas."
+    "Synthesised by diploee about the published mean power at each batch size, not "
+    "measured. ASSUMPTION: noise of 2 % of it that falls above 0.4 Hz. Summed over "
+    "replicas."
 )
 MOST_STEPS = 20_000_000
 """Steps of the power of a stream; each takes some 50 bytes while it is planned."""
@@ -71,9 +81,12 @@ MOST_STEPS = 20_000_000
 class _ReplicaData:
     """Data of a served model."""
 
-    measured: ModelData  # templates of a replica's power and latency mixtures by batch size
-    setting: ModelSetting  # feasible batch sizes, deadline and fits, as the scenario has them
-    shipped: bool  # whether they are the shipped ones, synthesised about published facts
+    # Templates of a replica's power and latency mixtures by batch size
+    measured: ModelData
+    # Feasible batch sizes, deadline and fits, as the scenario has them
+    setting: ModelSetting
+    # Whether they are the shipped ones, synthesised about published facts
+    shipped: bool
 
 
 Datasets = Mapping[tuple[str, str], _ReplicaData]
@@ -83,7 +96,10 @@ Datasets = Mapping[tuple[str, str], _ReplicaData]
 def load_replica_data(
     specs: Mapping[str, ReplicaStream], folder: Path
 ) -> dict[tuple[str, str], _ReplicaData]:
-    """Read the data of all models of all streams; names of data are relative to a folder."""
+    """Read the data of all models of all streams.
+
+    Names of data are relative to a folder.
+    """
     found = {}
     for of_stream, spec in specs.items():
         for name, model in spec.models.items():
@@ -96,15 +112,15 @@ def load_replica_data(
 
 
 def find_data(name: str, folder: Path) -> Path:
-    """Return the folder of data given by shipped name or by path relative to a folder."""
+    """Return the data folder of a shipped name or a relative path."""
     if (folder / name).is_dir():
         return folder / name
     shipped = {path.name: path for path in _shipped().glob("*") if path.is_dir()}
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"data: no folder '{one_line(name)}' beside the scenario and no shipped data of that name "
-        f"(shipped: {one_of(shipped)}){did_you_mean(name, shipped)}"
+        f"data: no folder '{one_line(name)}' beside the scenario and no shipped data "
+        f"of that name (shipped: {one_of(shipped)}){did_you_mean(name, shipped)}"
     )
 
 
@@ -118,32 +134,43 @@ def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
     specs = source.specs()
     if len(specs) > 1:
         labels = one_of(spec.model_label for spec in specs)
-        raise InputError(f"data: {model.data} holds several models ({labels}); name one's folder")
+        raise InputError(
+            f"data: {model.data} holds several models ({labels}); name one's folder"
+        )
     (spec,) = specs
     data = InferenceData.generate(specs, source, InferenceDataParams(dt_s=step_s))
     fits: ServingFits = LogisticModelStore.generate(specs, source)[spec.model_label]
     feasible = tuple(sorted(model.feasible_batch_sizes or spec.feasible))
-    _check_sizes("feasible_batch_sizes", feasible, data[spec.model_label].power_w, "the data")
+    _check_sizes(
+        "feasible_batch_sizes", feasible, data[spec.model_label].power_w, "the data"
+    )
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
     deadline_s = model.itl_deadline_s or spec.itl_deadline_s
     setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
-    return _ReplicaData(data[spec.model_label], setting, place.is_relative_to(_shipped()))
+    return _ReplicaData(
+        data[spec.model_label], setting, place.is_relative_to(_shipped())
+    )
 
 
 def _check_sizes(
-    key: str, sizes: tuple[int, ...], have: Mapping[int, object] | tuple[int, ...], whose: str
+    key: str,
+    sizes: tuple[int, ...],
+    have: Mapping[int, object] | tuple[int, ...],
+    whose: str,
 ) -> None:
     unknown = sorted(set(sizes) - set(have))
     if unknown:
         raise InputError(
-            f"{key}: {one_of(unknown)} is not among {whose} (have: {one_of(sorted(have))})"
+            f"{key}: {one_of(unknown)} is not among {whose} (have: "
+            f"{one_of(sorted(have))})"
         )
 
 
 class ReplayedModel:
-    """Operation of one model, control interval by control interval: arrays of shape (C,).
+    """Operation of one model, control interval by control interval.
 
-    `itl_s` is the mean latency over replicas, as drawn, NaN where none runs.
+    Arrays of shape (C,). `itl_s` is the mean latency over replicas, as drawn, NaN where
+    none runs.
     """
 
     def __init__(
@@ -159,8 +186,12 @@ class ReplayedModel:
         self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
         self.itl_s = np.full(n_replicas.size, np.nan)
         self._latency = stream(seed, "replicas", of_stream, name, "latency")
-        rng, most = stream(seed, "replicas", of_stream, name, "replicas"), int(n_replicas.max())
-        drawn = rng.random((most, 2)).T  # of the first replicas the same, however many follow
+        rng, most = (
+            stream(seed, "replicas", of_stream, name, "replicas"),
+            int(n_replicas.max()),
+        )
+        # Of the first replicas the same, however many follow
+        drawn = rng.random((most, 2)).T
         low, high = spec.amplitude_range
         self._amplitude = low + (high - low) * drawn[0]
         self._phase = drawn[1] * spec.staggered
@@ -168,11 +199,13 @@ class ReplayedModel:
     @cached_property
     def throughput_tps(self) -> Float64Array:
         """Output tokens per second, by the fit, after the last control interval."""
-        of_each = np.maximum(self.data.setting.fits.throughput.eval(self.batch_size), 0.0)
+        of_each = np.maximum(
+            self.data.setting.fits.throughput.eval(self.batch_size), 0.0
+        )
         return np.asarray(self.n_replicas * of_each, dtype=np.float64)
 
     def seen(self, k: int, batch_size: int) -> Observed:
-        """Draw the mean latency of a control interval at a batch size, and return what it was."""
+        """Draw the mean latency of a control interval at a batch size."""
         n_replicas = int(self.n_replicas[k])
         self.batch_size[k] = batch_size
         if n_replicas:
@@ -180,13 +213,16 @@ class ReplayedModel:
             self.itl_s[k] = float(mixture.sample_avg(n_replicas, self._latency))
         return Observed(n_replicas, batch_size, float(self.itl_s[k]))
 
-    def sums(self, batch_size: int, n_replicas: int) -> tuple[Float64Array, Float64Array]:
-        """Return the sum of the first replicas' power over the template [W], and of its square."""
+    def sums(
+        self, batch_size: int, n_replicas: int
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return the sum of first replicas' power on the template [W], and squared."""
         template_w = self.data.measured.power_w[batch_size]
         places = np.floor(self._phase[:n_replicas] * template_w.size).astype(np.int64)
         amplitude = self._amplitude[:n_replicas]
 
-        # A sum over replicas is a circular correlation of the template with how many begin where.
+        # A sum over replicas is a circular correlation of the template with how many
+        # begin where.
         def summed(weight: Float64Array, values_w: Float64Array) -> Float64Array:
             begin = np.bincount(places, weight, values_w.size)
             spectrum = np.fft.rfft(values_w) * np.fft.rfft(begin).conj()
@@ -198,7 +234,7 @@ class ReplayedModel:
 
 
 class ReplicaPlan:
-    """Operation of the replicas of one stream, over C control intervals, in one pass."""
+    """Operation of one stream's replicas, over C control intervals, in one pass."""
 
     def __init__(
         self,
@@ -213,8 +249,9 @@ class ReplicaPlan:
         horizon_ms = clock.horizon_ms
         if horizon_ms // spec.step_ms > MOST_STEPS:
             raise WorkloadError(
-                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more than "
-                f"{MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or raise step_s"
+                f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more "
+                f"than {MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or "
+                "raise step_s"
             )
         n_control = -(-horizon_ms // spec.control_ms)
         edges_ms = np.arange(n_control + 1, dtype=np.int64) * spec.control_ms
@@ -222,22 +259,27 @@ class ReplicaPlan:
         self.edges_ms = np.minimum(edges_ms, horizon_ms)
         starts_s = self.edges_ms[:-1] / MS_PER_S
         self.models = tuple(
-            ReplayedModel(key, spec, datasets[name, key], replicas_at(m, starts_s), seed, name)
+            ReplayedModel(
+                key, spec, datasets[name, key], replicas_at(m, starts_s), seed, name
+            )
             for key, m in spec.models.items()
         )
-        n_gpus = sum(m.n_replicas * m.data.measured.spec.gpus_per_replica for m in self.models)
+        n_gpus = sum(
+            m.n_replicas * m.data.measured.spec.gpus_per_replica for m in self.models
+        )
         node_gpus = facility.node_type_of(spec.pool).n_gpus
         self.n_nodes = -(-np.asarray(n_gpus, dtype=np.int64) // node_gpus)  # shape (C,)
         most, have = int(self.n_nodes.max()), facility.pools[spec.pool].n_nodes
         if most > have:
             raise WorkloadError(
-                f"replica_streams.{name}: the replicas take up to {most:,} nodes of {node_gpus} "
-                f"GPUs, pool '{spec.pool}' has {have:,}; give fewer replicas or more nodes"
+                f"replica_streams.{name}: the replicas take up to {most:,} nodes of "
+                f"{node_gpus} GPUs, pool '{spec.pool}' has {have:,}; give fewer "
+                "replicas or more nodes"
             )
         # Power of all replicas' GPUs [W], step by step
         self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
-        # By control interval: mean power [W]; largest excess of the signal's constraints [1], and
-        # the cap [W], both NaN without a signal
+        # By control interval: mean power [W]; largest excess of the signal's
+        # constraints [1], and the cap [W], both NaN without a signal
         self.mean_power_w, self.excess, self.signal = np.full((3, n_control), np.nan)
         self._operate()
 
@@ -246,10 +288,15 @@ class ReplicaPlan:
         spec, step_ms, edges_ms = self.spec, self.spec.step_ms, self.edges_ms
         settings = {model.name: model.data.setting for model in self.models}
         try:
-            controller = spec.controller.open(ControlSetting(settings, spec.control_interval_s))
+            controller = spec.controller.open(
+                ControlSetting(settings, spec.control_interval_s)
+            )
         except InputError as error:
-            raise InputError(f"replica_streams.{self.stream}.controller: {error}") from error
-        sums = {model.name: lru_cache(64)(model.sums) for model in self.models}  # few occur
+            raise InputError(
+                f"replica_streams.{self.stream}.controller: {error}"
+            ) from error
+        # Few occur
+        sums = {model.name: lru_cache(64)(model.sums) for model in self.models}
         noise = stream(self._seed, "replicas", self.stream, "noise")
         batch = {name: setting.batch_size for name, setting in settings.items()}
         for k in range(self.n_nodes.size):
@@ -257,7 +304,9 @@ class ReplicaPlan:
             total_w, squares_w2 = np.zeros(steps.size), np.zeros(steps.size)
             for model in self.models:
                 if n_replicas := int(model.n_replicas[k]):
-                    of_model_w, of_square_w2 = sums[model.name](batch[model.name], n_replicas)
+                    of_model_w, of_square_w2 = sums[model.name](
+                        batch[model.name], n_replicas
+                    )
                     total_w += of_model_w[steps % of_model_w.size]
                     squares_w2 += of_square_w2[steps % of_model_w.size]
             if spec.noise_fraction:
@@ -271,7 +320,9 @@ class ReplicaPlan:
                 constraints = spec.signal.constraints(at_s, mean_w)
                 self.signal[k] = spec.signal.value(at_s, mean_w)
                 self.excess[k] = max(constraint.excess for constraint in constraints)
-            seen = {model.name: model.seen(k, batch[model.name]) for model in self.models}
+            seen = {
+                model.name: model.seen(k, batch[model.name]) for model in self.models
+            }
             end_s = float(edges_ms[k + 1]) / MS_PER_S
             view = ControlView(end_s, seen, float(mean_w), constraints)
             batch = batch | self._checked(controller.decide(view), settings)
@@ -304,17 +355,23 @@ class ReplicaPlan:
 
 
 def replica_labels(plans: Sequence[ReplicaPlan]) -> list[tuple[str, ...]]:
-    """Return the models' names in results: with their stream before a dot where two share one."""
+    """Return the models' names in results, dotted where two streams share one."""
     names = [model.name for plan in plans for model in plan.models]
     alone = len(set(names)) == len(names)
     return [
-        tuple(model.name if alone else f"{plan.stream}.{model.name}" for model in plan.models)
+        tuple(
+            model.name if alone else f"{plan.stream}.{model.name}"
+            for model in plan.models
+        )
         for plan in plans
     ]
 
 
 def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
-    """Return how many replicas run at times [s], rounded to the nearest; half rounds to even."""
+    """Return how many replicas run at times [s], rounded to the nearest.
+
+    Half rounds to even.
+    """
     at_s, counts = [0.0], [model.replicas]
     for ramp in model.ramps:
         at_s += [ramp.begin_s, ramp.end_s]
@@ -329,37 +386,49 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
 class ReplicasLoad(BankLoad):
     """The replicas of all streams, replayed for the whole run when they are opened."""
 
-    def __init__(self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary) -> None:
+    def __init__(
+        self, scenario: Scenario, inputs: Inputs, library: ProfileLibrary
+    ) -> None:
         specs, facility = (
             cast("dict[str, ReplicaStream]", scenario.replica_streams),
             scenario.facility,
         )
         clock, seed, data = scenario.clock, scenario.seed, inputs.replicas
         self.plans = [
-            ReplicaPlan(name, spec, facility, clock, seed, data) for name, spec in specs.items()
+            ReplicaPlan(name, spec, facility, clock, seed, data)
+            for name, spec in specs.items()
         ]
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns = replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
+        self.columns = replica_columns(
+            spec.signal.kind for spec in specs.values() if spec.signal
+        )
 
     def values(self, block: Block) -> Values:
-        """Return replicas, batch sizes, latency and signals of each stream: means over steps.
+        """Return replicas, batch sizes, latency and signals of each stream.
 
-        The latency is the mean over replicas and time.
+        Means over steps. The latency is the mean over replicas and time.
         """
         edges_ms = block.t0_ms + np.arange(len(block) + 1, dtype=np.int64) * block.dt_ms
         found: dict[str, Float64Array] = {}
         for plan, labels in zip(self.plans, replica_labels(self.plans), strict=True):
 
-            def means(values: Float64Array | Int64Array, plan: ReplicaPlan = plan) -> Float64Array:
-                # Of the integral at each edge, the same in whatever run of intervals it is.
+            def means(
+                values: Float64Array | Int64Array, plan: ReplicaPlan = plan
+            ) -> Float64Array:
+                # Of the integral at each edge, the same in whatever run of intervals it
+                # is.
                 steps = values * np.diff(plan.edges_ms)
                 integral = np.concatenate(([0.0], np.cumsum(steps)))
-                return np.diff(np.interp(edges_ms, plan.edges_ms, integral)) / block.dt_ms
+                return (
+                    np.diff(np.interp(edges_ms, plan.edges_ms, integral)) / block.dt_ms
+                )
 
             for model, label in zip(plan.models, labels, strict=True):
                 replicas = means(model.n_replicas)
                 with_any = model.n_replicas > 0
-                weighted_s = means(np.where(with_any, model.itl_s * model.n_replicas, 0.0))
+                weighted_s = means(
+                    np.where(with_any, model.itl_s * model.n_replicas, 0.0)
+                )
                 found[f"n_replicas.{label}"] = replicas
                 found[f"batch_size.{label}"] = means(model.batch_size)
                 found[f"itl_s.{label}"] = np.divide(
@@ -372,7 +441,10 @@ class ReplicasLoad(BankLoad):
         return {name: values.astype(np.float32) for name, values in found.items()}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return the `replicas` block of one pool or of all; nothing without replica streams."""
+        """Return the `replicas` block of one pool or of all.
+
+        Nothing without replica streams.
+        """
         plans = [plan for plan in self.plans if pool in (None, plan.pool)]
         if not plans:
             return {}
@@ -381,7 +453,12 @@ class ReplicasLoad(BankLoad):
             for plan, labels in zip(plans, replica_labels(plans), strict=True)
             for model, label in zip(plan.models, labels, strict=True)
         }
-        return {"replicas": {"models": models, "streams": {p.stream: _of_stream(p) for p in plans}}}
+        return {
+            "replicas": {
+                "models": models,
+                "streams": {p.stream: _of_stream(p) for p in plans},
+            }
+        }
 
 
 def _banks(
@@ -389,7 +466,8 @@ def _banks(
 ) -> tuple[list[Bank], ProfileLibrary]:
     """Return a bank for each stream, and the library with the profiles that they play.
 
-    A bank plays the planned power of its stream, and `other_node_power_w` of each busy node.
+    A bank plays the planned power of its stream, and `other_node_power_w` of each busy
+    node.
     """
     profiles: list[PowerProfile] = []
     banks, first = list[Bank](), len(library)
@@ -404,14 +482,16 @@ def _banks(
         for k in np.flatnonzero(n_nodes).tolist():
             rows = slice(*(edges_ms[k : k + 2] // plan.spec.step_ms))
             power_w = plan.power_w[rows] + n_nodes[k] * plan.spec.other_node_power_w
-            profiles.append(PowerProfile(
-                f"~replicas-{plan.stream}-{k}",
-                f"replicas-{plan.stream}",
-                int(n_nodes[k]),
-                plan.spec.step_ms,
-                round_keeping_energy(power_w),
-                provenance,
-            ))  # fmt: skip
+            profiles.append(
+                PowerProfile(
+                    f"~replicas-{plan.stream}-{k}",
+                    f"replicas-{plan.stream}",
+                    int(n_nodes[k]),
+                    plan.spec.step_ms,
+                    round_keeping_energy(power_w),
+                    provenance,
+                )
+            )
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         pool_id = list(facility.pools).index(plan.pool)
@@ -420,11 +500,13 @@ def _banks(
 
 
 def _provenance(plan: ReplicaPlan) -> Provenance:
-    """Return the provenance of a stream's power: that of its first model's templates."""
+    """Return the provenance of a stream's power, from its first templates."""
     data = plan.models[0].data
     of_template = data.measured.profile(data.setting.batch_size).provenance
     if data.shipped:
-        return replace(of_template, kind="reference", source=SOURCE, licence=LICENCE, notes=NOTES)
+        return replace(
+            of_template, kind="reference", source=SOURCE, licence=LICENCE, notes=NOTES
+        )
     return replace(of_template, notes=f"{of_template.notes} Summed over replicas.")
 
 
@@ -451,7 +533,9 @@ def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
         found["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
         found["itl_s"] = {"mean": mean, "p50": median, "p99": most}
         if deadline_s is not None:
-            found["hours_over_deadline"] = float(time_s[itl_s > deadline_s].sum() / S_PER_H)
+            found["hours_over_deadline"] = float(
+                time_s[itl_s > deadline_s].sum() / S_PER_H
+            )
     return found
 
 

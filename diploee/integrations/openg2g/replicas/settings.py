@@ -1,4 +1,7 @@
-"""Model replicas that are served at a batch size: power templates are replayed, not requests."""
+"""Model replicas that are served at a batch size.
+
+Power templates are replayed, not requests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,17 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.model import SCALES, Kind, Kinds, Model, Name, Share, StatefulKind, default, unset
+from diploee.base.model import (
+    SCALES,
+    Kind,
+    Kinds,
+    Model,
+    Name,
+    Share,
+    StatefulKind,
+    default,
+    unset,
+)
 from diploee.base.units import whole_ms
 from diploee.integrations.openg2g.replicas.views import Constraint, ControlView
 from diploee.scenario.plugged import LoadSpec
@@ -28,7 +41,10 @@ class BatchControllerSpec(StatefulKind):
     """Chooses batch sizes, once per control interval; here they stay as they are."""
 
     def decide(self, view: ControlView) -> Mapping[str, int]:  # noqa: ARG002
-        """Return the next batch size of each model by name; those left out keep theirs."""
+        """Return the next batch size of each model by name.
+
+        Those left out keep theirs.
+        """
         return {}
 
 
@@ -37,7 +53,7 @@ class ReplicaSignalSpec(Kind):
 
     @abstractmethod
     def value(self, time_s: float, power_w: float) -> float:
-        """Return the signal at a time of the run [s] and a power of all replicas [W]."""
+        """Return the signal at a time [s] and a power of all replicas [W]."""
 
     @abstractmethod
     def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
@@ -48,7 +64,8 @@ _HOME = "diploee.integrations.openg2g.replicas.control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, _HOME
 )
-"""Controllers of batch sizes by name: those of the package, and those registered from outside."""
+"""Controllers of batch sizes by name: those of the package, and those registered from
+outside."""
 REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
     "signal",
     ReplicaSignalSpec,  # type: ignore[type-abstract]
@@ -60,9 +77,13 @@ REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
 class ReplicaRamp(Model):
     """A change of the number of replicas, linear in time."""
 
-    begin_s: Seconds = Field(description="When it begins, since the start of the run [s].")
+    begin_s: Seconds = Field(
+        description="When it begins, since the start of the run [s]."
+    )
     end_s: Seconds = Field(description="When it ends [s].")
-    replicas: Annotated[NonNegativeInt, SCALES] = Field(description="Replicas from then on.")
+    replicas: Annotated[NonNegativeInt, SCALES] = Field(
+        description="Replicas from then on."
+    )
 
     @model_validator(mode="after")
     def _ends_later(self) -> ReplicaRamp:
@@ -74,15 +95,22 @@ class ReplicaRamp(Model):
 
 
 class ReplicaModel(Model):
-    """A served model: its measurements, how many replicas run, and at which batch sizes."""
+    """A served model, with its measurements, replicas and batch sizes."""
 
     data: str = Field(
-        description="Power in time, latency mixtures and logistic fits by batch size: a shipped "
-        "name such as llama31_70b_4xh100, or a folder in OpenG2G's format (trace.csv, "
-        "itl_fit.json, logistic_fit.json, _manifest.json), relative to the scenario file."
+        description=(
+            "Power in time, latency mixtures and logistic fits by batch size: a "
+            "shipped name such as llama31_70b_4xh100, or a folder in OpenG2G's format "
+            "(trace.csv, itl_fit.json, logistic_fit.json, _manifest.json), relative "
+            "to the scenario file."
+        )
     )
-    replicas: Annotated[NonNegativeInt, SCALES] = Field(description="Replicas at the start.")
-    ramps: tuple[ReplicaRamp, ...] = default((), "How their number changes; in the order of time.")
+    replicas: Annotated[NonNegativeInt, SCALES] = Field(
+        description="Replicas at the start."
+    )
+    ramps: tuple[ReplicaRamp, ...] = default(
+        (), "How their number changes; in the order of time."
+    )
     batch_size: PositiveInt = Field(
         description="Batch size at the start (max_num_seqs), one of the feasible ones."
     )
@@ -98,26 +126,34 @@ class ReplicaModel(Model):
         for before, after in pairwise(self.ramps):
             if after.begin_s < before.end_s:
                 raise ValueError(
-                    f"ramps overlap: one begins at {after.begin_s:g} s, that before it ends at "
-                    f"{before.end_s:g} s; give them in the order of time"
+                    f"ramps overlap: one begins at {after.begin_s:g} s, that before "
+                    f"it ends at {before.end_s:g} s; give them in the order of time"
                 )
         return self
 
 
 class ReplicaStream(LoadSpec):
-    """Replicas of served models on the nodes of one pool, and who chooses their batch sizes."""
+    """Replicas of served models on one pool, and who chooses batch sizes."""
 
-    models: dict[Name, ReplicaModel] = Field(min_length=1, description="Served models by name.")
-    controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = default(
-        "fixed",
-        "Who chooses batch sizes: fixed keeps them, schedule changes them at given times, "
-        "feedback is a primal-dual optimizer on the signal and the latencies; or one of your own: "
-        "{path: module:Class, ...}.",
-        validate_default=True,
+    models: dict[Name, ReplicaModel] = Field(
+        min_length=1, description="Served models by name."
     )
-    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = unset(
-        "Constraint on the replicas' power, such as a cap; measured in any case, acted on by "
-        "controllers that look at it."
+    controller: Annotated[SerializeAsAny[BatchControllerSpec], BATCH_CONTROLLERS] = (
+        default(
+            "fixed",
+            (
+                "Who chooses batch sizes: fixed keeps them, schedule changes them at "
+                "given times, feedback is a primal-dual optimizer on the signal and "
+                "the latencies; or one of your own: {path: module:Class, ...}."
+            ),
+            validate_default=True,
+        )
+    )
+    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = (
+        unset(
+            "Constraint on the replicas' power, such as a cap; measured in any case, "
+            "acted on by controllers that look at it."
+        )
     )
     control_interval_s: Annotated[float, Field(gt=0, le=3600)] = default(
         1.0, "Time between two decisions, and two samples of latency [s]."
@@ -127,21 +163,29 @@ class ReplicaStream(LoadSpec):
     )
     staggered: bool = default(
         True,
-        "Whether every replica begins at a place of its own in its template, drawn evenly; all at "
-        "its start if not, which makes their swings add up.",
+        (
+            "Whether every replica begins at a place of its own in its template, drawn "
+            "evenly; all at its start if not, which makes their swings add up."
+        ),
     )
     amplitude_range: tuple[
         Annotated[float, Field(ge=0, le=10)], Annotated[float, Field(ge=0, le=10)]
-    ] = default((1.0, 1.0), "Least and largest factor on the power of a replica, drawn evenly.")
+    ] = default(
+        (1.0, 1.0), "Least and largest factor on the power of a replica, drawn evenly."
+    )
     noise_fraction: Share = default(
         0.0,
-        "Standard deviation of the noise of each replica in each step, independent, as a part of "
-        "its power.",
+        (
+            "Standard deviation of the noise of each replica in each step, "
+            "independent, as a part of its power."
+        ),
     )
     other_node_power_w: Annotated[float, Field(ge=0, le=1e9)] = default(
         0.0,
-        "Power of a busy node besides the GPUs of its replicas [W], which benchmarks leave out: "
-        "CPU packages, GPUs without a replica.",
+        (
+            "Power of a busy node besides the GPUs of its replicas [W], which "
+            "benchmarks leave out: CPU packages, GPUs without a replica."
+        ),
     )
 
     @model_validator(mode="after")
@@ -149,12 +193,14 @@ class ReplicaStream(LoadSpec):
         step_ms, control_ms = whole_ms(self.step_s), whole_ms(self.control_interval_s)
         if control_ms % step_ms:
             raise ValueError(
-                f"control_interval_s must be a multiple of step_s, {self.step_s:g} s, found "
-                f"{self.control_interval_s:g} s"
+                f"control_interval_s must be a multiple of step_s, {self.step_s:g} s, "
+                f"found {self.control_interval_s:g} s"
             )
         low, high = self.amplitude_range
         if low > high:
-            raise ValueError(f"amplitude_range must be [least, largest], found [{low:g}, {high:g}]")
+            raise ValueError(
+                f"amplitude_range must be [least, largest], found [{low:g}, {high:g}]"
+            )
         return self
 
     @property

@@ -16,7 +16,8 @@ class ModelSetting(Brief):
     feasible: tuple[int, ...]  # batch sizes to choose from, increasing
     batch_size: int  # the first one
     itl_deadline_s: float | None  # highest mean inter-token latency [s]
-    fits: ServingFits  # power, latency and throughput of a replica against its batch size
+    # Power, latency and throughput of a replica against its batch size
+    fits: ServingFits
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Constraint(Brief):
     """One limit on the power of all replicas."""
 
     name: str  # such as ``cap``
-    excess: float  # by how much it is violated, over a scale of its own, positive where it is [1]
+    # By how much it is violated, over a scale of its own, positive where it is [1]
+    excess: float
     per_w: float  # what a watt more adds to the excess [1/W]
 
 
@@ -49,7 +51,9 @@ class Observed(Brief):
 class ControlView(Brief):
     """Observations over the last control interval."""
 
-    time_s: float  # its end, at which the decision takes hold, since the start of the run [s]
+    # Its end, at which the decision takes hold, since the start of the run [s]
+    time_s: float
     models: Mapping[str, Observed]  # by name
     power_w: float  # mean power of all replicas [W]
-    constraints: tuple[Constraint, ...]  # limits of the signal at that power, always the same ones
+    # Limits of the signal at that power, always the same ones
+    constraints: tuple[Constraint, ...]

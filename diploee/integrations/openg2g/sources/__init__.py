@@ -1,6 +1,12 @@
 """Sources of benchmark measurements; nothing else knows a foreign name."""
 
-from diploee.integrations.openg2g.sources.ml_energy import LeaderboardSource as LeaderboardSource
-from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource as MlEnergySource
-from diploee.integrations.openg2g.sources.ml_energy import ResultsSource as ResultsSource
+from diploee.integrations.openg2g.sources.ml_energy import (
+    LeaderboardSource as LeaderboardSource,
+)
+from diploee.integrations.openg2g.sources.ml_energy import (
+    MlEnergySource as MlEnergySource,
+)
+from diploee.integrations.openg2g.sources.ml_energy import (
+    ResultsSource as ResultsSource,
+)
 from diploee.integrations.openg2g.sources.openg2g import OpenG2GSource as OpenG2GSource

@@ -1,12 +1,14 @@
-"""ML.ENERGY's measurements: leaderboard files, result files of its benchmark, and the data set.
+"""ML.ENERGY's measurements.
 
-A leaderboard file has one model and task and all measured configurations: mean power, latency
-percentiles and throughput, no power in time and no samples, enough for logistic fits, not for
-traces. The benchmark's folders have a ``results.json`` for each run. The place of a file says what
-was measured, ``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
-results.json``. The data set of benchmark v3 is gated: its
-owners grant access on request, and a token says who asks. It is read through the package
-`mlenergy-data`, an optional extra that is imported only when it is used.
+Leaderboard files, result files of its benchmark, and the data set. A leaderboard file
+has one model and task and all measured configurations: mean power, latency percentiles
+and throughput, no power in time and no samples, enough for logistic fits, not for
+traces. The benchmark's folders have a ``results.json`` for each run. The place of a
+file says what was measured,
+``<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../
+results.json``. The data set of benchmark v3 is gated: its owners grant access on
+request, and a token says who asks. It is read through the package `mlenergy-data`, an
+optional extra that is imported only when it is used.
 
 References
 ----------
@@ -31,7 +33,13 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_line, one_of
+from diploee.base.errors import (
+    InputError,
+    LogFormatError,
+    did_you_mean,
+    one_line,
+    one_of,
+)
 from diploee.base.plain_data import Record, checked_record, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.units import LARGEST_NUMBER, MS_PER_S
@@ -97,9 +105,14 @@ class _Configuration(Summary):
     def known(self) -> dict[str, Any]:
         """Facts about it, under the names of a spec."""
         parallel = {
-            name: getattr(self.parallelization, name) for name in Parallelization.model_fields
+            name: getattr(self.parallelization, name)
+            for name in Parallelization.model_fields
         }
-        return {"gpu_model": self.gpu_model, "gpus_per_replica": self.num_gpus, **parallel}
+        return {
+            "gpu_model": self.gpu_model,
+            "gpus_per_replica": self.num_gpus,
+            **parallel,
+        }
 
 
 class Leaderboard(Record):
@@ -130,7 +143,9 @@ class LeaderboardSource(BenchmarkSource):
     def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
         file = _File(self._path_of(spec))
         where = str(file.path)
-        board = parse_json(file.read(), where, Leaderboard, LogFormatError, finite=False)
+        board = parse_json(
+            file.read(), where, Leaderboard, LogFormatError, finite=False
+        )
         of_board = {"model_id": board.model_id, "task": board.task}
         measured = (
             Measured(of_board | config.known, config.max_num_seqs, (config, file))
@@ -154,7 +169,8 @@ class LeaderboardSource(BenchmarkSource):
         if name not in have:
             raise InputError(
                 f"{self.path}: no file '{name}.json' for '{spec.model_label}' "
-                f"({len(have)} files, such as {one_of(have[:3])}){did_you_mean(name, have)}"
+                f"({len(have)} files, such as "
+                f"{one_of(have[:3])}){did_you_mean(name, have)}"
             )
         return self.path / f"{name}.json"
 
@@ -222,7 +238,8 @@ class ResultsSource(BenchmarkSource):
         files = sorted(self.folder.rglob(RESULTS))
         if not files:
             raise InputError(
-                f"{self.folder}: no '{RESULTS}' below this folder; give the folder of a benchmark"
+                f"{self.folder}: no '{RESULTS}' below this folder; give the folder of "
+                "a benchmark"
             )
         return select(map(_measured, files), spec, str(self.folder))
 
@@ -238,7 +255,9 @@ class ResultsSource(BenchmarkSource):
         self, one: Measured, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> BenchmarkRun:
         where = str(one.data.path)
-        found = parse_json(one.data.read(), where, Results, LogFormatError, finite=False)
+        found = parse_json(
+            one.data.read(), where, Results, LogFormatError, finite=False
+        )
         run = run_of(found, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
@@ -255,11 +274,16 @@ def _measured(file: Path) -> Measured:
     words = parts[-1].split("+") if parts else []
     config = dict(zip(words[::2], words[1::2], strict=False))
     n_gpus, size = (config.get(key, "") for key in ("num_gpus", "max_num_seqs"))
-    if not (len(below) == 5 and below[0] == "results" and n_gpus.isdecimal() and size.isdecimal()):
+    if not (
+        len(below) == 5
+        and below[0] == "results"
+        and n_gpus.isdecimal()
+        and size.isdecimal()
+    ):
         raise LogFormatError(
-            f"{file}: its place must say what was measured, as the benchmark writes it: "
-            "<task>/results/<organisation>/<model>/<GPU>/num_gpus+4+max_num_seqs+128+.../; "
-            "restore it"
+            f"{file}: its place must say what was measured, as the benchmark writes "
+            "it: <task>/results/<organisation>/<model>/<GPU>/"
+            "num_gpus+4+max_num_seqs+128+.../; restore it"
         )
     known = {
         "task": parts[-6] if len(parts) > 5 else None,
@@ -270,18 +294,20 @@ def _measured(file: Path) -> Measured:
     return Measured(known, int(size), _File(file))
 
 
-def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) -> BenchmarkRun:
+def run_of(
+    found: Results, where: str, batch_size: int, counts: Counter[str]
+) -> BenchmarkRun:
     """Return what one result file measured.
 
-    Mean power and throughput come from the steady state's energy counter, where the file has it,
-    else from the readings and the whole run.
+    Mean power and throughput come from the steady state's energy counter, where the
+    file has it, else from the readings and the whole run.
     """
     timeline = found.timeline
     steady_s = (timeline.steady_state_start_time, timeline.steady_state_end_time)
     if steady_s[1] <= steady_s[0]:
         raise LogFormatError(
-            f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its start at "
-            f"{steady_s[0]:g} s"
+            f"{where}: the steady state ends at {steady_s[1]:g} s, expected after its "
+            f"start at {steady_s[0]:g} s"
         )
     ok = [request for request in found.results if request.success]
     counts["failed_requests"] += len(found.results) - len(ok)
@@ -289,9 +315,14 @@ def run_of(found: Results, where: str, batch_size: int, counts: Counter[str]) ->
         [np.array(request.itl or (), dtype=np.float64) for request in ok], counts
     )
     if samples_s.size == 0:
-        raise LogFormatError(f"{where}: no inter-token latency above 0 in 'results[].itl'")
+        raise LogFormatError(
+            f"{where}: no inter-token latency above 0 in 'results[].itl'"
+        )
     energy_j, duration_s = found.steady_state_energy, found.steady_state_duration
-    per_token_j, throughput_tps = found.steady_state_energy_per_token, found.output_throughput
+    per_token_j, throughput_tps = (
+        found.steady_state_energy_per_token,
+        found.output_throughput,
+    )
     if energy_j and duration_s and per_token_j:
         throughput_tps = energy_j / per_token_j / duration_s
     return BenchmarkRun(
@@ -324,9 +355,9 @@ def _power(power: Power, where: str, counts: Counter[str]) -> tuple[PowerReading
 def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
     """Share a chunk's latency among its tokens.
 
-    A server may send several tokens at once: the first has the whole latency, the others 0. Each
-    then gets an equal part. Zeros before a request's first latency belong to no chunk and are
-    dropped.
+    A server may send several tokens at once: the first has the whole latency, the
+    others 0. Each then gets an equal part. Zeros before a request's first latency
+    belong to no chunk and are dropped.
     """
     filled = [itl for itl in requests if itl.size]
     if not filled:
@@ -351,15 +382,16 @@ _LONGEST_REASON = 200
 
 
 class MlEnergySource(BenchmarkSource):
-    """Reads runs of the ML.ENERGY benchmark; with traces their raw files are downloaded.
+    """Reads runs of the ML.ENERGY benchmark.
 
-    `InputError` also where the package is not installed or the data set gives no access.
+    With traces their raw files are downloaded. `InputError` also where the package is
+    not installed or the data set gives no access.
 
     Parameters
     ----------
     folder : pathlib.Path or str, optional
-        A local copy of the compiled data set (with ``runs/llm.parquet``); without it the runs are
-        downloaded from the hub.
+        A local copy of the compiled data set (with ``runs/llm.parquet``); without it
+        the runs are downloaded from the hub.
     """
 
     licence = "gated data set ml-energy/benchmark-v3; see its page"
@@ -375,7 +407,10 @@ class MlEnergySource(BenchmarkSource):
         measured = (
             Measured(
                 {
-                    **{name: getattr(run, name) for name in ("model_id", "task", "gpu_model")},
+                    **{
+                        name: getattr(run, name)
+                        for name in ("model_id", "task", "gpu_model")
+                    },
                     "gpus_per_replica": int(run.num_gpus),
                     "tensor_parallel": int(run.tensor_parallel),
                     "expert_parallel": int(run.expert_parallel),
@@ -389,13 +424,17 @@ class MlEnergySource(BenchmarkSource):
         return select(measured, spec, self.name)
 
     def _hash(self, selected: Sequence[Measured]) -> str:
-        """Return the hash over all public values of runs: a new measurement changes some of them.
+        """Return the hash over all public values of runs.
 
-        Raw files are not downloaded for it.
+        A new measurement changes some of them. Raw files are not downloaded for it.
         """
         digest = hashlib.sha256()
         for one in selected:
-            values = {name: v for name, v in asdict(one.data).items() if not name.startswith("_")}
+            values = {
+                name: v
+                for name, v in asdict(one.data).items()
+                if not name.startswith("_")
+            }
             digest.update(json.dumps(values, sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
@@ -405,8 +444,8 @@ class MlEnergySource(BenchmarkSource):
             llm_runs = import_module(_MODULE).LLMRuns
         except ImportError as error:
             raise InputError(
-                f"the ML.ENERGY benchmark is read through the package 'mlenergy-data' ({error}); "
-                f"install it with: pip install 'diploee[{EXTRA}]'"
+                "the ML.ENERGY benchmark is read through the package 'mlenergy-data' "
+                f"({error}); install it with: pip install 'diploee[{EXTRA}]'"
             ) from error
         opened = llm_runs.from_directory if self._is_copy else llm_runs.from_hf
         return list(self._try(opened, self.name, stable_only=False))
@@ -420,10 +459,15 @@ class MlEnergySource(BenchmarkSource):
         summary = checked_record(asdict(run), Summary, where, LogFormatError).run()
         if not traces:
             return summary
-        found = checked_record(self._try(run.read_results_json), Results, where, LogFormatError)
+        found = checked_record(
+            self._try(run.read_results_json), Results, where, LogFormatError
+        )
         raw = run_of(found, where, summary.batch_size, counts)
         return replace(
-            summary, power=raw.power, steady_s=raw.steady_s, itl_samples_s=raw.itl_samples_s
+            summary,
+            power=raw.power,
+            steady_s=raw.steady_s,
+            itl_samples_s=raw.itl_samples_s,
         )
 
     def _try(self, call: Any, *args: Any, **options: Any) -> Any:
@@ -431,10 +475,13 @@ class MlEnergySource(BenchmarkSource):
         try:
             return call(*args, **options)
         except Exception as error:  # whatever the hub's client may raise
-            text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(error)
+            text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(
+                error
+            )
             remedy = (
-                f"the data set is gated: request access on https://huggingface.co/datasets/{self.name}"
-                f", create a token on https://huggingface.co/settings/tokens and set {TOKEN} to it"
+                "the data set is gated: request access on "
+                f"https://huggingface.co/datasets/{self.name}, create a token on "
+                f"https://huggingface.co/settings/tokens and set {TOKEN} to it"
             )
             if self._is_copy:
                 remedy = "check the folder"

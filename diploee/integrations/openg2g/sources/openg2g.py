@@ -1,14 +1,15 @@
-"""OpenG2G's spec folders, ``data/specs/<hash>/``: names, manifests, files, and the source of them.
+"""OpenG2G's spec folders, ``data/specs/<hash>/``.
 
-`trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and usually
-`logistic_fit.json` are the files of the cache here, too; `_manifest.json` has the spec, and OpenG2G
-writes it last.
+Names, manifests, files, and the source of them. `trace.csv`
+(``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and usually
+`logistic_fit.json` are the files of the cache here, too; `_manifest.json` has the spec,
+and OpenG2G writes it last.
 
 References
 ----------
 .. [1] https://github.com/gpu2grid/openg2g, 0.2.0: ``datacenter/config.py`` (the hash of a spec),
    ``datacenter/workloads/inference.py`` (the manifest)
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -52,16 +53,23 @@ TRACE_FILE, ITL_FILE, FIT_FILE = "trace.csv", "itl_fit.json", "logistic_fit.json
 TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
 F = TypeVar("F", bound=FittedModel)
 FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
-"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources here give
-the median."""
+"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources
+here give the median."""
 
 DEFAULTS = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
 """OpenG2G's defaults for fields that a spec leaves out."""
 
 _HASHED = (
-    "model_id", "gpu_model", "task", "precision", "gpus_per_replica", "tensor_parallel",
-    "expert_parallel", "batch_sizes", "fit_exclude_batch_sizes",
-)  # fmt: skip
+    "model_id",
+    "gpu_model",
+    "task",
+    "precision",
+    "gpus_per_replica",
+    "tensor_parallel",
+    "expert_parallel",
+    "batch_sizes",
+    "fit_exclude_batch_sizes",
+)
 
 
 def openg2g_folder(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
@@ -79,7 +87,9 @@ def _hash(spec: InferenceModelSpec) -> str:
     hashed = {name: fields[name] for name in _HASHED}
     hashed |= {name: sorted(v) for name, v in hashed.items() if isinstance(v, list)}
     # OpenG2G hashes json.dumps with its default separators.
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[:HASH_DIGITS]
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()[
+        :HASH_DIGITS
+    ]
 
 
 class _Manifest(Record):
@@ -90,15 +100,26 @@ class _LatencyFits(Record):
     per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], dict[str, Any]]
 
 
-def traces_of(path: Path, content: bytes) -> tuple[Float64Array, Float64Array, Float64Array]:
+def traces_of(
+    path: Path, content: bytes
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return batch size, time [s] and power [W] of a `trace.csv`."""
     table = sheet_of(path, content, "a trace").read(TRACE_COLUMNS, "a trace")
-    batch, t_s = (numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2])
-    return batch, t_s, numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0))
+    batch, t_s = (
+        numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
+    )
+    return (
+        batch,
+        t_s,
+        numbers(table, TRACE_COLUMNS[2], Number(may_miss=False, at_least=0)),
+    )
 
 
 def format_columns(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return columns as CSV with a header; numbers in full, so that they come back bit by bit."""
+    """Return columns as CSV with a header.
+
+    Numbers in full, so that they come back bit by bit.
+    """
     buffer = BytesIO()
     buffer.write(f"{','.join(columns)}\n".encode())
     options = pa_csv.WriteOptions(include_header=False)
@@ -143,7 +164,10 @@ class _Folder:
     def content(self) -> dict[str, bytes]:
         """Content of its files by name; the logistic fits may be absent."""
         may_lack = [FIT_FILE] if os.path.lexists(self.path / FIT_FILE) else []
-        return {name: read_bytes(self.path / name) for name in (TRACE_FILE, ITL_FILE, *may_lack)}
+        return {
+            name: read_bytes(self.path / name)
+            for name in (TRACE_FILE, ITL_FILE, *may_lack)
+        }
 
     @cached_property
     def traces(self) -> tuple[Float64Array, Float64Array, Float64Array]:
@@ -176,15 +200,19 @@ class OpenG2GSource(BenchmarkSource):
         return f"OpenG2G spec {selected[0].data.path.name}"
 
     def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
-        """Return those of one folder, one that leaves the same sizes out of its fits first."""
+        """Return fits of one folder, without repeated sizes in the first."""
         measured = (
-            Measured({name: getattr(folder.spec, name) for name in MATCHED}, size, folder)
+            Measured(
+                {name: getattr(folder.spec, name) for name in MATCHED}, size, folder
+            )
             for folder in self._folders()
             for size in folder.spec.batch_sizes
         )
         found = select(measured, spec, str(self.folder))
         whole = [
-            one.data for one in found if set(spec.batch_sizes) <= set(one.data.spec.batch_sizes)
+            one.data
+            for one in found
+            if set(spec.batch_sizes) <= set(one.data.spec.batch_sizes)
         ]
         if not whole:
             raise InputError(
@@ -209,13 +237,16 @@ class OpenG2GSource(BenchmarkSource):
         if np.count_nonzero(rows) < 2 or size not in folder.mixtures:
             lacking = TRACE_FILE if np.count_nonzero(rows) < 2 else ITL_FILE
             raise LogFormatError(
-                f"{folder.path / lacking}: nothing of batch size {size}, which {MANIFEST} lists"
+                f"{folder.path / lacking}: nothing of batch size {size}, which "
+                f"{MANIFEST} lists"
             )
         readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
         counts["readings_at_a_repeated_stamp"] += n_dropped
         mixture = folder.mixtures[size]
         median_s = float(mixture.quantile(0.5))
-        return BenchmarkRun(size, median_itl_s=median_s, power=(readings,), itl_fit=mixture)
+        return BenchmarkRun(
+            size, median_itl_s=median_s, power=(readings,), itl_fit=mixture
+        )
 
     def _fits(self, selected: Sequence[Measured]) -> dict[str, LogisticModel]:
         folder = selected[0].data
@@ -227,15 +258,19 @@ class OpenG2GSource(BenchmarkSource):
             manifests = [self.folder / MANIFEST]
         if not manifests:
             raise InputError(
-                f"{self.folder}: no finished spec folder of OpenG2G (none holds {MANIFEST}); "
-                "give its data/specs"
+                f"{self.folder}: no finished spec folder of OpenG2G (none holds "
+                f"{MANIFEST}); give its data/specs"
             )
         return [_Folder(path.parent, _spec(path)) for path in manifests]
 
 
 def _spec(manifest: Path) -> InferenceModelSpec:
-    fields = parse_json(read_bytes(manifest), str(manifest), _Manifest, LogFormatError).spec
-    known = {name: v for name, v in fields.items() if name in InferenceModelSpec.model_fields}
+    fields = parse_json(
+        read_bytes(manifest), str(manifest), _Manifest, LogFormatError
+    ).spec
+    known = {
+        name: v for name, v in fields.items() if name in InferenceModelSpec.model_fields
+    }
     return checked(
         known,
         InferenceModelSpec,

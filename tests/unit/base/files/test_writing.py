@@ -1,4 +1,5 @@
-"""Results take their places whole, whoever is killed, interrupted or writes there at once."""
+"""Results take their places whole, whoever is killed, interrupted or writes there at
+once."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ from diploee.base.files import (
 )
 from diploee.base.files.staging import Staging
 
-KIND = FolderKind("a test folder", "marker.json", ("of",), lambda _: ("marker.json", "x", "sub/*"))
+KIND = FolderKind(
+    "a test folder", "marker.json", ("of",), lambda _: ("marker.json", "x", "sub/*")
+)
 
 
 def put_file(root: Path, text: str, force: bool) -> None:
@@ -56,7 +59,9 @@ PUTS: dict[str, Put] = {"file": put_file, "set": put_set, "folder": put_folder}
 
 def seen(root: Path) -> dict[str, bytes]:
     """Return what a user sees: all that is not hidden."""
-    return {name: text for name, text in contents(root).items() if "/." not in f"/{name}"}
+    return {
+        name: text for name, text in contents(root).items() if "/." not in f"/{name}"
+    }
 
 
 def fresh(put: Put, root: Path, text: str) -> dict[str, bytes]:
@@ -133,7 +138,8 @@ def test_undoing_says_so_and_leaves_alone_what_came_since(
         assert contents(tmp_path) == {} and not told
     else:
         assert told == (
-            f"diploee: {place}: replacing it was cut short; the older one stands again\n"
+            f"diploee: {place}: replacing it was cut short; the older one stands "
+            "again\n"
         )
         assert json.loads((place / "marker.json").read_text())["of"] == "old"
 
@@ -194,7 +200,10 @@ def test_late_signal_tells_the_handler_that_the_result_stands(tmp_path: Path) ->
     remove = Staging.remove
     try:
         for when in ("while writing", "in its place"):
-            with pytest.MonkeyPatch.context() as patch, whole_file(tmp_path / when) as path:
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                whole_file(tmp_path / when) as path,
+            ):
                 path.touch()
                 if when == "while writing":
                     signal.raise_signal(signal.SIGTERM)
@@ -213,7 +222,9 @@ def test_late_signal_tells_the_handler_that_the_result_stands(tmp_path: Path) ->
 
 @pytest.mark.parametrize("force", [True, False])
 @pytest.mark.parametrize("name", PUTS)
-def test_writers_at_once_leave_one_whole_result(tmp_path: Path, name: str, force: bool) -> None:
+def test_writers_at_once_leave_one_whole_result(
+    tmp_path: Path, name: str, force: bool
+) -> None:
     put, root = PUTS[name], tmp_path / "root"
     whole = [fresh(put, root, letter) for letter in "abc"]
     fresh(put, root, "")
@@ -227,7 +238,9 @@ def test_writers_at_once_leave_one_whole_result(tmp_path: Path, name: str, force
             lost.append(letter)
 
     for letter in "abc":
-        threads.append(threading.Thread(target=ended, args=(lambda letter=letter: write(letter),)))
+        threads.append(
+            threading.Thread(target=ended, args=(lambda letter=letter: write(letter),))
+        )
         threads[-1].start()
     for thread in threads:
         thread.join()
@@ -253,8 +266,11 @@ def test_what_a_living_writer_has_and_what_is_not_ours_stays(tmp_path: Path) -> 
         with whole_file(tmp_path / "two") as other:
             other.write_text("2")
     assert contents(tmp_path).keys() == {
-        "one", "two", "deep/file", ".notes.partial-abcdefgh/mine",
-    }  # fmt: skip
+        "one",
+        "two",
+        "deep/file",
+        ".notes.partial-abcdefgh/mine",
+    }
 
 
 def test_another_machines_folder_stays_for_a_day(tmp_path: Path) -> None:
@@ -269,7 +285,7 @@ def test_another_machines_folder_stays_for_a_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lives", [True, False])
-def test_turn_of_a_killed_writer_that_had_made_nothing_ends_and_that_of_a_living_one_stays(
+def test_turn_of_a_killed_writer_without_files_ends_and_of_a_living_one_stays(
     tmp_path: Path, lives: bool
 ) -> None:
     handle = staging.try_lock(tmp_path / staging.TURN, os.O_CREAT)
@@ -333,7 +349,9 @@ def test_a_pipe_in_the_place_of_a_marker_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", FOREIGN.values(), ids=FOREIGN)
-def test_force_keeps_folders_with_anything_foreign(tmp_path: Path, files: dict[str, str]) -> None:
+def test_force_keeps_folders_with_anything_foreign(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
     place = tmp_path / "folder"
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -343,9 +361,9 @@ def test_force_keeps_folders_with_anything_foreign(tmp_path: Path, files: dict[s
         put_folder(tmp_path, "new", True)
     assert contents(tmp_path) == before
     assert str(caught.value).startswith(f"{place}: ")
-    assert "is not a test folder" in str(caught.value) or "besides a test folder" in str(
+    assert "is not a test folder" in str(
         caught.value
-    )
+    ) or "besides a test folder" in str(caught.value)
 
 
 def test_force_takes_an_empty_folder_and_names_the_current_one(
@@ -373,7 +391,10 @@ def test_no_file_replaces_what_is_none(tmp_path: Path, kind: str, force: bool) -
         place = place if kind == "link to a device" else device
     if kind == "link to a device":
         place.symlink_to(device)
-    with pytest.raises(OutputExistsError, match="expected a file"), whole_file(place, force):
+    with (
+        pytest.raises(OutputExistsError, match="expected a file"),
+        whole_file(place, force),
+    ):
         pass
     assert os.path.lexists(place) and not place.is_file()
 
@@ -385,7 +406,10 @@ def test_force_never_replaces_an_input(tmp_path: Path) -> None:
     (tmp_path / "same").hardlink_to(run / "data")
     (tmp_path / "link").symlink_to("run")
     for place in (run / "data", tmp_path / "same", tmp_path / "link" / "data"):
-        for inputs in ([run / "data"], [None, "no such file", tmp_path / "link" / "data"]):
+        for inputs in (
+            [run / "data"],
+            [None, "no such file", tmp_path / "link" / "data"],
+        ):
             with (
                 pytest.raises(InputError, match="is an input of this command"),
                 whole_file(place, True, inputs=inputs),
@@ -419,7 +443,9 @@ def test_what_names_no_local_place_is_refused(place: Path | str, words: str) -> 
         assert str(caught.value).isprintable()
 
 
-def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path: Path) -> None:
+def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(
+    tmp_path: Path,
+) -> None:
     resource = pytest.importorskip("resource", reason="limits on file size need POSIX")
 
     def act() -> str:
@@ -432,7 +458,9 @@ def test_the_file_that_a_full_disk_cuts_short_is_named_with_its_option(tmp_path:
             return str(error)
         return ""
 
-    problem = answer(act, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096)))
+    problem = answer(
+        act, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096))
+    )
     assert problem.startswith(f"{tmp_path / 'book'}: the disk is full")
     assert list(tmp_path.iterdir()) == []
 

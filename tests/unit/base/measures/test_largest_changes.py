@@ -1,4 +1,5 @@
-"""The largest rise and fall between any two readings: against all pairs, and against pandas."""
+"""The largest rise and fall between any two readings: against all pairs, and against
+pandas."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_a_rise_within_ten_minutes_is_never_less_than_one_within_a_minute(
     tmp_path: Path, resolution: str
 ) -> None:
     scenario = tiny_scenario({"duration": "84 h", "resolution": resolution})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library(), engine="compiled")
+    run = simulate(
+        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+    )
     step_s = scenario.resolution_ms / 1000
     power_mw = run.facility()["facility_power_w"].astype(float) / 1e6
     power_mw = power_mw.iloc[-(-round(run.transient_h * 3600) // round(step_s)) :]
@@ -78,23 +81,36 @@ def test_a_rise_within_ten_minutes_is_never_less_than_one_within_a_minute(
         n = int(window_s // step_s) + 1
         lowest = power_mw.rolling(n, min_periods=1).min()
         highest = power_mw.rolling(n, min_periods=1).max()
-        assert entry["up"]["max_mw"] == pytest.approx((power_mw - lowest).max(), abs=2e-8)
-        assert entry["down"]["max_mw"] == pytest.approx((highest - power_mw).max(), abs=2e-8)
+        assert entry["up"]["max_mw"] == pytest.approx(
+            (power_mw - lowest).max(), abs=2e-8
+        )
+        assert entry["down"]["max_mw"] == pytest.approx(
+            (highest - power_mw).max(), abs=2e-8
+        )
         at = [pd.Timestamp(entry["up"][name]) for name in ("time", "until")]
         assert pd.Timedelta(0) < at[1] - at[0] <= pd.Timedelta(seconds=window_s)
-        assert power_mw[at[1]] - power_mw[at[0]] == pytest.approx(entry["up"]["max_mw"], abs=2e-8)
-        assert entry["up"]["cause"]["change_mw"] == pytest.approx(entry["up"]["max_mw"], abs=2e-8)
+        assert power_mw[at[1]] - power_mw[at[0]] == pytest.approx(
+            entry["up"]["max_mw"], abs=2e-8
+        )
+        assert entry["up"]["cause"]["change_mw"] == pytest.approx(
+            entry["up"]["max_mw"], abs=2e-8
+        )
     if resolution == "60 s":
         ramps = {
-            r["interval_s"]: r["up"]["max_mw"] for r in run.metrics["grid"]["ramps"]["intervals"]
+            r["interval_s"]: r["up"]["max_mw"]
+            for r in run.metrics["grid"]["ramps"]["intervals"]
         }
-        assert of[600.0]["up"]["max_mw"] >= max(of[60.0]["up"]["max_mw"], ramps[60.0], ramps[300.0])
+        assert of[600.0]["up"]["max_mw"] >= max(
+            of[60.0]["up"]["max_mw"], ramps[60.0], ramps[300.0]
+        )
     else:
         assert list(of) == [600.0]
         assert changes["absent"][0]["window_s"] == 60
 
 
-def test_steps_that_a_run_does_not_write_have_their_own_largest_change(tmp_path: Path) -> None:
+def test_steps_that_a_run_does_not_write_have_their_own_largest_change(
+    tmp_path: Path,
+) -> None:
     seen: list[np.ndarray] = []
 
     class Sink:
@@ -105,7 +121,9 @@ def test_steps_that_a_run_does_not_write_have_their_own_largest_change(tmp_path:
     coarse = tiny_scenario({"duration": "6 h", "step": "10 s"})
     simulate(fine, tmp_path / "fine", library=tiny_library(), sinks=[Sink()])
     run = simulate(coarse, tmp_path / "coarse", library=tiny_library())
-    power_mw = pd.Series(np.concatenate(seen)).iloc[round(run.transient_h * 360) :] / 1e6
+    power_mw = (
+        pd.Series(np.concatenate(seen)).iloc[round(run.transient_h * 360) :] / 1e6
+    )
     rise = (power_mw - power_mw.rolling(61, min_periods=1).min()).max()
     grid = run.metrics["grid"]
     assert grid["at_step"]["changes"]["600s"]["up"]["max_mw"] == pytest.approx(rise)

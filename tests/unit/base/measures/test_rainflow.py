@@ -11,17 +11,21 @@ from diploee.base.measures.series import QUANTA_PER_W, Stretch
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]
 """Points A to I of the example in ASTM E1049-85 (2017), Figure 6."""
 ASTM_COUNTS = {3: 0.5, 4: 1.5, 6: 0.5, 8: 1.0, 9: 0.5}
-"""Its rainflow counts (5.4.4), range to cycles; the PyPI package `rainflow` 3.2 gives the same."""
+"""Its rainflow counts (5.4.4), range to cycles; the PyPI package `rainflow` 3.2 gives
+the same."""
 
 
 def count(series, threshold_w=0.5):
-    """Return closed swings of each range and the residue's half-cycles of each range [W]."""
+    """Return closed swings of each range and the residue's half-cycles of each range
+    [W]."""
     closed, scale = Counter(), QUANTA_PER_W
     points = TurningPoints(int(np.ceil(threshold_w * scale)))
     for swings in points.add(np.round(np.array(series) * scale).astype(np.int64), 0, 1):
         closed.update(swings[0].tolist())
     halves = Counter(np.abs(np.diff(points.residue)).tolist())
-    return {k / scale: n for k, n in closed.items()}, {k / scale: n for k, n in halves.items()}
+    return {k / scale: n for k, n in closed.items()}, {
+        k / scale: n for k, n in halves.items()
+    }
 
 
 def rainflow_of(values, threshold_w=1.0, end_ms=None, step_ms=1):
@@ -63,7 +67,8 @@ def test_noise_below_the_threshold_is_no_event():
     swing = 10 * np.sin(np.arange(5_000) * 2 * np.pi / 500)
     closed, halves = count(noise + swing, threshold_w=3.0)
     large = sum(n for size, n in halves.items() if size >= 3)
-    # Ten periods have 19 half swings from their first maximum to their last minimum, and two ends.
+    # Ten periods have 19 half swings from their first maximum to their last minimum,
+    # and two ends.
     assert 2 * sum(closed.values()) + large == 21
     assert min(closed) > 17
 

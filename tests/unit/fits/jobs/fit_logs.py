@@ -42,7 +42,9 @@ def job_log(
     names = tuple(map(str, range(n)))
     counts = ImportCounts(n, n)
     relative = utc_offset_min is None
-    return JobLog("made.csv", "csv", records, names, types, utc_offset_min, relative, counts)
+    return JobLog(
+        "made.csv", "csv", records, names, types, utc_offset_min, relative, counts
+    )
 
 
 def submissions(
@@ -50,4 +52,6 @@ def submissions(
 ) -> np.ndarray:
     """Submission times with the given count in each hour."""
     hour = np.repeat(np.arange(counts.size), counts)
-    return first_ms + hour * HOUR_MS + (rng.random(hour.size) * HOUR_MS).astype(np.int64)
+    return (
+        first_ms + hour * HOUR_MS + (rng.random(hour.size) * HOUR_MS).astype(np.int64)
+    )

@@ -1,4 +1,4 @@
-"""Calendar weights and the scatter of hourly counts, checked on counts of known origin."""
+"""Calendar weights and the scatter of hourly counts, checked on counts of known origin."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ BY_HOUR = 1.2 + np.sin(np.arange(WEEK) / 24 * 2 * np.pi)
 
 def hours(counts: np.ndarray, first: np.datetime64 = MONDAY) -> Counts:
     at = int(first.astype(np.int64)) + np.arange(counts.size)
-    return Counts(HOUR_MS, at * HOUR_MS, np.asarray(counts, dtype=np.int64), np.ones(counts.size))
+    return Counts(
+        HOUR_MS, at * HOUR_MS, np.asarray(counts, dtype=np.int64), np.ones(counts.size)
+    )
 
 
 def scatter_of(counts: Counts, weeks_differ: bool = False) -> DispersionFit:
@@ -46,7 +48,9 @@ def scatter_of(counts: Counts, weeks_differ: bool = False) -> DispersionFit:
     return found
 
 
-def gamma_counts(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> np.ndarray:
+def gamma_counts(
+    rng: np.random.Generator, mean: np.ndarray, dispersion: float
+) -> np.ndarray:
     factor = rng.gamma(1 / dispersion, dispersion, mean.size) if dispersion else 1.0
     return rng.poisson(mean * factor)
 
@@ -62,7 +66,9 @@ def test_equal_weeks_give_their_counts_as_weights() -> None:
 
 def test_weeks_are_local_and_begin_on_monday() -> None:
     """One job every Thursday at 17:30 local time, seven hours behind UTC."""
-    submit_ms = MONDAY_MS + (np.arange(4) * WEEK + 3 * 24 + 17 + 7) * HOUR_MS + HOUR_MS // 2
+    submit_ms = (
+        MONDAY_MS + (np.arange(4) * WEEK + 3 * 24 + 17 + 7) * HOUR_MS + HOUR_MS // 2
+    )
     log = job_log(submit_ms, utc_offset_min=-420)
     fit = fit_job_log(
         log,
@@ -89,7 +95,9 @@ def test_short_spans_allow_fewer_weights(n_hours: int, allowed: int) -> None:
         if k < allowed:
             assert fit_calendar(span, choice=choice).detail == choice
             continue
-        with pytest.raises(WorkloadError, match=f"calendar {choice}: .* less than twice"):
+        with pytest.raises(
+            WorkloadError, match=f"calendar {choice}: .* less than twice"
+        ):
             fit_calendar(span, choice=choice)
 
 
@@ -106,7 +114,9 @@ ODD_HOURS = np.where(np.arange(WEEK) % 7 == 3, 2.5, 0.75)
         (ODD_HOURS, "hour_of_week"),
     ],
 )
-def test_the_calendar_is_the_coarsest_that_predicts(week: np.ndarray, detail: str) -> None:
+def test_the_calendar_is_the_coarsest_that_predicts(
+    week: np.ndarray, detail: str
+) -> None:
     found = []
     for seed in range(5):
         mean = 5 * np.tile(week / week.mean(), 12)
@@ -128,7 +138,11 @@ def test_smoothed_weights_of_hours_are_nearer_to_the_truth_than_free_ones() -> N
     off = [np.sqrt(((w - truth) ** 2).mean()) for w in (free, fit.week_weight)]
     assert off[1] < 0.7 * off[0]
     counts[500] += 996  # one burst is not to make a Thursday hour weigh 13
-    assert fit_calendar(hours(counts)).detail in ("hour_of_day", "day_and_hour", "uniform")
+    assert fit_calendar(hours(counts)).detail in (
+        "hour_of_day",
+        "day_and_hour",
+        "uniform",
+    )
 
 
 @settings(max_examples=25)
@@ -137,12 +151,17 @@ def test_the_fit_matches_the_totals_of_hours_and_months(
     seed: int, late: int, jobs_per_hour: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    span = hours(rng.poisson(jobs_per_hour, 8_760 + 800), MONDAY + np.timedelta64(late, "h"))
+    span = hours(
+        rng.poisson(jobs_per_hour, 8_760 + 800), MONDAY + np.timedelta64(late, "h")
+    )
     fit = fit_calendar(span, months=True, choice="day_and_hour")
     assert fit.month_weight is not None
     for group in (span.hour_of_week % 24, span.hour_of_week // 24, span.month):
         np.testing.assert_allclose(
-            np.bincount(group, fit.expected), np.bincount(group, span.counts), rtol=1e-6, atol=1e-6
+            np.bincount(group, fit.expected),
+            np.bincount(group, span.counts),
+            rtol=1e-6,
+            atol=1e-6,
         )
 
 
@@ -167,12 +186,17 @@ def test_months_of_weeks_that_differ_by_themselves_are_left_out_and_reported() -
         assert (found.month_weight is not None) == found.months.differ
         kept += found.months.differ
     assert kept <= 4  # 1 % of them by chance, weeks that are cut by months a few more
-    assert "left out, they differ no more than the weeks within them" in found.months.line()
+    assert (
+        "left out, they differ no more than the weeks within them"
+        in found.months.line()
+    )
 
 
 def test_where_years_repeat_months_are_compared_with_those_of_other_years() -> None:
     rng = np.random.default_rng(2)
-    slow = np.interp(np.arange(2 * 8_760), np.arange(0, 2 * 8_760 + 1, 1_460), rng.random(13) + 0.5)
+    slow = np.interp(
+        np.arange(2 * 8_760), np.arange(0, 2 * 8_760 + 1, 1_460), rng.random(13) + 0.5
+    )
     wandering = fit_calendar(hours(50 * slow), choice="uniform")
     assert wandering.months is not None and wandering.month_weight is None
     assert (wandering.months.within, wandering.months.freedom) == ("years", (11, 12))
@@ -182,7 +206,9 @@ def test_where_years_repeat_months_are_compared_with_those_of_other_years() -> N
 
 @pytest.mark.parametrize("dispersion", [0.0, 2.0])
 @pytest.mark.parametrize("n_weeks", [3, 30])
-def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks: int) -> None:
+def test_limits_of_the_weights_hold_what_they_promise(
+    dispersion: float, n_weeks: int
+) -> None:
     rng = np.random.default_rng(5)
     inside = n = 0
     for _ in range(30):
@@ -201,7 +227,9 @@ def test_limits_of_the_weights_hold_what_they_promise(dispersion: float, n_weeks
 @pytest.mark.slow
 @pytest.mark.parametrize("dispersion", [0.0, 0.2, 2.0])
 @pytest.mark.parametrize("n_weeks", [3, 40])
-def test_dispersion_is_hardly_biased_by_the_fitted_weights(dispersion: float, n_weeks: int) -> None:
+def test_dispersion_is_hardly_biased_by_the_fitted_weights(
+    dispersion: float, n_weeks: int
+) -> None:
     rng = np.random.default_rng(6)
     found = []
     for _ in range(30):
@@ -239,7 +267,9 @@ def test_limits_of_the_dispersion_hold_what_they_promise(dispersion: float) -> N
     found = [scatter_of(hours(gamma_counts(rng, mean, dispersion))) for _ in range(30)]
     inside = sum(s.low <= dispersion <= s.high for s in found)
     assert stats.binom.cdf(inside, len(found), 0.95) > 0.001
-    by_index = sum(s.index_low <= 1 + dispersion * mean.mean() <= s.index_high for s in found)
+    by_index = sum(
+        s.index_low <= 1 + dispersion * mean.mean() <= s.index_high for s in found
+    )
     assert stats.binom.cdf(by_index, len(found), 0.95) > 0.001
 
 
@@ -291,7 +321,9 @@ def test_the_first_and_last_hour_count_as_far_as_the_log_covers_them() -> None:
     assert span.counts.tolist() == [1, 2, 1, 0, 1]
     assert inside.all()
     # Half a mean distance, 26.9 minutes, before the first and after the last.
-    np.testing.assert_allclose(span.coverage, [56.9 / 60, 1, 1, 1, 31.9 / 60], atol=1e-3)
+    np.testing.assert_allclose(
+        span.coverage, [56.9 / 60, 1, 1, 1, 31.9 / 60], atol=1e-3
+    )
     assert span.first_hour == np.datetime64("1969-12-31T23", "h")
     span, inside = count_hours(
         local_ms, datetime(1970, 1, 1, 0, 15), datetime(1970, 1, 1, 2, 45), inside
@@ -341,16 +373,24 @@ def test_a_span_without_jobs_is_refused() -> None:
         fit_job_log(job_log([]), [ClassRule(workload="tune")], tiny_library())
 
 
-def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_reported() -> None:
+def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_reported() -> (
+    None
+):
     at_ms = submissions(np.ones(48, np.int64), np.random.default_rng(0))
     rules, library = [ClassRule(workload="tune")], tiny_library()
     for years, allowed in ((-47, False), (1, True), (53, False)):
         moved = np.append(at_ms, at_ms[0] + years * 365 * 24 * HOUR_MS)
         if not allowed:
-            with pytest.raises(WorkloadError, match=r"expected 40 years at most; .* \(--from"):
+            with pytest.raises(
+                WorkloadError, match=r"expected 40 years at most; .* \(--from"
+            ):
                 fit_job_log(job_log(moved), rules, library)
             start = datetime(2018, 1, 1)
-            fit_job_log(job_log(moved), rules, library, start=start, end=datetime(2018, 2, 1))
+            fit_job_log(
+                job_log(moved), rules, library, start=start, end=datetime(2018, 2, 1)
+            )
             continue
-        (note,) = (n for n in fit_job_log(job_log(moved), rules, library).notes if "days" in n)
+        (note,) = (
+            n for n in fit_job_log(job_log(moved), rules, library).notes if "days" in n
+        )
         assert note.startswith("363 days without a submission count as days of no work")

@@ -40,7 +40,9 @@ def test_without_rules_no_job_fits() -> None:
 
 def test_a_kind_that_the_log_does_not_have_is_named() -> None:
     log = job_log(range(3), types=("train", "eval"))
-    with pytest.raises(WorkloadError, match=r"rule 1: .*'evel' .*did you mean 'eval'\?"):
+    with pytest.raises(
+        WorkloadError, match=r"rule 1: .*'evel' .*did you mean 'eval'\?"
+    ):
         assign_classes(log.jobs, log.types, (ClassRule(workload="a", type="evel"),))
 
 
@@ -51,7 +53,8 @@ def test_nearest_size_is_by_ratio_and_the_lower_of_two() -> None:
 
 
 @pytest.mark.parametrize(
-    "bounds", [{"min_nodes": 3, "max_nodes": 2}, {"min_duration_s": 60, "max_duration_s": 60}]
+    "bounds",
+    [{"min_nodes": 3, "max_nodes": 2}, {"min_duration_s": 60, "max_duration_s": 60}],
 )
 def test_a_rule_that_no_job_can_fit_is_refused(bounds: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match="no job could fit"):
@@ -61,15 +64,26 @@ def test_a_rule_that_no_job_can_fit_is_refused(bounds: dict[str, float]) -> None
 @pytest.mark.parametrize("head", ["", "rules:\n"])
 def test_rules_are_read_from_a_list_of_yaml(tmp_path: Path, head: str) -> None:
     file = tmp_path / "rules.yaml"
-    file.write_text(f"{head}- {{workload: tune, min_nodes: 2}}\n- workload: draw\n", "utf-8")
-    assert read_rules(file) == (ClassRule(workload="tune", min_nodes=2), ClassRule(workload="draw"))
+    file.write_text(
+        f"{head}- {{workload: tune, min_nodes: 2}}\n- workload: draw\n", "utf-8"
+    )
+    assert read_rules(file) == (
+        ClassRule(workload="tune", min_nodes=2),
+        ClassRule(workload="draw"),
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("- workload: a\n- min_nodes: 2\n", "rules.yaml:2 1.workload: this key is missing"),
-        ("- workload: a\n  max_node: 2\n", "rules.yaml:2 0.max_node: unknown key 'max_node'"),
+        (
+            "- workload: a\n- min_nodes: 2\n",
+            "rules.yaml:2 1.workload: this key is missing",
+        ),
+        (
+            "- workload: a\n  max_node: 2\n",
+            "rules.yaml:2 0.max_node: unknown key 'max_node'",
+        ),
         (
             "- workload: a\n  min_nodes: 0\n",
             "rules.yaml:2 0.min_nodes: must be a whole number of 1",
@@ -80,7 +94,9 @@ def test_rules_are_read_from_a_list_of_yaml(tmp_path: Path, head: str) -> None:
         ("", "rules.yaml: is empty"),
     ],
 )
-def test_bad_rules_are_named_with_file_and_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_bad_rules_are_named_with_file_and_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(text, "utf-8")
     with pytest.raises(ScenarioError) as caught:

@@ -1,4 +1,4 @@
-"""`DurationModel`: what is drawn follows the distribution that is said, and its mean."""
+"""`DurationModel`: what is drawn follows the distribution that is said, and its mean."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from diploee.scenario import DurationModel, scenario_from_dict
 N_DRAWN = 20_000
 MODELS = {
     "quantiles": {"quantiles_s": {0: 5, 0.25: 60, 0.5: 600, 0.9: 7_200, 1: 86_400}},
-    "clipped quantiles": {"quantiles_s": {0: 5, 0.5: 600, 1: 86_400}, "min_s": 30, "max_s": 20_000},
+    "clipped quantiles": {
+        "quantiles_s": {0: 5, 0.5: 600, 1: 86_400},
+        "min_s": 30,
+        "max_s": 20_000,
+    },
     "lognormal": {"lognormal": [{"weight": 1, "median_s": 300, "sigma": 1.2}]},
     "mixture": {
         "lognormal": [
@@ -56,9 +60,13 @@ def test_mean_is_that_of_the_draws(name: str) -> None:
 
 @every_model
 @pytest.mark.parametrize("longest_s", [1.0, 25.0, 500.0, 1e5])
-def test_mean_up_to_a_time_is_the_integral_of_what_still_runs(name: str, longest_s: float) -> None:
+def test_mean_up_to_a_time_is_the_integral_of_what_still_runs(
+    name: str, longest_s: float
+) -> None:
     of = model(name)
-    breaks = sorted({b for b in (5, 10, 30, 60, 600, 7_200, 20_000, 86_400) if b < longest_s})
+    breaks = sorted(
+        {b for b in (5, 10, 30, 60, 600, 7_200, 20_000, 86_400) if b < longest_s}
+    )
     edges = [0.0, *breaks, longest_s]
     wanted = sum(
         integrate.quad(lambda t: 1 - of.cdf(t).item(), a, b, limit=200)[0]
@@ -87,7 +95,9 @@ def test_number_of_random_numbers_depends_on_the_count_alone(name: str) -> None:
 
 
 def test_a_lognormal_without_spread_is_one_duration() -> None:
-    step = DurationModel.model_validate({"lognormal": [{"weight": 1, "median_s": 90, "sigma": 0}]})
+    step = DurationModel.model_validate(
+        {"lognormal": [{"weight": 1, "median_s": 90, "sigma": 0}]}
+    )
     np.testing.assert_allclose(step.draw(np.random.default_rng(0), 10), 90)
     np.testing.assert_allclose(step.cdf([89.9, 90.1]), [0, 1])
     assert step.mean_s() == pytest.approx(90)
@@ -103,9 +113,14 @@ def test_a_lognormal_without_spread_is_one_duration() -> None:
 def test_any_rising_durations_are_quantiles(
     seconds: list[float], seed: int, longest_s: float
 ) -> None:
-    levels = np.sort(np.random.default_rng(seed).permutation(999)[: len(seconds) - 2] + 1) / 1000
+    levels = (
+        np.sort(np.random.default_rng(seed).permutation(999)[: len(seconds) - 2] + 1)
+        / 1000
+    )
     of = DurationModel(
-        quantiles_s=dict(zip([0.0, *levels.tolist(), 1.0], sorted(seconds), strict=True))
+        quantiles_s=dict(
+            zip([0.0, *levels.tolist(), 1.0], sorted(seconds), strict=True)
+        )
     )
     drawn = of.draw(np.random.default_rng(seed), 50)
     low, high = min(seconds) * (1 - 1e-9), max(seconds) * (1 + 1e-9)
@@ -136,25 +151,36 @@ def test_json_returns_the_model(name: str) -> None:
         ({"quantiles_s": {10**400: 1, 1: 5}}, "finite number|valid number"),
         ({"quantiles_s": [1, 2]}, "valid dictionary"),
         ({"lognormal": [{"weight": 0.5, "median_s": 1, "sigma": 1}]}, "must sum to 1"),
-        ({"quantiles_s": {0: 1, 1: 2}, "min_s": 9, "max_s": 3}, "min_s 9 is above max_s 3"),
+        (
+            {"quantiles_s": {0: 1, 1: 2}, "min_s": 9, "max_s": 3},
+            "min_s 9 is above max_s 3",
+        ),
     ],
 )
-def test_what_is_no_distribution_is_refused(value: dict[str, object], text: str) -> None:
+def test_what_is_no_distribution_is_refused(
+    value: dict[str, object], text: str
+) -> None:
     with pytest.raises(ValidationError, match=text):
         DurationModel.model_validate(value)
 
 
 def test_bad_durations_of_a_class_are_named_by_their_place() -> None:
-    data = tiny_data({"streams.training.classes.0.duration": {"quantiles_s": {0: 9, 1: 2}}})
+    data = tiny_data(
+        {"streams.training.classes.0.duration": {"quantiles_s": {0: 9, 1: 2}}}
+    )
     with pytest.raises(ScenarioError) as caught:
         scenario_from_dict(data)
     (problem,) = caught.value.problems
-    assert problem.startswith("streams.training.classes.0.duration.quantiles_s: durations must not")
+    assert problem.startswith(
+        "streams.training.classes.0.duration.quantiles_s: durations must not"
+    )
 
 
 def test_dispersion_and_durations_change_the_hash_only_where_given() -> None:
     plain = tiny_scenario()
     dispersed = tiny_scenario({"streams.training.dispersion": 0.5})
-    lasting = tiny_scenario({"streams.training.classes.0.duration": MODELS["quantiles"]})
+    lasting = tiny_scenario(
+        {"streams.training.classes.0.duration": MODELS["quantiles"]}
+    )
     assert len({s.sha256() for s in (plain, dispersed, lasting)}) == 3
     assert "dispersion" not in plain.model_dump(mode="json")["streams"]["training"]

@@ -1,4 +1,5 @@
-"""Models of logged durations, compared with the distributions that the durations come from."""
+"""Models of logged durations, compared with the distributions that the durations come
+from."""
 
 from __future__ import annotations
 
@@ -39,10 +40,15 @@ def test_quantiles_stay_near_any_durations(values_ms: list[int], copies: int) ->
     assert model.quantiles_s is not None
     assert len(model.quantiles_s) <= MAX_QUANTILES
     low, high = model.quantile([1e-9, 1 - 1e-9])
-    np.testing.assert_allclose([low, high], [duration_s.min(), duration_s.max()], rtol=1e-4)
+    np.testing.assert_allclose(
+        [low, high], [duration_s.min(), duration_s.max()], rtol=1e-4
+    )
     if len(model.quantiles_s) < MAX_QUANTILES and duration_s.size > 300:
         # A job's own step counts half on each side; levels and seconds are rounded.
-        assert ks_distance(duration_s, model) < LEVEL_TOLERANCE + 1 / duration_s.size + 1e-3
+        assert (
+            ks_distance(duration_s, model)
+            < LEVEL_TOLERANCE + 1 / duration_s.size + 1e-3
+        )
 
 
 @pytest.mark.parametrize("n", [2_000, 100_000])

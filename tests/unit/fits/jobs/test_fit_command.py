@@ -1,4 +1,5 @@
-"""`diploee fit`: a log in, a piece of a scenario out that loads, runs and says how well it fits."""
+"""`diploee fit`: a log in, a piece of a scenario out that loads, runs and says how well
+it fits."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ from builders import tiny_data, tiny_library, write_scenario
 from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
-from diploee.base.errors import InputError, LogFormatError, OutputExistsError, WorkloadError
+from diploee.base.errors import (
+    InputError,
+    LogFormatError,
+    OutputExistsError,
+    WorkloadError,
+)
 from diploee.cli.fit import fit_command
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.fits.jobs.summary import fragment_text
@@ -36,12 +42,17 @@ def run(*arguments: object) -> str:
 
 
 def jobs_of_weeks(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Submissions of four bursty weeks, node counts and durations of a few distinct values."""
+    """Submissions of four bursty weeks, node counts and durations of a few distinct
+    values."""
     rng = np.random.default_rng(seed)
     mean = np.tile(4 * BY_HOUR, N_WEEKS) * rng.gamma(1.0, 1.0, N_WEEKS * 168)
     submit_ms = np.sort(submissions(rng.poisson(mean), rng))
     n_nodes = rng.choice([1, 2, 3, 8], submit_ms.size, p=[0.5, 0.3, 0.15, 0.05])
-    return submit_ms, n_nodes, np.maximum(np.rint(rng.lognormal(7, 1, submit_ms.size)), 1)
+    return (
+        submit_ms,
+        n_nodes,
+        np.maximum(np.rint(rng.lognormal(7, 1, submit_ms.size)), 1),
+    )
 
 
 @cache
@@ -71,7 +82,15 @@ def log_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def options(log_file: Path, library_folder: Path) -> tuple[object, ...]:
-    return (log_file, "--workload", "tune", "--profiles", library_folder, "--pool", "main")
+    return (
+        log_file,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--pool",
+        "main",
+    )
 
 
 @pytest.mark.parametrize("durations", ["quantiles", "profile"])
@@ -85,13 +104,18 @@ def test_fragment_is_the_fit_and_loads_in_a_scenario(durations: str) -> None:
     assert arrivals.dispersion is not None
     assert stream.dispersion == pytest.approx(arrivals.dispersion, rel=1e-4)
     np.testing.assert_allclose(
-        stream.calendar.week_weights(), arrivals.calendar.week_weight, rtol=1e-4, atol=1e-4
+        stream.calendar.week_weights(),
+        arrivals.calendar.week_weight,
+        rtol=1e-4,
+        atol=1e-4,
     )
     assert stream.calendar.month is None
     assert [(c.workload, c.n_nodes) for c in stream.classes] == [
         (c.workload, c.n_nodes) for c in fit.classes
     ]
-    assert [c.profile_n_nodes for c in stream.classes] == [c.profile_n_nodes for c in fit.classes]
+    assert [c.profile_n_nodes for c in stream.classes] == [
+        c.profile_n_nodes for c in fit.classes
+    ]
     for c, of_fit in zip(stream.classes, fit.classes, strict=True):
         assert c.probability == pytest.approx(of_fit.probability, abs=1e-7)
         assert c.duration == (of_fit.duration and of_fit.duration.model)
@@ -105,12 +129,18 @@ def test_a_fragment_generates_the_log_again() -> None:
     data |= yaml.safe_load(fragment_text(fit, "logged", "main"))
     jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
     again = fit_job_log(
-        job_log(1_514_764_800_000 + jobs.submit_ms, jobs.n_nodes, jobs.duration_ms / 1000),
+        job_log(
+            1_514_764_800_000 + jobs.submit_ms, jobs.n_nodes, jobs.duration_ms / 1000
+        ),
         [ClassRule(workload="tune")],
         tiny_library(),
     )
     arrivals, scatter = again.arrivals, again.arrivals.scatter
-    assert arrivals.jobs_per_day_low <= fit.arrivals.jobs_per_day <= arrivals.jobs_per_day_high
+    assert (
+        arrivals.jobs_per_day_low
+        <= fit.arrivals.jobs_per_day
+        <= arrivals.jobs_per_day_high
+    )
     assert scatter is not None and fit.arrivals.dispersion is not None
     assert scatter.low <= fit.arrivals.dispersion <= scatter.high
     weight = fit.arrivals.calendar.week_weight
@@ -141,7 +171,9 @@ def test_months_and_hours_of_the_day_are_written_where_fitted() -> None:
     days = fit_job_log(job_log(submissions(rng.poisson(by_hour), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(days, "jobs", "main"))["streams"]["jobs"]
     assert list(stream["calendar"]) == ["hour_of_day"]
-    by_hour = np.tile(9.0 * BY_HOUR * np.repeat([1.4, 1.4, 1.4, 1.4, 0.6, 0.4, 0.4], 24), 4)
+    by_hour = np.tile(
+        9.0 * BY_HOUR * np.repeat([1.4, 1.4, 1.4, 1.4, 0.6, 0.4, 0.4], 24), 4
+    )
     weeks = fit_job_log(job_log(submissions(rng.poisson(by_hour), rng)), rules, library)
     stream = yaml.safe_load(fragment_text(weeks, "jobs", "main"))["streams"]["jobs"]
     assert list(stream["calendar"]) == ["hour_of_day", "day_of_week"]
@@ -158,7 +190,13 @@ def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
     options = (*options, "--years", "law")
     text, out = run(*options), tmp_path / "made" / "stream.yaml"
     assert text.startswith("# Fitted by diploee")
-    for word in ("log.csv (csv)", "chi-square", "Variance over mean", "Kolmogorov", "95% limits"):
+    for word in (
+        "log.csv (csv)",
+        "chi-square",
+        "Variance over mean",
+        "Kolmogorov",
+        "95% limits",
+    ):
         assert word in text
     assert f"Written: {out}" in run(*options, "--out", out)
     assert out.read_text("utf-8") == text
@@ -174,11 +212,13 @@ def test_command_prints_a_fragment_writes_it_and_gives_all_numbers_as_json(
 
 @pytest.mark.parametrize(
     ("years", "allowed", "first"),
-    [("law", 1e-9, "# Years are drawn from the fitted distributions"),
-     ("auto", 9, "# Years are drawn from the fitted distributions"),
-     ("auto", 1e-9, "# Years play the log's own weeks in random order; "),
-     ("weeks", 9, "# Years play the log's own weeks in random order; ")],
-)  # fmt: skip
+    [
+        ("law", 1e-9, "# Years are drawn from the fitted distributions"),
+        ("auto", 9, "# Years are drawn from the fitted distributions"),
+        ("auto", 1e-9, "# Years play the log's own weeks in random order; "),
+        ("weeks", 9, "# Years play the log's own weeks in random order; "),
+    ],
+)
 def test_the_first_thing_said_is_where_years_come_from(
     options: tuple[object, ...],
     monkeypatch: pytest.MonkeyPatch,
@@ -200,23 +240,35 @@ def test_scenario_gives_the_pool_and_its_size(
     rest = ("--workload", "tune", "--profiles", library_folder, "--scenario", base)
     text = run(log_file, *rest)
     assert "wider than the pool" in text
-    assert max(c["n_nodes"] for c in yaml.safe_load(text)["streams"]["jobs"]["classes"]) == 3
-    with pytest.raises(InputError, match=r"--pool: must be one of 'main', found 'mian'.*'main'"):
+    assert (
+        max(c["n_nodes"] for c in yaml.safe_load(text)["streams"]["jobs"]["classes"])
+        == 3
+    )
+    with pytest.raises(
+        InputError, match=r"--pool: must be one of 'main', found 'mian'.*'main'"
+    ):
         run(log_file, *rest, "--pool", "mian")
 
 
 @pytest.mark.parametrize(
     ("changes", "is_told"),
-    [({}, True), ({"facility.pools.main.scale_profiles": "by_tdp"}, False), (None, False)],
+    [
+        ({}, True),
+        ({"facility.pools.main.scale_profiles": "by_tdp"}, False),
+        (None, False),
+    ],
 )
 def test_a_pool_with_other_gpus_than_the_profiles_is_reported_with_the_remedy(
     changes: dict[str, str] | None, is_told: bool, log_file: Path, tmp_path: Path
 ) -> None:
-    """A scenario is written, and would be refused as it runs: the fit says so before."""
+    """A scenario is written, and would be refused as it runs: the fit says so before."""  # noqa: E501
     other = {} if changes is None else changes | {"facility.node_types.node.n_gpus": 8}
     base = write_scenario(tmp_path / "base.yaml", other)
     text = run(log_file, "--workload", "llama2_70b_lora", "--scenario", base)
-    words = "set facility.pools.main.scale_profiles: by_tdp, or give profiles of these nodes"
+    words = (
+        "set facility.pools.main.scale_profiles: by_tdp, or give profiles of these "
+        "nodes"
+    )
     assert (words in " ".join(text.replace("#", " ").split())) == is_told
 
 
@@ -224,16 +276,28 @@ def test_a_pool_with_other_gpus_than_the_profiles_is_reported_with_the_remedy(
 def test_a_scenario_is_written_as_a_whole_that_runs(
     log_file: Path, library_folder: Path, tmp_path: Path
 ) -> None:
-    """The stream takes the place of those of its pool; another pool's and its files stay."""
+    """The stream takes the place of those of its pool; another pool's and its files
+    stay."""
     shutil.copy(log_file, tmp_path / "other.csv")
-    replayed = {"pool": "side", "replay": {"log": "other.csv", "rules": [{"workload": "tune"}]}}
+    replayed = {
+        "pool": "side",
+        "replay": {"log": "other.csv", "rules": [{"workload": "tune"}]},
+    }
     changes = {
         "facility.pools.side": {"node_type": "node", "n_nodes": 8},
         "streams.replayed": replayed,
     }
     base = write_scenario(tmp_path / "base.yaml", changes)
     out = tmp_path / "made" / "site.yaml"
-    given = (log_file, "--workload", "tune", "--profiles", library_folder, "--scenario", base)
+    given = (
+        log_file,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--scenario",
+        base,
+    )
     said = run(*given, "--pool", "main", "--out", out)
     assert said.endswith(f"\nnext: diploee run {out} --profiles {library_folder}\n")
     site = load_scenario(out)
@@ -244,8 +308,18 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
     assert site.facility == load_scenario(base).facility
     jobs = generate_jobs(site, tiny_library()).jobs
     assert set(jobs.pool_id.tolist()) == {0, 1}
-    with pytest.raises(InputError, match="--stream: 'replayed' is a stream of pool 'side'"):
-        run(*given, "--pool", "main", "--stream", "replayed", "--out", tmp_path / "no.yaml")
+    with pytest.raises(
+        InputError, match="--stream: 'replayed' is a stream of pool 'side'"
+    ):
+        run(
+            *given,
+            "--pool",
+            "main",
+            "--stream",
+            "replayed",
+            "--out",
+            tmp_path / "no.yaml",
+        )
     assert list(yaml.safe_load(run(*given, "--pool", "main"))) == ["streams"]
 
 
@@ -254,16 +328,25 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
     [
         ((), "either --workload or --rules, .*'draw', 'tune'"),
         (("--workload", "tune", "--confidence", "1"), "--confidence"),
-        (("--workload", "tune", "--column", "submit"), "--column: expected MEANING=NAME"),
+        (
+            ("--workload", "tune", "--column", "submit"),
+            "--column: expected MEANING=NAME",
+        ),
         (
             ("--workload", "tune", "--column", "submitted=a"),
-            "--column: must be 'submit' or .*, found 'submitted'; did you mean 'submit'",
+            (
+                "--column: must be 'submit' or .*, found 'submitted'; did you mean "
+                "'submit'"
+            ),
         ),
         (
             ("--workload", "tune", "--format", "slurm"),
             "content is that of format 'csv', not 'slurm'",
         ),
-        (("--workload", "tune", "--format", "swif"), "unknown job log format 'swif'.*'swf'"),
+        (
+            ("--workload", "tune", "--format", "swif"),
+            "unknown job log format 'swif'.*'swf'",
+        ),
         (("--workload", "tune", "--from", "2030-01-01"), "no job to fit is submitted"),
         (
             ("--workload", "tune", "--from", "2030-01-02", "--to", "2030-01-01"),
@@ -280,24 +363,32 @@ def test_what_cannot_be_done_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0099300+00:00,9,1\n"
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0099300+00:00,9,1\n"
+)
 MOONCAKE = '{"timestamp": 0, "input_length": 6, "output_length": 5, "hash_ids": [0]}\n'
 SERVEGEN = "0,1.5,1.0,Gamma,1.0,0.5\n600,1.5,1.0,Gamma,1.0,0.5\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [(AZURE, "azure-llm"), (MOONCAKE, "mooncake"), (SERVEGEN, "servegen")]
+    ("text", "name"),
+    [(AZURE, "azure-llm"), (MOONCAKE, "mooncake"), (SERVEGEN, "servegen")],
 )
 def test_a_request_trace_is_refused_with_the_command_for_it(
     tmp_path: Path, text: str, name: str
 ) -> None:
     trace = tmp_path / "chunk-1-trace.csv"
     trace.write_text(text, "utf-8")
-    said = f"is a request trace ({name}), not a job log; fit it with 'diploee fit-requests'"
+    said = (
+        f"is a request trace ({name}), not a job log; fit it with 'diploee "
+        "fit-requests'"
+    )
     with pytest.raises(InputError) as caught:
         run(trace, "--workload", "tune")
     assert str(caught.value) == f"{trace}: {said}"
-    with pytest.raises(InputError, match="'azure-llm' is a format of a request trace, not a job"):
+    with pytest.raises(
+        InputError, match="'azure-llm' is a format of a request trace, not a job"
+    ):
         run(trace, "--workload", "tune", "--format", "azure-llm")
 
 
@@ -305,14 +396,18 @@ def test_a_folder_is_a_request_trace_if_it_holds_one(tmp_path: Path) -> None:
     with pytest.raises(LogFormatError, match="can't be read"):
         run(tmp_path, "--workload", "tune")
     (tmp_path / "chunk-1-trace.csv").write_text(SERVEGEN, "utf-8")
-    with pytest.raises(InputError, match=r"is a request trace \(servegen\), not a job log"):
+    with pytest.raises(
+        InputError, match=r"is a request trace \(servegen\), not a job log"
+    ):
         run(tmp_path, "--workload", "tune")
 
 
 def test_a_broken_job_log_is_no_request_trace(tmp_path: Path) -> None:
     """Its header has a column that a trace may have too."""
     log = tmp_path / "log.csv"
-    log.write_text("timestamp,submit_time,nodes,duration\n1,2024-01-01,1,60\n1,no,1,60\n", "utf-8")
+    log.write_text(
+        "timestamp,submit_time,nodes,duration\n1,2024-01-01,1,60\n1,no,1,60\n", "utf-8"
+    )
     with pytest.raises(LogFormatError) as caught:
         run(log, "--workload", "tune")
     assert str(caught.value).startswith(f"{log}:3: ")
@@ -322,7 +417,8 @@ def test_a_broken_job_log_is_no_request_trace(tmp_path: Path) -> None:
 
 
 OWN_COLUMNS = (
-    "came,run_min,n\n04.03.2024 09:10,90,4\n05.03.2024 14:00,15,2\n12.03.2024 08:30,1440,2.5\n"
+    "came,run_min,n\n04.03.2024 09:10,90,4\n05.03.2024 14:00,15,2\n12.03.2024 "
+    "08:30,1440,2.5\n"
 )
 READING = {
     "columns": {"submit": "came", "duration": "run_min", "nodes": "n"},
@@ -344,7 +440,14 @@ def test_all_jobs_of_a_short_log_are_learned_as_the_options_say(
 ) -> None:
     options = ("--workload", "tune", "--profiles", library_folder, "--time-format")
     columns = [f"--column={key}={name}" for key, name in READING["columns"].items()]  # type: ignore[attr-defined]
-    rest = (READING["time_format"], "--duration-unit", "min", *columns, "--utc-offset", "+02:00")
+    rest = (
+        READING["time_format"],
+        "--duration-unit",
+        "min",
+        *columns,
+        "--utc-offset",
+        "+02:00",
+    )
     found = json.loads(run(own_log, *options, *rest, "--json"))
     assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
     assert {c["n_nodes"] for c in found["classes"]} == {2, 3, 4}
@@ -359,12 +462,25 @@ def test_the_only_replay_of_a_log_in_the_scenario_tells_how_to_read_it(
     replay = {"log": own_log.name, "rules": [{"workload": "tune"}], **READING}
     stream = {"pool": "main", "replay": replay}
     base = write_scenario(tmp_path / "base.yaml", {"streams.training": stream})
-    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    options = (
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--scenario",
+        base,
+        "--json",
+    )
     found = json.loads(run(own_log, *options))
     assert (found["n_jobs"], found["utc_offset_min"]) == (3, 120)
-    assert any("columns, duration_unit, time_format, utc_offset of the scenario's replay" in note
-               for note in found["notes"])  # fmt: skip
-    other = json.loads(run(own_log, *options, "--duration-unit", "s", "--utc-offset", "+01:00"))
+    assert any(
+        "columns, duration_unit, time_format, utc_offset of the scenario's replay"
+        in note
+        for note in found["notes"]
+    )
+    other = json.loads(
+        run(own_log, *options, "--duration-unit", "s", "--utc-offset", "+01:00")
+    )
     assert other["utc_offset_min"] == 60
     mean_s = [one["classes"][0]["duration"]["mean_s"] for one in (found, other)]
     assert mean_s[0] == pytest.approx(60 * mean_s[1])
@@ -375,10 +491,24 @@ def test_states_zero_durations_and_cpu_only_choose_the_jobs(
     tmp_path: Path, library_folder: Path
 ) -> None:
     log = tmp_path / "log.csv"
-    rows = ["3,8,failed", "0,8,completed", "5,0,completed", "7,8,completed", "9,8,cancelled"]
+    rows = [
+        "3,8,failed",
+        "0,8,completed",
+        "5,0,completed",
+        "7,8,completed",
+        "9,8,cancelled",
+    ]
     lines = [f"2024-01-0{k + 1} 10:00,{row}" for k, row in enumerate(rows)]
     log.write_text("\n".join(["submit,duration,gpus,state", *lines]) + "\n", "utf-8")
-    options = (log, "--workload", "tune", "--profiles", library_folder, "--gpus-per-node", "4")
+    options = (
+        log,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--gpus-per-node",
+        "4",
+    )
     for given, n_jobs in (
         ((), 4),
         (("--zero-durations", "one-second"), 5),
@@ -394,7 +524,10 @@ def test_states_zero_durations_and_cpu_only_choose_the_jobs(
 
 def swf(folder: Path, *header: str) -> Path:
     log = folder / "log.swf"
-    rows = [f"{k} {k * 9000} 0 600 {64 * k} -1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1" for k in (1, 2, 3)]
+    rows = [
+        f"{k} {k * 9000} 0 600 {64 * k} -1 -1 -1 -1 -1 1 1 1 1 1 1 -1 -1"
+        for k in (1, 2, 3)
+    ]
     log.write_text("\n".join([*header, *rows]) + "\n", "utf-8")
     return log
 
@@ -409,7 +542,9 @@ def test_what_a_node_of_processors_is_stands_in_the_log_unless_it_is_given(
     log = swf(tmp_path, "; MaxNodes: 10", "; MaxProcs: 640")
     for given in ((), ("--scenario", base)):
         found = json.loads(run(log, *options, *given))
-        assert "noted 3: 1 node = 64 processors, from the log's header" in found["import"]
+        assert (
+            "noted 3: 1 node = 64 processors, from the log's header" in found["import"]
+        )
         assert [c["n_nodes"] for c in found["classes"]] == [1, 2, 3]
     found = json.loads(run(log, *options, "--gpus-per-node", "32"))
     assert "noted 3: 1 node = 32 processors, as given" in found["import"]
@@ -422,9 +557,13 @@ def test_cost_of_whole_nodes_to_small_jobs_is_reported_without_a_scenario_too(
     tmp_path: Path, library_folder: Path
 ) -> None:
     log = tmp_path / "small.csv"
-    rows = [f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:00:00,3600,1,1" for k in range(400)]
+    rows = [
+        f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:00:00,3600,1,1" for k in range(400)
+    ]
     log.write_text("\n".join(["submit,duration,nodes,gpus", *rows]), "utf-8")
-    told = run(log, "--workload", "tune", "--profiles", library_folder, "--gpus-per-node", 4)
+    told = run(
+        log, "--workload", "tune", "--profiles", library_folder, "--gpus-per-node", 4
+    )
     text = " ".join(told.replace("#", " ").split())
     assert "400 jobs on fewer GPUs than the 4 of a node take a whole one each" in text
     assert "take 4 times the nodes of their GPU time; set allocate: gpus" in text
@@ -446,8 +585,18 @@ def test_stamps_that_name_no_zone_are_in_that_of_the_scenario(
 ) -> None:
     log = tmp_path / "log.csv"
     rows = [f"2024-07-0{day} 09:10{{}},5400,2" for day in (1, 2, 3)]
-    base = write_scenario(tmp_path / "base.yaml", {"facility.time_zone": "America/Phoenix"})
-    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    base = write_scenario(
+        tmp_path / "base.yaml", {"facility.time_zone": "America/Phoenix"}
+    )
+    options = (
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--scenario",
+        base,
+        "--json",
+    )
     for zone, offset_min, said in (("", -420, True), ("+02:00", 120, False)):
         text = "\n".join(["submit,duration,nodes", *(row.format(zone) for row in rows)])
         log.write_text(text + "\n", "utf-8")
@@ -462,10 +611,24 @@ def test_a_log_of_a_far_smaller_machine_than_the_pool_is_noted(
     tmp_path: Path, library_folder: Path, n_nodes: int, noted: bool
 ) -> None:
     log = tmp_path / "log.csv"
-    rows = [f"2024-07-0{day}T{hour:02d}:10:00Z,5400,2" for day in (1, 2) for hour in range(24)]
+    rows = [
+        f"2024-07-0{day}T{hour:02d}:10:00Z,5400,2"
+        for day in (1, 2)
+        for hour in range(24)
+    ]
     log.write_text("\n".join(["submit,duration,nodes", *rows]) + "\n", "utf-8")
-    base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": n_nodes})
-    options = ("--workload", "tune", "--profiles", library_folder, "--scenario", base, "--json")
+    base = write_scenario(
+        tmp_path / "base.yaml", {"facility.pools.main.n_nodes": n_nodes}
+    )
+    options = (
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--scenario",
+        base,
+        "--json",
+    )
     notes = json.loads(run(log, *options))["notes"]
     found = [note for note in notes if "set facility.pools.main.n_nodes" in note]
     assert len(found) == noted and all("asks for 3.0" in note for note in found)
@@ -477,9 +640,22 @@ def test_weeks_of_a_log_of_processors_have_its_nodes_in_a_scenario_of_gpus_too(
     base = write_scenario(tmp_path / "base.yaml", {"facility.pools.main.n_nodes": 8})
     log = tmp_path / "log.swf"
     times_s = np.arange(0, 35 * 86_400, 4 * 3_600)
-    rows = [f"{k} {t} 0 7200 4 -1 -1 4 -1 -1 1 1 1 -1 1 -1 -1 -1" for k, t in enumerate(times_s)]
-    log.write_text("\n".join(["; UnixStartTime: 1514764800", "; MaxNodes: 8", *rows, ""]), "utf-8")
-    given = (log, "--workload", "tune", "--profiles", library_folder, "--years", "weeks")
+    rows = [
+        f"{k} {t} 0 7200 4 -1 -1 4 -1 -1 1 1 1 -1 1 -1 -1 -1"
+        for k, t in enumerate(times_s)
+    ]
+    log.write_text(
+        "\n".join(["; UnixStartTime: 1514764800", "; MaxNodes: 8", *rows, ""]), "utf-8"
+    )
+    given = (
+        log,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--years",
+        "weeks",
+    )
     for more in ((), ("--scenario", base)):
         found = json.loads(run(*given, *more, "--json"))["figures"]
         mean = next(f for f in found if f["name"] == "busy nodes, mean")
@@ -489,11 +665,13 @@ def test_weeks_of_a_log_of_processors_have_its_nodes_in_a_scenario_of_gpus_too(
 def test_years_are_those_whose_worst_error_is_the_smaller(
     options: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of node time, median and P99, each by what is allowed of it, whichever kind is nearer."""
+    """Of node time, median and P99, each by what is allowed of it, whichever kind is
+    nearer."""
     names = ("busy nodes, mean", "busy nodes, P50 of hours", "busy nodes, P99 of hours")
     kinds = set()
     found = {
-        years: json.loads(run(*options, "--years", years, "--json")) for years in ("law", "weeks")
+        years: json.loads(run(*options, "--years", years, "--json"))
+        for years in ("law", "weeks")
     }
     for allowed in ((1e-3, 1, 1), (1, 1e-3, 1), (1, 1, 1e-3)):
         like = dict(zip(names, allowed, strict=True))
@@ -516,7 +694,7 @@ def test_years_are_those_whose_worst_error_is_the_smaller(
 
 
 def sacct_of_weeks() -> str:
-    """Return what sacct prints of six weeks of jobs on one or two nodes of eight GPUs."""
+    """Return what sacct prints of six weeks of jobs on one or two nodes of eight GPUs."""  # noqa: E501
     rng = np.random.default_rng(2)
     rows = ["JobID|Submit|Start|End|ElapsedRaw|NNodes|AllocTRES|State"]
     for hour in np.repeat(np.arange(6 * 168), rng.poisson(1.5, 6 * 168)).tolist():
@@ -537,13 +715,24 @@ def test_a_job_is_as_wide_in_the_comparison_and_the_holdout_as_in_the_fit(
 ) -> None:
     log = tmp_path / "sacct.txt"
     log.write_text(sacct_of_weeks(), "utf-8")
-    given: tuple[object, ...] = (log, "--workload", "tune", "--profiles", library_folder)
+    given: tuple[object, ...] = (
+        log,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+    )
     if n_gpus is not None:
-        site = {"facility.pools.main.n_nodes": 8, "facility.node_types.node.n_gpus": n_gpus}
+        site = {
+            "facility.pools.main.n_nodes": 8,
+            "facility.node_types.node.n_gpus": n_gpus,
+        }
         given = (*given, "--scenario", write_scenario(tmp_path / "base.yaml", site))
     found = json.loads(run(*given, "--holdout", "0.5", "--years", years, "--json"))
     per_node = 8 if n_gpus is None else n_gpus
-    jobs = np.array([line.split("|")[4:7] for line in sacct_of_weeks().splitlines()[1:]])
+    jobs = np.array(
+        [line.split("|")[4:7] for line in sacct_of_weeks().splitlines()[1:]]
+    )
     gpus = np.array([int(tres.split("gpu=")[1].split(",")[0]) for tres in jobs[:, 2]])
     busy = (jobs[:, 0].astype(float) / 3_600) @ (gpus / per_node) / (6 * 168)
     assert found["mean_busy_nodes"] == pytest.approx(busy, rel=0.01)
@@ -558,12 +747,23 @@ def test_a_job_is_as_wide_in_the_comparison_and_the_holdout_as_in_the_fit(
 def test_no_figure_of_a_log_of_few_busy_hours_is_not_a_number(
     library_folder: Path, tmp_path: Path
 ) -> None:
-    """Half of the hours idle, one wide job that a generated year may lack, and a rest of none."""
-    at = np.datetime64("2026-01-05T09:00:00") + 24 * np.arange(35, dtype="timedelta64[h]")
+    """Half of the hours idle, one wide job that a generated year may lack, and a rest
+    of none."""
+    at = np.datetime64("2026-01-05T09:00:00") + 24 * np.arange(
+        35, dtype="timedelta64[h]"
+    )
     rows = [f"{moment},{1 + 63 * (k == 3)},600" for k, moment in enumerate(at)]
     log = tmp_path / "log.csv"
     log.write_text("\n".join(["submit,nodes,duration", *rows, ""]), "utf-8")
-    given = (log, "--workload", "tune", "--profiles", library_folder, "--holdout", "0.5")
+    given = (
+        log,
+        "--workload",
+        "tune",
+        "--profiles",
+        library_folder,
+        "--holdout",
+        "0.5",
+    )
     for years in ("law", "weeks", "auto"):
         told = run(*given, "--years", years)
         assert "nan" not in told

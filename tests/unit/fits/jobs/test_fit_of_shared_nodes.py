@@ -1,4 +1,5 @@
-"""Logs of shared nodes: a fit for a pool that allocates GPUs keeps the GPU time of the log."""
+"""Logs of shared nodes: a fit for a pool that allocates GPUs keeps the GPU time of the
+log."""
 
 from __future__ import annotations
 
@@ -29,11 +30,14 @@ SHARES = [0.2, 0.1, 0.1, 0.35, 0.1, 0.05, 0.06, 0.03, 0.01]
 
 @cache
 def shared_log() -> JobLog:
-    """Jobs as openb has them: most on a part of a node, wide ones long, parts of GPUs short."""
+    """Jobs as openb has them: most on a part of a node, wide ones long, parts of GPUs
+    short."""
     rng = np.random.default_rng(11)
     submit_ms = np.sort(submissions(rng.poisson(6, N_HOURS), rng))
     n_gpus = rng.choice([*SIZES, 0], submit_ms.size, p=SHARES)
-    duration_s = np.rint(rng.lognormal(7, 0.7, submit_ms.size) * np.maximum(n_gpus, 0.1) ** 0.5)
+    duration_s = np.rint(
+        rng.lognormal(7, 0.7, submit_ms.size) * np.maximum(n_gpus, 0.1) ** 0.5
+    )
     log = job_log(submit_ms, np.maximum(n_gpus // PER_NODE, 1), duration_s)
     return replace(log, jobs=replace(log.jobs, n_gpus=n_gpus))
 
@@ -65,7 +69,9 @@ def test_classes_hold_the_gpu_time_of_the_log(max_classes: int) -> None:
         for c in fit.classes
     )
     assert asked * fit.n_jobs / 3_600 == pytest.approx(gpu_h(shared_log()), rel=0.01)
-    assert fit.mean_busy_nodes == pytest.approx(gpu_h(shared_log()) / N_HOURS / PER_NODE, rel=1e-3)
+    assert fit.mean_busy_nodes == pytest.approx(
+        gpu_h(shared_log()) / N_HOURS / PER_NODE, rel=1e-3
+    )
     figures = with_generated_years(fit, tiny_library()).figures
     (busy,) = [f for f in figures if f.name == "busy nodes, mean"]
     assert busy.fragment == pytest.approx(busy.log, rel=0.01)
@@ -82,7 +88,10 @@ def test_a_fit_for_whole_nodes_tells_what_they_cost_and_the_remedy() -> None:
     ratio = PER_NODE * node_h / gpu_h(shared_log())
     assert ratio > 1.5
     (note,) = [note for note in fit.notes if "allocate: gpus" in note]
-    assert f"take {ratio:.3g} times the nodes of their GPU time; set allocate: gpus" in note
+    assert (
+        f"take {ratio:.3g} times the nodes of their GPU time; set allocate: gpus"
+        in note
+    )
     assert all(c.n_gpus is None for c in fit.classes)
 
 
@@ -90,16 +99,22 @@ def test_a_log_without_gpus_gives_whole_nodes_and_says_so() -> None:
     log = shared_log()
     untold = replace(log, jobs=replace(log.jobs, n_gpus=np.full(len(log), np.nan)))
     rules = [ClassRule(workload="tune")]
-    fit = fit_job_log(untold, rules, tiny_library(), gpus_per_node=PER_NODE, allocates_gpus=True)
+    fit = fit_job_log(
+        untold, rules, tiny_library(), gpus_per_node=PER_NODE, allocates_gpus=True
+    )
     assert [(c.n_nodes, c.n_gpus) for c in fit.classes] == [(1, None), (2, None)]
-    assert f"{len(log):,} jobs whose GPUs the log does not give: on whole nodes" in fit.notes
+    assert (
+        f"{len(log):,} jobs whose GPUs the log does not give: on whole nodes"
+        in fit.notes
+    )
 
 
 @pytest.mark.slow
 def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.fits.jobs.likeness.YEAR_D", 14)  # it is not looked at here
+    # It is not looked at here
+    monkeypatch.setattr("diploee.fits.jobs.likeness.YEAR_D", 14)
     jobs = shared_log().jobs
     columns = jobs.submit_ms, jobs.n_nodes, jobs.n_gpus, jobs.duration_ms / 1000
     lines = [
@@ -107,12 +122,25 @@ def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
         for t, n, g, s in zip(*columns, strict=True)
     ]
     log, out = tmp_path / "log.csv", tmp_path / "site.yaml"
-    log.write_text("\n".join(["submit_time,nodes,gpus,duration", *lines]) + "\n", "utf-8")
+    log.write_text(
+        "\n".join(["submit_time,nodes,gpus,duration", *lines]) + "\n", "utf-8"
+    )
     pool = {"facility.pools.main.allocate": "gpus", "facility.pools.main.n_nodes": 40}
     base = write_scenario(tmp_path / "base.yaml", pool | {"duration": "26 weeks"})
     library = write_library(tmp_path / "profiles")
-    options = ["--workload", "tune", "--profiles", library, "--scenario", base, "--out", out]
-    ended = CliRunner().invoke(APP, [str(a) for a in (log, *options)], catch_exceptions=False)
+    options = [
+        "--workload",
+        "tune",
+        "--profiles",
+        library,
+        "--scenario",
+        base,
+        "--out",
+        out,
+    ]
+    ended = CliRunner().invoke(
+        APP, [str(a) for a in (log, *options)], catch_exceptions=False
+    )
     assert ended.exit_code == 0, ended.output
     scenario = load_scenario(out)
     drawn = generate_jobs(scenario, tiny_library()).jobs

@@ -53,25 +53,35 @@ def test_rare_widths_join_their_neighbours() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("max_classes", [1, 3, 24])
 def test_node_time_is_kept_however_few_the_classes(max_classes: int) -> None:
-    """Wide jobs are rare and run long: three of four widths have fewer than a hundred jobs."""
+    """Wide jobs are rare and run long: three of four widths have fewer than a hundred
+    jobs."""
     rng = np.random.default_rng(1)
     n_nodes = rng.permutation(np.repeat([1, 2, 3, 7, 16, 40], [600, 90, 80, 70, 20, 3]))
     duration_s = 100 * n_nodes**1.5 * rng.lognormal(0, 1.2, n_nodes.size)
     log = job_log(submissions(np.full(n_nodes.size, 1), rng), n_nodes, duration_s)
     fit = fit_job_log(log, ANY_TUNE, tiny_library(), max_classes=max_classes)
-    node_s = sum(c.probability * c.n_nodes * c.duration.model.mean_s() for c in fit.classes)
+    node_s = sum(
+        c.probability * c.n_nodes * c.duration.model.mean_s() for c in fit.classes
+    )
     assert node_s * fit.n_jobs == pytest.approx((n_nodes * duration_s).sum(), rel=2e-3)
     text = fragment_text(fit, "jobs", "main")
     classes = yaml.safe_load(text)["streams"]["jobs"]["classes"]
     for written, of_fit in zip(classes, fit.classes, strict=True):
-        assert DurationModel.model_validate(written["duration"]) == of_fit.duration.model
+        assert (
+            DurationModel.model_validate(written["duration"]) == of_fit.duration.model
+        )
     tables = re.findall(r"quantiles_s: ([*&]table_\d)?", text)
     assert len(tables) == len(fit.classes) == min(max_classes, 6)
-    assert len([t for t in tables if not t.startswith("*")]) == {1: 1, 3: 1, 24: 2}[max_classes]
+    assert (
+        len([t for t in tables if not t.startswith("*")])
+        == {1: 1, 3: 1, 24: 2}[max_classes]
+    )
 
 
 def test_every_workload_keeps_a_class() -> None:
-    log = job_log(range(300), n_nodes=[1, 2, 4] * 100, duration_s=[1, 9_000, 9_000] * 100)
+    log = job_log(
+        range(300), n_nodes=[1, 2, 4] * 100, duration_s=[1, 9_000, 9_000] * 100
+    )
     rules = (ClassRule(workload="draw", max_nodes=1), ClassRule(workload="tune"))
     groups = group_jobs(log.jobs, log.types, rules, tiny_library(), max_classes=1)
     assert groups.workload == ("draw", "tune")
@@ -84,7 +94,9 @@ def test_contradicting_scales_are_refused() -> None:
         ClassRule(workload="tune", max_duration_s=600, scale_from_n_nodes=2),
         ClassRule(workload="tune"),
     )
-    with pytest.raises(WorkloadError, match="'tune' on 8 nodes the profiles of 2 and of 4 nodes"):
+    with pytest.raises(
+        WorkloadError, match="'tune' on 8 nodes the profiles of 2 and of 4 nodes"
+    ):
         group_jobs(log.jobs, log.types, rules, tiny_library())
 
 
@@ -126,9 +138,12 @@ def test_mean_occupancy_is_node_time_over_the_span() -> None:
 
 
 def test_a_short_log_gives_classes_durations_and_rate_of_all_its_jobs() -> None:
-    """Three jobs, of which one alone is submitted in an hour that the log covers as a whole."""
+    """Three jobs, of which one alone is submitted in an hour that the log covers as a
+    whole."""
     at_h = np.array([9 + 1 / 6, 38.0, 200.5])
-    log = job_log(MONDAY_MS + (at_h * HOUR_MS).astype(np.int64), [4, 2, 16], [5_400, 900, 86_400])
+    log = job_log(
+        MONDAY_MS + (at_h * HOUR_MS).astype(np.int64), [4, 2, 16], [5_400, 900, 86_400]
+    )
     fit = fit_job_log(log, ANY_TUNE, tiny_library())
     assert fit.n_jobs == 3
     assert [c.n_nodes for c in fit.classes] == [2, 4, 16]
@@ -146,29 +161,39 @@ def test_jobs_are_left_out_with_their_share_of_the_node_time() -> None:
     assert fit.left_out["wider than the pool"] == 4
     assert fit.left_out_share["wider than the pool"] == pytest.approx(120 / (396 + 120))
     assert any(
-        note.startswith("4 jobs of more than the pool's 12 nodes are left out, with 23.3%")
+        note.startswith(
+            "4 jobs of more than the pool's 12 nodes are left out, with 23.3%"
+        )
         for note in fit.notes
     )
     assert "4 wider than the pool (23.3% of the node time)" in "\n".join(fit_lines(fit))
     cut = fit_job_log(log, ANY_TUNE, tiny_library(), start=datetime(2018, 1, 2))
     assert cut.left_out["outside the span"] == 24
-    assert cut.left_out_share["outside the span"] == pytest.approx((24 + 29) / (396 + 120))
+    assert cut.left_out_share["outside the span"] == pytest.approx(
+        (24 + 29) / (396 + 120)
+    )
 
 
 def test_more_busy_nodes_than_the_pool_has_are_reported() -> None:
     submit_ms = submissions(np.full(400, 3), np.random.default_rng(0))
     log = job_log(submit_ms, 4, 7_200)
     fit = fit_job_log(log, ANY_TUNE, tiny_library(), pool_n_nodes=12)
-    assert re.search(r"ask for 24\.\d busy nodes on average, the pool has 12", fit.notes[0])
+    assert re.search(
+        r"ask for 24\.\d busy nodes on average, the pool has 12", fit.notes[0]
+    )
     assert "1 job" in fit_lines(fit_job_log(job_log([5]), ANY_TUNE, tiny_library()))[0]
-    assert not any("ask for" in n for n in fit_job_log(log, ANY_TUNE, tiny_library()).notes)
+    assert not any(
+        "ask for" in n for n in fit_job_log(log, ANY_TUNE, tiny_library()).notes
+    )
 
 
 def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> None:
     log = job_log(submissions(np.full(60, 1), np.random.default_rng(0)))
     states = np.full(60, STATES.index("completed"), dtype=np.int16)
     states[:5], states[5:7] = STATES.index("failed"), STATES.index("cancelled")
-    counts = ImportCounts(70, 60, {"zero run time": 10}, {"out of order of submission, sorted": 3})
+    counts = ImportCounts(
+        70, 60, {"zero run time": 10}, {"out of order of submission, sorted": 3}
+    )
     log = replace(log, jobs=replace(log.jobs, state_id=states), counts=counts)
     lines = fit_lines(fit_job_log(log, ANY_TUNE, tiny_library()))
     assert (
@@ -180,7 +205,9 @@ def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> No
 
 def test_logs_without_dates_begin_on_a_monday_and_say_so() -> None:
     into_ms = np.arange(0, 3 * 168, 24) * HOUR_MS + 9 * HOUR_MS + 1
-    fit = fit_job_log(job_log(into_ms, utc_offset_min=None), ANY_TUNE, tiny_library(), months=False)
+    fit = fit_job_log(
+        job_log(into_ms, utc_offset_min=None), ANY_TUNE, tiny_library(), months=False
+    )
     assert fit.utc_offset_min is None
     assert "Monday at 00:00" in fit.notes[0]
     week = fit.arrivals.calendar.week_weight.reshape(7, 24)
@@ -194,7 +221,9 @@ def test_limits_of_independent_shares_are_those_of_wilson() -> None:
     kind = rng.choice(3, 5_000, p=[0.7, 0.29, 0.01])
     share, low, high = share_limits(kind, np.zeros(5_000, np.int64), 3, 0.95)
     for k in range(3):
-        wanted = stats.binomtest(int((kind == k).sum()), 5_000).proportion_ci(0.95, "wilson")
+        wanted = stats.binomtest(int((kind == k).sum()), 5_000).proportion_ci(
+            0.95, "wilson"
+        )
         np.testing.assert_allclose([low[k], high[k]], wanted)
     np.testing.assert_allclose(share.sum(), 1)
 

@@ -1,4 +1,5 @@
-"""Jobs that were submitted together are found in a log, and what chance brings together is not."""
+"""Jobs that were submitted together are found in a log, and what chance brings together
+is not."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.fits.jobs.class_fits import find_arrays, in_arrays, run_time_correlation, size_shares
+from diploee.fits.jobs.class_fits import (
+    find_arrays,
+    in_arrays,
+    run_time_correlation,
+    size_shares,
+)
 from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.scenario import ClassRule
 
@@ -21,7 +27,8 @@ N_HOURS = 8 * 168
 def arrays_and_others(
     seed: int = 0, noise: float = 0.3
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Submissions, widths, durations and array of jobs: one in ten submissions is an array."""
+    """Submissions, widths, durations and array of jobs: one in ten submissions is an
+    array."""
     rng = np.random.default_rng(seed)
     at_ms = submissions(rng.poisson(4.0, N_HOURS), rng)
     size = np.where(rng.random(at_ms.size) < 0.1, 2 + rng.poisson(18, at_ms.size), 1)
@@ -35,27 +42,42 @@ def arrays_and_others(
 def test_a_fit_finds_arrays_their_sizes_and_their_run_times() -> None:
     at_ms, n_nodes, duration_s, array = arrays_and_others()
     fit = fit_job_log(
-        job_log(at_ms, n_nodes, duration_s), [ClassRule(workload="tune")], tiny_library()
+        job_log(at_ms, n_nodes, duration_s),
+        [ClassRule(workload="tune")],
+        tiny_library(),
     )
     assert fit.n_submissions == pytest.approx(array.max() + 1, rel=0.01)
     for c in fit.classes:
         own = n_nodes == c.n_nodes
         together = own & in_arrays(array)
-        assert c.arrays is not None and c.arrays.duration is not None and c.duration is not None
+        assert (
+            c.arrays is not None
+            and c.arrays.duration is not None
+            and c.duration is not None
+        )
         assert c.arrays.job_share == pytest.approx(together.sum() / own.sum(), abs=0.01)
         assert c.arrays.mean_size == pytest.approx(20, abs=1)
-        assert c.arrays.run_time_correlation == pytest.approx(1 / (1 + 0.3**2), abs=0.05)
-        assert c.arrays.duration.mean_s() == pytest.approx(duration_s[together].mean(), rel=0.03)
-        assert c.duration.mean_s == pytest.approx(duration_s[own & ~together].mean(), rel=0.02)
+        assert c.arrays.run_time_correlation == pytest.approx(
+            1 / (1 + 0.3**2), abs=0.05
+        )
+        assert c.arrays.duration.mean_s() == pytest.approx(
+            duration_s[together].mean(), rel=0.03
+        )
+        assert c.duration.mean_s == pytest.approx(
+            duration_s[own & ~together].mean(), rel=0.02
+        )
         assert c.model_mean_s == pytest.approx(duration_s[own].mean(), rel=2e-3)
     # Bursts are arrays, not hours that differ.
     assert fit.arrivals.dispersion is None
-    assert fit.arrivals.jobs_per_day == pytest.approx(24 * at_ms.size / N_HOURS, rel=0.01)
+    assert fit.arrivals.jobs_per_day == pytest.approx(
+        24 * at_ms.size / N_HOURS, rel=0.01
+    )
 
 
 def test_stamps_of_whole_minutes_and_chance_make_no_arrays() -> None:
     rng = np.random.default_rng(1)
-    at_ms = submissions(np.full(24, 1_000), rng)  # one job in four has another in its second
+    # One job in four has another in its second
+    at_ms = submissions(np.full(24, 1_000), rng)
     for stamps in (at_ms, at_ms // 60_000 * 60_000):
         log = job_log(stamps)
         class_of = np.zeros(stamps.size, dtype=np.int16)
@@ -73,7 +95,9 @@ def test_jobs_together_have_one_width_and_one_second() -> None:
     assert find_arrays(jobs, class_of, 1e9).tolist() == [0, 1, 2, 1, 2, 2, 6]
 
 
-def test_arrays_are_found_by_stamps_of_whole_minutes_if_they_are_more_than_chance() -> None:
+def test_arrays_are_found_by_stamps_of_whole_minutes_if_they_are_more_than_chance() -> (
+    None
+):
     at_ms, n_nodes, duration_s, array = arrays_and_others()
     log = job_log(at_ms // 60_000 * 60_000, n_nodes, duration_s)
     class_of = np.zeros(at_ms.size, dtype=np.int16)
@@ -94,7 +118,9 @@ def test_joined_sizes_keep_the_mean_of_the_arrays(sizes: list[int]) -> None:
 def test_run_times_within_arrays_correlate_as_they_were_drawn(noise: float) -> None:
     rng = np.random.default_rng(2)
     array = np.repeat(np.arange(2_000), 5)
-    duration_s = np.exp(rng.standard_normal(2_000)[array] + noise * rng.standard_normal(10_000))
+    duration_s = np.exp(
+        rng.standard_normal(2_000)[array] + noise * rng.standard_normal(10_000)
+    )
     wanted = 1 / (1 + noise**2)
     assert run_time_correlation(duration_s, array) == pytest.approx(wanted, abs=0.03)
     assert run_time_correlation(np.ones(10), np.arange(10) // 2) == 1.0

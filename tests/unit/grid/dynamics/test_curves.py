@@ -1,4 +1,5 @@
-"""Verdicts of named curves: the figures of section 5 of the reference sheet, and each word."""
+"""Verdicts of named curves: the figures of section 5 of the reference sheet, and each
+word."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def judged(curve, settings, voltage, frequency=(), mw=100.0):
     blocks = (Block("it", "it", settings, np.array([mw])),)
     found = respond(settings, voltage, mw)
     case = Case("P50", None, None, voltage, blocks, (found,), 3600.0)
-    return verdict(CURVES[curve], event, voltage, case.course, {"it": (settings, found)})
+    return verdict(
+        CURVES[curve], event, voltage, case.course, {"it": (settings, found)}
+    )
 
 
 def dip(length, residual, at=0.0):
@@ -40,9 +43,13 @@ def test_a_curve_that_stays_in_all_zones_is_found_to_stay_by_a_little():
     stays = RideThrough(preset="rides_ercot")
     assert static_check(CURVES["ercot_nogrr282"], stays) == []
     for k, (level, time_s, at_pu, shortest_ms) in enumerate(
-        [(0.2, 0.3, 0.0, 327.73), (0.5, 0.4, 0.2, 410.22), (0.8, 0.7, 0.5, 691.89),
-         (0.9, 2.5, 0.8, 2500.0)]
-    ):  # fmt: skip
+        [
+            (0.2, 0.3, 0.0, 327.73),
+            (0.5, 0.4, 0.2, 410.22),
+            (0.8, 0.7, 0.5, 691.89),
+            (0.9, 2.5, 0.8, 2500.0),
+        ]
+    ):
         sooner = [s.model_dump() for s in stays.stages]
         assert (sooner[k]["voltage_pu"], sooner[k]["time_s"]) == (level, time_s)
         required = {0.0: 0.15, 0.2: 0.25, 0.5: 0.5, 0.8: 2.0}[at_pu]
@@ -77,7 +84,9 @@ def test_default_stage_is_back_as_soon_as_the_sheet_says(curve, word):
 
 
 def test_caiso_s_two_rules_meet_for_small_loads_alone():
-    assert judged("caiso_straw_2026_06", PERC1, dip(0.066, 0.40), mw=0.3).verdict == "met"
+    assert (
+        judged("caiso_straw_2026_06", PERC1, dip(0.066, 0.40), mw=0.3).verdict == "met"
+    )
     found = judged("caiso_straw_2026_06", PERC1, dip(0.066, 0.40))
     assert found.verdict == "not met"
     assert "restores 6,000 MW/min, 20 allowed" in found.why
@@ -113,12 +122,16 @@ def test_a_frequency_within_its_time_is_required():
 @pytest.mark.parametrize(
     ("curve", "hz", "word"),
     [
-        ("eirgrid_mpid345", 59.49, "not required"), ("eirgrid_mpid345", 59.5, "met"),
-        ("ieso_3_0", 57.4, "not required"), ("ieso_3_0", 57.6, "met"),
+        ("eirgrid_mpid345", 59.49, "not required"),
+        ("eirgrid_mpid345", 59.5, "met"),
+        ("ieso_3_0", 57.4, "not required"),
+        ("ieso_3_0", 57.6, "met"),
         ("ercot_nogrr282", 59.0, "met"),
     ],
-)  # fmt: skip
-def test_a_frequency_that_changes_faster_than_a_curve_asks_is_not_required(curve, hz, word):
+)
+def test_a_frequency_that_changes_faster_than_a_curve_asks_is_not_required(
+    curve, hz, word
+):
     stays = RideThrough(preset="rides_ercot")
     frequency = ((0.0, 60.0), (1.0, 60.0), (1.5, hz), (3.0, hz))
     assert judged(curve, stays, dip(0.05, 0.4), frequency).verdict == word
@@ -154,7 +167,9 @@ def test_a_load_that_leaves_at_normal_voltage_is_not_met_where_it_must_stay_for_
 
 
 def test_a_dip_that_follows_too_soon_leaves_the_one_before_inconclusive():
-    slow = RideThrough(preset="perc1", recovery={"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 0.4})
+    slow = RideThrough(
+        preset="perc1", recovery={"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 0.4}
+    )
     twice = Voltage((-1, 0, 0.1, 0.3, 0.4), (1, 0.3, 1, 0.3, 1))
     found = judged("ercot_nogrr282", slow, twice)
     assert found.verdict == "inconclusive"
@@ -163,7 +178,12 @@ def test_a_dip_that_follows_too_soon_leaves_the_one_before_inconclusive():
 
 def test_a_load_that_is_never_back_does_not_meet_any_recovery():
     gone = RideThrough(stages=({"voltage_pu": 0.7, "time_s": 0.03},))
-    for curve in ("ercot_nogrr282", "caiso_straw_2026_06", "ieso_3_0", "eirgrid_mpid345"):
+    for curve in (
+        "ercot_nogrr282",
+        "caiso_straw_2026_06",
+        "ieso_3_0",
+        "eirgrid_mpid345",
+    ):
         assert judged(curve, gone, dip(0.1, 0.3)).verdict == "not met"
 
 

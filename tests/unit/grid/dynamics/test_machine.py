@@ -53,16 +53,18 @@ class TestClosedForms:
     def test_default_stage_crosses_trips_and_has_a_shortest_dip(self):
         (span,) = dips((0, 9, 0.4)).beyond(0.5, "under", 0.02)
         assert round(span.start * 1e3, 3) == 35.835
-        assert [round(t * 1e3, 3) for t in ceases(respond(PERC1, dips((0, 1, 0.4))))] == [45.835]
+        assert [
+            round(t * 1e3, 3) for t in ceases(respond(PERC1, dips((0, 1, 0.4))))
+        ] == [45.835]
         assert round(shortest_dip_s(0.5, 0.01, 0.4, 0.02) * 1e3, 3) == 44.479
 
     def test_a_dip_shorter_than_the_trip_time_still_trips(self):
         for length in (0.042, 0.0444):
             assert respond(PERC1, dips((0, length, 0.4))).changes == []
         found = respond(PERC1, dips((0, 0.0446, 0.4)))
-        assert [round(t * 1e3, 3) for t in (*ceases(found), *found.ramps, full(found))] == [
-            45.835, 100.434, 1100.434,
-        ]  # fmt: skip
+        assert [
+            round(t * 1e3, 3) for t in (*ceases(found), *found.ramps, full(found))
+        ] == [45.835, 100.434, 1100.434]
 
     def test_a_deeper_dip_trips_sooner(self):
         assert round(shortest_dip_s(0.5, 0.01, 0.25, 0.02) * 1e3, 3) == 29.160
@@ -173,7 +175,9 @@ class TestSixDips:
             assert found.changes == []
             assert found.latched_s is None
         else:
-            assert [round(t, 6) for t in (found.latched_s, *ceases(found))] == [latch_s] * 2
+            assert [round(t, 6) for t in (found.latched_s, *ceases(found))] == [
+                latch_s
+            ] * 2
             assert found.points[-1][1] == 0
 
     def test_with_the_counter_off_nothing_leaves(self):
@@ -182,12 +186,27 @@ class TestSixDips:
             found = respond(deep, EVENTS["nerc_2024_07_10"].voltage(residual), 1260)
             assert (found.changes, found.latched_s) == ([], None)
         counts = RideThrough(stages=deep.stages, counter=COUNTER, filter_s=0.0)
-        assert respond(counts, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260).latched_s == 15.860
+        assert (
+            respond(counts, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260).latched_s
+            == 15.860
+        )
 
     def test_default_stage_rides_the_first_dip_and_comes_back_from_the_others(self):
         found = respond(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.40))
-        assert [round(t, 4) for t in ceases(found)] == [0.5778, 15.9058, 21.3248, 76.2948, 81.7108]
-        assert [round(t, 4) for t in found.ramps] == [0.6554, 15.9750, 21.3854, 76.3724, 81.7810]
+        assert [round(t, 4) for t in ceases(found)] == [
+            0.5778,
+            15.9058,
+            21.3248,
+            76.2948,
+            81.7108,
+        ]
+        assert [round(t, 4) for t in found.ramps] == [
+            0.6554,
+            15.9750,
+            21.3854,
+            76.3724,
+            81.7810,
+        ]
         assert {c.after for c in found.changes if c.what == "return"} == {1.0}
 
     def test_default_stage_ceases_at_all_six_deeper_dips(self):
@@ -199,25 +218,45 @@ class TestSixDips:
 
     def test_slow_return_is_cut_by_the_next_dips(self):
         found = respond(OEM, EVENTS["nerc_2024_07_10"].voltage(0.40))
-        assert [round(t, 4) for t in ceases(found)] == [0.0439, 15.9039, 21.3229, 76.2929, 81.7089]
-        assert [round(t, 4) for t in found.ramps] == [5.6331, 20.9527, 26.3631, 81.3501, 86.7588]
+        assert [round(t, 4) for t in ceases(found)] == [
+            0.0439,
+            15.9039,
+            21.3229,
+            76.2929,
+            81.7089,
+        ]
+        assert [round(t, 4) for t in found.ramps] == [
+            5.6331,
+            20.9527,
+            26.3631,
+            81.3501,
+            86.7588,
+        ]
         ends = [round(c.time_s, 4) for c in found.changes if c.what == "return"]
         assert ends == [15.6331, 21.3229, 36.3631, 81.7089, 96.7588]
 
 
 class Stepped:
-    """The sheet's state machine on a grid of time, for one block; an oracle that shares no code.
+    """The sheet's state machine on a grid of time, for one block; an oracle that shares
+    no code.
 
-    Within a step the filtered voltage is taken as a line, which says when it crosses a level.
+    Within a step the filtered voltage is taken as a line, which says when it crosses a
+    level.
     """
 
     def __init__(self, of: RideThrough, step_s: float) -> None:
         self.of, self.h = of, step_s
 
-    def run(self, voltage: Voltage, until_s: float) -> Iterator[tuple[float, str, float]]:
+    def run(
+        self, voltage: Voltage, until_s: float
+    ) -> Iterator[tuple[float, str, float]]:
         of, h, rule, back = self.of, self.h, self.of.counter, self.of.recovery
-        times = voltage.time_s[0] + np.arange(round((until_s - voltage.time_s[0]) / h)) * h
-        held = np.asarray(voltage.pu)[np.searchsorted(voltage.time_s, times + h / 2, "right") - 1]
+        times = (
+            voltage.time_s[0] + np.arange(round((until_s - voltage.time_s[0]) / h)) * h
+        )
+        held = np.asarray(voltage.pu)[
+            np.searchsorted(voltage.time_s, times + h / 2, "right") - 1
+        ]
         filtered, keep = held[0], np.exp(-h / of.filter_s) if of.filter_s else 0.0
         since, fired = [inf] * len(of.stages), [False] * len(of.stages)
         on, committed, most, due = 1.0, 0.0, 1.0, list[float]()
@@ -231,7 +270,12 @@ class Stepped:
 
         for now, value in zip(times, held, strict=True):
             before, filtered = filtered, value + (filtered - value) * keep
-            at, commits, picked, left_s = now + h, list[tuple[float, float]](), False, -inf
+            at, commits, picked, left_s = (
+                now + h,
+                list[tuple[float, float]](),
+                False,
+                -inf,
+            )
             end = at
 
             def crossed(level: float, before=before, after=filtered, now=now) -> float:
@@ -259,7 +303,9 @@ class Stepped:
                     end = at if filtered < rule.voltage_pu else crossed(rule.voltage_pu)
                 if below_s + rule.hold_s <= end and not counted:
                     counted, strike = True, below_s + rule.hold_s
-                    strikes = [t for t in strikes if t >= strike - rule.window_s] + [strike]
+                    strikes = [t for t in strikes if t >= strike - rule.window_s] + [
+                        strike
+                    ]
                     if len(strikes) >= rule.n and not latched:
                         latched = True
                         commits.append((strike, 1.0))
@@ -283,7 +329,11 @@ class Stepped:
                 well_s = max(left_s, crossed(low) if before < low else -inf)
             starts = max(ceased_s, well_s) + (0 if back is None else back.time_s)
             if not latched and not due and ramp is None and starts <= at:
-                ramp = (starts, on, min(most, 1 - committed + back.fraction * committed))
+                ramp = (
+                    starts,
+                    on,
+                    min(most, 1 - committed + back.fraction * committed),
+                )
                 yield starts, "ramp", on
             if ramp is not None and at >= ramp[0] + back.ramp_s:
                 on, most = ramp[2], ramp[2]
@@ -303,17 +353,24 @@ def random_case(rng: np.random.Generator) -> tuple[RideThrough, Voltage]:
         )
     ]
     if rng.random() < 0.3:
-        stages.append({"voltage_pu": 1.08, "time_s": rng.uniform(0.01, 0.2), "side": "over"})
+        stages.append(
+            {"voltage_pu": 1.08, "time_s": rng.uniform(0.01, 0.2), "side": "over"}
+        )
     counter = None
     if rng.random() < 0.5:
         counter = {
-            "n": int(rng.integers(2, 5)), "window_s": rng.uniform(1, 6), "voltage_pu": 0.9,
-            "hold_s": rng.uniform(0, 0.1), "merge_s": rng.choice([0, rng.uniform(0, 0.5)]),
-        }  # fmt: skip
+            "n": int(rng.integers(2, 5)),
+            "window_s": rng.uniform(1, 6),
+            "voltage_pu": 0.9,
+            "hold_s": rng.uniform(0, 0.1),
+            "merge_s": rng.choice([0, rng.uniform(0, 0.5)]),
+        }
     recovery = {
-        "voltage_pu": rng.uniform(levels[-1], 0.97), "time_s": rng.uniform(0.01, 0.5),
-        "ramp_s": rng.uniform(0.05, 2), "fraction": rng.choice([1.0, 0.8]),
-    }  # fmt: skip
+        "voltage_pu": rng.uniform(levels[-1], 0.97),
+        "time_s": rng.uniform(0.01, 0.5),
+        "ramp_s": rng.uniform(0.05, 2),
+        "fraction": rng.choice([1.0, 0.8]),
+    }
     chosen = RideThrough(
         stages=stages,
         recovery=recovery,
@@ -324,7 +381,10 @@ def random_case(rng: np.random.Generator) -> tuple[RideThrough, Voltage]:
     times, at, volts = [-0.5], 0.0, [1.0]
     for _ in range(rng.integers(1, 7)):
         times += [at, at + rng.uniform(0.01, 0.5)]
-        volts += [float(rng.choice([rng.uniform(0, 0.95), 1.15])), float(rng.uniform(0.97, 1.03))]
+        volts += [
+            float(rng.choice([rng.uniform(0, 0.95), 1.15])),
+            float(rng.uniform(0.97, 1.03)),
+        ]
         at = times[-1] + rng.uniform(0.02, 1.5)
     grid = [round(t, 3) for t in times]
     return chosen, Voltage(tuple(grid), tuple(volts))
@@ -334,7 +394,7 @@ STEP_S = 0.0005
 
 
 def compared(seed: int) -> str:
-    """Return whether the stepped and the exact answer agree within a step, or why not."""
+    """Return whether the stepped and the exact answer agree within a step, or why not."""  # noqa: E501
     chosen, voltage = random_case(np.random.default_rng(seed))
     until_s = voltage.time_s[-1] + 4.0
     exact = respond(chosen, voltage)
@@ -345,7 +405,9 @@ def compared(seed: int) -> str:
     wanted_ramps = [t for t in exact.ramps if t < until_s - 0.01]
     same = len(found) == len(wanted) and len(ramps) == len(wanted_ramps)
     near = STEP_S
-    if same and np.allclose([*found, *ramps], [*wanted, *wanted_ramps], rtol=0, atol=near):
+    if same and np.allclose(
+        [*found, *ramps], [*wanted, *wanted_ramps], rtol=0, atol=near
+    ):
         return "same"
     together = np.diff(wanted).min(initial=1.0) < near  # which one step holds both
     return "close" if together or has_close_call(chosen, voltage, near) else "different"
@@ -394,8 +456,10 @@ def test_stepped_and_exact_answers_agree_on_hundreds_of_random_settings(n):
 def test_steps_of_any_length_give_the_answer_to_the_whole_series():
     def moves(found: Response) -> list[tuple]:
         times = [(c.time_s, c.what, c.cause, c.after) for c in found.changes]
-        return [*((round(t, 8), *of, round(on, 8)) for t, *of, on in times),
-                *(round(t, 8) for t in found.ramps)]  # fmt: skip
+        return [
+            *((round(t, 8), *of, round(on, 8)) for t, *of, on in times),
+            *(round(t, 8) for t in found.ramps),
+        ]
 
     n_moves = 0
     for seed in range(60):
@@ -421,17 +485,23 @@ def test_a_stage_whose_level_is_not_reached_never_trips():
 
 
 @pytest.mark.parametrize(("times", "pu"), [
-    ((0, 1, 1), (1, 0.4, 1)), ((0, 1), (1, float("nan"))), ((0, inf), (1, 0.4)), ((), ()),
+    ((0, 1, 1), (1, 0.4, 1)), ((0, 1), (1, float("nan"))), ((0, inf), (1, 0.4)), ((), ()),  # noqa: E501
 ])  # fmt: skip
 def test_a_voltage_that_can_not_be_is_refused(times, pu):
     with pytest.raises(InputError, match="stamps that rise"):
         Voltage(times, pu)
 
 
-@pytest.mark.parametrize(("stage", "text"), [
-    ({"voltage_pu": 1.05, "time_s": 1}, "under 1.05 pu is beyond it at 1 pu"),
-    ({"voltage_pu": 0.9, "time_s": 1, "side": "over"}, "give 1 or more, or the other side"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        ({"voltage_pu": 1.05, "time_s": 1}, "under 1.05 pu is beyond it at 1 pu"),
+        (
+            {"voltage_pu": 0.9, "time_s": 1, "side": "over"},
+            "give 1 or more, or the other side",
+        ),
+    ],
+)
 def test_a_stage_that_trips_at_nominal_voltage_is_refused(stage, text):
     with pytest.raises(ValueError, match=text):
         RideThrough(stages=[stage])

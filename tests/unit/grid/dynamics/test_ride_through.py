@@ -28,13 +28,17 @@ from diploee.scenario.ride_through import RideThrough
 POI = {
     "facility.node_types.node.ac_power": "dlc",
     "facility.stages": [
-        "pdu", "ups", "dlc_tower", "auxiliary_load",
-        {"kind": "transformers", "units": [{"preset": "mv_lv"}]}, "point_of_interconnection",
+        "pdu",
+        "ups",
+        "dlc_tower",
+        "auxiliary_load",
+        {"kind": "transformers", "units": [{"preset": "mv_lv"}]},
+        "point_of_interconnection",
     ],
     "facility.utc_offset": "-07:00",
     "facility.weather": {"kind": "typical_day", "station": "denver"},
     "site.ups_ride_through_s": 5,
-}  # fmt: skip
+}
 BLOCKS = {
     "it": RideThrough(preset="counter_3_in_60s", filter_s=0),
     "motors": RideThrough(preset="perc1"),
@@ -52,12 +56,13 @@ def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
     pools = {
         "facility.pools.other": {"node_type": "node", "n_nodes": 5},
         "streams.more": {
-            "pool": "other", "target_utilization": 0.5,
-            "classes": tiny_scenario().model_dump(mode="json", exclude_none=True)["streams"][
-                "training"
-            ]["classes"],
+            "pool": "other",
+            "target_utilization": 0.5,
+            "classes": tiny_scenario().model_dump(mode="json", exclude_none=True)[
+                "streams"
+            ]["training"]["classes"],
         },
-    }  # fmt: skip
+    }
     return tiny_run(tmp_path_factory.mktemp("runs") / "two", POI | pools)
 
 
@@ -110,13 +115,17 @@ def test_power_over_time_integrates_to_the_same_energy(run: Run):
         for block, wanted in case.energy_mwh().items():
             part = of[of.block == block]
             away = part.without_event_mw - part.power_mw
-            assert np.trapezoid(away, part.t_s) / 3600 == pytest.approx(wanted, abs=1e-9)
+            assert np.trapezoid(away, part.t_s) / 3600 == pytest.approx(
+                wanted, abs=1e-9
+            )
 
 
 def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
     load = run.facility(["facility_power_w"])["facility_power_w"] / 1e6
     hours = run.metrics["grid"]["transient_h"] if "grid" in run.metrics else 0.0
-    load = load[load.index >= load.index[0] + np.timedelta64(round((hours or 0) * 3600), "s")]
+    load = load[
+        load.index >= load.index[0] + np.timedelta64(round((hours or 0) * 3600), "s")
+    ]
     answer = ride_through(run, EVENT, settings=BLOCKS)
     for case in answer.cases:
         wanted = np.percentile(load, float(case.label[1:]))
@@ -137,15 +146,30 @@ def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run: Run):
     assert "study_assumption, not the site's own settings: it, motors" in notes
     assert "the UPS carries 5 s" in notes
     assert "positive sequence" in notes
-    mine = {"it": RideThrough(stages=({"voltage_pu": 0.7, "time_s": 0.02},), source="our relay")}
-    assert "study_assumption" not in " ".join(ride_through(run, EVENT, settings=mine).notes)
+    mine = {
+        "it": RideThrough(
+            stages=({"voltage_pu": 0.7, "time_s": 0.02},), source="our relay"
+        )
+    }
+    assert "study_assumption" not in " ".join(
+        ride_through(run, EVENT, settings=mine).notes
+    )
 
 
 def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path: Path):
     words = ("--set", "facility.ride_through.it.preset=counter_3_in_60s")
     out, picture = tmp_path / "a.parquet", tmp_path / "a.svg"
-    done = call("ride-through", run.folder, "--event", EVENT, *words, "--out", out,
-                "--picture", picture)  # fmt: skip
+    done = call(
+        "ride-through",
+        run.folder,
+        "--event",
+        EVENT,
+        *words,
+        "--out",
+        out,
+        "--picture",
+        picture,
+    )
     assert done.code == 0, done.err
     assert done.out.startswith(f"Ride-through: {EVENT}")
     assert done.out.index("Leaves, at most") < done.out.index("By load and depth")
@@ -154,8 +178,18 @@ def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path
     assert "counts 3 dips in 60 s, which is prohibited" in done.out
     assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
     assert picture.read_text("utf-8").startswith("<svg")
-    found = json.loads(call("ride-through", run.folder, "--event", EVENT, *words, "--json",
-                            "--at", "2018-01-02T06:00").out)  # fmt: skip
+    found = json.loads(
+        call(
+            "ride-through",
+            run.folder,
+            "--event",
+            EVENT,
+            *words,
+            "--json",
+            "--at",
+            "2018-01-02T06:00",
+        ).out
+    )
     assert [case["residual_pu"] for case in found["cases"]] == [0.4, 0.25]
     assert found["cases"][0]["at"].startswith("2018-01-02T06:00")
     assert found["cases"][0]["latched_s"] == {"it": pytest.approx(15.863646)}
@@ -163,9 +197,10 @@ def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path
 
 
 def test_command_simulates_a_scenario_first(tmp_path: Path):
-    site = write_scenario(tmp_path / "site.yaml", {
-        "duration": "6 h", "facility.ride_through": {"main": {"preset": "oem_like"}},
-    })  # fmt: skip
+    site = write_scenario(
+        tmp_path / "site.yaml",
+        {"duration": "6 h", "facility.ride_through": {"main": {"preset": "oem_like"}}},
+    )
     library = write_library(tmp_path / "library")
     done = call("ride-through", site, "--event", EVENT, "--profiles", library, "--json")
     assert done.code == 0, done.err
@@ -178,14 +213,25 @@ def test_command_simulates_a_scenario_first(tmp_path: Path):
     ("words", "text"),
     [
         ((), "has no facility.ride_through"),
-        (("--set", "seed=3"), "--set seed=3: of a run only facility.ride_through can be set"),
-        (("--set", "facility.ride_through.x.preset=perc1"), "block 'x' is of 'x', expected"),
-        (("--set", "facility.ride_through.it.delay_s=1"), "has neither stages nor a counter"),
+        (
+            ("--set", "seed=3"),
+            "--set seed=3: of a run only facility.ride_through can be set",
+        ),
+        (
+            ("--set", "facility.ride_through.x.preset=perc1"),
+            "block 'x' is of 'x', expected",
+        ),
+        (
+            ("--set", "facility.ride_through.it.delay_s=1"),
+            "has neither stages nor a counter",
+        ),
         (("--set", "facility.ride_through.it.preset=best"), "perc1"),
         (("--at", "2031-01-01"), "facility.ride_through"),
     ],
 )
-def test_mistakes_are_one_line_with_the_remedy(run: Run, words: tuple[str, ...], text: str):
+def test_mistakes_are_one_line_with_the_remedy(
+    run: Run, words: tuple[str, ...], text: str
+):
     done = call("ride-through", run.folder, "--event", EVENT, *words)
     assert done.code == 2
     assert text in done.problem
@@ -193,44 +239,72 @@ def test_mistakes_are_one_line_with_the_remedy(run: Run, words: tuple[str, ...],
 
 def test_a_time_beyond_the_run_is_refused(run: Run):
     words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
-    assert "outside the run" in call("ride-through", run.folder, "--event", EVENT, *words).problem
+    assert (
+        "outside the run"
+        in call("ride-through", run.folder, "--event", EVENT, *words).problem
+    )
 
 
 def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path: Path):
-    zoned = {name: value for name, value in POI.items() if name != "facility.utc_offset"}
-    spring = {"facility.time_zone": "America/Denver", "start": "2018-03-10", "duration": "2 days"}
+    zoned = {
+        name: value for name, value in POI.items() if name != "facility.utc_offset"
+    }
+    spring = {
+        "facility.time_zone": "America/Denver",
+        "start": "2018-03-10",
+        "duration": "2 days",
+    }
     at = datetime(2018, 3, 11, 12, 30)
-    (label,) = {case.label for case in ride_through(
-        tiny_run(tmp_path / "spring", zoned | spring), EVENT, at, BLOCKS).cases}  # fmt: skip
+    (label,) = {
+        case.label
+        for case in ride_through(
+            tiny_run(tmp_path / "spring", zoned | spring), EVENT, at, BLOCKS
+        ).cases
+    }
     assert label == f"{at:%Y-%m-%d %H:%M}"
 
 
 def test_blocks_of_more_than_a_pool_are_refused():
     with pytest.raises(InputError, match="'main' add up to more than 1"):
-        tiny_scenario({"facility.ride_through": {
-            "it": {"preset": "perc1", "share": 0.6}, "main": {"preset": "perc1", "share": 0.5},
-        }})  # fmt: skip
+        tiny_scenario(
+            {
+                "facility.ride_through": {
+                    "it": {"preset": "perc1", "share": 0.6},
+                    "main": {"preset": "perc1", "share": 0.5},
+                }
+            }
+        )
 
 
 def test_blocks_from_python_are_checked_as_those_of_a_scenario(run: Run):
     settings = {"itt": RideThrough(preset="perc1")}
     for answer in (ride_through, Site.open):
-        with pytest.raises(InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"):
+        with pytest.raises(
+            InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"
+        ):
             answer(run, settings=settings)
 
 
 def test_a_stage_above_the_recovery_is_refused():
     with pytest.raises(InputError, match="raise recovery"):
-        tiny_scenario({"facility.ride_through": {"main": {
-            "stages": [{"voltage_pu": 0.9, "time_s": 1}],
-            "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
-        }}})  # fmt: skip
+        tiny_scenario(
+            {
+                "facility.ride_through": {
+                    "main": {
+                        "stages": [{"voltage_pu": 0.9, "time_s": 1}],
+                        "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
+                    }
+                }
+            }
+        )
 
 
 def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
     plain = tiny_scenario()
     assert "ride_through" not in plain.model_dump(mode="json")["facility"]
-    given = tiny_scenario({"facility.ride_through": {"main": {"preset": "four_stages"}}})
+    given = tiny_scenario(
+        {"facility.ride_through": {"main": {"preset": "four_stages"}}}
+    )
     dumped = given.model_dump(mode="json")
     again = type(given).model_validate(dumped)
     assert again.facility.ride_through == given.facility.ride_through
@@ -242,7 +316,9 @@ class TestEvents:
 
     def test_a_file_of_the_dips_gives_the_same_answer(self, run: Run, tmp_path: Path):
         voltage = EVENTS[EVENT].voltage(0.40)
-        rows = "".join(f"{t},{v},60\n" for t, v in zip(voltage.time_s, voltage.pu, strict=True))
+        rows = "".join(
+            f"{t},{v},60\n" for t, v in zip(voltage.time_s, voltage.pu, strict=True)
+        )
         file = tmp_path / "dips.csv"
         file.write_text(f"t_s,voltage_pu,frequency_hz\n{rows}", "utf-8")
         found = ride_through(run, str(file), settings=BLOCKS).cases[1]
@@ -266,28 +342,50 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            ("t_s,v\n0,1\n", "dips.csv:1: column 'voltage_pu' is missing, expected once in"),
+            (
+                "t_s,v\n0,1\n",
+                "dips.csv:1: column 'voltage_pu' is missing, expected once in",
+            ),
             ("", "is empty"),
             ("t_s,voltage_pu\n", "has no rows"),
             ("t_s,voltage_pu\n0,1\n0,0.4\n", "dips.csv:3: column 't_s' is '0'"),
-            ("t_s,voltage_pu\n0,1\n1,x\n", "dips.csv:3: column 'voltage_pu' is 'x', expected a"),
+            (
+                "t_s,voltage_pu\n0,1\n1,x\n",
+                "dips.csv:3: column 'voltage_pu' is 'x', expected a",
+            ),
             ("t_s,voltage_pu\n0,1\n1\n", "dips.csv:3: 1 field, expected 2"),
             ("t_s,voltage_pu\n0,1\n1,0.4,60\n", "dips.csv:3: 3 fields, expected 2"),
-            ("t_s,voltage_pu\n0,1\n1,nan\n", "dips.csv:3: column 'voltage_pu' is 'nan'"),
-            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "'-0.1', expected a number of 0 or more up to 2"),
+            (
+                "t_s,voltage_pu\n0,1\n1,nan\n",
+                "dips.csv:3: column 'voltage_pu' is 'nan'",
+            ),
+            (
+                "t_s,voltage_pu\n0,1\n1,-0.1\n",
+                "'-0.1', expected a number of 0 or more up to 2",
+            ),
             ("t_s,voltage_pu\n0,100\n1,40\n", "expected a number of 0 or more up to 2"),
-            ("t_s,voltage_pu,frequency_hz\n0,1,0\n", "expected a number above 0 up to 100"),
-            ("t_s,waveform_pu\n0,1\n1,0.4\n", "a cycle or more in even steps of at most 2.08 ms"),
+            (
+                "t_s,voltage_pu,frequency_hz\n0,1,0\n",
+                "expected a number above 0 up to 100",
+            ),
+            (
+                "t_s,waveform_pu\n0,1\n1,0.4\n",
+                "a cycle or more in even steps of at most 2.08 ms",
+            ),
         ],
     )
-    def test_a_bad_file_is_refused_in_one_line(self, tmp_path: Path, text: str, why: str):
+    def test_a_bad_file_is_refused_in_one_line(
+        self, tmp_path: Path, text: str, why: str
+    ):
         file = tmp_path / "dips.csv"
         file.write_text(text, "utf-8")
         with pytest.raises(InputError, match=why):
             load_event(str(file))
 
     def test_an_unknown_event_names_those_there_are(self):
-        with pytest.raises(InputError, match=f"expected '{EVENT}' or a file; did you mean"):
+        with pytest.raises(
+            InputError, match=f"expected '{EVENT}' or a file; did you mean"
+        ):
             load_event("nerc_2024")
 
     def test_a_table_may_have_other_separators(self, tmp_path: Path):
@@ -298,10 +396,14 @@ class TestEvents:
     def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path: Path):
         t = np.arange(0, 0.2, 1e-4)
         rows = "".join(f"{a:.4f},{np.sin(100 * np.pi * a):.9f},50\n" for a in t)
-        (tmp_path / "w.csv").write_text(f"t_s,waveform_pu,frequency_hz\n{rows}", "utf-8")
+        (tmp_path / "w.csv").write_text(
+            f"t_s,waveform_pu,frequency_hz\n{rows}", "utf-8"
+        )
         assert load_event(str(tmp_path / "w.csv")).series.pu == pytest.approx([1.0])
 
-    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run: Run):
+    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(
+        self, run: Run
+    ):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
         assert np.isfinite(case.course.without_mw).all()
@@ -321,7 +423,9 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
     asked = []
     with monkeypatch.context() as counting:
         counting.setattr(
-            answer_module, "ride_through", lambda run: asked.append(run) or ride_through(run)
+            answer_module,
+            "ride_through",
+            lambda run: asked.append(run) or ride_through(run),
         )
         assert call("report", found.folder, "--out", page, "-q").code == 0
     assert len(asked) == 1  # for text and picture
@@ -339,18 +443,23 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
     rng = np.random.default_rng(5)
     edges = np.cumsum(rng.uniform(0.1, 2.0, 200))
     times = np.column_stack([edges[:-1], edges[1:]]).ravel()
-    rising = np.sort(rng.uniform(0.0, 1.0, (2, times.size // 2, 2)), axis=2)  # jumps fall
+    # Jumps fall
+    rising = np.sort(rng.uniform(0.0, 1.0, (2, times.size // 2, 2)), axis=2)
     power = rising.reshape(2, -1)
     course = Course(times, power, np.ones_like(power))
     fine_s = np.linspace(edges[0], edges[-1], 400_001)
-    drawn = np.interp(fine_s, times + np.tile([1e-9, -1e-9], times.size // 2), power.mean(axis=0))
+    drawn = np.interp(
+        fine_s, times + np.tile([1e-9, -1e-9], times.size // 2), power.mean(axis=0)
+    )
     for first, end in np.sort(rng.uniform(edges[0], edges[-1], (30, 2)), axis=1):
         inside = (fine_s >= first) & (fine_s < end) & (drawn < 0.3)
         expected = fine_s[inside].max() if inside.any() else first
         assert course.last_below(0.3, first, end) == pytest.approx(expected, abs=2e-3)
 
 
-def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run: Run, tmp_path: Path) -> None:
+def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
+    run: Run, tmp_path: Path
+) -> None:
     dips = [f"{t},{pu}" for k in range(60) for t, pu in ((k + 1, 0.1), (k + 1.4, 1.0))]
     (tmp_path / "dips.csv").write_text("\n".join(["t_s,voltage_pu", "0,1.0", *dips]))
     bars: list[str] = []
@@ -364,6 +473,10 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run: Run, tmp_pa
     with watched_by(Bars()):
         found = ride_through(run, str(tmp_path / "dips.csv"), settings=settings)
     assert found.cases[0].name in bars and len(bars) > len(found.verdicts)
-    (table,) = [t for t in found.section().tables if t.title.startswith("By block and dip")]
+    (table,) = [
+        t for t in found.section().tables if t.title.startswith("By block and dip")
+    ]
     assert 0 < len(table.heads) <= answer_module.MAX_DIPS + 1
-    assert len({dip for _, _, dip, _ in found.cases[0].moves()}) > answer_module.MAX_DIPS
+    assert (
+        len({dip for _, _, dip, _ in found.cases[0].moves()}) > answer_module.MAX_DIPS
+    )

@@ -1,4 +1,5 @@
-"""The site in a simulator's steps: the run's own column, and what voltage and frequency change."""
+"""The site in a simulator's steps: the run's own column, and what voltage and frequency
+change."""
 
 from __future__ import annotations
 
@@ -24,7 +25,14 @@ from diploee.simulation.run import simulate
 
 RAMPS = {"up_mw_per_min": 0.02, "down_mw_per_min": 0.02}
 BATTERY = {"kind": "battery", "power_mw": 0.05, "energy_mwh": 0.05, "ramp_limit": RAMPS}
-CHAIN = ["pdu", "ups", "dlc_tower", "auxiliary_load", "transformers", "point_of_interconnection"]
+CHAIN = [
+    "pdu",
+    "ups",
+    "dlc_tower",
+    "auxiliary_load",
+    "transformers",
+    "point_of_interconnection",
+]
 POI = {
     "facility.node_types.node.ac_power": "dlc",
     "facility.stages": CHAIN,
@@ -32,7 +40,7 @@ POI = {
     "facility.weather": {"kind": "typical_day", "station": "denver"},
     "duration": "10 min",
     "resolution": "1 s",
-}  # fmt: skip
+}
 PERC1 = RideThrough(preset="perc1")
 HZ = 60.0
 
@@ -61,19 +69,27 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def shipped(name: str, *stages: dict[str, Any]) -> Scenario:
-    """Return five minutes of a shipped site by the second, some stages before its transformers."""
+    """Return five minutes of a shipped site by the second, some stages before its
+    transformers."""
     found = load_scenario(name, ["duration=5 min", "resolution=1 s"])
     if not stages:
         return found
     data = found.model_dump(mode="json", exclude_none=True)
     chain = data["facility"]["stages"]
-    at = next(k for k, of in enumerate(found.facility.stages) if of.kind == "transformers")
+    at = next(
+        k for k, of in enumerate(found.facility.stages) if of.kind == "transformers"
+    )
     chain[at:at] = stages
     return scenario_from_dict(data)
 
 
 BIG = BATTERY | {"power_mw": 2, "energy_mwh": 1, "ramp_limit": dict.fromkeys(RAMPS, 1)}
-SHAVES = {"kind": "battery", "power_mw": 10, "energy_mwh": 5, "peak_shaving": {"target_mw": 40}}
+SHAVES = {
+    "kind": "battery",
+    "power_mw": 10,
+    "energy_mwh": 5,
+    "peak_shaving": {"target_mw": 40},
+}
 LIMIT = {"kind": "ramp_limit", "curtails": True, **dict.fromkeys(RAMPS, 1)}
 
 
@@ -85,14 +101,22 @@ LIMIT = {"kind": "ramp_limit", "curtails": True, **dict.fromkeys(RAMPS, 1)}
         ("inference_1mw_poi", ()),
         ("colocation_10mw_poi", (BIG,)),
         ("colocation_10mw_poi_air", (LIMIT,)),
-        pytest.param("campus_100mw_synchronous", (SHAVES, LIMIT), marks=pytest.mark.slow),
+        pytest.param(
+            "campus_100mw_synchronous", (SHAVES, LIMIT), marks=pytest.mark.slow
+        ),
     ],
 )
-def test_a_shipped_site_at_nominal_voltage_draws_the_run_s_own_power(name, stages, tmp_path):
+def test_a_shipped_site_at_nominal_voltage_draws_the_run_s_own_power(
+    name, stages, tmp_path
+):
     scenario = shipped(name, *stages)
-    run = simulate(scenario, tmp_path / "run", engine="compiled", before_stores=bool(stages))
+    run = simulate(
+        scenario, tmp_path / "run", engine="compiled", before_stores=bool(stages)
+    )
     found = powers(Site.open(run), np.arange(1, 301))
-    names = ["facility_power_w", "facility_reactive_var"][: 1 + scenario.facility.has_ac_power]
+    names = ["facility_power_w", "facility_reactive_var"][
+        : 1 + scenario.facility.has_ac_power
+    ]
     for mine, name in zip(found.T, names, strict=False):
         wanted = column(run, name)[:300]
         assert np.abs(mine - wanted).max() <= 1e-9 * np.abs(wanted).max()
@@ -104,7 +128,9 @@ def test_a_shipped_site_at_nominal_voltage_draws_the_run_s_own_power(name, stage
 def test_a_site_without_a_store_draws_it_in_steps_of_any_length(run: Run):
     times = np.sort(np.random.default_rng(0).uniform(0, 600, 300))
     found = powers(Site.open(run), times)[:, 0]
-    assert found == pytest.approx(column(run)[np.ceil(times).astype(int) - 1], rel=1e-12)
+    assert found == pytest.approx(
+        column(run)[np.ceil(times).astype(int) - 1], rel=1e-12
+    )
 
 
 def test_a_site_opened_within_a_run_has_its_battery_as_the_run_had_it_then(stored: Run):
@@ -136,8 +162,13 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(of, request):
 
 
 def test_what_ride_through_moves_is_what_its_answer_to_the_same_event_moves(run: Run):
-    settings = {"it": PERC1, "motors": RideThrough(preset="perc1", recovery={
-        "voltage_pu": 0.7, "time_s": 0.2, "ramp_mw_per_min": 0.5})}  # fmt: skip
+    settings = {
+        "it": PERC1,
+        "motors": RideThrough(
+            preset="perc1",
+            recovery={"voltage_pu": 0.7, "time_s": 0.2, "ramp_mw_per_min": 0.5},
+        ),
+    }
     dips = Voltage((0.0, 1.0, 1.1, 3.0, 3.07), (1.0, 0.3, 1.0, 0.4, 1.0))
     at = run.series().at(60)
     answer = ride_through(run, Event("dips", "", series=dips), at, settings)
@@ -168,7 +199,8 @@ def test_each_part_answers_the_voltage_by_what_it_is(run: Run):
     assert drawn(0.9) == pytest.approx(it + motors + 0.81 * rest, rel=1e-6)
     assert drawn(0.4) == pytest.approx(0.5 * (it + motors) + 0.16 * rest, rel=1e-6)
     assert drawn(0.0) == pytest.approx(0, abs=1e-8)
-    on_line = Site.open(run, drives=0.0).step(1e-6, 0.9, HZ)[0]  # before their slip has moved
+    # Before their slip has moved
+    on_line = Site.open(run, drives=0.0).step(1e-6, 0.9, HZ)[0]
     assert on_line == pytest.approx(it + 0.81 * (motors + rest), rel=1e-4)
     slow = Site.open(run, drives=0.0).step(0.9, 1.0, 59.0)[0]
     assert slow == pytest.approx(it + motors * 59 / 60 + rest, rel=1e-3)
@@ -189,7 +221,9 @@ class TestMotor:
 
         speed = motor.nominal_pu
         for length, pu in ((0.1, 0.4), (0.3, 1.0)):
-            wanted = solve_ivp(turns, (0, length), [speed], args=(pu,), rtol=1e-10, atol=1e-12)
+            wanted = solve_ivp(
+                turns, (0, length), [speed], args=(pu,), rtol=1e-10, atol=1e-12
+            )
             speed = motor.turned(speed, length, pu, 1.0)
             assert speed == pytest.approx(wanted.y[0, -1], abs=2e-3)
         assert speed == pytest.approx(motor.nominal_pu, abs=1e-6)
@@ -199,7 +233,9 @@ class TestMotor:
         stalled = motor.turned(motor.nominal_pu, 2.0, 0.2, 1.0)
         assert stalled == 0
         assert motor.drawn(0.0, 1.0, 1.0).real > LOADING
-        assert motor.turned(stalled, 5.0, 1.0, 1.0) == pytest.approx(motor.nominal_pu, abs=1e-6)
+        assert motor.turned(stalled, 5.0, 1.0, 1.0) == pytest.approx(
+            motor.nominal_pu, abs=1e-6
+        )
 
 
 def test_a_battery_holds_its_ramp_when_the_load_leaves(stored: Run):
@@ -209,7 +245,9 @@ def test_a_battery_holds_its_ramp_when_the_load_leaves(stored: Run):
     for settings in ({}, leaves):
         site = Site.open(stored, settings=settings)
         found.append(
-            np.array([site.step(float(t), 0.5 if 2 < t < 2.2 else 1.0, HZ)[0] for t in times])
+            np.array(
+                [site.step(float(t), 0.5 if 2 < t < 2.2 else 1.0, HZ)[0] for t in times]
+            )
         )
     stays, left = found
     behind = 1.05 / (1 - 0.02)  # transformers behind it add to the ramp
@@ -220,14 +258,17 @@ def test_a_battery_holds_its_ramp_when_the_load_leaves(stored: Run):
 
 def test_cooling_behind_the_battery_leaves_with_its_block(tmp_path: Path):
     run = tiny_run(tmp_path / "run", chain(2, BATTERY), before_stores=True)
-    assert powers(Site.open(run), range(1, 101))[:, 0] == pytest.approx(column(run)[:100], rel=1e-9)
+    assert powers(Site.open(run), range(1, 101))[:, 0] == pytest.approx(
+        column(run)[:100], rel=1e-9
+    )
     gone = {"motors": RideThrough(stages=({"voltage_pu": 0.9, "time_s": 0.01},))}
     site = Site.open(run, settings=gone)
     site.step(1.0, 1.0, HZ)
     site.step(1.5, 0.7, HZ)
     mw, _ = site.step(10.0, 1.0, HZ)
     less = column(run)[9] - mw
-    assert less == pytest.approx(column(run, "cooling_w")[9], rel=0.03)  # and transformers' losses
+    # And transformers' losses
+    assert less == pytest.approx(column(run, "cooling_w")[9], rel=0.03)
 
 
 def test_a_run_that_lacks_the_load_before_its_battery_names_the_flag(tmp_path: Path):
@@ -244,13 +285,26 @@ def test_a_run_that_lacks_the_load_before_its_battery_names_the_flag(tmp_path: P
 def test_the_command_keeps_what_a_site_starts_from(tmp_path: Path):
     from builders import write_library, write_scenario
 
-    place = write_scenario(tmp_path / "site.yaml", chain(4, BATTERY) | {"duration": "1 min"})
+    place = write_scenario(
+        tmp_path / "site.yaml", chain(4, BATTERY) | {"duration": "1 min"}
+    )
     library = write_library(tmp_path / "library")
-    call("run", place, "--profiles", library, "--before-stores", "-q", "--out", tmp_path / "run")
+    call(
+        "run",
+        place,
+        "--profiles",
+        library,
+        "--before-stores",
+        "-q",
+        "--out",
+        tmp_path / "run",
+    )
     run = Run(tmp_path / "run")
     frame = run.facility()
     assert frame["before_stores_w"].dtype == np.float64
-    assert powers(Site.open(run), [1.0])[0, 0] == pytest.approx(column(run)[0], rel=1e-9)
+    assert powers(Site.open(run), [1.0])[0, 0] == pytest.approx(
+        column(run)[0], rel=1e-9
+    )
 
 
 class Holds:
@@ -267,21 +321,32 @@ class Holds:
         return {"held_w": 0.1 * power_w, "facility_power_w": 0.9 * power_w}, state
 
 
-def test_a_stage_that_the_scenario_does_not_name_can_not_be_opened_again(tmp_path: Path):
+def test_a_stage_that_the_scenario_does_not_name_can_not_be_opened_again(
+    tmp_path: Path,
+):
     run = tiny_run(
-        tmp_path / "run", POI | {"facility.stages": CHAIN[:2]}, stages=[Holds()], before_stores=True
+        tmp_path / "run",
+        POI | {"facility.stages": CHAIN[:2]},
+        stages=[Holds()],
+        before_stores=True,
     )
     with pytest.raises(InputError, match="stages of your own"):
         Site.open(run)
 
 
 def test_an_event_window_is_opened_where_no_battery_has_a_past(tmp_path: Path):
-    plain = tiny_run(tmp_path / "plain", POI | {"resolution": "60 s"}, event_windows=True)
+    plain = tiny_run(
+        tmp_path / "plain", POI | {"resolution": "60 s"}, event_windows=True
+    )
     name = next(iter(plain.event_windows))
     found = powers(Site.open(plain, event_window=name), np.arange(1, 101) / 10)[:, 0]
-    wanted = plain.event_window(name)["facility_power_w"].to_numpy(np.float64)[:100] / 1e6
+    wanted = (
+        plain.event_window(name)["facility_power_w"].to_numpy(np.float64)[:100] / 1e6
+    )
     assert found == pytest.approx(wanted, rel=1e-9)
-    kept = tiny_run(tmp_path / "kept", chain(4, BATTERY), event_windows=True, before_stores=True)
+    kept = tiny_run(
+        tmp_path / "kept", chain(4, BATTERY), event_windows=True, before_stores=True
+    )
     with pytest.raises(InputError, match="event window isn't kept"):
         Site.open(kept, event_window=name)
 
@@ -312,4 +377,6 @@ def test_a_share_of_drives_and_a_frequency_that_can_not_be_are_refused(run: Run)
 
 def test_a_step_over_many_rows_ends_where_small_ones_do(stored: Run):
     small, large = Site.open(stored), Site.open(stored)
-    assert powers(small, np.arange(1, 121))[-1] == pytest.approx(large.step(120.0, 1.0, HZ))
+    assert powers(small, np.arange(1, 121))[-1] == pytest.approx(
+        large.step(120.0, 1.0, HZ)
+    )

@@ -33,7 +33,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def year_run(runs: Path) -> Run:
     """The year 2018 by the half hour at UTC-07:00."""
-    changes = {"duration": "1 year", "resolution": "30 min", "facility.utc_offset": "-07:00"}
+    changes = {
+        "duration": "1 year",
+        "resolution": "30 min",
+        "facility.utc_offset": "-07:00",
+    }
     return tiny_run(runs / "year", changes)
 
 
@@ -41,7 +45,8 @@ def year_run(runs: Path) -> Run:
 def leap_run(runs: Path) -> Run:
     """The leap year 2020 by the hour."""
     return tiny_run(
-        runs / "leap", {"start": "2020-01-01", "duration": "1 year", "resolution": "1 h"}
+        runs / "leap",
+        {"start": "2020-01-01", "duration": "1 year", "resolution": "1 h"},
     )
 
 
@@ -59,7 +64,8 @@ def fine_run(runs: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def event_run(runs: Path) -> Run:
-    """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1 s."""
+    """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1
+    s."""
     changes = TWO_POOLS | {"duration": "6 h", "facility.utc_offset": "-07:00"}
     return tiny_run(runs / "zoomed", changes, event_windows=True)
 
@@ -67,7 +73,11 @@ def event_run(runs: Path) -> Run:
 class LeadsAtLowLoad:
     """A stage with reactive power that is supplied at low and drawn at high load."""
 
-    columns = (Column(REACTIVE, "var", "facility", "mean", "behind a filter", "reactive power"),)
+    columns = (
+        Column(
+            REACTIVE, "var", "facility", "mean", "behind a filter", "reactive power"
+        ),
+    )
     boundary = None
 
     def start(self) -> None:
@@ -79,7 +89,8 @@ class LeadsAtLowLoad:
 
 @pytest.fixture(scope="session")
 def reactive_run(runs: Path) -> Run:
-    """Half a day by the minute at UTC-07:00, with reactive power and event windows at 0.1 s."""
+    """Half a day by the minute at UTC-07:00, with reactive power and event windows at
+    0.1 s."""
     changes = {"duration": "12 h", "facility.utc_offset": "-07:00"}
     stages = [LeadsAtLowLoad()]
     return tiny_run(runs / "reactive", changes, event_windows=True, stages=stages)
@@ -89,5 +100,7 @@ def reactive_run(runs: Path) -> Run:
 def q_table(tmp_path: Path) -> Path:
     """Reactive power that is supplied at low and drawn at high load."""
     path = tmp_path / "q_of_p.csv"
-    path.write_text("# ours\np_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8")
+    path.write_text(
+        "# ours\np_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8"
+    )
     return path

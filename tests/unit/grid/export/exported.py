@@ -20,5 +20,7 @@ def stored_w(
 
 
 def sidecar(place: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(sidecar_of(place, place.is_dir()).read_text("utf-8"))
+    content: dict[str, Any] = json.loads(
+        sidecar_of(place, place.is_dir()).read_text("utf-8")
+    )
     return content

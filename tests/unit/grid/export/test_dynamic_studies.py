@@ -19,7 +19,9 @@ from diploee.runs import Run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("runs") / "two_hours"
-    return tiny_run(folder, {"duration": "2 h", "resolution": "1 s"}, event_windows=True)
+    return tiny_run(
+        folder, {"duration": "2 h", "resolution": "1 s"}, event_windows=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +40,16 @@ def test_andes_data_are_per_unit_and_its_row_names_them(
     np.testing.assert_allclose(q_pu * 50, -0.002 + 0.2 * power_mw, atol=1e-7)
     assert t_s.tolist() == np.arange(7_200).tolist()
     (row,) = csv.DictReader((place / "TimeSeries.csv").read_text("utf-8").splitlines())
-    assert (row["path"], row["fields"], row["dests"]) == ("dc.csv", "p_pu,q_pu", "Ppf,Qpf")
+    assert (row["path"], row["fields"], row["dests"]) == (
+        "dc.csv",
+        "p_pu,q_pu",
+        "Ppf,Qpf",
+    )
 
 
-def test_andes_without_reactive_power_leaves_that_of_the_case(run: Run, tmp_path: Path) -> None:
+def test_andes_without_reactive_power_leaves_that_of_the_case(
+    run: Run, tmp_path: Path
+) -> None:
     place = export_run(run, "andes", tmp_path / "andes")
     (row,) = csv.DictReader((place / "TimeSeries.csv").read_text("utf-8").splitlines())
     assert (row["fields"], row["dests"]) == ("p_pu", "Ppf")
@@ -50,7 +58,9 @@ def test_andes_without_reactive_power_leaves_that_of_the_case(run: Run, tmp_path
 def test_gridlabd_player_is_a_third_of_the_facility(
     run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
 ) -> None:
-    place = export_run(run, "gridlabd", tmp_path / "glm", Options(q_table=q_table, step="1 min"))
+    place = export_run(
+        run, "gridlabd", tmp_path / "glm", Options(q_table=q_table, step="1 min")
+    )
     lines = (place / "datacenter.player").read_text().splitlines()
     stamp, _, value = lines[0].partition(",")
     assert stamp == "2018-01-01 00:00:00 GMT"
@@ -75,9 +85,10 @@ def test_two_columns_have_the_head_that_their_tool_asks_for(
     run: Run, power_mw: np.ndarray, tmp_path: Path, name: str
 ) -> None:
     place = export_run(run, name, tmp_path / "load.csv")
-    head, per_mw = {"openg2g-load": ("t_s,p_kw", 1e3), "gpu-data": ("t_seconds,P_gpu_W", 1e6 / 48)}[
-        name
-    ]
+    head, per_mw = {
+        "openg2g-load": ("t_s,p_kw", 1e3),
+        "gpu-data": ("t_seconds,P_gpu_W", 1e6 / 48),
+    }[name]
     assert place.read_text().splitlines()[0] == head
     t_s, power = np.loadtxt(place, delimiter=",", skiprows=1).T
     np.testing.assert_allclose(power, power_mw * per_mw, rtol=1e-6)
@@ -87,7 +98,9 @@ def test_two_columns_have_the_head_that_their_tool_asks_for(
 def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
     run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
 ) -> None:
-    options = Options(q_table=q_table, at="2018-01-01 01:00:00", bus_number=7, parts=("raw",))
+    options = Options(
+        q_table=q_table, at="2018-01-01 01:00:00", bus_number=7, parts=("raw",)
+    )
     place = export_run(run, "psse", tmp_path / "psse", options)
     records = [
         line.partition("/")[0].split(",")
@@ -105,11 +118,15 @@ def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
         assert float(record[5]) == pytest.approx(p_mw, abs=1e-6)
         assert float(record[6]) == pytest.approx(-0.002 + 0.2 * p_mw, abs=1e-6)
     starts = [
-        line.rpartition(" from ")[2] for line in (place / "datacenter.raw").read_text().splitlines()
+        line.rpartition(" from ")[2]
+        for line in (place / "datacenter.raw").read_text().splitlines()
     ]
     offset = run.scenario.start_with_zone.isoformat()[-6:]
-    assert starts[3] == f"2018-01-01T01:00:00{offset}" and all(s.endswith(offset) for s in starts)
-    assert [record[2] for record in records] == ["0", "0", "0", "1"]  # one stands for the facility
+    assert starts[3] == f"2018-01-01T01:00:00{offset}" and all(
+        s.endswith(offset) for s in starts
+    )
+    # One stands for the facility
+    assert [record[2] for record in records] == ["0", "0", "0", "1"]
 
 
 def test_raw_record_without_reactive_power_is_refused(run: Run, tmp_path: Path) -> None:
@@ -117,13 +134,19 @@ def test_raw_record_without_reactive_power_is_refused(run: Run, tmp_path: Path) 
         export_run(run, "psse", tmp_path / "psse")
 
 
-def test_moment_outside_of_the_run_is_refused(run: Run, q_table: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--at: .* is exported, 2018-01-01 00:00 to 2018-01-0"):
+def test_moment_outside_of_the_run_is_refused(
+    run: Run, q_table: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        InputError, match=r"--at: .* is exported, 2018-01-01 00:00 to 2018-01-0"
+    ):
         options = Options(q_table=q_table, at="2018-01-02 01:00:00")
         export_run(run, "psse", tmp_path / "psse", options)
 
 
-@pytest.mark.parametrize(("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)])
+@pytest.mark.parametrize(
+    ("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)]
+)
 def test_comtrade_record_gives_the_event_window_back(
     run: Run, q_table: Path, tmp_path: Path, name: str, within_mw: float
 ) -> None:
@@ -132,7 +155,9 @@ def test_comtrade_record_gives_the_event_window_back(
     config = (place / "datacenter.cfg").read_text().splitlines()
     n_channels = int(config[1].partition(",")[0])
     a, b = (float(value) for value in config[2].split(",")[5:7])
-    rate_hz, n_samples = (float(value) for value in config[2 + n_channels + 2].split(","))
+    rate_hz, n_samples = (
+        float(value) for value in config[2 + n_channels + 2].split(",")
+    )
     assert (n_channels, rate_hz) == (2, 10)
     data = (place / "datacenter.dat").read_bytes()
     if name == "comtrade":
@@ -169,13 +194,17 @@ def test_a_comtrade_record_without_a_field_for_its_zone_has_the_time_of_its_site
 
 
 @pytest.mark.parametrize("name", ["comtrade", "comtrade-1999"])
-def test_stamps_of_a_comtrade_record_of_days_rise_by_its_step(tmp_path: Path, name: str) -> None:
+def test_stamps_of_a_comtrade_record_of_days_rise_by_its_step(
+    tmp_path: Path, name: str
+) -> None:
     run = tiny_run(tmp_path / "run", {"duration": "3 days", "resolution": "10 min"})
     place = export_run(run, name, tmp_path / "record")
     config = (place / "datacenter.cfg").read_text().splitlines()
     data = (place / "datacenter.dat").read_bytes()
     if name == "comtrade":
-        ticks = np.frombuffer(data, dtype=[("n", "<i4"), ("t", "<i4"), ("p", "<f4")])["t"]
+        ticks = np.frombuffer(data, dtype=[("n", "<i4"), ("t", "<i4"), ("p", "<f4")])[
+            "t"
+        ]
     else:
         _, ticks, _ = np.loadtxt(data.decode().splitlines(), delimiter=",").T
     step_us = np.diff(ticks) * float(config[-3 if name == "comtrade" else -1])

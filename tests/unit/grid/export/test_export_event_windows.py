@@ -35,11 +35,18 @@ def copied(event_run: Run, tmp_path: Path) -> Path:
 def test_playback_has_the_energy_and_the_peak_of_the_event_window(
     name: str, event_run: Run, tmp_path: Path
 ) -> None:
-    place = export_run(event_run, "playback", tmp_path / "p.csv", Options(event_window=name))
+    place = export_run(
+        event_run, "playback", tmp_path / "p.csv", Options(event_window=name)
+    )
     frame, power_w = pd.read_csv(place), event_w(event_run, name)
-    np.testing.assert_array_equal(frame["t_s"], np.round(np.arange(power_w.size) * 0.1, 3))
-    assert frame["p_mw"].sum() * 0.1 == pytest.approx(power_w.sum() * 0.1 / 1e6, rel=1e-9)
-    assert frame["p_mw"].max() == pytest.approx(power_w.max() / 1e6, abs=1e-9)  # in milliwatts
+    np.testing.assert_array_equal(
+        frame["t_s"], np.round(np.arange(power_w.size) * 0.1, 3)
+    )
+    assert frame["p_mw"].sum() * 0.1 == pytest.approx(
+        power_w.sum() * 0.1 / 1e6, rel=1e-9
+    )
+    # In milliwatts
+    assert frame["p_mw"].max() == pytest.approx(power_w.max() / 1e6, abs=1e-9)
     told = sidecar(place)
     assert told["energy_mwh"] == pytest.approx(power_w.sum() * 0.1 / 3.6e9, rel=1e-12)
     assert told["peak_mw"] == pytest.approx(power_w.max() / 1e6, rel=1e-12)
@@ -69,14 +76,19 @@ def test_seconds_of_the_event_window_hold_what_the_metrics_say(
     for name in NAMES:
         entry = event_run.event_windows[name]
         options = Options(event_window=name, step="1 s")
-        frame = pd.read_csv(export_run(event_run, "csv", tmp_path / f"{name}.csv", options))
+        frame = pd.read_csv(
+            export_run(event_run, "csv", tmp_path / f"{name}.csv", options)
+        )
         second = frame["timestamp"].tolist().index(entry["at"])
         power_mw = frame["facility_power_w"].to_numpy() / 1e6
         if name == "peak":
             found_mw = power_mw[second]
         else:
             length = int(name.split("_")[1].removesuffix("s"))
-            after, before = power_mw[second:][:length], power_mw[second - length : second]
+            after, before = (
+                power_mw[second:][:length],
+                power_mw[second - length : second],
+            )
             found_mw = after.mean() - before.mean()
         assert found_mw == pytest.approx(entry["value_mw"], rel=1e-5)
 
@@ -104,7 +116,9 @@ def test_a_pool_and_a_part_of_an_event_window(event_run: Run, tmp_path: Path) ->
 def test_reader_gives_an_event_window_as_a_frame(event_run: Run) -> None:
     assert tuple(event_run.event_windows) == NAMES
     frame = event_run.event_window("rise_1s", ["facility_power_w"])
-    np.testing.assert_array_equal(frame["facility_power_w"], event_w(event_run, "rise_1s"))
+    np.testing.assert_array_equal(
+        frame["facility_power_w"], event_w(event_run, "rise_1s")
+    )
     assert (np.diff(frame.index) == np.timedelta64(100, "ms")).all()
 
 
@@ -115,7 +129,9 @@ def test_default_place_names_the_event_window(copied: Path) -> None:
 
 def test_command_line_takes_an_event_window(event_run: Run, tmp_path: Path) -> None:
     out = tmp_path / "p.csv"
-    done = call("export", "playback", event_run.folder, "--zoom", "rise_1s", "--out", out)
+    done = call(
+        "export", "playback", event_run.folder, "--zoom", "rise_1s", "--out", out
+    )
     assert done.code == 0, done.err
     assert len(out.read_text().splitlines()) == event_w(event_run, "rise_1s").size + 1
 
@@ -123,7 +139,10 @@ def test_command_line_takes_an_event_window(event_run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (Options(event_window="rise_2s"), "no event window 'rise_2s' (have: 'peak', 'rise_1s', "),
+        (
+            Options(event_window="rise_2s"),
+            "no event window 'rise_2s' (have: 'peak', 'rise_1s', ",
+        ),
         (Options(event_window="rise1s"), "did you mean 'rise_1s'?"),
         (Options(event_window="../facility"), "no event window '../facility'"),
         (Options(event_window=""), "no event window ''"),
@@ -131,8 +150,14 @@ def test_command_line_takes_an_event_window(event_run: Run, tmp_path: Path) -> N
             Options(event_window="peak", first=datetime(2017, 1, 1)),
             "lies outside the event window, 2018-01-01T",
         ),
-        (Options(event_window="peak", step="7 s"), "are no whole number of steps of 7 s"),
-        (Options(step="1 s"), "or export one of its worst windows with --event-window 'peak', "),
+        (
+            Options(event_window="peak", step="7 s"),
+            "are no whole number of steps of 7 s",
+        ),
+        (
+            Options(step="1 s"),
+            "or export one of its worst windows with --event-window 'peak', ",
+        ),
     ],
 )
 def test_bad_choices_are_one_clear_line(
@@ -145,21 +170,33 @@ def test_bad_choices_are_one_clear_line(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("fmt", [name for name, fmt in FORMATS.items() if fmt.whole_year])
-def test_a_year_of_hours_is_not_made_of_an_event_window(fmt: str, event_run: Run) -> None:
-    with pytest.raises(InputError, match=f"--event-window: the format '{fmt}' has no use for it"):
+@pytest.mark.parametrize(
+    "fmt", [name for name, fmt in FORMATS.items() if fmt.whole_year]
+)
+def test_a_year_of_hours_is_not_made_of_an_event_window(
+    fmt: str, event_run: Run
+) -> None:
+    with pytest.raises(
+        InputError, match=f"--event-window: the format '{fmt}' has no use for it"
+    ):
         export_run(event_run, fmt, options=Options(event_window="peak"))
 
 
 def test_run_without_event_windows_says_how_to_get_them(minute_run: Run) -> None:
-    with pytest.raises(InputError, match="keeps no event windows; run again with --event-windows"):
+    with pytest.raises(
+        InputError, match="keeps no event windows; run again with --event-windows"
+    ):
         export_run(minute_run, "csv", options=Options(event_window="peak"))
 
 
-def test_an_event_window_that_is_not_what_the_metrics_say_is_refused(copied: Path) -> None:
+def test_an_event_window_that_is_not_what_the_metrics_say_is_refused(
+    copied: Path,
+) -> None:
     path = copied / "zooms" / "peak.parquet"
     table = pq.read_table(path)
-    twice = pa.concat_tables([table.slice(0, 1_000), table.slice(999, 1), table.slice(1_001)])
+    twice = pa.concat_tables(
+        [table.slice(0, 1_000), table.slice(999, 1), table.slice(1_001)]
+    )
     damaged = {
         "holds 1,000 intervals where the event window has": table.slice(0, 1_000),
         r"the stamp of row 1,000 is .*, expected one every 0\.1 s from": twice,

@@ -14,7 +14,9 @@ from diploee.base.errors import OutputError, OutputExistsError
 from diploee.grid.export import FORMATS, Options, export_run
 from diploee.runs import Run
 
-resource = pytest.importorskip("resource", reason="no limits on file sizes on this system")
+resource = pytest.importorskip(
+    "resource", reason="no limits on file sizes on this system"
+)
 
 
 @contextmanager
@@ -51,7 +53,9 @@ def test_existing_export_is_replaced_by_force_alone(
     place = tmp_path / "out"
     export_run(fine_run, name, place)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with pytest.raises(OutputExistsError, match="exists already; choose another --out, or --force"):
+    with pytest.raises(
+        OutputExistsError, match="exists already; choose another --out, or --force"
+    ):
         export_run(fine_run, name, place, Options(step="1 s"))
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     export_run(fine_run, name, place, Options(step="1 s"), force=True)
@@ -61,29 +65,48 @@ def test_existing_export_is_replaced_by_force_alone(
 
 def test_a_lone_sidecar_is_not_overwritten(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "out.csv.meta.json").write_text("mine")
-    with pytest.raises(OutputExistsError, match=r"out\.csv\.meta\.json: exists already"):
+    with pytest.raises(
+        OutputExistsError, match=r"out\.csv\.meta\.json: exists already"
+    ):
         export_run(fine_run, "csv", tmp_path / "out.csv")
 
 
 def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match=r"can't be written \(.+ is a file.*\); check --out"):
+    with pytest.raises(
+        OutputError, match=r"can't be written \(.+ is a file.*\); check --out"
+    ):
         export_run(fine_run, "csv", tmp_path / "file" / "out.csv")
 
 
-def test_command_line_passes_every_option(minute_run: Run, tmp_path: Path, q_table: Path) -> None:
+def test_command_line_passes_every_option(
+    minute_run: Run, tmp_path: Path, q_table: Path
+) -> None:
     out, span = tmp_path / "dss", ("--from", "2018-01-01T12:00", "--to", "2018-01-02")
-    power = ("--column", "it_power_w.left", "--step", "15 min", *span, "--q-table", q_table)
+    power = (
+        "--column",
+        "it_power_w.left",
+        "--step",
+        "15 min",
+        *span,
+        "--q-table",
+        q_table,
+    )
     load = ("--name", "dc", "--bus", "b", "--kv", 69, "--actual")
     done = call("export", "opendss", minute_run.folder, "--out", out, *power, *load)
     assert done.code == 0, done.err
     script = (out / "dc.dss").read_text()
-    assert "npts=48 minterval=15 pmult=(file=p.csv) qmult=(file=q.csv) useactual=yes" in script
+    assert (
+        "npts=48 minterval=15 pmult=(file=p.csv) qmult=(file=q.csv) useactual=yes"
+        in script
+    )
     assert "New Load.dc bus1=b kV=69 " in script
 
 
 @pytest.mark.slow
-def test_command_line_takes_year_leap_day_and_zone(leap_run: Run, tmp_path: Path) -> None:
+def test_command_line_takes_year_leap_day_and_zone(
+    leap_run: Run, tmp_path: Path
+) -> None:
     command = ("export", "sam", leap_run.folder, "--out", tmp_path / "x.csv", "--quiet")
     year = ("--year", 2020, "--leap-day", "drop-feb29")
     assert call(*command, *year).out == ""

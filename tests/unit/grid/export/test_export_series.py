@@ -37,18 +37,26 @@ def test_coarser_steps_are_exact_means_whatever_the_batch(
     assert hourly.peak_w == pytest.approx(expected.max(), rel=1e-12)
 
 
-def test_row_groups_outside_the_window_do_not_shift_it(minute_run: Run, tmp_path: Path) -> None:
+def test_row_groups_outside_the_window_do_not_shift_it(
+    minute_run: Run, tmp_path: Path
+) -> None:
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     pq.write_table(pq.read_table(path), path, row_group_size=100)
-    part = Series(Run(tmp_path / "run").series(), "facility_power_w", 60_000, ((150, 431),))
+    part = Series(
+        Run(tmp_path / "run").series(), "facility_power_w", 60_000, ((150, 431),)
+    )
     found = np.concatenate([block.power_w for block in part.blocks()])
     np.testing.assert_array_equal(found, stored_w(minute_run)[150:431])
     starts = np.concatenate([block.starts_ms for block in part.blocks()])
-    assert naive_stamps(starts[:1], milliseconds=False).to_pylist() == ["2018-01-01 02:30:00"]
+    assert naive_stamps(starts[:1], milliseconds=False).to_pylist() == [
+        "2018-01-01 02:30:00"
+    ]
 
 
-def test_a_column_of_one_pool_is_not_mixed_with_the_total(minute_run: Run, tmp_path: Path) -> None:
+def test_a_column_of_one_pool_is_not_mixed_with_the_total(
+    minute_run: Run, tmp_path: Path
+) -> None:
     for column in ("it_power_w", "it_power_w.left"):
         place = export_run(minute_run, "csv", tmp_path / column, Options(column=column))
         found = np.loadtxt(place, delimiter=",", skiprows=1, usecols=1)
@@ -56,9 +64,17 @@ def test_a_column_of_one_pool_is_not_mixed_with_the_total(minute_run: Run, tmp_p
 
 
 @pytest.mark.slow
-def test_a_window_is_local_time_and_keeps_its_edges(year_run: Run, tmp_path: Path) -> None:
-    options = Options(first=datetime(2018, 3, 1), until=datetime(2018, 3, 2), step="1 h")
-    lines = export_run(year_run, "csv", tmp_path / "day.csv", options).read_text().splitlines()
+def test_a_window_is_local_time_and_keeps_its_edges(
+    year_run: Run, tmp_path: Path
+) -> None:
+    options = Options(
+        first=datetime(2018, 3, 1), until=datetime(2018, 3, 2), step="1 h"
+    )
+    lines = (
+        export_run(year_run, "csv", tmp_path / "day.csv", options)
+        .read_text()
+        .splitlines()
+    )
     assert len(lines) == 25
     assert lines[1].startswith("2018-03-01T00:00:00-07:00,")
     assert lines[-1].startswith("2018-03-01T23:00:00-07:00,")
@@ -67,19 +83,43 @@ def test_a_window_is_local_time_and_keeps_its_edges(year_run: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (Options(column="it_power"), "no power column 'it_power' (have: 'it_power_w', "),
+        (
+            Options(column="it_power"),
+            "no power column 'it_power' (have: 'it_power_w', ",
+        ),
         (Options(column="busy_nodes"), "no power column 'busy_nodes'"),
         (Options(column="it_power_w.up"), "did you mean 'it_power_w"),
-        (Options(step="1 s"), "finer than the run's 60 s, which holds no more detail; run again"),
+        (
+            Options(step="1 s"),
+            "finer than the run's 60 s, which holds no more detail; run again",
+        ),
         (Options(step="90 s"), "no multiple of the run's 60 s"),
         (Options(step="7 min"), "no whole number of steps of 420 s"),
         (Options(step="15"), "--step: expected a number and a unit"),
-        (Options(first=datetime(2019, 1, 1)), "--from: 2019-01-01T00:00:00 lies outside the run"),
-        (Options(until=datetime(2018, 1, 1, 0, 0, 30)), "--to: 2018-01-01T00:00:30 lies within"),
-        (Options(first=datetime(2018, 1, 2), until=datetime(2018, 1, 1)), "--from must be before"),
-        (Options(leap_day="drop-feb29"), "--leap-day: the format 'csv' has no use for it"),
-        (Options(kv=10), "--kv: the format 'csv' has no use for it (these have: 'opendss')"),
-        (Options(time_zone="Amerika/Denver"), "expected a name such as 'America/Denver'"),
+        (
+            Options(first=datetime(2019, 1, 1)),
+            "--from: 2019-01-01T00:00:00 lies outside the run",
+        ),
+        (
+            Options(until=datetime(2018, 1, 1, 0, 0, 30)),
+            "--to: 2018-01-01T00:00:30 lies within",
+        ),
+        (
+            Options(first=datetime(2018, 1, 2), until=datetime(2018, 1, 1)),
+            "--from must be before",
+        ),
+        (
+            Options(leap_day="drop-feb29"),
+            "--leap-day: the format 'csv' has no use for it",
+        ),
+        (
+            Options(kv=10),
+            "--kv: the format 'csv' has no use for it (these have: 'opendss')",
+        ),
+        (
+            Options(time_zone="Amerika/Denver"),
+            "expected a name such as 'America/Denver'",
+        ),
         (Options(time_zone="../etc"), "--time-zone: unknown time zone '../etc'"),
     ],
 )
@@ -96,20 +136,32 @@ def test_bad_choices_are_one_clear_line(
 def test_unknown_format_names_the_known(minute_run: Run) -> None:
     with pytest.raises(
         InputError,
-        match=r"unknown export format 'opends', .*did you mean 'opendss'.*; import the module",
+        match=(
+            r"unknown export format 'opends', .*did you mean 'opendss'.*; import the "
+            r"module"
+        ),
     ):
         export_run(minute_run, "opends")
 
 
 @pytest.mark.parametrize(
-    "bad", [{"name": "a,b"}, {"bus": ""}, {"kv": 0.0}, {"kv": float("nan")}, {"leap_day": "no"}]
+    "bad",
+    [
+        {"name": "a,b"},
+        {"bus": ""},
+        {"kv": 0.0},
+        {"kv": float("nan")},
+        {"leap_day": "no"},
+    ],
 )
 def test_options_that_no_tool_could_read_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(bad))):
         Options(**bad)  # type: ignore[arg-type]
 
 
-def test_a_file_shorter_than_its_run_is_refused(minute_run: Run, tmp_path: Path) -> None:
+def test_a_file_shorter_than_its_run_is_refused(
+    minute_run: Run, tmp_path: Path
+) -> None:
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     pq.write_table(pq.read_table(path).slice(0, 99), path)
@@ -129,7 +181,9 @@ def streamed(request: ExportRequest) -> None:
         (lambda request: request.blocks, "raised AttributeError"),
         (lambda request: Written({}), "wrote no file"),
         (
-            lambda request: request.path.write_text("x") and Written({request.path.name: "x"}),
+            lambda request: (
+                request.path.write_text("x") and Written({request.path.name: "x"})
+            ),
             r"did not take all of request.series.blocks\(\)",
         ),
     ],
@@ -142,7 +196,9 @@ def test_writer_from_outside_that_leaves_something_out_is_refused_by_its_format(
     words: str,
 ) -> None:
     monkeypatch.setattr(FORMATS, "_formats", {"own": Format("own", "x", write)})
-    with pytest.raises(InputError, match=f"^export format 'own': its writer {words}") as caught:
+    with pytest.raises(
+        InputError, match=f"^export format 'own': its writer {words}"
+    ) as caught:
         export_run(minute_run, "own", tmp_path / "own.csv")
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -159,9 +215,15 @@ def test_stamps_of_a_named_zone_read_back_to_every_moment_once(
     place = export_run(year_run, "csv", tmp_path / "zone.csv", Options(time_zone=zone))
     frame = pd.read_csv(place)
     back = pd.to_datetime(frame["timestamp"], utc=True, format="ISO8601")
-    stored = pq.read_table(year_run.folder / "facility.parquet").column("timestamp").to_pandas()
+    stored = (
+        pq.read_table(year_run.folder / "facility.parquet")
+        .column("timestamp")
+        .to_pandas()
+    )
     assert back.is_unique and back.is_monotonic_increasing
-    np.testing.assert_array_equal(back.to_numpy(), stored.dt.tz_convert("UTC").to_numpy())
+    np.testing.assert_array_equal(
+        back.to_numpy(), stored.dt.tz_convert("UTC").to_numpy()
+    )
     assert frame["timestamp"].is_unique
 
 
@@ -174,7 +236,9 @@ def test_change_days_have_23_and_25_hours(year_run: Run, tmp_path: Path) -> None
     assert hours["2018-11-04"] == 25
     assert hours.sum() == 8_760
     spring = stamps[stamps.str.startswith("2018-03-11T0")].tolist()
-    assert "2018-03-11T01:00:00-07:00" in spring and "2018-03-11T03:00:00-06:00" in spring
+    assert (
+        "2018-03-11T01:00:00-07:00" in spring and "2018-03-11T03:00:00-06:00" in spring
+    )
     assert not any("T02" in stamp for stamp in spring)
     autumn = [s for s in stamps if s.startswith("2018-11-04T01")]
     assert autumn == ["2018-11-04T01:00:00-06:00", "2018-11-04T01:00:00-07:00"]
@@ -182,12 +246,19 @@ def test_change_days_have_23_and_25_hours(year_run: Run, tmp_path: Path) -> None
 
 
 def test_fixed_offset_never_changes(year_run: Run, tmp_path: Path) -> None:
-    stamps = pd.read_csv(export_run(year_run, "csv", tmp_path / "fixed.csv"))["timestamp"]
+    stamps = pd.read_csv(export_run(year_run, "csv", tmp_path / "fixed.csv"))[
+        "timestamp"
+    ]
     assert set(stamps.str[-6:]) == {"-07:00"}
     assert set(stamps.str[:10].value_counts()) == {48}
 
 
 def test_tenths_of_a_second_show_in_all_stamps(fine_run: Run, tmp_path: Path) -> None:
     options = Options(first=datetime(2018, 1, 1), until=datetime(2018, 1, 1, 0, 0, 1))
-    stamps = pd.read_csv(export_run(fine_run, "csv", tmp_path / "x.csv", options))["timestamp"]
-    assert stamps.tolist()[:2] == ["2018-01-01T00:00:00.000+00:00", "2018-01-01T00:00:00.100+00:00"]
+    stamps = pd.read_csv(export_run(fine_run, "csv", tmp_path / "x.csv", options))[
+        "timestamp"
+    ]
+    assert stamps.tolist()[:2] == [
+        "2018-01-01T00:00:00.000+00:00",
+        "2018-01-01T00:00:00.100+00:00",
+    ]

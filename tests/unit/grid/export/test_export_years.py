@@ -1,4 +1,5 @@
-"""Files for tools of 8,760 hours: their documented rules, leap years, runs that don't fit."""
+"""Files for tools of 8,760 hours: their documented rules, leap years, runs that don't
+fit."""
 
 from __future__ import annotations
 
@@ -44,19 +45,25 @@ def test_one_value_a_line_without_header(
 
 
 def test_reopt_json_has_load_year_and_steps(year_run: Run, tmp_path: Path) -> None:
-    place = export_run(year_run, "reopt-json", tmp_path / "load.json", Options(step="30 min"))
+    place = export_run(
+        year_run, "reopt-json", tmp_path / "load.json", Options(step="30 min")
+    )
     content = json.loads(place.read_text())
     load, settings = content["ElectricLoad"], content["Settings"]
     assert set(load) == {"loads_kw", "year"}
     assert load["year"] == 2018
     # REopt.jl, ElectricLoad: length(loads_kw) / time_steps_per_hour must be 8760.
     assert len(load["loads_kw"]) / settings["time_steps_per_hour"] == 8_760
-    assert sum(load["loads_kw"]) / 2 == pytest.approx(hourly_kw(year_run).sum(), rel=1e-6)
+    assert sum(load["loads_kw"]) / 2 == pytest.approx(
+        hourly_kw(year_run).sum(), rel=1e-6
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["8760", "sam", "reopt", "reopt-json"])
-def test_leap_year_without_a_rule_is_refused(leap_run: Run, tmp_path: Path, name: str) -> None:
+def test_leap_year_without_a_rule_is_refused(
+    leap_run: Run, tmp_path: Path, name: str
+) -> None:
     says = r"2020 is a leap year .* --leap-day drop-feb29 or --leap-day drop-last-day"
     with pytest.raises(InputError, match=says):
         export_run(leap_run, name, tmp_path / "load")
@@ -65,7 +72,10 @@ def test_leap_year_without_a_rule_is_refused(leap_run: Run, tmp_path: Path, name
 def test_leap_year_loses_the_chosen_day(leap_run: Run, tmp_path: Path) -> None:
     whole = hourly_kw(leap_run)
     feb29 = slice(59 * 24, 60 * 24)
-    expected = {"drop-feb29": np.delete(whole, feb29), "drop-last-day": whole[: 365 * 24]}
+    expected = {
+        "drop-feb29": np.delete(whole, feb29),
+        "drop-last-day": whole[: 365 * 24],
+    }
     for rule, values in expected.items():
         place = export_run(leap_run, "8760", tmp_path / rule, Options(leap_day=rule))  # type: ignore[arg-type]
         np.testing.assert_allclose(np.loadtxt(place), values, atol=1e-6)
@@ -116,15 +126,21 @@ def test_one_of_several_years_must_be_chosen(tmp_path: Path) -> None:
     }
     run = tiny_run(tmp_path / "run", changes)
     drop_last = Options(leap_day="drop-last-day")
-    with pytest.raises(InputError, match="holds the years 2019, 2020; choose one with --year"):
+    with pytest.raises(
+        InputError, match="holds the years 2019, 2020; choose one with --year"
+    ):
         export_run(run, "sam", options=drop_last)
     with pytest.raises(InputError, match="needs the whole of 2018"):
         export_run(run, "sam", options=Options(year=2018))
     place = export_run(run, "sam", options=Options(year=2019))
-    np.testing.assert_allclose(np.loadtxt(place), hourly_kw(run)[24 : 24 + 8_760], atol=1e-6)
+    np.testing.assert_allclose(
+        np.loadtxt(place), hourly_kw(run)[24 : 24 + 8_760], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("step", ["20 min", "60 s"])
 def test_other_steps_than_the_tools_take_are_refused(year_run: Run, step: str) -> None:
-    with pytest.raises(InputError, match=r"takes a --step of 60 min, 30 min, 15 min|finer than"):
+    with pytest.raises(
+        InputError, match=r"takes a --step of 60 min, 30 min, 15 min|finer than"
+    ):
         export_run(year_run, "sam", options=Options(step=step))

@@ -1,4 +1,5 @@
-"""Names are text wherever they are written: one cell of a CSV file, never a command of a script."""
+"""Names are text wherever they are written: one cell of a CSV file, never a command of
+a script."""
 
 from __future__ import annotations
 
@@ -48,16 +49,24 @@ def test_odd_names_are_one_cell_of_a_csv_file_and_no_command_of_a_script(
         assert all(line.startswith(COMMANDS) for line in lines), lines
 
 
-def test_a_doctored_column_does_not_become_a_command(minute_run: Run, tmp_path: Path) -> None:
+def test_a_doctored_column_does_not_become_a_command(
+    minute_run: Run, tmp_path: Path
+) -> None:
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     evil = "it_power_w.left\nDOScmd /C calc.exe"
     table = pq.read_table(path)
-    renamed = [evil if name == "it_power_w.left" else name for name in table.column_names]
+    renamed = [
+        evil if name == "it_power_w.left" else name for name in table.column_names
+    ]
     pq.write_table(table.rename_columns(renamed), path)
-    folder = export_run(Run(tmp_path / "run"), "opendss", tmp_path / "dss", Options(column=evil))
+    folder = export_run(
+        Run(tmp_path / "run"), "opendss", tmp_path / "dss", Options(column=evil)
+    )
     (script,) = folder.glob("*.dss")
-    assert all(line.startswith(COMMANDS) for line in script.read_text("utf-8").splitlines())
+    assert all(
+        line.startswith(COMMANDS) for line in script.read_text("utf-8").splitlines()
+    )
 
 
 PLACES = ("facility.node_types", "facility.pools", "streams")
@@ -65,7 +74,9 @@ PLACES = ("facility.node_types", "facility.pools", "streams")
 
 @pytest.mark.slow
 @given(st.text(max_size=LONGEST_NAME + 2), st.sampled_from(PLACES))
-def test_names_are_refused_unless_they_can_be_shown_in_one_line(name: str, place: str) -> None:
+def test_names_are_refused_unless_they_can_be_shown_in_one_line(
+    name: str, place: str
+) -> None:
     data = tiny_data()
     *parents, last = place.split(".")
     here = data
@@ -83,4 +94,7 @@ def test_names_are_refused_unless_they_can_be_shown_in_one_line(name: str, place
         return
     with pytest.raises(InputError, match="none of them a control character") as caught:
         scenario_from_dict(data)
-    assert all(line.isprintable() and len(line) < 500 for line in str(caught.value).splitlines())
+    assert all(
+        line.isprintable() and len(line) < 500
+        for line in str(caught.value).splitlines()
+    )

@@ -38,7 +38,9 @@ def years(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def tables(years: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, str]]]:
+def tables(
+    years: Run, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, str]]]:
     place = tmp_path_factory.mktemp("lla") / "out"
     export_run(years, "pjm-lla", place, Options(zone="DOM", area="Loudoun, north"))
     return {
@@ -51,11 +53,15 @@ def tables(years: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
 def test_demand_is_the_highest_hour_of_each_calendar_year(
     years: Run, tables: dict[str, list[dict[str, str]]]
 ) -> None:
-    hourly = years.facility()["facility_power_w"].astype("float64").resample("1h").mean()
+    hourly = (
+        years.facility()["facility_power_w"].astype("float64").resample("1h").mean()
+    )
     (row,) = tables["demand"]
     assert (row.pop("ZONENAME"), row.pop("AREANAME")) == ("DOM", "Loudoun, north")
     highest = hourly.groupby(hourly.index.year).max() / 1e6
-    assert {int(year): float(mw) for year, mw in row.items()} == pytest.approx(dict(highest))
+    assert {int(year): float(mw) for year, mw in row.items()} == pytest.approx(
+        dict(highest)
+    )
     assert float(row["2026"]) < float(row["2028"])
 
 
@@ -76,12 +82,20 @@ def test_ramp_schedule_has_a_row_for_every_step(
 ) -> None:
     rows = tables["ramp_schedule"]
     assert [row["date"] for row in rows] == ["2026-12-01", "2027-03-01", "2027-07-01"]
-    assert [row["days_since_step"] for row in rows] == ["0", "90", "122"]  # whole days by the clock
+    # Whole days by the clock
+    assert [row["days_since_step"] for row in rows] == ["0", "90", "122"]
     assert [float(row["step_mw"]) for row in rows] == pytest.approx(
         [n * NODE_MW for n in (4, 4, 2)]
     )
-    hourly = years.facility()["facility_power_w"].astype("float64").resample("1h").mean() / 1e6
-    spans = (hourly[:"2027-02-28"], hourly["2027-03-01":"2027-06-30"], hourly["2027-07-01":])
+    hourly = (
+        years.facility()["facility_power_w"].astype("float64").resample("1h").mean()
+        / 1e6
+    )
+    spans = (
+        hourly[:"2027-02-28"],
+        hourly["2027-03-01":"2027-06-30"],
+        hourly["2027-07-01":],
+    )
     assert [float(row["demand_until_next_mw"]) for row in rows] == pytest.approx(
         [span.max() for span in spans]
     )
@@ -99,9 +113,16 @@ def test_hour_across_a_step_is_of_the_nodes_that_it_adds(tmp_path: Path) -> None
     }
     run = tiny_run(tmp_path / "run", changes)
     place = export_run(run, "pjm-lla", tmp_path / "lla")
-    rows = list(csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines()))
-    hourly = run.facility()["facility_power_w"].astype("float64").resample("1h", origin="start")
-    means_mw = hourly.mean().to_numpy() / 1e6  # from 00:30 on; 17:30 is the first of twelve nodes
+    rows = list(
+        csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
+    )
+    hourly = (
+        run.facility()["facility_power_w"]
+        .astype("float64")
+        .resample("1h", origin="start")
+    )
+    # From 00:30 on; 17:30 is the first of twelve nodes
+    means_mw = hourly.mean().to_numpy() / 1e6
     expected = [0.0, means_mw[:17].max(), means_mw[17:].max()]
     found = [float(row["demand_until_next_mw"]) for row in rows]
     assert found == pytest.approx(expected, rel=1e-5)
@@ -109,8 +130,14 @@ def test_hour_across_a_step_is_of_the_nodes_that_it_adds(tmp_path: Path) -> None
 
 def test_site_without_phases_is_one_step(year_run: Run, tmp_path: Path) -> None:
     place = export_run(year_run, "pjm-lla", tmp_path / "lla")
-    (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
-    assert float(row["capacity_mw"]) == float(row["step_mw"]) == pytest.approx(12 * NODE_MW)
+    (row,) = csv.DictReader(
+        (place / "ramp_schedule.csv").read_text("utf-8").splitlines()
+    )
+    assert (
+        float(row["capacity_mw"])
+        == float(row["step_mw"])
+        == pytest.approx(12 * NODE_MW)
+    )
 
 
 def test_capacity_is_rated_where_the_demand_is_taken(tmp_path: Path) -> None:
@@ -124,7 +151,9 @@ def test_capacity_is_rated_where_the_demand_is_taken(tmp_path: Path) -> None:
         ("it_power_w", 12 * NODE_MW * 1e6),
     ):
         place = export_run(run, "pjm-lla", tmp_path / column, Options(column=column))
-        (row,) = csv.DictReader((place / "ramp_schedule.csv").read_text("utf-8").splitlines())
+        (row,) = csv.DictReader(
+            (place / "ramp_schedule.csv").read_text("utf-8").splitlines()
+        )
         assert float(row["capacity_mw"]) == pytest.approx(rated_w / 1e6, rel=1e-5)
 
 

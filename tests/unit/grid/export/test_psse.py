@@ -1,4 +1,5 @@
-"""Dynamic records for PSS/E and PSCAD playback: published records are read first, then ours."""
+"""Dynamic records for PSS/E and PSCAD playback: published records are read first, then
+ours."""
 
 from __future__ import annotations
 
@@ -55,13 +56,18 @@ PUBLISHED_LINJBL = """1401 'USRLOD', 'OS', 'LINJBL', 12 1 4 8 0 5 0
 POI = {
     "facility.node_types.node.ac_power": "dlc",
     "facility.stages": [
-        "pdu", "ups", "dlc_tower", "auxiliary_load",
-        {"kind": "transformers", "units": [{"preset": "mv_lv"}]}, "point_of_interconnection",
+        "pdu",
+        "ups",
+        "dlc_tower",
+        "auxiliary_load",
+        {"kind": "transformers", "units": [{"preset": "mv_lv"}]},
+        "point_of_interconnection",
     ],
     "facility.utc_offset": "-07:00",
     "facility.weather": {"kind": "typical_day", "station": "denver"},
-    "duration": "6 h", "resolution": "1 s",
-}  # fmt: skip
+    "duration": "6 h",
+    "resolution": "1 s",
+}
 
 
 def words(text: str) -> list[str]:
@@ -69,8 +75,11 @@ def words(text: str) -> list[str]:
 
 
 def records(text: str) -> list[list[str]]:
-    """Return the tokens of each record of a .dyr file, apart by blanks and commas, to the slash."""
-    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
+    """Return the tokens of each record of a .dyr file, apart by blanks and commas, to
+    the slash."""
+    text = "\n".join(
+        line for line in text.splitlines() if not line.lstrip().startswith("//")
+    )
     found = []
     for record in re.findall(r"[^/]*/", text):
         found.append(re.findall(r"'[^']*'|[^\s,/]+", record))
@@ -93,11 +102,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def psse(run: Run, folder: Path, *parts: str, **options) -> tuple[Path, dict]:
-    place = export_run(run, "psse", folder, Options(parts=parts, bus_number=6508, **options))
+    place = export_run(
+        run, "psse", folder, Options(parts=parts, bus_number=6508, **options)
+    )
     return place, json.loads((place / "diploee_export.json").read_text())
 
 
-def test_composite_load_differs_from_the_published_record_in_base_and_shares_alone(run, tmp_path):
+def test_composite_load_differs_from_the_published_record_in_base_and_shares_alone(
+    run, tmp_path
+):
     place, told = psse(run, tmp_path / "psse", "raw", "cmld")
     (found,) = records((place / "cmld.dyr").read_text())
     (published,) = records(PUBLISHED_CMLD)
@@ -108,7 +121,9 @@ def test_composite_load_differs_from_the_published_record_in_base_and_shares_alo
     assert len(values) == len(theirs) == len(CMLD) == 133
     assert {k for k in range(133) if values[k] != theirs[k]} <= {0, 18, 22}
     assert values[0] == -0.8
-    assert all(len(line) < 180 for line in (place / "cmld.dyr").read_text().splitlines())
+    assert all(
+        len(line) < 180 for line in (place / "cmld.dyr").read_text().splitlines()
+    )
     assert any("not verified in PSS/E" in note for note in told["notes"])
     assert set(told["files"]) == {"datacenter.raw", "cmld.dyr"}
 
@@ -132,13 +147,16 @@ def test_shares_of_the_composite_load_are_those_of_the_run(run, tmp_path):
 
 
 def test_records_are_of_the_moment_that_is_studied(run, tmp_path):
-    place, told = psse(run, tmp_path / "psse", "raw", "cmld", "perc1", at="2018-01-01T04:00")
+    place, told = psse(
+        run, tmp_path / "psse", "raw", "cmld", "perc1", at="2018-01-01T04:00"
+    )
     (found,) = records((place / "cmld.dyr").read_text())
     assert found[2] == "'AT'"
     in_service = [
-        line for line in (place / "datacenter.raw").read_text().splitlines()
+        line
+        for line in (place / "datacenter.raw").read_text().splitlines()
         if line.split(",")[2] == "1"
-    ]  # fmt: skip
+    ]
     assert [line.split(",")[1] for line in in_service] == ["'AT'"]
     assert "2018-01-01T04:00:00" in told["files"]["cmld.dyr"]
     pnom = json.loads((place / "perc1.json").read_text())["Pnom"]
@@ -172,11 +190,16 @@ def test_perc1_takes_the_stage_that_trips_first_and_lists_what_is_lost(run, tmp_
     part = {"voltage_pu": 0.8, "time_s": 0.001, "fraction": 0.5}
     back = {"voltage_pu": 0.9, "time_s": 2.0, "ramp_mw_per_min": 0.06}
     chosen = RideThrough(
-        share=0.5, stages=[late, deep, part], recovery=back, delay_s=0.1,
+        share=0.5,
+        stages=[late, deep, part],
+        recovery=back,
+        delay_s=0.1,
         counter={"n": 3, "window_s": 60, "voltage_pu": 0.9},
-    )  # fmt: skip
+    )
     other = RideThrough(preset="oem_like")
-    place, told = psse(with_settings(run, main=chosen, motors=other), tmp_path / "psse", "perc1")
+    place, told = psse(
+        with_settings(run, main=chosen, motors=other), tmp_path / "psse", "perc1"
+    )
     found = json.loads((place / "perc1.json").read_text())
     row = run.facility()
     row = row.iloc[int(row["facility_power_w"].argmax())]
@@ -184,20 +207,31 @@ def test_perc1_takes_the_stage_that_trips_first_and_lists_what_is_lost(run, tmp_
     assert (found["Vcease"], found["Tcease"], found["Tdelay"]) == (0.5, 0.005, 0.1)
     assert (found["Vrecon"], found["Trecon"], found["Frecon"]) == (0.9, 2.0, 1.0)
     assert found["Tramp"] == pytest.approx(mw / 0.06 * 60, rel=1e-5)
-    assert found["Fcease"] == pytest.approx(mw / (row["facility_power_w"] / 1e6), rel=1e-5)
+    assert found["Fcease"] == pytest.approx(
+        mw / (row["facility_power_w"] / 1e6), rel=1e-5
+    )
     assert 0 <= found["Fcease"] <= 1
     assert found["Vcease"] <= found["Vrecon"]
     lost = " ".join(note for note in told["notes"] if "lost" in note)
-    for words in ("0.7 pu, 0.2 s", "0.8 pu, 0.001 s, 0.5", "main: counter", "motors: all"):
+    for words in (
+        "0.7 pu, 0.2 s",
+        "0.8 pu, 0.001 s, 0.5",
+        "main: counter",
+        "motors: all",
+    ):
         assert words in lost
 
 
-def test_perc1_takes_the_block_of_the_most_load_before_the_one_that_trips_first(run, tmp_path):
+def test_perc1_takes_the_block_of_the_most_load_before_the_one_that_trips_first(
+    run, tmp_path
+):
     quick, slow = (
         RideThrough(preset="oem_like", stages=[{"voltage_pu": 0.7, "time_s": t}])
         for t in (0.01, 0.1)
     )
-    place, told = psse(with_settings(run, motors=quick, it=slow), tmp_path / "psse", "perc1")
+    place, told = psse(
+        with_settings(run, motors=quick, it=slow), tmp_path / "psse", "perc1"
+    )
     assert json.loads((place / "perc1.json").read_text())["Tcease"] == 0.1
     assert any("lost: motors: all" in note for note in told["notes"])
 
@@ -206,7 +240,9 @@ def test_perc1_of_like_settings_for_all_parts_is_of_the_whole_load(run, tmp_path
     alike = RideThrough(preset="perc1")
     settled = with_settings(run, it=alike, motors=alike, rest=alike)
     place, _ = psse(settled, tmp_path / "psse", "perc1")
-    assert json.loads((place / "perc1.json").read_text())["Fcease"] == pytest.approx(1, abs=1e-9)
+    assert json.loads((place / "perc1.json").read_text())["Fcease"] == pytest.approx(
+        1, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(("duty", "amp"), [(0.5, 15.708), (0.3, 19.416)])
@@ -229,7 +265,8 @@ def played(tmp_path: Path, power_mw: np.ndarray, step_s: float = 0.1) -> Run:
     """Return a run whose file holds a power."""
     duration_s = round(power_mw.size * step_s)
     run = tiny_run(
-        tmp_path / "wave", {"duration": f"{duration_s} s", "resolution": f"{step_s:g} s"}
+        tmp_path / "wave",
+        {"duration": f"{duration_s} s", "resolution": f"{step_s:g} s"},
     )
     path = run.folder / "facility.parquet"
     table = pq.read_table(path)
@@ -274,19 +311,26 @@ def test_square_wave_of_equal_peak_to_peak_has_the_levels_of_the_window(tmp_path
 def test_biperiodic_wave_gives_levels_and_energy_back(tmp_path):
     asked = (0.0, 0.6, 0.4, 0.1, 1.0, 12, 30.0, 10.0)
     power = 40 + wave(asked, TIMES + 1e-6, 1)
-    place, _ = psse(played(tmp_path, power), tmp_path / "psse", "linjbl", hz=0.1, fast_hz=1.0)
+    place, _ = psse(
+        played(tmp_path, power), tmp_path / "psse", "linjbl", hz=0.1, fast_hz=1.0
+    )
     (tokens,) = records((place / "linjbl.dyr").read_text())
     assert tokens[13] == "1"
     numbers = [float(x) for x in tokens[15:]]
     assert numbers[1:8] == pytest.approx(asked[1:], rel=0.02)
     fine = np.arange(0, 121, 1e-3)
-    assert wave(numbers, fine + 1, 1)[:120_000].mean() == pytest.approx(power.mean() - 40, rel=0.02)
+    assert wave(numbers, fine + 1, 1)[:120_000].mean() == pytest.approx(
+        power.mean() - 40, rel=0.02
+    )
 
 
 SHAPES = {
     "sine": (30 + 12 * np.sin(2 * pi * 0.25 * TIMES + 0.3), {}),
     "short pulses": (np.where((TIMES * 0.2) % 1 < 0.2, 70.0, 50.0), {}),
-    "long pulses": (np.where((TIMES * 0.2) % 1 < 0.8, 70.0, 50.0), {"equal": "peak_to_peak"}),
+    "long pulses": (
+        np.where((TIMES * 0.2) % 1 < 0.8, 70.0, 50.0),
+        {"equal": "peak_to_peak"},
+    ),
     "two periods": (
         40 + wave((0.0, 0.6, 0.4, 0.1, 1.0, 12, 30.0, 10.0), TIMES + 1e-6, 1),
         {"hz": 0.1, "fast_hz": 1.0},
@@ -300,7 +344,11 @@ def test_base_and_wave_have_the_mean_of_the_window_together(tmp_path, shape):
     place, told = psse(played(tmp_path, power), tmp_path / "psse", "linjbl", **options)
     tokens = records((place / "linjbl.dyr").read_text())[0]
     numbers = [float(x) for x in tokens[15:]]
-    (base,) = (re.search(r"low level, ([\d.]+) MW", n) for n in told["notes"] if "low level" in n)
+    (base,) = (
+        re.search(r"low level, ([\d.]+) MW", n)
+        for n in told["notes"]
+        if "low level" in n
+    )
     fine = np.arange(1, 1 + numbers[5] / numbers[3], 1e-3)
     mean = float(base[1]) + wave(numbers, fine, int(tokens[13])).mean()
     assert mean == pytest.approx(power.mean(), rel=2e-3)
@@ -347,7 +395,9 @@ def read_back(place: Path) -> np.ndarray:
 
 
 def test_pscad_rows_start_at_zero_and_keep_the_energy(run, tmp_path):
-    place = export_run(run, "pscad", tmp_path / "p.txt", Options(until="2018-01-01T00:10"))
+    place = export_run(
+        run, "pscad", tmp_path / "p.txt", Options(until="2018-01-01T00:10")
+    )
     head = place.read_text().splitlines()[0]
     assert head == "! diploee: t [s]  P [MW, consumption > 0]  Q [Mvar, drawn > 0]"
     rows = read_back(place)
@@ -363,7 +413,9 @@ def test_pscad_rows_start_at_zero_and_keep_the_energy(run, tmp_path):
 def test_pscad_change_has_a_mean_of_zero_and_rises_with_the_load(tmp_path):
     power = 50 + 8 * np.sin(2 * pi * 0.25 * TIMES)
     options = Options(signal="dp_pu", mva=5000)
-    rows = read_back(export_run(played(tmp_path, power), "pscad", tmp_path / "p.txt", options))
+    rows = read_back(
+        export_run(played(tmp_path, power), "pscad", tmp_path / "p.txt", options)
+    )
     assert rows.shape[1] == 2
     assert np.trapezoid(rows[:, 1], rows[:, 0]) == pytest.approx(0, abs=1e-6)
     assert rows[:, 1].max() == pytest.approx(8 / 5000, rel=0.01)

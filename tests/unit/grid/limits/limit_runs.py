@@ -47,7 +47,13 @@ class FakeRun:
 
 
 def fake_run(
-    folder, power_mw, step_s, column="facility_power_w", reactive_mvar=None, peak=None, **changes
+    folder,
+    power_mw,
+    step_s,
+    column="facility_power_w",
+    reactive_mvar=None,
+    peak=None,
+    **changes,
 ):
     """Return a run of a power; `changes` by dotted key of its scenario."""
     span = f"{len(power_mw) * step_s:.10g} s"
@@ -69,7 +75,9 @@ def fake_run(
 
 
 def _write(path, at_ms, scenario, **columns):
-    values = {k: np.asarray(v, dtype=np.float32) * np.float32(1e6) for k, v in columns.items()}
+    values = {
+        k: np.asarray(v, dtype=np.float32) * np.float32(1e6) for k, v in columns.items()
+    }
     pq.write_table(pa.table({"timestamp": timestamps(at_ms, scenario), **values}), path)
 
 

@@ -25,7 +25,8 @@ def run_of(tmp_path):
 
 
 def high_pass(frequency_hz, edge_hz, order, rate_hz):
-    """Response of a Butterworth high-pass, from its analogue poles and the bilinear transform."""
+    """Response of a Butterworth high-pass, from its analogue poles and the bilinear
+    transform."""
     k = np.arange(order)
     poles = np.exp(1j * np.pi * (2 * k + order + 1) / (2 * order))
     s = 1j * np.tan(np.pi * frequency_hz / rate_hz) / np.tan(np.pi * edge_hz / rate_hz)
@@ -35,7 +36,7 @@ def high_pass(frequency_hz, edge_hz, order, rate_hz):
 
 
 def after_high_pass(period_mw, rate_hz, order=4):
-    """Steady state of one period of a signal behind the filter, harmonic by harmonic."""
+    """Steady state of one period of a signal behind the filter, harmonic by harmonic."""  # noqa: E501
     frequency_hz = np.fft.rfftfreq(period_mw.size, 1 / rate_hz)
     response = high_pass(frequency_hz, BAND["low_hz"], order, rate_hz)
     return np.fft.irfft(np.fft.rfft(period_mw) * response, period_mw.size)
@@ -80,7 +81,10 @@ def test_a_band_is_judged_to_where_profiles_have_detail_and_says_so(run_of):
     swings = [{"window": "5 s", "max_mw": 30, "filter": BAND}]
     report = check(run_of(waves, 0.1), swings=swings)
     assert report.verdict == "met"
-    assert only(report).scope == "to 0.44 Hz on measured detail; means over 1 s ('p') decide"
+    assert (
+        only(report).scope
+        == "to 0.44 Hz on measured detail; means over 1 s ('p') decide"
+    )
     swings[0]["max_mw"] = 15
     assert check(run_of(waves, 0.1), swings=swings).verdict == "not met"
     swings[0]["filter"] = {"low_hz": 0.05, "high_hz": 0.2}
@@ -89,14 +93,17 @@ def test_a_band_is_judged_to_where_profiles_have_detail_and_says_so(run_of):
 
 
 def test_two_definitions_of_a_ramp_differ_as_they_should(run_of):
-    # Up by 60 MW within L = 10 min, then level: end points see all of it. At x L into the ramp the
-    # mean of the L after is (1 - x^2) / 2 + x of it, that before x^2 / 2: the difference is largest
-    # in the middle, 3/4.
-    power_mw = np.concatenate([np.full(1_800, 10.0), 10 + np.linspace(0, 60, 601), [70.0] * 1_800])
+    # Up by 60 MW within L = 10 min, then level: end points see all of it. At x L into
+    # the ramp the mean of the L after is (1 - x^2) / 2 + x of it, that before x^2 / 2:
+    # the difference is largest in the middle, 3/4.
+    power_mw = np.concatenate(
+        [np.full(1_800, 10.0), 10 + np.linspace(0, 60, 601), [70.0] * 1_800]
+    )
     limit = {"interval": "10 min", "mw_per_min": 5}
     definitions = ["end_points", "adjacent_means"]
     ends, means = check(
-        run_of(power_mw, 1), ramps=[limit | {"between": between} for between in definitions]
+        run_of(power_mw, 1),
+        ramps=[limit | {"between": between} for between in definitions],
     ).results
     assert ends.value == pytest.approx(6.0, rel=1e-6) and ends.violations
     assert means.value == pytest.approx(6.0 * 0.75, rel=1e-3) and not means.violations
@@ -140,13 +147,18 @@ def test_change_is_limited_only_above_its_size(run_of, size_mw, duration_s, verd
 def test_lesser_of_sizes_names_what_they_are_parts_of(run_of):
     limit = {"mw": 20, "percent_of_peak": 5}
     power_mw = np.repeat([100.0, 90.0], 300)
-    ramps = [{"interval": "1 min", "down_mw_per_min": limit, "up_mw_per_min": {"mw": 8}}]
+    ramps = [
+        {"interval": "1 min", "down_mw_per_min": limit, "up_mw_per_min": {"mw": 8}}
+    ]
     up, down = check(run_of(power_mw, 1, peak=100.0), ramps=ramps).results
     assert (up.limit, down.limit) == (8, 5)
     assert "lesser of 20 MW and 5 % of the peak (the peak 100 MW)" in down.text
     peaks = [{"max_mw": {"percent_of_nominal": 90}}]
     result = only(check(run_of(power_mw, 1, **{RATED: 120.0}), peaks=peaks))
-    assert result.limit == pytest.approx(108) and "device rating (as given), 120 MW" in result.text
+    assert (
+        result.limit == pytest.approx(108)
+        and "device rating (as given), 120 MW" in result.text
+    )
 
 
 def test_line_has_the_amplitude_of_its_sine_and_noise_has_none(run_of):
@@ -170,16 +182,25 @@ def test_power_factor_and_reactive_power_of_each_side(run_of):
         reactive_power=[{"min_mvar": -35, "max_mvar": 45}],
     )
     lagging, leading, most, least = report.results
-    assert lagging.value == pytest.approx(1 / np.hypot(1, 0.4)) and lagging.violations == 25
+    assert (
+        lagging.value == pytest.approx(1 / np.hypot(1, 0.4))
+        and lagging.violations == 25
+    )
     assert lagging.duration_s == 25 * 60
-    assert leading.value == pytest.approx(1 / np.hypot(1, 0.4)) and not leading.violations
+    assert (
+        leading.value == pytest.approx(1 / np.hypot(1, 0.4)) and not leading.violations
+    )
     assert (most.value, least.value) == pytest.approx((40, -40))
     assert (most.verdict, least.verdict) == ("met", "not met")
 
 
 def test_load_factor_is_mean_over_maximum_demand_or_nominal(run_of):
     power_mw = np.concatenate([np.full(150, 60.0), np.full(30, 120.0)])
-    limits = [{"min": 0.6}, {"min": 0.6, "interval": "1 h"}, {"min": 0.3, "of": "nominal"}]
+    limits = [
+        {"min": 0.6},
+        {"min": 0.6, "interval": "1 h"},
+        {"min": 0.3, "of": "nominal"},
+    ]
     quarter, hour, nominal = check(
         run_of(power_mw, 60, **{RATED: 200.0}), load_factor=limits
     ).results
@@ -194,7 +215,10 @@ def test_minimum_take_looks_at_whole_months(run_of):
     limit = {"min_mw": {"percent_of_nominal": 80}, "interval": "1 h"}
     result = only(check(run_of(power_mw, 3600, **{RATED: 100.0}), minimum_take=[limit]))
     assert (result.violations, result.worst[0].value) == (1, 60)
-    assert result.worst[0].begin[:10] == "2018-02-01" and result.worst[0].end[:10] == "2018-03-01"
+    assert (
+        result.worst[0].begin[:10] == "2018-02-01"
+        and result.worst[0].end[:10] == "2018-03-01"
+    )
     # From 15 January on only February is whole.
     start = {"start": "2018-01-15", RATED: 100.0}
     power_mw = np.repeat([50.0, 60.0, 10.0], [17 * 24, 28 * 24, 24])
@@ -211,13 +235,18 @@ def test_what_is_of_the_whole_run_is_at_no_time(run_of):
     assert (percentile.time, factor.time) == ("", "")
     assert "limit 1 MW/min: met, 0.0166" in percentile.line()
     assert percentile.line().endswith(" MW/min over the run")
-    assert "limit 0.999: not met, 0.99" in factor.line() and factor.line().endswith("over the run")
+    assert "limit 0.999: not met, 0.99" in factor.line() and factor.line().endswith(
+        "over the run"
+    )
 
 
 def test_ends_of_means_as_long_as_the_ramp_are_a_lower_bound(run_of):
     report = check(
         run_of(np.full(60, 100.0), 60),
-        ramps=[{"interval": length, "between": "end_points", "mw_per_min": 1} for length in SPANS],
+        ramps=[
+            {"interval": length, "between": "end_points", "mw_per_min": 1}
+            for length in SPANS
+        ],
         changes=[{"above_mw": 50, "max_mw_per_s": 0.5}],
     )
     bound = f"lower bound: means over 60 s smear steps under 120 s{FINER}"
@@ -237,15 +266,22 @@ def fall_mw(size_mw, duration_s, level=200.0):
     """Return a slow rise, and a fall over a time."""
     rise = level + np.linspace(0, size_mw, 1_201)
     fall = level + np.linspace(size_mw, 0, int(duration_s) + 1)
-    return np.concatenate([rise, np.full(600, rise[-1]), fall, np.full(600, level)]), 1.0
+    return np.concatenate(
+        [rise, np.full(600, rise[-1]), fall, np.full(600, level)]
+    ), 1.0
 
 
 def wave_mw(amplitude_mw, frequency_hz):
-    return 200 + amplitude_mw * np.sin(2 * np.pi * frequency_hz * np.arange(12_000) / 10), 0.1
+    return 200 + amplitude_mw * np.sin(
+        2 * np.pi * frequency_hz * np.arange(12_000) / 10
+    ), 0.1
 
 
 JUST_AT = {
-    "ercot_lcl_2026_06": ("swings.0", lambda x: wave_mw(5 * x / high_pass_gain(0.2), 0.2)),
+    "ercot_lcl_2026_06": (
+        "swings.0",
+        lambda x: wave_mw(5 * x / high_pass_gain(0.2), 0.2),
+    ),
     "ieso_3_0": ("swings.0", lambda x: step_mw(5 * x, 1)),
     "ieso_3_0 ": ("ramps.0", lambda x: step_mw(20 * x, 60)),
     "ieso_3_0  ": ("lines.0", lambda x: wave_mw(2.5 * x, 0.2)),
@@ -295,15 +331,33 @@ def test_what_a_rule_limits_without_a_figure_is_named_beside_its_verdict(run_of)
         ("swings", {"window": "5 s", "max_mw": 25}, True),
         ("swings", {"window": "5 s", "max_mw": 9}, False),
         ("swings", {"window": "5 s", "max_mw": 25, "filter": BAND}, False),
-        ("swings", {"window": "5 s", "max_mw": {"mw": 25, "percent_of_peak": 5}}, False),
+        (
+            "swings",
+            {"window": "5 s", "max_mw": {"mw": 25, "percent_of_peak": 5}},
+            False,
+        ),
         ("changes", {"above_mw": 50, "max_mw_per_s": 0.5}, True),
-        ("ramps", {"interval": "1 min", "between": "end_points", "mw_per_min": 20}, True),
-        ("ramps", {"interval": "1 min", "between": "end_points", "up_mw_per_min": 20,
-                   "down_mw_per_min": 9}, False),
+        (
+            "ramps",
+            {"interval": "1 min", "between": "end_points", "mw_per_min": 20},
+            True,
+        ),
+        (
+            "ramps",
+            {
+                "interval": "1 min",
+                "between": "end_points",
+                "up_mw_per_min": 20,
+                "down_mw_per_min": 9,
+            },
+            False,
+        ),
         ("band_rms", {"low_hz": 5, "high_hz": 55, "max_rms_mw": 20}, True),
     ],
-)  # fmt: skip
-def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(tmp_path, kind, limit, kept):
+)
+def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(
+    tmp_path, kind, limit, kept
+):
     power_mw = np.tile([2.0, 9.4], 30)
     changes = {"facility.rated_power_mw": 10.0}
     run = fake_run(tmp_path, power_mw, 60, peak=9.4, **changes)

@@ -22,18 +22,23 @@ def run_of(tmp_path):
 def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
     power_mw = np.full(600, 2.0)
     power_mw[300:] = 3.0
-    report = check(run_of(power_mw, 1), ramps=[{"interval": "10 s", "up_mw_per_s": 0.06}])
+    report = check(
+        run_of(power_mw, 1), ramps=[{"interval": "10 s", "up_mw_per_s": 0.06}]
+    )
     result = only(report)
     # The ramp is a triangle of 10 s to both sides of the step, 0.1 MW/s high.
     assert (result.violations, result.duration_s) == (1, 7.0)
     assert result.worst[0].value == pytest.approx(0.1)
     # A ramp's time is the start of its window, of the earlier of its two means.
     assert result.worst[0].time == "2018-01-01T00:04:50+00:00"
-    assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == ("00:04:47", "00:04:54")
+    assert (result.worst[0].begin[11:19], result.worst[0].end[11:19]) == (
+        "00:04:47",
+        "00:04:54",
+    )
     assert result.line() == (
-        "ramps.0: ramp up over 10 s, adjacent means, limit 0.06 MW/s: not met, 1 violation "
-        "(adjacent ones count as one), 7 s in all, "
-        "worst 0.1 MW/s at 2018-01-01T00:04:50+00:00"
+        "ramps.0: ramp up over 10 s, adjacent means, limit 0.06 MW/s: not met, 1 "
+        "violation (adjacent ones count as one), 7 s in all, worst 0.1 MW/s at "
+        "2018-01-01T00:04:50+00:00"
     )
     assert not report.is_met
 
@@ -54,7 +59,9 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
 def test_each_swing_is_a_violation_of_its_own(run_of):
     power_mw = np.full(1000, 2.0)
     power_mw[[200, 500]] = [2.5, 2.8]
-    result = only(check(run_of(power_mw, 1), swings=[{"window": "10 s", "max_mw": 0.4}]))
+    result = only(
+        check(run_of(power_mw, 1), swings=[{"window": "10 s", "max_mw": 0.4}])
+    )
     assert (result.violations, result.duration_s) == (2, 20.0)
     assert [w.value for w in result.worst] == pytest.approx([0.8, 0.5])
     assert result.worst[0].begin == "2018-01-01T00:08:11+00:00"
@@ -94,24 +101,53 @@ def test_daily_energy_counts_whole_local_days(run_of):
     assert result.worst[0].time == "2018-01-02T00:00:00+00:00"
 
 
-ONES, TENTHS, COARSER = (np.ones(600), 60), (np.ones(12_000), 0.1), (np.arange(100.0), 300)
+ONES, TENTHS, COARSER = (
+    (np.ones(600), 60),
+    (np.ones(12_000), 0.1),
+    (np.arange(100.0), 300),
+)
 LOW = {"low_hz": 5e-4, "high_hz": 0.005}
 PAST = "not covered, nothing is modelled above 0.44 Hz"
 NO_BIN = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
 COARSE = "the run's step of 60 s does not hold it"
 NO_PEAK = "a percentage of the peak needs the peak of a whole year"
 UNSEEN = [
-    (ONES, "ramps", {"interval": "10 s", "up_mw_per_s": 1}, "shorter than the run's resolution of"),
-    (ONES, "swings", {"window": "1 min", "max_mw": 1}, "fewer than 2 values at the run's resol"),
+    (
+        ONES,
+        "ramps",
+        {"interval": "10 s", "up_mw_per_s": 1},
+        "shorter than the run's resolution of",
+    ),
+    (
+        ONES,
+        "swings",
+        {"window": "1 min", "max_mw": 1},
+        "fewer than 2 values at the run's resol",
+    ),
     (ONES, "band_rms", {"low_hz": 0.1, "high_hz": 0.25, "max_rms_mw": 1}, COARSE),
     (ONES, "band_rms", {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1}, PAST),
     (TENTHS, "band_rms", {"low_hz": 0.5, "high_hz": 1.0, "max_rms_mw": 1}, PAST),
-    (TENTHS, "band_rms", {"low_hz": 0.2001, "high_hz": 0.2002, "max_rms_mw": 1}, NO_BIN),
+    (
+        TENTHS,
+        "band_rms",
+        {"low_hz": 0.2001, "high_hz": 0.2002, "max_rms_mw": 1},
+        NO_BIN,
+    ),
     (TENTHS, "lines", {"low_hz": 1, "high_hz": 55, "max_amplitude_mw": 3.5}, PAST),
-    (TENTHS, "swings", {"window": "5 s", "max_mw": 1, "filter": {"low_hz": 5, "high_hz": 9}}, PAST),
+    (
+        TENTHS,
+        "swings",
+        {"window": "5 s", "max_mw": 1, "filter": {"low_hz": 5, "high_hz": 9}},
+        PAST,
+    ),
     (COARSER, "band_rms", LOW | {"max_rms_mw": 1}, NO_BIN),
     (COARSER, "lines", LOW | {"max_amplitude_mw": 1}, NO_BIN),
-    (ONES, "power_factor", {"min_lagging": 0.95}, "the run has no reactive power; give"),
+    (
+        ONES,
+        "power_factor",
+        {"min_lagging": 0.95},
+        "the run has no reactive power; give",
+    ),
     (ONES, "peaks", {"max_mw": {"mw": 20, "percent_of_peak": 5}}, NO_PEAK),
     ((np.zeros(120), 60), "load_factor", {"min": 0.5}, "there is no load"),
 ]
@@ -138,7 +174,9 @@ def test_day_of_a_shorter_run_and_part_of_a_peak_below_zero_are_no_limits(run_of
     assert (key, text) == ("ramps.0", "ramp over 60 s") and reason.startswith(NO_PEAK)
 
 
-def test_band_beyond_the_detail_of_the_profiles_is_judged_to_where_they_have_some(run_of):
+def test_band_beyond_the_detail_of_the_profiles_is_judged_to_where_they_have_some(
+    run_of,
+):
     bands = [
         {"low_hz": 0.3, "high_hz": 5, "max_rms_mw": 1},
         {"low_hz": 0.2, "high_hz": 0.2001, "max_rms_mw": 1},
@@ -155,10 +193,15 @@ def test_band_that_the_step_cuts_off_is_open_unless_what_is_seen_is_too_much(run
         bands = [{"low_hz": 0.01, "high_hz": 0.4, "max_rms_mw": most_mw}]
         result = only(check(run_of(waves_mw, 1), band_rms=bands))
         assert result.verdict == verdict
-        assert result.note == f"seen to 0.25 Hz of 0.01-0.4 Hz, as the run's step is 1 s{FINER}"
+        assert (
+            result.note
+            == f"seen to 0.25 Hz of 0.01-0.4 Hz, as the run's step is 1 s{FINER}"
+        )
 
 
-def test_step_under_two_seconds_is_judged_on_what_the_meter_of_the_profiles_shows(run_of):
+def test_step_under_two_seconds_is_judged_on_what_the_meter_of_the_profiles_shows(
+    run_of,
+):
     report = check(run_of(np.ones(600), 0.1), swings=[{"window": "1 s", "max_mw": 1}])
     assert only(report).verdict == "met"
     assert only(report).scope == "means over 1 s ('p') smear steps under 2 s"
@@ -173,8 +216,11 @@ A100 = {
 
 
 @pytest.mark.parametrize("micro_hz", [5.55, 6.02])
-def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(run_of, micro_hz):
-    """Micro-steps of 5.55 and 6.02 Hz through the meter of an A100 show lines at 4.45 and 3.98."""
+def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(
+    run_of, micro_hz
+):
+    """Micro-steps of 5.55 and 6.02 Hz through the meter of an A100 show lines at 4.45
+    and 3.98."""
     fine_w = 100 + 10 * np.sin(2 * np.pi * micro_hz * np.arange(0, 1_300, 0.001))
     _, readings_w = known_meter("power.draw", "A100", 0.1).read(fine_w, 0.001)
     run = run_of(readings_w[:12_600], 0.1)
@@ -183,7 +229,10 @@ def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(
         "lines": [low | {"max_amplitude_mw": 5}],
         "band_rms": [low | {"max_rms_mw": 5}],
         "swings": [{"window": "5 s", "max_mw": 10}],
-        "ramps": [{"interval": "1 s", "mw_per_s": 5}, {"interval": "1 min", "mw_per_min": 5}],
+        "ramps": [
+            {"interval": "1 s", "mw_per_s": 5},
+            {"interval": "1 min", "mw_per_min": 5},
+        ],
         "peaks": [{"max_mw": 105}],
     }
     run.manifest["profiles"] = {"p": {"provenance": {"bandwidth_hz": None}}}
@@ -196,12 +245,18 @@ def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(
     assert [result.key for result in folded.not_met] == ["peaks.0"]
     assert [key for key, *_ in folded.unchecked] == swings
     for *_, reason, _ in folded.unchecked:
-        assert reason.startswith("readings every 0.1 s fold ('micro'): fast swings show as slow")
+        assert reason.startswith(
+            "readings every 0.1 s fold ('micro'): fast swings show as slow"
+        )
         assert "diploee profiles import" in reason
 
 
 def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
-    for days, most_mw, verdict in ((2, 2, "inconclusive"), (365, 2, "met"), (2, 0.5, "not met")):
+    for days, most_mw, verdict in (
+        (2, 2, "inconclusive"),
+        (365, 2, "met"),
+        (2, 0.5, "not met"),
+    ):
         report = check(run_of(np.ones(24 * days), 3600), peaks=[{"max_mw": most_mw}])
         assert report.verdict == verdict and report.is_met == (verdict == "met")
         assert ("2 days of a year" in report.verdict_line()) == (days == 2)
@@ -228,7 +283,9 @@ def test_missing_column_and_missing_file_are_named(run_of):
 
 
 def test_power_that_is_not_finite_is_refused(run_of):
-    with pytest.raises(InputError, match="the value of row 1 is nan, expected a number"):
+    with pytest.raises(
+        InputError, match="the value of row 1 is nan, expected a number"
+    ):
         check(run_of([1.0, np.nan], 60), peaks=[{"max_mw": 1}])
 
 
@@ -239,7 +296,9 @@ def run_folder(tmp_path_factory):
 
 def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     path = tmp_path / "limits.yaml"
-    path.write_text("peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8")
+    path.write_text(
+        "peaks:\n  - {max_mw: 0.001}\n  - {max_mw: 100}\n", encoding="utf-8"
+    )
     shown = call("limits", path, run_folder)
     assert shown.code == 0
     assert [line.split(": ")[0].strip() for line in shown.out.splitlines()] == [
@@ -256,17 +315,21 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     assert shown.out.startswith("limits: NOT MET (2 days of a year; 1 not met, 1 met)")
     assert "diploee battery" not in shown.out  # which is sized for no peak
     assert call("limits", path, run_folder, "--fail").code == 3
-    path.write_text("peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8")
+    path.write_text(
+        "peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8"
+    )
     unseen = call("limits", path, run_folder, "--fail")
     assert unseen.code == 4 and unseen.out.startswith("limits: INCONCLUSIVE")
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
     assert call("limits", path, run_folder, "--fail").code == 4  # of two days
     steep = tmp_path / "steep.yaml"
-    steep.write_text("ramps: [{interval: 1 min, mw_per_min: 1.0e-5}]\n", encoding="utf-8")
-    assert (
-        "next: diploee run SITE --set 'resolution=6 s', then diploee battery on that run"
-        in call("limits", steep, run_folder).out
+    steep.write_text(
+        "ramps: [{interval: 1 min, mw_per_min: 1.0e-5}]\n", encoding="utf-8"
     )
+    assert (
+        "next: diploee run SITE --set 'resolution=6 s', then diploee battery on "
+        "that run"
+    ) in call("limits", steep, run_folder).out
     year = tiny_run(tmp_path / "year", {"duration": "1 year"}).folder
     assert call("limits", path, year, "--fail").code == 0
 
@@ -281,14 +344,21 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
         ),
         (
             "voltage_changes: [{max_percent: 3}]",
-            "change what the reasons above name, then diploee run SITE --limits L, of a whole year",
+            (
+                "change what the reasons above name, then diploee run SITE --limits "
+                "L, of a whole year"
+            ),
         ),
     ],
 )
-def test_command_names_the_next_step_by_what_is_missing(run_folder, tmp_path, limits, words):
+def test_command_names_the_next_step_by_what_is_missing(
+    run_folder, tmp_path, limits, words
+):
     path = tmp_path / "limits.yaml"
     path.write_text(f"{limits}\n", "utf-8")
-    (last,) = re.findall("^next: .*", call("limits", path, run_folder).out, re.MULTILINE)
+    (last,) = re.findall(
+        "^next: .*", call("limits", path, run_folder).out, re.MULTILINE
+    )
     assert last == f"next: {words}".replace("SITE --limits L", f"SITE --limits {path}")
 
 

@@ -42,7 +42,9 @@ def problems(folder, text):
 
 def test_every_kind_of_limit_loads(tmp_path):
     limits = load_limits(write(tmp_path, FULL))
-    rates = [[(way, a.mw, *rest) for way, a, *rest in ramp.rates()] for ramp in limits.ramps]
+    rates = [
+        [(way, a.mw, *rest) for way, a, *rest in ramp.rates()] for ramp in limits.ramps
+    ]
     assert rates[0] == [("up", 0.5, "MW/s", 1_000), ("down", 0.4, "MW/s", 1_000)]
     assert rates[1] == [("up", 2.0, "MW/min", 60_000)]
     assert (limits.swings[0].window, limits.peaks[0].interval) == (10_000, None)
@@ -92,14 +94,25 @@ class Unchecked(LimitSpec):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Unchecked, "limit kind 'unchecked': Unchecked has no 'checks'; give it all of these"),
-        (type("Odd", (NightLimit,), {"number": "mw"}), "number is 'mw', which is no field"),
+        (
+            Unchecked,
+            "limit kind 'unchecked': Unchecked has no 'checks'; give it all of these",
+        ),
+        (
+            type("Odd", (NightLimit,), {"number": "mw"}),
+            "number is 'mw', which is no field",
+        ),
         (type("Odd", (NightLimit,), {"key": "notes"}), "files of limits have that key"),
         (type("Odd", (NightLimit,), {"key": "ramps"}), "'ramps' is taken by RampLimit"),
-        (type("Odd", (NightLimit,), {"key": None}), "Odd: give 'key' a default, the kind's name"),
+        (
+            type("Odd", (NightLimit,), {"key": None}),
+            "Odd: give 'key' a default, the kind's name",
+        ),
     ],
 )
-def test_kind_that_lacks_something_is_refused_when_it_is_registered(register, kind, words):
+def test_kind_that_lacks_something_is_refused_when_it_is_registered(
+    register, kind, words
+):
     with pytest.raises(InputError, match=words) as caught:
         register(kind)
     assert "\n" not in str(caught.value)
@@ -114,13 +127,24 @@ def signal_fails(self, shown):
     ("changes", "words"),
     [
         ({"checks": lambda self, shown: None}, "its checks raised TypeError"),
-        ({"checks": lambda self, shown: shown.nothing}, "its checks raised AttributeError"),
+        (
+            {"checks": lambda self, shown: shown.nothing},
+            "its checks raised AttributeError",
+        ),
         ({"checks": lambda self, shown: [3]}, "checks must yield Check, found 3"),
-        ({"what": property(lambda self: self.nothing)}, "its checks raised AttributeError"),
-        ({"checks": signal_fails}, "its checks raised AttributeError: 'Stretch' object"),
+        (
+            {"what": property(lambda self: self.nothing)},
+            "its checks raised AttributeError",
+        ),
+        (
+            {"checks": signal_fails},
+            "its checks raised AttributeError: 'Stretch' object",
+        ),
     ],
 )
-def test_kind_that_fails_on_a_run_is_named_in_one_line(tmp_path, register, changes, words):
+def test_kind_that_fails_on_a_run_is_named_in_one_line(
+    tmp_path, register, changes, words
+):
     register(type("Odd", (NightLimit,), changes))
     run = fake_run(tmp_path, [1.0] * 60, 60)
     with pytest.raises(InputError, match=f"^limit kind 'nights': {words}") as caught:
@@ -141,16 +165,24 @@ swings:
 peek: 3
 """
     assert problems(tmp_path, text) == [
-        ":2 ramps.0.interval: expected a number and a unit (ms, s, min, h), such as '60 s', "
-        "found 10",
-        ":5 ramps.1.up_mw_per_sec: unknown key 'up_mw_per_sec' (allowed: 'mark', 'note', "
-        "'interval', 'between', 'percentile', 'up_mw_per_s', 'down_mw_per_s', 'mw_per_s', "
-        "'up_mw_per_min', 'down_mw_per_min', 'mw_per_min'); did you mean 'up_mw_per_s'?",
+        (
+            ":2 ramps.0.interval: expected a number and a unit (ms, s, min, h), such "
+            "as '60 s', found 10"
+        ),
+        (
+            ":5 ramps.1.up_mw_per_sec: unknown key 'up_mw_per_sec' (allowed: 'mark', "
+            "'note', 'interval', 'between', 'percentile', 'up_mw_per_s', "
+            "'down_mw_per_s', 'mw_per_s', 'up_mw_per_min', 'down_mw_per_min', "
+            "'mw_per_min'); did you mean 'up_mw_per_s'?"
+        ),
         ":8 swings.0.max_mw: must be a number above 0, found -1",
-        ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', 'status', 'notes', "
-        "'not_stated', 'ramps', 'changes', 'swings', 'band_rms', 'lines', 'peaks', "
-        "'daily_energy_mwh', 'load_factor', 'minimum_take', 'power_factor', 'reactive_power', "
-        "'voltage_changes'); did you mean 'peaks'?",
+        (
+            ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', "
+            "'status', 'notes', 'not_stated', 'ramps', 'changes', 'swings', "
+            "'band_rms', 'lines', 'peaks', 'daily_energy_mwh', 'load_factor', "
+            "'minimum_take', 'power_factor', 'reactive_power', 'voltage_changes'); "
+            "did you mean 'peaks'?"
+        ),
     ]
 
 
@@ -158,12 +190,30 @@ peek: 3
     ("text", "message"),
     [
         ("", ": is empty; expected limits such as 'daily_energy_mwh: 100'"),
-        ("- 1\n", ":1: expected limits such as 'daily_energy_mwh: 100', found a list of 1"),
-        ("name: x\n", ":1: sets no limit; give ramps, swings, band_rms, peaks or others"),
-        ("ramps:\n  interval: 10 s\n", ":1 ramps: must be a list, found a group of keys"),
-        ("ramps:\n  - 3\n", ":2 ramps.0: must be a group of keys ('mark', 'note', 'interval', "),
-        ("ramps:\n  - {interval: 10 s}\n", ":2 ramps.0: give a rate: up_mw_per_s, down_mw_per_s"),
-        ("swings:\n  - {window: 10 s}\n", ":2 swings.0.max_mw: this key is missing; add it"),
+        (
+            "- 1\n",
+            ":1: expected limits such as 'daily_energy_mwh: 100', found a list of 1",
+        ),
+        (
+            "name: x\n",
+            ":1: sets no limit; give ramps, swings, band_rms, peaks or others",
+        ),
+        (
+            "ramps:\n  interval: 10 s\n",
+            ":1 ramps: must be a list, found a group of keys",
+        ),
+        (
+            "ramps:\n  - 3\n",
+            ":2 ramps.0: must be a group of keys ('mark', 'note', 'interval', ",
+        ),
+        (
+            "ramps:\n  - {interval: 10 s}\n",
+            ":2 ramps.0: give a rate: up_mw_per_s, down_mw_per_s",
+        ),
+        (
+            "swings:\n  - {window: 10 s}\n",
+            ":2 swings.0.max_mw: this key is missing; add it",
+        ),
         (
             "band_rms:\n  - {low_hz: 0.2, high_hz: 0.1, max_rms_mw: 1}\n",
             ":2 band_rms.0: high_hz must be above low_hz, found 0.2 to 0.1",
@@ -172,8 +222,14 @@ peek: 3
             "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 5, high_hz: 1}}\n",
             ":2 swings.0.filter: high_hz must be above low_hz, found 5 to 1",
         ),
-        ("swings:\n  - {window: 5 s, max_mw: x}\n", ":2 swings.0.max_mw: must be a number"),
-        ("peaks:\n  - {max_mw: {}}\n", ":2 peaks.0.max_mw: give mw, percent_of_peak or"),
+        (
+            "swings:\n  - {window: 5 s, max_mw: x}\n",
+            ":2 swings.0.max_mw: must be a number",
+        ),
+        (
+            "peaks:\n  - {max_mw: {}}\n",
+            ":2 peaks.0.max_mw: give mw, percent_of_peak or",
+        ),
         (
             "peaks:\n  - {max_mw: {percent_of_nominal: -3}}\n",
             ":2 peaks.0.max_mw.percent_of_nominal: must be a number above 0, found -3",
@@ -184,24 +240,45 @@ peek: 3
         ),
         (
             "changes:\n  - {above_mw: 1e308, max_mw_per_s: 1e-308}\n",
-            ":2 changes.0: above_mw over max_mw_per_s, the time of a change, must be 0.1 s to 1 h",
+            (
+                ":2 changes.0: above_mw over max_mw_per_s, the time of a change, must "
+                "be 0.1 s to 1 h"
+            ),
         ),
         (
-            "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 1e-9, high_hz: 1}}\n",
+            (
+                "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 1e-9, "
+                "high_hz: 1}}\n"
+            ),
             ":2 swings.0.filter.low_hz: must be a number of 0.001 or more, found 1e-09",
         ),
-        ("changes:\n  - {above_mw: 5}\n", ":2 changes.0.max_mw_per_s: this key is missing"),
-        ("load_factor:\n  - {min: 75}\n", ":2 load_factor.0.min: must be a number above 0 and"),
+        (
+            "changes:\n  - {above_mw: 5}\n",
+            ":2 changes.0.max_mw_per_s: this key is missing",
+        ),
+        (
+            "load_factor:\n  - {min: 75}\n",
+            ":2 load_factor.0.min: must be a number above 0 and",
+        ),
         (
             "reactive_power:\n  - {min_mvar: 2, max_mvar: 1}\n",
             ":2 reactive_power.0: max_mvar must be above min_mvar, found 2 to 1",
         ),
-        ("power_factor:\n  - {}\n", ":2 power_factor.0: give min_lagging or min_leading"),
+        (
+            "power_factor:\n  - {}\n",
+            ":2 power_factor.0: give min_lagging or min_leading",
+        ),
         ("daily_energy_mwh: .inf\n", ":1 daily_energy_mwh: "),
         ("peaks: [\n", ":2: not valid YAML"),
         ("peaks:\n  - {max_mw: 1}\npeaks: []\n", ":3 peaks: key given twice"),
-        ("name: NaN\npeaks: [{max_mw: 1}]\n", ":1 name: must be text, found NaN, what is left"),
-        ("peaks: [{max_mw: 1, note: -Infinity}]\n", ":1 peaks.0.note: must be text, found -Inf"),
+        (
+            "name: NaN\npeaks: [{max_mw: 1}]\n",
+            ":1 name: must be text, found NaN, what is left",
+        ),
+        (
+            "peaks: [{max_mw: 1, note: -Infinity}]\n",
+            ":1 peaks.0.note: must be text, found -Inf",
+        ),
         ("notes: [inf]\npeaks: [{max_mw: 1}]\n", ":1 notes.0: must be text, found inf"),
     ],
 )

@@ -1,4 +1,5 @@
-"""A battery sized by limits: the run keeps them with it, and tighter ones need no smaller one."""
+"""A battery sized by limits: the run keeps them with it, and tighter ones need no
+smaller one."""
 
 from __future__ import annotations
 
@@ -39,15 +40,35 @@ CASES = {
     "ramps": {"ramps": [RAMP]},
     "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
     "bands": {"band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
-    "lines": {"lines": [{"low_hz": 0.002, "high_hz": 0.01, "max_amplitude_mw": 0.0003}]},
-    "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008,
-                             "filter": {"low_hz": 0.005, "high_hz": 0.04}}]},
-    "of the peak": {"ramps": [{"interval": "1 min", "up_mw_per_min": {"percent_of_peak": 2},
-                               "down_mw_per_min": {"percent_of_peak": 5}}]},
-    "of nominal": {"swings": [{"window": "5 min", "max_mw": {"percent_of_nominal": 5}}]},
-    "ramps and bands": {"ramps": [RAMP], "band_rms": [
-        {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
-}  # fmt: skip
+    "lines": {
+        "lines": [{"low_hz": 0.002, "high_hz": 0.01, "max_amplitude_mw": 0.0003}]
+    },
+    "filtered": {
+        "swings": [
+            {
+                "window": "1 min",
+                "max_mw": 0.0008,
+                "filter": {"low_hz": 0.005, "high_hz": 0.04},
+            }
+        ]
+    },
+    "of the peak": {
+        "ramps": [
+            {
+                "interval": "1 min",
+                "up_mw_per_min": {"percent_of_peak": 2},
+                "down_mw_per_min": {"percent_of_peak": 5},
+            }
+        ]
+    },
+    "of nominal": {
+        "swings": [{"window": "5 min", "max_mw": {"percent_of_nominal": 5}}]
+    },
+    "ramps and bands": {
+        "ramps": [RAMP],
+        "band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}],
+    },
+}
 MORE = set(CASES) - {"ramps", "bands"}
 
 
@@ -70,13 +91,17 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_covers_all_that_is_as
     assert entry == found.as_dict()["stage"]
     held = tiny_run(tmp_path / "all", SPAN | {"facility.stages": [entry]})
     assert not check_limits(held, read).not_met
-    # What the command says of the stage is what the run measures of it: it covers everything.
-    measured = {f"battery.{key}": value for key, value in held.metrics["battery"].items()}
+    # What the command says of the stage is what the run measures of it: it covers
+    # everything.
+    measured = {
+        f"battery.{key}": value for key, value in held.metrics["battery"].items()
+    }
     assert measured == pytest.approx(found.metrics, rel=1e-3, abs=1e-4)
     assert measured["battery.uncovered_h"] == 0
     for key in ("power_mw", "energy_mwh"):
         less = tiny_run(
-            tmp_path / key, SPAN | {"facility.stages": [{**entry, key: 0.8 * entry[key]}]}
+            tmp_path / key,
+            SPAN | {"facility.stages": [{**entry, key: 0.8 * entry[key]}]},
         )
         assert less.metrics["battery"]["uncovered_h"] > 0, key
 
@@ -84,26 +109,38 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_covers_all_that_is_as
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "limit",
-    [{"ramps": [{"interval": "10 s", "mw_per_min": 0.002}]},
-     {"swings": [{"window": "2 s", "max_mw": 0.0015}]}],
-)  # fmt: skip
+    [
+        {"ramps": [{"interval": "10 s", "mw_per_min": 0.002}]},
+        {"swings": [{"window": "2 s", "max_mw": 0.0015}]},
+    ],
+)
 def test_at_a_tenth_of_a_second_the_printed_stage_keeps_limits(
     tmp_path: Path, limit: dict[str, Any]
 ) -> None:
     read, span = Limits.model_validate(limit), SPAN | {"duration": "30 min"}
     fine = tiny_run(tmp_path / "fine", span | {"resolution": "0.1 s"})
     # Checked while it passes at 0.1 s, and written in means of 5 s.
-    stepped = span | {"step": "0.1 s", "facility.stages": [mitigate(fine, read).entry()]}
+    stepped = span | {
+        "step": "0.1 s",
+        "facility.stages": [mitigate(fine, read).entry()],
+    }
     held = tiny_run(tmp_path / "held", stepped, limits=[read])
     assert held.verdicts[0].verdict == "met"
     assert held.metrics["battery"]["uncovered_h"] == 0
 
 
-NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
+NODE = {
+    "n_gpus": 8,
+    "gpu_tdp_w": 700,
+    "n_cpus": 2,
+    "cpu_tdp_w": 350,
+    "idle_power_w": 708,
+}
 
 
 def of_training(folder: Path, **job: Any) -> Run:
-    """Run a site whose largest job iterates each 12 s, and fails every quarter of an hour."""
+    """Run a site whose largest job iterates each 12 s, and fails every quarter of an
+    hour."""
     changes = {
         "duration": "2 h",
         "resolution": "0.2 s",
@@ -111,10 +148,26 @@ def of_training(folder: Path, **job: Any) -> Run:
             "node_types": {"h100": NODE},
             "pools": {"all": {"node_type": "h100", "n_nodes": 120}},
         },
-        "streams": {"training": {"pool": "all", "synchronous": {"jobs": [
-            {"n_nodes": 100, "period_s": 12, "work_days": 1, "spare_nodes": 20, "repair_s": 0,
-             "failures_per_1000_node_days": 1_000, "warm_up_s": 10, **job}]}}},
-    }  # fmt: skip
+        "streams": {
+            "training": {
+                "pool": "all",
+                "synchronous": {
+                    "jobs": [
+                        {
+                            "n_nodes": 100,
+                            "period_s": 12,
+                            "work_days": 1,
+                            "spare_nodes": 20,
+                            "repair_s": 0,
+                            "failures_per_1000_node_days": 1_000,
+                            "warm_up_s": 10,
+                            **job,
+                        }
+                    ]
+                },
+            }
+        },
+    }
     return tiny_run(folder, changes)
 
 
@@ -134,7 +187,9 @@ def ramps(up: float, down: float) -> Limits:
     return Limits.model_validate({"name": f"{up}/{down}", "ramps": [{**ramp, **rates}]})
 
 
-def test_the_store_of_a_large_job_s_battery_stays_about_its_reference(held: Mitigation) -> None:
+def test_the_store_of_a_large_job_s_battery_stays_about_its_reference(
+    held: Mitigation,
+) -> None:
     assert held.metrics["battery.mean_state_of_charge"] == pytest.approx(0.5, abs=0.1)
 
 
@@ -143,13 +198,19 @@ def test_the_energy_does_not_hang_on_the_feedback(
 ) -> None:
     """Nobody chose one of the lacking energy per hour: twice of it gives the same."""
     for name in ("_PLAIN", "_ENDLESS"):
-        per, key = (2, "feedback_per_h") if name == "_PLAIN" else (2 / 3600, "feedback_per_s")
+        per, key = (
+            (2, "feedback_per_h") if name == "_PLAIN" else (2 / 3600, "feedback_per_s")
+        )
         of = getattr(mitigation, name)
         changed = (
-            of._replace(**{key: per}) if name != "_PLAIN" else of.model_copy(update={key: per})
+            of._replace(**{key: per})
+            if name != "_PLAIN"
+            else of.model_copy(update={key: per})
         )
         monkeypatch.setattr(mitigation, name, changed)
-    assert mitigate(training, ramps(0.2, 0.2)).usable_mwh == pytest.approx(held.usable_mwh, rel=0.2)
+    assert mitigate(training, ramps(0.2, 0.2)).usable_mwh == pytest.approx(
+        held.usable_mwh, rel=0.2
+    )
 
 
 def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(
@@ -165,13 +226,24 @@ def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(
         rules = [
             [ramps(up, down)],
             [ramps(up * tighter[0], down * tighter[1])],
-            [ramps(up * tighter[0], down * tighter[1]),
-             Limits.model_validate({"swings": [swings]})],
-            [ramps(up * tighter[0], down * tighter[1]),
-             Limits.model_validate({"swings": [{**swings, "max_mw": 3 * swing * tighter[2]}],
-                                    "band_rms": [band]})],
-        ]  # fmt: skip
-        sizes = [(of.power_mw, of.usable_mwh) for of in (mitigate(short, *each) for each in rules)]
+            [
+                ramps(up * tighter[0], down * tighter[1]),
+                Limits.model_validate({"swings": [swings]}),
+            ],
+            [
+                ramps(up * tighter[0], down * tighter[1]),
+                Limits.model_validate(
+                    {
+                        "swings": [{**swings, "max_mw": 3 * swing * tighter[2]}],
+                        "band_rms": [band],
+                    }
+                ),
+            ],
+        ]
+        sizes = [
+            (of.power_mw, of.usable_mwh)
+            for of in (mitigate(short, *each) for each in rules)
+        ]
         assert sizes == sorted(sizes) and (np.diff(sizes, axis=0) >= 0).all(), rules
 
 
@@ -192,7 +264,9 @@ def test_what_a_battery_makes_worse_is_said(training: Run, held: Mitigation) -> 
     assert within[1] < 0.7 * within[0]
     worse = replace(held, beside={"largest change within 10 min": (10.25, 11.64, "MW")})
     assert worse.worse() == ["largest change within 10 min 10.25 to 11.64 MW"]
-    assert "worse with it: largest change within 10 min 10.25 to 11.64 MW" in worse.lines()
+    assert (
+        "worse with it: largest change within 10 min 10.25 to 11.64 MW" in worse.lines()
+    )
 
 
 def test_cures_stand_side_by_side_as_each_is_simulated(
@@ -202,12 +276,19 @@ def test_cures_stand_side_by_side_as_each_is_simulated(
     _, cures = battery_sections(training, [rule], held)
     rows = cures.tables[0].rows
     names = list(rows)
-    assert names[:4] == ["as it is", "battery", "power_smoothing: {}", "largest job on 50 nodes"]
+    assert names[:4] == [
+        "as it is",
+        "battery",
+        "power_smoothing: {}",
+        "largest job on 50 nodes",
+    ]
     sizes = [rows["battery"][of].value for of in ("battery", "usable", "full cycles")]
     assert sizes == [held.power_mw, held.usable_mwh, held.full_cycles]
     assert str(rows["battery"]["0.2/0.2"].value).startswith("met: ")
     smaller = of_training(tmp_path / "smaller", n_nodes=50)
-    assert rows[names[3]]["peak"].value == pytest.approx(smaller.metrics["power"]["max_mw"])
+    assert rows[names[3]]["peak"].value == pytest.approx(
+        smaller.metrics["power"]["max_mw"]
+    )
     verdict = check_limits(smaller, rule).of_span
     assert str(rows[names[3]]["0.2/0.2"].value).startswith(f"{verdict}: ")
 
@@ -229,7 +310,9 @@ def test_limits_that_no_battery_keeps_are_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diploee.grid.limits.mitigation.OCTAVES", 0)
-    with pytest.raises(InputError, match="no battery that smooths the power and holds ramps"):
+    with pytest.raises(
+        InputError, match="no battery that smooths the power and holds ramps"
+    ):
         mitigate(run, Limits.model_validate(CASES["bands"]))
 
 
@@ -243,8 +326,12 @@ def test_run_within_its_limits_needs_none(run: Run) -> None:
 def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
     with pytest.raises(InputError, match="nothing to size a battery for"):
         mitigate(run, Limits.model_validate({"daily_energy_mwh": 5}))
-    with pytest.raises(InputError, match=r"run the site with --set resolution='0\.1 s'"):
-        mitigate(run, Limits.model_validate({"swings": [{"window": "1 s", "max_mw": 1e-6}]}))
+    with pytest.raises(
+        InputError, match=r"run the site with --set resolution='0\.1 s'"
+    ):
+        mitigate(
+            run, Limits.model_validate({"swings": [{"window": "1 s", "max_mw": 1e-6}]})
+        )
 
 
 def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_them(
@@ -254,25 +341,32 @@ def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_
     hidden = {"ramps": loose, "swings": [{"window": "7 s", "max_mw": 1e-6}]}
     found = mitigate(run, Limits.model_validate(hidden))
     assert found.stage is None
-    (said,) = [line for line in found.lines() if line.startswith("not sized for: swings.0")]
+    (said,) = [
+        line for line in found.lines() if line.startswith("not sized for: swings.0")
+    ]
     assert said.endswith("--set resolution='0.5 s'")
 
 
 @pytest.mark.slow
 def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     limits = tmp_path / "limits.yaml"
-    limits.write_text("ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n")
+    limits.write_text(
+        "ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n"
+    )
     told = call("battery", run.folder, "--limits", limits)
     assert told.code == 0
     assert told.out.startswith("battery, on means over ")
     found = json.loads(call("battery", run.folder, "--limits", limits, "--json").out)
     assert found["usable_energy_mwh"] > 0
-    assert found["nominal_energy_mwh"] == pytest.approx(found["usable_energy_mwh"] / 0.8)
+    assert found["nominal_energy_mwh"] == pytest.approx(
+        found["usable_energy_mwh"] / 0.8
+    )
     assert found["stage"]["energy_mwh"] == found["nominal_energy_mwh"]
     assert [report["verdict"] for report in found["after"]] == ["met"]
     assert [section["id"] for section in found["sections"]] == ["battery", "cures"]
     assert "rainflow cycles of its state of charge: " in told.out
-    # One way loses 5 %, so that the store goes through about as much as is given and taken.
+    # One way loses 5 %, so that the store goes through about as much as is given and
+    # taken.
     measured = found["metrics"]
     assert measured["battery.cycled_depth"] == pytest.approx(
         measured["battery.equivalent_full_cycles"], rel=0.06
@@ -280,12 +374,18 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(tmp_path: Path) -> None:
+def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(
+    tmp_path: Path,
+) -> None:
     rules = []
     for name, window in (("swings", "20 s"), ("fine", "4 s")):
         rules += ["--limits", tmp_path / f"{name}.yaml"]
-        rules[-1].write_text(f"name: {name}\nswings: [{{window: {window}, max_mw: 0.001}}]\n")
-    site = write_scenario(tmp_path / "tiny.yaml", SPAN | {"duration": "1 h", "resolution": "1 min"})
+        rules[-1].write_text(
+            f"name: {name}\nswings: [{{window: {window}, max_mw: 0.001}}]\n"
+        )
+    site = write_scenario(
+        tmp_path / "tiny.yaml", SPAN | {"duration": "1 h", "resolution": "1 min"}
+    )
     library = write_library(tmp_path / "library")
     told = call("battery", site, *rules, "--profiles", library, "--json")
     assert told.code == 0, told.err
@@ -294,7 +394,9 @@ def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(tmp_path: Path)
     assert [len(report["results"]) for report in found["after"]] == [1, 1]
     # 4 s in ten steps, and a part of a minute
     assert {report["resolution_s"] for report in found["before"]} == {0.4}
-    assert not any(result["violations"] for of in found["after"] for result in of["results"])
+    assert not any(
+        result["violations"] for of in found["after"] for result in of["results"]
+    )
 
 
 def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> None:
@@ -308,17 +410,30 @@ def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> No
 def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
     run = tiny_run(tmp_path / "run", SPAN | {"facility.size": {"nodes_factor": 2}})
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
-    assert "in a scenario with facility.size it would be multiplied" in "\n".join(found.lines())
+    assert "in a scenario with facility.size it would be multiplied" in "\n".join(
+        found.lines()
+    )
 
 
 def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) -> None:
     coarse = tiny_run(tmp_path / "run", SPAN | {"resolution": "1 min"})
-    with pytest.raises(InputError, match=r"means over 60 s .* run the site with --set resolution"):
+    with pytest.raises(
+        InputError, match=r"means over 60 s .* run the site with --set resolution"
+    ):
         mitigate(coarse, Limits.model_validate({"ramps": [RAMP]}))
 
 
-def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(run: Run) -> None:
-    wide = {"ramps": [{"interval": "1 min", "mw_per_min": 50}], "peaks": [{"max_mw": 0.001}]}
+def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
+    run: Run,
+) -> None:
+    wide = {
+        "ramps": [{"interval": "1 min", "mw_per_min": 50}],
+        "peaks": [{"max_mw": 0.001}],
+    }
     told = "\n".join(mitigate(run, Limits.model_validate(wide)).lines())
-    assert "battery: none, " in told and "ramps held" not in told and "smoothed" not in told
+    assert (
+        "battery: none, " in told
+        and "ramps held" not in told
+        and "smoothed" not in told
+    )
     assert "not met still, as no battery is sized for it: peaks.0" in told

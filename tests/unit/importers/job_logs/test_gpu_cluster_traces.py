@@ -1,4 +1,5 @@
-"""Traces of GPU clusters: what AcmeTrace, Philly and Alibaba's two traces each do their own way."""
+"""Traces of GPU clusters: what AcmeTrace, Philly and Alibaba's two traces each do their
+own way."""
 
 from __future__ import annotations
 
@@ -14,16 +15,23 @@ from diploee.importers import read_job_log
 from diploee.loads.jobs.job_log import STATES, JobLog
 
 KALOS = (
-    "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,"
-    "submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n"
-    "dlc1,u1,8,64,960,1000,100.0,Pretrain,FAILED,2023-05-17 11:00:58+00:00,"
-    "2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,10.0,1152\n"
+    "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,"
+    "state,submit_time,start_time,end_time,fail_time,stop_time,duration,queue,"
+    "gpu_time\n"
+    "dlc1,u1,8,64,960,1000,100.0,Pretrain,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 "
+    "11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 "
+    "11:01:16+00:00,,18,10.0,1152\n"
 )
 HELIOS = (
-    "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration\n"
-    "1,u,vc,8,64,1,COMPLETED,2020-04-01 00:08:59,2020-04-01 00:08:59,2020-04-02 23:16:19,7\n"
+    "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,"
+    "duration\n"
+    "1,u,vc,8,64,1,COMPLETED,2020-04-01 00:08:59,2020-04-01 00:08:59,2020-04-02 "
+    "23:16:19,7\n"
 )
-PAI = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type"
+PAI = (
+    "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,"
+    "plan_gpu,gpu_type"
+)
 OPENB = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
     "deletion_time,scheduled_time"
@@ -36,7 +44,9 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_kalos_duration_which_counts_the_wait_is_not_the_run_time(tmp_path: Path) -> None:
+def test_kalos_duration_which_counts_the_wait_is_not_the_run_time(
+    tmp_path: Path,
+) -> None:
     log = read_job_log(write(tmp_path, KALOS))
     assert log.log_format == "acme"
     assert log.jobs.duration_ms.tolist() == [8_000]
@@ -60,7 +70,10 @@ def test_helios_has_the_columns_of_acme_without_kinds(tmp_path: Path) -> None:
 
 
 def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
-    detail = [{"ip": f"m{i}", "gpus": [f"gpu{k}" for k in range(n)]} for i, n in enumerate(gpus)]
+    detail = [
+        {"ip": f"m{i}", "gpus": [f"gpu{k}" for k in range(n)]}
+        for i, n in enumerate(gpus)
+    ]
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
@@ -109,7 +122,9 @@ def test_attempts_without_a_whole_run_time_are_left_out(
     assert log.counts.noted[cause] == 1
 
 
-def test_a_philly_job_whose_last_attempt_has_no_end_was_still_running(tmp_path: Path) -> None:
+def test_a_philly_job_whose_last_attempt_has_no_end_was_still_running(
+    tmp_path: Path,
+) -> None:
     whole = attempt("2017-10-07 03:00:00", "2017-10-07 04:00:00", 4)
     log = philly(tmp_path, whole, attempt("2017-10-07 05:00:00", None, 4))
     assert log.counts.dropped == {"started without an end": 1}
@@ -135,10 +150,16 @@ def test_a_server_counts_once(tmp_path: Path) -> None:
     [
         ({"attempts": "none"}, r"log: 0.attempts: must be a list, found 'none'"),
         ({"attempts": [7]}, r"log: 0.attempts.0: must be a group of keys .*, found 7"),
-        ({"attempts": [{"detail": 1}]}, r"log: 0.attempts.0.detail: must be a list, found 1"),
+        (
+            {"attempts": [{"detail": 1}]},
+            r"log: 0.attempts.0.detail: must be a list, found 1",
+        ),
         ({"jobid": ["x"]}, r"log: 0.jobid: must be text .*, found a list of 1"),
         ({"jobid": "\ud800"}, r"log: holds half a character"),
-        ({"submitted_time": "soon"}, r"log:5: column 'submitted_time' is 'soon', expected a time"),
+        (
+            {"submitted_time": "soon"},
+            r"log:5: column 'submitted_time' is 'soon', expected a time",
+        ),
     ],
 )
 def test_philly_values_of_another_kind_are_refused(
@@ -161,23 +182,33 @@ def test_philly_values_of_another_kind_are_refused(
         ('{"a": 1}', r"log: must be a list, found a group of keys"),
     ],
 )
-def test_broken_json_is_refused_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_broken_json_is_refused_with_its_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     with pytest.raises(LogFormatError, match=problem):
         read_job_log(write(tmp_path, text), "philly")
 
 
-@pytest.mark.parametrize("text", ['[{"id": "a", "turns": [{"from": "x"}]}]', '[{"jobid": "a"}]'])
+@pytest.mark.parametrize(
+    "text", ['[{"id": "a", "turns": [{"from": "x"}]}]', '[{"jobid": "a"}]']
+)
 def test_a_list_of_other_things_is_no_log_of_jobs(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(LogFormatError, match=r"log:1: .*; (give its format|write other logs)"):
+    with pytest.raises(
+        LogFormatError, match=r"log:1: .*; (give its format|write other logs)"
+    ):
         read_job_log(path)
-    with pytest.raises(LogFormatError, match=r"log:1: .* key 'attempts' .*write other logs as"):
+    with pytest.raises(
+        LogFormatError, match=r"log:1: .* key 'attempts' .*write other logs as"
+    ):
         read_job_log(path, "philly")
 
 
 def pai(folder: Path, *rows: str, header: bool = True, **options: Any) -> JobLog:
     lines = [*([PAI] if header else []), *rows]
-    return read_job_log(write(folder, "\n".join(lines) + "\n"), **{"gpus_per_node": 8, **options})
+    return read_job_log(
+        write(folder, "\n".join(lines) + "\n"), **{"gpus_per_node": 8, **options}
+    )
 
 
 def test_an_alibaba_job_is_all_its_tasks_together(tmp_path: Path) -> None:
@@ -202,8 +233,11 @@ def test_a_sum_of_shares_a_rounding_above_a_whole_number_needs_no_other_node(
     tmp_path: Path,
 ) -> None:
     shares = (110, 295, 295)
-    assert 1.1 + 2.95 + 2.95 > 7  # as columns are added; Python's `sum` rounds once since 3.12
-    rows = [f"j,w{i},1.0,Terminated,1,9,1,1,{share},T4" for i, share in enumerate(shares)]
+    # As columns are added; Python's `sum` rounds once since 3.12
+    assert 1.1 + 2.95 + 2.95 > 7
+    rows = [
+        f"j,w{i},1.0,Terminated,1,9,1,1,{share},T4" for i, share in enumerate(shares)
+    ]
     assert pai(tmp_path, *rows, gpus_per_node=7).jobs.n_nodes.tolist() == [1]
 
 
@@ -222,16 +256,28 @@ def test_the_published_table_without_a_header_is_recognised(tmp_path: Path) -> N
     )
     assert log.log_format == "alibaba-2020"
     assert log.job_ids == ("j2", "j1")
-    with pytest.raises(LogFormatError, match=r"log:2: 3 fields, expected 10 as in every row"):
-        pai(tmp_path, "j1,w,1.0,Failed,1,2,600.0,29.3,100.0,T4", "j2,w,7", "j3,,", header=False)
+    with pytest.raises(
+        LogFormatError, match=r"log:2: 3 fields, expected 10 as in every row"
+    ):
+        pai(
+            tmp_path,
+            "j1,w,1.0,Failed,1,2,600.0,29.3,100.0,T4",
+            "j2,w,7",
+            "j3,,",
+            header=False,
+        )
 
 
 def test_a_task_without_an_end_is_noted_where_its_job_has_one(tmp_path: Path) -> None:
     log = pai(
-        tmp_path, "j,w,1.0,Terminated,100.0,200.0,1,1,100.0,T4", "j,ps,1.0,Running,100.0,,1,1,,"
+        tmp_path,
+        "j,w,1.0,Terminated,100.0,200.0,1,1,100.0,T4",
+        "j,ps,1.0,Running,100.0,,1,1,,",
     )
     assert log.jobs.duration_ms.tolist() == [100_000]
-    (n_noted,) = (n for cause, n in log.counts.noted.items() if cause.startswith("task without"))
+    (n_noted,) = (
+        n for cause, n in log.counts.noted.items() if cause.startswith("task without")
+    )
     assert n_noted == 1
 
 
@@ -245,7 +291,12 @@ def test_a_pod_has_a_share_of_one_gpu_or_whole_ones(tmp_path: Path) -> None:
     log = read_job_log(write(tmp_path, "\n".join([OPENB, *rows]) + "\n"))
     assert log.jobs.n_gpus.tolist() == [0.46, 1, 8, 0]
     assert log.jobs.n_nodes.tolist() == [1, 1, 1, 1]
-    assert [STATES[i] for i in log.jobs.state_id] == ["other", "failed", "completed", "other"]
+    assert [STATES[i] for i in log.jobs.state_id] == [
+        "other",
+        "failed",
+        "completed",
+        "other",
+    ]
 
 
 def test_a_pod_that_was_never_scheduled_never_started(tmp_path: Path) -> None:
@@ -259,5 +310,7 @@ def test_a_pod_that_was_never_scheduled_never_started(tmp_path: Path) -> None:
 def test_options_of_plain_tables_do_not_fit_other_formats(tmp_path: Path) -> None:
     path = write(tmp_path, KALOS)
     for options in ({"duration_unit": "h"}, {"columns": {"id": "job_id"}}):
-        with pytest.raises(InputError, match=r"log: \w+ is only for format 'csv'.*, this log is"):
+        with pytest.raises(
+            InputError, match=r"log: \w+ is only for format 'csv'.*, this log is"
+        ):
             read_job_log(path, "acme", **options)  # type: ignore[arg-type]

@@ -33,10 +33,14 @@ def read(folder: Path, text: str, **options: Any) -> JobLog:
 def test_the_oracle_jobs_come_in_whole() -> None:
     names = {"id": "job_id", "submit": "submit_s", "duration": "runtime_s"}
     log = read_job_log(ORACLE, columns=names, time_format="s")
-    rows = list(csv.DictReader(io.StringIO(gzip.decompress(ORACLE.read_bytes()).decode())))
+    rows = list(
+        csv.DictReader(io.StringIO(gzip.decompress(ORACLE.read_bytes()).decode()))
+    )
     assert len(log) == len(rows) == log.counts.n_rows == 10_120
     assert int(log.jobs.n_nodes.sum()) == sum(int(row["nodes"]) for row in rows)
-    assert log.jobs.duration_ms.sum() == round(sum(float(r["runtime_s"]) for r in rows) * 1000)
+    assert log.jobs.duration_ms.sum() == round(
+        sum(float(r["runtime_s"]) for r in rows) * 1000
+    )
     kinds = [log.types[i] for i in log.jobs.type_id]
     assert sorted(kinds) == sorted(row["type"] for row in rows)
     assert log.is_relative
@@ -50,53 +54,108 @@ NOON_MS = 1_704_110_400_000
 """12:00 UTC on that day."""
 HOUR_MS = 3_600_000
 TASKS = ["job_id,submit,duration,nodes"]
-TASKS += [f"{name},{DAY},{run},1" for name, run in (("7", 60), ("7", 90), ("8", 60), ("7", 60))]
+TASKS += [
+    f"{name},{DAY},{run},1"
+    for name, run in (("7", 60), ("7", 90), ("8", 60), ("7", 60))
+]
 
 CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "usual names need no mapping": (
         [USUAL, f"1,llama/4,4,{DAY} 00:00:00Z,{DAY} 00:00:10Z,{DAY} 00:01:00.5Z,7.5"],
         {},
-        {"duration_ms": [50_500], "energy_j": [7.5], "types": ("llama/4",), "log_format": "csv"},
+        {
+            "duration_ms": [50_500],
+            "energy_j": [7.5],
+            "types": ("llama/4",),
+            "log_format": "csv",
+        },
     ),
     "stamps of one column with offsets or none": (
-        [f"{HEAD},id", f"{DAY} 12:00:00,60,1,0", f"{DAY} 12:00:00+08:00,60,1,1",
-         f"{DAY} 12:00:00Z,60,1,2"],
+        [
+            f"{HEAD},id",
+            f"{DAY} 12:00:00,60,1,0",
+            f"{DAY} 12:00:00+08:00,60,1,1",
+            f"{DAY} 12:00:00Z,60,1,2",
+        ],
         {"utc_offset": "-06:00"},
-        {"job_ids": ("1", "2", "0"), "utc_offset_min": -360,
-         "submit_ms": [NOON_MS - 8 * HOUR_MS, NOON_MS, NOON_MS + 6 * HOUR_MS]},
+        {
+            "job_ids": ("1", "2", "0"),
+            "utc_offset_min": -360,
+            "submit_ms": [NOON_MS - 8 * HOUR_MS, NOON_MS, NOON_MS + 6 * HOUR_MS],
+        },
     ),
     "the local time is the offset of most stamps": (
-        [HEAD, *(f"{DAY} 0{k}:00:00{o},60,1" for k, o in enumerate(("+02:00", "+01:00", "+01:00",
-                                                                  "Z")))],
+        [
+            HEAD,
+            *(
+                f"{DAY} 0{k}:00:00{o},60,1"
+                for k, o in enumerate(("+02:00", "+01:00", "+01:00", "Z"))
+            ),
+        ],
         {},
         {"utc_offset_min": 60},
     ),
-    "durations in ms": ([HEAD, f"{DAY},90,2"], {"duration_unit": "ms"}, {"duration_ms": [90]}),
+    "durations in ms": (
+        [HEAD, f"{DAY},90,2"],
+        {"duration_unit": "ms"},
+        {"duration_ms": [90]},
+    ),
     "durations in min": (
-        [HEAD, f"{DAY},90,2"], {"duration_unit": "min"}, {"duration_ms": [5_400_000]}
+        [HEAD, f"{DAY},90,2"],
+        {"duration_unit": "min"},
+        {"duration_ms": [5_400_000]},
     ),
     "no submission": (
         ["start,end,nodes", f"{DAY} 00:00,{DAY} 00:01,2"],
         {},
-        {"submit_ms": [NOON_MS - 12 * HOUR_MS],
-         "repaired": {"submission missing, taken as the start": 1}},
+        {
+            "submit_ms": [NOON_MS - 12 * HOUR_MS],
+            "repaired": {"submission missing, taken as the start": 1},
+        },
     ),
     "no start": (
         ["submit,end,duration,nodes", f"{DAY} 00:00,{DAY} 00:09,60,2"],
         {},
-        {"start_ms": [NOON_MS - 12 * HOUR_MS + 480_000],
-         "repaired": {"start missing, taken as end less run time": 1}},
+        {
+            "start_ms": [NOON_MS - 12 * HOUR_MS + 480_000],
+            "repaired": {"start missing, taken as end less run time": 1},
+        },
     ),
     "rows without ids are never repeated, ends without states unknown": (
-        [HEAD, *[f"{DAY},60,2"] * 3], {}, {"job_ids": ("1", "2", "3"), "states": ["other"] * 3}
+        [HEAD, *[f"{DAY},60,2"] * 3],
+        {},
+        {"job_ids": ("1", "2", "3"), "states": ["other"] * 3},
     ),
     "words of states of many systems": (
-        [f"{HEAD},state", *(f"{DAY},60,2,{word}" for word in (
-            "COMPLETED", " Succeeded", "CANCELLED by 1000", "CANCELLED+", "out_of_memory",
-            "TIMEOUT", "RUNNING", ""))],
+        [
+            f"{HEAD},state",
+            *(
+                f"{DAY},60,2,{word}"
+                for word in (
+                    "COMPLETED",
+                    " Succeeded",
+                    "CANCELLED by 1000",
+                    "CANCELLED+",
+                    "out_of_memory",
+                    "TIMEOUT",
+                    "RUNNING",
+                    "",
+                )
+            ),
+        ],
         {},
-        {"states": ["completed", "completed", "cancelled", "cancelled", "failed", "timeout",
-                    "other", "other"]},
+        {
+            "states": [
+                "completed",
+                "completed",
+                "cancelled",
+                "cancelled",
+                "failed",
+                "timeout",
+                "other",
+                "other",
+            ]
+        },
     ),
     "fractions of nodes are whole ones": (
         [HEAD, f"{DAY},60,1.5", f"{DAY},60,-3"],
@@ -106,8 +165,11 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "GPUs over those of a node go before the logged nodes": (
         [f"{HEAD},gpus", f"{DAY},60,1,8", f"{DAY},60,3,", f"{DAY},60,2,8"],
         {"gpus_per_node": 4},
-        {"n_nodes": [2, 3, 2], "n_gpus": [8, np.nan, 8],
-         "noted": {"node count by GPUs differs from the log's": 1}},
+        {
+            "n_nodes": [2, 3, 2],
+            "n_gpus": [8, np.nan, 8],
+            "noted": {"node count by GPUs differs from the log's": 1},
+        },
     ),
     "quoted fields with delimiters and quotes": (
         ['submit,"duration",nodes,type', f'{DAY},"60",2,"a, ""b"""', f"{DAY},60,2,c"],
@@ -117,15 +179,21 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "ids that come back are tasks of arrays": (
         [*TASKS, f",{DAY},60,1"],
         {},
-        {"job_ids": ("7", "7#2", "8", "7#3", "5"), "dropped": {},
-         "noted": {"repeated job id, kept and renumbered as tasks of an array": 2}},
+        {
+            "job_ids": ("7", "7#2", "8", "7#3", "5"),
+            "dropped": {},
+            "noted": {"repeated job id, kept and renumbered as tasks of an array": 2},
+        },
     ),
     "ids of a mapped column are those of jobs": (
         [*TASKS, f",{DAY},60,1"],
         {"columns": {"id": "job_id"}},
-        {"job_ids": ("7", "8", "5"), "dropped": {"repeated job id": 1, "repeated row": 1}},
+        {
+            "job_ids": ("7", "8", "5"),
+            "dropped": {"repeated job id": 1, "repeated row": 1},
+        },
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -135,7 +203,9 @@ def test_a_plain_table_is_read_by_its_columns(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_inferred_from_the_header(tmp_path: Path, delimiter: str) -> None:
+def test_the_delimiter_is_inferred_from_the_header(
+    tmp_path: Path, delimiter: str
+) -> None:
     text = "submit,duration,nodes\n2024-01-01,60,2\n".replace(",", delimiter)
     assert read(tmp_path, text).jobs.n_nodes.tolist() == [2]
 
@@ -156,9 +226,15 @@ def test_the_delimiter_is_inferred_from_the_header(tmp_path: Path, delimiter: st
     ],
 )
 def test_times_in_any_form(
-    tmp_path: Path, time_format: str | None, value: str, submit_ms: int, is_relative: bool
+    tmp_path: Path,
+    time_format: str | None,
+    value: str,
+    submit_ms: int,
+    is_relative: bool,
 ) -> None:
-    log = read(tmp_path, f"submit,duration,nodes\n{value},60,2\n", time_format=time_format)
+    log = read(
+        tmp_path, f"submit,duration,nodes\n{value},60,2\n", time_format=time_format
+    )
     assert log.jobs.submit_ms.tolist() == [submit_ms]
     assert log.is_relative == is_relative
 
@@ -166,19 +242,33 @@ def test_times_in_any_form(
 @pytest.mark.parametrize(
     "text",
     [
-        'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\nc"\n2024-01-01,60,2,d\n',
-        'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\n2024-01-01,60,2,c\n',
+        (
+            'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\nc"\n'
+            "2024-01-01,60,2,d\n"
+        ),
+        (
+            'submit,duration,nodes,type\n2024-01-01,60,2,a\n2024-01-01,60,2,"b\n'
+            "2024-01-01,60,2,c\n"
+        ),
     ],
 )
-def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(LogFormatError, match=r"jobs.csv:3: a double quote without its partner"):
+def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(
+    tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(
+        LogFormatError, match=r"jobs.csv:3: a double quote without its partner"
+    ):
         read(tmp_path, text)
 
 
-def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("diploee.importers.text.tables.LONGEST_LINE_BYTES", 64)
     text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
-    with pytest.raises(LogFormatError, match=r"jobs.csv:3: a line of 113 bytes, expected one row"):
+    with pytest.raises(
+        LogFormatError, match=r"jobs.csv:3: a line of 113 bytes, expected one row"
+    ):
         read(tmp_path, text)
 
 
@@ -190,13 +280,35 @@ TABLE = "submit,nodes,duration\n1,2,3\n"
     [
         ("submit,nodes\n1,2\n", {}, r"no column for 'duration' or 'end', expected one"),
         ("submit,duration\n1,2\n", {}, r"no column for 'nodes' or 'gpus'"),
-        ("when,nodes,duration\n1,2,3\n", {}, r"no column for 'submit' or 'start'.*\{submit: 'wh"),
-        ("When,nodes,duration\n1,2,3\n", {"columns": {"submit": "whem"}},
-         r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', .*did you mean 'Wh"),
-        ("submit,submit,nodes,duration\n1,1,2,3\n", {}, r"csv:1: column 'submit' is there 2"),
-        ("a,b\n1,2\n", {"columns": {"begin": "a"}}, r"columns.begin: must be 'submit' or"),
+        (
+            "when,nodes,duration\n1,2,3\n",
+            {},
+            r"no column for 'submit' or 'start'.*\{submit: 'wh",
+        ),
+        (
+            "When,nodes,duration\n1,2,3\n",
+            {"columns": {"submit": "whem"}},
+            (
+                r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', "
+                r".*did you mean 'Wh"
+            ),
+        ),
+        (
+            "submit,submit,nodes,duration\n1,1,2,3\n",
+            {},
+            r"csv:1: column 'submit' is there 2",
+        ),
+        (
+            "a,b\n1,2\n",
+            {"columns": {"begin": "a"}},
+            r"columns.begin: must be 'submit' or",
+        ),
         ("submit,nodes,duration\n17,2,3\n", {}, r":2: .* is '17'.* give time_unit"),
-        ("submit,nodes,duration\nx,2,3\n", {"time_format": "%Y"}, r"csv:2: .*a time as '%Y'"),
+        (
+            "submit,nodes,duration\nx,2,3\n",
+            {"time_format": "%Y"},
+            r"csv:2: .*a time as '%Y'",
+        ),
         (TABLE, {"duration_unit": "day"}, r"duration_unit: must be .*, found 'day'"),
         (TABLE, {"zero_durations": "keep"}, r"zero_durations: must be 'drop' or"),
         (TABLE, {"cpu_only": "no"}, r"cpu_only: must be 'keep' or 'drop'"),
@@ -207,7 +319,7 @@ TABLE = "submit,nodes,duration\n1,2,3\n"
         (TABLE, {"gpus_per_node": True}, r"gpus_per_node: must be .* true"),
         (TABLE, {"utc_offset": "8"}, r"utc_offset: unknown time zone '8'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_or_not_allowed_is_said(
     tmp_path: Path, text: str, options: dict[str, Any], problem: str
 ) -> None:
@@ -225,7 +337,9 @@ def test_a_wrong_byte_is_reported_wherever_blocks_of_text_end(
         assert read(tmp_path, text).types == ("äöü€🙂", "ä")
         path = tmp_path / "wrong.csv"
         path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
-        with pytest.raises(LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"):
+        with pytest.raises(
+            LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"
+        ):
             read_job_log(path)
 
 
@@ -259,7 +373,9 @@ def test_a_parquet_file_is_read_as_the_csv_file_of_its_table(tmp_path: Path) -> 
             "job_id": pa.array([5, 6]),
             "submit_time": pa.array(submit, pa.timestamp("ns", "America/Denver")),
             "run_time": pa.array([90_500, None], pa.duration("ms")),
-            "end_time": pa.array([None, submit[1] + np.timedelta64(60, "s")], pa.timestamp("ns")),
+            "end_time": pa.array(
+                [None, submit[1] + np.timedelta64(60, "s")], pa.timestamp("ns")
+            ),
             "nodes": pa.array([2, 3], pa.int32()),
             "class": pa.array(["a, b", 'say\n"c"']).dictionary_encode(),
             "hosts": pa.array([["n1"], ["n2", "n3"]]),
@@ -273,5 +389,7 @@ def test_a_parquet_file_is_read_as_the_csv_file_of_its_table(tmp_path: Path) -> 
     assert log.jobs.duration_ms.tolist() == [90_500, 60_000]
     assert log.types == ("a, b", 'say "c"')
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(LogFormatError, match=r"jobs.parquet: not a readable Parquet file"):
+    with pytest.raises(
+        LogFormatError, match=r"jobs.parquet: not a readable Parquet file"
+    ):
         read_job_log(path)

@@ -1,4 +1,4 @@
-"""The guard of all power logs: energy is kept within its limits, or the log is refused."""
+"""The guard of all power logs: energy is kept within its limits, or the log is refused."""  # noqa: E501
 
 import json
 from datetime import datetime, timedelta
@@ -42,7 +42,9 @@ def smi_rows(t_s, names, power_w, start=MONDAY):
 
 def smi(folder, rows, columns="index", name="smi.csv"):
     path = folder / name
-    path.write_text("\n".join([f"timestamp, {columns}, power.draw [W]", *rows, ""]), "utf-8")
+    path.write_text(
+        "\n".join([f"timestamp, {columns}, power.draw [W]", *rows, ""]), "utf-8"
+    )
     return path
 
 
@@ -57,7 +59,8 @@ def plain(folder, text, **options):
 
 
 def machines(n_hosts, n_gpus, in_blocks, n_ticks=60):
-    """Time, GPU and number of each row of several machines with GPUs of the same indices."""
+    """Time, GPU and number of each row of several machines with GPUs of the same
+    indices."""
     ticks, hosts, gpus = np.arange(n_ticks), np.arange(n_hosts), np.arange(n_gpus)
     axes = (hosts, ticks, gpus) if in_blocks else (ticks, hosts, gpus)
     first, second, gpu = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
@@ -67,14 +70,20 @@ def machines(n_hosts, n_gpus, in_blocks, n_ticks=60):
 
 @pytest.mark.parametrize(("n_hosts", "n_gpus"), [(2, 1), (4, 4)])
 @pytest.mark.parametrize("in_blocks", [False, True])
-def test_machines_with_gpus_of_the_same_indices_are_summed(tmp_path, n_hosts, n_gpus, in_blocks):
+def test_machines_with_gpus_of_the_same_indices_are_summed(
+    tmp_path, n_hosts, n_gpus, in_blocks
+):
     t_s, gpu, number = machines(n_hosts, n_gpus, in_blocks)
     path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
     n_devices = n_hosts * n_gpus
-    profile = of_smi(path, **({"n_gpus": n_devices} if in_blocks and n_hosts == 2 else {}))
+    profile = of_smi(
+        path, **({"n_gpus": n_devices} if in_blocks and n_hosts == 2 else {})
+    )
     total_w = 300 * n_devices + sum(range(n_devices))
     np.testing.assert_allclose(profile.power_w, total_w, rtol=1e-6)
-    assert profile.n_nodes == profile.provenance.counts["machines_in_one_log"] == n_hosts
+    assert (
+        profile.n_nodes == profile.provenance.counts["machines_in_one_log"] == n_hosts
+    )
 
 
 @pytest.mark.parametrize("n_ticks", [5, 60])
@@ -83,12 +92,17 @@ def test_two_blocks_of_one_index_are_a_clock_set_back_or_two_machines_and_refuse
 ):
     t_s, gpu, number = machines(2, 1, in_blocks=True, n_ticks=n_ticks)
     path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
-    refusal = rf"{n_ticks - 1} rows of GPU 0 behind others in time.*query 'uuid'.*--gpus"
+    refusal = (
+        rf"{n_ticks - 1} rows of GPU 0 behind others in time.*query 'uuid'.*--gpus"
+    )
     with pytest.raises(InputError, match=refusal):
         of_smi(path)
     header, *rows = path.read_text("utf-8").splitlines()
-    path.write_text("\n".join([header, *rows[:n_ticks], header, *rows[n_ticks:], ""]), "utf-8")
-    assert of_smi(path).mean_power_w == pytest.approx(601)  # two files, one after the other
+    path.write_text(
+        "\n".join([header, *rows[:n_ticks], header, *rows[n_ticks:], ""]), "utf-8"
+    )
+    # Two files, one after the other
+    assert of_smi(path).mean_power_w == pytest.approx(601)
 
 
 @pytest.mark.parametrize("columns", ["index, uuid", "hostname, index"])
@@ -99,7 +113,9 @@ def test_a_name_of_its_own_or_of_its_machine_tells_a_gpu(tmp_path, columns):
         "index, uuid": [f"{g}, GPU-{n}" for g, n in zip(gpu, number, strict=True)],
         "hostname, index": [f"n{h}, {g}" for h, g in zip(hosts, gpu, strict=True)],
     }[columns]
-    profile = of_smi(smi(tmp_path, smi_rows(t_s, names, 300 + number), columns), n_gpus=8)
+    profile = of_smi(
+        smi(tmp_path, smi_rows(t_s, names, 300 + number), columns), n_gpus=8
+    )
     np.testing.assert_allclose(profile.power_w, 8 * 300 + 28, rtol=1e-6)
     assert profile.n_nodes == 2
 
@@ -129,7 +145,9 @@ def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
     rows = [(t, gpu) for t in range(40) for gpu in range(2) if gpu == 0 or t < 4]
     t_s, gpu = np.array(rows).T
     path = smi(tmp_path, smi_rows(t_s, gpu, 300 + gpu))
-    problem = r"GPU 1, .* of 39\.0 s that others cover: 85\.7% of the energy .*\(--devices\)"
+    problem = (
+        r"GPU 1, .* of 39\.0 s that others cover: 85\.7% of the energy .*\(--devices\)"
+    )
     with pytest.raises(InputError, match=problem):
         of_smi(path)
     alone = of_smi(path, devices=["0"])
@@ -138,17 +156,24 @@ def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
 
 
 ZONES = {
-    "America/New_York": "2024-11-02 12:00", "Europe/Berlin": "2024-10-26 12:00",
-    "Australia/Sydney": "2024-04-06 12:00", "America/Santiago": "2024-04-06 06:00",
-    "Europe/London": "2024-03-30 12:00", "Pacific/Auckland": "2024-09-28 12:00",
-}  # fmt: skip
+    "America/New_York": "2024-11-02 12:00",
+    "Europe/Berlin": "2024-10-26 12:00",
+    "Australia/Sydney": "2024-04-06 12:00",
+    "America/Santiago": "2024-04-06 06:00",
+    "Europe/London": "2024-03-30 12:00",
+    "Pacific/Auckland": "2024-09-28 12:00",
+}
 
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("minutes", [1, 15, 60])
-def test_a_local_table_runs_on_through_the_changes_of_its_clock(tmp_path, zone, minutes):
+def test_a_local_table_runs_on_through_the_changes_of_its_clock(
+    tmp_path, zone, minutes
+):
     n = 24 * 60 // minutes
-    at = pd.date_range(pd.Timestamp(ZONES[zone], tz=zone), periods=n, freq=f"{minutes}min")
+    at = pd.date_range(
+        pd.Timestamp(ZONES[zone], tz=zone), periods=n, freq=f"{minutes}min"
+    )
     watts = wave_w(np.arange(n))
     rows = [f"{t:%Y-%m-%d %H:%M},{w}" for t, w in zip(at, watts, strict=True)]
     profile = plain(tmp_path, "\n".join(["timestamp,power_w", *rows, ""]))
@@ -159,7 +184,9 @@ def test_a_local_table_runs_on_through_the_changes_of_its_clock(tmp_path, zone, 
     if (
         repair.cause == "repeated_hours" and minutes < 60
     ):  # in the order of its timestamps nothing tells the hours
-        with pytest.raises(InputError, match=r"comes to an hour twice \(write offsets from UTC"):
+        with pytest.raises(
+            InputError, match=r"comes to an hour twice \(write offsets from UTC"
+        ):
             plain(tmp_path, "\n".join(["timestamp,power_w", *sorted(rows), ""]))
 
 
@@ -178,13 +205,19 @@ def test_a_clock_set_back_in_the_middle_is_refused_at_its_row(tmp_path):
     t_s = np.arange(0, 60, 0.1)
     back_s = np.where(t_s < 30, t_s, t_s - 5.05)
     rows = "".join(f"{t:.2f},{300 + 100 * (k >= 300)}\n" for k, t in enumerate(back_s))
-    with pytest.raises(InputError, match=r"table.csv:\d+: .*set back .*--max-lost 0\.1"):
+    with pytest.raises(
+        InputError, match=r"table.csv:\d+: .*set back .*--max-lost 0\.1"
+    ):
         plain(tmp_path, f"t_s,power_w\n{rows}")
 
 
 def test_rows_in_another_order_lose_nothing(tmp_path):
     t_s = np.arange(200)
-    for order in (t_s[::-1], np.roll(t_s, 77), np.random.default_rng(1).permutation(200)):
+    for order in (
+        t_s[::-1],
+        np.roll(t_s, 77),
+        np.random.default_rng(1).permutation(200),
+    ):
         rows = "".join(f"{t},{w}\n" for t, w in zip(order, wave_w(order), strict=True))
         profile = plain(tmp_path, f"t_s,power_w\n{rows}")
         np.testing.assert_array_equal(profile.power_w, wave_w(t_s).astype(np.float32))
@@ -192,12 +225,16 @@ def test_rows_in_another_order_lose_nothing(tmp_path):
 
 def test_devices_that_nobody_named_are_not_summed(tmp_path):
     sensors = {"PS1": 500, "PS2": 500, "System": 1000}
-    text = "".join(f"{t},{name},{w}\n" for t in range(60) for name, w in sensors.items())
+    text = "".join(
+        f"{t},{name},{w}\n" for t in range(60) for name, w in sensors.items()
+    )
     for column in ("sensor", "gpu", "node", "outlet", "place"):
         with pytest.raises(InputError, match=r"--device-column.*--devices"):
             plain(tmp_path, f"t_s,{column},power_w\n{text}")
     table = f"t_s,place,power_w\n{text}"
-    with pytest.raises(InputError, match=r"'System' has the energy of the other 2 .*--devices"):
+    with pytest.raises(
+        InputError, match=r"'System' has the energy of the other 2 .*--devices"
+    ):
         plain(tmp_path, table, device_column=["place"])
     every = plain(tmp_path, table, device_column=["place"], devices=list(sensors))
     assert every.mean_power_w == 2_000
@@ -205,7 +242,9 @@ def test_devices_that_nobody_named_are_not_summed(tmp_path):
     assert taken.mean_power_w == 1_000
     named = table.replace("place", "sensor")
     assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
-    with pytest.raises(InputError, match=r"no device 'PS3' in column 'sensor' \(have: 'PS1'"):
+    with pytest.raises(
+        InputError, match=r"no device 'PS3' in column 'sensor' \(have: 'PS1'"
+    ):
         plain(tmp_path, named, devices=["PS3"])
     with pytest.raises(InputError, match="no column is known to tell devices apart"):
         plain(tmp_path, table, devices=["PS1"])
@@ -213,7 +252,9 @@ def test_devices_that_nobody_named_are_not_summed(tmp_path):
 
 @pytest.mark.parametrize("columns", ["index", "", "index of two"])
 @pytest.mark.parametrize(("apart", "levels"), [(0.5, (300, 340)), (0.45, (320, 320))])
-def test_machines_read_in_turn_without_names_are_asked_for(tmp_path, columns, apart, levels):
+def test_machines_read_in_turn_without_names_are_asked_for(
+    tmp_path, columns, apart, levels
+):
     noise_w = np.random.default_rng(5).normal(0, 5, 480)
     t_s = (np.arange(120)[:, None, None] + np.array([[0], [apart]]) + [0, 0.01]).ravel()
     gpu, machine = np.tile([0, 1], 240), np.tile([0, 0, 1, 1], 120)
@@ -222,28 +263,40 @@ def test_machines_read_in_turn_without_names_are_asked_for(tmp_path, columns, ap
     watts = np.array(levels)[machine] + noise_w
     path = smi(tmp_path, smi_rows(t_s, gpu, watts))
     if not columns:
-        path.write_text(path.read_text("utf-8").replace(" index,", "").replace(" 0,", ""), "utf-8")
+        path.write_text(
+            path.read_text("utf-8").replace(" index,", "").replace(" 0,", ""), "utf-8"
+        )
     n_gpus = 2 * len(set(gpu))
     with pytest.raises(InputError, match=rf"alternates between .*--gpus {n_gpus}; "):
         of_smi(path)
     total_w = watts.mean() * n_gpus
     assert of_smi(path, n_gpus=n_gpus).mean_power_w == pytest.approx(total_w, rel=0.01)
-    assert of_smi(path, n_gpus=n_gpus // 2).mean_power_w == pytest.approx(total_w / 2, rel=0.01)
+    assert of_smi(path, n_gpus=n_gpus // 2).mean_power_w == pytest.approx(
+        total_w / 2, rel=0.01
+    )
 
 
 def test_a_noisy_or_slow_gpu_does_not_look_like_two():
     rng, t_us = np.random.default_rng(6), np.arange(400) * 1_000_000
     jitter_us = rng.normal(0, 20_000, 400).astype(np.int64)
-    for watts in (wave_w(np.arange(400)), rng.normal(400, 30, 400), np.repeat(rng.random(200), 2)):
+    for watts in (
+        wave_w(np.arange(400)),
+        rng.normal(400, 30, 400),
+        np.repeat(rng.random(200), 2),
+    ):
         assert not in_turn(t_us + jitter_us, watts)
     assert not in_turn(np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0))
 
 
 def test_a_table_of_two_devices_in_turn_is_refused_or_said_to_be_of_one(tmp_path):
     rows = "".join(f"{t / 2},{300 + 100 * (t % 2)}\n" for t in range(100))
-    with pytest.raises(InputError, match=r"table.csv:1: rows alternate .*--device-column ''"):
+    with pytest.raises(
+        InputError, match=r"table.csv:1: rows alternate .*--device-column ''"
+    ):
         plain(tmp_path, f"t_s,power_w\n{rows}")
-    assert plain(tmp_path, f"t_s,power_w\n{rows}", device_column=[""]).mean_power_w == 350
+    assert (
+        plain(tmp_path, f"t_s,power_w\n{rows}", device_column=[""]).mean_power_w == 350
+    )
 
 
 def test_a_log_that_is_there_twice_is_refused_however_it_is_written(tmp_path):
@@ -257,14 +310,18 @@ def test_a_log_that_is_there_twice_is_refused_however_it_is_written(tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path, seed):
     order = np.random.default_rng(seed).permutation(400)
-    profile = of_smi(smi(tmp_path, smi_rows(order // 2, order % 2, wave_w(order // 2, order % 2))))
+    profile = of_smi(
+        smi(tmp_path, smi_rows(order // 2, order % 2, wave_w(order // 2, order % 2)))
+    )
     whole_w = wave_w(np.arange(200)) + wave_w(np.arange(200), 1)
     assert profile.energy_j == pytest.approx(np.trapezoid(whole_w), rel=1e-5)
 
 
 @pytest.mark.parametrize("step_s", [-2.5, -0.5, 0.5, 1.5, 2.5])
 @pytest.mark.parametrize("reads", ["nvidia-smi", "plain"])
-def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(tmp_path, step_s, reads):
+def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(
+    tmp_path, step_s, reads
+):
     t_s = np.arange(1_000.0)
     watts, t_s[500:] = wave_w(t_s), t_s[500:] + step_s
     if reads == "plain":
@@ -274,19 +331,29 @@ def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(tmp_path, step_
         profile = of_smi(smi(tmp_path, smi_rows(t_s, [0] * t_s.size, watts)))
     repairs = profile.provenance.repairs
     assert sum(of.time_s for of in repairs) == pytest.approx(abs(step_s), abs=1e-6)
-    assert sum(of.energy_j for of in repairs) == pytest.approx(abs(step_s) * watts[500], rel=0.05)
+    assert sum(of.energy_j for of in repairs) == pytest.approx(
+        abs(step_s) * watts[500], rel=0.05
+    )
 
 
 def test_a_late_reading_is_no_clock_that_was_set_back(tmp_path):
     t_s = np.arange(400.0) + 0.3 * (np.arange(400) % 50 == 7)
-    assert of_smi(smi(tmp_path, smi_rows(t_s, [0] * 400, wave_w(t_s)))).provenance.repairs == []
+    assert (
+        of_smi(smi(tmp_path, smi_rows(t_s, [0] * 400, wave_w(t_s)))).provenance.repairs
+        == []
+    )
 
 
-@pytest.mark.parametrize(("first", "refused"), [("2024-04-06", True), ("2024-10-05", False)])
+@pytest.mark.parametrize(
+    ("first", "refused"), [("2024-04-06", True), ("2024-10-05", False)]
+)
 def test_half_an_hour_of_hourly_rows_is_refused_or_counted(tmp_path, first, refused):
     start = pd.Timestamp(f"{first} 12:00", tz="Australia/Lord_Howe")
     at = pd.date_range(start, periods=24, freq="60min")
-    rows = [f"{t:%Y-%m-%d %H:%M},{w}" for t, w in zip(at, wave_w(np.arange(24)), strict=True)]
+    rows = [
+        f"{t:%Y-%m-%d %H:%M},{w}"
+        for t, w in zip(at, wave_w(np.arange(24)), strict=True)
+    ]
     text = "\n".join(["timestamp,power_w", *rows, ""])
     if refused:
         with pytest.raises(InputError, match=r"table.csv:16: .*write offsets from UTC"):
@@ -310,12 +377,18 @@ def test_a_column_of_devices_found_by_its_name_can_be_left_out(tmp_path):
     ):
         plain(tmp_path, f"t_s,node,power_w\n{rows}")
     profile = plain(tmp_path, f"t_s,node,power_w\n{rows}", device_column=[""])
-    np.testing.assert_array_equal(profile.power_w, wave_w(np.arange(60)).astype(np.float32))
+    np.testing.assert_array_equal(
+        profile.power_w, wave_w(np.arange(60)).astype(np.float32)
+    )
 
 
 def test_a_table_of_names_and_values_in_turn_is_refused_with_what_to_write(tmp_path):
-    rows = "".join(f"Time,03-04-2024 09:00:0{k}.100,Watts,350.4,Volts,208.1\n" for k in range(4))
-    with pytest.raises(InputError, match=r"names and values stand in turn, .*'timestamp,power_w'"):
+    rows = "".join(
+        f"Time,03-04-2024 09:00:0{k}.100,Watts,350.4,Volts,208.1\n" for k in range(4)
+    )
+    with pytest.raises(
+        InputError, match=r"names and values stand in turn, .*'timestamp,power_w'"
+    ):
         plain(tmp_path, rows)
 
 
@@ -335,11 +408,14 @@ def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
     )
     assert repair["energy_j"] == pytest.approx(1.5 * wave_w(t_s[200]), rel=1e-2)
     assert shown["counts"]["rows_at_a_repeated_time"] == 1
-    assert f"1 rows at a repeated time: {repair['energy_fraction']:.2%} of the energy" in text
+    assert (
+        f"1 rows at a repeated time: {repair['energy_fraction']:.2%} of the energy"
+        in text
+    )
     assert {of.n_rows for of in of_smi(path).provenance.repairs} == {1, 2}
 
 
-# --- every format, every damage ------------------------------------------------------------------
+# --- every format, every damage -------------------------------------------------------
 
 
 def write_nvidia_smi(folder, rows):
@@ -348,21 +424,31 @@ def write_nvidia_smi(folder, rows):
 
 
 def write_plain(folder, rows):
-    text = "".join(f"{MONDAY + timedelta(seconds=t)},d{d:g},{w:.2f}\n" for t, d, w in rows)
+    text = "".join(
+        f"{MONDAY + timedelta(seconds=t)},d{d:g},{w:.2f}\n" for t, d, w in rows
+    )
     (folder / "table.csv").write_text(f"timestamp,device,power_w\n{text}", "utf-8")
 
 
 def write_wattameter(folder, rows):
-    """GPUs of a node whose CPUs are at rest; rows of its second GPU are those of its first."""
+    """GPUs of a node whose CPUs are at rest; rows of its second GPU are those of its
+    first."""
     stamp = "%Y-%m-%d_%H:%M:%S.%f"
     first = rows[rows[:, 1] == 0]
     lines = [
-        f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {1000 * w:.0f} {1000 * wave_w(t, 1):.0f}"
+        (
+            f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {1000 * w:.0f} "
+            f"{1000 * wave_w(t, 1):.0f}"
+        )
         for t, _, w in first
     ]
     header = "# timestamp reading-time[ns] "
-    (folder / "nvml_w.log").write_text("\n".join([f"{header}gpu-0[mW] gpu-1[mW]", *lines, ""]))
-    lines = [f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {10**6 + t}" for t in range(N_ROWS)]
+    (folder / "nvml_w.log").write_text(
+        "\n".join([f"{header}gpu-0[mW] gpu-1[mW]", *lines, ""])
+    )
+    lines = [
+        f"{MONDAY + timedelta(seconds=t):{stamp}} 1 {10**6 + t}" for t in range(N_ROWS)
+    ]
     (folder / "rapl_w.log").write_text("\n".join([f"{header}cpu-0[uJ]", *lines, ""]))
 
 
@@ -371,7 +457,10 @@ def write_mlperf_power(folder, rows):
     run.mkdir(parents=True)
     for node in range(2):
         lines = [
-            f':::MLLOG {{"time_ms": {10**12 + 1000 * t:.0f}, "key": "power_reading", "value": {w}}}'
+            (
+                f':::MLLOG {{"time_ms": {10**12 + 1000 * t:.0f}, "key": '
+                f'"power_reading", "value": {w}}}'
+            )
             for t, d, w in rows
             if d == node
         ]
@@ -401,12 +490,18 @@ DAMAGES = {
     "doubled in place": lambda rows, at, n: np.repeat(
         rows, 1 + ((rows[:, 0] >= at) & (rows[:, 0] < at + n)), axis=0
     ),
-    "a device stops": lambda rows, _, n: rows[(rows[:, 1] == 0) | (rows[:, 0] < N_ROWS - n)],
-    "a device starts late": lambda rows, _, n: rows[(rows[:, 1] == 1) | (rows[:, 0] >= n)],
+    "a device stops": lambda rows, _, n: rows[
+        (rows[:, 1] == 0) | (rows[:, 0] < N_ROWS - n)
+    ],
+    "a device starts late": lambda rows, _, n: rows[
+        (rows[:, 1] == 1) | (rows[:, 0] >= n)
+    ],
     "a clock set back": lambda rows, at, n: rows - [n, 0, 0] * (rows[:, :1] >= at),
-    "a clock set back by an hour": lambda rows, at, _: rows - [3_600, 0, 0] * (rows[:, :1] >= at),
+    "a clock set back by an hour": lambda rows, at, _: (
+        rows - [3_600, 0, 0] * (rows[:, :1] >= at)
+    ),
     "a row astray": lambda rows, at, n: rows + [900 + n, 0, 0] * (rows[:, :1] == at),
-}  # fmt: skip
+}
 
 
 def read_energy_j(folder, source_format, rows):
@@ -422,7 +517,8 @@ def read_energy_j(folder, source_format, rows):
 
 
 def test_every_format_is_tried():
-    assert set(WRITERS) == set(FORMATS) - {"nlr-genai"}  # which reads logs of WattAMeter
+    # Which reads logs of WattAMeter
+    assert set(WRITERS) == set(FORMATS) - {"nlr-genai"}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -436,8 +532,9 @@ def test_a_damaged_log_keeps_its_energy_or_is_refused(
     found_j = read_energy_j(tmp_path_factory.mktemp("log"), source_format, rows)
     if found_j is not None:
         whole_j = read_energy_j(tmp_path_factory.mktemp("log"), source_format, WHOLE)
-        # At either end an interval may be left out, as readings are joined and not held. What a
-        # device that ends early would have drawn nobody knows: there the time is limited.
+        # At either end an interval may be left out, as readings are joined and not
+        # held. What a device that ends early would have drawn nobody knows: there the
+        # time is limited.
         most = MAX_LOST_TIME if damage.startswith("a device") else MAX_LOST_ENERGY
         assert found_j == pytest.approx(whole_j, rel=most + 2 / N_ROWS)
 

@@ -1,4 +1,5 @@
-"""MLPerf power logs: runs by folder, energy by an independent sum, sides, phases, bad files."""
+"""MLPerf power logs: runs by folder, energy by an independent sum, sides, phases, bad
+files."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def part(root: Path, n_nodes: int, side: str) -> Path:
 
 def table(log: Path) -> pd.DataFrame:
     """Return a log's readings by pandas alone: ``time_ms`` and ``value``."""
-    lines = (json.loads(line[line.index("{") :]) for line in log.read_text("utf-8").splitlines())
+    lines = (
+        json.loads(line[line.index("{") :])
+        for line in log.read_text("utf-8").splitlines()
+    )
     rows = pd.DataFrame([row for row in lines if row["key"] == "power_reading"])
     return rows.astype({"value": float})[["time_ms", "value"]]
 
@@ -40,20 +44,29 @@ def energy_j(rows: pd.DataFrame, start_ms: float, end_ms: float) -> float:
     """Return the energy between two times, by readings each millisecond."""
     every = rows.drop_duplicates("time_ms")
     t_ms = np.arange(start_ms, end_ms + 1)
-    return float(np.trapezoid(np.interp(t_ms, every["time_ms"], every["value"]), t_ms) / 1000)
+    return float(
+        np.trapezoid(np.interp(t_ms, every["time_ms"], every["value"]), t_ms) / 1000
+    )
 
 
 def check_run(profile: PowerProfile, folder: Path, n_files: int) -> None:
     rows = [table(log) for log in sorted(folder.glob("node_*.txt"))]
     events = folder.parent.parent / f"{folder.name}.txt"
     of_run = BLOCK.findall(events.read_text("utf-8")) if events.exists() else []
-    moments_ms = [*map(int, of_run), *(t for one in rows for t in one["time_ms"].iloc[[0, -1]])]
+    moments_ms = [
+        *map(int, of_run),
+        *(t for one in rows for t in one["time_ms"].iloc[[0, -1]]),
+    ]
     start_ms = min(moments_ms)  # a log that lacks the ends of the run is held there
-    expected_j = sum(energy_j(one, start_ms, start_ms + profile.duration_ms) for one in rows)
+    expected_j = sum(
+        energy_j(one, start_ms, start_ms + profile.duration_ms) for one in rows
+    )
     assert len(rows) == n_files == profile.n_nodes
     assert profile.provenance.counts["readings"] == sum(map(len, rows))
     assert profile.energy_j == pytest.approx(expected_j, rel=1e-6)
-    assert profile.mean_power_w == pytest.approx(1000 * expected_j / profile.duration_ms, rel=1e-6)
+    assert profile.mean_power_w == pytest.approx(
+        1000 * expected_j / profile.duration_ms, rel=1e-6
+    )
     whole_ms = max(moments_ms) - start_ms
     assert 0 <= whole_ms - profile.duration_ms < profile.dt_ms == 2_000
 
@@ -80,14 +93,18 @@ def test_hardware_boundary_and_bandwidth_of_both_sides(sample: Sample) -> None:
     assert origin.gpu_model == "NVIDIA H100-SXM5-80GB"
     assert origin.power_boundary == NODE_AC_POWER
     assert origin.sampling_interval_s == pytest.approx(2.006, abs=0.005)
-    assert origin.bandwidth_hz < 0.25  # less than half the rate of readings that may hold aliases
+    # Less than half the rate of readings that may hold aliases
+    assert origin.bandwidth_hz < 0.25
     dc = import_mlperf_power(part(folder, 1, "dc"))[0]
     assert dc.provenance.power_boundary == NODE_DC_POWER
     assert dc.profile_id == ac.profile_id.replace("-ac-", "-dc-")
 
 
-def test_the_supplies_give_out_what_the_data_say_at_idle_and_at_the_plateau(sample: Sample) -> None:
-    """README of the data: 93.9 % at 2.9 kW, 97.3 % at 7.3 kW; here medians of steady steps."""
+def test_the_supplies_give_out_what_the_data_say_at_idle_and_at_the_plateau(
+    sample: Sample,
+) -> None:
+    """README of the data: 93.9 % at 2.9 kW, 97.3 % at 7.3 kW; here medians of steady
+    steps."""
     folder = sample(MLPERF)
     sides = [import_mlperf_power(part(folder, 1, side)) for side in ("ac", "dc")]
     ac_w = np.concatenate([profile.power_w for profile in sides[0]]).astype(float)
@@ -97,12 +114,17 @@ def test_the_supplies_give_out_what_the_data_say_at_idle_and_at_the_plateau(samp
     assert np.median(dc_w[plateau] / ac_w[plateau]) == pytest.approx(0.973, abs=0.002)
 
 
-def test_nodes_that_share_a_meter_and_stalls_of_the_logger_are_counted(sample: Sample) -> None:
+def test_nodes_that_share_a_meter_and_stalls_of_the_logger_are_counted(
+    sample: Sample,
+) -> None:
     several = import_mlperf_power(part(sample(MLPERF), 8, "ac"))[0]
     assert several.provenance.counts["nodes_that_share_a_meter"] == several.n_nodes
     one = import_mlperf_power(part(sample(MLPERF), 1, "ac"))[0].provenance
     assert one.counts["nodes_that_share_a_meter"] == 0
-    assert one.counts.get("rows_out_of_order", 0) + one.counts["rows_at_a_repeated_time"] == 1
+    assert (
+        one.counts.get("rows_out_of_order", 0) + one.counts["rows_at_a_repeated_time"]
+        == 1
+    )
     assert one.counts["gaps_bridged"] > 0
 
 
@@ -128,19 +150,25 @@ def test_phases_are_those_of_the_events(sample: Sample) -> None:
 
 
 def node_logs(root: Path, run: str, starts_s: list[int], end_s: int = 117) -> Path:
-    """Write a log of each node, with a reading of 100 + t W each second from its start on."""
+    """Write a log of each node, with a reading of 100 + t W each second from its start
+    on."""
     folder = root / "s-ac" / "results" / "box" / "bert" / "power" / run
     folder.mkdir(parents=True)
     for node, start_s in enumerate(starts_s):
         readings = [
-            f'{MARK} {{"time_ms": {1000 * t}, "key": "power_reading", "value": {100 + t}}}'
+            (
+                f'{MARK} {{"time_ms": {1000 * t}, "key": "power_reading", "value": '
+                f"{100 + t}}}"
+            )
             for t in range(start_s, end_s + 1)
         ]
         (folder / f"node_{node}.txt").write_text("\n".join(readings) + "\n", "utf-8")
     return folder
 
 
-def test_a_log_that_starts_late_is_held_and_one_that_lacks_more_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_starts_late_is_held_and_one_that_lacks_more_is_refused(
+    tmp_path: Path,
+) -> None:
     node_logs(tmp_path, "run", [0, 5])
     (held,) = import_mlperf_power(tmp_path)
     assert held.duration_ms == 117_000
@@ -148,7 +176,9 @@ def test_a_log_that_starts_late_is_held_and_one_that_lacks_more_is_refused(tmp_p
     assert held.energy_j == pytest.approx(2 * (100 + 58.5) * 117 + lacks_j, rel=1e-6)
     assert held.provenance.counts["seconds_that_not_all_nodes_cover"] == 5
     node_logs(tmp_path / "late", "run", [0, 39])
-    problem = r"node_1.txt: readings of 78.0 s of a run of 117.0 s: .*33.3% of its time lost"
+    problem = (
+        r"node_1.txt: readings of 78.0 s of a run of 117.0 s: .*33.3% of its time lost"
+    )
     with pytest.raises(LogFormatError, match=problem):
         import_mlperf_power(tmp_path / "late")
 
@@ -156,9 +186,14 @@ def test_a_log_that_starts_late_is_held_and_one_that_lacks_more_is_refused(tmp_p
 def test_a_run_lasts_as_long_as_its_training(tmp_path: Path) -> None:
     folder = node_logs(tmp_path, "run", [0])
     events = folder.parent.parent / "run.txt"
-    for end_s, problem in ((120, None), (150, "readings of 117.0 s of a run of 150.0 s")):
-        blocks = (f'{MARK} {{"time_ms": {1000 * t}, "key": "block_{mark}"}}\n'
-                  for mark, t in (("start", 10), ("stop", end_s)))  # fmt: skip
+    for end_s, problem in (
+        (120, None),
+        (150, "readings of 117.0 s of a run of 150.0 s"),
+    ):
+        blocks = (
+            f'{MARK} {{"time_ms": {1000 * t}, "key": "block_{mark}"}}\n'
+            for mark, t in (("start", 10), ("stop", end_s))
+        )
         events.write_text("".join(blocks), "utf-8")
         if problem:
             with pytest.raises(LogFormatError, match=problem):
@@ -169,7 +204,9 @@ def test_a_run_lasts_as_long_as_its_training(tmp_path: Path) -> None:
             assert profile.provenance.counts["seconds_of_the_run_without_readings"] == 3
 
 
-def test_a_failed_reading_is_bridged_and_a_broken_run_is_skipped_and_named(tmp_path: Path) -> None:
+def test_a_failed_reading_is_bridged_and_a_broken_run_is_skipped_and_named(
+    tmp_path: Path,
+) -> None:
     for run in ("a", "b", "c"):
         folder = node_logs(tmp_path, run, [0])
         log = folder / "node_0.txt"
@@ -180,9 +217,12 @@ def test_a_failed_reading_is_bridged_and_a_broken_run_is_skipped_and_named(tmp_p
     found = import_mlperf_power(tmp_path)
     assert [profile.profile_id for profile in found] == ["bert-1n-ac-1", "bert-1n-ac-3"]
     assert found[0].provenance.counts["failed_reads"] == 1
-    np.testing.assert_allclose(found[0].power_w, found[1].power_w, rtol=1e-6)  # a straight line
+    # A straight line
+    np.testing.assert_allclose(found[0].power_w, found[1].power_w, rtol=1e-6)
     assert [Path(run.place).name for run in found.skipped] == ["b"]
-    ended = call("profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library")
+    ended = call(
+        "profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library"
+    )
     assert ended.code == 0
     assert "1 failed reads" in ended.out
     assert re.search(r"1 run skipped:\n.*b: .*node_0.txt:119: 'a warning", ended.out)
@@ -196,10 +236,16 @@ def test_ac_is_taken_where_a_run_has_both_sides(sample: Sample, tmp_path: Path) 
     assert ids == ["llama2-1n-ac-1", "llama2-1n-ac-2", "llama2-4n-ac-1"]
     assert len(import_mlperf_power(root, side="all")) == 6
     out = tmp_path / "library"
-    ended = call("profiles", "import", "mlperf-power", root, "--side", "dc", "--out", out)
+    ended = call(
+        "profiles", "import", "mlperf-power", root, "--side", "dc", "--out", out
+    )
     assert ended.code == 0
     library = ProfileLibrary.open(out)
-    assert [entry.profile_id[-4:] for entry in library.entries] == ["dc-1", "dc-2", "dc-1"]
+    assert [entry.profile_id[-4:] for entry in library.entries] == [
+        "dc-1",
+        "dc-2",
+        "dc-1",
+    ]
     # The hardware of the other side's description holds for both.
     assert {entry.provenance.gpus_per_node for entry in library.entries} == {8}
 
@@ -210,7 +256,9 @@ def test_every_published_file_has_the_energy_of_a_plain_sum() -> None:
     if not root.exists():
         pytest.skip("the published sample is not at hand")
     profiles = import_mlperf_power(root, side="all")
-    runs = sorted(path for path in root.glob("smc-*/results/*/*/power/*") if path.is_dir())
+    runs = sorted(
+        path for path in root.glob("smc-*/results/*/*/power/*") if path.is_dir()
+    )
     assert len(profiles) == len(runs)
     for profile, run in zip(profiles, runs, strict=True):
         check_run(profile, run, len(list(run.glob("node_*.txt"))))
@@ -237,18 +285,37 @@ FAILED = GOOD.replace("5}", '"much"}')
     [
         (GOOD, r": the log has 1 good reading in 1 row, expected two rows or more"),
         (GOOD + GOOD, r":2: 1 row at a time that is there already"),
-        (FAILED + FAILED.replace("1000", "3000"), r": the log has 0 good readings in 2 rows"),
+        (
+            FAILED + FAILED.replace("1000", "3000"),
+            r": the log has 0 good readings in 2 rows",
+        ),
         (GOOD + "watts 5\n", r":2: .*expected ':::MLLOG \{\.\.\.\}'"),
         (GOOD + ":::MLLOG {nothing\n", r":2:1: not valid JSON"),
         (GOOD + LATER.replace("3000", "1e99"), r":2: .*time_ms"),
-        (GOOD + LATER.replace("3000", "99000"), r":2: 98.0 s without a good reading, exp"),
+        (
+            GOOD + LATER.replace("3000", "99000"),
+            r":2: 98.0 s without a good reading, exp",
+        ),
     ],
 )
-def test_bad_node_logs_are_refused_by_line(tmp_path: Path, text: str, problem: str) -> None:
-    log = tmp_path / "s-ac" / "results" / "1xBox" / "bert" / "power" / "run" / "node_0.txt"
+def test_bad_node_logs_are_refused_by_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    log = (
+        tmp_path
+        / "s-ac"
+        / "results"
+        / "1xBox"
+        / "bert"
+        / "power"
+        / "run"
+        / "node_0.txt"
+    )
     log.parent.mkdir(parents=True)
     log.write_text(text, "utf-8")
-    ended = call("profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library")
+    ended = call(
+        "profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library"
+    )
     assert ended.code == 2
     assert re.search(re.escape(log.name) + problem, ended.problem)
     assert not (tmp_path / "library").exists()
@@ -261,20 +328,35 @@ def test_a_run_without_all_of_its_nodes_is_refused(tmp_path: Path) -> None:
     described = tmp_path / "s-ac" / "systems" / "4xBox.json"
     described.parent.mkdir()
     described.write_text('{"number_of_nodes": "4"}', "utf-8")
-    with pytest.raises(LogFormatError, match=r"run: 1 node log of 4 nodes, expected one of each"):
+    with pytest.raises(
+        LogFormatError, match=r"run: 1 node log of 4 nodes, expected one of each"
+    ):
         import_mlperf_power(tmp_path)
     described.write_text('{"number_of_nodes": "many"}', "utf-8")
-    with pytest.raises(LogFormatError, match=r"4xBox.json: 'many' nodes .*expected a whole number"):
+    with pytest.raises(
+        LogFormatError, match=r"4xBox.json: 'many' nodes .*expected a whole number"
+    ):
         import_mlperf_power(tmp_path)
     assert import_mlperf_power(tmp_path, n_nodes=1)[0].n_nodes == 1
 
 
-def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(LogFormatError, match=r"expected a folder of MLPerf results"):
         import_mlperf_power(tmp_path)
     with pytest.raises(LogFormatError, match=r"nowhere: no such folder"):
         import_mlperf_power(tmp_path / "nowhere")
-    log = tmp_path / "s-dc" / "results" / "1xBox" / "bert" / "power" / "run" / "node_0.txt"
+    log = (
+        tmp_path
+        / "s-dc"
+        / "results"
+        / "1xBox"
+        / "bert"
+        / "power"
+        / "run"
+        / "node_0.txt"
+    )
     log.parent.mkdir(parents=True)
     log.write_text(GOOD + LATER, "utf-8")
     with pytest.raises(LogFormatError, match=r"no run of side 'ac' \(found: dc\)"):

@@ -1,4 +1,5 @@
-"""The published data set in small: found by its layout, read run by run, broken runs counted."""
+"""The published data set in small: found by its layout, read run by run, broken runs
+counted."""
 
 import json
 from datetime import datetime, timedelta
@@ -11,16 +12,24 @@ from samples import WATTAMETER
 
 import diploee
 from diploee.base.errors import LogFormatError
-from diploee.importers.power_logs.nlr_genai import find_runs, import_nlr_genai, workload_of
+from diploee.importers.power_logs.nlr_genai import (
+    find_runs,
+    import_nlr_genai,
+    workload_of,
+)
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER
 
 START = datetime(2025, 10, 7, 9, 38, 40)
 RAW = "00_raw_datasets"
-NVML = "# timestamp                  reading-time[ns] gpu-0[mW] gpu-1[mW] gpu-0[C] gpu-1[C]"
+NVML = (
+    "# timestamp                  reading-time[ns] gpu-0[mW] gpu-1[mW] gpu-0[C] "
+    "gpu-1[C]"
+)
 RAPL = (
-    "# timestamp                  reading-time[ns] cpu-0[uJ] cpu-0-core[uJ] cpu-0[W] cpu-0-core[W]"
+    "# timestamp                  reading-time[ns] cpu-0[uJ] cpu-0-core[uJ] cpu-0[W] "
+    "cpu-0-core[W]"
 )
 
 
@@ -34,15 +43,21 @@ def swing_w(t_s):
 
 
 def write_node(folder, name, late_s=0.0, duration_s=120.0, cpu_w=250.0):
-    """Two GPUs of which the second draws 100 W, and one CPU package, read every 0.2 s."""
+    """Two GPUs of which the second draws 100 W, and one CPU package, read every 0.2 s."""  # noqa: E501
     folder.mkdir(parents=True, exist_ok=True)
     t_s = np.round(np.arange(0, duration_s + 0.1, 0.2) + late_s, 6)
     gpus = [f"  {stamp(t)} 9 {round(swing_w(t) * 1000)} 100000 40 41" for t in t_s]
     cpus = [
-        f"  {stamp(t)} 9 {7_000_000_000 + round((t - late_s) * cpu_w * 1e6)} 5 {cpu_w} 0.1"
+        (
+            f"  {stamp(t)} 9 {7_000_000_000 + round((t - late_s) * cpu_w * 1e6)} 5 "
+            f"{cpu_w} 0.1"
+        )
         for t in t_s[:-1]
     ]
-    cpus.append(f"  {stamp(t_s[-1])} 9 {7_000_000_000 + round((t_s[-1] - late_s) * cpu_w * 1e6)} 6")
+    cpus.append(
+        f"  {stamp(t_s[-1])} 9 "
+        f"{7_000_000_000 + round((t_s[-1] - late_s) * cpu_w * 1e6)} 6"
+    )
     for kind, header, rows in (("nvml", NVML, gpus), ("rapl", RAPL, cpus)):
         (folder / name.format(kind=kind)).write_text("\n".join([header, *rows]) + "\n")
 
@@ -50,7 +65,10 @@ def write_node(folder, name, late_s=0.0, duration_s=120.0, cpu_w=250.0):
 def write_raw(root, workload, n_nodes, slurm_id, **options):
     folder = root / RAW / f"training_{workload}" / f"{n_nodes}node"
     for node in range(n_nodes):
-        name = f"{{kind}}_wattameter_emissions_parsed_slurmid_{slurm_id}_node_x3000c0s{node}.log"
+        name = (
+            f"{{kind}}_wattameter_emissions_parsed_slurmid_{slurm_id}"
+            f"_node_x3000c0s{node}.log"
+        )
         write_node(folder, name, late_s=0.07 * node, **options)
     return folder
 
@@ -64,7 +82,9 @@ def dataset(tmp_path):
     write_raw(root, "stable_diffusion", 1, 201)
     broken = write_raw(root, "llama2_70b_lora", 4, 113)
     next(broken.glob("rapl*_113_node_x3000c0s2.log")).unlink()
-    write_node(root / RAW / "inference_offline_llama3_70b" / "a", "{kind}_wattameter.log")
+    write_node(
+        root / RAW / "inference_offline_llama3_70b" / "a", "{kind}_wattameter.log"
+    )
     return root
 
 
@@ -79,19 +99,29 @@ def library(dataset, tmp_path):
 
 def test_runs_are_found_by_their_folders_and_broken_ones_named(dataset):
     done = import_nlr_genai(dataset)
-    assert ids(done) == ["llama2_70b_lora-2n-111", "llama2_70b_lora-2n-112",
-                         "stable_diffusion-1n-201"]  # fmt: skip
+    assert ids(done) == [
+        "llama2_70b_lora-2n-111",
+        "llama2_70b_lora-2n-112",
+        "stable_diffusion-1n-201",
+    ]
     (skipped,) = done.skipped
     assert skipped.place == "llama2_70b_lora-4n-113"
-    assert "no partner, expected a RAPL log (CPU packages) of the same node" in skipped.problem
+    assert (
+        "no partner, expected a RAPL log (CPU packages) of the same node"
+        in skipped.problem
+    )
 
 
 def test_what_many_runs_lack_is_named_once(tmp_path):
     for job in range(4):
-        folder = write_raw(tmp_path / "data", "llama2_70b_lora", 1, 100 + job, duration_s=2.0)
+        folder = write_raw(
+            tmp_path / "data", "llama2_70b_lora", 1, 100 + job, duration_s=2.0
+        )
         if job:
             next(folder.glob(f"rapl*_{100 + job}_node*.log")).unlink()
-    ended = call("profiles", "import", "nlr-genai", tmp_path / "data", "--out", tmp_path / "lib")
+    ended = call(
+        "profiles", "import", "nlr-genai", tmp_path / "data", "--out", tmp_path / "lib"
+    )
     assert ended.code == 0
     assert "3 runs skipped:\n" in ended.out
     assert ended.out.count("(and 2 others alike)") == 1
@@ -106,13 +136,20 @@ def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
     origin = profile.provenance
     assert (origin.kind, origin.power_boundary) == ("measured", DEVICE_POWER)
     assert (origin.sampling_interval_s, origin.bandwidth_hz) == (0.2, 0.44)
-    assert origin.source.startswith("data set doi:10.7799/3025227 of arXiv:2604.07345, 00_raw")
-    assert origin.licence.startswith("CC BY 4.0 as a mirror states; the origin has a notice of")
+    assert origin.source.startswith(
+        "data set doi:10.7799/3025227 of arXiv:2604.07345, 00_raw"
+    )
+    assert origin.licence.startswith(
+        "CC BY 4.0 as a mirror states; the origin has a notice of"
+    )
 
 
 def test_folders_without_usable_runs_are_named(dataset, tmp_path):
     (dataset / RAW / "training_empty").mkdir()
-    write_node(dataset / RAW / "training_llama2_70b_lora" / "many", "{kind}_slurmid_7_node_a.log")
+    write_node(
+        dataset / RAW / "training_llama2_70b_lora" / "many",
+        "{kind}_slurmid_7_node_a.log",
+    )
     found = {run.place: run.problem for run in import_nlr_genai(dataset).skipped}
     assert len(found) == 3
     assert found[f"{RAW}/training_empty"] == "no NVML or RAPL logs in this folder"
@@ -132,7 +169,9 @@ def test_classes_get_the_names_of_the_reference_profiles(name, workload):
     assert workload_of(name) == workload
 
 
-def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(tmp_path, sample):
+def test_logs_of_a_node_in_the_layout_are_those_of_the_importer_of_logs(
+    tmp_path, sample
+):
     """Whose energy another test compares with an independent sum."""
     logs = sample(WATTAMETER)
     folder = tmp_path / "data" / RAW / "training_stable_diffusion" / "1node"
@@ -159,7 +198,9 @@ def test_what_is_no_data_set_is_refused(dataset, tmp_path):
     with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' in it"):
         import_nlr_genai(tmp_path / "empty")
     (tmp_path / "empty" / RAW).mkdir()
-    with pytest.raises(LogFormatError, match="no run of training that can be read; unpack"):
+    with pytest.raises(
+        LogFormatError, match="no run of training that can be read; unpack"
+    ):
         import_nlr_genai(tmp_path / "empty")
     for log in dataset.rglob("*.log"):
         log.write_text("nothing")
@@ -180,17 +221,25 @@ def test_the_command_imports_what_can_be_compared_class_by_class(dataset, tmp_pa
     assert ended.out.endswith(f"diploee profiles compare {out} reference\n")
     ended = call("profiles", "compare", out, smaller)
     lines = [line.split() for line in ended.out.splitlines()]
-    row = next(i for i, words in enumerate(lines) if words[:2] == ["stable_diffusion", "2n"])
+    row = next(
+        i for i, words in enumerate(lines) if words[:2] == ["stable_diffusion", "2n"]
+    )
     mean = lines[row + 1]
-    mean_kw = ProfileLibrary.open(out).get("stable_diffusion-2n-202").mean_power_w / 1000
+    mean_kw = (
+        ProfileLibrary.open(out).get("stable_diffusion-2n-202").mean_power_w / 1000
+    )
     assert mean[:2] == ["mean", "[kW]"]
     assert float(mean[2]) == pytest.approx(mean_kw, abs=0.02)
     reference_kw = shipped.get("stable_diffusion-2n-1").mean_power_w / 1000
     assert float(mean[3]) == pytest.approx(reference_kw, abs=6e-4)
-    assert float(mean[4].rstrip("%")) == pytest.approx(100 * (mean_kw / reference_kw - 1), abs=0.1)
+    assert float(mean[4].rstrip("%")) == pytest.approx(
+        100 * (mean_kw / reference_kw - 1), abs=0.1
+    )
 
 
-def test_a_scenario_runs_on_the_measured_library_with_nothing_else_changed(dataset, tmp_path):
+def test_a_scenario_runs_on_the_measured_library_with_nothing_else_changed(
+    dataset, tmp_path
+):
     from builders import write_scenario
 
     out = tmp_path / "library"
@@ -200,9 +249,18 @@ def test_a_scenario_runs_on_the_measured_library_with_nothing_else_changed(datas
     path = write_scenario(tmp_path / "site.yaml", changes)
     for number, folder in enumerate((out, Path("reference"))):
         ended = call(
-            "run", path, "--profiles", folder, "--json", "--out", tmp_path / f"run{number}",
-            "--engine", "compiled",
-        )  # fmt: skip
+            "run",
+            path,
+            "--profiles",
+            folder,
+            "--json",
+            "--out",
+            tmp_path / f"run{number}",
+            "--engine",
+            "compiled",
+        )
         assert ended.code == 0, ended.err
     manifest = json.loads((tmp_path / "run0" / "manifest.json").read_text())
-    assert {p["provenance"]["kind"] for p in manifest["profiles"].values()} == {"measured"}
+    assert {p["provenance"]["kind"] for p in manifest["profiles"].values()} == {
+        "measured"
+    }

@@ -1,4 +1,5 @@
-"""nvidia-smi logs: every header and value variant, GPUs by column or rhythm, energy by theory."""
+"""nvidia-smi logs: every header and value variant, GPUs by column or rhythm, energy by
+theory."""
 
 from datetime import datetime, timedelta
 
@@ -23,7 +24,11 @@ def smi(t_s, *gpus_w, header=HEADER, unit=" W", within_s=0.002, rng=None):
     lines = [header] if header else []
     for t in t_s:
         for number, power in enumerate(gpus_w):
-            late_s = within_s * number if rng is None else rng.uniform(0, within_s) + number / 1e4
+            late_s = (
+                within_s * number
+                if rng is None
+                else rng.uniform(0, within_s) + number / 1e4
+            )
             moment = round(t + late_s, 3)
             watts = power(moment) if callable(power) else power
             lines.append(f"{stamp(moment)}, {watts:.2f}{unit}, 97 %, 71234 MiB")
@@ -86,7 +91,9 @@ def test_the_average_goes_before_instantaneous_power_which_folds(tmp_path):
     assert load(put(tmp_path, lines)).mean_power_w == pytest.approx(200)
 
 
-def test_the_meter_is_that_of_the_gpu_that_is_given_else_of_the_column_of_names(tmp_path):
+def test_the_meter_is_that_of_the_gpu_that_is_given_else_of_the_column_of_names(
+    tmp_path,
+):
     header, rows = (
         "timestamp, name, power.draw [W]",
         [f"{stamp(t)}, NVIDIA H200, 100 W" for t in T_S],
@@ -98,11 +105,15 @@ def test_the_meter_is_that_of_the_gpu_that_is_given_else_of_the_column_of_names(
         0.44,
     )
     given = load(put(tmp_path, [header, *rows]), gpu="A100").provenance
-    assert (given.gpu_model, given.meter.window_s, given.bandwidth_hz) == ("A100", 0.025, 0.0)
+    assert (given.gpu_model, given.meter.window_s, given.bandwidth_hz) == (
+        "A100",
+        0.025,
+        0.0,
+    )
 
 
 def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
-    """The trapezoid rule of a sine of 0.2 Hz at 0.1 s reads its amplitude 0.13 % low."""
+    """The trapezoid rule of a sine of 0.2 Hz at 0.1 s reads its amplitude 0.13 % low."""  # noqa: E501
     rng = np.random.default_rng(1)
 
     def power(t):
@@ -111,7 +122,9 @@ def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
     t_s = np.arange(0, 60.05, 0.1)
     profile = load(put(tmp_path, smi(t_s, power, 100, 250, rng=rng)))
     assert profile.mean_power_w == pytest.approx(750, rel=2e-3)
-    spectrum = np.abs(np.fft.rfft(profile.power_w[:550] - profile.power_w[:550].mean())) / 275
+    spectrum = (
+        np.abs(np.fft.rfft(profile.power_w[:550] - profile.power_w[:550].mean())) / 275
+    )
     line = np.argmax(spectrum)
     assert line == 11  # 0.2 Hz in 55 s
     assert spectrum[line] == pytest.approx(200, rel=5e-3)
@@ -122,7 +135,11 @@ def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
 def test_gpus_are_inferred_from_the_ticks(n_gpus, jitter_s):
     rng = np.random.default_rng(n_gpus)
     ticks_s = np.arange(400) * 0.1 + rng.uniform(0, jitter_s, 400)
-    stamps = ticks_s[:, None] + np.arange(n_gpus) * 0.001 + rng.uniform(0, 0.0005, (400, n_gpus))
+    stamps = (
+        ticks_s[:, None]
+        + np.arange(n_gpus) * 0.001
+        + rng.uniform(0, 0.0005, (400, n_gpus))
+    )
     gpu, found = gpu_of_rows(np.rint(stamps.ravel() * 1e6).astype(np.int64))
     assert found == n_gpus
     np.testing.assert_array_equal(gpu, np.tile(np.arange(n_gpus), 400))
@@ -161,14 +178,26 @@ def test_given_number_of_gpus_reads_ticks_that_do_not_show(tmp_path):
         HEADER,
         *(f"{stamp(t)}, {100 + 200 * (i % 2)}, 1 %, 2 MiB" for i, t in enumerate(even)),
     ]
-    np.testing.assert_allclose(load(put(tmp_path, lines), n_gpus=2).power_w, 400, rtol=1e-6)
-    with pytest.raises(LogFormatError, match="the ticks do not have the rows of 3 GPUs"):
+    np.testing.assert_allclose(
+        load(put(tmp_path, lines), n_gpus=2).power_w, 400, rtol=1e-6
+    )
+    with pytest.raises(
+        LogFormatError, match="the ticks do not have the rows of 3 GPUs"
+    ):
         load(put(tmp_path, smi(T_S, 1, 2, 3, 4)), n_gpus=3)
 
 
 @pytest.mark.parametrize(
     "failed",
-    ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "[GPU requires reset]", "", "-9.00 W"],
+    [
+        "[N/A]",
+        "[Not Supported]",
+        "N/A",
+        "[Unknown Error]",
+        "[GPU requires reset]",
+        "",
+        "-9.00 W",
+    ],
 )
 def test_failed_reads_are_bridged_and_counted(tmp_path, failed):
     lines = smi(T_S, lambda t: 100 + 10 * t)
@@ -211,7 +240,8 @@ def test_files_are_nodes_and_are_summed_over_the_time_they_share(tmp_path):
     assert profile.n_nodes == 2
     assert profile.duration_ms == 14_900
     np.testing.assert_allclose(profile.power_w, 800, rtol=1e-6)
-    assert repairs(profile) == {"seconds_that_not_all_gpus_cover": 10}  # 5 s at either end
+    # 5 s at either end
+    assert repairs(profile) == {"seconds_that_not_all_gpus_cover": 10}
     (cut,) = profile.provenance.repairs
     assert (cut.cause, round(cut.time_s)) == ("ends_that_not_all_devices_cover", 10)
     assert cut.energy_j == pytest.approx(5 * 200 + 5 * 600, rel=1e-3)
@@ -234,18 +264,39 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (["2025/05/14 08:50:19.056, 79.60 W"], r"no column 'timestamp' \(found: '2025/05/14"),
-        (["t_s,power_w", "0,1"], r"no column 'timestamp' \(found: 't_s', 'power_w'\), expected"),
-        (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r"smi.csv:1: no column of power"),
+        (
+            ["2025/05/14 08:50:19.056, 79.60 W"],
+            r"no column 'timestamp' \(found: '2025/05/14",
+        ),
+        (
+            ["t_s,power_w", "0,1"],
+            r"no column 'timestamp' \(found: 't_s', 'power_w'\), expected",
+        ),
+        (
+            ["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"],
+            r"smi.csv:1: no column of power",
+        ),
         ([HEADER], r"smi.csv:1: a header without rows"),
         (smi([0.0], 100), r"GPU 0 has 1 good reading in 1 row"),
-        ([*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"], r":203: column 'power.draw .* is 'much'"),
-        ([*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"], r":203: column 'timestamp' is '14.05.20"),
-        ([*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"], r"smi.csv:203: 9,979.0 s without a good"),
+        (
+            [*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"],
+            r":203: column 'power.draw .* is 'much'",
+        ),
+        (
+            [*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"],
+            r":203: column 'timestamp' is '14.05.20",
+        ),
+        (
+            [*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"],
+            r"smi.csv:203: 9,979.0 s without a good",
+        ),
         ([*smi(T_S, 100), "5 W, 1 %"], r"smi.csv:203: 2 fields, expected 4"),
-        ([HEADER, *[f"{stamp(t)}, [N/A], 1 %, 1" for t in T_S]], r"'\[N/A\]', and no row has"),
+        (
+            [HEADER, *[f"{stamp(t)}, [N/A], 1 %, 1" for t in T_S]],
+            r"'\[N/A\]', and no row has",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_logs_are_refused_in_one_line_with_the_place(tmp_path, lines, problem):
     with pytest.raises(LogFormatError, match=problem) as caught:
         load(put(tmp_path, lines))
@@ -262,5 +313,7 @@ def test_a_folder_gives_all_logs_in_it_and_an_empty_one_is_refused(tmp_path):
     assert profile.n_nodes == 2
     np.testing.assert_allclose(profile.power_w, 300.0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LogFormatError, match=r"empty: no log in this folder, expected '\*.csv'"):
+    with pytest.raises(
+        LogFormatError, match=r"empty: no log in this folder, expected '\*.csv'"
+    ):
         load(tmp_path / "empty")

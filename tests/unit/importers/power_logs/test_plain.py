@@ -53,13 +53,18 @@ def test_csv_is_read_with_its_step_and_hash(tmp_path):
 
 
 def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
-    """A table at 0.1 s may come from a driver that averages over 1 s: no more is claimed."""
+    """A table at 0.1 s may come from a driver that averages over 1 s: no more is
+    claimed."""
     unknown = load(csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")).provenance
     assert unknown.power_boundary == UNKNOWN_BOUNDARY
     assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (None, 0.44)
     assert unknown.notes.startswith("Averaging of the readings unknown: taken as 1 s")
     support = profile_support([unknown])
-    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (0.25, 0.44, 2.0)
+    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (
+        0.25,
+        0.44,
+        2.0,
+    )
     slow = load(csv(tmp_path, "t_s,power_w\n0,1\n60,2")).provenance
     assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.0042)
 
@@ -86,10 +91,14 @@ def test_a_gpu_that_is_given_has_its_meter(tmp_path):
         assert (origin.gpu_model, origin.bandwidth_hz) == (gpu, 0.44)
 
 
-@pytest.mark.parametrize("header", ["t_s,power_W", "T_S,Power_W", "power_W,t_s,power_w"])
+@pytest.mark.parametrize(
+    "header", ["t_s,power_W", "T_S,Power_W", "power_W,t_s,power_w"]
+)
 def test_case_of_a_column_does_not_matter_where_one_is_meant(tmp_path, header):
     rows = {2: "0,5\n1,7\n", 3: "9,0,5\n9,1,7\n"}[header.count(",") + 1]
-    np.testing.assert_array_equal(load(csv(tmp_path, f"{header}\n{rows}")).power_w, [5, 7])
+    np.testing.assert_array_equal(
+        load(csv(tmp_path, f"{header}\n{rows}")).power_w, [5, 7]
+    )
 
 
 def test_two_columns_that_differ_from_the_name_in_case_are_refused(tmp_path):
@@ -119,7 +128,9 @@ def test_parquet_gives_the_same_as_csv(tmp_path, kind):
     assert from_csv.sha256 == from_parquet.sha256
 
 
-def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read(tmp_path):
+def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read(
+    tmp_path,
+):
     names = ["t_s", "power_w", "power_w", "note", "note"]
     table = pa.Table.from_arrays([pa.array(np.arange(10.0))] * 5, names)
     pq.write_table(table, tmp_path / "job.parquet")
@@ -132,7 +143,9 @@ def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read
 def test_parquet_that_unpacks_beyond_the_limit_is_refused_unread(tmp_path, monkeypatch):
     path = parquet(tmp_path, t_s=np.arange(10_000.0), power_w=np.ones(10_000))
     monkeypatch.setattr(sheets, "MAX_UNPACKED_BYTES", 1 << 17)
-    with pytest.raises(LogFormatError, match=r"job\.parquet: unpacks to more than 0 MiB"):
+    with pytest.raises(
+        LogFormatError, match=r"job\.parquet: unpacks to more than 0 MiB"
+    ):
         load(path)
 
 
@@ -145,11 +158,26 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("t_s,power\n0,1\n1,1", r"job.csv:1: column 'power' does not tell its unit; give its unit"),
-        ("t_s,power_mW\n0,1\n1,1", r"job.csv:1: column 'power_mW' may be megawatts or milliwatts"),
-        ("t_s,load\n0,1\n1,1", r"job.csv:1: no column of power \(found: 't_s', 'load'\)"),
-        ("t_s,cpu_power_w,gpu_power_w\n0,1,1\n1,1,1", r"2 columns of power .* \(--power-column\)"),
-        ("x,power_w\n0,1\n1,1", r"job.csv:1: no column of time .*name it \(--time-column\)"),
+        (
+            "t_s,power\n0,1\n1,1",
+            r"job.csv:1: column 'power' does not tell its unit; give its unit",
+        ),
+        (
+            "t_s,power_mW\n0,1\n1,1",
+            r"job.csv:1: column 'power_mW' may be megawatts or milliwatts",
+        ),
+        (
+            "t_s,load\n0,1\n1,1",
+            r"job.csv:1: no column of power \(found: 't_s', 'load'\)",
+        ),
+        (
+            "t_s,cpu_power_w,gpu_power_w\n0,1,1\n1,1,1",
+            r"2 columns of power .* \(--power-column\)",
+        ),
+        (
+            "x,power_w\n0,1\n1,1",
+            r"job.csv:1: no column of time .*name it \(--time-column\)",
+        ),
         ("t_s,power_w,t_s\n0,1,0", r"job.csv:1: column 't_s' is there 2 times"),
         ("t_s,power_w\n", r"job.csv: 0 readings of a device, expected two or more"),
         ("t_s,power_w\n0,1", r"job.csv: 1 reading of a device, expected two or more"),
@@ -157,12 +185,24 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
         ("t_s,power_w\n0,1\n1,x\n2,1", r"job.csv:3: column 'power_w' is 'x'"),
         ("t_s,power_w\n0,1\n1,1e39\n2,1", r"job.csv:3: column 'power_w' is '1e39'"),
         ("t_s,power_w\n0,1\n1,1\n2,-3", r"job.csv:4: column 'power_w' is '-3'"),
-        ("t_s,power_w\n0,1\n1,1\n2,1\n99,1", r"job.csv:5: 97.0 s without a good reading"),
-        ("t_s,power_w\n0,1\n1,1\n1,1", r"job.csv:4: 1 row at a time that is there already"),
-        ("time,power_w\n0,1\n2024-01-01,1", r"job.csv:3: column 'time' is '2024-01-01'"),
-        ("t_s,power_w\n0,1\n1,1,1\n2,1", r"job.csv:3: 3 fields, expected 2 as in the header"),
+        (
+            "t_s,power_w\n0,1\n1,1\n2,1\n99,1",
+            r"job.csv:5: 97.0 s without a good reading",
+        ),
+        (
+            "t_s,power_w\n0,1\n1,1\n1,1",
+            r"job.csv:4: 1 row at a time that is there already",
+        ),
+        (
+            "time,power_w\n0,1\n2024-01-01,1",
+            r"job.csv:3: column 'time' is '2024-01-01'",
+        ),
+        (
+            "t_s,power_w\n0,1\n1,1,1\n2,1",
+            r"job.csv:3: 3 fields, expected 2 as in the header",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_csv_is_refused_in_one_line_with_its_row(tmp_path, text, problem):
     with pytest.raises(LogFormatError, match=problem) as caught:
         load(csv(tmp_path, text))
@@ -172,9 +212,18 @@ def test_bad_csv_is_refused_in_one_line_with_its_row(tmp_path, text, problem):
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ({"t_s": [0.0, 1.0], "power_w": [1.0, None]}, r"job.parquet: 1 reading of a device"),
-        ({"t_s": [0.0, 1, 2, 99], "power_w": [1.0] * 4}, r"t:5: 97.0 s without a good reading"),
-        ({"t_s": [[0.0], [1.0]], "power_w": [1.0, 1.0]}, r"no column of time \(found: 'power_w'\)"),
+        (
+            {"t_s": [0.0, 1.0], "power_w": [1.0, None]},
+            r"job.parquet: 1 reading of a device",
+        ),
+        (
+            {"t_s": [0.0, 1, 2, 99], "power_w": [1.0] * 4},
+            r"t:5: 97.0 s without a good reading",
+        ),
+        (
+            {"t_s": [[0.0], [1.0]], "power_w": [1.0, 1.0]},
+            r"no column of time \(found: 'power_w'\)",
+        ),
         ({"t_s": [0.0, 1.0]}, r"no column of power"),
         (None, "not a readable Parquet file"),
     ],
@@ -215,9 +264,13 @@ def test_every_importer_names_an_option_out_of_range(read, option):
 
 def test_a_column_summed_twice_and_more_bandwidth_than_samples_are_refused(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n1,1")
-    with pytest.raises(ProfileError, match=r"power_column .*each column is summed once"):
+    with pytest.raises(
+        ProfileError, match=r"power_column .*each column is summed once"
+    ):
         load(path, power_column=["power_w", "power_w"])
-    with pytest.raises(ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"):
+    with pytest.raises(
+        ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"
+    ):
         load(path, sampling_interval_s=0.1, bandwidth_hz=5.0)
 
 
@@ -239,12 +292,16 @@ TIMES = {
 @pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize("every_s", [0.2, 2.0, 0.0101, 0.0333])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_times_of_any_kind_and_sampling_keep_the_energy(tmp_path, name, every_s, suffix):
+def test_times_of_any_kind_and_sampling_keep_the_energy(
+    tmp_path, name, every_s, suffix
+):
     at = stamps(400, every_s)
     watts = 900 + 300 * np.sin(np.arange(400) / 9)
     table = pd.DataFrame({name: TIMES[name](at), "Power [kW]": watts / 1e3})
     path = tmp_path / f"job.{suffix}"
-    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path, index=False)
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(
+        path, index=False
+    )
     profile = load(path)
     assert profile.dt_ms == round(every_s * 1000)
     assert profile.provenance.sampling_interval_s == pytest.approx(every_s, abs=1e-3)
@@ -260,13 +317,21 @@ def test_times_of_any_kind_and_sampling_keep_the_energy(tmp_path, name, every_s,
 
 @pytest.mark.parametrize(
     ("header", "unit", "scale"),
-    [("power_w", None, 1), ("power_kw", None, 1e3), ("Power (Watts)", None, 1),
-     ("node power [kW]", None, 1e3), ("power", "kW", 1e3), ("power_mW", "mW", 1e-3),
-     ("power_w", "kW", 1e3)],
-)  # fmt: skip
+    [
+        ("power_w", None, 1),
+        ("power_kw", None, 1e3),
+        ("Power (Watts)", None, 1),
+        ("node power [kW]", None, 1e3),
+        ("power", "kW", 1e3),
+        ("power_mW", "mW", 1e-3),
+        ("power_w", "kW", 1e3),
+    ],
+)
 def test_the_unit_is_that_of_the_name_or_given(tmp_path, header, unit, scale):
     path = csv(tmp_path, f"t_s,{header}\n0,2\n1,3\n")
-    np.testing.assert_allclose(load(path, power_unit=unit).power_w, np.array([2, 3]) * scale)
+    np.testing.assert_allclose(
+        load(path, power_unit=unit).power_w, np.array([2, 3]) * scale
+    )
     path = csv(tmp_path, f"t_s,{header},cpu_w\n0,2,4\n1,3,4\n")
     if unit is None:  # several are summed where they are named
         both_w = load(path, power_column=[header, "cpu_w"]).power_w
@@ -274,7 +339,9 @@ def test_the_unit_is_that_of_the_name_or_given(tmp_path, header, unit, scale):
 
 
 def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_path):
-    rows = [f"{t + 0.01 * g:g},{g},{100 * (g + 1)}" for t in range(30) for g in range(4)]
+    rows = [
+        f"{t + 0.01 * g:g},{g},{100 * (g + 1)}" for t in range(30) for g in range(4)
+    ]
     for header in ("time_s,gpu,power_w", "time_s,GPU index,power_w"):
         path = csv(tmp_path, "\n".join([header, *rows]))
         name = header.split(",")[1]
@@ -285,7 +352,10 @@ def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_pa
         profile = load(path, device_column=[name])
         np.testing.assert_allclose(profile.power_w, 1000.0)
         assert (profile.dt_ms, profile.power_w.size) == (1000, 29)
-    blind = csv(tmp_path, "\n".join(["t,label,power_w", *(r.replace("0.0", "0.") for r in rows)]))
+    blind = csv(
+        tmp_path,
+        "\n".join(["t,label,power_w", *(r.replace("0.0", "0.") for r in rows)]),
+    )
     named = load(blind, device_column=["label"])
     np.testing.assert_allclose(named.power_w, 1000.0)
 
@@ -298,9 +368,13 @@ def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
 
 
 def test_time_that_not_all_devices_cover_is_left_out_and_reported(tmp_path):
-    rows = "".join(f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40)
+    rows = "".join(
+        f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40
+    )
     path = csv(tmp_path, f"t_s,gpu,power_w\n{rows}")
-    with pytest.raises(LogFormatError, match=r"csv: 1, .* of 60\.0 s that others cover: 20\.0% of"):
+    with pytest.raises(
+        LogFormatError, match=r"csv: 1, .* of 60\.0 s that others cover: 20\.0% of"
+    ):
         load(path, device_column=["gpu"])
     profile = load(path, device_column=["gpu"], max_lost=0.4)
     assert profile.duration_ms == 40_000
@@ -310,16 +384,20 @@ def test_time_that_not_all_devices_cover_is_left_out_and_reported(tmp_path):
 
 @pytest.mark.parametrize("other", ["gpu_w", "node_kw", "index", "gpu [W]"])
 def test_power_of_parts_and_numbers_of_rows_tell_no_devices_apart(tmp_path, other):
-    """A GPU's two levels of power are not two devices, whose sum would be twice the power."""
+    """A GPU's two levels of power are not two devices, whose sum would be twice the
+    power."""
     level = [k if other == "index" else 400 + 200 * (k % 10 < 5) for k in range(100)]
     rows = "".join(f"{k},{300 + level[k]},{level[k]}\n" for k in range(100))
     profile = load(csv(tmp_path, f"t_s,power_w,{other}\n{rows}"))
-    np.testing.assert_array_equal(profile.power_w, np.float32([300 + watts for watts in level]))
+    np.testing.assert_array_equal(
+        profile.power_w, np.float32([300 + watts for watts in level])
+    )
     assert "devices_summed" not in profile.provenance.counts
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("time_min", 1 / 60), ("Time [minutes]", 1 / 60), ("t_h", 1 / 3600)]
+    ("name", "scale"),
+    [("time_min", 1 / 60), ("Time [minutes]", 1 / 60), ("t_h", 1 / 3600)],
 )
 def test_times_in_minutes_and_hours_are_read_as_such(tmp_path, name, scale):
     rows = "".join(f"{k * scale!r},{1000 + k}\n" for k in range(300))
@@ -334,7 +412,9 @@ def test_times_of_the_day_without_a_date_go_on_past_midnight(tmp_path, pattern):
     rows = "".join(f"{word},{1000 + k}\n" for k, word in enumerate(words))
     profile = load(csv(tmp_path, f"time,power_w\n{rows}"))
     np.testing.assert_array_equal(profile.power_w, 1000 + np.arange(600))
-    with pytest.raises(LogFormatError, match=r"csv:602: column 'time' is '.*soon', expected a"):
+    with pytest.raises(
+        LogFormatError, match=r"csv:602: column 'time' is '.*soon', expected a"
+    ):
         load(csv(tmp_path, f"time,power_w\n{rows}soon,1\n"))
 
 
@@ -346,16 +426,22 @@ def test_what_is_missing_is_bridged_up_to_the_gap_and_counted(tmp_path):
     np.testing.assert_allclose(profile.power_w, 100.0)
     assert profile.power_w.size == 140
     assert profile.provenance.counts == {
-        "rows_without_time": 1, "rows_without_power": 7, "gaps_bridged": 2,
-    }  # fmt: skip
-    with pytest.raises(LogFormatError, match=r"csv:28: 7.0 s without a good reading, expected 5 s"):
+        "rows_without_time": 1,
+        "rows_without_power": 7,
+        "gaps_bridged": 2,
+    }
+    with pytest.raises(
+        LogFormatError, match=r"csv:28: 7.0 s without a good reading, expected 5 s"
+    ):
         load(csv(tmp_path, text), max_gap_s=5.0)
 
 
 def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
     rows = "\n".join(f"{t},{100 + t}" for t in range(60))
     path = csv(tmp_path, f"t_s,power_w\n{rows}\n")
-    assert load(path, step_ms=100).energy_j == pytest.approx(load(path).energy_j, rel=1e-6)
+    assert load(path, step_ms=100).energy_j == pytest.approx(
+        load(path).energy_j, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -366,18 +452,31 @@ def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
         ("node_ac", "node AC power", True),
     ],
 )
-def test_boundary_of_a_table_is_one_of_those_that_help_lists(tmp_path, name, boundary, another):
+def test_boundary_of_a_table_is_one_of_those_that_help_lists(
+    tmp_path, name, boundary, another
+):
     found = load(csv(tmp_path, "t_s,power_w\n0,1\n1,2"), power_boundary=name).provenance
     assert found.power_boundary.startswith(boundary)
     assert (found.power_boundary != DEVICE_POWER) == another
     told = call("profiles", "import", "plain", "--help").out
-    assert all(each in told for each in ("devices", "gpus", "cpus", "node_ac", "node_dc"))
+    assert all(
+        each in told for each in ("devices", "gpus", "cpus", "node_ac", "node_dc")
+    )
 
 
 def test_boundary_in_other_words_is_refused_in_one_line(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n1,2")
     ended = call(
-        *("profiles", "import", "plain", path, "--workload", "w", "--out", tmp_path / "library"),
+        *(
+            "profiles",
+            "import",
+            "plain",
+            path,
+            "--workload",
+            "w",
+            "--out",
+            tmp_path / "library",
+        ),
         *("--nodes", 2, "--boundary", "device power"),
     )
     assert ended.code == 2

@@ -1,4 +1,5 @@
-"""Recipes of `docs/telemetry.md`: each makes a plain table of a tool's output, and it imports."""
+"""Recipes of `docs/telemetry.md`: each makes a plain table of a tool's output, and it
+imports."""
 
 import re
 import shlex
@@ -27,7 +28,9 @@ def test_the_page_has_a_recipe_of_some_ten_lines_for_each_tool():
 
 
 @pytest.mark.parametrize("title", RECIPES)
-def test_a_recipe_makes_a_table_whose_devices_are_summed_once(title, tmp_path, monkeypatch):
+def test_a_recipe_makes_a_table_whose_devices_are_summed_once(
+    title, tmp_path, monkeypatch
+):
     write_telemetry(tmp_path)
     monkeypatch.chdir(tmp_path)
     exec(compile(RECIPES[title]["python"], title, "exec"), {})

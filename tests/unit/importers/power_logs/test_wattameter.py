@@ -1,4 +1,5 @@
-"""WattAMeter import: every generation of the format, every trap, and energy against theory."""
+"""WattAMeter import: every generation of the format, every trap, and energy against
+theory."""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -23,7 +24,10 @@ TWO_LINES = [
 ONE_LINE = ["# 2025-10-07_09:38:40.617145 - WattAMeter run 8df135df"]
 NVML_TAGS = [f"gpu-{i}[{unit}]" for unit in ("mW", "C") for i in range(2)]
 RAPL_TAGS = [
-    f"cpu-{i}{part}[{unit}]" for unit in ("uJ", "W") for i in (0, 1) for part in ("", "-core")
+    f"cpu-{i}{part}[{unit}]"
+    for unit in ("uJ", "W")
+    for i in (0, 1)
+    for part in ("", "-core")
 ]
 
 
@@ -47,8 +51,11 @@ def nvml(t_s, gpu_mw, preamble=(), gpu1_mw=None):
     return [*preamble, header(NVML_TAGS), *rows]
 
 
-def rapl(t_s, cpu_w=100.0, preamble=(), start_uj=5_000_000_000, flush=None, counter=None):
-    """Two packages with a counter from `start_uj`, the second at rest; cores hold nonsense."""
+def rapl(
+    t_s, cpu_w=100.0, preamble=(), start_uj=5_000_000_000, flush=None, counter=None
+):
+    """Two packages with a counter from `start_uj`, the second at rest; cores hold
+    nonsense."""
     t_s = np.asarray(t_s, dtype=float)
     if counter is None:
         counter = (start_uj + np.rint((t_s - t_s[0]) * cpu_w * 1e6)).astype(np.int64)
@@ -87,7 +94,7 @@ def grid(duration_s=20.0, step_s=0.1, seed=None):
     return np.round(t_s, 6)
 
 
-# --- formats ---------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------
 
 
 T_S = grid()
@@ -105,8 +112,16 @@ def changed(values, at, to):
 OTHER_TAGS = ["gpu-0[mJ]", "gpu-0[%gpu]", "gpu-0[TX KiB]", "gpu-0[mW]", "gpu-0[%mem]"]
 LOGS = {
     "no preamble": (GPU, CPU, {"rows_without_power": 1}),
-    "0.8": (nvml(T_S, 300_000, ONE_LINE), rapl(T_S, 50.0, ONE_LINE), {"rows_without_power": 1}),
-    "0.7": (nvml(T_S, 300_000, TWO_LINES), rapl(T_S, 50.0, TWO_LINES), {"rows_without_power": 1}),
+    "0.8": (
+        nvml(T_S, 300_000, ONE_LINE),
+        rapl(T_S, 50.0, ONE_LINE),
+        {"rows_without_power": 1},
+    ),
+    "0.7": (
+        nvml(T_S, 300_000, TWO_LINES),
+        rapl(T_S, 50.0, TWO_LINES),
+        {"rows_without_power": 1},
+    ),
     "tags of no power, and with a space": (
         [header(OTHER_TAGS), *(row(t, 9, 99, 12345, 400_000, 80) for t in T_S)],
         CPU,
@@ -114,7 +129,10 @@ LOGS = {
     ),
     "a counter of a GPU without power": (
         [header(["gpu-0[mJ]", "gpu-0[C]", "gpu-0[W]"])]
-        + [row(t, 10**9 + int(t * 400_000), 40, *([400.0] if t < 20 else [])) for t in T_S],
+        + [
+            row(t, 10**9 + int(t * 400_000), 40, *([400.0] if t < 20 else []))
+            for t in T_S
+        ],
         CPU,
         {"rows_without_power": 2},
     ),
@@ -136,10 +154,15 @@ LOGS = {
         CPU,
         {"failed_reads": 3},
     ),
-    "rows without power before each flush": (GPU, rapl(T_S, 50.0, flush=36),
-                                             {"rows_without_power": 201 // 36 + 1}),
+    "rows without power before each flush": (
+        GPU,
+        rapl(T_S, 50.0, flush=36),
+        {"rows_without_power": 201 // 36 + 1},
+    ),
     "a counter that wraps": (
-        GPU, rapl(T_S, 50.0, start_uj=RANGE_UJ - 300_000_001), {"counter_wraps": 1}
+        GPU,
+        rapl(T_S, 50.0, start_uj=RANGE_UJ - 300_000_001),
+        {"counter_wraps": 1},
     ),
     "failed reads of a counter": (
         GPU,
@@ -156,11 +179,13 @@ LOGS = {
         CPU,
         {"rows_at_a_repeated_time": 3},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_oddities_of_a_log_are_repaired_without_loss_of_energy_and_counted(tmp_path, name):
+def test_oddities_of_a_log_are_repaired_without_loss_of_energy_and_counted(
+    tmp_path, name
+):
     gpu, cpu, counts = LOGS[name]
     profile = load_pair(tmp_path, gpu, cpu, max_lost=0.05)
     assert (profile.n_nodes, profile.dt_ms, profile.power_w.size) == (1, 100, 200)
@@ -181,7 +206,7 @@ def test_codecarbon_log_is_a_whole_node_and_its_memory_is_left_out(tmp_path):
     assert profile.provenance.sampling_interval_s == 0.5
 
 
-# --- repairs ---------------------------------------------------------------------------------
+# --- repairs --------------------------------------------------------------------------
 
 
 def test_readings_above_800_w_take_the_next_good_one(tmp_path):
@@ -190,7 +215,9 @@ def test_readings_above_800_w_take_the_next_good_one(tmp_path):
     readings[[99, 100, 200]] = 900_000  # the last row has nothing after it
     profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s, 0.001))
     assert profile.provenance.counts["readings_above_800_w"] == 3
-    np.testing.assert_allclose(profile.power_w[[97, 98, 99, 199]], [300, 350, 400, 400], atol=0.01)
+    np.testing.assert_allclose(
+        profile.power_w[[97, 98, 99, 199]], [300, 350, 400, 400], atol=0.01
+    )
 
 
 def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
@@ -199,27 +226,38 @@ def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
     profile = load_pair(tmp_path, *pair, max_reading_w=1_400.0)
     np.testing.assert_allclose(profile.power_w, 1_200.0, rtol=1e-5)
     assert "readings_above_1400_w" not in profile.provenance.counts
-    with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201 rows"):
+    with pytest.raises(
+        LogFormatError, match="gpu-0: 0 good power readings in 201 rows"
+    ):
         load_pair(tmp_path, *pair)
 
 
 def test_cpu_power_holds_from_its_row_to_the_next(tmp_path):
     t_s = grid()
     watts = np.where(np.arange(t_s.size - 1) < 100, 50.0, 150.0)
-    counter = np.concatenate(([10**9], 10**9 + np.cumsum(np.rint(watts * 0.1e6)))).astype(np.int64)
+    counter = np.concatenate(
+        ([10**9], 10**9 + np.cumsum(np.rint(watts * 0.1e6)))
+    ).astype(np.int64)
     profile = load_pair(tmp_path, nvml(t_s, 1), rapl(t_s, counter=counter))
     np.testing.assert_allclose(
         profile.power_w[[98, 99, 100, 101]] - 100, [50, 50, 150, 150], atol=0.01
     )
 
 
-def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(tmp_path):
+def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(
+    tmp_path,
+):
     refreshes = [k - (k % 10 == 5) for k in range(T_S.size)]  # each tenth comes late
     gpu = [row(t, 10**9 + 60_000 * k) for t, k in zip(T_S, refreshes, strict=True)]
     profile = load_pair(tmp_path, [header(["gpu-0[mJ]"]), *gpu], CPU)
     assert "counter_intervals_bridged" not in profile.provenance.counts
-    assert (profile.provenance.meter.field, profile.provenance.meter.kind) == ("energy", "counter")
-    np.testing.assert_allclose(np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1)
+    assert (profile.provenance.meter.field, profile.provenance.meter.kind) == (
+        "energy",
+        "counter",
+    )
+    np.testing.assert_allclose(
+        np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1
+    )
     assert profile.mean_power_w == pytest.approx(650, rel=1e-3)
 
 
@@ -229,18 +267,25 @@ def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
     t_s, later_s = grid(), grid() + 20 + gap_s
     gpu = nvml(t_s, 300_000) + nvml(later_s, 300_000)
     cpu = rapl(t_s, 50.0, start_uj=30_000_000_000) + rapl(later_s, 50.0, start_uj=10**9)
-    with pytest.raises(LogFormatError, match="without a good reading of gpu-0, expected"):
+    with pytest.raises(
+        LogFormatError, match="without a good reading of gpu-0, expected"
+    ):
         load_pair(tmp_path, gpu, cpu)
     profile = load_pair(tmp_path, gpu, cpu, max_lost=1.0)
     counts = profile.provenance.counts
-    assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (0, n_bridged)
-    assert (counts["repeated_headers"], counts["gaps_bridged"]) == (2, 4)  # of each device
+    assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (
+        0,
+        n_bridged,
+    )
+    # Of each device
+    assert (counts["repeated_headers"], counts["gaps_bridged"]) == (2, 4)
     assert f"{gap_s:g} s" in profile.provenance.notes
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
 
 
 def kept_rows(t_s):
-    """Rows of a log with these stamps that its parser keeps, and its counts of the others."""
+    """Rows of a log with these stamps that its parser keeps, and its counts of the
+    others."""
     text = "\n".join(nvml(t_s, 300_000)).encode()
     log = parse_log(Path("nvml.log"), text, max_lost=1.0)
     assert (np.diff(log.t_us) > 0).all()
@@ -253,9 +298,12 @@ def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
     t_s = grid(1_000.0)
     wild_s = t_s.copy()
     wild_s[4_000] += 600
-    profile = load_pair(tmp_path, nvml(wild_s, 300_000), rapl(wild_s, 50.0, counter=t_s * 50e6 + 1))
+    profile = load_pair(
+        tmp_path, nvml(wild_s, 300_000), rapl(wild_s, 50.0, counter=t_s * 50e6 + 1)
+    )
     counts = profile.provenance.counts
-    assert counts["rows_at_a_repeated_time"] == 2  # one in each file, at that of a later row
+    # One in each file, at that of a later row
+    assert counts["rows_at_a_repeated_time"] == 2
     assert profile.power_w.size == 10_000
     np.testing.assert_allclose(profile.power_w, 450.0, rtol=1e-5)
 
@@ -280,12 +328,18 @@ def test_the_longest_run_of_increasing_stamps_is_kept(t_s, kept, counts):
 
 @given(
     n_rows=st.integers(2, 120),
-    # Where each wild row stands and where its stamp belongs, both as places between good rows.
+    # Where each wild row stands and where its stamp belongs, both as places between
+    # good rows.
     wild=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=8),
 )
 def test_a_few_wild_rows_in_a_good_log_are_dropped_alone(n_rows, wild):
-    # A stamp displaced by more rows than there are wild ones: no run through it is the longest.
-    far = [(at, to) for at, to in wild if max(at, to) <= n_rows and abs(at - to) > len(wild)]
+    # A stamp displaced by more rows than there are wild ones: no run through it is the
+    # longest.
+    far = [
+        (at, to)
+        for at, to in wild
+        if max(at, to) <= n_rows and abs(at - to) > len(wild)
+    ]
     rows = [(row, 0, float(row)) for row in range(n_rows)]
     rows += [(at, -1, to - 0.5) for at, to in far]
     rows.sort(key=lambda found: found[:2])
@@ -306,11 +360,13 @@ def test_no_log_loses_more_rows_than_it_must(t_s):
 
 def test_gap_longer_than_allowed_is_refused_at_its_line(tmp_path):
     t_s = np.concatenate((grid(), grid() + 100))
-    with pytest.raises(LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"):
+    with pytest.raises(
+        LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"
+    ):
         load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0), max_gap_s=60.0)
 
 
-# --- nodes and window ------------------------------------------------------------------------
+# --- nodes and window -----------------------------------------------------------------
 
 
 def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
@@ -324,7 +380,9 @@ def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
 def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_path):
     write_nodes(tmp_path, 3, shift_s=0.4)
     write(tmp_path, "wattameter.log", ONE_LINE)  # WattAMeter's own register of runs
-    with pytest.raises(LogFormatError, match=r"of 20\.9 s that others cover: .* 7\.8% of the time"):
+    with pytest.raises(
+        LogFormatError, match=r"of 20\.9 s that others cover: .* 7\.8% of the time"
+    ):
         load(tmp_path, n_nodes=3)
     profile = load(tmp_path, n_nodes=3, max_lost=0.08)
     assert profile.n_nodes == 3
@@ -335,18 +393,28 @@ def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_
 @pytest.mark.parametrize(
     ("names", "options", "problem"),
     [
-        (["nvml_node_a", "rapl_node_a", "nvml_node_b", "rapl_node_b"], {"n_nodes": 4},
-         r"logs of 2 nodes, expected 4"),
-        (["nvml_node_a", "rapl_node_a", "nvml_node_b"], {},
-         r"nvml_node_b.log: no partner, expected a RAPL log"),
-        (["nvml_node_a", "rapl_node_b"], {}, r"no partner"),  # a single pair names two hosts
+        (
+            ["nvml_node_a", "rapl_node_a", "nvml_node_b", "rapl_node_b"],
+            {"n_nodes": 4},
+            r"logs of 2 nodes, expected 4",
+        ),
+        (
+            ["nvml_node_a", "rapl_node_a", "nvml_node_b"],
+            {},
+            r"nvml_node_b.log: no partner, expected a RAPL log",
+        ),
+        # A single pair names two hosts
+        (["nvml_node_a", "rapl_node_b"], {}, r"no partner"),
         (["nvml_1_w", "nvml_2_w", "rapl_1_w"], {}, r"a second log of GPU power"),
-        (["nvml_slurmid_7_node_a", "nvml_slurmid_8_node_a"], {},
-         r"2 Slurm jobs \('7', '8'\), expected one; choose"),
+        (
+            ["nvml_slurmid_7_node_a", "nvml_slurmid_8_node_a"],
+            {},
+            r"2 Slurm jobs \('7', '8'\), expected one; choose",
+        ),
         (["nvml_slurmid_7_node_a"], {"slurm_id": "9"}, r"no log of Slurm job 9"),
         ([], {}, r"no \*.log in this folder"),
     ],
-)  # fmt: skip
+)
 def test_logs_that_are_not_those_of_the_nodes_of_one_job_are_refused(
     tmp_path, names, options, problem
 ):
@@ -369,7 +437,10 @@ def test_logs_that_share_no_time_are_named_with_their_spans(tmp_path):
     with pytest.raises(LogFormatError) as caught:
         load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s + 100))
     message = str(caught.value)
-    assert "nvml_wattameter.log: 2025-10-07T09:38:40.617145 to 2025-10-07T09:39:00" in message
+    assert (
+        "nvml_wattameter.log: 2025-10-07T09:38:40.617145 to 2025-10-07T09:39:00"
+        in message
+    )
     assert "rapl_wattameter.log: 2025-10-07T09:40:20.617145 to" in message
 
 
@@ -379,7 +450,9 @@ def test_provenance_tells_source_hash_interval_and_bandwidth(tmp_path):
         tmp_path, nvml(t_s, 300_000), rapl(t_s), source="doi:1", licence="CC BY 4.0"
     )
     provenance = profile.provenance
-    data = b"".join((tmp_path / f"{k}_wattameter.log").read_bytes() for k in ("nvml", "rapl"))
+    data = b"".join(
+        (tmp_path / f"{k}_wattameter.log").read_bytes() for k in ("nvml", "rapl")
+    )
     assert provenance.source_sha256 == hashlib.sha256(data).hexdigest()
     assert (provenance.kind, provenance.source, provenance.licence) == (
         "measured",
@@ -390,7 +463,7 @@ def test_provenance_tells_source_hash_interval_and_bandwidth(tmp_path):
     assert (provenance.averaging_window_s, provenance.bandwidth_hz) == (1.0, 0.44)
 
 
-# --- bad input -------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------
 
 ROWS = nvml(grid(1.0), 300_000)
 
@@ -407,28 +480,51 @@ def swap(old, new):
         ([*TWO_LINES, header(NVML_TAGS)], r":3: a header without rows"),
         (ROWS[1:], r":1: a row without a header"),
         (["# time power", *ROWS[1:]], r":1: not a WattAMeter header: '# time power'"),
-        ([*ROWS[1:3], ROWS[0], *ROWS[3:]], r":1: a row before the first header \(line 3\)"),
-        ([header(["gpu-0[C]", "psys[uJ]"]), row(0, 1, 2)], r":1: no column of GPU or CPU"),
-        ([header(["gpu-0[mW]", "gpu-0[mW]"]), row(0, 1, 2)], r":1: column 'gpu-0\[mW\]' is there"),
+        (
+            [*ROWS[1:3], ROWS[0], *ROWS[3:]],
+            r":1: a row before the first header \(line 3\)",
+        ),
+        (
+            [header(["gpu-0[C]", "psys[uJ]"]), row(0, 1, 2)],
+            r":1: no column of GPU or CPU",
+        ),
+        (
+            [header(["gpu-0[mW]", "gpu-0[mW]"]), row(0, 1, 2)],
+            r":1: column 'gpu-0\[mW\]' is there",
+        ),
         ([*ROWS[:3], ROWS[3][:45], *ROWS[4:]], r":4: 4 fields, expected 6"),
         ([*ROWS, ROWS[-1] + " 9"], r":13: 7 fields, expected 6"),
         ([*ROWS[:4], ROWS[4][:-12]], r":5: 3 fields, expected 6"),
         (swap("10-07", "13-07"), r":5: column 'timestamp' is '2025-13"),
         (swap("10-07", "02-30"), r":5: column 'timestamp' is '2025-02-30"),
         (swap("_", "T"), r":5: column 'timestamp' is .*, expected YYYY-mm-dd_HH"),
-        (swap(" 300000", " N/A"), r":5: column 'gpu-0\[mW\]' is 'N/A', expected a number"),
+        (
+            swap(" 300000", " N/A"),
+            r":5: column 'gpu-0\[mW\]' is 'N/A', expected a number",
+        ),
         (swap(" 300000", " nan"), r":5: column .* is 'nan'"),
         (swap(" 300000", " 1e999"), r":5: column .* is '1e999'"),
         (swap(" 300000", " 300_000"), r":5: column .* is '300_000'"),
         (swap(" 300000", " " + "3" * 99), r":5: column .* is '333"),
         (ROWS[:2], r":2: a single row"),
-        (nvml(grid(1.0), 0), r":2: gpu-0: 0 in all 11 rows, .*take the others \(--devices gpu-1"),
-        (nvml(grid(1.0), -5), r":2: gpu-0: 0 good power readings in 11 rows, expected working"),
-        ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu-0\[mW\] from"),
+        (
+            nvml(grid(1.0), 0),
+            r":2: gpu-0: 0 in all 11 rows, .*take the others \(--devices gpu-1",
+        ),
+        (
+            nvml(grid(1.0), -5),
+            r":2: gpu-0: 0 good power readings in 11 rows, expected working",
+        ),
+        (
+            [*ROWS, header(["gpu-0[mW]"]), row(9, 1)],
+            r":13: the devices change to gpu-0\[mW\] from",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_log_is_refused_in_one_line_with_its_place(tmp_path, lines, problem):
-    with pytest.raises(LogFormatError, match=r"nvml_wattameter.log" + problem) as caught:
+    with pytest.raises(
+        LogFormatError, match=r"nvml_wattameter.log" + problem
+    ) as caught:
         load_pair(tmp_path, lines, rapl(grid(1.0)))
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
@@ -443,34 +539,45 @@ def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
         load_pair(tmp_path, ROWS, lines)
 
 
-# --- energy ----------------------------------------------------------------------------------
+# --- energy ---------------------------------------------------------------------------
 
 
 def linear_energy_j(t_s, power_w, start_s, end_s):
-    """Integral of straight lines between readings, on the union of stamps and window ends."""
+    """Integral of straight lines between readings, on the union of stamps and window
+    ends."""
     inside = t_s[(t_s > start_s) & (t_s < end_s)]
     at = np.concatenate(([start_s], inside, [end_s]))
     return np.trapezoid(np.interp(at, t_s, power_w), at)
 
 
 @settings(max_examples=25)
-@given(seed=st.integers(0, 2**32 - 1), step_ms=st.integers(1, 700), n_rows=st.integers(90, 300))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    step_ms=st.integers(1, 700),
+    n_rows=st.integers(90, 300),
+)
 def test_energy_is_that_of_the_raw_signal_at_any_step(tmp_path, seed, step_ms, n_rows):
     rng = np.random.default_rng(seed)
     gpu_s, cpu_s = (
-        np.round(rng.uniform(0, 1) + np.cumsum(rng.uniform(0.02, 0.3, n_rows)), 6) for _ in "ab"
+        np.round(rng.uniform(0, 1) + np.cumsum(rng.uniform(0.02, 0.3, n_rows)), 6)
+        for _ in "ab"
     )
     gpu_mw = rng.integers(60_000, 700_000, n_rows)
     counter = 10**9 + np.cumsum(rng.integers(200_000, 3_000_000, n_rows))
     profile = load_pair(
-        tmp_path, nvml(gpu_s, gpu_mw), rapl(cpu_s, counter=counter), step_ms=step_ms, max_lost=0.5
+        tmp_path,
+        nvml(gpu_s, gpu_mw),
+        rapl(cpu_s, counter=counter),
+        step_ms=step_ms,
+        max_lost=0.5,
     )
     start_s = max(gpu_s[0], cpu_s[0])
     end_s = start_s + profile.duration_ms / 1000
     assert 0 <= min(gpu_s[-1], cpu_s[-1]) - end_s < step_ms / 1000 + 1e-6
     gpu_j = linear_energy_j(gpu_s, gpu_mw / 1e3 + 100, start_s, end_s)
     cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, counter / 1e6))[0]
-    # float32 storage: half a rounding of the largest value, whatever the number of steps.
+    # float32 storage: half a rounding of the largest value, whatever the number of
+    # steps.
     rounding_j = float(profile.power_w.max()) * 2.0**-24 * step_ms / 1000
     assert profile.energy_j == pytest.approx(gpu_j + cpu_j, rel=1e-11, abs=rounding_j)
 
@@ -481,7 +588,9 @@ def test_coarser_steps_are_the_means_of_finer_ones(tmp_path, seed):
     rng = np.random.default_rng(seed)
     t_s = grid(seed=seed)
     pair = nvml(t_s, rng.integers(1, 700_000, t_s.size)), rapl(t_s, 80.0)
-    fine, coarse = (load_pair(tmp_path, *pair, step_ms=step_ms) for step_ms in (50, 400))
+    fine, coarse = (
+        load_pair(tmp_path, *pair, step_ms=step_ms) for step_ms in (50, 400)
+    )
     whole = fine.power_w[: coarse.power_w.size * 8].reshape(-1, 8).astype(float)
     np.testing.assert_allclose(coarse.power_w, whole.mean(axis=1), rtol=1e-6)
 
@@ -500,12 +609,16 @@ def logged(path):
     rows = [line.split() for line in lines if not line.startswith("#")]
     clock = [datetime.strptime(fields[0], "%Y-%m-%d_%H:%M:%S.%f") for fields in rows]
     t_s = np.array([(t - START).total_seconds() for t in clock])
-    return t_s, {name: np.array([float(f[i]) for f in rows]) for i, name in enumerate(names) if i}
+    return t_s, {
+        name: np.array([float(f[i]) for f in rows]) for i, name in enumerate(names) if i
+    }
 
 
 def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
     folder = sample(WATTAMETER)
-    gpu_path, cpu_path = (folder / f"{kind}_wattameter.log" for kind in ("nvml", "rapl"))
+    gpu_path, cpu_path = (
+        folder / f"{kind}_wattameter.log" for kind in ("nvml", "rapl")
+    )
     (gpu_s, gpu), (cpu_s, cpu) = logged(gpu_path), logged(cpu_path)
     profile = load(cpu_path, gpu_path, n_nodes=1)
     start_s = max(gpu_s[0], cpu_s[0])
@@ -513,15 +626,21 @@ def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
     assert end_s <= min(gpu_s[-1], cpu_s[-1]) < end_s + 0.1
     watts = sum(values for name, values in gpu.items() if name.endswith("[mW]")) / 1e3
     packages = (
-        sum(values for name, values in cpu.items() if name in ("cpu-0[uJ]", "cpu-1[uJ]")) / 1e6
+        sum(
+            values for name, values in cpu.items() if name in ("cpu-0[uJ]", "cpu-1[uJ]")
+        )
+        / 1e6
     )
     cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, packages))[0]
     assert profile.energy_j == pytest.approx(
         linear_energy_j(gpu_s, watts, start_s, end_s) + cpu_j, rel=1e-9
     )
-    # The logged package power is the same counter's difference over the interval that follows.
+    # The logged package power is the same counter's difference over the interval that
+    # follows.
     logged_w = cpu["cpu-0[W]"] + cpu["cpu-1[W]"]
-    np.testing.assert_allclose(np.diff(packages) / np.diff(cpu_s), logged_w[:-1], rtol=1e-4)
+    np.testing.assert_allclose(
+        np.diff(packages) / np.diff(cpu_s), logged_w[:-1], rtol=1e-4
+    )
     assert not any(profile.provenance.counts.values())
     assert profile.provenance.sampling_interval_s == pytest.approx(
         np.median(np.diff(gpu_s)), abs=1e-4

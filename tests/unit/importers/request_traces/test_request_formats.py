@@ -1,4 +1,5 @@
-"""Particulars of single formats: services, failures, folders, column mappings, sniffing."""
+"""Particulars of single formats: services, failures, folders, column mappings,
+sniffing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from diploee.importers.text.text import Text, read_blocks
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
 BURST_2 = (
-    "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type"
+    "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total "
+    "tokens,Log Type"
 )
 
 
@@ -46,7 +48,11 @@ def test_azure_stamps_of_both_years_are_read_as_utc(tmp_path: Path) -> None:
 def test_concatenated_files_are_one_trace(tmp_path: Path) -> None:
     header = "TIMESTAMP,ContextTokens,GeneratedTokens"
     path = write(
-        tmp_path / "a.csv", header, "2024-05-10 00:00:00,5,6", header, "2024-05-10 00:01:00,7,8"
+        tmp_path / "a.csv",
+        header,
+        "2024-05-10 00:00:00,5,6",
+        header,
+        "2024-05-10 00:01:00,7,8",
     )
     trace = read_request_trace(path)
     assert trace.n_requests.tolist() == [[1, 1]]
@@ -92,7 +98,9 @@ def test_only_wanted_services_are_kept_in_their_order(tmp_path: Path) -> None:
     assert trace.services == ("C", "B")
     assert trace.n_requests.sum(axis=1).tolist() == [1, 2]
     assert trace.counts.dropped == {"other services": 1}
-    with pytest.raises(InputError, match=r"no request of service 'GPT'.*have: 'A', 'B', 'C'"):
+    with pytest.raises(
+        InputError, match=r"no request of service 'GPT'.*have: 'A', 'B', 'C'"
+    ):
         read_request_trace(path, services=["GPT"])
     with pytest.raises(InputError, match="services is empty"):
         read_request_trace(path, services=[])
@@ -112,9 +120,13 @@ def test_an_empty_model_is_the_service_unknown(tmp_path: Path) -> None:
     assert trace.counts.repaired == {"no service; named 'unknown'": 1}
 
 
-def test_too_many_services_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_services_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(counts, "MAX_SERVICES", 3)
-    path = write(tmp_path / "c.csv", "time_s,service", *(f"{i},user{i}" for i in range(4)))
+    path = write(
+        tmp_path / "c.csv", "time_s,service", *(f"{i},user{i}" for i in range(4))
+    )
     with pytest.raises(LogFormatError, match=f"^{path}:2: found more than 3 services"):
         read_request_trace(path)
 
@@ -149,12 +161,21 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"when": "t"}, r"columns: unknown meaning 'when', expected 'timestamp', 'unix_s'"),
+        (
+            {"when": "t"},
+            r"columns: unknown meaning 'when', expected 'timestamp', 'unix_s'",
+        ),
         ({"output_tokens": "b"}, r"log.csv:1: expected one time column, found none"),
         ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
-        ({"time_s": "T_s"}, r"log.csv:1: column 'T_s' is missing, .* \(found: 't', 'b', 'b'\)"),
+        (
+            {"time_s": "T_s"},
+            r"log.csv:1: column 'T_s' is missing, .* \(found: 't', 'b', 'b'\)",
+        ),
         ({"time_s": "t", "service": "b"}, r"log.csv:1: column 'b' is there 2 times"),
-        ({"time_s": "t", "service": "t"}, r"log.csv:1: two of 'time_s', 'service' are mapped"),
+        (
+            {"time_s": "t", "service": "t"},
+            r"log.csv:1: two of 'time_s', 'service' are mapped",
+        ),
     ],
 )
 def test_a_wrong_column_mapping_is_refused(
@@ -166,7 +187,11 @@ def test_a_wrong_column_mapping_is_refused(
 
 
 def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) -> None:
-    write(tmp_path / "m-large" / "chunk-1-trace.csv", "0,2.0,1,Gamma,1,1", "600,1.0,1,Gamma,1,1")
+    write(
+        tmp_path / "m-large" / "chunk-1-trace.csv",
+        "0,2.0,1,Gamma,1,1",
+        "600,1.0,1,Gamma,1,1",
+    )
     write(tmp_path / "m-large" / "chunk-2-trace.csv", "600,0.5,1,Weibull,1,1")
     write(tmp_path / "m-small" / "chunk-1-trace.csv", "1200,3.0,1,Gamma,1,1")
     write(tmp_path / "m-small" / "chunk-1-dataset.json", "{}")
@@ -179,7 +204,9 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
     assert read_request_trace(tmp_path / "m-large").services == ("m-large",)
     only = read_request_trace(tmp_path, services=["m-small"], step_s=1800)
     assert only.n_requests.tolist() == [[1800]]
-    with pytest.raises(InputError, match=r"no chunks of service 'm-smal' .*did you mean 'm-small'"):
+    with pytest.raises(
+        InputError, match=r"no chunks of service 'm-smal' .*did you mean 'm-small'"
+    ):
         read_request_trace(tmp_path, services=["m-smal"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no files named"):
@@ -189,7 +216,12 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
 def test_servegen_rows_are_dropped_by_cause_and_put_in_order(tmp_path: Path) -> None:
     path = write(
         tmp_path / "chunk-1-trace.csv",
-        *("1200,2,1,Gamma,1,1", "0,1,1,Gamma,1,1", "0,1,1,Gamma,1,1", "600,-1,1,Gamma,1,1"),
+        *(
+            "1200,2,1,Gamma,1,1",
+            "0,1,1,Gamma,1,1",
+            "0,1,1,Gamma,1,1",
+            "600,-1,1,Gamma,1,1",
+        ),
         *("600,,1,Gamma,1,1", "-600,1,1,Gamma,1,1", ",1,1,Gamma,1,1", "1800,0,,"),
     )
     trace = read_request_trace(path, "servegen", step_s=600)
@@ -205,36 +237,53 @@ def test_servegen_rows_are_dropped_by_cause_and_put_in_order(tmp_path: Path) -> 
     assert (trace.counts.n_rows, trace.counts.n_kept) == (8, 3)
 
 
-def test_servegen_row_years_from_all_others_is_dropped_and_few_are_refused(tmp_path: Path) -> None:
+def test_servegen_row_years_from_all_others_is_dropped_and_few_are_refused(
+    tmp_path: Path,
+) -> None:
     rows = [f"{600 * k},1.0,1,Gamma,1,1" for k in range(30)]
     path = write(tmp_path / "chunk-1-trace.csv", *rows, "99999600,1.0,1,Gamma,1,1")
     trace = read_request_trace(path, "servegen", step_s=600)
     assert trace.n_requests.tolist() == [[600.0] * 30]
-    assert trace.counts.dropped == {"submitted more than a year apart from all others": 1}
+    assert trace.counts.dropped == {
+        "submitted more than a year apart from all others": 1
+    }
     path = write(tmp_path / "chunk-2-trace.csv", rows[0], "999999600,1.0,1,Gamma,1,1")
-    with pytest.raises(InputError, match=r"reach over 31\.7 years, expected 20 at most"):
+    with pytest.raises(
+        InputError, match=r"reach over 31\.7 years, expected 20 at most"
+    ):
         read_request_trace(path, "servegen", step_s=600)
 
 
 def test_servegen_rows_that_overlap_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "c.csv", "0,1,1,Gamma,1,1", "300,1,1,Gamma,1,1")
-    with pytest.raises(LogFormatError, match=f"^{path}:2: this row starts 300 s after another"):
+    with pytest.raises(
+        LogFormatError, match=f"^{path}:2: this row starts 300 s after another"
+    ):
         read_request_trace(path)
 
 
 def test_a_bailian_trace_has_seconds(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.jsonl",
-        '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6, "hash_ids": []}',
+        (
+            '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6, '
+            '"hash_ids": []}'
+        ),
     )
     assert read_request_trace(path, step_s=1).origin_ms == 61_000
 
 
-def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(tmp_path: Path) -> None:
+def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "t.csv", "a,b,c", "1,2,3")
-    with pytest.raises(LogFormatError, match=r":1: starts with 'a,b,c', which .*'azure-llm'"):
+    with pytest.raises(
+        LogFormatError, match=r":1: starts with 'a,b,c', which .*'azure-llm'"
+    ):
         read_request_trace(path)
-    with pytest.raises(InputError, match=r"unknown trace format 'azure', .*mean 'azure-llm'"):
+    with pytest.raises(
+        InputError, match=r"unknown trace format 'azure', .*mean 'azure-llm'"
+    ):
         read_request_trace(path, "azure")
     with pytest.raises(LogFormatError, match=r":1: column 'TIMESTAMP' is missing"):
         read_request_trace(path, "azure-llm")
@@ -246,7 +295,9 @@ def test_a_path_of_no_system_and_a_parquet_file_are_refused(tmp_path: Path) -> N
     with pytest.raises(LogFormatError, match="can't be read"):
         read_request_trace("a\0b", "azure-llm")
     (tmp_path / "binary").write_bytes(b"PAR1\xff\xfe\n")
-    with pytest.raises(LogFormatError, match=r"binary:1: found a Parquet file, expected UTF-8"):
+    with pytest.raises(
+        LogFormatError, match=r"binary:1: found a Parquet file, expected UTF-8"
+    ):
         read_request_trace(tmp_path / "binary")
 
 
@@ -277,7 +328,9 @@ def test_blocks_hold_whole_lines_and_know_their_numbers(
     assert list(Text(path, path.read_bytes(), 11).rows())[1] == (13, "three")
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 2**16)
     monkeypatch.setattr("diploee.importers.text.text.LONGEST_LINE_BYTES", 2**20)
     path = write(tmp_path / "t", "one", "x" * 2**21)
@@ -285,7 +338,9 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         list(read_blocks(path))
 
 
-def test_servegen_lengths_are_those_of_the_requests_of_their_window(tmp_path: Path) -> None:
+def test_servegen_lengths_are_those_of_the_requests_of_their_window(
+    tmp_path: Path,
+) -> None:
     rates = ["0,1.0,1,Gamma,1,1", "600,3.0,1,Gamma,1,1", "1200,0.5,1,Gamma,1,1"]
     write(tmp_path / "chunk-0-trace.csv", *rates)
     windows = {
@@ -298,12 +353,18 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(tmp_path: Pa
     (inputs,), (outputs,) = trace.input_tokens, trace.output_tokens
     assert trace.n_requests.tolist() == [[600, 1800, 300]]
     assert inputs.n_requests[[10, 20]].tolist() == [600, 2100]
-    assert outputs.n_requests[[100, 101]].tolist() == [675, 2025]  # the first window's goes on
+    # The first window's goes on
+    assert outputs.n_requests[[100, 101]].tolist() == [675, 2025]
     assert outputs.mean == pytest.approx(100.75)
-    assert read_request_trace(tmp_path / "chunk-0-trace.csv").output_tokens[0].mean == outputs.mean
+    assert (
+        read_request_trace(tmp_path / "chunk-0-trace.csv").output_tokens[0].mean
+        == outputs.mean
+    )
     for wrong in ("{1: __import__('os')}", "{1: -1}", 5):
         lengths.write_text(json.dumps({"0": {"input_tokens": wrong}}), "utf-8")
-        with pytest.raises(LogFormatError, match="window '0': input_tokens is") as error:
+        with pytest.raises(
+            LogFormatError, match="window '0': input_tokens is"
+        ) as error:
             read_request_trace(tmp_path)
         assert "\n" not in str(error.value)
     lengths.unlink()
@@ -311,7 +372,9 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(tmp_path: Pa
 
 
 def test_servegen_lengths_are_read_of_the_largest_clients_alone(tmp_path: Path) -> None:
-    for chunk, (rate, text) in enumerate([(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]):
+    for chunk, (rate, text) in enumerate(
+        [(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]
+    ):
         write(tmp_path / f"chunk-{chunk}-trace.csv", f"0,{rate},1,Gamma,1,1")
         (tmp_path / f"chunk-{chunk}-dataset.json").write_text(
             json.dumps({"0": {"output_tokens": text}}), "utf-8"

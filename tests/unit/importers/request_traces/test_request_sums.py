@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.importers import read_request_trace
-from diploee.importers.request_traces.counts import EDGES, StepCounts, TokenCounts, bins_of
+from diploee.importers.request_traces.counts import (
+    EDGES,
+    StepCounts,
+    TokenCounts,
+    bins_of,
+)
 
 requests = st.lists(
-    st.lists(st.tuples(st.integers(-3000, 3000), st.integers(0, 2)), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(st.integers(-3000, 3000), st.integers(0, 2)), min_size=1, max_size=30
+    ),
     min_size=1,
     max_size=6,
 )
@@ -22,11 +29,15 @@ requests = st.lists(
 
 @pytest.mark.slow
 @given(batches=requests)
-def test_steps_are_counted_wherever_they_lie(batches: list[list[tuple[int, int]]]) -> None:
+def test_steps_are_counted_wherever_they_lie(
+    batches: list[list[tuple[int, int]]],
+) -> None:
     counts = StepCounts()
     n_services = 0
     for batch in batches:
-        steps, service = (np.array(column, dtype=np.int64) for column in zip(*batch, strict=True))
+        steps, service = (
+            np.array(column, dtype=np.int64) for column in zip(*batch, strict=True)
+        )
         n_services = max(n_services, int(service.max()) + 1)
         counts.add(steps, service, n_services)
     first, found = counts.result(3)
@@ -90,7 +101,9 @@ def test_a_trace_begins_and_ends_near_its_outer_requests(
 
 
 def test_a_request_that_was_cut_short_is_left_out_and_counted(tmp_path: Path) -> None:
-    whole = [f'{{"timestamp": {t}, "input_length": 5, "output_length": 7}}' for t in range(9)]
+    whole = [
+        f'{{"timestamp": {t}, "input_length": 5, "output_length": 7}}' for t in range(9)
+    ]
     rows = ["time_ms,input_tokens", *(f"{t},5" for t in range(9))]
     for lines in (whole, rows):
         path = tmp_path / "trace"

@@ -107,11 +107,19 @@ def test_second_call_reads_what_the_first_one_compiled(data_dir, results):
     assert fits["Tiny"] == LogisticModelStore.load(data_dir, [SPEC])["Tiny"]
 
 
-def test_artifacts_lie_in_the_folder_that_the_cache_hash_of_their_spec_names(data_dir, results):
+def test_artifacts_lie_in_the_folder_that_the_cache_hash_of_their_spec_names(
+    data_dir, results
+):
     InferenceData.ensure(data_dir, [SPEC], results)
     LogisticModelStore.ensure(data_dir, [SPEC], results)
-    data, fits = (f"{SPEC.cache_hash()}/{kind}" for kind in ("inference_data", "logistic_models"))
-    found = {str(path.relative_to(data_dir)) for path in data_dir.rglob("*") if path.is_file()}
+    data, fits = (
+        f"{SPEC.cache_hash()}/{kind}" for kind in ("inference_data", "logistic_models")
+    )
+    found = {
+        str(path.relative_to(data_dir))
+        for path in data_dir.rglob("*")
+        if path.is_file()
+    }
     assert found == {
         f"{data}/_manifest.json",
         f"{data}/itl_fit.json",
@@ -129,21 +137,29 @@ def test_changed_parameters_compile_anew(data_dir, results):
     assert fine["Tiny"].power_w[8].size == 5 * coarse["Tiny"].power_w[8].size
     assert same(coarse, InferenceData.load(data_dir, [SPEC], coarse_params))
     assert same(fine, InferenceData.load(data_dir, [SPEC]))
-    with pytest.raises(InputError, match=r"cached inference_data is not there for these"):
+    with pytest.raises(
+        InputError, match=r"cached inference_data is not there for these"
+    ):
         InferenceData.load(data_dir, [SPEC], InferenceDataParams(dt_s=0.2))
 
 
-def test_folder_of_a_spec_without_batch_sizes_is_that_of_the_sizes_found(data_dir, results):
+def test_folder_of_a_spec_without_batch_sizes_is_that_of_the_sizes_found(
+    data_dir, results
+):
     all_sizes = InferenceModelSpec(**SPEC.model_dump(exclude={"batch_sizes"}))
     found = InferenceData.ensure(data_dir, [all_sizes], results)["Tiny"].spec
     assert found.batch_sizes == (8, 64)
     assert [path.name for path in data_dir.iterdir()] == [found.cache_hash()]
 
 
-def test_generate_takes_parameters_by_name_and_no_source_as_openg2g_does(results, monkeypatch):
+def test_generate_takes_parameters_by_name_and_no_source_as_openg2g_does(
+    results, monkeypatch
+):
     monkeypatch.setattr(compiled, "MlEnergySource", lambda: results)
     coarse = InferenceData.generate([SPEC], dt_s=0.5)
-    assert same(coarse, InferenceData.generate([SPEC], results, InferenceDataParams(dt_s=0.5)))
+    assert same(
+        coarse, InferenceData.generate([SPEC], results, InferenceDataParams(dt_s=0.5))
+    )
     assert coarse["Tiny"].dt_s == 0.5
 
 
@@ -164,16 +180,26 @@ def test_changed_source_data_compile_anew(tmp_path, data_dir):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"model_label": "Other"}, {"itl_deadline_s": 0.03}, {"feasible_batch_sizes": (8,)}]
+    "changes",
+    [
+        {"model_label": "Other"},
+        {"itl_deadline_s": 0.03},
+        {"feasible_batch_sizes": (8,)},
+    ],
 )
-def test_label_deadline_and_feasible_sizes_compile_nothing_anew(data_dir, results, changes):
+def test_label_deadline_and_feasible_sizes_compile_nothing_anew(
+    data_dir, results, changes
+):
     InferenceData.ensure(data_dir, [SPEC], results)
     other = tiny_spec(**{"batch_sizes": (8, 64)} | changes)
     found = InferenceData.ensure(data_dir, [other], results)[other.model_label]
     assert results.reads == 1
     assert found.spec == other
     small = tiny_spec(model_label="Small", batch_sizes=(8,))  # alone is compiled
-    assert list(InferenceData.ensure(data_dir, [other, small], results).models)[1] == "Small"
+    assert (
+        list(InferenceData.ensure(data_dir, [other, small], results).models)[1]
+        == "Small"
+    )
     assert results.reads == 2
 
 
@@ -194,9 +220,13 @@ def test_other_schema_version_compiles_anew_and_keeps_the_old_one(
 
 
 def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
-    with pytest.raises(InputError, match="the cached logistic_models is not there for these"):
+    with pytest.raises(
+        InputError, match="the cached logistic_models is not there for these"
+    ):
         LogisticModelStore.load(data_dir, [SPEC])
-    with pytest.raises(InputError, match="LogisticModelStore has no parameters, found 'dt_s'"):
+    with pytest.raises(
+        InputError, match="LogisticModelStore has no parameters, found 'dt_s'"
+    ):
         LogisticModelStore.ensure(data_dir, [SPEC], dt_s=0.5)
     with pytest.raises(InputError, match="no model spec given"):
         LogisticModelStore.ensure(data_dir, [])
@@ -211,7 +241,11 @@ def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
             (InferenceData, name, content, text)
             for name, content, text in (
                 ("trace.csv", None, "trace.csv: can't be read"),
-                ("trace.csv", b"batch_size,relative_time_s,power_total_W\n", "nothing of batch"),
+                (
+                    "trace.csv",
+                    b"batch_size,relative_time_s,power_total_W\n",
+                    "nothing of batch",
+                ),
                 ("trace.csv", b"a,b\n1,2\n", "column 'batch_size' is missing"),
                 ("itl_fit.json", b"{}", "per_batch: this key is missing"),
                 ("itl_fit.json", b'{"per_batch": 5}', "must be a group of keys"),
@@ -223,7 +257,9 @@ def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
         (LogisticModelStore, "logistic_fit.json", b"\xff\xfe", "is not UTF-8"),
     ],
 )
-def test_damaged_artifact_is_compiled_anew(data_dir, results, kind, name, content, text):
+def test_damaged_artifact_is_compiled_anew(
+    data_dir, results, kind, name, content, text
+):
     kind.ensure(data_dir, [SPEC], results)
     path = data_dir / place_of(kind) / name
     before = path.read_bytes()
@@ -304,7 +340,9 @@ def test_reader_sees_only_whole_artifacts_while_two_processes_write_and_damage_t
         wait_until(lambda: all(mark.exists() for mark in marks))
         while not all(writer.done() for writer in writers):
             try:
-                assert LogisticModelStore.load(data_dir, [SPEC])["Tiny"] == whole["Tiny"]
+                assert (
+                    LogisticModelStore.load(data_dir, [SPEC])["Tiny"] == whole["Tiny"]
+                )
                 seen.add("whole")
             except InputError as error:
                 assert "is damaged" in str(error) or "is not there" in str(error)

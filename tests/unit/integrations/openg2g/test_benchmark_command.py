@@ -8,20 +8,32 @@ from typing import Any
 
 import pytest
 import yaml
-from benchmark_builders import ITL, POWER, THROUGHPUT, leaderboard_data, tiny_spec, write_json
+from benchmark_builders import (
+    ITL,
+    POWER,
+    THROUGHPUT,
+    leaderboard_data,
+    tiny_spec,
+    write_json,
+)
 from command_line import call
 from serving_builders import one_service, plan_of, serving_data
 
 from diploee.scenario import scenario_from_dict
 
 BOARD = "org__Tiny-8B__gpqa.json"
-CURVES = {"power_w": (POWER, 1.0), "itl_ms": (ITL, 1e3), "throughput_tps": (THROUGHPUT, 1.0)}
+CURVES = {
+    "power_w": (POWER, 1.0),
+    "itl_ms": (ITL, 1e3),
+    "throughput_tps": (THROUGHPUT, 1.0),
+}
 SPEC = tiny_spec().model_dump(mode="json", exclude_none=True)
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
-    """A folder with a leaderboard file that lies on known curves, and the spec of its model."""
+    """A folder with a leaderboard file that lies on known curves, and the spec of its
+    model."""
     write_json(tmp_path / BOARD, leaderboard_data())
     write_specs(tmp_path, SPEC)
     return tmp_path
@@ -46,21 +58,30 @@ def test_fits_print_as_a_service_that_a_scenario_takes(measured: Path) -> None:
     scenario = scenario_from_dict(serving_data(one_service(**without, **fragment)))
     plan = plan_of(scenario)
     expected = THROUGHPUT.eval(ITL.inverse(0.05)) / 512
-    assert plan.services[0].capacity.max_request_rate_rps == pytest.approx(expected, rel=1e-3)
+    assert plan.services[0].capacity.max_request_rate_rps == pytest.approx(
+        expected, rel=1e-3
+    )
 
 
 def test_fits_return_the_curves_that_the_points_lie_on(measured: Path) -> None:
     content = json.loads(fit(measured, "--json").out)["Tiny"]
     for name, (curve, factor) in CURVES.items():
         found = [content[name][symbol] for symbol in ("L", "k", "x0", "b0")]
-        expected = (curve.span * factor, curve.steepness, curve.midpoint, curve.base * factor)
+        expected = (
+            curve.span * factor,
+            curve.steepness,
+            curve.midpoint,
+            curve.base * factor,
+        )
         assert found == pytest.approx(expected, rel=1e-3)
         assert content[name]["r2"] > 0.999999
     assert (measured / "cache").is_dir()
     assert fit(measured).code == 0  # from the cache
 
 
-def test_batch_sizes_that_are_absent_are_all_that_the_source_has(measured: Path) -> None:
+def test_batch_sizes_that_are_absent_are_all_that_the_source_has(
+    measured: Path,
+) -> None:
     named = json.loads(fit(measured, "--json").out)["Tiny"]
     spec = {key: value for key, value in SPEC.items() if key != "batch_sizes"}
     write_specs(measured, spec)
@@ -75,7 +96,10 @@ def test_models_that_can_not_be_fitted_leave_the_others(measured: Path) -> None:
     ended = fit(measured, "--json")
     assert ended.code == 2
     assert list(json.loads(ended.out)) == ["Tiny"]
-    assert [line.count("no GPU 'H") for line in ended.err.strip().splitlines()] == [1, 1]
+    assert [line.count("no GPU 'H") for line in ended.err.strip().splitlines()] == [
+        1,
+        1,
+    ]
 
 
 def test_a_power_curve_that_does_not_follow_its_points_is_noted(measured: Path) -> None:
@@ -95,7 +119,10 @@ def test_a_power_curve_that_does_not_follow_its_points_is_noted(measured: Path) 
     ],
 )
 def test_sources_that_can_not_be_read_are_one_line(
-    measured: Path, arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+    measured: Path,
+    arguments: tuple[str, ...],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -90,23 +90,36 @@ def test_leaderboard_has_no_traces(leaderboard):
     [
         ({"model_id": "org/Tiny-9B"}, "did you mean 'org__Tiny-8B__gpqa'?"),
         ({"task": "chat"}, "no file 'org__Tiny-8B__chat.json' for 'Tiny'"),
-        ({"gpu_model": "H10"}, "no GPU 'H10' of org/Tiny-8B, gpqa (have: 'H100'); set gpu_model"),
-        ({"gpus_per_replica": 4}, "no number of GPUs '4' of org/Tiny-8B, gpqa, H100 (have: '2')"),
+        (
+            {"gpu_model": "H10"},
+            "no GPU 'H10' of org/Tiny-8B, gpqa (have: 'H100'); set gpu_model",
+        ),
+        (
+            {"gpus_per_replica": 4},
+            "no number of GPUs '4' of org/Tiny-8B, gpqa, H100 (have: '2')",
+        ),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
     ],
 )
-def test_what_the_leaderboard_lacks_is_named_with_what_it_has(leaderboard, changes, text):
+def test_what_the_leaderboard_lacks_is_named_with_what_it_has(
+    leaderboard, changes, text
+):
     one_line(lambda: leaderboard.read(tiny_spec(**changes)), text)
     single = LeaderboardSource(leaderboard.path / "org__Tiny-8B__gpqa.json")
     one_line(
         lambda: single.read(tiny_spec(model_id="org/Tiny-8C")),
-        "no model 'org/Tiny-8C' (have: 'org/Tiny-8B'); set model_id of 'Tiny'; did you mean",
+        (
+            "no model 'org/Tiny-8C' (have: 'org/Tiny-8B'); set model_id of 'Tiny'; "
+            "did you mean"
+        ),
     )
 
 
 def test_two_parallelisms_are_distinguished(tmp_path):
     data = leaderboard_data()
-    other = [c | {"parallelization": {"tensor_parallel": 1}} for c in data["configurations"]]
+    other = [
+        c | {"parallelization": {"tensor_parallel": 1}} for c in data["configurations"]
+    ]
     data["configurations"] += other
     source = LeaderboardSource(write_json(tmp_path / "x.json", data))
     one_line(
@@ -120,9 +133,14 @@ def test_two_parallelisms_are_distinguished(tmp_path):
     ("content", "text"),
     [
         ('{"model_id": "a",\n "configurations": [', ":2: not valid JSON"),
-        ('{"model_id": "m", "task": "t", "configurations": []}', "holds no measurements"),
         (
-            json.dumps(leaderboard_data()).replace('"avg_power_watts": ', '"avg_power_watts": -'),
+            '{"model_id": "m", "task": "t", "configurations": []}',
+            "holds no measurements",
+        ),
+        (
+            json.dumps(leaderboard_data()).replace(
+                '"avg_power_watts": ', '"avg_power_watts": -'
+            ),
             "configurations.0.avg_power_watts: must be a number above 0",
         ),
     ],
@@ -145,13 +163,15 @@ def test_leaderboard_sample_is_read_and_fitted():
     )
     source = LeaderboardSource(SAMPLE.parent)
     fits = LogisticModelStore.generate([spec], source)["Llama-3.1-70B"]
-    # What others quote of the same data: 1765, 2184 and 2548 W at 8, 128 and 1024 sequences.
+    # What others quote of the same data: 1765, 2184 and 2548 W at 8, 128 and 1024
+    # sequences.
     powers = {run.batch_size: run.mean_power_w for run in source.read(spec).runs}
     assert [round(powers[size]) for size in (8, 128, 1024)] == [1765, 2184, 2548]
     assert fits.power.span == pytest.approx(868, abs=1)
     assert fits.itl.r2 >= 0.991
     one_line(
-        lambda: source.read(spec.model_copy(update={"gpu_model": "A100"})), "no GPU 'A100' of meta"
+        lambda: source.read(spec.model_copy(update={"gpu_model": "A100"})),
+        "no GPU 'A100' of meta",
     )
 
 
@@ -216,7 +236,11 @@ READINGS = "timeline.power.device_instant"
     [
         ("timeline", GONE, "timeline: this key is missing"),
         (f"{READINGS}.1", GONE, "has 1 GPUs, expected 2 as its place says"),
-        (f"{READINGS}.1.350", [1.0, -5.0], "1.350: found -5 W (1 such readings), expected 0 W or"),
+        (
+            f"{READINGS}.1.350",
+            [1.0, -5.0],
+            "1.350: found -5 W (1 such readings), expected 0 W or",
+        ),
         (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be given with 2 entries"),
         ("timeline.steady_state_end_time", 5.0, "the steady state ends at 5 s"),
         ("results", [], "no inter-token latency above 0"),
@@ -237,7 +261,9 @@ def test_damaged_result_file_is_one_clear_line(tmp_path, place, value, text):
             del here[last]
     path = write_json(results_path(tmp_path, 8), data)
     message = one_line(
-        lambda: ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,))), text, LogFormatError
+        lambda: ResultsSource(tmp_path).read(tiny_spec(batch_sizes=(8,))),
+        text,
+        LogFormatError,
     )
     assert message.startswith(str(path))
 
@@ -246,14 +272,21 @@ def test_cut_result_file_and_empty_folder_are_one_clear_line(tmp_path):
     path = write_json(results_path(tmp_path, 8), results_data(8))
     path.write_text(path.read_text()[:1000])
     spec = tiny_spec(batch_sizes=(8,))
-    one_line(lambda: ResultsSource(tmp_path).read(spec), "not valid JSON", LogFormatError)
-    one_line(lambda: ResultsSource(tmp_path / "none").read(spec), "no 'results.json' below")
+    one_line(
+        lambda: ResultsSource(tmp_path).read(spec), "not valid JSON", LogFormatError
+    )
+    one_line(
+        lambda: ResultsSource(tmp_path / "none").read(spec), "no 'results.json' below"
+    )
     one_line(
         lambda: ResultsSource(tmp_path).read(tiny_spec(gpu_model="B200")),
         "no GPU 'B200' of org/Tiny-8B, gpqa (have: 'H100')",
     )
     stray = write_json(tmp_path / "stray" / "results.json", {})
-    one_line(lambda: ResultsSource(stray.parent).read(spec), "its place must say what was measured")
+    one_line(
+        lambda: ResultsSource(stray.parent).read(spec),
+        "its place must say what was measured",
+    )
 
 
 # --- OpenG2G's cache
@@ -264,7 +297,9 @@ def test_openg2g_folder_gives_traces_mixtures_and_its_own_fits(tmp_path):
     source = OpenG2GSource(tmp_path)
     (spec,) = source.specs()
     of_folder = {"precision": "bfloat16", "expert_parallel": 1}
-    assert spec == tiny_spec(feasible_batch_sizes=spec.feasible_batch_sizes, **of_folder)
+    assert spec == tiny_spec(
+        feasible_batch_sizes=spec.feasible_batch_sizes, **of_folder
+    )
     runs = source.read(spec)
     assert runs.sha256 == source.sha256(spec)
     fits = LogisticModelStore.generate([spec], source)["Tiny"]
@@ -302,7 +337,9 @@ def test_openg2g_folder_without_logistic_fits_lacks_throughput(tmp_path):
 def test_damaged_openg2g_folder_is_one_clear_line(tmp_path, file, old, new, text):
     path = write_openg2g(tmp_path / "abc") / file
     path.write_text(path.read_text().replace(old, new) if old else new)
-    message = one_line(lambda: OpenG2GSource(tmp_path).read(tiny_spec()), text, LogFormatError)
+    message = one_line(
+        lambda: OpenG2GSource(tmp_path).read(tiny_spec()), text, LogFormatError
+    )
     assert message.startswith(str(path))
 
 
@@ -310,13 +347,16 @@ def test_what_an_openg2g_folder_lacks_is_named(tmp_path):
     folder = write_openg2g(tmp_path / "abc")
     lacking = tiny_spec(batch_sizes=(7,))
     one_line(
-        lambda: OpenG2GSource(tmp_path).read(lacking), "no batch size '7' of 'Tiny' (have: '8'"
+        lambda: OpenG2GSource(tmp_path).read(lacking),
+        "no batch size '7' of 'Tiny' (have: '8'",
     )
     (folder / "_manifest.json").unlink()
-    one_line(lambda: OpenG2GSource(tmp_path).specs(), "no finished spec folder of OpenG2G")
+    one_line(
+        lambda: OpenG2GSource(tmp_path).specs(), "no finished spec folder of OpenG2G"
+    )
 
 
-# --- the hub, through the package mlenergy-data (here a stand-in of its interface of 0.4)
+# --- the hub, through the package mlenergy-data (here a stand-in of its interface of 0.4)  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -395,31 +435,45 @@ logistic_models = LogisticModelStore.ensure(data_dir, models)
 """As OpenG2G's description of its data has them."""
 
 
-def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(package, tmp_path, monkeypatch):
+def test_the_snippets_of_openg2gs_data_pipeline_run_word_for_word(
+    package, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     names = {
-        "InferenceData": InferenceData, "TrainingTrace": TrainingTrace, "Path": Path,
-        "LogisticModelStore": LogisticModelStore, "data_dir": Path("data/specs"),
-        "models": (tiny_spec(batch_sizes=(8, 64), precision="bfloat16", expert_parallel=1),),
-    }  # fmt: skip
+        "InferenceData": InferenceData,
+        "TrainingTrace": TrainingTrace,
+        "Path": Path,
+        "LogisticModelStore": LogisticModelStore,
+        "data_dir": Path("data/specs"),
+        "models": (
+            tiny_spec(batch_sizes=(8, 64), precision="bfloat16", expert_parallel=1),
+        ),
+    }
     exec(SNIPPETS, names)  # their text is what is held
-    first = {name: names[name] for name in ("inference_data", "training_trace", "logistic_models")}
+    first = {
+        name: names[name]
+        for name in ("inference_data", "training_trace", "logistic_models")
+    }
     assert FakeRuns.loaded == ("ml-energy/benchmark-v3", False)
     assert first["inference_data"]["Tiny"].dt_s == 0.1
     assert Path("data/training_trace.csv").read_text().startswith("t_s,power_W\n")
-    monkeypatch.setattr(FakeRuns, "from_hf", None)  # the second time all lies on the disk
+    # The second time all lies on the disk
+    monkeypatch.setattr(FakeRuns, "from_hf", None)
     exec(SNIPPETS, names)
     assert names["logistic_models"]["Tiny"] == first["logistic_models"]["Tiny"]
     power_w = first["training_trace"].power_w
     np.testing.assert_allclose(names["training_trace"].power_w, power_w, atol=1e-6)
     for size, power_w in first["inference_data"]["Tiny"].power_w.items():
-        np.testing.assert_array_equal(names["inference_data"]["Tiny"].power_w[size], power_w)
+        np.testing.assert_array_equal(
+            names["inference_data"]["Tiny"].power_w[size], power_w
+        )
 
 
 def test_folder_of_openg2g_is_found_by_its_hash_and_read_without_a_source(tmp_path):
     spec = tiny_spec(batch_sizes=(64, 8), feasible_batch_sizes=(64,), precision="fp8")
     folder = openg2g_folder(tmp_path, spec)
-    # The digest of OpenG2G 0.2.0's own InferenceModelSpec(...).cache_hash() of the same fields.
+    # The digest of OpenG2G 0.2.0's own InferenceModelSpec(...).cache_hash() of the same
+    # fields.
     assert folder.name == "63538b9675a073a2"
     write_openg2g(folder, spec)
     for found in (
@@ -431,29 +485,44 @@ def test_folder_of_openg2g_is_found_by_its_hash_and_read_without_a_source(tmp_pa
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlenergy.data.records", None)
-    one_line(lambda: MlEnergySource().read(tiny_spec()), "pip install 'diploee[mlenergy]'")
+    one_line(
+        lambda: MlEnergySource().read(tiny_spec()), "pip install 'diploee[mlenergy]'"
+    )
 
 
 def test_refused_access_and_missing_copy_are_one_line(package, monkeypatch):
     def refuse(cls, *args, **options):
-        raise RuntimeError("Failed to download dataset.\n1. Visit ...\n2. Set HF_TOKEN ...")
+        raise RuntimeError(
+            "Failed to download dataset.\n1. Visit ...\n2. Set HF_TOKEN ..."
+        )
 
     monkeypatch.setattr(FakeRuns, "from_hf", classmethod(refuse))
-    message = one_line(lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1.")
-    assert "gated: request access on https://huggingface.co/datasets/ml-energy/bench" in message
+    message = one_line(
+        lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1."
+    )
+    assert (
+        "gated: request access on https://huggingface.co/datasets/ml-energy/bench"
+        in message
+    )
     assert "set HF_TOKEN to it" in message
-    one_line(lambda: MlEnergySource("/no/copy").read(tiny_spec()), "no runs/llm.parquet in /no")
+    one_line(
+        lambda: MlEnergySource("/no/copy").read(tiny_spec()),
+        "no runs/llm.parquet in /no",
+    )
 
 
 def test_a_compiled_copy_is_read_through_the_real_package(tmp_path):
-    pytest.importorskip("mlenergy.data.records", reason="the extra mlenergy-data is not installed")
+    pytest.importorskip(
+        "mlenergy.data.records", reason="the extra mlenergy-data is not installed"
+    )
     import pandas as pd
     from mlenergy.data.records import LLMRun
 
     rows = []
     for size in SIZES:
         values = dict.fromkeys(
-            (name for name in LLMRun.__dataclass_fields__ if not name.startswith("_")), 1
+            (name for name in LLMRun.__dataclass_fields__ if not name.startswith("_")),
+            1,
         )
         path = f"raw/{size}.json"
         write_json(tmp_path / path, results_data(size))
@@ -479,6 +548,8 @@ def test_a_compiled_copy_is_read_through_the_real_package(tmp_path):
     source = MlEnergySource(tmp_path)
     data = InferenceData.generate([tiny_spec()], source)["Tiny"]
     assert sorted(data.power_w) == list(SIZES)
-    assert json.loads(json.dumps(dict(data.details)))["runs"] == {str(n): 1 for n in SIZES}
+    assert json.loads(json.dumps(dict(data.details)))["runs"] == {
+        str(n): 1 for n in SIZES
+    }
     fits = LogisticModelStore.generate([tiny_spec()], source)["Tiny"]
     assert np.allclose(fits.itl.eval(SIZES), ITL.eval(SIZES), rtol=1e-4)

@@ -1,4 +1,5 @@
-"""The latency mixture: recovery of known parameters, averages over replicas, degenerate samples."""
+"""The latency mixture: recovery of known parameters, averages over replicas, degenerate
+samples."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def test_known_parameters_are_recovered_within_confidence_limits():
     _, found = fits(5_000, n_fits)
     values = np.array([parameters(model) for model in found])
     deviation = values.std(axis=0, ddof=1)
-    # The mean of the fits: Student's t with 9 degrees of freedom, 99.9 % for all six at once.
+    # The mean of the fits: Student's t with 9 degrees of freedom, 99.9 % for all six at
+    # once.
     limit = stats.t.ppf(1 - 0.0005 / 6, n_fits - 1) * deviation / np.sqrt(n_fits)
     assert (np.abs(values.mean(axis=0) - parameters(MIXTURE)) < limit).all()
     # And no fit is far off: the limits of a single one stay within a few percent.
@@ -75,7 +77,9 @@ def test_mean_and_variance_equal_those_of_draws():
     limit = 4 * samples.std() / np.sqrt(samples.size)
     assert abs(samples.mean() - MIXTURE.mean_s) < limit
     squares = (samples - MIXTURE.mean_s) ** 2
-    assert abs(squares.mean() - MIXTURE.variance_s2) < 4 * squares.std() / np.sqrt(samples.size)
+    assert abs(squares.mean() - MIXTURE.variance_s2) < 4 * squares.std() / np.sqrt(
+        samples.size
+    )
 
 
 def test_quantiles_invert_the_distribution():
@@ -96,7 +100,9 @@ def test_average_of_few_replicas_has_the_distribution_of_averaged_draws(n_replic
 
 
 @pytest.mark.parametrize("n_replicas", [31, 1_000])
-def test_average_of_many_replicas_is_normal_with_the_mixtures_mean_and_variance(n_replicas):
+def test_average_of_many_replicas_is_normal_with_the_mixtures_mean_and_variance(
+    n_replicas,
+):
     averages = MIXTURE.sample_avg(n_replicas, np.random.default_rng(5), size=4_000)
     deviation = np.sqrt(MIXTURE.variance_s2 / n_replicas)
     assert averages.min() >= MIXTURE.location_s
@@ -152,7 +158,13 @@ def test_dict_round_trip_keeps_everything_under_openg2g_names():
     (_,), (model,) = fits(500, 1)
     data = json.loads(json.dumps(model.to_dict()))
     assert data["pi_steady"] + data["pi_stall"] == pytest.approx(1)
-    assert {"loc", "sigma_steady", "scale_steady", "sigma_stall", "scale_stall"} < data.keys()
+    assert {
+        "loc",
+        "sigma_steady",
+        "scale_steady",
+        "sigma_stall",
+        "scale_stall",
+    } < data.keys()
     assert ITLMixtureModel.from_dict(data) == model
 
 
@@ -161,7 +173,10 @@ def test_dict_round_trip_keeps_everything_under_openg2g_names():
     [
         ({"loc": None}, "loc must be a number, found null"),
         ({"pi_steady": 1.5}, "from 0 to 1, found 1.5"),
-        ({"sigma_stall": 0.0}, r"\(stall_sigma\) must be from 1e-12 to 1e\+06, found 0"),
+        (
+            {"sigma_stall": 0.0},
+            r"\(stall_sigma\) must be from 1e-12 to 1e\+06, found 0",
+        ),
         ({"scale_steady": float("nan")}, "scale_steady .* found nan"),
     ],
 )
@@ -169,4 +184,6 @@ def test_wrong_parameters_are_one_clear_line(changes, text):
     with pytest.raises(InputError, match=text):
         ITLMixtureModel.from_dict(MIXTURE.to_dict() | changes)
     with pytest.raises(InputError, match="missing: 'loc'"):
-        ITLMixtureModel.from_dict({k: v for k, v in MIXTURE.to_dict().items() if k != "loc"})
+        ITLMixtureModel.from_dict(
+            {k: v for k, v in MIXTURE.to_dict().items() if k != "loc"}
+        )

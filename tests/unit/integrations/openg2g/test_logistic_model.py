@@ -1,4 +1,4 @@
-"""The logistic curve: fits against the sample and against truth, derivative, inverse."""
+"""The logistic curve: fits against the sample and against truth, derivative, inverse."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ curves = st.builds(
 
 
 def assert_fit_is_no_worse(x, y, curve):
-    """Compare squared errors with those of a curve that others give for the same points."""
+    """Compare squared errors with those of a curve that others give for the same
+    points."""
     fitted, residual = LogisticModel.fit(x, y), y - curve.eval_x(x)
     assert fitted.n_points == len(x)
     assert fitted.r2 >= 1 - residual @ residual / np.sum((y - y.mean()) ** 2)
@@ -44,7 +45,10 @@ def test_fit_of_the_sample_is_at_least_as_good_as_the_quoted_one():
     x = np.log2([point["max_num_seqs"] for point in points])
     for column, (coefficients, quoted_r2) in QUOTED.items():
         y = np.array([point[column] for point in points])
-        assert round(assert_fit_is_no_worse(x, y, LogisticModel(*coefficients)).r2, 3) >= quoted_r2
+        assert (
+            round(assert_fit_is_no_worse(x, y, LogisticModel(*coefficients)).r2, 3)
+            >= quoted_r2
+        )
 
 
 @pytest.mark.slow
@@ -75,11 +79,19 @@ def test_coefficients_lie_within_confidence_limits_of_the_truth():
     # Asymptotic covariance of least squares, from the derivatives by each coefficient.
     share = (truth.eval_x(x) - truth.base) / truth.span
     slope = truth.deriv_wrt_x(x)
-    columns = [share, slope / truth.steepness * (x - truth.midpoint), -slope, np.ones_like(x)]
+    columns = [
+        share,
+        slope / truth.steepness * (x - truth.midpoint),
+        -slope,
+        np.ones_like(x),
+    ]
     jacobian = np.stack(columns, axis=1)
     deviation = noise_w * np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     rng = np.random.default_rng(5)
-    fits = [LogisticModel.fit(x, truth.eval_x(x) + rng.normal(0, noise_w, 12)) for _ in range(10)]
+    fits = [
+        LogisticModel.fit(x, truth.eval_x(x) + rng.normal(0, noise_w, 12))
+        for _ in range(10)
+    ]
     found = np.array([(f.span, f.steepness, f.midpoint, f.base) for f in fits])
     expected = np.array([truth.span, truth.steepness, truth.midpoint, truth.base])
     inside = np.abs(found - expected) < 1.96 * deviation
@@ -89,7 +101,8 @@ def test_coefficients_lie_within_confidence_limits_of_the_truth():
 
 @pytest.mark.slow
 @settings(max_examples=2)
-@example([24.0, 10.0, 17.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # the deepest valley is a narrow one
+# The deepest valley is a narrow one
+@example([24.0, 10.0, 17.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 @example([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0, 2.0])
 @given(st.lists(st.floats(1, 1000), min_size=8, max_size=8))
 def test_fit_is_never_worse_than_a_grid_search(y):
@@ -123,7 +136,9 @@ def test_derivative_equals_finite_differences(curve, x):
 def test_inverse_finds_the_batch_of_a_value(curve, share):
     value = curve.base + share * curve.span
     batch = curve.inverse(value)
-    assert float(curve.eval(batch)) == pytest.approx(value, rel=1e-6, abs=1e-6 * curve.span)
+    assert float(curve.eval(batch)) == pytest.approx(
+        value, rel=1e-6, abs=1e-6 * curve.span
+    )
 
 
 def test_inverse_is_zero_below_the_curve_and_infinite_above():

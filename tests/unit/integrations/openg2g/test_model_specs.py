@@ -35,7 +35,11 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
         4,
         (8, 16),
     )
-    assert (tiny.feasible, tiny.itl_deadline_s, tiny.tensor_parallel) == ((8,), None, None)
+    assert (tiny.feasible, tiny.itl_deadline_s, tiny.tensor_parallel) == (
+        (8,),
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,11 +67,26 @@ def test_hash_covers_what_changes_data_alone(changes, same):
         ("gpu_model: H100", "gpu_modle: H100", 4, "did you mean 'gpu_model'?"),
         ("[8, 16, 32]", "[8, 16, 16]", 2, "batch_sizes has 16 twice"),
         ("[8, 16, 32]", "[8, 16.5]", 8, "found 16.5"),
-        ("sizes: [8, 16]", "sizes: [8, 64]", 2, "has '64', which is not in batch_sizes"),
+        (
+            "sizes: [8, 16]",
+            "sizes: [8, 64]",
+            2,
+            "has '64', which is not in batch_sizes",
+        ),
         ("0.08", "-1", 7, "must be a number above 0, found -1"),
-        ("label: Tiny", "label: Llama-3.1-70B", 10, "is also that of models.0; labels must differ"),
+        (
+            "label: Tiny",
+            "label: Llama-3.1-70B",
+            10,
+            "is also that of models.0; labels must differ",
+        ),
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
-        ("itl_deadline_s: 0.08", "tensor_parallel: 8", 2, "at most gpus_per_replica, 4"),
+        (
+            "itl_deadline_s: 0.08",
+            "tensor_parallel: 8",
+            2,
+            "at most gpus_per_replica, 4",
+        ),
         ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
         (
             "task: gpqa\n    batch_sizes: [8]",

@@ -1,4 +1,5 @@
-"""Odd values anywhere in benchmark files: a fit of finite numbers, or one line with the file."""
+"""Odd values anywhere in benchmark files: a fit of finite numbers, or one line with the
+file."""
 
 from __future__ import annotations
 
@@ -11,17 +12,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_builders import leaderboard_data, results_data, results_path, tiny_spec, write_json
+from benchmark_builders import (
+    leaderboard_data,
+    results_data,
+    results_path,
+    tiny_spec,
+    write_json,
+)
 
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import LogisticModelStore
-from diploee.integrations.openg2g.sources import LeaderboardSource, OpenG2GSource, ResultsSource
+from diploee.integrations.openg2g.sources import (
+    LeaderboardSource,
+    OpenG2GSource,
+    ResultsSource,
+)
 
 SIZES = (8, 64)
-HUGE = {"400 digits": "9" * 400, "5,000 digits": "9" * 5_000, "deep": "[" * 999 + "]" * 999}
+HUGE = {
+    "400 digits": "9" * 400,
+    "5,000 digits": "9" * 5_000,
+    "deep": "[" * 999 + "]" * 999,
+}
 ODD = {
-    **{text: text for text in ("null", "true", '"x"', '""', "[]", "[[1]]", "{}", '{"a": 1}')},
-    **{text: text for text in ("NaN", "Infinity", "-1", "0", "1.5", "1e308", "1e999", "1e-320")},
+    **{
+        text: text
+        for text in ("null", "true", '"x"', '""', "[]", "[[1]]", "{}", '{"a": 1}')
+    },
+    **{
+        text: text
+        for text in ("NaN", "Infinity", "-1", "0", "1.5", "1e308", "1e999", "1e-320")
+    },
     "surrogate": '"\\ud800"',
     "control": '"\\u001b]0;x\\u0007"',
     **HUGE,
@@ -50,7 +71,9 @@ def changed(data: Any, place: tuple[Any, ...], text: str) -> str:
 def leaderboard(folder: Path) -> tuple[Any, dict[Path, Any]]:
     path = folder / "board.json"
     data = leaderboard_data()
-    data["configurations"] = [c for c in data["configurations"] if c["max_num_seqs"] in SIZES]
+    data["configurations"] = [
+        c for c in data["configurations"] if c["max_num_seqs"] in SIZES
+    ]
     return LeaderboardSource(path), {path: data}
 
 
@@ -67,14 +90,21 @@ def openg2g(folder: Path) -> tuple[Any, dict[Path, Any]]:
     from benchmark_builders import write_openg2g
 
     place = write_openg2g(folder / "abc", tiny_spec(batch_sizes=SIZES))
-    return OpenG2GSource(folder), {p: json.loads(p.read_text()) for p in place.glob("*.json")}
+    return OpenG2GSource(folder), {
+        p: json.loads(p.read_text()) for p in place.glob("*.json")
+    }
 
 
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("build", [leaderboard, results, openg2g], ids=lambda b: b.__name__)
+@pytest.mark.parametrize(
+    "build", [leaderboard, results, openg2g], ids=lambda b: b.__name__
+)
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
-    tmp_path: Path, build: Callable[[Path], tuple[Any, dict[Path, Any]]], odd: str, every: int
+    tmp_path: Path,
+    build: Callable[[Path], tuple[Any, dict[Path, Any]]],
+    odd: str,
+    every: int,
 ) -> None:
     """Each odd value in every n-th place, the next one in the places beside those."""
     first = list(ODD).index(odd) % every
@@ -88,7 +118,9 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    store = LogisticModelStore.generate([tiny_spec(batch_sizes=SIZES)], source)
+                    store = LogisticModelStore.generate(
+                        [tiny_spec(batch_sizes=SIZES)], source
+                    )
             except InputError as error:
                 (problem,) = error.problems
                 assert len(problem) < 500, place
@@ -98,10 +130,17 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
                 numbers = [
                     value
                     for model in store.models.values()
-                    for curve in (model.fits.power, model.fits.itl, model.fits.throughput)
+                    for curve in (
+                        model.fits.power,
+                        model.fits.itl,
+                        model.fits.throughput,
+                    )
                     for value in curve.to_dict().values()
                     if value is not None
                 ]
-                assert all(math.isfinite(number) for number in numbers), (place, numbers)
+                assert all(math.isfinite(number) for number in numbers), (
+                    place,
+                    numbers,
+                )
         write_json(path, data)
     assert n_refused

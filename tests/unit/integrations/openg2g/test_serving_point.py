@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import LogisticModel, ServingFits, operating_points
-from diploee.integrations.openg2g.serving import logistic_curves, sampled_operating_points
+from diploee.integrations.openg2g.serving import (
+    logistic_curves,
+    sampled_operating_points,
+)
 from diploee.loads.services.capacity import max_request_rate_rps
 from diploee.loads.services.curves import LatencyCurve, PowerCurve
 from diploee.scenario import LogisticService
@@ -77,7 +80,8 @@ def test_quoted_figures_of_llama_70b_are_met():
     rates = LLAMA_70B.throughput.eval([8, 32, 128, 512, 1024]) / 350
     points = operating_points(LLAMA_70B, rates, 350)
     assert np.allclose(points.batch, [8, 32, 128, 512, 1024], rtol=1e-9)
-    # The fit's residuals are 33 W in root mean square; the largest is at 32 sequences, 62 W.
+    # The fit's residuals are 33 W in root mean square; the largest is at 32 sequences,
+    # 62 W.
     assert np.abs(points.power_w - [1765, 1794, 2184, 2493, 2548]).max() < 65
 
 
@@ -129,11 +133,17 @@ def test_services_rate_curves_hold_the_sampled_points():
     power = PowerCurve("llama", curve.rate_rps, curve.power_w, curve.power_w)
     latency = LatencyCurve("mean_itl", curve.rate_rps, curve.itl_s, curve.rate_rps)
     assert latency.largest_correction_s == 0
-    assert latency.sustained_throughput_rps == pytest.approx(LLAMA_70B.max_request_rate_rps(350))
+    assert latency.sustained_throughput_rps == pytest.approx(
+        LLAMA_70B.max_request_rate_rps(350)
+    )
     # Eq. 5 on the sampled curve is that of the logistic one, within its interpolation.
     for deadline_s in (0.03, 0.05, 0.08):
-        exact = float(LLAMA_70B.throughput.eval(LLAMA_70B.itl.inverse(deadline_s))) / 350
-        assert max_request_rate_rps(latency, deadline_s) == pytest.approx(exact, rel=0.005)
+        exact = (
+            float(LLAMA_70B.throughput.eval(LLAMA_70B.itl.inverse(deadline_s))) / 350
+        )
+        assert max_request_rate_rps(latency, deadline_s) == pytest.approx(
+            exact, rel=0.005
+        )
     assert (power.peak_power_w >= power.mean_power_w).all()
 
 
@@ -145,8 +155,14 @@ def test_services_rate_curves_hold_the_sampled_points():
     [
         ({"rate_rps": -1.0}, "request rates must be numbers of 0 or more, found -1"),
         ({"rate_rps": [1, np.nan]}, r"found nan \(1 such rates\)"),
-        ({"output_tokens": 0}, "mean output tokens per request must be a number above 0, found 0"),
-        ({"idle_power_w": 5_000.0}, "idle_power_w must be from 0 to the power at the smallest"),
+        (
+            {"output_tokens": 0},
+            "mean output tokens per request must be a number above 0, found 0",
+        ),
+        (
+            {"idle_power_w": 5_000.0},
+            "idle_power_w must be from 0 to the power at the smallest",
+        ),
         ({"idle_power_w": -1.0}, "idle_power_w must be from 0"),
     ],
 )
@@ -163,7 +179,10 @@ def test_wrong_point_is_one_clear_line(options, text):
         ({"largest_batch": 4}, "the smallest at most the largest; found 8 and 4"),
         ({"throughput": LogisticModel(-5, 1, 5, 100)}, "throughput must rise"),
         ({"itl": LogisticModel(-0.01, 1, 5, 0.1)}, "latency may not fall"),
-        ({"smallest_batch": 0.5}, "throughput falls to .* within batch sizes 0.5 to 256"),
+        (
+            {"smallest_batch": 0.5},
+            "throughput falls to .* within batch sizes 0.5 to 256",
+        ),
         ({"power": LogisticModel(10, 1, 5, -100)}, "power falls to"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Traces of the steady state: energy, devices, durations, the profile made from them."""
+"""Traces of the steady state: energy, devices, durations, the profile made from them."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ EPOCH_S = 1.7e9
 
 
 def run(*devices, steady_s=None):
-    readings = tuple(PowerReadings(np.array(t, float), np.array(w, float)) for t, w in devices)
+    readings = tuple(
+        PowerReadings(np.array(t, float), np.array(w, float)) for t, w in devices
+    )
     return BenchmarkRun(8, power=readings, steady_s=steady_s)
 
 
@@ -69,7 +71,10 @@ def test_several_runs_give_their_median_over_the_median_duration():
         (run(), "no power in time"),
         (run(([1.0], [5.0])), "fewer than two power readings"),
         (run(([0, 10], [5, 5]), steady_s=(20.0, 30.0)), "hold 0 s of the steady state"),
-        (flat(0.05, 100), "hold 0.05 s of the steady state, expected at least one step of 0.1 s"),
+        (
+            flat(0.05, 100),
+            "hold 0.05 s of the steady state, expected at least one step of 0.1 s",
+        ),
     ],
 )
 def test_run_without_a_step_of_power_is_refused(bad, text):
@@ -84,7 +89,9 @@ def test_warm_up_is_cut_and_gpus_are_summed(tmp_path):
         trace_w = model.power_w[size]
         assert trace_w.size == 200
         # About 200 readings of each GPU's 20 W noise; the warm-up drew 100 W a GPU.
-        assert trace_w.mean() == pytest.approx(float(POWER.eval(size)), abs=4 * 20 * 2 / 200**0.5)
+        assert trace_w.mean() == pytest.approx(
+            float(POWER.eval(size)), abs=4 * 20 * 2 / 200**0.5
+        )
         assert trace_w.min() > 250
         assert model.itl[size].mean_s == pytest.approx(MIXTURE.mean_s, rel=0.1)
 
@@ -128,11 +135,15 @@ def test_too_few_latencies_name_model_and_batch_size(tmp_path):
         return runs
 
     source.read = few
-    with pytest.raises(InputError, match="'Tiny': batch size 8: all 30 latency samples"):
+    with pytest.raises(
+        InputError, match="'Tiny': batch size 8: all 30 latency samples"
+    ):
         InferenceData.generate([tiny_spec(batch_sizes=(8,))], source)
 
 
 @pytest.mark.parametrize("dt_s", [0, -1, 0.0005, 0.1001])
 def test_step_must_be_whole_milliseconds(dt_s):
-    with pytest.raises(ValueError, match=r"whole number of milliseconds|greater than 0"):
+    with pytest.raises(
+        ValueError, match=r"whole number of milliseconds|greater than 0"
+    ):
         InferenceDataParams(dt_s=dt_s)

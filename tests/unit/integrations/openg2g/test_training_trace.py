@@ -9,7 +9,13 @@ from pydantic import ValidationError
 from diploee.base.errors import InputError, LogFormatError, ProfileError
 from diploee.integrations.openg2g import TrainingTrace, TrainingTraceParams
 
-PLAIN = {"high_noise_w": 0, "low_noise_w": 0, "smoothing_s": 0, "dips_per_s": 0, "ramp_s": 0}
+PLAIN = {
+    "high_noise_w": 0,
+    "low_noise_w": 0,
+    "smoothing_s": 0,
+    "dips_per_s": 0,
+    "ramp_s": 0,
+}
 
 
 def trace_w(**changes):
@@ -56,7 +62,10 @@ def test_noise_is_smoothed_over_three_samples():
     noise = trace_w(**quiet, duration_s=5_000) - levels
     assert noise.std() == pytest.approx(50, rel=4 / np.sqrt(2 * noise.size))
     smooth = trace_w(**quiet | {"smoothing_s": 0.3}, duration_s=5_000) - levels
-    inside = np.abs(np.convolve(np.abs(np.diff(levels)), np.ones(4), "full")[: smooth.size]) == 0
+    inside = (
+        np.abs(np.convolve(np.abs(np.diff(levels)), np.ones(4), "full")[: smooth.size])
+        == 0
+    )
     assert smooth[inside].std() == pytest.approx(50 / np.sqrt(3), rel=0.02)
     lag = [np.corrcoef(smooth[:-k], smooth[k:])[0, 1] for k in (1, 2, 3)]
     assert lag == pytest.approx([2 / 3, 1 / 3, 0], abs=4 / np.sqrt(smooth.size))
@@ -75,7 +84,8 @@ def test_dips_come_at_their_rate_with_their_depth():
     fine = TrainingTraceParams(**flat, duration_s=20_000, dt_s=0.01)
     _, lengths = runs_of(TrainingTrace.generate(fine).power_w)
     dips = lengths[lengths < 100]
-    # 0.06 to 0.14 s; where two overlap, or at the end, a stretch may be shorter or longer.
+    # 0.06 to 0.14 s; where two overlap, or at the end, a stretch may be shorter or
+    # longer.
     assert np.mean((dips >= 6) & (dips <= 14)) > 0.97
     assert {6, 14} <= set(dips.tolist())
     assert np.median(dips) == pytest.approx(10, abs=1)
@@ -94,7 +104,10 @@ def test_start_is_never_above_the_ramp():
 def test_profile_is_the_trace_of_all_gpus():
     trace = TrainingTrace.generate()
     profile = trace.profile(4, 8)
-    assert (profile.profile_id, profile.workload) == ("synthetic_training-4n", "synthetic_training")
+    assert (profile.profile_id, profile.workload) == (
+        "synthetic_training-4n",
+        "synthetic_training",
+    )
     assert (profile.n_nodes, profile.dt_ms, profile.duration_ms) == (4, 100, 1_000_000)
     assert profile.energy_j == pytest.approx(32 * 0.1 * trace.power_w.sum(), rel=1e-6)
     assert profile.provenance.kind == "reference"
@@ -124,8 +137,14 @@ def test_csv_comes_back_bit_by_bit(tmp_path):
         ("t_s,power\n0,1\n1,1\n", ":1: column 'power_W' is missing"),
         ("t_s,power_W\n0,1\n", "1 rows, expected two or more"),
         ("t_s,power_W\n0,1\n1,-5\n", ":3: column 'power_W' is '-5'"),
-        ("t_s,power_W\n0,1\n1,1\n3,1\n", ":3: column 't_s' is '1', expected an even step of 1.5 s"),
-        ("t_s,power_W\n0,1\n0.0001,1\n", "the step must be a whole number of milliseconds"),
+        (
+            "t_s,power_W\n0,1\n1,1\n3,1\n",
+            ":3: column 't_s' is '1', expected an even step of 1.5 s",
+        ),
+        (
+            "t_s,power_W\n0,1\n0.0001,1\n",
+            "the step must be a whole number of milliseconds",
+        ),
     ],
 )
 def test_damaged_csv_is_one_clear_line(tmp_path, text, message):
@@ -144,8 +163,14 @@ def test_damaged_csv_is_one_clear_line(tmp_path, text, message):
         ({"dt_s": 0.0001}, "whole number of milliseconds"),
         ({"duration_s": 0.01}, "are 0 samples"),
         ({"duration_s": 1e9}, "expected 1 to 100,000,000"),
-        ({"low_power_w": 300}, "low_power_w is 300, expected at most high_power_w, 225"),
-        ({"high_plateau_s": (40, 35)}, r"must be \[least, greatest\], found \[40, 35\]"),
+        (
+            {"low_power_w": 300},
+            "low_power_w is 300, expected at most high_power_w, 225",
+        ),
+        (
+            {"high_plateau_s": (40, 35)},
+            r"must be \[least, greatest\], found \[40, 35\]",
+        ),
         ({"high_plateau_s": (0, 1), "low_plateau_s": (0, 1)}, "at least one step"),
     ],
 )
@@ -154,7 +179,9 @@ def test_wrong_parameters_are_refused(changes, text):
         TrainingTraceParams(**changes)
 
 
-def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(tmp_path):
+def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(
+    tmp_path,
+):
     path = tmp_path / "data" / "trace.csv"
     short = TrainingTraceParams(duration_s=60.0)
     made = TrainingTrace.ensure(path, short)
@@ -162,7 +189,9 @@ def test_training_trace_as_a_file_is_made_once_and_compared_with_its_parameters(
     for params in (short, None):
         again = TrainingTrace.ensure(path, params)
         np.testing.assert_allclose(again.power_w, made.power_w, atol=1e-6)
-    with pytest.raises(InputError, match="is not the trace of the given parameters; remove it"):
+    with pytest.raises(
+        InputError, match="is not the trace of the given parameters; remove it"
+    ):
         TrainingTrace.ensure(path, short.model_copy(update={"seed": 3}))
     assert path.read_bytes() == written
     path.write_text("t_s,power_W\n0,100\n0.1,200\n")  # measured: read as it is

@@ -1,4 +1,5 @@
-"""Costs and savings: worked out by hand, in plain Python, and against published figures."""
+"""Costs and savings: worked out by hand, in plain Python, and against published
+figures."""
 
 import csv
 from collections.abc import Callable
@@ -13,11 +14,20 @@ from samples import PUBLISHED, ZEUS
 from zeus_builders import hand_workload, workload
 
 from diploee.base.errors import WorkloadError
-from diploee.integrations.zeus import KNOWN_WORKLOADS, WorkloadSpec, best_savings, read_traces
-from diploee.integrations.zeus.workload import default_pair, expected_cost_j, oracle_pair
+from diploee.integrations.zeus import (
+    KNOWN_WORKLOADS,
+    WorkloadSpec,
+    best_savings,
+    read_traces,
+)
+from diploee.integrations.zeus.workload import (
+    default_pair,
+    expected_cost_j,
+    oracle_pair,
+)
 
-# Percent saved by the power limit, by the batch size and by both on the V100, as published; and the
-# best batch size and power limit.
+# Percent saved by the power limit, by the batch size and by both on the V100, as
+# published; and the best batch size and power limit.
 ENERGY = {
     "cifar100": (31.4, 63.2, 74.7, 128, 100),
     "imagenet": (22.5, 3.0, 23.8, 360, 150),
@@ -33,9 +43,16 @@ def percents(savings):
     return [100 * part.fraction for part in parts]
 
 
-def costs_in_plain_python(folder: Path, spec: WorkloadSpec, eta: float) -> dict[Any, float]:
-    """Return cost [J] by batch size and power limit [W] on the V100, from the rows of the files."""
-    key = {"dataset": spec.dataset, "network": spec.network, "optimizer": spec.optimizer}
+def costs_in_plain_python(
+    folder: Path, spec: WorkloadSpec, eta: float
+) -> dict[Any, float]:
+    """Return cost [J] by batch size and power limit [W] on the V100, from the rows of
+    the files."""
+    key = {
+        "dataset": spec.dataset,
+        "network": spec.network,
+        "optimizer": spec.optimizer,
+    }
 
     def rows(name: str) -> list[dict[str, str]]:
         with (folder / name).open(newline="") as file:
@@ -43,14 +60,19 @@ def costs_in_plain_python(folder: Path, spec: WorkloadSpec, eta: float) -> dict[
 
     power, epochs, costs = rows("summary_power_v100.csv"), {}, {}
     for row in rows("summary_train.csv"):
-        if float(row["target_metric"]) == spec.target_metric and row["target_epoch"] != "nan":
+        if (
+            float(row["target_metric"]) == spec.target_metric
+            and row["target_epoch"] != "nan"
+        ):
             epochs.setdefault(row["batch_size"], []).append(float(row["target_epoch"]))
     highest_w = max(float(row["power_limit"]) for row in power)
     for row in power:
         if row["batch_size"] in epochs:
             average_w = eta * float(row["average_power"]) + (1 - eta) * highest_w
             time_s = mean(epochs[row["batch_size"]]) * float(row["time_per_epoch"])
-            costs[int(row["batch_size"]), float(row["power_limit"])] = time_s * average_w
+            costs[int(row["batch_size"]), float(row["power_limit"])] = (
+                time_s * average_w
+            )
     return costs
 
 
@@ -70,7 +92,9 @@ def test_savings_of_the_sample_are_those_of_plain_python(
     )
     workload = read_traces(folder / "summary_train.csv", folder, "v100").workload(spec)
     savings = best_savings(workload, eta)
-    assert percents(savings) == pytest.approx([100 * (1 - min(w) / costs[full]) for w in ways])
+    assert percents(savings) == pytest.approx(
+        [100 * (1 - min(w) / costs[full]) for w in ways]
+    )
     pair = savings.both.pair.batch_size, savings.both.pair.power_limit_w
     assert pair == best
     if eta == 1 and folder == PUBLISHED / ZEUS:
@@ -90,7 +114,8 @@ def test_savings_worked_out_by_hand() -> None:
     reliable = replace(hand_workload(), target_epochs=paths)
     energy, half = best_savings(reliable, 1.0), best_savings(reliable, 0.5)
     assert percents(energy) == pytest.approx([28.0, 100 / 3, 52.0])
-    # At eta = 0.5 and 200 W: 17,500 J by default, 17,400 at 100 W, 15,000 with a batch of 8.
+    # At eta = 0.5 and 200 W: 17,500 J by default, 17,400 at 100 W, 15,000 with a batch
+    # of 8.
     assert percents(half) == pytest.approx([100 * 100 / 17500, 100 / 7, 100 / 7])
     assert (half.both.pair.batch_size, half.both.pair.power_limit_w) == (8, 200.0)
     assert half.both.pair.cost_j == pytest.approx(15_000)
@@ -102,20 +127,28 @@ def test_oracle_trusts_a_batch_size_that_may_fail_only_where_all_may() -> None:
     assert savings.both.pair.batch_size == 32
     assert savings.both.fraction == pytest.approx(1 - 4560 / 15000)
     assert oracle_pair(hand_workload(), 1.0).batch_size == 8
-    risky = workload({8: [4, np.inf], 16: [2, np.inf]}, [[1, 1], [1, 1]], [[50, 90], [60, 90]])
+    risky = workload(
+        {8: [4, np.inf], 16: [2, np.inf]}, [[1, 1], [1, 1]], [[50, 90], [60, 90]]
+    )
     assert oracle_pair(risky, 1.0).batch_size == 16
 
 
 def test_pair_that_was_not_measured_is_never_the_best() -> None:
     nan = float("nan")
-    sparse = workload({8: [1], 16: [10]}, [[nan, 25], [12, 10]], [[nan, 100], [90, 150]])
+    sparse = workload(
+        {8: [1], 16: [10]}, [[nan, 25], [12, 10]], [[nan, 100], [90, 150]]
+    )
     assert np.isnan(expected_cost_j(sparse, 1.0)[0, 0])
     assert best_savings(sparse, 1.0).both.pair.power_limit_w == 200.0
 
 
 def test_default_that_never_converges_has_no_savings() -> None:
-    lost = workload({8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]])
-    with pytest.raises(WorkloadError, match=r"default batch size 16 never reaches the target 0\.5"):
+    lost = workload(
+        {8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]]
+    )
+    with pytest.raises(
+        WorkloadError, match=r"default batch size 16 never reaches the target 0\.5"
+    ):
         best_savings(lost)
 
 

@@ -1,4 +1,5 @@
-"""The optimizers: the order in which they try, what they leave out, and what they settle on."""
+"""The optimizers: the order in which they try, what they leave out, and what they
+settle on."""
 
 from collections import Counter
 from math import sqrt
@@ -25,16 +26,19 @@ INF = float("inf")
 
 
 def setting(sizes=None, default=64, rng=None):
-    """Inputs of an optimizer; of the workload worked out by hand without batch sizes."""
+    """Inputs of an optimizer; of the workload worked out by hand without batch sizes."""  # noqa: E501
     of = hand_workload()
     if sizes is not None:
         per_size = [[1.0, 1.0]] * len(sizes)
-        of = workload({size: [1.0] for size in sizes}, per_size, per_size, default=default)
+        of = workload(
+            {size: [1.0] for size in sizes}, per_size, per_size, default=default
+        )
     return Setting(of, 0.5, rng or stream(0, "tests"))
 
 
 def walk(pruning, cost, fails_above=INF, most=50):
-    """Return the batch sizes tried, given each one's cost; a cost above the bound is a failure."""
+    """Return the batch sizes tried, given each one's cost; a cost above the bound is a
+    failure."""
     tried = []
     while pruning.awaited is not None and len(tried) < most:
         size = pruning.awaited
@@ -49,7 +53,8 @@ ALIKE = dict.fromkeys(SIZES, 5)
 @pytest.mark.parametrize(
     ("default", "cost", "tried", "kept"),
     [
-        # Down, then up, each to the first failure; again from the cheapest seen, over what is left.
+        # Down, then up, each to the first failure; again from the cheapest seen, over
+        # what is left.
         (
             64,
             {8: 99, 16: 12, 32: 8, 64: 9, 128: 10, 256: 99},
@@ -72,7 +77,9 @@ ALIKE = dict.fromkeys(SIZES, 5)
         (64, dict.fromkeys(SIZES, 99), [64, 32, 128, 64], [64]),
     ],
 )
-def test_pruning_walks_both_ways_to_the_first_failure_twice(default, cost, tried, kept) -> None:
+def test_pruning_walks_both_ways_to_the_first_failure_twice(
+    default, cost, tried, kept
+) -> None:
     pruning = PruningRounds(SIZES, default)
     assert walk(pruning, cost, fails_above=50) == tried
     assert pruning.kept == kept
@@ -120,7 +127,8 @@ def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
     for size, costs in ((8, (9.0, 11.0)), (16, (10.0, 12.0))):
         for cost in costs:
             arms[size].observe(cost)
-    # Means 10 and 11, each with the variance 1/2: the difference is N(1, 1); P(< 0) = 0.1587.
+    # Means 10 and 11, each with the variance 1/2: the difference is N(1, 1); P(< 0) =
+    # 0.1587.
     n, p = 4000, 0.15866
     rng = stream(0, "tests", "thompson")
     drawn = Counter(cheapest_draw(arms.items(), rng) for _ in range(n))
@@ -135,7 +143,9 @@ def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
         optimizer = ZeusBatchSize().open(setting(mean, rng=rng))
         for recurrence in range(60):
             size = optimizer.predict()
-            optimizer.observe(size, mean[size] * (1 + 0.05 * noise.standard_normal()), True)
+            optimizer.observe(
+                size, mean[size] * (1 + 0.05 * noise.standard_normal()), True
+            )
             if recurrence >= 50:
                 late.append(mean[size])
     assert np.mean(late) < 1.02 * min(mean.values())
@@ -160,7 +170,9 @@ def test_named_optimizers_choose_as_they_should() -> None:
         if name not in ("path", "thompson")
     }
     assert first == {"zeus": 16, "default": 16, "oracle": 8}
-    made = {name: spec().open(setting()) for name, spec in limits.items() if name != "path"}
+    made = {
+        name: spec().open(setting()) for name, spec in limits.items() if name != "path"
+    }
     at_16 = {name: optimizer.predict(16) for name, optimizer in made.items()}
     # An epoch of 16 costs 12 x 145 = 1,740 J at 100 W, 10 x 175 = 1,750 J at 200 W.
     assert at_16 == {"jit": None, "max": 200.0, "oracle": 100.0}
@@ -171,6 +183,9 @@ def test_own_optimizer_is_named_by_its_import_path() -> None:
     own = BATCH_SIZE_OPTIMIZERS.read(always(8))
     assert own.open(setting()).predict() == 8
     assert BATCH_SIZE_OPTIMIZERS.read(own.model_dump()) == own
-    for path, words in (("nowhere:Loyal", "can't import"), (f"{__name__}:SIZES", "'module:Class'")):
+    for path, words in (
+        ("nowhere:Loyal", "can't import"),
+        (f"{__name__}:SIZES", "'module:Class'"),
+    ):
         with pytest.raises(ValueError, match=words):
             BATCH_SIZE_OPTIMIZERS.read({"path": path})

@@ -1,4 +1,5 @@
-"""The simulator: its rules by hand, and that Zeus converges, on the sample and without it."""
+"""The simulator: its rules by hand, and that Zeus converges, on the sample and without
+it."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from samples import PUBLISHED, ZEUS
-from zeus_builders import GROUP_HEADER, always, hand_workload, rules, simulate, workload, write
+from zeus_builders import (
+    GROUP_HEADER,
+    always,
+    hand_workload,
+    rules,
+    simulate,
+    workload,
+    write,
+)
 
 from diploee.base.errors import WorkloadError
 from diploee.base.files.places import shipped_folder
@@ -33,7 +42,8 @@ ETA = 0.5
 
 
 def certain() -> TrainingWorkload:
-    """Without chance: a batch of 8 takes 4 epochs, of 16 takes 10, of 32 never gets there."""
+    """Without chance: a batch of 8 takes 4 epochs, of 16 takes 10, of 32 never gets
+    there."""
     return workload(
         {8: [4], 16: [10], 32: [np.inf]},
         [[30, 25], [12, 10], [6, 5]],
@@ -44,11 +54,19 @@ def certain() -> TrainingWorkload:
 def submitted(
     starts: Sequence[float], ends: Sequence[float] = (), ratio: float = 1.0
 ) -> pd.DataFrame:
-    given = {"start_s": starts, "end_s": ends if len(ends) else NAN, "runtime_ratio": ratio}
-    return pd.DataFrame({"group_id": 0, "workload_id": 0, **given}, index=range(len(starts)))
+    given = {
+        "start_s": starts,
+        "end_s": ends if len(ends) else NAN,
+        "runtime_ratio": ratio,
+    }
+    return pd.DataFrame(
+        {"group_id": 0, "workload_id": 0, **given}, index=range(len(starts))
+    )
 
 
-def one_by_one(spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None) -> pd.DataFrame:
+def one_by_one(
+    spec: ZeusSpec, n: int = 40, of: TrainingWorkload | None = None
+) -> pd.DataFrame:
     return simulate_sequence([of or certain()], spec, n)
 
 
@@ -64,12 +82,27 @@ PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
         ({"n_epochs": 100, "stop_at_j": 4500}, (30, 3000, 4500), False, True),
         ({"n_epochs": 3, "stop_at_j": 4500}, (30, 3000, 4500), True, False),
         # Before the epoch that would cross the threshold: two epochs, one a profile.
-        ({"n_epochs": 100, "stop_at_j": 4499, "profile": PROFILE}, (26, 2200, 3300), False, True),
-        ({"n_epochs": 100, "stop_at_j": 1499, "profile": PROFILE}, (0, 0, 0), False, True),
+        (
+            {"n_epochs": 100, "stop_at_j": 4499, "profile": PROFILE},
+            (26, 2200, 3300),
+            False,
+            True,
+        ),
+        (
+            {"n_epochs": 100, "stop_at_j": 1499, "profile": PROFILE},
+            (0, 0, 0),
+            False,
+            True,
+        ),
         ({"n_epochs": INF, "stop_at_j": 15_000}, (100, 10_000, 15_000), False, True),
         ({"n_epochs": INF, "max_epochs": 3}, (30, 3000, 4500), False, False),
         ({"n_epochs": 4, "max_epochs": 3}, (30, 3000, 4500), False, False),
-        ({"n_epochs": INF, "stop_at_j": 15_000, "max_epochs": 3}, (30, 3000, 4500), False, False),
+        (
+            {"n_epochs": INF, "stop_at_j": 15_000, "max_epochs": 3},
+            (30, 3000, 4500),
+            False,
+            False,
+        ),
     ],
 )
 def test_run_takes_its_epochs_to_the_target_the_threshold_or_the_most_epochs(
@@ -82,8 +115,12 @@ def test_run_takes_its_epochs_to_the_target_the_threshold_or_the_most_epochs(
 
 def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits() -> None:
     table = EpochTable(hand_workload(), 0.5)
-    assert table.profiles[1] == Epoch(11.0, (12 * 90 + 10 * 150) / 2, (12 * 145 + 10 * 175) / 2)
-    sparse = workload({8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]])
+    assert table.profiles[1] == Epoch(
+        11.0, (12 * 90 + 10 * 150) / 2, (12 * 145 + 10 * 175) / 2
+    )
+    sparse = workload(
+        {8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]]
+    )
     table = EpochTable(sparse, 1.0)
     assert table.profiles[0] == Epoch(25.0, 2500.0, 2500.0)
     assert list(table.pairs[0]) == [200.0]
@@ -104,15 +141,24 @@ def test_default_runs_the_default_pair_each_time() -> None:
 
 def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
     table = one_by_one(rules("zeus"), 7)
-    # Round 1: 16, then 8, then 32, which never gets there; round 2, from the cheapest: 8, 16.
+    # Round 1: 16, then 8, then 32, which never gets there; round 2, from the cheapest:
+    # 8, 16.
     assert table.batch_size.tolist() == [16, 8, 32, 8, 16, 8, 8, 8]
     assert table.recurrence.tolist() == [0, 1, 2, 2, 3, 4, 5, 6]
     assert table.attempt.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
     assert table.profiled.tolist() == [True] * 3 + [False] * 5
     assert table.stopped.tolist() == [False, False, True] + [False] * 5
     assert table.converged.tolist() == [True, True, False] + [True] * 5
-    # An epoch of 8 costs 3,900 J at 100 W, 3,750 J at 200 W; 4 epochs 15,000 J, profiled 15,075 J.
-    costs_j = [1745 + 9 * 1740, 3825 + 3 * 3750, 930 + 33 * 885, 15_000, 17_400, *[15_000] * 3]
+    # An epoch of 8 costs 3,900 J at 100 W, 3,750 J at 200 W; 4 epochs 15,000 J,
+    # profiled 15,075 J.
+    costs_j = [
+        1745 + 9 * 1740,
+        3825 + 3 * 3750,
+        930 + 33 * 885,
+        15_000,
+        17_400,
+        *[15_000] * 3,
+    ]
     assert table.cost_j.tolist() == pytest.approx(costs_j)
     assert table.power_limit_w[[0, 1]].tolist() == [100.0, 200.0]
 
@@ -126,7 +172,9 @@ def test_stopped_run_costs_up_to_beta_x_the_lowest_cost_and_is_run_again() -> No
         assert -885 < table.cost_j[2] - 45 - beta * table.cost_j[:2].min() <= 0
 
 
-def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs() -> None:
+def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs() -> (
+    None
+):
     table = one_by_one(rules(always(32), "max", beta=1000), 2)
     assert table.time_s.tolist() == [500.0] * 40
     assert table.attempt.tolist() == list(range(20)) * 2
@@ -135,8 +183,11 @@ def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs(
 
 
 def test_lowest_cost_counts_the_failed_runs_before() -> None:
-    """A default that never converges costs 175,000 J; its retry may be stopped by no less."""
-    lost = workload({8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]])
+    """A default that never converges costs 175,000 J; its retry may be stopped by no
+    less."""
+    lost = workload(
+        {8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]]
+    )
     table = simulate_sequence([lost], rules("zeus"), 2)
     assert table.batch_size.tolist() == [16, 8, 8]
     assert table.converged.tolist() == [False, True, True]
@@ -161,11 +212,13 @@ def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
 
 
 def test_overlapping_recurrence_takes_the_best_batch_size_known() -> None:
-    # 16 runs 0-100, 8 runs 200-300; 250 overlaps it and knows 16 alone; 400 tries 32; 410 knows 8.
+    # 16 runs 0-100, 8 runs 200-300; 250 overlaps it and knows 16 alone; 400 tries 32;
+    # 410 knows 8.
     starts, ends = [0, 200, 250, 400, 410], [100, 300, 350, 500, 510]
     table = simulate([certain()], submitted(starts, ends), rules("zeus"), 0)
     assert table.batch_size.tolist() == [16, 8, 16, 32, 8, 8]
-    assert table.recurrence.tolist() == [0, 1, 2, 3, 4, 3]  # 32 is run again at 500, beside 410
+    # 32 is run again at 500, beside 410
+    assert table.recurrence.tolist() == [0, 1, 2, 3, 4, 3]
     assert table.overlapping.tolist() == [False, False, True, False, True, True]
 
 
@@ -173,7 +226,9 @@ def test_result_is_known_at_the_end_not_before() -> None:
     ends = [1000, 30, 2000]
     late = simulate([certain()], submitted([0, 10, 1500], ends), rules("zeus"), 0)
     assert late.overlapping.tolist() == [False, True, False]
-    at_the_end = simulate([certain()], submitted([0, 1000], [1000, 2000]), rules("zeus"), 0)
+    at_the_end = simulate(
+        [certain()], submitted([0, 1000], [1000, 2000]), rules("zeus"), 0
+    )
     assert at_the_end.overlapping.tolist() == [False, False]
 
 
@@ -181,14 +236,18 @@ def test_without_given_ends_the_simulated_run_time_decides() -> None:
     # The default takes 100 s.
     table = simulate([certain()], submitted([0, 99, 150, 300]), rules("default"), 0)
     assert table.overlapping.tolist() == [False, True, True, False]
-    half = simulate([certain()], submitted([0, 99, 150], ratio=0.5), rules("default"), 0)
+    half = simulate(
+        [certain()], submitted([0, 99, 150], ratio=0.5), rules("default"), 0
+    )
     assert half.overlapping.tolist() == [False, False, False]
 
 
 def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> None:
     starts, ends = np.arange(12) * 1000.0, np.arange(12) * 1000.0 + 500
     plain = simulate([certain()], submitted(starts, ends), rules("zeus"), 0)
-    tripled = simulate([certain()], submitted(starts, ends, ratio=3.0), rules("zeus"), 0)
+    tripled = simulate(
+        [certain()], submitted(starts, ends, ratio=3.0), rules("zeus"), 0
+    )
     scaled = ["time_s", "energy_j", "cost_j", "regret_j"]
     pd.testing.assert_frame_equal(tripled[scaled], 3 * plain[scaled])
     kept = ["batch_size", "power_limit_w", "average_power_w", "stopped", "converged"]
@@ -197,16 +256,21 @@ def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> N
 
 def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
     several = chosen_workloads(read_traces())
-    first, again, other = (simulate_sequence(several, rules(), 40, (seed,)) for seed in (3, 3, 4))
+    first, again, other = (
+        simulate_sequence(several, rules(), 40, (seed,)) for seed in (3, 3, 4)
+    )
     assert first.equals(again)
     assert not first["cost_j"].equals(other["cost_j"])
 
 
 def test_optimizers_are_compared_on_the_same_paths() -> None:
-    """The n-th recurrence draws the same number, so the default pair has the same run times."""
+    """The n-th recurrence draws the same number, so the default pair has the same run
+    times."""
     own = rules(always(16), always(200.0))
     of = hand_workload()
-    assert np.array_equal(one_by_one(own, of=of).time_s, one_by_one(rules("default"), of=of).time_s)
+    assert np.array_equal(
+        one_by_one(own, of=of).time_s, one_by_one(rules("default"), of=of).time_s
+    )
 
 
 class Alternating:
@@ -231,16 +295,22 @@ def test_own_optimizer_can_be_plugged_in_and_gets_the_costs() -> None:
 
 
 def test_choice_outside_the_data_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="batch size 12 is not in the data, expected one of 8,"):
+    with pytest.raises(
+        WorkloadError, match="batch size 12 is not in the data, expected one of 8,"
+    ):
         one_by_one(rules(always(12), "max"))
-    with pytest.raises(WorkloadError, match="power limit 160 W was never measured for batch size"):
+    with pytest.raises(
+        WorkloadError, match="power limit 160 W was never measured for batch size"
+    ):
         one_by_one(rules("default", 160.0))
     with pytest.raises(WorkloadError, match="power limit 90 W was never measured"):
         one_by_one(rules("default", always(90.0)))
 
 
 def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
-    sparse = workload({8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]])
+    sparse = workload(
+        {8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]]
+    )
     assert len(one_by_one(rules("default", 100.0), 2, sparse)) == 2
     with pytest.raises(
         WorkloadError, match="100 W was never measured for batch size 8 on toy, exp"
@@ -258,8 +328,12 @@ def v100_traces(folder: Path) -> TrainingTraces:
     return read_traces(folder / "summary_train.csv", folder, "v100")
 
 
-@pytest.mark.parametrize("of", ["synthetic", pytest.param("sample", marks=pytest.mark.slow)])
-def test_zeus_converges_and_saves_energy(of: str, sample: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(
+    "of", ["synthetic", pytest.param("sample", marks=pytest.mark.slow)]
+)
+def test_zeus_converges_and_saves_energy(
+    of: str, sample: Callable[[str], Path]
+) -> None:
     traces = read_traces() if of == "synthetic" else v100_traces(sample(ZEUS))
     several = chosen_workloads(traces)
     energy_j, late = {}, {}
@@ -267,8 +341,11 @@ def test_zeus_converges_and_saves_energy(of: str, sample: Callable[[str], Path])
         table = simulate_sequence(several, rules(name, eta=ETA), 40, SEEDS)
         energy_j[name] = table.groupby("workload", observed=True).energy_j.sum()
         settled = table[table.recurrence >= 30]
-        costs_j = settled.groupby("workload", observed=True)[["cost_j", "regret_j"]].sum()
-        late[name] = costs_j.cost_j / (costs_j.cost_j - costs_j.regret_j)  # over the oracle's
+        costs_j = settled.groupby("workload", observed=True)[
+            ["cost_j", "regret_j"]
+        ].sum()
+        # Over the oracle's
+        late[name] = costs_j.cost_j / (costs_j.cost_j - costs_j.regret_j)
     zeus = late["zeus"]
     assert len(zeus) == (3 if of == "synthetic" else 6)
     good = (energy_j["zeus"] < energy_j["default"]) & (zeus <= 1.05)
@@ -278,9 +355,10 @@ def test_zeus_converges_and_saves_energy(of: str, sample: Callable[[str], Path])
         assert (late["default"] > 1.05).all()
 
 
-# Energy and time to accuracy over the default pair's, percent, and the standard error of each:
-# Zeus' own simulator (ml-energy/zeus, 0.10.1), 20 seeds x 40 recurrences, eta 0.5, beta 2, all
-# runs of all recurrences over 40 times the mean of the default batch size at the highest limit.
+# Energy and time to accuracy over the default pair's, percent, and the standard error
+# of each: Zeus' own simulator (ml-energy/zeus, 0.10.1), 20 seeds x 40 recurrences, eta
+# 0.5, beta 2, all runs of all recurrences over 40 times the mean of the default batch
+# size at the highest limit.
 OF_ZEUS = {
     "cifar100": (34.3, 0.2, 67.7, 0.4),
     "imagenet": (89.1, 0.2, 118.7, 0.3),
@@ -296,8 +374,12 @@ OF_ZEUS_ON_SYNTHETIC = {
 }
 
 
-@pytest.mark.parametrize("expected", [OF_ZEUS, OF_ZEUS_ON_SYNTHETIC], ids=["sample", "shipped"])
-def test_savings_are_those_of_zeus_own_simulator(expected: dict[str, tuple[float, ...]]) -> None:
+@pytest.mark.parametrize(
+    "expected", [OF_ZEUS, OF_ZEUS_ON_SYNTHETIC], ids=["sample", "shipped"]
+)
+def test_savings_are_those_of_zeus_own_simulator(
+    expected: dict[str, tuple[float, ...]],
+) -> None:
     folder = PUBLISHED / ZEUS
     if expected is OF_ZEUS and not folder.exists():
         pytest.skip("the published traces are not at hand")
@@ -307,15 +389,22 @@ def test_savings_are_those_of_zeus_own_simulator(expected: dict[str, tuple[float
     assert {each.name for each in workloads} == set(expected)
     for each in workloads:
         table, base = result[result.workload == each.name], default_pair(each, 1.0)
-        base_time_s = each.mean_epochs[base.row] * each.time_per_epoch_s[base.row, base.column]
+        base_time_s = (
+            each.mean_epochs[base.row] * each.time_per_epoch_s[base.row, base.column]
+        )
         found = []
-        for values, per_recurrence in ((table.energy_j, base.cost_j), (table.time_s, base_time_s)):
+        for values, per_recurrence in (
+            (table.energy_j, base.cost_j),
+            (table.time_s, base_time_s),
+        ):
             percent = 100 * values.groupby(table.seed).sum() / 40 / per_recurrence
             found.append((percent.mean(), percent.std() / np.sqrt(len(SEEDS))))
         for (mean, error), of_zeus, its_error in zip(
             found, expected[each.name][::2], expected[each.name][1::2], strict=True
         ):
-            assert abs(mean - of_zeus) < 3.3 * np.hypot(error, its_error) + 0.05, each.name
+            assert abs(mean - of_zeus) < 3.3 * np.hypot(error, its_error) + 0.05, (
+                each.name
+            )
 
 
 # --- groups with overlapping recurrences
@@ -333,8 +422,12 @@ def test_groups_of_other_datasets_are_left_out(tmp_path: Path) -> None:
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS))
     result = simulate_groups([hand_workload()], trace, rules("default"))
     assert len(result) == 3
-    with pytest.raises(WorkloadError, match="no group trains 'synthetic-vision', expected one of "):
-        simulate_groups(chosen_workloads(read_traces(), ["synthetic-vision"]), trace, rules())
+    with pytest.raises(
+        WorkloadError, match="no group trains 'synthetic-vision', expected one of "
+    ):
+        simulate_groups(
+            chosen_workloads(read_traces(), ["synthetic-vision"]), trace, rules()
+        )
 
 
 def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
@@ -342,13 +435,16 @@ def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) ->
     table = simulate_groups([hand_workload()], trace, rules("default"))
     assert table.recurrence.tolist() == [0, 0, 1]
     assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]
-    assert table.overlapping.tolist() == [False, False, True]  # the first of g2 ends at 120
+    # The first of g2 ends at 120
+    assert table.overlapping.tolist() == [False, False, True]
     assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
 
 
 def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) -> None:
     def costs(*names: str) -> list[float]:
-        rows = [f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in names for i in range(30)]
+        rows = [
+            f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in names for i in range(30)
+        ]
         trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *rows))
         result = simulate_groups([hand_workload()], trace, rules("zeus"))
         return result.cost_j[result.group == "m"].tolist()
@@ -365,5 +461,8 @@ def test_zeus_converges_with_overlapping_recurrences_too() -> None:
     assert 0.2 < zeus.overlapping.mean() < 0.6
     late = zeus[zeus.recurrence >= 30]
     assert late.cost_j.sum() < 1.05 * (late.cost_j - late.regret_j).sum()
-    energy_j = [each.groupby("workload", observed=True).energy_j.sum() for each in (zeus, default)]
+    energy_j = [
+        each.groupby("workload", observed=True).energy_j.sum()
+        for each in (zeus, default)
+    ]
     assert (energy_j[0] < energy_j[1]).all()

@@ -1,4 +1,5 @@
-"""Reading traces, and joining those of training and power: what is kept, counted, refused."""
+"""Reading traces, and joining those of training and power: what is kept, counted,
+refused."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,13 +21,20 @@ from zeus_builders import (
 )
 
 from diploee.base.errors import LogFormatError, WorkloadError
-from diploee.integrations.zeus import WorkloadSpec, chosen_workloads, read_groups, read_traces
+from diploee.integrations.zeus import (
+    WorkloadSpec,
+    chosen_workloads,
+    read_groups,
+    read_traces,
+)
 from diploee.integrations.zeus.traces import read_power_trace, read_train_trace
 
 COLUMNS = ("batch_sizes", "power_limits_w", "time_per_epoch_s", "average_power_w")
 
 
-def test_joined_files_give_time_power_and_paths_by_batch_size_and_limit(tmp_path: Path) -> None:
+def test_joined_files_give_time_power_and_paths_by_batch_size_and_limit(
+    tmp_path: Path,
+) -> None:
     found, expected = traces(tmp_path).workload(SPEC), hand_workload()
     for name in COLUMNS:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
@@ -37,7 +45,12 @@ def test_joined_files_give_time_power_and_paths_by_batch_size_and_limit(tmp_path
 
 def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None:
     train = (*HAND_TRAIN, "toy,net,64,sgd,0.1,1,0.5,3", "toy,net,8,adam,0.1,1,0.5,3")
-    power = (*HAND_POWER, "toy,net,4,sgd,100,9,9", "toy,net,4,sgd,200,9,9", "b,net,8,sgd,300,9,9")
+    power = (
+        *HAND_POWER,
+        "toy,net,4,sgd,100,9,9",
+        "toy,net,4,sgd,200,9,9",
+        "b,net,8,sgd,300,9,9",
+    )
     found = traces(tmp_path, train, power)
     assert found.counts == {
         "train rows": 7,
@@ -50,7 +63,9 @@ def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None
     assert found.max_power_w == 300.0  # the GPU's, whatever was joined
 
 
-def test_paths_that_never_converge_and_missing_pairs_are_counted(tmp_path: Path) -> None:
+def test_paths_that_never_converge_and_missing_pairs_are_counted(
+    tmp_path: Path,
+) -> None:
     train = (*HAND_TRAIN, "toy,net,8,sgd,0.1,1,0.4,2", "toy,net,64,sgd,0.1,1,0.4,2")
     power = (*HAND_POWER[1:], "toy,net,64,sgd,100,9,9")
     found = traces(tmp_path, train, power).workload(SPEC)
@@ -68,7 +83,9 @@ def test_paths_that_never_converge_and_missing_pairs_are_counted(tmp_path: Path)
 def test_target_that_was_missed_is_a_path_that_never_reaches_it(
     missed: str, tmp_path: Path
 ) -> None:
-    found = traces(tmp_path, (f"toy,net,8,sgd,0.1,9,0.5,{missed}", *HAND_TRAIN)).workload(SPEC)
+    found = traces(
+        tmp_path, (f"toy,net,8,sgd,0.1,9,0.5,{missed}", *HAND_TRAIN)
+    ).workload(SPEC)
     missing = traces(tmp_path, HAND_TRAIN).workload(SPEC).counts
     key = "paths that never reach the target"
     assert found.counts[key] == missing[key] + 1
@@ -82,11 +99,26 @@ GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
     ("rows", "words"),
     [
         ((), ": no rows, expected one or more; give a complete table"),
-        ((GOOD, "toy,net,x,sgd,0.1,1,0.5,4"), ":3: column 'batch_size' is 'x', expected a whole"),
-        ((GOOD, ",net,8,sgd,0.1,1,0.5,4"), ":3: column 'dataset' is '', expected a name"),
-        (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: column 'target_epoch' is '0', expected a numb"),
-        ((GOOD, "toy,net,9,sgd,0.1,1,0.5,4", GOOD), ":4: this run and target stand already in lin"),
-        ((GOOD, GOOD.replace("sgd", "SGD")), ":3: this run and target stand already in line 2"),
+        (
+            (GOOD, "toy,net,x,sgd,0.1,1,0.5,4"),
+            ":3: column 'batch_size' is 'x', expected a whole",
+        ),
+        (
+            (GOOD, ",net,8,sgd,0.1,1,0.5,4"),
+            ":3: column 'dataset' is '', expected a name",
+        ),
+        (
+            ("toy,net,8,sgd,0.1,1,0.5,0",),
+            ":2: column 'target_epoch' is '0', expected a numb",
+        ),
+        (
+            (GOOD, "toy,net,9,sgd,0.1,1,0.5,4", GOOD),
+            ":4: this run and target stand already in lin",
+        ),
+        (
+            (GOOD, GOOD.replace("sgd", "SGD")),
+            ":3: this run and target stand already in line 2",
+        ),
     ],
 )
 def test_bad_train_row_is_named_with_its_line(
@@ -101,7 +133,9 @@ def test_bad_train_row_is_named_with_its_line(
 
 def test_pair_measured_twice_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "p.csv", POWER_HEADER, *HAND_POWER, "TOY,net,8,sgd,200,1,1")
-    with pytest.raises(LogFormatError, match=r"p\.csv:8: this batch size and power limit stand al"):
+    with pytest.raises(
+        LogFormatError, match=r"p\.csv:8: this batch size and power limit stand al"
+    ):
         read_power_trace(file)
 
 
@@ -110,7 +144,9 @@ def test_gpu_chooses_among_the_files_of_a_folder(tmp_path: Path) -> None:
         write(tmp_path / f"summary_power_{gpu}.csv", POWER_HEADER, *HAND_POWER)
     assert read_power_trace(tmp_path, "A40")[0] == "a40"
     assert read_power_trace(tmp_path / "summary_power_v100.csv")[0] == "v100"
-    with pytest.raises(WorkloadError, match=r"no power trace of the GPU 'v10' \(have: 'a40', 'v1"):
+    with pytest.raises(
+        WorkloadError, match=r"no power trace of the GPU 'v10' \(have: 'a40', 'v1"
+    ):
         read_power_trace(tmp_path, "v10")
     with pytest.raises(WorkloadError, match="traces of 'a40', 'v100'; say which GPU"):
         read_power_trace(tmp_path)
@@ -121,18 +157,35 @@ def test_gpu_chooses_among_the_files_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_traces_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="no dataset, network, optimizer and batch size in com"):
+    with pytest.raises(
+        WorkloadError, match="no dataset, network, optimizer and batch size in com"
+    ):
         traces(tmp_path, power=("other,net,8,sgd,100,9,9",))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dataset": "tyo"}, "unknown dataset 'tyo', expected one that both traces hold: 'toy'; d"),
-        ({"network": "x"}, "unknown network 'x', expected one that both traces hold: 'net'"),
-        ({"optimizer": "adam"}, "unknown optimizer 'adam', expected one that both traces hold: 's"),
-        ({"target_metric": 0.6}, "target metric 0.6 is not in the train trace, expected one of 0."),
-        ({"default_batch_size": 9}, "batch size 9 is not in the data, expected one of 8, 16, 32"),
+        (
+            {"dataset": "tyo"},
+            "unknown dataset 'tyo', expected one that both traces hold: 'toy'; d",
+        ),
+        (
+            {"network": "x"},
+            "unknown network 'x', expected one that both traces hold: 'net'",
+        ),
+        (
+            {"optimizer": "adam"},
+            "unknown optimizer 'adam', expected one that both traces hold: 's",
+        ),
+        (
+            {"target_metric": 0.6},
+            "target metric 0.6 is not in the train trace, expected one of 0.",
+        ),
+        (
+            {"default_batch_size": 9},
+            "batch size 9 is not in the data, expected one of 8, 16, 32",
+        ),
     ],
 )
 def test_what_is_not_in_the_data_is_refused_with_what_is(
@@ -145,42 +198,62 @@ def test_what_is_not_in_the_data_is_refused_with_what_is(
 
 def test_default_must_be_measured_at_the_highest_limit(tmp_path: Path) -> None:
     power = tuple(row for row in HAND_POWER if "16,sgd,200" not in row)
-    with pytest.raises(WorkloadError, match=r"default batch size 16 was not measured at the highe"):
+    with pytest.raises(
+        WorkloadError, match=r"default batch size 16 was not measured at the highe"
+    ):
         traces(tmp_path, power=power).workload(SPEC)
 
 
 def test_target_that_no_path_reaches_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"no training path reaches the target 0\.5"):
+    with pytest.raises(
+        WorkloadError, match=r"no training path reaches the target 0\.5"
+    ):
         traces(tmp_path, ("toy,net,16,sgd,0.1,1,0.5,",)).workload(SPEC)
 
 
 def test_unknown_workload_needs_its_target_and_default(tmp_path: Path) -> None:
     found = traces(tmp_path)
-    with pytest.raises(WorkloadError, match="the traces hold no known workload, but 'toy'"):
+    with pytest.raises(
+        WorkloadError, match="the traces hold no known workload, but 'toy'"
+    ):
         chosen_workloads(found)
-    with pytest.raises(WorkloadError, match="toy: its target metric and default batch size are n"):
+    with pytest.raises(
+        WorkloadError, match="toy: its target metric and default batch size are n"
+    ):
         chosen_workloads(found, ["toy"])
     with pytest.raises(WorkloadError, match="unknown dataset 'cifar100'"):
         chosen_workloads(found, ["cifar100"])
-    (own,) = chosen_workloads(found, ["Toy", "toy"], target_metric=0.5, default_batch_size=8)
+    (own,) = chosen_workloads(
+        found, ["Toy", "toy"], target_metric=0.5, default_batch_size=8
+    )
     assert own.spec == WorkloadSpec("toy", "net", "sgd", 8, 0.5)
 
 
 def test_dataset_trained_in_several_ways_needs_a_spec(tmp_path: Path) -> None:
-    twice = [tuple(row.replace("net", "tin") for row in rows) for rows in (HAND_TRAIN, HAND_POWER)]
+    twice = [
+        tuple(row.replace("net", "tin") for row in rows)
+        for rows in (HAND_TRAIN, HAND_POWER)
+    ]
     found = traces(tmp_path, HAND_TRAIN + twice[0], HAND_POWER + twice[1])
-    with pytest.raises(WorkloadError, match="trained in several ways, 'net with sgd', 'tin with s"):
+    with pytest.raises(
+        WorkloadError, match="trained in several ways, 'net with sgd', 'tin with s"
+    ):
         chosen_workloads(found, ["toy"], target_metric=0.5, default_batch_size=8)
 
 
 @pytest.mark.parametrize("gpu", ["v100", "a40"])
-def test_sample_is_joined_without_losing_count(sample: Callable[[str], Path], gpu: str) -> None:
+def test_sample_is_joined_without_losing_count(
+    sample: Callable[[str], Path], gpu: str
+) -> None:
     train = sample(ZEUS) / "summary_train.csv"
     found = read_traces(train, train.parent, gpu)
     assert found.counts["train rows"] == len(train.read_text().splitlines()) - 1
     assert found.counts["train rows without a power measurement"] > 0
     assert len(found.specs()) == 6
-    kept = found.counts["train rows"] - found.counts["train rows without a power measurement"]
+    kept = (
+        found.counts["train rows"]
+        - found.counts["train rows without a power measurement"]
+    )
     assert kept == found.train.batch_size.size
     for spec in found.specs().values():
         assert np.isfinite(found.workload(spec).mean_epochs).any()
@@ -188,11 +261,15 @@ def test_sample_is_joined_without_losing_count(sample: Callable[[str], Path], gp
     assert int(np.isinf(read_train_trace(train).target_epoch).sum()) == never > 0
 
 
-def test_default_batch_size_is_clipped_to_the_largest_of_a_small_gpu(tmp_path: Path) -> None:
+def test_default_batch_size_is_clipped_to_the_largest_of_a_small_gpu(
+    tmp_path: Path,
+) -> None:
     """A P100 or an RTX 6000 holds less than the default batch of cifar100, 1024."""
     small = traces(
         tmp_path,
-        tuple(f"cifar100,shufflenetv2,{b},adadelta,0.1,1,0.6,9" for b in (256, 512, 1024)),
+        tuple(
+            f"cifar100,shufflenetv2,{b},adadelta,0.1,1,0.6,9" for b in (256, 512, 1024)
+        ),
         tuple(f"cifar100,shufflenetv2,{b},adadelta,250,30,99" for b in (256, 512)),
     )
     (workload,) = chosen_workloads(small)
@@ -224,8 +301,14 @@ GROUP = "g,0,1,toy,1"
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ((GROUP, "g,5,4,toy,1"), ":3: 'end_time' is 4, expected 'start_time' or later, 5 s"),
-        ((GROUP, "g,0,1,toy,0"), ":3: column 'runtime_ratio' is '0', expected a number above"),
+        (
+            (GROUP, "g,5,4,toy,1"),
+            ":3: 'end_time' is 4, expected 'start_time' or later, 5 s",
+        ),
+        (
+            (GROUP, "g,0,1,toy,0"),
+            ":3: column 'runtime_ratio' is '0', expected a number above",
+        ),
         (
             (GROUP, "g,0,1,tyo,1"),
             ":3: unknown dataset 'tyo', expected one of 'other', 'toy'; did y",

@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from diploee.integrations.zeus import TrainingTraces, TrainingWorkload, WorkloadSpec, read_traces
+from diploee.integrations.zeus import (
+    TrainingTraces,
+    TrainingWorkload,
+    WorkloadSpec,
+    read_traces,
+)
 from diploee.integrations.zeus.simulator import Simulation
 from diploee.scenario import ZeusSpec
 
-TRAIN_HEADER = "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
-POWER_HEADER = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"
+TRAIN_HEADER = (
+    "dataset,network,batch_size,optimizer,learning_rate,run,target_metric,target_epoch"
+)
+POWER_HEADER = (
+    "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"
+)
 GROUP_HEADER = "group,start_time,end_time,dataset,runtime_ratio"
 SPEC = WorkloadSpec("toy", "net", "sgd", 16, 0.5)
 HAND_TRAIN = (
@@ -39,7 +48,9 @@ def write(path: Path, header: str, *rows: str) -> Path:
 
 
 def traces(
-    folder: Path, train: tuple[str, ...] = HAND_TRAIN, power: tuple[str, ...] = HAND_POWER
+    folder: Path,
+    train: tuple[str, ...] = HAND_TRAIN,
+    power: tuple[str, ...] = HAND_POWER,
 ) -> TrainingTraces:
     return read_traces(
         write(folder / "summary_train.csv", TRAIN_HEADER, *train),
@@ -76,12 +87,15 @@ def hand_workload() -> TrainingWorkload:
 
 
 def rules(optimizer: Any = "zeus", limit: Any = None, **more: Any) -> ZeusSpec:
-    """Rules with an optimizer of batch sizes, and one of power limits or a limit [W]."""
+    """Rules with an optimizer of batch sizes, and one of power limits or a limit [W]."""  # noqa: E501
     return ZeusSpec(batch_size_optimizer=optimizer, power_limit=limit, **more)
 
 
 def simulate(
-    workloads: list[TrainingWorkload], submissions: pd.DataFrame, spec: ZeusSpec, seed: int = 0
+    workloads: list[TrainingWorkload],
+    submissions: pd.DataFrame,
+    spec: ZeusSpec,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Simulate all recurrences at once."""
     return Simulation(workloads, spec, seed).advance(submissions)

@@ -21,7 +21,8 @@ def test_a_continuous_function_is_met() -> None:
 @pytest.mark.parametrize("target", [0.1, 2.4, 2.6, 7.0, 9.99])
 def test_a_step_function_is_met_to_half_a_step(target: float) -> None:
     _, value, steps = bisect(math.floor, target, 0.0, 10.5, 0.0)
-    # The lower end of the bracket is not tried, so that the first step may be missed by a whole.
+    # The lower end of the bracket is not tried, so that the first step may be missed by
+    # a whole.
     assert abs(value - target) <= (0.5 if target > 0.5 else 1.0)
     assert steps <= MAX_STEPS
 
@@ -35,7 +36,12 @@ def test_a_target_at_the_upper_end_needs_one_step() -> None:
     assert bisect(lambda x: x, 1.0, 0.0, 1.0, 0.0) == (1.0, 1.0, 1)
 
 
-SMOOTH = [math.sqrt, lambda x: x**3, lambda x: 1 - math.exp(-x), lambda x: min(1.0, 2 * x)]
+SMOOTH = [
+    math.sqrt,
+    lambda x: x**3,
+    lambda x: 1 - math.exp(-x),
+    lambda x: min(1.0, 2 * x),
+]
 STEPS = [math.floor, lambda x: math.floor(7 * x) / 7 + x / 9]
 
 

@@ -19,7 +19,9 @@ MS_PER_H, HOURS_PER_WEEK = 3_600_000, 168
 WEEK = tuple(float(hour) for hour in range(1, HOURS_PER_WEEK + 1))
 
 
-def rates_of(calendar: Calendar, n_weeks: int, seed: int = 0, start: str = "2018-01-01"):
+def rates_of(
+    calendar: Calendar, n_weeks: int, seed: int = 0, start: str = "2018-01-01"
+):
     horizon_ms = n_weeks * HOURS_PER_WEEK * MS_PER_H
     clock = RunClock(datetime.fromisoformat(start), UTC, horizon_ms, MS_PER_H)
     return hourly_rates(calendar, clock, seed, "stream")
@@ -27,7 +29,11 @@ def rates_of(calendar: Calendar, n_weeks: int, seed: int = 0, start: str = "2018
 
 def of_day(rates: HourlyRates, day: date) -> list[float]:
     first = (day - date(2018, 1, 1)).days * 24
-    return (rates.relative_rate / rates.relative_rate.min())[first : first + 24].round(9).tolist()
+    return (
+        (rates.relative_rate / rates.relative_rate.min())[first : first + 24]
+        .round(9)
+        .tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,9 @@ def of_day(rates: HourlyRates, day: date) -> list[float]:
 def test_holidays_have_the_hours_of_their_weekday(
     country: str, holiday_as: str, weekday: int, holiday: date, workday: date
 ) -> None:
-    rates = rates_of(Calendar(hour_of_week=WEEK, holidays=country, holiday_as=holiday_as), 52)
+    rates = rates_of(
+        Calendar(hour_of_week=WEEK, holidays=country, holiday_as=holiday_as), 52
+    )
     for day, as_weekday in ((holiday, weekday), (workday, workday.weekday())):
         assert of_day(rates, day) == list(WEEK[as_weekday * 24 : as_weekday * 24 + 24])
 
@@ -48,12 +56,19 @@ def test_holidays_have_the_hours_of_their_weekday(
 def test_months_keep_their_totals_with_holidays() -> None:
     month = (1.0, 2.0, 0.5, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)
     plain, seasonal = (
-        rates_of(Calendar(hour_of_week=WEEK, holidays="US", **given), 60).relative_rate[:8_760]
+        rates_of(Calendar(hour_of_week=WEEK, holidays="US", **given), 60).relative_rate[
+            :8_760
+        ]
         for given in ({}, {"month": month})
     )
-    number = np.arange("2018-01", "2019-01", dtype="datetime64[h]").astype("datetime64[M]")
+    number = np.arange("2018-01", "2019-01", dtype="datetime64[h]").astype(
+        "datetime64[M]"
+    )
     index = number.astype(int) % 12
-    ratio = [seasonal[index == k].sum() / plain[index == k].sum() / month[k] for k in range(12)]
+    ratio = [
+        seasonal[index == k].sum() / plain[index == k].sum() / month[k]
+        for k in range(12)
+    ]
     assert np.ptp(ratio) == pytest.approx(0, abs=1e-9)
 
 
@@ -63,7 +78,9 @@ def varied(relative_std: float, correlation_weeks: float, **given: Any) -> Calen
 
 
 @pytest.mark.parametrize("correlation_weeks", [0, 1, 4])
-def test_weekly_means_scatter_and_hang_together_as_asked(correlation_weeks: float) -> None:
+def test_weekly_means_scatter_and_hang_together_as_asked(
+    correlation_weeks: float,
+) -> None:
     rates = rates_of(varied(0.2, correlation_weeks), 2_000)
     weekly = rates.relative_rate.reshape(-1, HOURS_PER_WEEK).mean(axis=1)
     assert (weekly > 0).all()
@@ -78,7 +95,8 @@ def test_weekly_means_scatter_and_hang_together_as_asked(correlation_weeks: floa
 
 
 def test_weeks_have_a_mean_of_one_over_each_calendar_year() -> None:
-    for start in ("2018-01-01", "2024-01-01"):  # Mondays: 52 weeks whose middle lies in the year
+    # Mondays: 52 weeks whose middle lies in the year
+    for start in ("2018-01-01", "2024-01-01"):
         weekly = rates_of(varied(0.5, 6), 52, start=start).relative_rate
         # The outermost half weeks lead to levels of other years.
         assert weekly.mean() == pytest.approx(1, abs=0.01)
@@ -88,13 +106,17 @@ def test_weeks_are_the_same_in_a_longer_run_and_differ_by_seed_and_stream() -> N
     calendar = varied(0.3, 3)
     whole = rates_of(calendar, 20).relative_rate
     part = rates_of(calendar, 4, start="2018-02-12").relative_rate
-    np.testing.assert_allclose(part, whole[6 * HOURS_PER_WEEK : 10 * HOURS_PER_WEEK], rtol=1e-12)
+    np.testing.assert_allclose(
+        part, whole[6 * HOURS_PER_WEEK : 10 * HOURS_PER_WEEK], rtol=1e-12
+    )
     other = rates_of(calendar, 20, seed=1).relative_rate
     assert np.abs(other / whole - 1).max() > 0.1
 
 
 def test_weeks_go_over_into_each_other_without_a_step() -> None:
-    clock = RunClock(datetime(2018, 1, 1), UTC, 30 * HOURS_PER_WEEK * MS_PER_H, MS_PER_H)
+    clock = RunClock(
+        datetime(2018, 1, 1), UTC, 30 * HOURS_PER_WEEK * MS_PER_H, MS_PER_H
+    )
     every_ms = np.arange(0, clock.horizon_ms, 60_000)
     rates = hourly_rates(varied(0.5, 0), clock, 0, "stream").at(every_ms)
     assert np.abs(np.diff(rates)).max() < 2 * np.ptp(rates) / HOURS_PER_WEEK / 60
@@ -104,12 +126,16 @@ def test_weeks_go_over_into_each_other_without_a_step() -> None:
 def fitted(counts: np.ndarray):
     first = int(np.datetime64("2018-01-01T00", "h").astype(np.int64))
     start_ms = (first + np.arange(counts.size)) * MS_PER_H
-    calendar = fit_calendar(Counts(MS_PER_H, start_ms, counts, np.ones(counts.size)), months=False)
+    calendar = fit_calendar(
+        Counts(MS_PER_H, start_ms, counts, np.ones(counts.size)), months=False
+    )
     return fit_weeks(start_ms, MS_PER_H, counts.astype(float), calendar.expected, 0.95)
 
 
 @pytest.mark.parametrize("correlation_weeks", [0.0, 2.0])
-def test_a_fit_returns_how_weeks_differ_within_its_limits(correlation_weeks: float) -> None:
+def test_a_fit_returns_how_weeks_differ_within_its_limits(
+    correlation_weeks: float,
+) -> None:
     calendar = varied(0.2, correlation_weeks, hour_of_day=tuple(range(1, 25)))
     inside, stds = [], []
     for seed in range(8):
@@ -129,7 +155,11 @@ def test_weeks_that_do_not_differ_are_reported_as_noise() -> None:
     told = [
         found.is_told
         for seed in range(10)
-        if (found := fitted(np.random.default_rng(seed).poisson(10.0, 40 * HOURS_PER_WEEK)))
+        if (
+            found := fitted(
+                np.random.default_rng(seed).poisson(10.0, 40 * HOURS_PER_WEEK)
+            )
+        )
     ]
     assert len(told) == 10 and sum(told) <= 2
 

@@ -36,7 +36,9 @@ def simulated_by(scenario: Scenario, seen: list[JobTable] | None = None) -> Any:
 
 
 @pytest.mark.parametrize("target", [0.05, 0.6034, 1.0])
-def test_bisection_residual_is_below_one_job(library: ProfileLibrary, target: float) -> None:
+def test_bisection_residual_is_below_one_job(
+    library: ProfileLibrary, target: float
+) -> None:
     scenario = tiny_scenario({"streams.training.target_utilization": target})
     workload = generate_jobs(scenario, library)
     (match,) = workload.matches
@@ -53,7 +55,9 @@ def listed_utilization(jobs: JobTable, n_nodes: int, horizon_ms: int) -> float:
 
 
 @pytest.mark.parametrize("target", [0.2, 0.85])
-def test_match_simulated_meets_its_target(library: ProfileLibrary, target: float) -> None:
+def test_match_simulated_meets_its_target(
+    library: ProfileLibrary, target: float
+) -> None:
     scenario = tiny_scenario(
         {**SIMULATED, "duration": "14 d", "streams.training.target_utilization": target}
     )
@@ -80,24 +84,34 @@ LAST_HOUR = {
 def test_a_list_that_the_horizon_cuts_grows_until_it_meets_the_target(
     library: ProfileLibrary,
 ) -> None:
-    (match,) = generate_jobs(tiny_scenario({**LAST_HOUR, "duration": "23 h"}), library).matches
+    (match,) = generate_jobs(
+        tiny_scenario({**LAST_HOUR, "duration": "23 h"}), library
+    ).matches
     assert match.residual == pytest.approx(0, abs=0.01)
-    # On average half an hour of each job's 90 minutes counts: three times the jobs are needed.
+    # On average half an hour of each job's 90 minutes counts: three times the jobs are
+    # needed.
     assert match.jobs_per_day == pytest.approx(3 * N_NODES * 86_400 / 5_400, rel=0.1)
 
 
 @pytest.mark.slow
-def test_unreachable_list_target_says_what_is_reached_and_why(library: ProfileLibrary) -> None:
+def test_unreachable_list_target_says_what_is_reached_and_why(
+    library: ProfileLibrary,
+) -> None:
     scenario = tiny_scenario({**LAST_HOUR, "duration": "1322 min"})  # ends at 23:02
-    with pytest.raises(WorkloadError, match=r"streams\.training: .* 1 can't be reached") as caught:
+    with pytest.raises(
+        WorkloadError, match=r"streams\.training: .* 1 can't be reached"
+    ) as caught:
         generate_jobs(scenario, library)
-    assert 0.1 < most_of(caught.value) < 0.3  # 16 layers of jobs that count for a minute of 90
+    # 16 layers of jobs that count for a minute of 90
+    assert 0.1 < most_of(caught.value) < 0.3
     assert "the end of the run cuts jobs that begin late" in str(caught.value)
 
 
 def most_of(error: WorkloadError) -> float:
     """The most that is reached, by the error."""
-    (most,) = re.findall(r"reached: (0\.\d{4}) is the most, of [0-9,]+ jobs a day", str(error))
+    (most,) = re.findall(
+        r"reached: (0\.\d{4}) is the most, of [0-9,]+ jobs a day", str(error)
+    )
     return float(most)
 
 
@@ -106,10 +120,17 @@ def most_of(error: WorkloadError) -> float:
 def test_target_below_one_job_says_what_one_job_takes(
     library: ProfileLibrary, match: str, target: float
 ) -> None:
-    keys = {"streams.training.match": match, "streams.training.target_utilization": target}
-    with pytest.raises(WorkloadError, match="is less than one job, which takes") as caught:
+    keys = {
+        "streams.training.match": match,
+        "streams.training.target_utilization": target,
+    }
+    with pytest.raises(
+        WorkloadError, match="is less than one job, which takes"
+    ) as caught:
         generate_jobs(tiny_scenario(keys), library)
-    (of_a_job,) = re.findall(r"takes ([0-9.e-]+) of the pool's node time", str(caught.value))
+    (of_a_job,) = re.findall(
+        r"takes ([0-9.e-]+) of the pool's node time", str(caught.value)
+    )
     nearest = {**keys, "streams.training.target_utilization": 2 * float(of_a_job)}
     scenario = tiny_scenario(nearest)
     (match_,) = generate_jobs(scenario, library, simulated_by(scenario, [])).matches
@@ -120,14 +141,17 @@ def test_target_below_one_job_says_what_one_job_takes(
 def test_simulated_target_out_of_reach_says_how_near_one_comes(
     library: ProfileLibrary, target: float, seed: int
 ) -> None:
-    """The target that the text offers is reached; more jobs would not have come much nearer."""
+    """The target that the text offers is reached; more jobs would not have come much
+    nearer."""
     keys = {**SIMULATED, "streams.training.target_utilization": target, "seed": seed}
     scenario = tiny_scenario(keys)
     with pytest.raises(WorkloadError, match="holds up those behind it") as caught:
         generate_jobs(scenario, library, simulated_by(scenario, []))
     most = most_of(caught.value)
     assert 0.9 < most < target
-    offered = tiny_scenario({**keys, "streams.training.target_utilization": most - 0.02})
+    offered = tiny_scenario(
+        {**keys, "streams.training.target_utilization": most - 0.02}
+    )
     (match,) = generate_jobs(offered, library, simulated_by(offered, [])).matches
     assert match.matched_utilization == pytest.approx(most - 0.02, abs=0.01)
 
@@ -144,10 +168,14 @@ def test_thinning_is_monotone(library: ProfileLibrary) -> None:
         set(zip(*(getattr(jobs, column).tolist() for column in columns), strict=True))
         for jobs in seen
     ]
-    assert [len(jobs) for jobs in as_sets] == [len(jobs) for jobs in seen], "rows must differ"
+    assert [len(jobs) for jobs in as_sets] == [len(jobs) for jobs in seen], (
+        "rows must differ"
+    )
     for smaller, larger in pairwise(as_sets):
         assert smaller <= larger
-    estimates = [listed_utilization(jobs, N_NODES, scenario.horizon_ms) for jobs in seen]
+    estimates = [
+        listed_utilization(jobs, N_NODES, scenario.horizon_ms) for jobs in seen
+    ]
     assert estimates == sorted(estimates)
 
 
@@ -158,7 +186,9 @@ def test_jobs_come_in_order_with_nodes_of_their_class_and_the_length_of_their_pr
     jobs = workload.jobs
     assert (np.diff(jobs.submit_ms) >= 0).all()
     assert jobs.job_id.tolist() == list(range(len(jobs)))
-    assert jobs.submit_ms.min() >= 0 and jobs.submit_ms.max() < tiny_scenario().horizon_ms
+    assert (
+        jobs.submit_ms.min() >= 0 and jobs.submit_ms.max() < tiny_scenario().horizon_ms
+    )
     for class_id, c in enumerate(workload.classes):
         rows = jobs.class_id == class_id
         assert set(jobs.n_nodes[rows]) == {c.job_class.n_nodes}
@@ -167,7 +197,9 @@ def test_jobs_come_in_order_with_nodes_of_their_class_and_the_length_of_their_pr
     assert np.array_equal(jobs.duration_ms, lengths[jobs.profile_id])
 
 
-def test_draws_depend_on_the_seed_and_the_name_of_the_stream(library: ProfileLibrary) -> None:
+def test_draws_depend_on_the_seed_and_the_name_of_the_stream(
+    library: ProfileLibrary,
+) -> None:
     renamed = {"streams": {"tuning": tiny_streams()}}
     zero, again, default, one, other = (
         generate_jobs(tiny_scenario(changes), library).jobs
@@ -195,7 +227,9 @@ def test_adding_a_stream_shifts_no_other_streams_draws(library: ProfileLibrary) 
         rows = both.jobs.take(of_training[both.jobs.class_id])
         assert len(rows) < len(both.jobs)
         for column in ("submit_ms", "n_nodes", "duration_ms", "profile_id"):
-            assert np.array_equal(getattr(rows, column), getattr(alone.jobs, column)), column
+            assert np.array_equal(getattr(rows, column), getattr(alone.jobs, column)), (
+                column
+            )
 
 
 def tiny_streams() -> dict[str, Any]:
@@ -206,11 +240,15 @@ def test_a_class_without_profiles_is_refused_with_the_node_counts_there_are(
     library: ProfileLibrary,
 ) -> None:
     scenario = tiny_scenario({"streams.training.classes.1.n_nodes": 8})
-    with pytest.raises(ProfileError, match=r"streams\.training: class 'tune/8'.*have: 2, 4.*scale"):
+    with pytest.raises(
+        ProfileError, match=r"streams\.training: class 'tune/8'.*have: 2, 4.*scale"
+    ):
         generate_jobs(scenario, library)
 
 
-def test_a_scaled_class_draws_from_the_profiles_it_names(library: ProfileLibrary) -> None:
+def test_a_scaled_class_draws_from_the_profiles_it_names(
+    library: ProfileLibrary,
+) -> None:
     scenario = tiny_scenario(
         {
             "streams.training.classes.1.n_nodes": 10,
@@ -226,7 +264,10 @@ def test_a_scaled_class_draws_from_the_profiles_it_names(library: ProfileLibrary
 
 def test_an_empty_list_of_jobs_is_a_workload(library: ProfileLibrary) -> None:
     scenario = tiny_scenario(
-        {"streams.training.target_utilization": None, "streams.training.jobs_per_day": 1e-9}
+        {
+            "streams.training.target_utilization": None,
+            "streams.training.jobs_per_day": 1e-9,
+        }
     )
     workload = generate_jobs(scenario, library)
     assert len(workload.jobs) == 0

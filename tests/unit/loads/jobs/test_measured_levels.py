@@ -1,4 +1,4 @@
-"""Levels of synchronous jobs beyond two: starts, exits, drawn stalls, leads and noise."""
+"""Levels of synchronous jobs beyond two: starts, exits, drawn stalls, leads and noise."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -23,14 +23,30 @@ from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
 from diploee.scenario.synchronous import DRAWN, SynchronousJob
 
-NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
+NODE = {
+    "n_gpus": 8,
+    "gpu_tdp_w": 700,
+    "n_cpus": 2,
+    "cpu_tdp_w": 350,
+    "idle_power_w": 708,
+}
 CPUS_W = 708 * 700 / 6_300
 FLAT = {
-    "n_gpus": 8, "period_s": 1.0, "work_days": 0.002, "high": 0.8, "low": 0.8, "edge_s": 0,
-    "jitter": 0, "warm_up_s": 60, "load_level": 0.16, "checkpoint_interval": 40,
-    "checkpoint_write_s": 20, "checkpoint_level": 0.22, "failures_per_1000_node_days": 0,
+    "n_gpus": 8,
+    "period_s": 1.0,
+    "work_days": 0.002,
+    "high": 0.8,
+    "low": 0.8,
+    "edge_s": 0,
+    "jitter": 0,
+    "warm_up_s": 60,
+    "load_level": 0.16,
+    "checkpoint_interval": 40,
+    "checkpoint_write_s": 20,
+    "checkpoint_level": 0.22,
+    "failures_per_1000_node_days": 0,
     "planned_per_1000_node_days": 0,
-}  # fmt: skip
+}
 
 
 def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
@@ -38,17 +54,24 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     keys = FLAT | keys
     if "phases" in keys:
         keys = {key: keys[key] for key in keys if key not in DRAWN}
-    scenario = scenario_from_dict({
-        "name": "node", "start": "2026-01-01", "duration": "1 h", "resolution": "1 s",
-        "facility": {
-            "node_types": {"node": NODE}, "pools": {"main": {"node_type": "node", "n_nodes": 1}}
-        },
-        "streams": {
-            "training": {
-                "pool": "main", "synchronous": {"jobs": [keys], "repeat": True}
-            }
-        },
-    })  # fmt: skip
+    scenario = scenario_from_dict(
+        {
+            "name": "node",
+            "start": "2026-01-01",
+            "duration": "1 h",
+            "resolution": "1 s",
+            "facility": {
+                "node_types": {"node": NODE},
+                "pools": {"main": {"node_type": "node", "n_nodes": 1}},
+            },
+            "streams": {
+                "training": {
+                    "pool": "main",
+                    "synchronous": {"jobs": [keys], "repeat": True},
+                }
+            },
+        }
+    )
     builder = LibraryBuilder(tiny_library())
     source = SynchronousJobs(
         scenario.streams["training"], StreamFrame("training", scenario), builder
@@ -60,7 +83,9 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
         profile = library[int(pieces.profile_id[nth])]
         edges_ms = np.arange(profile.power_w.size + 1) * profile.dt_ms
         into_ms = np.clip(at_ms - pieces.into_ms[nth], 0, pieces.length_ms[nth])
-        played_j = np.interp(into_ms + pieces.offset_ms[nth], edges_ms, profile.cumulative_energy_j)
+        played_j = np.interp(
+            into_ms + pieces.offset_ms[nth], edges_ms, profile.cumulative_energy_j
+        )
         energy_j += pieces.weight[nth] * (played_j - played_j[0])
     return np.diff(energy_j) / 0.1
 
@@ -82,9 +107,12 @@ def test_a_job_starts_on_idle_gpus_and_exits_at_the_level_of_loading() -> None:
 def test_the_gpu_that_writes_leads_into_the_stall_and_out_of_it() -> None:
     plain_w, power_w = node_power_w(), node_power_w(lead_s=0.3)
     leads = np.flatnonzero(~np.isclose(plain_w, power_w))
-    # 172.8 s of work in stretches of 40 s: four checkpoints from second 100 on, 60 s apart
+    # 172.8 s of work in stretches of 40 s: four checkpoints from second 100 on, 60 s
+    # apart
     into, out = 1000 + 600 * np.arange(4), 1200 + 600 * np.arange(4)
-    assert leads.tolist() == sorted((np.concatenate([into, out])[:, None] - [3, 2, 1]).ravel())
+    assert leads.tolist() == sorted(
+        (np.concatenate([into, out])[:, None] - [3, 2, 1]).ravel()
+    )
     step_w = (of_gpus_w(0.8) - of_gpus_w(0.22)) / 8
     assert plain_w[into - 1] - power_w[into - 1] == pytest.approx(step_w, rel=1e-5)
     assert power_w[out - 1] - plain_w[out - 1] == pytest.approx(step_w, rel=1e-5)
@@ -97,26 +125,44 @@ def test_cpus_work_while_the_job_trains_and_idle_in_its_stalls() -> None:
 
 
 def test_runs_of_one_job_differ_by_their_spread() -> None:
-    of_runs = np.array([node_power_w(number, run_spread=0.03) for number in range(1, 9)])
+    of_runs = np.array(
+        [node_power_w(number, run_spread=0.03) for number in range(1, 9)]
+    )
     factors = of_runs / node_power_w()
-    assert np.ptp(factors, axis=1) == pytest.approx(0, abs=1e-6)  # the same all through a run
+    # The same all through a run
+    assert np.ptp(factors, axis=1) == pytest.approx(0, abs=1e-6)
     assert 0.01 < factors[:, 0].std() < 0.06
     assert len(set(factors[:, 0].round(6))) == 8
 
 
-WENT = [[0, "load"], [10, "train"], [30.5, "checkpoint"], [40, "train"], [60, "hung"], [70, "end"]]
+WENT = [
+    [0, "load"],
+    [10, "train"],
+    [30.5, "checkpoint"],
+    [40, "train"],
+    [60, "hung"],
+    [70, "end"],
+]
 
 
 def test_a_job_goes_through_the_phases_that_it_went_through() -> None:
     power_w = node_power_w(phases=WENT, hung_level=0.14, exit_s=5)
-    for begin, end, share in ((0, 100, 0.16), (100, 305, 0.8), (305, 400, 0.22), (400, 600, 0.8),
-                              (600, 700, 0.14), (700, 750, 0.16)):  # fmt: skip
+    for begin, end, share in (
+        (0, 100, 0.16),
+        (100, 305, 0.8),
+        (305, 400, 0.22),
+        (400, 600, 0.8),
+        (600, 700, 0.14),
+        (700, 750, 0.16),
+    ):
         assert power_w[begin:end] == pytest.approx(of_gpus_w(share), rel=1e-6)
     assert power_w.size == 750
 
 
 def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() -> None:
-    job = SynchronousJob(**{key: FLAT[key] for key in FLAT if key not in DRAWN}, phases=WENT)
+    job = SynchronousJob(
+        **{key: FLAT[key] for key in FLAT if key not in DRAWN}, phases=WENT
+    )
     names = {key.removeprefix(".") for key, *_ in ranges(job, "", 1.0)}
     assert names == {"duty", "lag_s"}
     assert not {key.removeprefix(".") for key in assumed_keys(job)} & DRAWN
@@ -150,9 +196,13 @@ def test_stalls_are_of_a_fast_and_a_slow_store() -> None:
 
 def test_every_drawn_stall_is_played_once_whatever_fails() -> None:
     plan = TrainingPlan(600_000, 10_000, 1_000, reschedule_ms=1_000, load_ms=1_000)
-    failures = itertools.chain([95_500, 60_123, 80_000, 3_000], itertools.repeat(NEVER_MS))
+    failures = itertools.chain(
+        [95_500, 60_123, 80_000, 3_000], itertools.repeat(NEVER_MS)
+    )
     writes = itertools.count(1_000)
-    phases = training_phases(plan, failures, itertools.repeat(NEVER_MS), lambda: 2_000, writes)
+    phases = training_phases(
+        plan, failures, itertools.repeat(NEVER_MS), lambda: 2_000, writes
+    )
     played_ms = phases.length_ms[phases.phase == Phase.CHECKPOINT]
     # one that is cut short by a failure counts as played
     whole = played_ms >= 1_000
@@ -190,6 +240,7 @@ def test_one_gpu_after_the_other_draws_the_swing_of_one() -> None:
 
 def test_micro_steps_fall_within_the_high_level_and_keep_their_period() -> None:
     shares = loop(micro_steps={"count": 4, "low": 0.5}, duty=0.75, low=0.4)
-    # of a second: 0.8 and 0.5 for 0.125 s each, three times, and 0.25 s of the low level
+    # of a second: 0.8 and 0.5 for 0.125 s each, three times, and 0.25 s of the low
+    # level
     assert shares.mean() == pytest.approx(0.375 * 0.8 + 0.375 * 0.5 + 0.25 * 0.4)
     assert shares[7:10] == pytest.approx([(0.5 + 0.4) / 2, 0.4, 0.4])

@@ -30,7 +30,8 @@ def test_the_29th_of_february_belongs_to_its_month() -> None:
     calendar = Calendar(month=(1, 7, *[1] * 10))
     rates = rates_of(calendar, datetime(2020, 2, 1), 60 * 24 * MS_PER_H)
     days = rates.relative_rate.reshape(60, 24).mean(axis=1)
-    # The month's total is that of 29 days; half a week from its end the level goes down to March.
+    # The month's total is that of 29 days; half a week from its end the level goes down
+    # to March.
     assert days[:29].sum() == pytest.approx(29 * 7 / 31 * days[29:].sum())
     assert days[24] > days[26] > days[28] > days[30] > days[33]
 
@@ -39,7 +40,8 @@ def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() ->
     start = datetime(2018, 1, 1, 0, 40)
     rates = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), start, 2 * MS_PER_H)
     assert rates.edges_ms.tolist() == [0, 1_200_000, 4_800_000, 7_200_000]
-    # The hour of weight 1 is whole, the others are parts of the line through 3, 1, 2, 0.
+    # The hour of weight 1 is whole, the others are parts of the line through 3, 1,
+    # 2, 0.
     earlier = rates_of(Calendar(hour_of_day=(3, 1, 2, *[0] * 21)), MONDAY, 3 * MS_PER_H)
     part = earlier.between(2_400_000, 9_600_000)
     scale = part.of_pieces.sum() / (2 * MS_PER_H)
@@ -47,9 +49,13 @@ def test_a_span_that_starts_within_an_hour_has_partial_first_and_last_hours() ->
     assert rates.relative_rate[1] * scale == pytest.approx(1 / 2)
 
 
-@pytest.mark.parametrize("start", [MONDAY, datetime(2018, 1, 6), datetime(1969, 12, 29)])
+@pytest.mark.parametrize(
+    "start", [MONDAY, datetime(2018, 1, 6), datetime(1969, 12, 29)]
+)
 def test_any_day_to_start_on_finds_its_weekday(start: datetime) -> None:
-    rates = rates_of(Calendar(day_of_week=(0, 1, 2, 3, 4, 5, 6)), start, 24 * MS_PER_H * 7)
+    rates = rates_of(
+        Calendar(day_of_week=(0, 1, 2, 3, 4, 5, 6)), start, 24 * MS_PER_H * 7
+    )
     by_day = rates.relative_rate.reshape(7, 24)[:, 0]
     assert by_day == pytest.approx(np.roll(np.arange(7) / 3, -start.weekday()))
 
@@ -64,7 +70,9 @@ def test_only_ratios_of_weights_matter() -> None:
 
 def test_rates_have_a_mean_of_one_over_a_span_of_unequal_months_and_hours() -> None:
     calendar = Calendar(
-        hour_of_day=tuple(range(24)), day_of_week=(1, 2, 3, 4, 5, 6, 7), month=tuple(range(12))
+        hour_of_day=tuple(range(24)),
+        day_of_week=(1, 2, 3, 4, 5, 6, 7),
+        month=tuple(range(12)),
     )
     start = datetime(2018, 1, 30, 3, 17, 11, 5_000)
     rates = rates_of(calendar, start, 40 * 24 * MS_PER_H + 12_345)
@@ -73,7 +81,9 @@ def test_rates_have_a_mean_of_one_over_a_span_of_unequal_months_and_hours() -> N
 
 
 def test_a_span_of_zero_weight_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="every hour from 2018-01-01 00:00:00 on has weight"):
+    with pytest.raises(
+        WorkloadError, match="every hour from 2018-01-01 00:00:00 on has weight"
+    ):
         rates_of(Calendar(day_of_week=(0, 1, 1, 1, 1, 1, 1)), MONDAY, 24 * MS_PER_H)
 
 
@@ -81,7 +91,9 @@ def test_a_span_of_zero_weight_is_refused() -> None:
 def test_factors_of_any_dispersion_are_finite_with_mean_1(dispersion: float) -> None:
     factors = gamma_factors(dispersion, np.arange(1_000), np.random.default_rng)
     assert np.isfinite(factors).all()
-    assert factors.mean() == pytest.approx(1, abs=6 * (dispersion / 1_000) ** 0.5 + 1e-9)
+    assert factors.mean() == pytest.approx(
+        1, abs=6 * (dispersion / 1_000) ** 0.5 + 1e-9
+    )
 
 
 def spiky(seed: int = 0) -> Calendar:
@@ -96,7 +108,10 @@ def test_every_hour_keeps_the_mean_of_its_weight_and_its_random_factor() -> None
     scatter = (0.7, 24, np.random.default_rng)
     for scatters, factors in (
         ((), np.ones(168)),
-        ((scatter,), gamma_factors(0.7, 17_532 * 24 + np.arange(168), np.random.default_rng)),
+        (
+            (scatter,),
+            gamma_factors(0.7, 17_532 * 24 + np.arange(168), np.random.default_rng),
+        ),
     ):
         rates = hourly_rates(spiky(), clock, scatters=scatters)
         expected = weights / weights.mean() * factors
@@ -108,14 +123,20 @@ def test_rates_do_not_jump_at_the_edge_of_an_hour() -> None:
     for calendar in (spiky(), Calendar(day_of_week=(1, 0, 0, 1, 1, 0.6, 0.5))):
         rates = rates_of(calendar, MONDAY, 14 * 24 * MS_PER_H)
         step = np.abs(np.diff(rates.at(np.arange(0, 14 * 24 * MS_PER_H, 1_000))))
-        assert step.max() < rates.at_nodes.max() / 1_800 * 1.001, "0 to the largest in 30 min"
+        assert step.max() < rates.at_nodes.max() / 1_800 * 1.001, (
+            "0 to the largest in 30 min"
+        )
 
 
 def test_a_run_that_begins_earlier_has_the_same_rates() -> None:
     def line(hours_before: float) -> HourlyRates:
         begin_ms = round(hours_before * MS_PER_H)
-        clock = RunClock(datetime(2018, 1, 1, 5, 20), UTC, 168 * MS_PER_H, MS_PER_H, begin_ms)
-        return hourly_rates(spiky(), clock, scatters=((0.7, 24, np.random.default_rng),))
+        clock = RunClock(
+            datetime(2018, 1, 1, 5, 20), UTC, 168 * MS_PER_H, MS_PER_H, begin_ms
+        )
+        return hourly_rates(
+            spiky(), clock, scatters=((0.7, 24, np.random.default_rng),)
+        )
 
     alone, earlier = line(0), line(100).between(0, 168 * MS_PER_H)
     assert alone.edges_ms.tolist() == earlier.edges_ms.tolist()
@@ -129,6 +150,9 @@ def test_rates_step_where_nodes_are_added_and_nowhere_else() -> None:
     at = rates.at(np.array([0, added_ms - 1, added_ms, 10 * MS_PER_H]))
     assert at / at[0] == pytest.approx([1, 1, 4, 4])
     assert rates.of_pieces.sum() == pytest.approx(clock.horizon_ms)
-    before, after = rates.between(0, added_ms), rates.between(added_ms, clock.horizon_ms)
+    before, after = (
+        rates.between(0, added_ms),
+        rates.between(added_ms, clock.horizon_ms),
+    )
     assert before.relative_rate == pytest.approx(at[0])
     assert after.relative_rate == pytest.approx(at[3])

@@ -46,8 +46,12 @@ def generated(**zeus: Any) -> Workload:
     return generate_jobs(scenario_of(**zeus), tiny_library())
 
 
-def test_default_jobs_run_as_long_as_an_epoch_times_the_epochs_of_a_recorded_path() -> None:
-    workload = generated(batch_size_optimizer="default", workloads={"synthetic-vision": 1})
+def test_default_jobs_run_as_long_as_an_epoch_times_the_epochs_of_a_recorded_path() -> (
+    None
+):
+    workload = generated(
+        batch_size_optimizer="default", workloads={"synthetic-vision": 1}
+    )
     (vision,) = chosen_workloads(read_traces(), ["synthetic-vision"])
     row = vision.default_row
     durations = np.unique(workload.jobs.duration_ms)
@@ -80,7 +84,8 @@ def test_the_power_of_a_job_is_its_node_at_idle_and_its_gpus_above_their_idle() 
     node_w = [w.jobs.power_factor[0] * 1_000 for w in (with_idle, less, one)]
     assert node_w[0] - node_w[1] == pytest.approx(4 * 30, rel=1e-5)
     assert node_w[0] - 400 == pytest.approx(4 * (node_w[2] - 400), rel=1e-5)
-    # Left out, the four GPUs' part of the node's idle 400 W by 2,800 of 3,520 W is counted once.
+    # Left out, the four GPUs' part of the node's idle 400 W by 2,800 of 3,520 W is
+    # counted once.
     absent_w = generated(**options).jobs.power_factor[0] * 1_000
     assert node_w[0] - absent_w == pytest.approx(400 * 2_800 / 3_520, rel=1e-5)
 
@@ -133,12 +138,17 @@ def test_each_recurring_job_recurs_with_the_same_probability() -> None:
         workloads=dict(zip(names, (8, 1, 1), strict=True)),
         recurring_jobs=10,
     )
-    n, share = len(workload.jobs), np.bincount(workload.jobs.class_id) / len(workload.jobs)
+    n, share = (
+        len(workload.jobs),
+        np.bincount(workload.jobs.class_id) / len(workload.jobs),
+    )
     assert np.abs(share - (0.8, 0.1, 0.1)).max() < 3.3 * np.sqrt(0.25 / n)
 
 
 def windows(days: int, n_draws: int) -> Iterator[JobTable]:
-    scenario = scenario_from_dict({**data_of({"jobs_per_day": 400}), "duration": f"{days} d"})
+    scenario = scenario_from_dict(
+        {**data_of({"jobs_per_day": 400}), "duration": f"{days} d"}
+    )
     streams = JobStreams(scenario, load_inputs(scenario, tiny_library()))
     streams.settle({})
     return streams.windows(n_draws)
@@ -166,7 +176,9 @@ def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:
         name: simulate(scenario, tmp_path / name, library=tiny_library())
         for name, scenario in (("recurring", recurring), ("drawn", drawn))
     }
-    bands = {name: run.metrics["grid"]["spectrum"]["bands"] for name, run in runs.items()}
+    bands = {
+        name: run.metrics["grid"]["spectrum"]["bands"] for name, run in runs.items()
+    }
     assert bands["drawn"]
     assert not bands["recurring"]
     assert runs["recurring"].metrics["grid"]["bandwidth"]["averaging_window_s"] == 3_600
@@ -175,11 +187,27 @@ def test_nothing_is_claimed_of_swings_within_a_mean(tmp_path: Path) -> None:
 
 NAME = "batch_size_optimizer"
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {NAME: "zues"}, r"again\.zeus.*unknown batch size optimizer 'zues' .*did you mean"),
-    ({}, {NAME: 5}, r"again\.zeus.*must be a name or a group of keys with 'kind: ...' .*, fou"),
-    ({}, {"power_limit": "jitt"}, r"zeus.*unknown power limit optimizer 'jitt' .*; did you mean"),
+    (
+        {},
+        {NAME: "zues"},
+        r"again\.zeus.*unknown batch size optimizer 'zues' .*did you mean",
+    ),
+    (
+        {},
+        {NAME: 5},
+        r"again\.zeus.*must be a name or a group of keys with 'kind: ...' .*, fou",
+    ),
+    (
+        {},
+        {"power_limit": "jitt"},
+        r"zeus.*unknown power limit optimizer 'jitt' .*; did you mean",
+    ),
     ({}, {"power_limit": -3}, r"again\.zeus.*or a number above 0, found -3"),
-    ({}, {"power_limit": {"kind": "max", "w": 5}}, r"zeus.*unknown key 'w' \(allowed: 'kind'\)"),
+    (
+        {},
+        {"power_limit": {"kind": "max", "w": 5}},
+        r"zeus.*unknown key 'w' \(allowed: 'kind'\)",
+    ),
     ({}, {NAME: {"path": "nowhere:Loyal"}}, "can't import 'nowhere:Loyal'"),
     ({}, {"workloads": {"synthetic-visio": 1}}, "did you mean 'synthetic-vision'"),
     ({}, {"power_limit": 123.0}, "123"),
@@ -195,7 +223,9 @@ def test_a_zeus_stream_that_can_not_be_is_one_line(
     stream: dict[str, Any], zeus: dict[str, Any], words: str
 ) -> None:
     data = data_of(stream, **zeus)
-    data["streams"]["again"] = {k: v for k, v in data["streams"]["again"].items() if v is not None}
+    data["streams"]["again"] = {
+        k: v for k, v in data["streams"]["again"].items() if v is not None
+    }
     with pytest.raises(InputError, match=words) as error:
         generate_jobs(scenario_from_dict(data), tiny_library())
     assert "\n" not in str(error.value)

@@ -28,7 +28,9 @@ WEEKEND: dict[str, Any] = {
 
 
 def weekend(**keys: Any) -> Scenario:
-    return tiny_scenario(WEEKEND | {f"streams.training.{key}": of for key, of in keys.items()})
+    return tiny_scenario(
+        WEEKEND | {f"streams.training.{key}": of for key, of in keys.items()}
+    )
 
 
 def test_jobs_per_day_are_those_of_warm_up_and_run() -> None:
@@ -42,12 +44,15 @@ def test_jobs_per_day_are_those_of_warm_up_and_run() -> None:
     assert counts == pytest.approx(expected, abs=5 * np.sqrt(expected.max()))
 
 
-def test_target_is_met_over_warm_up_and_run_and_no_queue_is_left(tmp_path: Path) -> None:
+def test_target_is_met_over_warm_up_and_run_and_no_queue_is_left(
+    tmp_path: Path,
+) -> None:
     run = simulate(weekend(target_utilization=0.5), tmp_path / "run", library=LIBRARY)
     (match,) = run.manifest["workload"]
     assert match["matched_utilization"] == pytest.approx(0.5, abs=0.002)
     jobs = run.jobs()
-    assert run.metrics["utilization"]["mean"] < 0.5 / 2  # a weekend at a fifth of the other days
+    # A weekend at a fifth of the other days
+    assert run.metrics["utilization"]["mean"] < 0.5 / 2
     assert (jobs["queue_time_s"] == 0).all()
     assert not [line for line in run.manifest["warnings"] if "pool 'main'" in line]
 
@@ -55,10 +60,22 @@ def test_target_is_met_over_warm_up_and_run_and_no_queue_is_left(tmp_path: Path)
 @pytest.mark.parametrize(
     ("calendar", "of_run", "whole"),
     [
-        ({"hour_of_day": [0.1] * 6 + [1.0] * 18}, {"duration": "6 h", "warm_up": "18 h"}, True),
-        ({"hour_of_day": [0.1] * 6 + [1.0] * 18}, {"duration": "1 d", "warm_up": "18 h"}, False),
+        (
+            {"hour_of_day": [0.1] * 6 + [1.0] * 18},
+            {"duration": "6 h", "warm_up": "18 h"},
+            True,
+        ),
+        (
+            {"hour_of_day": [0.1] * 6 + [1.0] * 18},
+            {"duration": "1 d", "warm_up": "18 h"},
+            False,
+        ),
         ({"day_of_week": WEEKDAYS}, {"duration": "1 week", "warm_up": "36 h"}, False),
-        ({"month": [0.5, *[1.0] * 11]}, {"duration": "1 week", "warm_up": "1 week"}, True),
+        (
+            {"month": [0.5, *[1.0] * 11]},
+            {"duration": "1 week", "warm_up": "1 week"},
+            True,
+        ),
         ({}, {"duration": "6 h", "warm_up": "18 h"}, False),
     ],
 )
@@ -94,4 +111,7 @@ def test_work_that_the_warm_up_left_is_warned_of_as_too_much(tmp_path: Path) -> 
     (warning,) = [line for line in run.manifest["warnings"] if "pool 'main'" in line]
     reached = run.metrics["utilization"]["mean"]
     assert warning.startswith(f"pool 'main': simulated utilization {reached:.4f} is ")
-    assert f"above {asked:.4f}: {left:,} jobs that the warm-up left in the queue" in warning
+    assert (
+        f"above {asked:.4f}: {left:,} jobs that the warm-up left in the queue"
+        in warning
+    )

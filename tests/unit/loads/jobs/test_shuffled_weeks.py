@@ -1,4 +1,5 @@
-"""A log's weeks in random order: each as often, at its weekdays, the same in any part of a run."""
+"""A log's weeks in random order: each as often, at its weekdays, the same in any part
+of a run."""
 
 from __future__ import annotations
 
@@ -21,10 +22,14 @@ from diploee.simulation.steps import generate_jobs
 DAY_MS = 86_400_000
 
 
-def shuffled(n_days: int, first_day: int = 0, first_week: int | None = None) -> ShuffledWeeks:
+def shuffled(
+    n_days: int, first_day: int = 0, first_week: int | None = None
+) -> ShuffledWeeks:
     """Weeks of a log with one job each noon; the job's row is its day."""
     into_ms = (first_day + np.arange(n_days)) * DAY_MS + DAY_MS // 2
-    return ShuffledWeeks(into_ms, np.ones(n_days), first_week, partial(stream, 0, "test"))
+    return ShuffledWeeks(
+        into_ms, np.ones(n_days), first_week, partial(stream, 0, "test")
+    )
 
 
 def test_a_deck_plays_every_week_of_the_log_once() -> None:
@@ -40,20 +45,29 @@ def test_days_that_cut_weeks_lack_are_any_of_their_weekday() -> None:
     played = np.concatenate([weeks.week(n)[0] for n in range(n_decks * len(weeks))])
     times = np.bincount(played, minlength=8 * 7).reshape(8, 7)
     assert (times[:, 1:6] == n_decks).all() and times[0, 0] == times[-1, 6] == 0
-    most = 4 * np.sqrt(n_decks * 6) / 7  # four standard deviations of a share of one in seven
+    # Four standard deviations of a share of one in seven
+    most = 4 * np.sqrt(n_decks * 6) / 7
     assert times[1:, 0] == pytest.approx(n_decks * 8 / 7, abs=most)
     assert times[:-1, 6] == pytest.approx(n_decks * 8 / 7, abs=most)
 
 
 def test_an_end_within_an_hour_of_midnight_cuts_no_day() -> None:
-    into_ms = np.sort(np.append(np.arange(21) * DAY_MS, (np.arange(21) + 1) * DAY_MS - 1))
-    weeks = ShuffledWeeks(into_ms, np.ones(into_ms.size), None, partial(stream, 0, "test"))
+    into_ms = np.sort(
+        np.append(np.arange(21) * DAY_MS, (np.arange(21) + 1) * DAY_MS - 1)
+    )
+    weeks = ShuffledWeeks(
+        into_ms, np.ones(into_ms.size), None, partial(stream, 0, "test")
+    )
     played = np.concatenate([weeks.week(n)[0] for n in range(len(weeks))])
     assert sorted(played) == list(range(2 * 21))
 
 
 @settings(max_examples=30, deadline=None)
-@given(n_days=st.integers(7, 900), first_day=st.integers(0, 6), week=st.integers(-60, 3_000))
+@given(
+    n_days=st.integers(7, 900),
+    first_day=st.integers(0, 6),
+    week=st.integers(-60, 3_000),
+)
 def test_a_week_plays_seven_days_at_their_weekdays_and_times(
     n_days: int, first_day: int, week: int
 ) -> None:
@@ -72,7 +86,9 @@ def test_weeks_of_a_log_of_two_years_stay_near_their_season() -> None:
 
 @pytest.mark.parametrize("n_weeks", [60, 104, 181])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_any_three_years_of_a_log_of_years_have_its_node_time(n_weeks: int, seed: int) -> None:
+def test_any_three_years_of_a_log_of_years_have_its_node_time(
+    n_weeks: int, seed: int
+) -> None:
     """Weeks whose level drifts over months, by half of its mean and more."""
     rng = np.random.default_rng(seed)
     level = np.exp(signal.lfilter([1], [1, -0.85], rng.normal(0, 0.28, n_weeks)))
@@ -86,37 +102,58 @@ def test_any_three_years_of_a_log_of_years_have_its_node_time(n_weeks: int, seed
 
 
 def test_an_empty_run_names_the_spans_and_the_keys(tmp_path: Path) -> None:
-    log, run = "2024-01-01 00:30 to 2024-02-04 23:30", "2030-06-03 00:00 to 2030-07-15 00:00"
-    with pytest.raises(InputError, match=f"{log}, the run is of {run}.*; change start or duration"):
+    log, run = (
+        "2024-01-01 00:30 to 2024-02-04 23:30",
+        "2030-06-03 00:00 to 2030-07-15 00:00",
+    )
+    with pytest.raises(
+        InputError, match=f"{log}, the run is of {run}.*; change start or duration"
+    ):
         replayed(tmp_path, repeat=False, align="date", begin="2030-06-03")
     with pytest.raises(
         InputError, match=rf"from 2030-01-01 .* of {log}\); change replay\.start and"
     ):
         replayed(tmp_path, start="2030-01-01")
-    with pytest.raises(InputError, match=r"is left \(840 wider than the pool\); change .*too_wide"):
+    with pytest.raises(
+        InputError, match=r"is left \(840 wider than the pool\); change .*too_wide"
+    ):
         replayed(tmp_path, node_factor=100, too_wide="drop")
 
 
 def replayed(tmp_path: Path, **changes: object) -> list[tuple[int, int]]:
     """Submission [h] and nodes of the jobs of a run that plays a log of five weeks."""
-    rows = [f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:30:00,600,{1 + k % 4}" for k in range(31 * 24)]
-    rows += [f"2024-02-0{1 + k // 24}T{k % 24:02d}:30:00,600,{1 + k % 4}" for k in range(4 * 24)]
-    (tmp_path / "log.csv").write_text("\n".join(["submit,run_s,nodes", *rows]), encoding="utf-8")
+    rows = [
+        f"2024-01-{1 + k // 24:02d}T{k % 24:02d}:30:00,600,{1 + k % 4}"
+        for k in range(31 * 24)
+    ]
+    rows += [
+        f"2024-02-0{1 + k // 24}T{k % 24:02d}:30:00,600,{1 + k % 4}"
+        for k in range(4 * 24)
+    ]
+    (tmp_path / "log.csv").write_text(
+        "\n".join(["submit,run_s,nodes", *rows]), encoding="utf-8"
+    )
     replay = {
         "log": str(tmp_path / "log.csv"),
         "columns": {"submit": "submit", "duration": "run_s", "nodes": "nodes"},
         "rules": [{"workload": "tune"}],
         "repeat": "shuffled",
     }
-    replay |= {key: value for key, value in changes.items() if key not in ("begin", "duration")}
+    replay |= {
+        key: value for key, value in changes.items() if key not in ("begin", "duration")
+    }
     given_site = {
         "start": changes.get("begin", "2025-06-02"),
         "duration": changes.get("duration", "6 weeks"),
         "facility.pools.main.n_nodes": 8,
     }
-    data = tiny_data(given_site) | {"streams": {"jobs": {"pool": "main", "replay": replay}}}
+    data = tiny_data(given_site) | {
+        "streams": {"jobs": {"pool": "main", "replay": replay}}
+    }
     jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
-    return list(zip((jobs.submit_ms // 3_600_000).tolist(), jobs.n_nodes.tolist(), strict=True))
+    return list(
+        zip((jobs.submit_ms // 3_600_000).tolist(), jobs.n_nodes.tolist(), strict=True)
+    )
 
 
 def test_a_part_of_a_run_is_that_part_of_a_longer_one(tmp_path: Path) -> None:
@@ -136,5 +173,7 @@ def test_a_trimmed_replay_plays_the_days_from_start_to_end(tmp_path: Path) -> No
 
 
 def test_shuffled_weeks_need_weekdays(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="repeat: shuffled needs align: weekday, found start"):
+    with pytest.raises(
+        InputError, match="repeat: shuffled needs align: weekday, found start"
+    ):
         replayed(tmp_path, align="start")

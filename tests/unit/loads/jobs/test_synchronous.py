@@ -1,4 +1,5 @@
-"""A stream of synchronous training jobs in a facility: power, causes, metrics and bad input."""
+"""A stream of synchronous training jobs in a facility: power, causes, metrics and bad
+input."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
 from diploee.simulation.site import scaled
-from diploee.simulation.steps import generate_jobs, job_segments, power_series, schedule_jobs
+from diploee.simulation.steps import (
+    generate_jobs,
+    job_segments,
+    power_series,
+    schedule_jobs,
+)
 
 N_NODES = 64
 JOB = {
@@ -37,7 +43,13 @@ JOB = {
     "reschedule_s": 60,
     "load_s": 60,
 }
-NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
+NODE = {
+    "n_gpus": 8,
+    "gpu_tdp_w": 700,
+    "n_cpus": 2,
+    "cpu_tdp_w": 350,
+    "idle_power_w": 708,
+}
 RATED_W, CPUS_W, IDLE_W = 5_600.0, 708 * 700 / 6_300, 708.0
 
 
@@ -85,24 +97,35 @@ def power_of(scenario: Scenario) -> np.ndarray:
 def test_levels_are_those_of_gpus_cpus_and_idle_spares(fine_run: Run) -> None:
     work = generate_jobs(scenario_of(), tiny_library())
     spares = int(work.jobs.n_nodes[0]) - N_NODES
-    others_w = N_NODES * CPUS_W + (300 - N_NODES) * IDLE_W  # the pool's other nodes idle as well
+    # The pool's other nodes idle as well
+    others_w = N_NODES * CPUS_W + (300 - N_NODES) * IDLE_W
     power_w = fine_run.facility()["facility_power_w"].to_numpy()
     assert spares == 41  # 25.6 in repair on average, and three standard deviations
     assert power_w.max() == pytest.approx(N_NODES * RATED_W * 0.92 + others_w, rel=1e-6)
-    assert power_w[10:590] == pytest.approx(N_NODES * RATED_W * 0.30 + others_w, rel=1e-6)
+    assert power_w[10:590] == pytest.approx(
+        N_NODES * RATED_W * 0.30 + others_w, rel=1e-6
+    )
     hung_w = N_NODES * RATED_W * 0.143 + others_w
     assert np.isclose(power_w, hung_w, rtol=1e-6).sum() > 600
     assert power_w.min() == pytest.approx(300 * IDLE_W, rel=1e-6)
 
 
-def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run) -> None:
+def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(
+    fine_run: Run,
+) -> None:
     found = list(causes_of(metrics_of(fine_run)))
-    drops = {key[1]: cause for key, _, cause in found if key[0] == "ramps" and key[2] == "down"}
+    drops = {
+        key[1]: cause
+        for key, _, cause in found
+        if key[0] == "ramps" and key[2] == "down"
+    }
     for cause in drops.values():
         (part,) = cause["parts"]
         assert part["what"].removesuffix(" and took up training") in {
-            "jobs failed", "jobs ended", "jobs stopped as planned"
-        }  # fmt: skip
+            "jobs failed",
+            "jobs ended",
+            "jobs stopped as planned",
+        }
     # from training to hanging, more than from the high level to the low one
     iteration_mw = N_NODES * RATED_W * (0.92 - 0.45) / 1e6
     assert min(drops) <= 2
@@ -116,10 +139,18 @@ def test_the_largest_drop_is_a_failure_or_the_end_and_no_iteration(fine_run: Run
 
 
 def test_a_rise_behind_a_checkpoint_is_reported_as_such() -> None:
-    part = {"what": "jobs wrote checkpoints", "of": "big", "pool": "main", "mw": 3.0, "count": 1}
+    part = {
+        "what": "jobs wrote checkpoints",
+        "of": "big",
+        "pool": "main",
+        "mw": 3.0,
+        "count": 1,
+    }
     rise = cause_words({"parts": [part]})
     assert rise == "stream big +3.00 MW (1 job trained on after writing checkpoints)"
-    assert "-3.00 MW (1 job wrote checkpoints)" in cause_words({"parts": [part | {"mw": -3.0}]})
+    assert "-3.00 MW (1 job wrote checkpoints)" in cause_words(
+        {"parts": [part | {"mw": -3.0}]}
+    )
 
 
 def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
@@ -131,13 +162,17 @@ def test_metrics_tell_where_the_time_of_the_nodes_went(fine_run: Run) -> None:
     assert of["ettr"] == pytest.approx(0.15 * 24 / job_h)
     lost_h = of["lost_node_h"]
     assert lost_h == pytest.approx((1 - of["ettr"]) * of["node_h"])
-    parts_h = sum(of[f"{key}_node_h"] for key in ("redone", "checkpoint", "hung", "restart"))
+    parts_h = sum(
+        of[f"{key}_node_h"] for key in ("redone", "checkpoint", "hung", "restart")
+    )
     assert parts_h + of["waiting_node_h"] == pytest.approx(lost_h)
     assert of["failures"] > 0
 
 
 def test_the_report_has_a_row_for_the_stream(fine_run: Run) -> None:
-    (section,) = (section for section in fine_run.sections() if section.id == "synchronous")
+    (section,) = (
+        section for section in fine_run.sections() if section.id == "synchronous"
+    )
     of = metrics_of(fine_run)["synchronous"]["pretraining"]
     found = {figure.quantity: figure for figure in section.tables[0].figures}
     assert {figure.item for figure in found.values()} == {"pretraining"}
@@ -154,7 +189,9 @@ def test_segments_without_what_synchronous_jobs_play_are_refused() -> None:
 
 def test_a_longer_run_changes_nothing_before_its_end() -> None:
     long = JOB | {"work_days": 1}
-    day_w, days_w = (power_of(scenario_of(long, duration=length)) for length in ("1 d", "2 d"))
+    day_w, days_w = (
+        power_of(scenario_of(long, duration=length)) for length in ("1 d", "2 d")
+    )
     assert day_w.tolist() == days_w[: day_w.size].tolist()
 
 
@@ -205,14 +242,21 @@ def test_the_swing_of_one_job_grows_with_its_nodes() -> None:
     counts = [16, 64, 256]
     of = [
         rms_w(
-            power_of(scenario_of(CALM | {"n_nodes": n}, duration="30 min", resolution="0.1 s")), 6.0
+            power_of(
+                scenario_of(
+                    CALM | {"n_nodes": n}, duration="30 min", resolution="0.1 s"
+                )
+            ),
+            6.0,
         )
         for n in counts
     ]
     slope = np.polyfit(np.log(counts), np.log(of), 1)[0]
     assert slope == pytest.approx(1.0, abs=0.01)
     # fundamental of a square wave of duty 0.8: sqrt(2) / pi sin(0.8 pi) (H - L)
-    expected_w = np.sqrt(2) / np.pi * np.sin(0.8 * np.pi) * 256 * RATED_W * (0.92 - 0.45)
+    expected_w = (
+        np.sqrt(2) / np.pi * np.sin(0.8 * np.pi) * 256 * RATED_W * (0.92 - 0.45)
+    )
     assert of[-1] == pytest.approx(expected_w, rel=0.02)
 
 
@@ -229,7 +273,9 @@ def test_the_swings_of_separate_jobs_grow_with_the_root_of_their_number() -> Non
                 CALM | {"name": f"j{k}", "n_nodes": 4, "submit_after": f"{start_ms} ms"}
                 for k, start_ms in enumerate((starts_ms + 1).tolist())
             ]
-            power_w = power_of(scenario_of(*jobs, duration="12 min", resolution="0.1 s"))
+            power_w = power_of(
+                scenario_of(*jobs, duration="12 min", resolution="0.1 s")
+            )
             squares.append(rms_w(power_w[700:7_000], 6.0) ** 2)
         mean_square.append(np.mean(squares))
     slope = np.log(mean_square[1] / mean_square[0]) / 2 / np.log(counts[1] / counts[0])
@@ -249,8 +295,12 @@ def test_a_loop_holds_the_mean_of_its_levels() -> None:
     assert mean == pytest.approx(0.45 + 0.8 * 0.47 - 0.1 * 0.32, rel=1e-6)
 
 
-def test_fast_iterations_are_played_and_their_sharp_edges_warned_of(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "fast", JOB | {"period_s": 1.08}, resolution="0.1 s", duration="1 h")
+def test_fast_iterations_are_played_and_their_sharp_edges_warned_of(
+    tmp_path: Path,
+) -> None:
+    run = run_of(
+        tmp_path / "fast", JOB | {"period_s": 1.08}, resolution="0.1 s", duration="1 h"
+    )
     manifest = json.loads((run.folder / "manifest.json").read_text("utf-8"))
     (sharp,) = manifest["warnings"]
     assert "sharper than a real site's" in sharp
@@ -262,9 +312,18 @@ def test_fast_iterations_are_played_and_their_sharp_edges_warned_of(tmp_path: Pa
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"second_dip": {}, "micro_steps": {"count": 4, "low": 0.6}}, "either second_dip or micro_"),
-    ({"micro_steps": {"count": 60, "low": 0.6}}, "0.1 s is longer than a level lasts (0.05 s"),
-    ({"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600}, "young's interval of"),
+    (
+        {"second_dip": {}, "micro_steps": {"count": 4, "low": 0.6}},
+        "either second_dip or micro_",
+    ),
+    (
+        {"micro_steps": {"count": 60, "low": 0.6}},
+        "0.1 s is longer than a level lasts (0.05 s",
+    ),
+    (
+        {"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600},
+        "young's interval of",
+    ),
     ({"n_gpus": 512}, "give either n_gpus or n_nodes"),
     ({"tokens": 1e12}, "give either work_days or tokens"),
     ({"work_days": None}, "give either work_days or tokens"),
@@ -274,12 +333,21 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"edge_s": 2.0}, "2 s is longer than a level lasts"),
     ({"n_nodes": 290}, "takes 290 nodes and 149 spare ones, pool 'main' has 300"),
     ({"preset": "llama4"}, "unknown preset 'llama4'"),
-    ({"submit": "2026-01-01", "submit_after": "1 h"}, "give either submit or submit_after"),
-    ({"second_dip": {"at": 0.77}}, "ends at 0.82 of the iteration, where the low level is from"),
+    (
+        {"submit": "2026-01-01", "submit_after": "1 h"},
+        "give either submit or submit_after",
+    ),
+    (
+        {"second_dip": {"at": 0.77}},
+        "ends at 0.82 of the iteration, where the low level is from",
+    ),
     ({"submit": "2026-01-02"}, "no job is submitted within the run"),
     ({"submit": "2025-12-31"}, "lies before the simulation begins"),
     ({"reschedule_s": 86_400}, "of its time on progress"),
-    ({"checkpoint_interval": 0.001, "checkpoint_write_s": 0}, "checkpoints, at most 5,000,000"),
+    (
+        {"checkpoint_interval": 0.001, "checkpoint_write_s": 0},
+        "checkpoints, at most 5,000,000",
+    ),
     ({"duty": 0}, "must be a number above 0 and below 1, found 0"),
 ]
 
@@ -298,9 +366,18 @@ def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> N
     ("stream", "text"),
     [
         ({"jobs_per_day": 3}, "'jobs_per_day' can't go with synchronous"),
-        ({"power_smoothing": {}, "flexibility": {"tier": 3}}, "caps would cross the floor; remove"),
-        ({"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}}, "set them to 0"),
-        ({"flexibility": {"min_nodes": 8}}, r"flexibility\.min_nodes can't go with synchronous"),
+        (
+            {"power_smoothing": {}, "flexibility": {"tier": 3}},
+            "caps would cross the floor; remove",
+        ),
+        (
+            {"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}},
+            "set them to 0",
+        ),
+        (
+            {"flexibility": {"min_nodes": 8}},
+            r"flexibility\.min_nodes can't go with synchronous",
+        ),
     ],
 )
 def test_other_keys_of_a_stream_are_refused(stream: dict[str, Any], text: str) -> None:
@@ -315,7 +392,9 @@ def test_a_job_grows_with_its_site() -> None:
 
 
 def test_presets_give_way_to_what_is_given() -> None:
-    job = SynchronousJob(preset="llama3_405b_16k", n_nodes=100, period_s=2.0, work_days=3)
+    job = SynchronousJob(
+        preset="llama3_405b_16k", n_nodes=100, period_s=2.0, work_days=3
+    )
     assert (job.n_gpus, job.parameters, job.tokens) == (None, None, None)
     assert job.tokens_per_step == 16e6
     assert SynchronousJob(**job.model_dump(mode="json")) == job
@@ -324,11 +403,22 @@ def test_presets_give_way_to_what_is_given() -> None:
 @pytest.mark.slow
 def test_a_year_of_a_hundred_thousand_gpus_is_cheap(tmp_path: Path) -> None:
     job = {"preset": "dense_2t_100k", "work_days": 300}
-    run = run_of(tmp_path / "run", job, n_nodes=12_600, duration="1 year", resolution="1 h")
+    run = run_of(
+        tmp_path / "run", job, n_nodes=12_600, duration="1 year", resolution="1 h"
+    )
     of = metrics_of(run)["synchronous"]["pretraining"]
     # 12,500 nodes fail every half hour: Daly's law at u0 = 248 s, C = 270 s, w = 20 s
-    rate, recovery_s, interval_s = 12_500 * 3.8e-3 / 86_400, 60 * np.exp(0.125) + 180, 269.7
-    law = rate * interval_s / np.expm1(rate * (interval_s + 20)) * np.exp(-rate * recovery_s)
+    rate, recovery_s, interval_s = (
+        12_500 * 3.8e-3 / 86_400,
+        60 * np.exp(0.125) + 180,
+        269.7,
+    )
+    law = (
+        rate
+        * interval_s
+        / np.expm1(rate * (interval_s + 20))
+        * np.exp(-rate * recovery_s)
+    )
     assert of["ettr"] == pytest.approx(law, rel=0.02)
     # nodes that fail while the job is down do not interrupt it once more
     assert 0.9 < of["failures"] / (365 * 12_500 * 3.8e-3) < 1.0
@@ -349,7 +439,9 @@ class Acting:
             if time_ms > view.now_ms:
                 view.wake_at(time_ms)
                 break
-        planned = [action for at_ms, action in self.plan.items() if at_ms == view.now_ms]
+        planned = [
+            action for at_ms, action in self.plan.items() if at_ms == view.now_ms
+        ]
         return planned or [Start(job) for job in StrictFifo().select(view)]
 
 
@@ -357,7 +449,9 @@ def test_a_policy_that_acts_plays_the_same_pieces_and_stops_it_where_it_says(
     tmp_path: Path,
 ) -> None:
     plain, acted, stopped = (
-        simulate(scenario_of(), tmp_path / name, library=tiny_library(), policies=policies)
+        simulate(
+            scenario_of(), tmp_path / name, library=tiny_library(), policies=policies
+        )
         for name, policies in (
             ("plain", None),
             ("acted", {"main": Acting(suspends=False)}),
@@ -370,14 +464,18 @@ def test_a_policy_that_acts_plays_the_same_pieces_and_stops_it_where_it_says(
     assert (power_w == same_w).all()
     assert held_w[120:180] == pytest.approx(300 * IDLE_W, rel=1e-6)
     assert held_w[180:] == pytest.approx(power_w[120:300], rel=1e-6)
-    of, of_held = (metrics_of(run)["synchronous"]["pretraining"] for run in (plain, stopped))
+    of, of_held = (
+        metrics_of(run)["synchronous"]["pretraining"] for run in (plain, stopped)
+    )
     assert metrics_of(acted)["synchronous"]["pretraining"] == of
     assert of_held["stopped_node_h"] == pytest.approx(105)
     assert of_held["node_h"] == pytest.approx(of["node_h"] + 105)
     assert of_held["failures"] == of["failures"]
 
 
-def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path) -> None:
+def test_a_flexible_job_is_capped_through_an_event_and_ends_later(
+    tmp_path: Path,
+) -> None:
     event = {"id": "e", "product": "emerald", "issued": "2026-01-01 02:00"}
     scenario = scenario_of(
         JOB | {"work_days": 0.3},
@@ -390,16 +488,22 @@ def test_a_flexible_job_is_capped_through_an_event_and_ends_later(tmp_path: Path
     (of_event,) = found["flexibility"]["events"]
     assert of_event["mean_mw"] <= of_event["target_mw"]
     series = run.facility()
-    power_w, twin_w = (series[k].to_numpy() for k in ("facility_power_w", "baseline_power_w"))
+    power_w, twin_w = (
+        series[k].to_numpy() for k in ("facility_power_w", "baseline_power_w")
+    )
     assert power_w[170:320].mean() < 0.75 * twin_w[170:320].mean()
     idle_w = 300 * IDLE_W * 1.01
-    assert np.flatnonzero(power_w > idle_w)[-1] > np.flatnonzero(twin_w > idle_w)[-1] + 30
+    assert (
+        np.flatnonzero(power_w > idle_w)[-1] > np.flatnonzero(twin_w > idle_w)[-1] + 30
+    )
     # the same work is done, in more time
     of = found["synchronous"]["pretraining"]
     assert of["node_h"] - of["lost_node_h"] > 0.3 * 24 * 105
 
 
-def smoothed_scenario(spec: dict[str, Any], *jobs: dict[str, Any], **keys: Any) -> Scenario:
+def smoothed_scenario(
+    spec: dict[str, Any], *jobs: dict[str, Any], **keys: Any
+) -> Scenario:
     return scenario_of(*jobs, stream={"power_smoothing": spec}, **keys)
 
 
@@ -433,16 +537,24 @@ def test_a_loop_ends_where_it_begins_and_takes_longer_with_slow_rises() -> None:
     # Each rise from the floor to p waits by (p - F)^2 / (2 r p) s.
     wait_s = (0.92 - 0.6) ** 2 / (2 * 0.05 * 0.92)
     assert drawn.size / own.size - 1 == pytest.approx(wait_s / 10, rel=0.04)
-    # Work that is done at q of p takes q: what is drawn beyond the work is burnt, all of it.
+    # Work that is done at q of p takes q: what is drawn beyond the work is burnt, all
+    # of it.
     assert drawn.sum() - own.sum() == pytest.approx(burnt, rel=0.01)
 
 
 @pytest.mark.parametrize("spec", [{}, SLOW, {"floor": 0.3, "hysteresis_s": 0}])
-def test_pieces_are_those_of_gpus_that_go_through_all_phases(spec: dict[str, Any]) -> None:
+def test_pieces_are_those_of_gpus_that_go_through_all_phases(
+    spec: dict[str, Any],
+) -> None:
     job = CALM | {
-        "work_days": 0.02, "checkpoint_interval": 700, "warm_up_s": 60, "spare_nodes": 0,
-    }  # fmt: skip
-    scenario = smoothed_scenario(spec, job, n_nodes=N_NODES, duration="1 h", resolution="0.1 s")
+        "work_days": 0.02,
+        "checkpoint_interval": 700,
+        "warm_up_s": 60,
+        "spare_nodes": 0,
+    }
+    scenario = smoothed_scenario(
+        spec, job, n_nodes=N_NODES, duration="1 h", resolution="0.1 s"
+    )
     found = (power_of(scenario) / N_NODES - CPUS_W) / RATED_W
     own = loop_of_iterations(SynchronousJob(**job), 6.0, np.random.default_rng(0))
     # What it does without smoothing, through the law of all steps at once.
@@ -455,8 +567,11 @@ def test_pieces_are_those_of_gpus_that_go_through_all_phases(spec: dict[str, Any
     ends = [np.flatnonzero(course > idle + 1e-3)[-1] for course in (drawn, found)]
     # Iterations begin anew behind each rise, whose work is that of a high level.
     assert ends[1] == pytest.approx(ends[0], rel=2e-3)
-    assert found.sum() == pytest.approx(drawn.sum() + idle * (found.size - drawn.size), rel=2e-3)
-    # No ramp is steeper than asked for, over whole seconds; to half a step where steps do not meet.
+    assert found.sum() == pytest.approx(
+        drawn.sum() + idle * (found.size - drawn.size), rel=2e-3
+    )
+    # No ramp is steeper than asked for, over whole seconds; to half a step where steps
+    # do not meet.
     for rate, sign in ((power.up_per_s, 1), (power.down_per_s, -1)):
         assert (sign * (found[10:] - found[:-10])).max() <= 1.06 * rate
 
@@ -466,13 +581,17 @@ def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_reso
 ) -> None:
     plain_w = fine_run.facility()["facility_power_w"].to_numpy()
     run = simulate(
-        smoothed_scenario({}, resolution="0.1 s"), tmp_path / "fine", library=tiny_library()
+        smoothed_scenario({}, resolution="0.1 s"),
+        tmp_path / "fine",
+        library=tiny_library(),
     )
     power_w = run.facility()["facility_power_w"].to_numpy().astype(float)
     assert rms_w(power_w[2_000:20_000], 6.0) < 0.1 * rms_w(plain_w[2_000:20_000], 6.0)
     assert np.abs(np.diff(power_w)).max() < 0.03 * np.abs(np.diff(plain_w)).max()
     coarse = simulate(
-        smoothed_scenario({}, resolution="10 s"), tmp_path / "coarse", library=tiny_library()
+        smoothed_scenario({}, resolution="10 s"),
+        tmp_path / "coarse",
+        library=tiny_library(),
     )
     coarse_w = coarse.facility()["facility_power_w"].to_numpy()
     assert power_w.reshape(-1, 100).mean(axis=1) == pytest.approx(coarse_w, rel=1e-6)
@@ -483,14 +602,21 @@ def test_smoothing_takes_the_line_and_the_drops_and_keeps_the_energy_at_any_reso
     floor_w = N_NODES * RATED_W * 0.65 + others_w
     assert np.isclose(power_w, floor_w, rtol=1e-6).sum() > 3_000
     assert power_w.min() == pytest.approx(300 * IDLE_W, rel=1e-6)
-    of, of_plain = (metrics_of(each)["synchronous"]["pretraining"] for each in (run, fine_run))
+    of, of_plain = (
+        metrics_of(each)["synchronous"]["pretraining"] for each in (run, fine_run)
+    )
     assert of["ettr"] < of_plain["ettr"]
     assert of["restart_node_h"] > 0
-    hours = sum(of[f"{k}_node_h"] for k in ("redone", "checkpoint", "hung", "restart", "waiting"))
+    hours = sum(
+        of[f"{k}_node_h"]
+        for k in ("redone", "checkpoint", "hung", "restart", "waiting")
+    )
     assert hours == pytest.approx(of["lost_node_h"])
     found = run.manifest["profiles"]
     notes = {name: each["provenance"]["notes"] for name, each in found.items()}
-    loops = [note for name, note in notes.items() if name.split(":")[-1] in ("1", "2", "3")]
+    loops = [
+        note for name, note in notes.items() if name.split(":")[-1] in ("1", "2", "3")
+    ]
     assert len(loops) == 3
     assert all("of the GPUs' energy burnt" in note for note in loops)
     assert run.manifest["warnings"] == []

@@ -15,62 +15,108 @@ from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.simulation.run import lower_end
 
-NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 350, "idle_power_w": 708}
+NODE = {
+    "n_gpus": 8,
+    "gpu_tdp_w": 700,
+    "n_cpus": 2,
+    "cpu_tdp_w": 350,
+    "idle_power_w": 708,
+}
 JOB = {
-    "n_nodes": 64, "period_s": 6.0, "work_days": 0.01, "high": 0.9, "low": 0.9, "warm_up_s": 60,
-    "checkpoint_interval": 200, "failures_per_1000_node_days": 0, "planned_per_1000_node_days": 0,
-}  # fmt: skip
+    "n_nodes": 64,
+    "period_s": 6.0,
+    "work_days": 0.01,
+    "high": 0.9,
+    "low": 0.9,
+    "warm_up_s": 60,
+    "checkpoint_interval": 200,
+    "failures_per_1000_node_days": 0,
+    "planned_per_1000_node_days": 0,
+}
 STALL_MW = 64 * 5_600 * (0.9 - 0.25) / 1e6
 
 
 def scenario_of(stream: dict[str, Any] | None = None, **job: Any) -> Scenario:
-    return scenario_from_dict({
-        "name": "ends", "start": "2026-01-01", "duration": "10 min", "resolution": "0.1 s",
-        "facility": {
-            "node_types": {"node": NODE}, "pools": {"main": {"node_type": "node", "n_nodes": 70}}
-        },
-        "streams": {
-            "training": {"pool": "main", "synchronous": {"jobs": [JOB | job]}, **(stream or {})}
-        },
-    })  # fmt: skip
+    return scenario_from_dict(
+        {
+            "name": "ends",
+            "start": "2026-01-01",
+            "duration": "10 min",
+            "resolution": "0.1 s",
+            "facility": {
+                "node_types": {"node": NODE},
+                "pools": {"main": {"node_type": "node", "n_nodes": 70}},
+            },
+            "streams": {
+                "training": {
+                    "pool": "main",
+                    "synchronous": {"jobs": [JOB | job]},
+                    **(stream or {}),
+                }
+            },
+        }
+    )
 
 
 def limits_of(folder: Path, mw_per_min: float) -> Any:
     path = folder / "limits.yaml"
     path.write_text(
-        f"ramps:\n  - {{interval: 0.2 s, between: end_points, down_mw_per_min: {mw_per_min}}}\n"
+        "ramps:\n  - {interval: 0.2 s, between: end_points, down_mw_per_min: "
+        f"{mw_per_min}}}\n"
     )
     return load_limits(path)
 
 
 def power_mw(folder: Path, **job: Any) -> list[np.ndarray]:
-    """Return the power of a job whose nodes change phase at once, and within a second [MW]."""
+    """Return the power of a job whose nodes change phase at once, and within a second
+    [MW]."""
     return [
-        simulate(scenario_of(lag_s=lag_s, **job), folder / f"{lag_s}", library=tiny_library())
-        .facility(["it_power_w"])["it_power_w"].to_numpy(dtype=np.float64) / 1e6
+        simulate(
+            scenario_of(lag_s=lag_s, **job), folder / f"{lag_s}", library=tiny_library()
+        )
+        .facility(["it_power_w"])["it_power_w"]
+        .to_numpy(dtype=np.float64)
+        / 1e6
         for lag_s in (0, 1)
-    ]  # fmt: skip
+    ]
 
 
 def test_nodes_that_are_late_change_level_within_the_lag(tmp_path: Path) -> None:
-    at_once, late = (w[2595:2625] for w in power_mw(tmp_path))  # the first stall is at 260 s
+    # The first stall is at 260 s
+    at_once, late = (w[2595:2625] for w in power_mw(tmp_path))
     assert at_once[4] - at_once[5] == pytest.approx(STALL_MW, rel=1e-5)
     fall = np.diff(late)
-    assert fall[4:15] == pytest.approx(-STALL_MW / 10 * np.array([0.5, *[1.0] * 9, 0.5]), abs=1e-4)
+    assert fall[4:15] == pytest.approx(
+        -STALL_MW / 10 * np.array([0.5, *[1.0] * 9, 0.5]), abs=1e-4
+    )
     assert late[15:] == pytest.approx(at_once[15:], rel=1e-5)
 
 
-def test_a_lag_adds_no_swing_and_leaves_iterations_where_they_are(tmp_path: Path) -> None:
-    job = {"low": 0.45, "edge_s": 0.1, "checkpoint_interval": 41.3, "hung_level": 0.143,
-           "failures_per_1000_node_days": 9000, "detection_median_s": 10, "reschedule_s": 10,
-           "load_s": 10, "spare_nodes": 0, "repair_s": 0}  # fmt: skip
+def test_a_lag_adds_no_swing_and_leaves_iterations_where_they_are(
+    tmp_path: Path,
+) -> None:
+    job = {
+        "low": 0.45,
+        "edge_s": 0.1,
+        "checkpoint_interval": 41.3,
+        "hung_level": 0.143,
+        "failures_per_1000_node_days": 9000,
+        "detection_median_s": 10,
+        "reschedule_s": 10,
+        "load_s": 10,
+        "spare_nodes": 0,
+        "repair_s": 0,
+    }
     at_once, late = power_mw(tmp_path, **job)
     changed = np.flatnonzero(~np.isclose(at_once, late, rtol=1e-6))
     assert np.sum(np.diff(changed) > 20) > 10  # changes of phase
-    assert changed.size < 12 * (1 + np.sum(np.diff(changed) > 1))  # none beyond a second of each
+    # None beyond a second of each
+    assert changed.size < 12 * (1 + np.sum(np.diff(changed) > 1))
     for n_steps in (1, 3, 5, 10, 20, 100):
         upper, lower = (
-            np.ptp(np.lib.stride_tricks.sliding_window_view(w, n_steps + 1), axis=1).max()
+            np.ptp(
+                np.lib.stride_tricks.sliding_window_view(w, n_steps + 1), axis=1
+            ).max()
             for w in (at_once, late)
         )
         assert lower <= upper * (1 + 1e-6)
@@ -79,29 +125,41 @@ def test_a_lag_adds_no_swing_and_leaves_iterations_where_they_are(tmp_path: Path
 def test_a_limit_that_one_end_breaks_has_both_verdicts(tmp_path: Path) -> None:
     # a stall is 0.233 MW: at once 70 MW/min over 0.2 s, within a second 14
     limits = limits_of(tmp_path, 30)
-    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits])
+    run = simulate(
+        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
+    )
     (result,) = run.verdicts[0].results
     assert result.verdict == "not met"
     assert result.worst[0].value == pytest.approx(STALL_MW * 300, rel=1e-3)
-    assert "at the lower end of a large job's lag_s and edge_s: met, worst 13.9" in result.line()
+    assert (
+        "at the lower end of a large job's lag_s and edge_s: met, worst 13.9"
+        in result.line()
+    )
 
 
 def test_a_limit_that_the_upper_end_meets_is_not_run_again(tmp_path: Path) -> None:
     limits = limits_of(tmp_path, 100)
-    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits])
+    run = simulate(
+        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
+    )
     (result,) = run.verdicts[0].results
     assert "lower end" not in result.line()
     assert any("the lower end was not run" in note for note in run.verdicts[0].notes)
 
 
-def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(tmp_path: Path) -> None:
-    """The text of a check holds the swing without its filter, which differs from end to end."""
+def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(
+    tmp_path: Path,
+) -> None:
+    """The text of a check holds the swing without its filter, which differs from end to
+    end."""
     band = {"low_hz": 0.1, "high_hz": 4.0}
     swings = [{"window": "0.5 s", "max_mw": mw, "filter": band} for mw in (0.01, 100.0)]
     ramp = {"interval": "0.2 s", "between": "end_points"}
     ramps = [{**ramp, "down_mw_per_min": 30, "up_mw_per_min": 200}]
     limits = Limits.model_validate({"name": "own", "ramps": ramps, "swings": swings})
-    run = simulate(scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits])
+    run = simulate(
+        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
+    )
     lower = lower_end(scenario_of())
     assert lower is not None
     end = simulate(lower, tmp_path / "end", library=tiny_library(), limits=[limits])
@@ -110,10 +168,13 @@ def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(tmp_pa
     assert any(a.text != b.text for a, b in zip(here, there, strict=True))
     for upper, own in zip(here, there, strict=True):
         said = f"lag_s and edge_s: {own.verdict}, worst {own.value:.4g} {own.unit}"
-        assert upper.ends.endswith(said) and said in upper.brief() and said in upper.line()
+        assert (
+            upper.ends.endswith(said) and said in upper.brief() and said in upper.line()
+        )
     (table,) = run.sections()[1].tables
     assert all(
-        "lower end" in cells["Other end of a large job"].value for cells in table.rows.values()
+        "lower end" in cells["Other end of a large job"].value
+        for cells in table.rows.values()
     )
 
 

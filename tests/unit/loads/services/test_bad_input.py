@@ -17,7 +17,10 @@ from serving_builders import (
 
 from diploee import simulate
 from diploee.base.errors import InputError, ScenarioError
-from diploee.importers.serving.service_curves import load_latency_curve, load_power_curve
+from diploee.importers.serving.service_curves import (
+    load_latency_curve,
+    load_power_curve,
+)
 from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"
@@ -27,12 +30,20 @@ SIZES = [
     (f"{CHAT}.request_rate_rps", -1, "above 0 and at most 1,000,000,000, found -1"),
     (f"{CHAT}.requests_per_day", 1e308, "and at most 86,400,000,000,000, found 1e+308"),
     (f"{CODING}.max_request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
-    (f"{CODING}.max_request_rate_rps", 1e-300, "must be a number of 1e-06 or more and at most"),
+    (
+        f"{CODING}.max_request_rate_rps",
+        1e-300,
+        "must be a number of 1e-06 or more and at most",
+    ),
     (f"{CODING}.startup_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.scaling_interval_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.min_instances", 10**12, MILLION),
     (f"{CODING}.reserved_nodes", 10**12, MILLION),
-    (f"{CODING}.output_tokens", 10**12, "at most 1,000,000,000 or 'trace', found 100000"),
+    (
+        f"{CODING}.output_tokens",
+        10**12,
+        "at most 1,000,000,000 or 'trace', found 100000",
+    ),
 ]
 """Sizes that no run could hold."""
 
@@ -40,26 +51,58 @@ ALONE = {"power_curve": None, "latency_curve": None}
 TWO = {"power_samples": {1: "a.csv", 2: "b.csv"}}
 SAMPLES, BOUNDARY = f"{CODING}.power_samples", f"{CODING}.power_samples_boundary"
 OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
-    ({**ALONE, "power_samples": {40: "a.csv"}}, CODING, "power_samples has one rate, expected 2"),
+    (
+        {**ALONE, "power_samples": {40: "a.csv"}},
+        CODING,
+        "power_samples has one rate, expected 2",
+    ),
     ({"power_samples": {}}, SAMPLES, "must be given with one entry or more"),
-    ({"power_samples": {0: "a.csv"}}, f"{SAMPLES}.0", "must be a number above 0, found 0"),
-    ({"power_samples": {-3: "a.csv"}}, f"{SAMPLES}.-3", "must be a number above 0, found -3"),
-    ({"power_samples": {"fast": "a.csv"}}, f"{SAMPLES}.fast", "must be a number above 0"),
+    (
+        {"power_samples": {0: "a.csv"}},
+        f"{SAMPLES}.0",
+        "must be a number above 0, found 0",
+    ),
+    (
+        {"power_samples": {-3: "a.csv"}},
+        f"{SAMPLES}.-3",
+        "must be a number above 0, found -3",
+    ),
+    (
+        {"power_samples": {"fast": "a.csv"}},
+        f"{SAMPLES}.fast",
+        "must be a number above 0",
+    ),
     ({"power_samples": {40: 5}}, f"{SAMPLES}.40", "must be text, found 5"),
     (
         {**ALONE, **TWO, "power_samples_boundary": "wall"},
         BOUNDARY,
         "must be 'devices' or 'node_ac', found 'wall'",
     ),
-    ({"power_samples_boundary": "node_ac"}, CODING, "power_samples_boundary needs power_samples"),
+    (
+        {"power_samples_boundary": "node_ac"},
+        CODING,
+        "power_samples_boundary needs power_samples",
+    ),
     (
         {**TWO, "power_samples_boundary": "node_ac"},
         CODING,
         "needs samples that keep their own mean",
     ),
-    (ALONE, CODING, "give one of power_curve, logistic and power_law, or power_samples"),
-    ({"flexibility": {"power_limit": 0.4}}, f"{CODING}.flexibility.power_limit", "0.5 or more"),
-    ({"flexibility": {"power_limit": 1.0}}, f"{CODING}.flexibility.power_limit", "below 1"),
+    (
+        ALONE,
+        CODING,
+        "give one of power_curve, logistic and power_law, or power_samples",
+    ),
+    (
+        {"flexibility": {"power_limit": 0.4}},
+        f"{CODING}.flexibility.power_limit",
+        "0.5 or more",
+    ),
+    (
+        {"flexibility": {"power_limit": 1.0}},
+        f"{CODING}.flexibility.power_limit",
+        "below 1",
+    ),
 ]
 FIXED = f"{CODING}.max_request_rate_rps"
 CAPPED = {f"{CODING}.latency_cap": {"limit_s": 5}}
@@ -71,9 +114,21 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
     ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
     (CAPPED, CODING, "either max_request_rate_rps or"),
-    ({FIXED: None, **NO_LATENCY, **CAPPED}, CODING, "latency_cap needs a latency_curve"),
-    ({f"{CHAT}.capacity": "sustained", **NO_LATENCY}, CHAT, f"capacity: sustained {NEEDED}"),
-    ({f"{CHAT}.overload": "degrade", **NO_LATENCY}, CHAT, f"overload: degrade {NEEDED}"),
+    (
+        {FIXED: None, **NO_LATENCY, **CAPPED},
+        CODING,
+        "latency_cap needs a latency_curve",
+    ),
+    (
+        {f"{CHAT}.capacity": "sustained", **NO_LATENCY},
+        CHAT,
+        f"capacity: sustained {NEEDED}",
+    ),
+    (
+        {f"{CHAT}.overload": "degrade", **NO_LATENCY},
+        CHAT,
+        f"overload: degrade {NEEDED}",
+    ),
     (
         {f"{CODING}.reserved_nodes": 9, f"{CONVERSATION}.reserved_nodes": 4},
         f"{CHAT}.services",
@@ -92,14 +147,25 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
     ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
-    ({"resolution": "7 s"}, "resolution", "7 s does not divide the duration of 86400 s"),
-    *(
-        ({f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
-         f"{CHAT}.fluctuation.{key}", "must be a number")
-        for key, value in (("correlation_time_s", 0), ("relative_std", float("nan")),
-                           ("common_share", 1.1), ("reference_rate_rps", -1))
+    (
+        {"resolution": "7 s"},
+        "resolution",
+        "7 s does not divide the duration of 86400 s",
     ),
-]  # fmt: skip
+    *(
+        (
+            {f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
+            f"{CHAT}.fluctuation.{key}",
+            "must be a number",
+        )
+        for key, value in (
+            ("correlation_time_s", 0),
+            ("relative_std", float("nan")),
+            ("common_share", 1.1),
+            ("reference_rate_rps", -1),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +195,9 @@ def test_jobs_and_requests_do_not_share_a_pool() -> None:
         "target_utilization": 0.5,
         "classes": [{"workload": "tune", "n_nodes": 2, "probability": 1}],
     }
-    with pytest.raises(ScenarioError, match=r"also used by 'streams\.training'; split it"):
+    with pytest.raises(
+        ScenarioError, match=r"also used by 'streams\.training'; split it"
+    ):
         serving_scenario({"streams.training": jobs})
 
 
@@ -153,9 +221,12 @@ OTHER_HEADS = [
 
 
 @pytest.mark.parametrize(
-    ("content", "text"), [*((HEADER + rows, text) for rows, text in CURVES), *OTHER_HEADS]
+    ("content", "text"),
+    [*((HEADER + rows, text) for rows, text in CURVES), *OTHER_HEADS],
 )
-def test_wrong_curve_file_is_named_with_its_line(tmp_path: Path, content: str, text: str) -> None:
+def test_wrong_curve_file_is_named_with_its_line(
+    tmp_path: Path, content: str, text: str
+) -> None:
     path = tmp_path / "curve.csv"
     path.write_text(content)
     with pytest.raises(InputError) as error:
@@ -168,7 +239,8 @@ LATENCIES = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s,p90_ttft
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [(1, "x"), (2, "nan"), (3, ""), (1, "0"), (2, "1e308"), (3, "NULL")]
+    ("column", "value"),
+    [(1, "x"), (2, "nan"), (3, ""), (1, "0"), (2, "1e308"), (3, "NULL")],
 )
 def test_latency_file_with_an_odd_value_in_any_known_column_is_refused(
     tmp_path: Path, column: int, value: str
@@ -178,12 +250,15 @@ def test_latency_file_with_an_odd_value_in_any_known_column_is_refused(
     rows = f"1,1,2,0.1\n{','.join(cells)}\n3,3,4,0.1\n"
     (tmp_path / "curve.csv").write_text(LATENCIES + rows)
     with pytest.raises(
-        InputError, match=r"curve\.csv:3: column .* expected a number of 1e-09 or more up to"
+        InputError,
+        match=r"curve\.csv:3: column .* expected a number of 1e-09 or more up to",
     ):
         load_latency_curve("curve.csv", tmp_path)
 
 
-@pytest.mark.parametrize(("latencies", "warned"), [((2, 1.9, 3), False), ((4, 2, 1), True)])
+@pytest.mark.parametrize(
+    ("latencies", "warned"), [((2, 1.9, 3), False), ((4, 2, 1), True)]
+)
 def test_latency_that_falls_with_the_rate_is_warned_of(
     tmp_path: Path, latencies: tuple[float, ...], warned: bool
 ) -> None:
@@ -192,24 +267,36 @@ def test_latency_that_falls_with_the_rate_is_warned_of(
     changes = {f"{CODING}.latency_curve": "curve.csv", "duration": "1 h"}
     path = write_serving(tmp_path / "falls.yaml", changes)
     run = simulate(load_scenario(path), tmp_path / "run")
-    found = [line for line in run.manifest["warnings"] if "latency falls with the rate" in line]
+    found = [
+        line
+        for line in run.manifest["warnings"]
+        if "latency falls with the rate" in line
+    ]
     assert len(found) == warned
 
 
 def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
     scenario = serving_scenario({f"{CODING}.power_curve": "llama3_70b_codng_power"})
-    with pytest.raises(InputError, match=rf"^{CODING}: .*did you mean 'llama3_70b_coding_power'"):
+    with pytest.raises(
+        InputError, match=rf"^{CODING}: .*did you mean 'llama3_70b_coding_power'"
+    ):
         load_curves(scenario)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "x" * 300 + "/y", "nul\0"])
-def test_curve_name_that_no_file_can_have_is_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_curve_name_that_no_file_can_have_is_one_clear_line(
+    name: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError) as error:
         load_power_curve(name, tmp_path)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
 
 
-def test_output_length_without_measurements_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InputError, match=r"max_output_tokens 300 \(have: 256, 512, 1024\)"):
+def test_output_length_without_measurements_is_refused_with_those_that_there_are() -> (
+    None
+):
+    with pytest.raises(
+        InputError, match=r"max_output_tokens 300 \(have: 256, 512, 1024\)"
+    ):
         load_latency_curve("llama3_70b_coding_latency", Path(), output_tokens=300)

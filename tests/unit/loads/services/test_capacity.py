@@ -13,7 +13,9 @@ from diploee.loads.services.curves import LatencyCurve
 from diploee.loads.services.timeline import whole_instances
 
 
-def curve(service: str, output_tokens: int = 512, metric: str = "mean_e2e") -> LatencyCurve:
+def curve(
+    service: str, output_tokens: int = 512, metric: str = "mean_e2e"
+) -> LatencyCurve:
     found, _ = load_latency_curve(
         f"llama3_70b_{service}_latency",
         Path(),
@@ -43,14 +45,20 @@ def test_ten_seconds_mean_latency_gives_the_rates_of_linear_interpolation(
     assert max_request_rate_rps(measured, 10) == pytest.approx(linear_rps, rel=0.1)
 
 
-@pytest.mark.parametrize(("service", "expected_rps"), [("coding", 40.8), ("conversation", 34.2)])
+@pytest.mark.parametrize(
+    ("service", "expected_rps"), [("coding", 40.8), ("conversation", 34.2)]
+)
 def test_sustained_throughput_is_the_highest_completed_rate(
     service: str, expected_rps: float
 ) -> None:
-    assert curve(service).sustained_throughput_rps == pytest.approx(expected_rps, abs=0.05)
+    assert curve(service).sustained_throughput_rps == pytest.approx(
+        expected_rps, abs=0.05
+    )
 
 
-@pytest.mark.parametrize("metric", ["mean_e2e", "p50_e2e", "p90_e2e", "p90_ttft", "mean_itl"])
+@pytest.mark.parametrize(
+    "metric", ["mean_e2e", "p50_e2e", "p90_e2e", "p90_ttft", "mean_itl"]
+)
 def test_latency_at_the_capped_rate_is_the_cap(metric: str) -> None:
     of_metric = curve("conversation", metric=metric)
     limit_s = float(of_metric.latency_s[3] + of_metric.latency_s[4]) / 2
@@ -59,7 +67,9 @@ def test_latency_at_the_capped_rate_is_the_cap(metric: str) -> None:
     assert float(of_metric.at(np.array(rate_rps))) == pytest.approx(limit_s, rel=1e-9)
 
 
-def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported() -> None:
+def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported() -> (
+    None
+):
     rates = np.array([1.0, 2.0, 3.0, 4.0])
     dented = LatencyCurve("mean_e2e", rates, np.array([1.0, 3.0, 2.5, 4.0]), rates)
     assert dented.latency_s.tolist() == [1, 3, 3, 4]
@@ -69,12 +79,17 @@ def test_falling_latency_is_raised_to_the_running_maximum_and_the_rise_reported(
 
 def test_cap_below_all_latencies_is_refused_with_the_lowest_that_can_be_met() -> None:
     scenario = serving_scenario(
-        {f"{CODING}.max_request_rate_rps": None, f"{CODING}.latency_cap": {"limit_s": 2}}
+        {
+            f"{CODING}.max_request_rate_rps": None,
+            f"{CODING}.latency_cap": {"limit_s": 2},
+        }
     )
     with pytest.raises(WorkloadError) as error:
         plan_of(scenario)
     text = str(error.value)
-    assert text.startswith(f"{CODING}.latency_cap: a mean_e2e latency of 2 s can't be kept")
+    assert text.startswith(
+        f"{CODING}.latency_cap: a mean_e2e latency of 2 s can't be kept"
+    )
     assert "3.7414 s" in text
     assert "\n" not in text
 
@@ -91,7 +106,9 @@ def test_refused_cap_names_what_the_running_maximum_lets_be_met() -> None:
     assert max_request_rate_rps(dented, 12) == 3
 
 
-def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning() -> None:
+def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning() -> (
+    None
+):
     scenario = serving_scenario(
         {
             f"{CODING}.max_request_rate_rps": None,
@@ -101,7 +118,9 @@ def test_cap_above_all_latencies_gives_the_highest_measured_rate_with_a_warning(
     )
     plan = plan_of(scenario)
     assert plan.services[0].capacity.max_request_rate_rps == 1000
-    assert any("60 s lies above all measured latencies" in text for text in plan.warnings)
+    assert any(
+        "60 s lies above all measured latencies" in text for text in plan.warnings
+    )
 
 
 def test_sustained_reading_lowers_the_rate_to_the_measured_throughput() -> None:
@@ -116,7 +135,8 @@ def test_eq_7_reserves_67_and_218_of_the_papers_285_nodes() -> None:
 
 
 def test_wide_instances_are_reserved_whole() -> None:
-    # By shares 44.4 and 55.6 nodes; 4-node instances fit 44, and 56 for the other service.
+    # By shares 44.4 and 55.6 nodes; 4-node instances fit 44, and 56 for the other
+    # service.
     nodes = reserve_nodes(100, [0.5, 0.5], [4, 1], [50, 10])
     assert nodes.sum() == 100
     assert nodes[0] % 4 == 0
@@ -126,7 +146,9 @@ def test_whole_multiple_of_the_rate_needs_no_further_instance() -> None:
     k = np.arange(1, 500)
     for max_rate_rps in (0.1, 3.3, 49.9, 100.0):
         rates = np.array([sum([max_rate_rps] * int(n)) for n in k])
-        assert [whole_instances(rate, max_rate_rps, 1000) for rate in rates] == k.tolist()
+        assert [
+            whole_instances(rate, max_rate_rps, 1000) for rate in rates
+        ] == k.tolist()
 
 
 def test_instances_are_rounded_up_and_bounded_by_the_nodes() -> None:

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import load_curves, one_service, plan_of, serving_data, serving_scenario
+from serving_builders import (
+    load_curves,
+    one_service,
+    plan_of,
+    serving_data,
+    serving_scenario,
+)
 
 import diploee
 from diploee.base.units import MS_PER_H
@@ -17,7 +23,8 @@ from diploee.runs import Run
 from diploee.scenario import scenario_from_dict
 
 CHAT = "request_streams.chat"
-CAP, SPEED, POWER = 0.75, 0.931, 0.784  # inference at 300 of 400 W: sheet "Flexibility", B4
+# Inference at 300 of 400 W: sheet "Flexibility", B4
+CAP, SPEED, POWER = 0.75, 0.931, 0.784
 EVENT = {
     "id": "event",
     "issued": "2018-01-01 09:00",
@@ -31,12 +38,16 @@ FLAT = {f"{CHAT}.calendar": None, f"{CHAT}.fluctuation": None}
 
 
 def flexible(rate_rps: float, **changes: Any) -> dict[str, Any]:
-    """Return a steady rate to a service of 100 requests/s an instance that answers an event."""
+    """Return a steady rate to a service of 100 requests/s an instance that answers an
+    event."""
     service = one_service(flexibility={"power_limit": CAP})
     return {
-        **FLAT, **service, f"{CHAT}.request_rate_rps": rate_rps, "flexibility.events": [EVENT],
+        **FLAT,
+        **service,
+        f"{CHAT}.request_rate_rps": rate_rps,
+        "flexibility.events": [EVENT],
         **changes,
-    }  # fmt: skip
+    }
 
 
 def planned(changes: dict[str, Any], answering: bool = True) -> PlannedService:
@@ -57,7 +68,12 @@ def run_of(folder: Path, changes: dict[str, Any]) -> Run:
 def test_capped_instances_do_less_and_more_of_them_run() -> None:
     service = planned(flexible(470))
     n_instances = service.served.n_instances
-    assert [at(service, hour, n_instances) for hour in (11.9, 12, 14.9, 15)] == [5, 6, 6, 5]
+    assert [at(service, hour, n_instances) for hour in (11.9, 12, 14.9, 15)] == [
+        5,
+        6,
+        6,
+        5,
+    ]
     assert 5 * 100 * SPEED < 470 < 500
     assert not service.served.unserved_rps.any()
     assert at(service, 13, service.uncapped_rate_rps) == pytest.approx(470 / 6 / SPEED)
@@ -74,9 +90,13 @@ def test_instances_start_where_the_rate_crosses_what_capped_ones_take() -> None:
     served, starts_ms = service.served, service.served.edges_ms[:-1]
     capped = service.capped
     expected = np.ceil(served.rate_rps / np.where(capped, 100 * SPEED, 100) - 1e-3)
-    middle = np.abs(served.rate_rps / np.where(capped, 100 * SPEED, 100) % 1 - 0.5) < 0.45
+    middle = (
+        np.abs(served.rate_rps / np.where(capped, 100 * SPEED, 100) % 1 - 0.5) < 0.45
+    )
     assert capped.any() and set(starts_ms[capped] // MS_PER_H) == {12, 13, 14}
-    np.testing.assert_array_equal(served.n_instances[middle], np.minimum(expected, 12)[middle])
+    np.testing.assert_array_equal(
+        served.n_instances[middle], np.minimum(expected, 12)[middle]
+    )
 
 
 @pytest.mark.parametrize("overload", ["queue", "reject"])
@@ -87,20 +107,29 @@ def test_what_is_beyond_all_instances_goes_the_way_of_overload(overload: str) ->
     served, seconds = service.served, service.served.step_s
     beyond = 12 * each_rps * (0.98 - SPEED) * 3 * 3600
     lost, waiting = float(served.unserved_rps @ seconds), served.backlog_requests.max()
-    assert (lost, waiting) == pytest.approx((0, beyond) if overload == "queue" else (beyond, 0))
+    assert (lost, waiting) == pytest.approx(
+        (0, beyond) if overload == "queue" else (beyond, 0)
+    )
     done = float(served.served_rps @ seconds) + lost + served.backlog_requests[-1]
     assert float(served.rate_rps @ seconds) == pytest.approx(done)
     if overload == "queue":  # what waited is served by what all instances have left
         left_h = beyond / (12 * each_rps * 0.02) / 3600
-        assert served.backlog_requests[-1] == pytest.approx(max(0, beyond * (1 - 9 / left_h)))
+        assert served.backlog_requests[-1] == pytest.approx(
+            max(0, beyond * (1 - 9 / left_h))
+        )
 
 
 def test_the_run_draws_less_in_the_event_and_is_its_twin_before(tmp_path: Path) -> None:
     changes = flexible(470)
     run = run_of(tmp_path / "run", changes)
     frame = run.facility()
-    own, twin = frame["facility_power_w"].to_numpy(), frame["baseline_power_w"].to_numpy()
-    plain = run_of(tmp_path / "plain", {**changes, "flexibility.controller": "off"}).facility()
+    own, twin = (
+        frame["facility_power_w"].to_numpy(),
+        frame["baseline_power_w"].to_numpy(),
+    )
+    plain = run_of(
+        tmp_path / "plain", {**changes, "flexibility.controller": "off"}
+    ).facility()
     np.testing.assert_array_equal(twin, plain["facility_power_w"])
     event = slice(12 * 60, 15 * 60)
     np.testing.assert_array_equal(own[: event.start], twin[: event.start])
@@ -116,7 +145,9 @@ def test_the_run_draws_less_in_the_event_and_is_its_twin_before(tmp_path: Path) 
     capped_w = cpus_w + (node_w(470 / 6 / SPEED) - cpus_w) * POWER
     expected_w = 6 * capped_w + 6 * node.idle_power_w
     assert own[event].mean() == pytest.approx(expected_w, rel=0.01)
-    assert twin[event].mean() == pytest.approx(5 * node_w(94) + 7 * node.idle_power_w, rel=0.01)
+    assert twin[event].mean() == pytest.approx(
+        5 * node_w(94) + 7 * node.idle_power_w, rel=0.01
+    )
     assert frame["n_instances.coding"].to_numpy()[event].tolist() == [6] * 180
 
 
@@ -126,11 +157,16 @@ def test_an_event_later_in_the_run_changes_nothing_before_it(tmp_path: Path) -> 
     wavy = {f"{CHAT}.calendar": calendar, f"{CHAT}.fluctuation": {"relative_std": 0.06}}
     late = {**EVENT, "start": "2018-01-01 13:30"}
     first, second = (
-        run_of(tmp_path / name, flexible(400, **wavy, **{"flexibility.events": [event]}))
+        run_of(
+            tmp_path / name, flexible(400, **wavy, **{"flexibility.events": [event]})
+        )
         for name, event in (("first", EVENT), ("second", late))
     )
-    one, other = (run.facility()["facility_power_w"].to_numpy() for run in (first, second))
-    # The event cuts the piece of the rate in which it starts, and a piece draws its mean power.
+    one, other = (
+        run.facility()["facility_power_w"].to_numpy() for run in (first, second)
+    )
+    # The event cuts the piece of the rate in which it starts, and a piece draws its
+    # mean power.
     whole = 12 * 60 - 1
     np.testing.assert_array_equal(one[:whole], other[:whole])
     assert one[whole] == pytest.approx(other[whole], rel=0.005)

@@ -26,10 +26,14 @@ OVERLOADED = {
 }
 
 
-def metrics_of(cap: dict[str, Any] | None, tmp_path: Path | None = None, **keys: Any) -> Any:
-    """Return the metrics of one service on one node that gets twice what it completes."""
+def metrics_of(
+    cap: dict[str, Any] | None, tmp_path: Path | None = None, **keys: Any
+) -> Any:
+    """Return the metrics of one service on one node that gets twice what it completes."""  # noqa: E501
     capacity = {"max_request_rate_rps": 60} if cap is None else {"latency_cap": cap}
-    service = one_service(**{"max_request_rate_rps": None, "reserved_nodes": 1, **capacity, **keys})
+    service = one_service(
+        **{"max_request_rate_rps": None, "reserved_nodes": 1, **capacity, **keys}
+    )
     changes = {**service, **OVERLOADED}
     scenario = serving_scenario(changes)
     if tmp_path is not None:
@@ -45,12 +49,16 @@ def measured(column: str, rate_rps: float) -> float:
 
 
 @pytest.mark.parametrize("metric", get_args(LatencyMetric))
-def test_end_to_end_latency_is_the_same_whatever_latency_is_capped(metric: LatencyMetric) -> None:
+def test_end_to_end_latency_is_the_same_whatever_latency_is_capped(
+    metric: LatencyMetric,
+) -> None:
     uncapped, _ = metrics_of(None)
     curve, _ = load_latency_curve("llama3_70b_coding_latency", Path(), metric)
     limit_s = float(curve.at(np.array(60.0)))
     found, _ = metrics_of({"metric": metric, "limit_s": limit_s})
-    for key, value in flatten({k: v for k, v in uncapped.items() if k != "latency_cap"}):
+    for key, value in flatten(
+        {k: v for k, v in uncapped.items() if k != "latency_cap"}
+    ):
         if key != "hours_over_latency_limit":
             assert dict(flatten(found))[key] == pytest.approx(value, rel=1e-5), key
     (of_cap,) = found["latency_cap"].items()
@@ -84,15 +92,22 @@ def test_mean_under_a_cap_of_a_percentile_is_the_mean() -> None:
 
 
 def test_latency_that_a_curve_lacks_is_null_with_the_reason(tmp_path: Path) -> None:
-    rows = "request_rate_rps,request_throughput_rps,p90_ttft_s\n1,1,.1\n50,40,.5\n99,41,.9\n"
+    rows = (
+        "request_rate_rps,request_throughput_rps,p90_ttft_s\n1,1,.1\n50,40,.5\n"
+        "99,41,.9\n"
+    )
     (tmp_path / "ttft.csv").write_text(rows, "utf-8")
     cap = {"metric": "p90_ttft", "limit_s": 0.6}
     found, _ = metrics_of(cap, tmp_path, latency_curve="ttft.csv")
     absent = {of["name"]: of["reason"] for of in found["latency_s"].pop("absent")}
     assert found["latency_s"] == dict.fromkeys(("mean", "p50", "p90", "max_mean"))
     assert absent["mean"] == "the latency curve has no mean_e2e_latency_s"
-    assert absent["p90"] == "the latency curve has no p50_e2e_latency_s and no p90_e2e_latency_s"
-    assert found["latency_cap"]["p90_ttft"]["mean_s"] > 3_600 * 0.3  # the wait delays it as well
+    assert (
+        absent["p90"]
+        == "the latency curve has no p50_e2e_latency_s and no p90_e2e_latency_s"
+    )
+    # The wait delays it as well
+    assert found["latency_cap"]["p90_ttft"]["mean_s"] > 3_600 * 0.3
     plan = plan_of(serving_scenario(one_service(latency_curve=None)))
     without = request_metrics([plan])["services"]["coding"]["latency_s"]["absent"]
     reasons = {of["reason"] for of in without}

@@ -1,4 +1,5 @@
-"""A service by logistic curves: capacity from the deadline, power and latency from the batch."""
+"""A service by logistic curves: capacity from the deadline, power and latency from the
+batch."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ CAP = {"metric": "mean_itl", "limit_s": 0.05}
 
 
 def scenario_of(changes: dict[str, Any] | None = None, **keys: Any) -> Scenario:
-    service = one_service(**{**WITHOUT, "output_tokens": 350, "logistic": LOGISTIC, **keys})
+    service = one_service(
+        **{**WITHOUT, "output_tokens": 350, "logistic": LOGISTIC, **keys}
+    )
     rate = {"request_streams.chat.request_rate_rps": 60}
     return serving_scenario({**service, **rate, **(changes or {})})
 
@@ -66,7 +69,8 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     points = operating_points(fits_of(scenario), 60 / n_instances, 350)
     expected_w = n_instances * (float(points.power_w) + 257) + (12 - n_instances) * 400
     mean_w = run.facility()["it_power_w"].mean()
-    assert mean_w == pytest.approx(expected_w, rel=2e-3)  # straight lines between 20 rates
+    # Straight lines between 20 rates
+    assert mean_w == pytest.approx(expected_w, rel=2e-3)
     found = run.metrics["requests"]["services"]["coding"]
     assert found["latency_cap"]["mean_itl"]["mean_s"] == pytest.approx(
         float(points.itl_s), rel=1e-3
@@ -79,9 +83,15 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"power_curve": "llama3_70b_coding_power"}, "one of power_curve, logistic and power_law"),
+        (
+            {"power_curve": "llama3_70b_coding_power"},
+            "one of power_curve, logistic and power_law",
+        ),
         ({"latency_curve": "llama3_70b_coding_latency"}, "remove latency_curve"),
-        ({"latency_cap": {"metric": "p90_ttft", "limit_s": 1}}, "gives the latencies 'mean_itl'"),
+        (
+            {"latency_cap": {"metric": "p90_ttft", "limit_s": 1}},
+            "gives the latencies 'mean_itl'",
+        ),
         ({"latency_cap": {"metric": "mean_itl", "limit_s": 0.001}}, "can't be kept"),
         ({"logistic": {**LOGISTIC, "smallest_batch": 2_000}}, "is above largest_batch"),
         (
@@ -90,7 +100,9 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
         ),
     ],
 )
-def test_a_logistic_service_that_can_not_be_is_one_line(keys: dict[str, Any], words: str) -> None:
+def test_a_logistic_service_that_can_not_be_is_one_line(
+    keys: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words) as error:
         plan_of(scenario_of(**keys))
     assert "\n" not in str(error.value)
@@ -105,5 +117,7 @@ def test_a_replica_without_requests_draws_its_idle_power(tmp_path: Path) -> None
 
 
 def test_a_rate_above_the_logistic_throughput_is_refused() -> None:
-    with pytest.raises(InputError, match=r"max_request_rate_rps 1000 lies above .* 19\.346"):
+    with pytest.raises(
+        InputError, match=r"max_request_rate_rps 1000 lies above .* 19\.346"
+    ):
         plan_of(scenario_of(max_request_rate_rps=1000))

@@ -32,13 +32,17 @@ def write_sample(path: Path, power_w: Float64Array, dt_s: float = 0.1) -> Path:
     if path.suffix == ".parquet":
         pq.write_table(pa.table({"t_s": t_s, "power_w": power_w}), path)
     else:
-        np.savetxt(path, np.c_[t_s, power_w], "%.9g", ",", header="t_s,power_w", comments="")
+        np.savetxt(
+            path, np.c_[t_s, power_w], "%.9g", ",", header="t_s,power_w", comments=""
+        )
     return path
 
 
 def noise(mean_w: float, std_w: float, n: int, seed: int) -> Float64Array:
-    """Return noise of a second's correlation with exactly this mean and deviation [W]."""
-    raw = np.convolve(np.random.default_rng(seed).standard_normal(n + 9), np.ones(10), "valid")
+    """Return noise of a second's correlation with exactly this mean and deviation [W]."""  # noqa: E501
+    raw = np.convolve(
+        np.random.default_rng(seed).standard_normal(n + 9), np.ones(10), "valid"
+    )
     return mean_w + std_w * (raw - raw.mean()) / raw.std()
 
 
@@ -53,7 +57,9 @@ def samples(tmp_path: Path) -> dict[int, str]:
     return {40: "low.parquet", 100: "high.csv"}
 
 
-def scenario_of(folder: Path, rate_rps: float, duration: str = "1 d", **keys: Any) -> Scenario:
+def scenario_of(
+    folder: Path, rate_rps: float, duration: str = "1 d", **keys: Any
+) -> Scenario:
     changes = {
         **one_service(**keys),
         "request_streams.chat.calendar": None,
@@ -75,7 +81,9 @@ def power_w(run: Run) -> Float64Array:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate_rps", "sample_w"), [(40, LOW_W), (100, HIGH_W), (5, LOW_W)])
+@pytest.mark.parametrize(
+    ("rate_rps", "sample_w"), [(40, LOW_W), (100, HIGH_W), (5, LOW_W)]
+)
 def test_a_constant_rate_draws_its_sample(
     tmp_path: Path, samples: dict[int, str], rate_rps: float, sample_w: Float64Array
 ) -> None:
@@ -126,7 +134,9 @@ def test_the_step_of_a_sample_moves_no_energy(tmp_path: Path, dt_s: float) -> No
     assert drawn_w.mean() == pytest.approx(2000, rel=2e-3)
 
 
-def test_the_manifest_names_measured_files_by_rate(tmp_path: Path, samples: dict[int, str]) -> None:
+def test_the_manifest_names_measured_files_by_rate(
+    tmp_path: Path, samples: dict[int, str]
+) -> None:
     manifest = run_of(tmp_path, 70, "1 h", power_samples=samples, **ALONE).manifest
     sha256 = hashlib.sha256((tmp_path / "high.csv").read_bytes()).hexdigest()
     assert manifest["curves"]["high.csv"] == {"sha256": sha256}
@@ -137,7 +147,9 @@ def test_the_manifest_names_measured_files_by_rate(tmp_path: Path, samples: dict
         sha256,
     )
     assert "serving_samples" not in manifest
-    assert scenario_from_dict(manifest["scenario"]).sha256() == manifest["scenario_sha256"]
+    assert (
+        scenario_from_dict(manifest["scenario"]).sha256() == manifest["scenario_sha256"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,9 +165,13 @@ def test_samples_and_what_is_played_of_them_tell_where_they_were_measured(
     entries = manifest["power_samples"]["chat.coding"]
     assert {entry["power_boundary"] for entry in entries.values()} == {boundary}
     warned = [line for line in manifest["warnings"] if "'chat.coding at " in line]
-    assert ["without ac_power" in line for line in warned] == [True] * (told == "node_ac")
+    assert ["without ac_power" in line for line in warned] == [True] * (
+        told == "node_ac"
+    )
     load = services_load(scenario)
-    played = {load.library[index].provenance.power_boundary for index in load.profile_ids}
+    played = {
+        load.library[index].provenance.power_boundary for index in load.profile_ids
+    }
     assert played == {boundary}
 
 
@@ -164,7 +180,10 @@ def test_no_more_is_claimed_than_coarse_samples_hold(tmp_path: Path) -> None:
     files = dict.fromkeys((40, 100), "coarse.csv")
     run = run_of(tmp_path, 70, "1 h", power_samples=files, **ALONE)
     (warning,) = run.manifest["warnings"]
-    assert "is finer than the samples of 2 profile(s), such as 'chat.coding at 40" in warning
+    assert (
+        "is finer than the samples of 2 profile(s), such as 'chat.coding at 40"
+        in warning
+    )
     assert run.metrics["grid"]["bandwidth"]["averaging_window_s"] == 5.0
     assert {of.reach.flagged_hz for of in recorded_readings(run.manifest)} == {0.05}
 
@@ -188,7 +207,10 @@ def test_another_sample_is_another_run(tmp_path: Path, samples: dict[int, str]) 
         ("t_s,power_w\n0,5\n1,-5\n2,5\n", "bad.csv:3: column 'power_w' is '-5'"),
         ("t_s,power_w\n0,5\n1,\n2,\n", "bad.csv: 1 reading of a device"),
         ("t_s,power_w\n0,5\n1,5\n", "bad.csv: lasts 2 s, expected 10 to 86400 s"),
-        ("t_s,power_w\n0,5\n43200,5\n86400,5\n", "bad.csv: lasts 129600 s, expected 10 to"),
+        (
+            "t_s,power_w\n0,5\n43200,5\n86400,5\n",
+            "bad.csv: lasts 129600 s, expected 10 to",
+        ),
         ("t_s,power_w\n0,0\n10,0\n", "bad.csv: power is 0 throughout"),
         ("time,watts\n0,5\n1,5\n", "bad.csv"),
         (None, "bad.csv: can't be read"),

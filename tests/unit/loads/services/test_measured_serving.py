@@ -1,4 +1,4 @@
-"""The law of serving power against open traces of single nodes, where they are at hand."""
+"""The law of serving power against open traces of single nodes, where they are at hand."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from diploee.profiles.meters import known_meter
 from diploee.scenario.serving import PowerLaw
 
 TRACES = PUBLISHED / "serving_power" / "vllm_traces.tar.gz"
-pytestmark = pytest.mark.skipif(not TRACES.exists(), reason="the traces are not at hand")
+pytestmark = pytest.mark.skipif(
+    not TRACES.exists(), reason="the traces are not at hand"
+)
 
 STEPS = {4: (1, 8, 32, 64), 5: (1, 4, 8, 16, 32), 6: (1, 4, 8, 16, 32, 64)}
-"""Sequences in flight of each level; the files name the last alone, the others are assumed."""
+"""Sequences in flight of each level; the files name the last alone, the others are
+assumed."""
 
 STAIRS: dict[str, tuple[float, str, int]] = {
     "cov_deepseek_r1_llama8b_H200_fp16_11972034": (8.03, "fp16", 1),
@@ -51,16 +54,24 @@ OTHERS: dict[str, tuple[str, float, int, int, float]] = {
     "exp8_llama8b_A100_fp16_12021901": ("A100", 8.03, 1, 4, 0.07),
     "exp8_qwen7b_L40S_fp16_bssweep_12021903": ("L40S", 7.62, 1, 16, 0.05),
 }
-"""GPU, parameters [1e9], GPUs of a replica, sequences in flight in it, and the tolerance."""
+"""GPU, parameters [1e9], GPUs of a replica, sequences in flight in it, and the
+tolerance."""
 
 
 SWEPT_B = {
-    "llama_1b": 1.24, "llama_3b": 3.21, "llama_8b": 8.03, "llama_70b": 70.6, "mistral7b": 7.25,
-    "phi_mini": 3.82, "qwen7b": 7.62, "qwen72b": 72.7, "deepseek_r1_7b": 7.62,
+    "llama_1b": 1.24,
+    "llama_3b": 3.21,
+    "llama_8b": 8.03,
+    "llama_70b": 70.6,
+    "mistral7b": 7.25,
+    "phi_mini": 3.82,
+    "qwen7b": 7.62,
+    "qwen72b": 72.7,
+    "deepseek_r1_7b": 7.62,
     "qwen_coder_7b": 7.62,
-}  # fmt: skip
-"""Parameters [1e9] of models in bursts whose number of sequences no file names, taken as one.
-Earlier runs, by number, hold bursts of a second."""
+}
+"""Parameters [1e9] of models in bursts whose number of sequences no file names, taken
+as one. Earlier runs, by number, hold bursts of a second."""
 
 
 class Traces:
@@ -77,7 +88,9 @@ class Traces:
         """Return times [s] and the power of each GPU that works [W]."""
         content = self.names[name]
         power_w = np.array(list(content["per_gpu"].values()), dtype=np.float64)
-        return np.array(content["ts"], dtype=np.float64), power_w[power_w.max(axis=1) > 150]
+        return np.array(content["ts"], dtype=np.float64), power_w[
+            power_w.max(axis=1) > 150
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +98,20 @@ def trace() -> Traces:
     return Traces()
 
 
-def levels_w(power_w: Float64Array, least_s: float, step_s: float = 1.0) -> list[Float64Array]:
+def levels_w(
+    power_w: Float64Array, least_s: float, step_s: float = 1.0
+) -> list[Float64Array]:
     """Return the readings of each stretch with work, less some at its ends."""
     warm_w = np.percentile(power_w, 5)
     on = power_w > warm_w + max(20, 0.15 * (np.percentile(power_w, 95) - warm_w))
     edges = np.flatnonzero(np.diff(np.concatenate([[0], on.astype(int), [0]])))
     stretches = edges.reshape(-1, 2)
     skipped = round(5 / step_s)
-    return [power_w[a + skipped : b - 3] for a, b in stretches if (b - a) * step_s >= least_s]
+    return [
+        power_w[a + skipped : b - 3]
+        for a, b in stretches
+        if (b - a) * step_s >= least_s
+    ]
 
 
 BATCHES: dict[str, tuple[str, float, str, int, int, float]] = {
@@ -103,7 +122,8 @@ BATCHES: dict[str, tuple[str, float, str, int, int, float]] = {
     "exp8_llama8b_H100_fp16_12020596": ("H100", 8.03, "fp16", 1, 4, 0.05),
     "exp8_llama8b_A100_fp16_12021901": ("A100", 8.03, "fp16", 1, 4, 0.07),
 }
-"""Batches one after the other: GPU, size, precision, GPUs, sequences, tolerance of the energy."""
+"""Batches one after the other: GPU, size, precision, GPUs, sequences, tolerance of the
+energy."""
 
 
 def as_read_w(
@@ -116,14 +136,18 @@ def as_read_w(
     sequences: Sequence[int],
     experts: bool = False,
 ) -> Float64Array:
-    """Return what the meter reads [W per GPU] where a number of requests stays for each span."""
+    """Return what the meter reads [W per GPU] where a number of requests stays for each
+    span."""
     last_s = time_s[-1]
-    requests = [(0.0, 0.0), (last_s, last_s)]  # none of a length, which make the trace as long
+    # None of a length, which make the trace as long
+    requests = [(0.0, 0.0), (last_s, last_s)]
     for span_s, n in zip(spans_s, sequences, strict=True):
         requests += [span_s] * n
     begin_s, end_s = np.array(requests).T
     stays_ms = np.rint((end_s - begin_s) * 1000)
-    of_trace = np.stack([begin_s * 1e6, np.zeros_like(stays_ms), stays_ms]).astype(np.int64)
+    of_trace = np.stack([begin_s * 1e6, np.zeros_like(stays_ms), stays_ms]).astype(
+        np.int64
+    )
     speeds = {"prefill_tokens_per_s": 1.0, "time_per_token_s": 0.001}
     spec = spec_of(gpu, size, precision, n_gpus, experts, speeds)
     course_w = served_profile(spec, of_trace).power_w.astype(np.float64) / n_gpus
@@ -136,17 +160,26 @@ def spans_of(
 ) -> list[tuple[float, float]]:
     """Return when power is above a part of its range, up to a percentile."""
     low_w, high_w = np.percentile(power_w, (5, most))
-    on = np.concatenate([[0], (power_w > low_w + part * (high_w - low_w)).astype(int), [0]])
+    on = np.concatenate(
+        [[0], (power_w > low_w + part * (high_w - low_w)).astype(int), [0]]
+    )
     edges = np.minimum(np.flatnonzero(np.diff(on)), time_s.size - 1).reshape(-1, 2)
     return [(float(time_s[a]), float(time_s[b])) for a, b in edges]
 
 
-def law_of(gpu: str, size: float, precision: str, n_gpus: int, experts: bool = False) -> Any:
+def law_of(
+    gpu: str, size: float, precision: str, n_gpus: int, experts: bool = False
+) -> Any:
     return served_power(spec_of(gpu, size, precision, n_gpus, experts))
 
 
 def spec_of(
-    gpu: str, size: float, precision: str, n_gpus: int, experts: bool, speeds: Any = None
+    gpu: str,
+    size: float,
+    precision: str,
+    n_gpus: int,
+    experts: bool,
+    speeds: Any = None,
 ) -> PowerLaw:
     return PowerLaw(
         parameters_b=46.7 if experts else size,
@@ -168,8 +201,11 @@ def test_levels_are_the_laws(trace: Traces, name: str) -> None:
     experts = "mixtral" in name
     law = law_of("H200", size, precision, n_gpus, experts)
     error = law.power_w(sequences) / measured_w - 1
-    # fp8 leaves the embeddings at two bytes: much of 0.5e9 parameters, and the law's one miss.
-    allowed = 0.12 if experts else 0.09 if name.startswith("cov_qwen_0.5b_H200_fp8") else 0.07
+    # fp8 leaves the embeddings at two bytes: much of 0.5e9 parameters, and the law's
+    # one miss.
+    allowed = (
+        0.12 if experts else 0.09 if name.startswith("cov_qwen_0.5b_H200_fp8") else 0.07
+    )
     assert np.abs(error).max() < allowed
     assert abs(error.mean()) < 0.06
     rise = np.log2(sequences) if experts else sequences - 1
@@ -180,7 +216,9 @@ def test_levels_are_the_laws(trace: Traces, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_levels_of_other_gpus_and_of_several_are_the_laws(trace: Traces, name: str) -> None:
+def test_levels_of_other_gpus_and_of_several_are_the_laws(
+    trace: Traces, name: str
+) -> None:
     gpu, size, n_gpus, sequences, allowed = OTHERS[name]
     time_s, power_w = trace.of(name)
     step_s = float(np.median(np.diff(time_s)))
@@ -189,10 +227,14 @@ def test_levels_of_other_gpus_and_of_several_are_the_laws(trace: Traces, name: s
     assert float(found_w) == pytest.approx(float(np.median(level)), rel=allowed)
 
 
-def test_bursts_of_sweeps_that_no_fit_has_seen_are_the_laws_of_one_sequence(trace: Traces) -> None:
+def test_bursts_of_sweeps_that_no_fit_has_seen_are_the_laws_of_one_sequence(
+    trace: Traces,
+) -> None:
     found: dict[str, float] = {}
     for name in trace.names:
-        of = re.fullmatch(r"(.+)_tp(\d)_([A-Z]+\d+S?)_(fp16|bf16|fp8)(_fp8|_ctx)?_111\d+", name)
+        of = re.fullmatch(
+            r"(.+)_tp(\d)_([A-Z]+\d+S?)_(fp16|bf16|fp8)(_fp8|_ctx)?_111\d+", name
+        )
         if of is None or of[1] not in SWEPT_B:
             continue
         time_s, power_w = trace.of(name)
@@ -204,7 +246,9 @@ def test_bursts_of_sweeps_that_no_fit_has_seen_are_the_laws_of_one_sequence(trac
         ]
         if levels:
             law = law_of(of[3], SWEPT_B[of[1]], of[4], int(of[2]))
-            found[name] = float(law.power_w(np.array(1.0))) / float(np.median(levels)) - 1
+            found[name] = (
+                float(law.power_w(np.array(1.0))) / float(np.median(levels)) - 1
+            )
     errors = np.array(list(found.values()))
     assert errors.size > 30
     assert abs(np.median(errors)) < 0.04
@@ -212,7 +256,9 @@ def test_bursts_of_sweeps_that_no_fit_has_seen_are_the_laws_of_one_sequence(trac
     assert np.abs(errors).max() < 0.2  # 70e9 parameters on four L40S
 
 
-def test_warm_levels_are_those_of_traces_before_their_first_request(trace: Traces) -> None:
+def test_warm_levels_are_those_of_traces_before_their_first_request(
+    trace: Traces,
+) -> None:
     warm_w: dict[str, list[float]] = {gpu: [] for gpu in GPUS}
     for name in trace.names:
         gpu = next(gpu for gpu in GPUS if gpu in name)
@@ -235,7 +281,9 @@ def test_requests_of_a_staircase_give_its_energy_and_its_distribution(
 ) -> None:
     time_s, power_w = trace.of(name)
     mean_w = power_w.mean(axis=0)
-    spans_s = [span for span in spans_of(time_s, mean_w, 0.15) if span[1] - span[0] >= 30]
+    spans_s = [
+        span for span in spans_of(time_s, mean_w, 0.15) if span[1] - span[0] >= 30
+    ]
     read_w = as_read_w(
         "H200", *STAIRS[name], time_s, spans_s, STEPS[len(spans_s)], "mixtral" in name
     )
@@ -247,12 +295,16 @@ def test_requests_of_a_staircase_give_its_energy_and_its_distribution(
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_batches_one_after_the_other_switch_as_they_are_read(trace: Traces, name: str) -> None:
+def test_batches_one_after_the_other_switch_as_they_are_read(
+    trace: Traces, name: str
+) -> None:
     gpu, size, precision, n_gpus, sequences, allowed = BATCHES[name]
     time_s, power_w = trace.of(name)
     mean_w = power_w.mean(axis=0)
     spans_s = spans_of(time_s, mean_w, 0.5)
-    read_w = as_read_w(gpu, size, precision, n_gpus, time_s, spans_s, [sequences] * len(spans_s))
+    read_w = as_read_w(
+        gpu, size, precision, n_gpus, time_s, spans_s, [sequences] * len(spans_s)
+    )
     assert read_w.mean() == pytest.approx(mean_w.mean(), rel=allowed)
     assert read_w.std() == pytest.approx(mean_w.std(), rel=0.1)
     second = max(1, round(1 / float(np.median(np.diff(time_s)))))

@@ -1,4 +1,5 @@
-"""Offline inference as jobs of a facility: time, power and energy of the measured batches."""
+"""Offline inference as jobs of a facility: time, power and energy of the measured
+batches."""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ from diploee.sweeps.expand import run_hash
 
 CURVE = "llama3_70b_offline"
 BATCHES: dict[str, Any] = {
-    "tokens": 10e6, "batch_size": 500, "output_tokens": 512, "curve": CURVE
-}  # fmt: skip
+    "tokens": 10e6,
+    "batch_size": 500,
+    "output_tokens": 512,
+    "curve": CURVE,
+}
 CLASS = "streams.training.classes.0"
 HEADER = "batch_size,elapsed_s,mean_power_w,peak_power_w\n"
 LINEAR = HEADER + "10,100,1000,1500\n20,200,1100,1600\n40,300,1400,1500\n"
@@ -40,7 +44,11 @@ def offline(n_nodes: int = 2, probability: float = 1, **batches: Any) -> dict[st
 def offline_data(*classes: dict[str, Any], **changes: Any) -> dict[str, Any]:
     data = tiny_data({"duration": "6 h", **changes})
     data["streams"] = {
-        "training": {"pool": "main", "jobs_per_day": 60, "classes": list(classes or [offline()])}
+        "training": {
+            "pool": "main",
+            "jobs_per_day": 60,
+            "classes": list(classes or [offline()]),
+        }
     }
     return data
 
@@ -51,15 +59,19 @@ def run_of(folder: Path, *classes: dict[str, Any], **changes: Any) -> Run:
 
 
 def measured(output_tokens: int, batch_size: int) -> dict[str, float]:
-    text = (shipped_folder("profiles") / "curves" / f"{CURVE}.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    text = (shipped_folder("profiles") / "curves" / f"{CURVE}.csv").read_text(
+        encoding="utf-8"
+    )
+    rows = csv.DictReader(
+        line for line in text.splitlines() if not line.startswith("#")
+    )
     key = str(output_tokens), str(batch_size)
     (row,) = (r for r in rows if (r["max_output_tokens"], r["batch_size"]) == key)
     return {name: float(value) for name, value in row.items()}
 
 
 def whole(run: Run) -> Any:
-    """Return the offline jobs that begin and end within the run, with their run times."""
+    """Return the offline jobs that begin and end within the run, with their run times."""  # noqa: E501
     jobs = run.jobs()
     begin = run.facility().index[0]
     jobs = jobs[jobs["class"].str.startswith("summaries")].dropna(subset=["start_time"])
@@ -70,13 +82,18 @@ def whole(run: Run) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("output_tokens", "batch_size", "n_nodes"), [(512, 25, 1), (1024, 300, 5), (512, 1000, 5)]
+    ("output_tokens", "batch_size", "n_nodes"),
+    [(512, 25, 1), (1024, 300, 5), (512, 1000, 5)],
 )
 def test_energy_per_token_and_per_request_is_that_of_the_table(
     tmp_path: Path, output_tokens: int, batch_size: int, n_nodes: int
 ) -> None:
     batch_tokens = n_nodes * batch_size * output_tokens
-    asked = {"tokens": 7 * batch_tokens, "batch_size": batch_size, "output_tokens": output_tokens}
+    asked = {
+        "tokens": 7 * batch_tokens,
+        "batch_size": batch_size,
+        "output_tokens": output_tokens,
+    }
     jobs = whole(run_of(tmp_path, offline(n_nodes, **asked)))
     row = measured(output_tokens, batch_size)
     of_a_batch_j = row["mean_power_w"] * row["elapsed_s"]
@@ -85,20 +102,30 @@ def test_energy_per_token_and_per_request_is_that_of_the_table(
         of_a_batch_j / (batch_size * output_tokens), rel=1e-6
     )
     per_request_j = jobs["energy_j"] / (7 * n_nodes * batch_size)
-    assert per_request_j.to_numpy() == pytest.approx(of_a_batch_j / batch_size, rel=1e-6)
+    assert per_request_j.to_numpy() == pytest.approx(
+        of_a_batch_j / batch_size, rel=1e-6
+    )
     assert jobs["run_s"].to_numpy() == pytest.approx(7 * row["elapsed_s"], abs=1e-6)
 
 
 @pytest.mark.parametrize(
     ("tokens", "n_batches"), [(1, 1), (512_000, 1), (512_001, 2), (5_120_000, 10)]
 )
-def test_the_last_batch_is_a_whole_one(tmp_path: Path, tokens: int, n_batches: int) -> None:
+def test_the_last_batch_is_a_whole_one(
+    tmp_path: Path, tokens: int, n_batches: int
+) -> None:
     jobs = whole(run_of(tmp_path, offline(2, tokens=tokens)))
     assert jobs["run_s"].to_numpy() == pytest.approx(n_batches * 25.46, abs=1e-6)
 
 
-def test_a_batch_begins_at_the_peak_of_the_table_and_never_exceeds_it(tmp_path: Path) -> None:
-    changes = {"resolution": "0.1 s", "facility.pools.main.n_nodes": 1, "duration": "2 h"}
+def test_a_batch_begins_at_the_peak_of_the_table_and_never_exceeds_it(
+    tmp_path: Path,
+) -> None:
+    changes = {
+        "resolution": "0.1 s",
+        "facility.pools.main.n_nodes": 1,
+        "duration": "2 h",
+    }
     run = run_of(tmp_path, offline(1, tokens=1), **changes)
     power_w = run.facility()["facility_power_w"].to_numpy(dtype=float)
     peak_w = measured(512, 500)["peak_power_w"]
@@ -110,7 +137,11 @@ def test_a_batch_begins_at_the_peak_of_the_table_and_never_exceeds_it(tmp_path: 
 
 
 def test_nodes_of_a_job_have_phases_of_their_own(tmp_path: Path) -> None:
-    changes = {"resolution": "0.1 s", "facility.pools.main.n_nodes": 12, "duration": "2 h"}
+    changes = {
+        "resolution": "0.1 s",
+        "facility.pools.main.n_nodes": 12,
+        "duration": "2 h",
+    }
     run = run_of(tmp_path, offline(12, batch_size=1000), **changes)
     peak_w = run.facility()["facility_power_w"].max()
     row = measured(512, 1000)
@@ -119,7 +150,9 @@ def test_nodes_of_a_job_have_phases_of_their_own(tmp_path: Path) -> None:
 
 def test_between_measured_sizes_time_and_power_are_linear(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(LINEAR)
-    jobs = whole(run_of(tmp_path, offline(2, curve="mine.csv", batch_size=15, tokens=1)))
+    jobs = whole(
+        run_of(tmp_path, offline(2, curve="mine.csv", batch_size=15, tokens=1))
+    )
     assert jobs["run_s"].to_numpy() == pytest.approx(150)
     assert jobs["energy_j"].to_numpy() == pytest.approx(2 * 150 * 1050, rel=1e-6)
 
@@ -133,7 +166,9 @@ def test_any_mean_up_to_the_peak_is_met_however_long_a_batch_is(
     asked = {"curve": "mine.csv", "batch_size": 20, "tokens": 3 * 20 * 512}
     jobs = whole(run_of(tmp_path, offline(1, **asked)))
     assert jobs["run_s"].to_numpy() == pytest.approx(3 * 1234.5, abs=0.1)
-    assert (jobs["energy_j"] / jobs["run_s"]).to_numpy() == pytest.approx(mean_w, rel=1e-5)
+    assert (jobs["energy_j"] / jobs["run_s"]).to_numpy() == pytest.approx(
+        mean_w, rel=1e-5
+    )
 
 
 def test_training_beside_it_keeps_profiles_and_run_times(tmp_path: Path) -> None:
@@ -143,7 +178,9 @@ def test_training_beside_it_keeps_profiles_and_run_times(tmp_path: Path) -> None
     jobs = run.jobs()
     trained = jobs[(jobs["class"] == "tune/4") & jobs["end_time"].notna()]
     assert set(trained["profile_id"]) == {"tune-4n-1"}
-    assert set((trained["end_time"] - trained["start_time"]).dt.total_seconds()) == {1_000}
+    assert set((trained["end_time"] - trained["start_time"]).dt.total_seconds()) == {
+        1_000
+    }
     batches = whole(run)
     row = measured(512, 500)
     assert (batches["energy_j"] / batches["run_s"] / 2).to_numpy() == pytest.approx(
@@ -170,11 +207,21 @@ BATCH = f"{CLASS}.batch_inference"
         (f"{BATCH}.tokens", 1e-320, "must be a number of 1 or more"),
         (f"{BATCH}.batch_size", 0, "must be a whole number"),
         (f"{BATCH}.output_tokens", 0, "must be a whole number"),
-        (f"{CLASS}.duration", {"quantiles_s": {0: 1, 1: 2}}, "'duration' can't go with"),
-        (f"{CLASS}.scale_from_n_nodes", 2, "'scale_from_n_nodes' can't go with batch_inference"),
+        (
+            f"{CLASS}.duration",
+            {"quantiles_s": {0: 1, 1: 2}},
+            "'duration' can't go with",
+        ),
+        (
+            f"{CLASS}.scale_from_n_nodes",
+            2,
+            "'scale_from_n_nodes' can't go with batch_inference",
+        ),
     ],
 )
-def test_wrong_keys_of_a_class_are_refused_with_their_path(key: str, value: Any, text: str) -> None:
+def test_wrong_keys_of_a_class_are_refused_with_their_path(
+    key: str, value: Any, text: str
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         scenario_from_dict(changed(offline_data(), {key: value}))
     (problem,) = caught.value.problems
@@ -185,8 +232,14 @@ def test_wrong_keys_of_a_class_are_refused_with_their_path(key: str, value: Any,
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"batch_size": 10}, "batch_size must be one of the measured 25 to 1000, found 10"),
-        ({"output_tokens": 600}, "no rows with max_output_tokens 600 (have: 512, 1024)"),
+        (
+            {"batch_size": 10},
+            "batch_size must be one of the measured 25 to 1000, found 10",
+        ),
+        (
+            {"output_tokens": 600},
+            "no rows with max_output_tokens 600 (have: 512, 1024)",
+        ),
         ({"curve": "llama3_70b_ofline"}, "no such curve file beside the scenario"),
         ({"curve": "llama3_70b_coding_power"}, "column 'batch_size' is missing"),
         ({"tokens": 1e18}, "ask for fewer tokens a job, or use more nodes"),
@@ -206,7 +259,9 @@ def test_what_the_curve_does_not_hold_is_one_clear_line(
 
 
 def test_copies_of_profiles_leave_batches_as_they_were_measured() -> None:
-    data = offline_data(offline(2, 0.5), {"workload": "tune", "n_nodes": 4, "probability": 0.5})
+    data = offline_data(
+        offline(2, 0.5), {"workload": "tune", "n_nodes": 4, "probability": 0.5}
+    )
     data["streams"]["training"]["profile_variants"] = {"n_variants": 3, "spread": 0.1}
     workload = generate_jobs(scenario_from_dict(data), tiny_library())
     batches = workload.jobs.class_id == 0

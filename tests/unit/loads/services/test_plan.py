@@ -20,7 +20,11 @@ from diploee.base.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services.capacity import Capacity
 from diploee.loads.services.load import service_columns
-from diploee.loads.services.metrics import mixture_percentiles, request_metrics, service_metrics
+from diploee.loads.services.metrics import (
+    mixture_percentiles,
+    request_metrics,
+    service_metrics,
+)
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
 from diploee.loads.services.timeline import ScalingRules, fifo_wait_s, serve_requests
 from diploee.scenario import load_scenario
@@ -41,18 +45,24 @@ def test_nodes_are_reserved_by_eq_7_unless_given() -> None:
 def test_requests_split_by_probability_and_equally_over_instances() -> None:
     plan = plan_of(serving_scenario())
     coding, conversation = (service.served for service in plan.services)
-    requests = [float(served.rate_rps @ served.step_s) for served in (coding, conversation)]
+    requests = [
+        float(served.rate_rps @ served.step_s) for served in (coding, conversation)
+    ]
     assert requests[0] / sum(requests) == pytest.approx(0.4)
     for service, most_rps in zip(plan.services, (100, 50), strict=True):
         served = service.served
-        assert served.n_serving * service.instance_rate_rps == pytest.approx(served.served_rps)
+        assert served.n_serving * service.instance_rate_rps == pytest.approx(
+            served.served_rps
+        )
         assert (service.instance_rate_rps <= most_rps * (1 + 1e-12)).all()
 
 
 def test_requests_per_day_and_rate_are_two_units_of_one_thing() -> None:
     by_rate = plan_of(serving_scenario())
     by_day = plan_of(
-        serving_scenario({f"{CHAT}.request_rate_rps": None, f"{CHAT}.requests_per_day": 34_560_000})
+        serving_scenario(
+            {f"{CHAT}.request_rate_rps": None, f"{CHAT}.requests_per_day": 34_560_000}
+        )
     )
     for one, other in zip(by_rate.services, by_day.services, strict=True):
         assert one.served.rate_rps == pytest.approx(other.served.rate_rps)
@@ -60,13 +70,17 @@ def test_requests_per_day_and_rate_are_two_units_of_one_thing() -> None:
 
 def test_means_of_a_minute_scaled_by_eq_4_are_as_busy_as_the_plan() -> None:
     plan = plan_of(
-        serving_scenario({f"{CHAT}.fluctuation": {"relative_std": 0.06}, "duration": "28 d"})
+        serving_scenario(
+            {f"{CHAT}.fluctuation": {"relative_std": 0.06}, "duration": "28 d"}
+        )
     )
     columns = service_columns([plan], 0, 60_000, 28 * 1440)
     for service, most_rps in zip(plan.services, (100, 50), strict=True):
         served = service.served
         n_max = service.reserved_nodes // service.nodes_per_instance
-        of_minutes = np.minimum(np.ceil(columns[f"incoming_rps.{service.name}"] / most_rps), n_max)
+        of_minutes = np.minimum(
+            np.ceil(columns[f"incoming_rps.{service.name}"] / most_rps), n_max
+        )
         in_plan = served.n_instances @ served.step_s / served.step_s.sum()
         assert of_minutes.mean() == pytest.approx(in_plan, rel=0.01)
 
@@ -94,7 +108,10 @@ AFTERNOONS = {f"{CHAT}.calendar": {"hour_of_day": [0.0] * 12 + [1.0] * 12}}
     ("changes", "words"),
     [
         (TARGET | AFTERNOONS, r"target utilization 0.9 can't be reached"),
-        ({"facility.pools.main.n_nodes": 1}, r"coding: 0 reserved nodes hold 0 instances"),
+        (
+            {"facility.pools.main.n_nodes": 1},
+            r"coding: 0 reserved nodes hold 0 instances",
+        ),
     ],
 )
 def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -103,7 +120,11 @@ def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any], words: str) 
 
 
 def test_latency_grows_by_the_wait_in_the_queue() -> None:
-    keys = {**one_service(reserved_nodes=1), f"{CHAT}.overload": "queue", "duration": "2 h"}
+    keys = {
+        **one_service(reserved_nodes=1),
+        f"{CHAT}.overload": "queue",
+        "duration": "2 h",
+    }
     calm, busy = (
         plan_of(serving_scenario({**keys, f"{CHAT}.request_rate_rps": rps})).services[0]
         for rps in (10, 80)
@@ -115,7 +136,10 @@ def test_latency_grows_by_the_wait_in_the_queue() -> None:
 
 
 def test_degraded_service_serves_all_at_the_latency_of_the_curve() -> None:
-    keys = {**one_service(reserved_nodes=1, max_request_rate_rps=50), f"{CHAT}.calendar": None}
+    keys = {
+        **one_service(reserved_nodes=1, max_request_rate_rps=50),
+        f"{CHAT}.calendar": None,
+    }
     scenario = serving_scenario(
         {**keys, f"{CHAT}.overload": "degrade", f"{CHAT}.request_rate_rps": 120}
     )
@@ -124,14 +148,22 @@ def test_degraded_service_serves_all_at_the_latency_of_the_curve() -> None:
     assert curve is not None
     assert service.served.served_rps == pytest.approx(120)
     assert not service.served.unserved_rps.any()
-    assert service.latencies_s["mean_e2e"] == pytest.approx(float(curve.at(np.array(120.0))))
+    assert service.latencies_s["mean_e2e"] == pytest.approx(
+        float(curve.at(np.array(120.0)))
+    )
     assert not service.beyond_measured.any()
 
 
 def test_degraded_service_says_where_it_leaves_the_measured_range() -> None:
-    keys = {**one_service(reserved_nodes=1), f"{CHAT}.overload": "degrade", "duration": "2 h"}
+    keys = {
+        **one_service(reserved_nodes=1),
+        f"{CHAT}.overload": "degrade",
+        "duration": "2 h",
+    }
     plan = plan_of(
-        serving_scenario({**keys, f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 5000})
+        serving_scenario(
+            {**keys, f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": 5000}
+        )
     )
     found = service_metrics(plan.services[0])
     assert found["hours_beyond_measured_rate"] == pytest.approx(2)
@@ -142,7 +174,12 @@ def test_columns_conserve_requests_at_every_resolution() -> None:
     plan = plan_of(serving_scenario({f"{CHAT}.request_rate_rps": 900}))
     served = plan.services[0].served
     requests = float(served.rate_rps @ served.step_s)
-    for dt_ms, n_steps in ((100, 864_000), (60_000, 1_440), (150_000, 576), (3_600_000, 24)):
+    for dt_ms, n_steps in (
+        (100, 864_000),
+        (60_000, 1_440),
+        (150_000, 576),
+        (3_600_000, 24),
+    ):
         columns = service_columns([plan], 0, dt_ms, n_steps)
         found = columns["incoming_rps.coding"].astype(np.float64).sum() * dt_ms / 1000
         assert found == pytest.approx(requests, rel=1e-6)
@@ -160,11 +197,15 @@ def test_offered_rate_is_the_mean_of_its_line_at_any_resolution() -> None:
     scenario = serving_scenario({f"{CHAT}.request_rate_rps": 300, "duration": "1 h"})
     plan, rates = plan_of(scenario), request_rates(scenario, "chat")
     (row,) = [k for k, service in enumerate(plan.services) if service.name == "coding"]
-    probability = list(scenario.request_streams["chat"].services.values())[row].probability
+    probability = list(scenario.request_streams["chat"].services.values())[
+        row
+    ].probability
     assert probability is not None
     line = rates.of_service(row, probability, 300)
     for dt_ms in (100, 5_000):
-        found = service_columns([plan], 0, dt_ms, 3_600_000 // dt_ms)["incoming_rps.coding"]
+        found = service_columns([plan], 0, dt_ms, 3_600_000 // dt_ms)[
+            "incoming_rps.coding"
+        ]
         at = np.interp(np.arange(0, 3_600_001, 100), rates.nodes_ms, line)
         means = ((at[1:] + at[:-1]) / 2).reshape(-1, dt_ms // 100).mean(axis=1)
         np.testing.assert_allclose(found, means, rtol=1e-3)
@@ -192,18 +233,25 @@ def test_rejecting_keeps_the_cap_and_degrading_violates_it() -> None:
 @pytest.mark.parametrize("overload", ["reject", "degrade", "queue"])
 def test_service_without_requests_is_planned_with_nothing(overload: str) -> None:
     scenario = serving_scenario(
-        {f"{CODING}.probability": 0, f"{CONVERSATION}.probability": 1, f"{CHAT}.overload": overload}
+        {
+            f"{CODING}.probability": 0,
+            f"{CONVERSATION}.probability": 1,
+            f"{CHAT}.overload": overload,
+        }
     )
     plan = plan_of(scenario)
     assert reserved(plan) == [0, 12]
     assert not plan.services[0].served.n_instances.any()
     latency_s = request_metrics([plan])["services"]["coding"]["latency_s"]
-    assert {absent["reason"] for absent in latency_s.pop("absent")} == {"no request was served"}
+    assert {absent["reason"] for absent in latency_s.pop("absent")} == {
+        "no request was served"
+    }
     assert set(latency_s.values()) == {None}
 
 
 def burst() -> PlannedService:
-    """Plan 60 requests/s for a minute, then 1/s for 30 more, at one node that completes 10/s."""
+    """Plan 60 requests/s for a minute, then 1/s for 30 more, at one node that completes
+    10/s."""
     edges_ms = np.arange(32, dtype=np.int64) * 60_000
     rate_rps = np.repeat([60.0, 1.0], [1, 30])
     served = serve_requests(edges_ms, rate_rps, ScalingRules(10, 10, 1, drain_s=60))
@@ -214,7 +262,17 @@ def burst() -> PlannedService:
     rise_rps, waits_s = np.zeros(wait_s.size), np.stack([wait_s] * 3)
     latency_s = {"mean_e2e": wait_s}
     return PlannedService(
-        "burst", 1, 1, capacity, False, served, latency_s, beyond, reserved, rise_rps, waits_s
+        "burst",
+        1,
+        1,
+        capacity,
+        False,
+        served,
+        latency_s,
+        beyond,
+        reserved,
+        rise_rps,
+        waits_s,
     )
 
 
@@ -222,16 +280,25 @@ def test_latency_is_weighted_by_the_requests_that_arrive() -> None:
     found = service_metrics(burst())
     # Every request on its own: first in, first out, at 10/s.
     arrive_s = np.concatenate([np.arange(3600) / 60, 60 + np.arange(1800)]) + 1e-9
-    leave_s = np.maximum.accumulate(arrive_s - np.arange(5400) / 10) + np.arange(5400) / 10
-    assert found["latency_s"]["mean"] == pytest.approx((leave_s - arrive_s).mean(), rel=0.01)
+    leave_s = (
+        np.maximum.accumulate(arrive_s - np.arange(5400) / 10) + np.arange(5400) / 10
+    )
+    assert found["latency_s"]["mean"] == pytest.approx(
+        (leave_s - arrive_s).mean(), rel=0.01
+    )
 
 
 def test_percentiles_at_a_constant_rate_are_those_of_the_curve() -> None:
-    steady = {"request_streams.chat.calendar": None, "request_streams.chat.request_rate_rps": 90}
+    steady = {
+        "request_streams.chat.calendar": None,
+        "request_streams.chat.request_rate_rps": 90,
+    }
     scenario = serving_scenario({**one_service(), **steady})
     found = request_metrics([plan_of(scenario)])["services"]["coding"]["latency_s"]
     for name in ("p50", "p90"):
-        curve, _ = load_latency_curve("llama3_70b_coding_latency", Path(), f"{name}_e2e")  # type: ignore[arg-type]
+        curve, _ = load_latency_curve(
+            "llama3_70b_coding_latency", Path(), f"{name}_e2e"
+        )  # type: ignore[arg-type]
         assert found[name] == pytest.approx(float(curve.at(np.array(90.0))), rel=1e-6)
     assert found["p50"] < found["max_mean"] == pytest.approx(found["mean"])
 
@@ -248,7 +315,10 @@ def test_percentiles_are_of_all_requests_of_unlike_moments() -> None:
 
 
 def test_percentiles_are_absent_of_a_curve_without_quantiles(tmp_path: Path) -> None:
-    rows = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s\n1,1,1\n50,40,5\n99,41,9\n"
+    rows = (
+        "request_rate_rps,request_throughput_rps,mean_e2e_latency_s\n1,1,1\n50,40,5\n"
+        "99,41,9\n"
+    )
     (tmp_path / "mean.csv").write_text(rows, "utf-8")
     changes = one_service(latency_curve="mean.csv")
     plan = plan_of(load_scenario(write_serving(tmp_path / "s.yaml", changes)))
@@ -258,8 +328,8 @@ def test_percentiles_are_absent_of_a_curve_without_quantiles(tmp_path: Path) -> 
 
 
 def test_hours_over_the_limit_are_those_in_which_the_late_requests_arrive() -> None:
-    # They arrive in the burst and, at 10/s less 1/s, until the backlog of 3,000 is down to 1,000
-    # after 222 s, in the middle of a step.
+    # They arrive in the burst and, at 10/s less 1/s, until the backlog of 3,000 is down
+    # to 1,000 after 222 s, in the middle of a step.
     assert service_metrics(burst())["hours_over_latency_limit"] * 60 == 5
 
 
@@ -271,9 +341,12 @@ def test_user_curves_lie_beside_the_scenario_and_the_hash_does_not_depend_on_the
     for place in places:
         place.mkdir()
         (place / "mine.csv").write_text(
-            "# mine\nrequest_rate_rps,mean_power_w,peak_power_w\n1,500,600\n2,700,800\n9,900,999\n"
+            "# mine\nrequest_rate_rps,mean_power_w,peak_power_w\n1,500,600\n"
+            "2,700,800\n9,900,999\n"
         )
-        path = write_serving(place / "s.yaml", {f"{CONVERSATION}.power_curve": "mine.csv"})
+        path = write_serving(
+            place / "s.yaml", {f"{CONVERSATION}.power_curve": "mine.csv"}
+        )
         scenarios.append(load_scenario(path))
     curves = load_curves(scenarios[0])["chat", "conversation"]
     assert curves.power.mean_power_w.tolist() == [500, 700, 900]

@@ -1,4 +1,4 @@
-"""Power of served models by size, precision, GPU and sequences in flight: closed forms."""
+"""Power of served models by size, precision, GPU and sequences in flight: closed forms."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from diploee.importers import read_request_trace
 from diploee.importers.serving.service_curves import load_power_curve
 from diploee.loads.services.banks import bank_sums_w
 from diploee.loads.services.curves import PowerCurve
-from diploee.loads.services.power_law import sequences_in_flight, served_power, served_profile
+from diploee.loads.services.power_law import (
+    sequences_in_flight,
+    served_power,
+    served_profile,
+)
 from diploee.loads.services.samples import repeating_samples
 from diploee.profiles import ProfileLibrary
 from diploee.scenario.serving import PowerLaw
@@ -31,7 +35,11 @@ EIGHT_B: dict[str, Any] = {
     "replicas_per_instance": 4,
     "other_node_power_w": 200,
 }
-SPEEDS = {"input_tokens": 1000, "prefill_tokens_per_s": 10_000, "time_per_token_s": 0.01}
+SPEEDS = {
+    "input_tokens": 1000,
+    "prefill_tokens_per_s": 10_000,
+    "time_per_token_s": 0.01,
+}
 STAY_S = 1000 / 10_000 + 512 * 0.01
 CODING_LATENCY = "llama3_70b_coding_latency"
 
@@ -76,7 +84,9 @@ def test_mean_of_random_arrivals_is_the_closed_form_below_the_cap(mean: float) -
     law = served_power(law_of(gpu="H200"))
     busy = 1 - math.exp(-mean)
     expected_w = law.warm_w + (law.first_w - law.each_w) * busy + law.each_w * mean
-    assert float(law.mean_power_w(np.array(mean))) == pytest.approx(expected_w, rel=1e-6)
+    assert float(law.mean_power_w(np.array(mean))) == pytest.approx(
+        expected_w, rel=1e-6
+    )
 
 
 @given(
@@ -112,7 +122,9 @@ def test_samples_switch_between_warm_and_busy_at_low_rates() -> None:
     curve = curve_of({**EIGHT_B, **SPEEDS, "replicas_per_instance": 1})
     in_flight = curve.rate_rps * STAY_S
     rare_w = curve.samples[int(np.argmin(np.abs(in_flight - 0.3)))].power_w - 200
-    assert (np.abs(rare_w - law.warm_w) < 1).mean() == pytest.approx(math.exp(-0.3), abs=0.2)
+    assert (np.abs(rare_w - law.warm_w) < 1).mean() == pytest.approx(
+        math.exp(-0.3), abs=0.2
+    )
     assert np.median(rare_w[rare_w > law.warm_w + 100]) == pytest.approx(
         law.warm_w + law.first_w, abs=6
     )
@@ -124,16 +136,29 @@ def test_noise_of_instances_grows_with_the_root_of_their_number() -> None:
     seconds_w = sample_w.reshape(-1, 10).mean(axis=1)
     rng = np.random.default_rng(0)
     sums_w = np.stack(
-        [bank_sums_w(sample_w, rng.integers(0, sample_w.size, 4), [4])[0] for _ in range(200)]
+        [
+            bank_sums_w(sample_w, rng.integers(0, sample_w.size, 4), [4])[0]
+            for _ in range(200)
+        ]
     )
     sums_w = sums_w.reshape(200, -1, 10).mean(axis=2)
-    assert np.sqrt(np.mean(np.var(sums_w, axis=1))) == pytest.approx(2 * seconds_w.std(), rel=0.2)
+    assert np.sqrt(np.mean(np.var(sums_w, axis=1))) == pytest.approx(
+        2 * seconds_w.std(), rel=0.2
+    )
 
 
 @pytest.mark.parametrize("requests", ["coding", "conversation"])
-def test_the_papers_node_draws_what_the_law_says_by_its_latencies(requests: str) -> None:
-    """Llama-3 70B on four H100 is none of the law's models. 200 W are its CPUs', assumed."""
-    law = {**EIGHT_B, "parameters_b": 70.6, "gpus_per_replica": 4, "replicas_per_instance": 1}
+def test_the_papers_node_draws_what_the_law_says_by_its_latencies(
+    requests: str,
+) -> None:
+    """Llama-3 70B on four H100 is none of the law's models. 200 W are its CPUs',
+    assumed."""
+    law = {
+        **EIGHT_B,
+        "parameters_b": 70.6,
+        "gpus_per_replica": 4,
+        "replicas_per_instance": 1,
+    }
     latency = f"llama3_70b_{requests}_latency"
     changes = one_service(power_curve=None, latency_curve=latency, power_law=law)
     found = load_curves(serving_scenario(changes))["chat", "coding"].power
@@ -144,45 +169,71 @@ def test_the_papers_node_draws_what_the_law_says_by_its_latencies(requests: str)
 
 def test_run_says_that_it_is_experimental() -> None:
     plan = plan_of(serving_scenario(served_by({**EIGHT_B, **SPEEDS})))
-    assert any("power_law is experimental: energy within 12 %" in text for text in plan.warnings)
+    assert any(
+        "power_law is experimental: energy within 12 %" in text
+        for text in plan.warnings
+    )
 
 
 @pytest.mark.parametrize(
     ("law", "message"),
     [
-        (EIGHT_B, "power_law needs the sequences in flight: give its input_tokens, prefill_tok"),
-        ({**EIGHT_B, "time_per_token_s": 9}, "prefill_tokens_per_s and time_per_token_s go tog"),
-        ({**EIGHT_B, **SPEEDS, "input_tokens": None}, "power_law needs input_tokens, the mean"),
-        ({**EIGHT_B, **SPEEDS, "active_parameters_b": 9}, "active_parameters_b 9 is above param"),
+        (
+            EIGHT_B,
+            (
+                "power_law needs the sequences in flight: give its input_tokens, "
+                "prefill_tok"
+            ),
+        ),
+        (
+            {**EIGHT_B, "time_per_token_s": 9},
+            "prefill_tokens_per_s and time_per_token_s go tog",
+        ),
+        (
+            {**EIGHT_B, **SPEEDS, "input_tokens": None},
+            "power_law needs input_tokens, the mean",
+        ),
+        (
+            {**EIGHT_B, **SPEEDS, "active_parameters_b": 9},
+            "active_parameters_b 9 is above param",
+        ),
         ({**EIGHT_B, **SPEEDS, "gpu": "B200"}, "gpu: must be 'H100' or 'H200'"),
     ],
 )
-def test_what_the_law_lacks_is_asked_for_by_name(law: dict[str, Any], message: str) -> None:
+def test_what_the_law_lacks_is_asked_for_by_name(
+    law: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ScenarioError, match=message):
         serving_scenario(served_by(law))
 
 
 def test_power_comes_from_one_source() -> None:
-    with pytest.raises(ScenarioError, match="give one of power_curve, logistic and power_law"):
+    with pytest.raises(
+        ScenarioError, match="give one of power_curve, logistic and power_law"
+    ):
         serving_scenario(one_service(power_law={**EIGHT_B, **SPEEDS}))
 
 
 def requests_at(*arrivals_s: float) -> Int64Array:
     """Return requests of 1,000 tokens and 512 back."""
     times_us = np.array(arrivals_s) * 1e6
-    return np.stack([times_us, np.full(times_us.size, 1000), np.full(times_us.size, 512)]).astype(
-        np.int64
-    )
+    return np.stack(
+        [times_us, np.full(times_us.size, 1000), np.full(times_us.size, 512)]
+    ).astype(np.int64)
 
 
 def test_requests_far_apart_each_draw_one_sequence_for_their_stay() -> None:
     law = served_power(law_of())
     profile = served_profile(
-        law_of(**SPEEDS, replicas_per_instance=2), requests_at(100, 0, 200, 300), n_nodes=1
+        law_of(**SPEEDS, replicas_per_instance=2),
+        requests_at(100, 0, 200, 300),
+        n_nodes=1,
     )
     rest_j = (200 + 2 * law.warm_w) * profile.duration_ms / 1000
     assert profile.duration_ms == pytest.approx((300 + STAY_S) * 1000, abs=200)
-    assert profile.energy_j - rest_j == pytest.approx(4 * STAY_S * law.first_w, rel=0.01)
+    assert profile.energy_j - rest_j == pytest.approx(
+        4 * STAY_S * law.first_w, rel=0.01
+    )
     assert profile.power_w[:30].mean() == pytest.approx(
         200 + 2 * law.warm_w + law.first_w, rel=0.01
     )
@@ -200,10 +251,14 @@ def test_requests_at_once_share_the_replicas() -> None:
 def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
     rows = [f"2023-11-16 18:17:{s:02d}.0000000,1000,512" for s in (0, 30)]
     trace = tmp_path / "azure.csv"
-    trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]) + "\n", "utf-8")
+    trace.write_text(
+        "\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]) + "\n", "utf-8"
+    )
     keys = {**EIGHT_B, **SPEEDS, "replicas_per_instance": 1}
     settings_ = [f"--set={key}={value}" for key, value in keys.items()]
-    ended = call("serving-trace", str(trace), *settings_, "--out", str(tmp_path / "lib"))
+    ended = call(
+        "serving-trace", str(trace), *settings_, "--out", str(tmp_path / "lib")
+    )
     assert ended.code == 0
     assert "experimental: energy within 12 %" in ended.out
     assert "Rows: 2 rows, 2 kept" in ended.out
@@ -212,7 +267,9 @@ def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
     assert kept is not None
     assert (np.diff(kept) == [[30_000_000], [0], [0]]).all()
     expected = served_profile(PowerLaw(**keys), kept)
-    assert np.array_equal(ProfileLibrary.open(tmp_path / "lib")[0].power_w, expected.power_w)
+    assert np.array_equal(
+        ProfileLibrary.open(tmp_path / "lib")[0].power_w, expected.power_w
+    )
     assert profile.provenance.kind == "reference"
 
 
@@ -226,8 +283,16 @@ def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
 def test_wrong_settings_of_a_serving_trace_are_one_line(
     tmp_path: Path, setting: str, message: str
 ) -> None:
-    (tmp_path / "t.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n", "utf-8")
-    ended = call("serving-trace", str(tmp_path / "t.csv"), setting, "--out", str(tmp_path / "lib"))
+    (tmp_path / "t.csv").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n", "utf-8"
+    )
+    ended = call(
+        "serving-trace",
+        str(tmp_path / "t.csv"),
+        setting,
+        "--out",
+        str(tmp_path / "lib"),
+    )
     assert ended.code != 0
     assert message in ended.problems[0]
 

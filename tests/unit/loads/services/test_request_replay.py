@@ -35,27 +35,36 @@ NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 
 
 @pytest.fixture(scope="module")
 def requests() -> str:
-    seconds = np.concatenate([np.arange(0, 3_600, 0.1), np.arange(3_600, 7_200, 1 / 30)])
-    stamps = np.datetime64("2023-11-16T00:00:00", "ns") + (seconds * 1e9).astype("timedelta64[ns]")
+    seconds = np.concatenate(
+        [np.arange(0, 3_600, 0.1), np.arange(3_600, 7_200, 1 / 30)]
+    )
+    stamps = np.datetime64("2023-11-16T00:00:00", "ns") + (seconds * 1e9).astype(
+        "timedelta64[ns]"
+    )
     rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
     return "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n"
 
 
 @pytest.fixture
 def trace(tmp_path: Path, requests: str) -> Path:
-    """Two hours of requests in Azure's format: 10 a second, then 30; answers of 900 tokens."""
+    """Two hours of requests in Azure's format: 10 a second, then 30; answers of 900
+    tokens."""
     path = tmp_path / "trace.csv"
     path.write_text(requests, "utf-8")
     return path
 
 
-def scenario_of(folder: Path, changes: dict[str, Any] | None = None, **replay: Any) -> Scenario:
+def scenario_of(
+    folder: Path, changes: dict[str, Any] | None = None, **replay: Any
+) -> Scenario:
     standard = {
         f"{CHAT}.request_rate_rps": None,
         f"{CHAT}.calendar": None,
         f"{CHAT}.replay": {"trace": "trace.csv", **replay},
     }
-    return load_scenario(write_serving(folder / "s.yaml", {**standard, **(changes or {})}))
+    return load_scenario(
+        write_serving(folder / "s.yaml", {**standard, **(changes or {})})
+    )
 
 
 def minute_rates_rps(plan: ServicePlan) -> np.ndarray:
@@ -73,7 +82,9 @@ def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> 
         rate_rps.reshape(12, 120), rate_rps[None, :120].repeat(12, 0), rtol=1e-5
     )
     assert plan.match.match == "replayed"
-    assert plan.match.requests_per_day == pytest.approx(12 * (36_000 + 108_000), rel=1e-9)
+    assert plan.match.requests_per_day == pytest.approx(
+        12 * (36_000 + 108_000), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("named", [{"format": "gateway"}, {}])
@@ -92,8 +103,11 @@ def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
 def test_a_trace_has_no_step_on_the_minute(trace: Path) -> None:
     rates = request_rates(scenario_of(trace.parent), "chat")
     assert rates.nodes_ms.size > 2 * 24 * 60
-    # Where the trace's rate trebles from one minute to the next it does so within both of them.
-    assert np.abs(np.diff(rates.relative_mean)).max() < 0.75 * np.ptp(rates.relative_mean)
+    # Where the trace's rate trebles from one minute to the next it does so within both
+    # of them.
+    assert np.abs(np.diff(rates.relative_mean)).max() < 0.75 * np.ptp(
+        rates.relative_mean
+    )
 
 
 @pytest.mark.slow
@@ -106,10 +120,14 @@ def test_a_rate_or_a_target_beside_the_trace_scales_it(trace: Path) -> None:
 
 
 @pytest.mark.slow
-def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(trace: Path) -> None:
+def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(
+    trace: Path,
+) -> None:
     lengths = {f"{CODING}.output_tokens": "trace", f"{CONVERSATION}.output_tokens": 256}
     curves = load_curves(scenario_of(trace.parent, lengths))
-    of_trace, short = (curves["chat", name].latency for name in ("coding", "conversation"))
+    of_trace, short = (
+        curves["chat", name].latency for name in ("coding", "conversation")
+    )
     assert of_trace is not None
     assert short is not None
     known = {f"{CODING}.output_tokens": 1024}
@@ -145,7 +163,8 @@ def test_a_trace_of_no_known_unit_is_named_with_its_replay(tmp_path: Path) -> No
 
 
 def with_own_traces(folder: Path, changes: dict[str, Any] | None = None) -> Scenario:
-    """Two services with traces of their own: 10/s and then 30/s, and 5/s for ten minutes."""
+    """Two services with traces of their own: 10/s and then 30/s, and 5/s for ten
+    minutes."""
     few = ["time_s", *(f"{second / 5 + 0.1:g}" for second in range(3_000))]
     (folder / "few.csv").write_text("\n".join(few) + "\n", "utf-8")
     own: dict[str, Any] = {f"{CHAT}.replay": None}
@@ -173,8 +192,14 @@ def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({f"{CODING}.probability": 0.5}, "shares are those of the services' replays, remove it"),
-        ({f"{CODING}.replay": None}, "service 'coding' has no replay, service 'conversation' has"),
+        (
+            {f"{CODING}.probability": 0.5},
+            "shares are those of the services' replays, remove it",
+        ),
+        (
+            {f"{CODING}.replay": None},
+            "service 'coding' has no replay, service 'conversation' has",
+        ),
         (
             {f"{CHAT}.replay": {"trace": "trace.csv"}},
             "give replay to the stream or to its services",
@@ -210,7 +235,9 @@ def test_the_azure_code_hour_runs_on_one_node_of_four_gpus(
     run = simulate(load_scenario(path), tmp_path / "run")
     frame = run.facility()
     lines = trace.read_text("utf-8").splitlines()[1:]
-    assert frame["incoming_rps.coding"].sum() * 60 == pytest.approx(len(lines), rel=1e-6)
+    assert frame["incoming_rps.coding"].sum() * 60 == pytest.approx(
+        len(lines), rel=1e-6
+    )
     stamps = np.array([line[:23] for line in lines], "datetime64[ms]").astype(np.int64)
     into_min = (stamps - stamps[0]) // 60_000
     peak = np.bincount(into_min).max()

@@ -1,4 +1,5 @@
-"""`RequestTrace`, its lengths, and its replay: no request lost or made up, weekdays kept."""
+"""`RequestTrace`, its lengths, and its replay: no request lost or made up, weekdays
+kept."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from diploee.base.errors import WorkloadError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.services.request_trace import RequestTrace, TokenLengths, replayed_rates
+from diploee.loads.services.request_trace import (
+    RequestTrace,
+    TokenLengths,
+    replayed_rates,
+)
 from diploee.scenario import RequestReplay
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -80,17 +85,28 @@ def test_every_repetition_brings_each_request_once(
     trace = trace_of(np.array(n_requests), trace_step)
     period_ms = len(n_requests) * trace_step * time_factor
     horizon_ms = int(n_repeats * period_ms)
-    rates = replay(trace, horizon_ms, step, rate_factor=rate_factor, time_factor=time_factor)
+    rates = replay(
+        trace, horizon_ms, step, rate_factor=rate_factor, time_factor=time_factor
+    )
     assert rates.size == -(-horizon_ms // step)
     assert (rates >= 0).all()
     found = requests_in(rates, step, horizon_ms).sum()
-    lost = (n_repeats * period_ms - horizon_ms) / (trace_step * time_factor) * max(n_requests)
+    lost = (
+        (n_repeats * period_ms - horizon_ms)
+        / (trace_step * time_factor)
+        * max(n_requests)
+    )
     expected = n_repeats * sum(n_requests) * rate_factor
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 + lost * rate_factor)
 
 
-@given(n_requests=st.lists(st.integers(0, 50), min_size=2, max_size=30), coarse=st.integers(2, 9))
-def test_coarser_steps_hold_the_sum_of_the_finer_ones(n_requests: list[int], coarse: int) -> None:
+@given(
+    n_requests=st.lists(st.integers(0, 50), min_size=2, max_size=30),
+    coarse=st.integers(2, 9),
+)
+def test_coarser_steps_hold_the_sum_of_the_finer_ones(
+    n_requests: list[int], coarse: int
+) -> None:
     trace = trace_of(np.array(n_requests))
     horizon_ms = 3 * trace.span_ms
     fine = requests_in(replay(trace, horizon_ms), 60_000, horizon_ms)
@@ -110,11 +126,13 @@ def test_a_trace_played_once_ends_and_a_time_factor_stretches_it() -> None:
 
 @pytest.mark.parametrize("zone_h", [0, -7, 9])
 @pytest.mark.parametrize("n_days", [7, 9, 15])
-@pytest.mark.parametrize("run_start", [datetime(2018, 1, 1), datetime(2018, 3, 3, 5, 30)])
+@pytest.mark.parametrize(
+    "run_start", [datetime(2018, 1, 1), datetime(2018, 3, 3, 5, 30)]
+)
 def test_weeks_keep_the_weekday_and_hour_of_every_request(
     zone_h: int, n_days: int, run_start: datetime
 ) -> None:
-    """A trace whose count in an hour is its hour of the week in UTC, from a Friday on."""
+    """A trace whose count in an hour is its hour of the week in UTC, from a Friday on."""  # noqa: E501
     start = datetime(2024, 5, 10, tzinfo=UTC)
     hours = np.arange(n_days * 24)
     of_week = (4 * 24 + hours) % 168
@@ -129,7 +147,9 @@ def test_weeks_keep_the_weekday_and_hour_of_every_request(
 def test_a_trace_repeats_by_its_own_span_and_has_no_dip_where_it_meets_itself() -> None:
     """Ten requests a second for 75 s, which begin and end within steps of a minute."""
     trace = trace_of(np.array([300.0, 450.0]))
-    trace = replace(trace, own_span_ms=(trace.origin_ms + 30_000, trace.origin_ms + 105_000))
+    trace = replace(
+        trace, own_span_ms=(trace.origin_ms + 30_000, trace.origin_ms + 105_000)
+    )
     assert trace.span_ms == 75_000
     for step_ms in (1_000, 60_000):
         rates = replay(trace, 750_000, step_ms)
@@ -138,17 +158,22 @@ def test_a_trace_repeats_by_its_own_span_and_has_no_dip_where_it_meets_itself() 
 
 def test_a_week_that_lacks_some_minutes_is_a_week() -> None:
     trace = trace_of(np.ones(7 * 1440))
-    trace = replace(trace, own_span_ms=(trace.origin_ms + 9_000, trace.edges_ms[-1] - 60_000))
+    trace = replace(
+        trace, own_span_ms=(trace.origin_ms + 9_000, trace.edges_ms[-1] - 60_000)
+    )
     rates = replay(trace, 2 * MS_PER_WEEK, tile="week")
     assert (rates * 60).sum() == pytest.approx(2 * 7 * 1440, rel=1e-9)
 
 
 def test_weeks_of_a_relative_trace_lie_as_its_origin_is_stated() -> None:
-    """The first step is 30 h after an origin at Wednesday 00:00 local time: Thursday 06:00."""
+    """The first step is 30 h after an origin at Wednesday 00:00 local time: Thursday
+    06:00."""
     of_week = (3 * 24 + 6 + np.arange(168)) % 168
     trace = trace_of(of_week, MS_PER_H, None, origin_ms=30 * MS_PER_H)
     start = datetime(2018, 1, 2, 12, tzinfo=timezone(timedelta(hours=-7)))  # a Tuesday
-    rates = replay(trace, 2 * MS_PER_WEEK, MS_PER_H, start=start, tile="week", zero_hour_of_week=48)
+    rates = replay(
+        trace, 2 * MS_PER_WEEK, MS_PER_H, start=start, tile="week", zero_hour_of_week=48
+    )
     assert rates * 3600 == pytest.approx((36 + np.arange(336)) % 168, abs=1e-6)
 
 
@@ -163,7 +188,10 @@ def test_a_service_is_replayed_by_name_and_all_as_their_sum() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"service": "alll"}, r"trace.csv: no service 'alll' \(have: 'all'\); did you mean 'all'"),
+        (
+            {"service": "alll"},
+            r"trace.csv: no service 'alll' \(have: 'all'\); did you mean 'all'",
+        ),
         ({"tile": "week"}, r"trace.csv: spans 0.01 days, tiling by weeks needs seven"),
     ],
 )

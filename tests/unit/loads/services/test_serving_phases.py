@@ -1,4 +1,5 @@
-"""Services on a pool that is built out: instances, requests and power as nodes come to stand."""
+"""Services on a pool that is built out: instances, requests and power as nodes come to
+stand."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_builders import CODING, plan_of, request_rates, serving_scenario, write_serving
+from serving_builders import (
+    CODING,
+    plan_of,
+    request_rates,
+    serving_scenario,
+    write_serving,
+)
 
 from diploee import Run, simulate
 from diploee.base.errors import ScenarioError, WorkloadError
@@ -21,13 +28,20 @@ from diploee.scenario import Scenario, load_scenario
 
 CHAT = "request_streams.chat"
 PHASES = "facility.pools.main.phases"
-FOUR_THEN_TWELVE = [{"since": "2018-01-01", "n_nodes": 4}, {"since": "2018-01-02", "n_nodes": 12}]
+FOUR_THEN_TWELVE = [
+    {"since": "2018-01-01", "n_nodes": 4},
+    {"since": "2018-01-02", "n_nodes": 12},
+]
 DAY_MS = 86_400_000
 
 
 def phased(changes: dict[str, Any] | None = None) -> Scenario:
     """Return two days, a third of the nodes on the first."""
-    steady = {"duration": "2 d", PHASES: deepcopy(FOUR_THEN_TWELVE), f"{CHAT}.fluctuation": None}
+    steady = {
+        "duration": "2 d",
+        PHASES: deepcopy(FOUR_THEN_TWELVE),
+        f"{CHAT}.fluctuation": None,
+    }
     return serving_scenario({**steady, **(changes or {})})
 
 
@@ -71,19 +85,30 @@ def test_nothing_is_asked_before_the_first_node_stands() -> None:
     for service in plan.services:
         early = service.served.edges_ms[:-1] < DAY_MS // 2
         assert early.any()
-        for of_time in (service.served.rate_rps, service.served.n_instances, service.reserved):
+        for of_time in (
+            service.served.rate_rps,
+            service.served.n_instances,
+            service.reserved,
+        ):
             assert not of_time[early].any()
         assert service.served.n_instances[~early].max() > 0
 
 
 def test_trace_is_played_as_it_is_and_rejected_where_nodes_lack(tmp_path: Path) -> None:
-    rows = [f"2023-11-16 18:{m:02d}:{s:02d}.0000000,100,100" for m in range(60) for s in range(60)]
+    rows = [
+        f"2023-11-16 18:{m:02d}:{s:02d}.0000000,100,100"
+        for m in range(60)
+        for s in range(60)
+    ]
     text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n"
     (tmp_path / "trace.csv").write_text(text, "utf-8")
     changes = {
-        "duration": "2 d", PHASES: deepcopy(FOUR_THEN_TWELVE), f"{CHAT}.calendar": None,
-        f"{CHAT}.request_rate_rps": 400, f"{CHAT}.replay": {"trace": "trace.csv"},
-    }  # fmt: skip
+        "duration": "2 d",
+        PHASES: deepcopy(FOUR_THEN_TWELVE),
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.request_rate_rps": 400,
+        f"{CHAT}.replay": {"trace": "trace.csv"},
+    }
     plan = plan_of(load_scenario(write_serving(tmp_path / "s.yaml", changes)))
     for service, most_rps in zip(plan.services, (100, 150), strict=True):
         served = service.served
@@ -96,9 +121,15 @@ def test_trace_is_played_as_it_is_and_rejected_where_nodes_lack(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, library: ProfileLibrary) -> Run:
-    warm = {f"{CODING}.standby": "warm", f"{CODING}.cooldown_s": 900, f"{CODING}.startup_s": 120}
+    warm = {
+        f"{CODING}.standby": "warm",
+        f"{CODING}.cooldown_s": 900,
+        f"{CODING}.startup_s": 120,
+    }
     warm["facility.node_types.node.warm_power_w"] = 700
-    return simulate(phased(warm), tmp_path_factory.mktemp("phases") / "run", library=library)
+    return simulate(
+        phased(warm), tmp_path_factory.mktemp("phases") / "run", library=library
+    )
 
 
 def test_idle_and_warm_nodes_are_those_that_stand(run: Run) -> None:
@@ -113,12 +144,17 @@ def test_idle_and_warm_nodes_are_those_that_stand(run: Run) -> None:
     assert run.metrics["requests"]["services"]["coding"]["reserved_nodes"] == 3
 
 
-def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(run: Run) -> None:
+def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(
+    run: Run,
+) -> None:
     rise = run.metrics["grid"]["ramps"]["intervals"][0]["up"]
     assert rise["time"].startswith("2018-01-01T23:59")
     parts = rise["cause"]["parts"]
     assert sum(part["mw"] for part in parts) == pytest.approx(rise["max_mw"], rel=1e-3)
-    assert {part["what"] for part in parts if part["mw"] > 1e-4} >= {"nodes added", "instances"}
+    assert {part["what"] for part in parts if part["mw"] > 1e-4} >= {
+        "nodes added",
+        "instances",
+    }
     # An instance that loads draws less than one that serves: power per instance falls.
     per_instance = [part["mw"] for part in parts if part["what"] == "rate per instance"]
     assert -2.1e-3 < min(per_instance) < -1e-3
@@ -127,9 +163,12 @@ def test_rise_of_a_phase_is_made_of_its_nodes_and_of_the_instances_on_them(run: 
 
 @given(
     st.lists(st.integers(0, 60), min_size=1, max_size=5),
-    st.lists(st.tuples(st.floats(0.01, 1), st.integers(1, 6), st.floats(1, 99)), min_size=1,
-             max_size=4),
-)  # fmt: skip
+    st.lists(
+        st.tuples(st.floats(0.01, 1), st.integers(1, 6), st.floats(1, 99)),
+        min_size=1,
+        max_size=4,
+    ),
+)
 def test_no_service_loses_an_instance_as_a_pool_grows(
     added: list[int], services: list[tuple[float, int, float]]
 ) -> None:
@@ -163,13 +202,19 @@ def test_instances_keep_to_what_stands_and_requests_are_conserved(
     of_piece = np.searchsorted(edges_ms, served.edges_ms[:-1], side="right") - 1
     assert (served.n_instances <= n_max[of_piece]).all()
     assert (served.n_serving <= served.n_instances).all()
-    found = (served.served_rps + served.unserved_rps) @ served.step_s + served.backlog_requests[-1]
+    found = (
+        served.served_rps + served.unserved_rps
+    ) @ served.step_s + served.backlog_requests[-1]
     assert found == pytest.approx(sum(rates) * 60, rel=1e-9, abs=1e-9)
 
 
 def test_services_that_the_first_phase_does_not_hold_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="pool 'main' has 4 in its first phase; lower"):
+    with pytest.raises(
+        ScenarioError, match="pool 'main' has 4 in its first phase; lower"
+    ):
         phased({f"{CODING}.reserved_nodes": 5})
     wide = {f"{CODING}.nodes_per_instance": 4}
-    with pytest.raises(WorkloadError, match=r"services\.\w+: 0 reserved nodes .* first phase"):
+    with pytest.raises(
+        WorkloadError, match=r"services\.\w+: 0 reserved nodes .* first phase"
+    ):
         plan_of(phased(wide))

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_builders import CODING, one_service, plan_of, services_load, serving_scenario
+from serving_builders import (
+    CODING,
+    one_service,
+    plan_of,
+    services_load,
+    serving_scenario,
+)
 
 from diploee.base.errors import ScenarioError
 from diploee.base.tables import Float64Array
@@ -35,9 +41,15 @@ def samples_w(curve: PowerCurve) -> Float64Array:
     return np.stack([sample.power_w for sample in repeating_samples(curve)])
 
 
-def constant(rate_rps: float, changes: dict[str, Any] | None = None, **keys: Any) -> Scenario:
+def constant(
+    rate_rps: float, changes: dict[str, Any] | None = None, **keys: Any
+) -> Scenario:
     """Return half a day of one service at a constant rate."""
-    steady = {f"{CHAT}.calendar": None, f"{CHAT}.request_rate_rps": rate_rps, "duration": "12 h"}
+    steady = {
+        f"{CHAT}.calendar": None,
+        f"{CHAT}.request_rate_rps": rate_rps,
+        "duration": "12 h",
+    }
     return serving_scenario({**one_service(**keys), **steady, **(changes or {})})
 
 
@@ -54,30 +66,40 @@ def power_w(scenario: Scenario) -> Float64Array:
     return np.concatenate([block.it_power_w[0] for block in blocks_of(scenario)])
 
 
-def test_samples_have_the_measured_mean(curve: PowerCurve, samples_w: Float64Array) -> None:
+def test_samples_have_the_measured_mean(
+    curve: PowerCurve, samples_w: Float64Array
+) -> None:
     assert samples_w.mean(axis=1) == pytest.approx(curve.mean_power_w, rel=1e-12)
 
 
-def test_samples_peak_near_the_measured_peak(curve: PowerCurve, samples_w: Float64Array) -> None:
+def test_samples_peak_near_the_measured_peak(
+    curve: PowerCurve, samples_w: Float64Array
+) -> None:
     error = samples_w.max(axis=1) / curve.peak_power_w - 1
     assert np.abs(error).max() < 0.06
     assert np.median(np.abs(error)) < 0.01
 
 
-def test_samples_drop_one_to_three_times_to_0_8_to_1_9_kw(samples_w: Float64Array) -> None:
+def test_samples_drop_one_to_three_times_to_0_8_to_1_9_kw(
+    samples_w: Float64Array,
+) -> None:
     for sample_w in samples_w[20:]:
         low = np.flatnonzero(sample_w < np.median(sample_w) - 500)
         assert 1 <= 1 + (np.diff(low) > 10).sum() <= 3
         assert 700 < sample_w.min() < 2050
 
 
-def test_highest_rate_dips_every_eight_seconds_by_200_to_300_w(samples_w: Float64Array) -> None:
+def test_highest_rate_dips_every_eight_seconds_by_200_to_300_w(
+    samples_w: Float64Array,
+) -> None:
     folded = samples_w[-1][: 22 * 80].reshape(22, 80)
     profile = np.median(folded, axis=0)
     assert 150 < np.median(profile) - profile.min() < 350
 
 
-def test_sum_over_instances_takes_each_at_its_own_phase(samples_w: Float64Array) -> None:
+def test_sum_over_instances_takes_each_at_its_own_phase(
+    samples_w: Float64Array,
+) -> None:
     phases = np.array([0, 7, 1799, 400])
     sums = bank_sums_w(samples_w[0], phases, [1, 3, 4])
     assert sums[0] == pytest.approx(samples_w[0])
@@ -86,7 +108,9 @@ def test_sum_over_instances_takes_each_at_its_own_phase(samples_w: Float64Array)
     assert sums[2].mean() == pytest.approx(4 * samples_w[0].mean())
 
 
-def test_summed_instances_neither_smooth_to_nothing_nor_beat(samples_w: Float64Array) -> None:
+def test_summed_instances_neither_smooth_to_nothing_nor_beat(
+    samples_w: Float64Array,
+) -> None:
     n = 200
     phases = np.random.default_rng(0).integers(0, N_SAMPLES, n)
     (total_w,) = bank_sums_w(samples_w[-1], phases, [n])
@@ -102,7 +126,8 @@ def test_profiles_grow_with_the_logarithm_of_the_instances() -> None:
 
 
 def test_constant_rate_draws_the_interpolated_mean_power() -> None:
-    # 129 requests/s on two instances; what part of the sample each minute plays is left to chance.
+    # 129 requests/s on two instances; what part of the sample each minute plays is left
+    # to chance.
     scenario = constant(129)
     expected = 2 * (2829.8 + 2829.9) / 2 + 10 * IDLE_W
     assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
@@ -111,7 +136,9 @@ def test_constant_rate_draws_the_interpolated_mean_power() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate_rps", [12 * 40.0, 12 * 40.5])
-def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_rps: float) -> None:
+def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(
+    rate_rps: float,
+) -> None:
     fine = {"duration": "1 d", "resolution": "0.1 s"}
     scenario = constant(rate_rps, fine, max_request_rate_rps=40.6)
     (bank,) = lower(scenario).banks
@@ -129,7 +156,9 @@ def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(rate_r
 
 
 def test_rate_below_the_lowest_measured_draws_its_power() -> None:
-    assert power_w(constant(0.2)).mean() == pytest.approx(2069.5 + 11 * IDLE_W, rel=2e-3)
+    assert power_w(constant(0.2)).mean() == pytest.approx(
+        2069.5 + 11 * IDLE_W, rel=2e-3
+    )
 
 
 WARM = {"facility.node_types.node.warm_power_w": 700}
@@ -143,18 +172,24 @@ def test_warm_standby_draws_the_level_of_loaded_models_and_is_not_busy() -> None
 
 
 def test_warm_standby_takes_nothing_from_a_pool_without_a_free_node() -> None:
-    cold, warm = (power_w(constant(1200, WARM, standby=kind)) for kind in ("cold", "warm"))
+    cold, warm = (
+        power_w(constant(1200, WARM, standby=kind)) for kind in ("cold", "warm")
+    )
     assert np.array_equal(cold, warm)
 
 
 def test_warm_standby_needs_the_level_of_its_nodes() -> None:
-    with pytest.raises(ScenarioError, match=r"coding.standby: warm needs warm_power_w of node"):
+    with pytest.raises(
+        ScenarioError, match=r"coding.standby: warm needs warm_power_w of node"
+    ):
         constant(65, standby="warm")
 
 
 @pytest.mark.parametrize("warm_w", [IDLE_W - 1, 9000])
 def test_warm_level_is_between_idle_and_rated(warm_w: float) -> None:
-    with pytest.raises(ScenarioError, match="warm_power_w: must be from idle_power_w, 400 W, to"):
+    with pytest.raises(
+        ScenarioError, match="warm_power_w: must be from idle_power_w, 400 W, to"
+    ):
         constant(65, {"facility.node_types.node.warm_power_w": warm_w})
 
 
@@ -185,7 +220,10 @@ def test_instances_run_at_their_target_until_all_are_up() -> None:
 
 
 def test_requests_are_unserved_only_where_all_instances_are_full() -> None:
-    rising = {f"{CHAT}.calendar": {"hour_of_day": list(range(1, 25))}, "duration": "1 d"}
+    rising = {
+        f"{CHAT}.calendar": {"hour_of_day": list(range(1, 25))},
+        "duration": "1 d",
+    }
     paper, spread = (
         plan_of(constant(800, rising, instance_utilization=share)).services[0].served
         for share in (1, 0.6)
@@ -208,7 +246,9 @@ def test_instances_that_start_up_are_busy_at_the_lowest_power() -> None:
     served = plan.services[0].served
     assert (served.n_instances - served.n_serving).max() > 0
     busy = np.concatenate([block.busy_nodes[0] for block in blocks_of(scenario)])
-    at_start = np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
+    at_start = (
+        np.searchsorted(served.edges_ms, np.arange(24 * 60) * 60_000, side="right") - 1
+    )
     assert np.array_equal(busy, served.n_instances[at_start])
 
 
@@ -216,14 +256,18 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
     run = simulate(
-        serving_scenario({f"{CHAT}.request_rate_rps": 900}), tmp_path / "run", library=library
+        serving_scenario({f"{CHAT}.request_rate_rps": 900}),
+        tmp_path / "run",
+        library=library,
     )
     frame = run.facility()
     assert {"incoming_rps.coding", "n_instances.conversation"} <= set(frame.columns)
     busy = frame["n_instances.coding"] + frame["n_instances.conversation"]
     assert np.array_equal(frame["busy_nodes"], busy)
     incoming = frame["served_rps.coding"] + frame["unserved_rps.coding"]
-    assert incoming.to_numpy() == pytest.approx(frame["incoming_rps.coding"].to_numpy(), rel=1e-5)
+    assert incoming.to_numpy() == pytest.approx(
+        frame["incoming_rps.coding"].to_numpy(), rel=1e-5
+    )
     assert "jobs" not in run.metrics
     assert run.metrics["requests"]["incoming_rps"] == pytest.approx(900, rel=1e-5)
     assert not (run.folder / "jobs.parquet").exists()
@@ -234,18 +278,28 @@ def test_inference_run_has_its_files_and_no_block_of_the_other_mode(
     "changes",
     [
         pytest.param({}, id="rejected"),
-        pytest.param({f"{CHAT}.overload": "queue", f"{CODING}.startup_s": 90}, id="queued"),
+        pytest.param(
+            {f"{CHAT}.overload": "queue", f"{CODING}.startup_s": 90}, id="queued"
+        ),
     ],
 )
 def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
     changes: dict[str, Any], tmp_path: Path, library: ProfileLibrary
 ) -> None:
     """The column of the intervals adds up to the metric; no request, no latency."""
-    calendar = {f"{CHAT}.calendar": {"hour_of_day": [0, 0, 1, 1, 2, 9] * 4}, "duration": "6 h"}
-    scenario = serving_scenario({f"{CHAT}.request_rate_rps": 900, **calendar, **changes})
+    calendar = {
+        f"{CHAT}.calendar": {"hour_of_day": [0, 0, 1, 1, 2, 9] * 4},
+        "duration": "6 h",
+    }
+    scenario = serving_scenario(
+        {f"{CHAT}.request_rate_rps": 900, **calendar, **changes}
+    )
     run = simulate(scenario, tmp_path / "run", library=library)
     for service, found in run.metrics["requests"]["services"].items():
-        names = [f"{name}.{service}" for name in ("incoming_rps", "unserved_rps", "latency_s")]
+        names = [
+            f"{name}.{service}"
+            for name in ("incoming_rps", "unserved_rps", "latency_s")
+        ]
         incoming, unserved, latency_s = run.series().read(names).columns.values()
         taken, known = incoming - unserved, ~np.isnan(latency_s)
         assert not known.all()
@@ -254,7 +308,8 @@ def test_latency_column_weighted_by_requests_is_the_mean_latency_metric(
         assert mean_s == pytest.approx(found["latency_s"]["mean"], rel=1e-5)
         assert latency_s[known].max() <= found["latency_s"]["max_mean"] * (1 + 1e-6)
         assert (
-            run.facility()[f"latency_s.{service}"].isna().to_numpy().tolist() == (~known).tolist()
+            run.facility()[f"latency_s.{service}"].isna().to_numpy().tolist()
+            == (~known).tolist()
         )
 
 

@@ -28,8 +28,18 @@ def test_time_is_cut_where_the_rate_passes_a_multiple_to_the_millisecond() -> No
     edges_ms, rate_rps = cut_at_crossings(
         np.array([0, 60_000, 120_000]), np.array([50.0, 350.0, 150.0]), 100.0, 10
     )
-    # Up by 5/s per second: 100 after 10 s, 200 after 30 s; down by 3.33/s: 300 after 15 s.
-    assert edges_ms.tolist() == [0, 10_000, 30_000, 50_000, 60_000, 75_000, 105_000, 120_000]
+    # Up by 5/s per second: 100 after 10 s, 200 after 30 s; down by 3.33/s: 300 after 15
+    # s.
+    assert edges_ms.tolist() == [
+        0,
+        10_000,
+        30_000,
+        50_000,
+        60_000,
+        75_000,
+        105_000,
+        120_000,
+    ]
     assert rate_rps == pytest.approx([75, 150, 250, 325, 325, 250, 175])
 
 
@@ -38,7 +48,9 @@ def test_mean_rates_of_the_pieces_keep_the_requests() -> None:
     nodes_ms = np.cumsum(rng.integers(1, 120_000, 500))
     rate_rps = rng.gamma(2, 300, 500)
     edges_ms, mean_rps = cut_at_crossings(nodes_ms, rate_rps, 37.0, 20)
-    assert mean_rps @ np.diff(edges_ms) == pytest.approx(np.trapezoid(rate_rps, nodes_ms))
+    assert mean_rps @ np.diff(edges_ms) == pytest.approx(
+        np.trapezoid(rate_rps, nodes_ms)
+    )
     assert set(nodes_ms) <= set(edges_ms)
 
 
@@ -60,44 +72,58 @@ def test_large_service_changes_in_even_groups_and_a_smaller_one_by_one() -> None
 
 CASES: dict[str, tuple[ScalingRules, list[float], dict[str, list[float]]]] = {
     "requests above capacity are rejected": (
-        ScalingRules(100, 100, 2), [50, 250],
+        ScalingRules(100, 100, 2),
+        [50, 250],
         {"n_instances": [1, 2], "served_rps": [50, 200], "unserved_rps": [0, 50]},
     ),
     "instances without a limit serve all requests": (
-        ScalingRules(100, float("inf"), 2), [50, 250],
+        ScalingRules(100, float("inf"), 2),
+        [50, 250],
         {"n_instances": [1, 2], "served_rps": [50, 250], "unserved_rps": [0, 0]},
     ),
     "an instance serves after its start-up time": (
-        ScalingRules(100, 100, 4, startup_ms=90_000), [100, 300, 300, 300],
-        {"edges_ms": EDGES, "n_instances": [1, 3, 3, 3, 3], "n_serving": [1, 1, 1, 3, 3]},
+        ScalingRules(100, 100, 4, startup_ms=90_000),
+        [100, 300, 300, 300],
+        {
+            "edges_ms": EDGES,
+            "n_instances": [1, 3, 3, 3, 3],
+            "n_serving": [1, 1, 1, 3, 3],
+        },
     ),
     "an instance stays up for its cool-down time": (
-        ScalingRules(100, 100, 4, cooldown_ms=90_000), [300, 100, 100, 100],
+        ScalingRules(100, 100, 4, cooldown_ms=90_000),
+        [300, 100, 100, 100],
         {"edges_ms": EDGES, "n_instances": [3, 3, 3, 1, 1]},
     ),
     **{
         f"rounding of {rate} over {each} leaves no request unserved": (
-            ScalingRules(each, each, 20), [rate],
+            ScalingRules(each, each, 20),
+            [rate],
             {"n_instances": [n], "served_rps": [rate], "unserved_rps": [0]},
         )
         for rate, each, n in ((2.1, 0.7, 3), (0.3, 0.1, 3), (4.35, 0.29, 15))
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_instances_serve_by_the_rules_of_their_scaling(case: str) -> None:
     rules, rate_rps, expected = CASES[case]
-    served = serve_requests(minutes(len(rate_rps)), np.array(rate_rps, dtype=float), rules)
+    served = serve_requests(
+        minutes(len(rate_rps)), np.array(rate_rps, dtype=float), rules
+    )
     assert {name: getattr(served, name).tolist() for name in expected} == expected
     assert not served.backlog_requests.any()
 
 
 def test_backlog_of_one_node_follows_the_fluid_solution() -> None:
-    # 150/s arrive for 10 minutes at a node that completes 100/s, then 50/s: the backlog rises at
-    # 50/s to 30,000 requests and falls at 50/s, to empty after another 10 minutes.
+    # 150/s arrive for 10 minutes at a node that completes 100/s, then 50/s: the backlog
+    # rises at 50/s to 30,000 requests and falls at 50/s, to empty after another 10
+    # minutes.
     rate_rps = np.repeat([150.0, 50.0], [10, 20])
-    served = serve_requests(minutes(30), rate_rps, ScalingRules(100, 100, 1, drain_s=60))
+    served = serve_requests(
+        minutes(30), rate_rps, ScalingRules(100, 100, 1, drain_s=60)
+    )
     minute = np.arange(31)
     expected = np.maximum(0, np.minimum(minute, 20 - minute)) * 50 * 60
     found = np.interp(minutes(30), served.edges_ms, served.backlog_requests)
@@ -141,7 +167,13 @@ def test_need_that_comes_back_within_the_cool_down_stops_nothing() -> None:
     rules = ScalingRules(100, 100, 4, cooldown_ms=90_000)
     rate_rps = np.array([300.0, 100.0, 300.0, 100.0, 100.0])
     served = serve_requests(minutes(5), rate_rps, rules)
-    assert at(served.edges_ms, served.n_instances, minutes(4)).tolist() == [3, 3, 3, 3, 3]
+    assert at(served.edges_ms, served.n_instances, minutes(4)).tolist() == [
+        3,
+        3,
+        3,
+        3,
+        3,
+    ]
     assert served.n_instances[-1] == 1
 
 
@@ -149,6 +181,14 @@ def test_decisions_are_taken_at_intervals_by_the_mean_since_the_last() -> None:
     rules = ScalingRules(100, 100, 9, interval_ms=120_000, phase_ms=60_000)
     rate_rps = np.array([100.0, 500.0, 300.0, 100.0, 100.0, 100.0])
     served = serve_requests(minutes(6), rate_rps, rules)
-    # At 1 min by the mean of 100/s, at 3 min by that of 500 and 300/s, at 5 min by that of 100/s.
-    assert at(served.edges_ms, served.n_instances, minutes(5)).tolist() == [1, 1, 1, 4, 4, 1]
+    # At 1 min by the mean of 100/s, at 3 min by that of 500 and 300/s, at 5 min by that
+    # of 100/s.
+    assert at(served.edges_ms, served.n_instances, minutes(5)).tolist() == [
+        1,
+        1,
+        1,
+        4,
+        4,
+        1,
+    ]
     assert served.unserved_rps.sum() > 0

@@ -19,20 +19,28 @@ from diploee.integrations.openg2g.replicas.views import (
 
 LOW, HIGH = float(np.log2(SIZES[0])), float(np.log2(SIZES[-1]))
 OTHER = tiny_fits(
-    power=LogisticModel(500.0, 1.2, 4.0, 300.0), throughput=LogisticModel(3000.0, 0.8, 4.5, 0.0)
+    power=LogisticModel(500.0, 1.2, 4.0, 300.0),
+    throughput=LogisticModel(3000.0, 0.8, 4.5, 0.0),
 )
 
 
-def converged(constraints=lambda power_w: (), deadline_s=None, replicas=(40,), n_steps=2_500):
+def converged(
+    constraints=lambda power_w: (), deadline_s=None, replicas=(40,), n_steps=2_500
+):
     """Close the loop over what the fits say at x itself, and return where it ends."""
     fits = dict(zip("ab", (tiny_fits(), OTHER), strict=False))
-    models = {k: ModelSetting(SIZES, 64, deadline_s, fits[k]) for k in list(fits)[: len(replicas)]}
+    models = {
+        k: ModelSetting(SIZES, 64, deadline_s, fits[k])
+        for k in list(fits)[: len(replicas)]
+    }
     optimizer = FeedbackSpec().open(ControlSetting(models, 1.0))
     counts = dict(zip(models, replicas, strict=True))
     for k in range(n_steps):
         x = {name: served.x for name, served in optimizer._served.items()}
         power_w = sum(counts[m] * float(fits[m].power.eval_x(x[m])) for m in models)
-        seen = {m: Observed(counts[m], 64, float(fits[m].itl.eval_x(x[m]))) for m in models}
+        seen = {
+            m: Observed(counts[m], 64, float(fits[m].itl.eval_x(x[m]))) for m in models
+        }
         optimizer.decide(ControlView(float(k), seen, power_w, constraints(power_w)))
     return {name: served.x for name, served in optimizer._served.items()}
 
@@ -48,7 +56,7 @@ def test_a_cap_is_met_at_the_batch_size_whose_power_it_is(replica_w):
 
 
 @pytest.mark.slow
-def test_without_a_limit_that_binds_the_largest_size_and_below_the_least_power_the_smallest():
+def test_largest_size_if_no_limit_binds_and_smallest_below_the_least_power():
     assert converged()["a"] == HIGH
     assert converged(cap(1e9))["a"] == HIGH
     assert converged(cap(40 * 100.0))["a"] == LOW
@@ -65,10 +73,14 @@ def test_two_models_share_a_cap_as_a_solver_of_the_whole_problem_shares_it():
     x = converged(cap(limit_w), replicas=counts, n_steps=5_000)
 
     def power_w(at):
-        return sum(n * f.power.eval_x(v) for n, f, v in zip(counts, fits, at, strict=True))
+        return sum(
+            n * f.power.eval_x(v) for n, f, v in zip(counts, fits, at, strict=True)
+        )
 
     def throughput(at):
-        return -sum(n * f.throughput.eval_x(v) for n, f, v in zip(counts, fits, at, strict=True))
+        return -sum(
+            n * f.throughput.eval_x(v) for n, f, v in zip(counts, fits, at, strict=True)
+        )
 
     solved = scipy.optimize.minimize(
         lambda at: throughput(at) / 1e5,
@@ -82,13 +94,18 @@ def test_two_models_share_a_cap_as_a_solver_of_the_whole_problem_shares_it():
 
 
 def sizes_under_a_cap(raise_after_s, n_steps=3_600):
-    """Batch size and power of a model whose cap lies between two sizes, second by second."""
-    setting = ControlSetting({"a": ModelSetting(SIZES, SIZES[0], None, tiny_fits())}, 1.0)
+    """Batch size and power of a model whose cap lies between two sizes, second by
+    second."""
+    setting = ControlSetting(
+        {"a": ModelSetting(SIZES, SIZES[0], None, tiny_fits())}, 1.0
+    )
     optimizer = FeedbackSpec(raise_after_s=raise_after_s).open(setting)
     size, sizes, limit_w = SIZES[0], [], 40 * 1000.0
     for k in range(n_steps):
         power_w = 40 * float(POWER.eval(size))
-        view = ControlView(k + 1.0, {"a": Observed(40, size, 0.01)}, power_w, cap(limit_w)(power_w))
+        view = ControlView(
+            k + 1.0, {"a": Observed(40, size, 0.01)}, power_w, cap(limit_w)(power_w)
+        )
         size = optimizer.decide(view)["a"]
         sizes.append(size)
     return np.array(sizes), 40 * POWER.eval(np.array(sizes)) / limit_w
@@ -124,6 +141,6 @@ def test_sizes_are_the_feasible_ones_next_on_the_scale_of_doublings():
         optimizer._served["a"].x = x
         view = ControlView(1.0, {"a": Observed(1, 64, 0.02)}, 1e3, ())
         assert optimizer.decide(view) == {"a": size}
-        assert optimizer.decide(ControlView(2.0, {"a": Observed(0, 64, np.nan)}, 0.0, ())) == {
-            "a": size
-        }
+        assert optimizer.decide(
+            ControlView(2.0, {"a": Observed(0, 64, np.nan)}, 0.0, ())
+        ) == {"a": size}

@@ -1,4 +1,4 @@
-"""Replicas of served models: their power, latency and batch sizes, alone and in a run."""
+"""Replicas of served models: their power, latency and batch sizes, alone and in a run."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from builders import tiny_library
 from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.openg2g import ITLMixtureModel
-from diploee.integrations.openg2g.replicas.load import ReplicasLoad, find_data, replicas_at
+from diploee.integrations.openg2g.replicas.load import (
+    ReplicasLoad,
+    find_data,
+    replicas_at,
+)
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.scenario import load_scenario, scenario_from_dict
@@ -26,7 +30,8 @@ NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 300, "idle_powe
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with data whose traces last 5 s, are no constants and close on themselves."""
+    """A folder with data whose traces last 5 s, are no constants and close on
+    themselves."""
     place = tmp_path_factory.mktemp("data")
     write_openg2g(place / "tiny", tiny_spec(batch_sizes=SIZES))
     rows = ["batch_size,relative_time_s,power_total_W"]
@@ -40,7 +45,13 @@ def folder(tmp_path_factory):
 
 
 def scenario_of(
-    folder, replicas=6, duration="100 s", resolution="1 s", node=None, model=None, **keys
+    folder,
+    replicas=6,
+    duration="100 s",
+    resolution="1 s",
+    node=None,
+    model=None,
+    **keys,
 ):
     served = {"data": "tiny", "replicas": replicas, "batch_size": 8, **(model or {})}
     data: dict[str, Any] = {
@@ -75,10 +86,12 @@ def test_the_energy_is_that_of_the_templates_times_the_replicas(folder, tmp_path
     run = run_of(scenario, tmp_path)
     expected_j = 6 * (1000 + 80) * 100
     assert planned(scenario).power_w.sum() * 0.1 == pytest.approx(expected_j, rel=1e-6)
-    assert run.facility()["it_power_w"].sum() * 1.0 == pytest.approx(expected_j, rel=1e-5)
-    assert run.metrics["replicas"]["streams"]["chat"]["energy_mwh"] * 3.6e9 == pytest.approx(
-        expected_j, rel=1e-6
+    assert run.facility()["it_power_w"].sum() * 1.0 == pytest.approx(
+        expected_j, rel=1e-5
     )
+    assert run.metrics["replicas"]["streams"]["chat"][
+        "energy_mwh"
+    ] * 3.6e9 == pytest.approx(expected_j, rel=1e-6)
     peak = run.metrics["grid"]["peak"]["cause"]["parts"][0]
     assert (peak["of"], peak["what"], peak["count"]) == ("chat", "replicas", 6)
 
@@ -86,7 +99,13 @@ def test_the_energy_is_that_of_the_templates_times_the_replicas(folder, tmp_path
 def test_no_replicas_draw_nothing_and_have_no_latency(folder, tmp_path):
     run = run_of(scenario_of(folder, replicas=0, noise_fraction=0.1), tmp_path)
     series = run.facility()
-    for name in ("it_power_w", "n_replicas.tiny", "itl_s.tiny", "tokens_per_s.tiny", "utilization"):
+    for name in (
+        "it_power_w",
+        "n_replicas.tiny",
+        "itl_s.tiny",
+        "tokens_per_s.tiny",
+        "utilization",
+    ):
         assert not series[name].any()
     of_model = run.metrics["replicas"]["models"]["tiny"]
     assert of_model["itl_s"] == {"mean": None, "p50": None, "p99": None}
@@ -94,9 +113,12 @@ def test_no_replicas_draw_nothing_and_have_no_latency(folder, tmp_path):
 
 
 def test_busy_nodes_draw_their_other_power_and_the_rest_idles(folder, tmp_path):
-    node = {"idle_power_w": 500, "n_gpus": 4}  # six replicas of two GPUs fill three nodes of four
+    # Six replicas of two GPUs fill three nodes of four
+    node = {"idle_power_w": 500, "n_gpus": 4}
     run = run_of(scenario_of(folder, node=node, other_node_power_w=100), tmp_path)
-    assert run.facility()["it_power_w"].mean() == pytest.approx(6 * 1080 + 3 * 100 + 500, rel=1e-5)
+    assert run.facility()["it_power_w"].mean() == pytest.approx(
+        6 * 1080 + 3 * 100 + 500, rel=1e-5
+    )
     assert run.facility()["utilization"].mean() == pytest.approx(0.75)
 
 
@@ -109,7 +131,9 @@ def test_replicas_start_at_places_of_their_own_with_amplitudes_of_their_own(fold
     assert np.ptp(apart) < 0.7 * np.ptp(together)
     assert apart.mean() == pytest.approx(together.mean())
     low, high = 0.5, 1.5
-    scaled = planned(scenario_of(folder, replicas=16, amplitude_range=[low, high])).power_w
+    scaled = planned(
+        scenario_of(folder, replicas=16, amplitude_range=[low, high])
+    ).power_w
     factor = scaled.mean() / apart.mean()
     assert low < factor < high
     assert abs(factor - 1) < 4 * (high - low) / np.sqrt(12 * 16)
@@ -121,9 +145,14 @@ def test_a_sum_over_replicas_is_that_of_each_of_them(folder):
     one = [planned(scenario_of(folder, replicas=n)).power_w for n in range(6)]
     of_each = [after - before for before, after in pairwise(one)]
     assert sum(of_each) == pytest.approx(whole)
-    template_w = planned(scenario_of(folder, replicas=1, staggered=False)).power_w[:PERIOD]
+    template_w = planned(scenario_of(folder, replicas=1, staggered=False)).power_w[
+        :PERIOD
+    ]
     for drawn_w in of_each:  # each is the template from some place on
-        shifts = [np.abs(np.roll(template_w, -k) - drawn_w[:PERIOD]).max() for k in range(PERIOD)]
+        shifts = [
+            np.abs(np.roll(template_w, -k) - drawn_w[:PERIOD]).max()
+            for k in range(PERIOD)
+        ]
         assert min(shifts) < 1e-6
 
 
@@ -131,7 +160,8 @@ def test_noise_of_independent_replicas_grows_with_their_root(folder):
     def deviation(n):
         keys = {"replicas": n, "duration": "1000 s"}
         quiet, noisy = (
-            planned(scenario_of(folder, noise_fraction=f, **keys)).power_w for f in (0.0, 0.05)
+            planned(scenario_of(folder, noise_fraction=f, **keys)).power_w
+            for f in (0.0, 0.05)
         )
         return float((noisy - quiet).std())
 
@@ -149,19 +179,29 @@ def test_the_seed_alone_sets_what_is_drawn_however_a_run_is_cut(folder, tmp_path
     again = run_of(scenario, tmp_path, "cut", window_days=0.25).facility()
     assert first.equals(again)
     other = planned(scenario_of(folder, seed=1, noise_fraction=0.05)).power_w
-    assert not np.allclose(other, planned(scenario_of(folder, noise_fraction=0.05)).power_w)
+    assert not np.allclose(
+        other, planned(scenario_of(folder, noise_fraction=0.05)).power_w
+    )
 
 
-def test_nodes_draw_at_their_ac_input_what_their_model_says_of_their_devices(folder, tmp_path):
+def test_nodes_draw_at_their_ac_input_what_their_model_says_of_their_devices(
+    folder, tmp_path
+):
     node = {"ac_power": "air_hgx", "idle_power_w": 500, "busy_power_factor": 1.1}
     ramps = [{"begin_s": 50, "end_s": 50, "replicas": 12}]
-    scenario = scenario_of(folder, node=node, replicas=8, model={"ramps": ramps}, staggered=False)
+    scenario = scenario_of(
+        folder, node=node, replicas=8, model={"ramps": ramps}, staggered=False
+    )
     series = run_of(scenario, tmp_path).facility()
     of_node = scenario.facility.node_types["n"].ac_power_w
     power_w = planned(scenario).power_w.reshape(100, 10)
     for second, busy in ((20, 2), (70, 3)):
-        expected = busy * of_node(1.1 * power_w[second] / busy).mean() + (4 - busy) * of_node(500.0)
-        assert series["facility_power_w"].iloc[second] == pytest.approx(expected, rel=1e-4)
+        expected = busy * of_node(1.1 * power_w[second] / busy).mean() + (
+            4 - busy
+        ) * of_node(500.0)
+        assert series["facility_power_w"].iloc[second] == pytest.approx(
+            expected, rel=1e-4
+        )
 
 
 # --- replicas in time
@@ -179,14 +219,20 @@ def test_ramps_are_linear_and_hold_their_end(folder, tmp_path):
     series = run.facility()
     assert series["n_replicas.tiny"].iloc[[5, 13, 30, 60]].tolist() == [10, 7, 0, 4]
     assert not series["it_power_w"].iloc[21:50].any()
-    assert series["utilization"].iloc[60] == pytest.approx(1 / 4)  # four of two GPUs, one node
+    # Four of two GPUs, one node
+    assert series["utilization"].iloc[60] == pytest.approx(1 / 4)
     assert series["it_power_w"].iloc[60:95].mean() == pytest.approx(4 * 1080, rel=1e-5)
 
 
 def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
     ramps = [{"begin_s": 3000, "end_s": 3030, "replicas": 2}]
     node = {"idle_power_w": 500}
-    coarse = {"duration": "2 h", "resolution": "10 s", "step_s": 0.5, "control_interval_s": 10}
+    coarse = {
+        "duration": "2 h",
+        "resolution": "10 s",
+        "step_s": 0.5,
+        "control_interval_s": 10,
+    }
     scenario = scenario_of(folder, node=node, model={"ramps": ramps}, **coarse)
     run = run_of(scenario, tmp_path)
     n_ramps = 0
@@ -194,7 +240,8 @@ def test_events_and_reports_say_what_replicas_did(folder, tmp_path):
         drops = cause["parts"][0]
         if key[0] == "ramps" and key[1] >= 900 and key[2] == "down":
             n_ramps += 1
-            # Four replicas leave one of two nodes, which idles from then on: all of the change.
+            # Four replicas leave one of two nodes, which idles from then on: all of the
+            # change.
             assert drops["mw"] == pytest.approx(cause["change_mw"], rel=1e-4)
             assert -4 * 1080 + 500 <= 1e6 * drops["mw"] < -3000
             assert "replicas of stream chat -" in cause_words(cause)
@@ -221,9 +268,17 @@ def test_latencies_are_drawn_from_the_mixture_of_the_batch_size(folder):
 # --- controllers
 
 
-def test_scheduled_sizes_take_hold_at_the_next_decision_and_throughput_follows(folder, tmp_path):
-    changes = [{"at_s": 39.5, "batch_size": {"tiny": 64}}, {"at_s": 80, "batch_size": {"tiny": 8}}]
-    run = run_of(scenario_of(folder, controller={"kind": "schedule", "changes": changes}), tmp_path)
+def test_scheduled_sizes_take_hold_at_the_next_decision_and_throughput_follows(
+    folder, tmp_path
+):
+    changes = [
+        {"at_s": 39.5, "batch_size": {"tiny": 64}},
+        {"at_s": 80, "batch_size": {"tiny": 8}},
+    ]
+    run = run_of(
+        scenario_of(folder, controller={"kind": "schedule", "changes": changes}),
+        tmp_path,
+    )
     sizes = run.facility()["batch_size.tiny"].to_numpy()
     assert (sizes[:40] == 8).all()
     assert (sizes[40:80] == 64).all()
@@ -278,9 +333,18 @@ def change(model, size):
     ("keys", "words"),
     [
         ({"replicas": 17}, "take up to 5 nodes of 8 GPUs, pool 'p' has 4; give fewer"),
-        ({"model": {"batch_size": 9}}, "tiny: batch_size: '9' is not among the feasible ones"),
-        ({"model": {"feasible_batch_sizes": [8, 9]}}, "'9' is not among the data .have: '8', '64'"),
-        ({"model": {"data": "none"}}, "no folder 'none' beside the scenario and no shipped data"),
+        (
+            {"model": {"batch_size": 9}},
+            "tiny: batch_size: '9' is not among the feasible ones",
+        ),
+        (
+            {"model": {"feasible_batch_sizes": [8, 9]}},
+            "'9' is not among the data .have: '8', '64'",
+        ),
+        (
+            {"model": {"data": "none"}},
+            "no folder 'none' beside the scenario and no shipped data",
+        ),
         (
             {"controller": {"kind": "schedule", "changes": [change("b", 8)]}},
             "controller: changes: no model 'b'",
@@ -289,9 +353,12 @@ def change(model, size):
             {"controller": {"kind": "schedule", "changes": [change("tiny", 9)]}},
             "controller: changes: 9 is not feasible for 'tiny'",
         ),
-        ({"duration": "100 d", "resolution": "1 h"}, "more than 20,000,000 steps of 0.1 s;"),
+        (
+            {"duration": "100 d", "resolution": "1 h"},
+            "more than 20,000,000 steps of 0.1 s;",
+        ),
     ],
-)  # fmt: skip
+)
 def test_streams_that_can_not_be_run_are_one_line(folder, keys, words):
     with pytest.raises(InputError, match=words) as error:
         planned(scenario_of(folder, **keys))
@@ -301,11 +368,20 @@ def test_streams_that_can_not_be_run_are_one_line(folder, keys, words):
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"control_interval_s": 0.25}, "must be a multiple of step_s, 0.1 s, found 0.25 s"),
+        (
+            {"control_interval_s": 0.25},
+            "must be a multiple of step_s, 0.1 s, found 0.25 s",
+        ),
         ({"amplitude_range": [2, 1]}, r"must be \[least, largest\], found \[2, 1\]"),
-        ({"step_s": 0.3, "control_interval_s": 3}, "0.3 s does not divide the duration of 100 s"),
+        (
+            {"step_s": 0.3, "control_interval_s": 3},
+            "0.3 s does not divide the duration of 100 s",
+        ),
         ({"pool": "q"}, "unknown pool 'q'"),
-        ({"controller": "feedbak"}, "unknown batch size controller 'feedbak'.*did you mean"),
+        (
+            {"controller": "feedbak"},
+            "unknown batch size controller 'feedbak'.*did you mean",
+        ),
         ({"controller": {"path": "no.such:Thing"}}, "can't import 'no.such:Thing'"),
         ({"controller": {"path": "math:pi"}}, "expected 'module:Class'"),
         ({"node": {"n_gpus": 0}}, "needs nodes with GPUs, 'n' has n_gpus: 0"),
@@ -331,7 +407,8 @@ PUBLISHED_ITL_MS = {
     128: (27.87, 34.00, 54.68, 121.33),
     1024: (105.61, 151.67, 219.92, 592.87),
 }
-"""50th, 90th, 95th and 99th percentile: ML.ENERGY leaderboard, Llama-3.1-70B on 4 x H100."""
+"""50th, 90th, 95th and 99th percentile: ML.ENERGY leaderboard, Llama-3.1-70B on 4 x
+H100."""
 
 
 def test_the_shipped_data_have_the_published_latencies_and_power(tmp_path):
@@ -353,7 +430,8 @@ def test_the_shipped_scenario_comes_back_under_its_cap(tmp_path):
     block = run.metrics["replicas"]
     series = run.facility()
     gpus_w = series["it_power_w"] - 340 * np.ceil(series["n_replicas.llama31_70b"] / 2)
-    assert gpus_w.iloc[1000:2100].mean() == pytest.approx(86e3, rel=0.03)  # a minute and a half on
+    # A minute and a half on
+    assert gpus_w.iloc[1000:2100].mean() == pytest.approx(86e3, rel=0.03)
     assert gpus_w.iloc[860:900].max() > 90e3
     assert block["models"]["llama31_70b"]["itl_s"]["mean"] < 0.08
     assert block["streams"]["chat"]["violation_end"] == 0
