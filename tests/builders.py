@@ -39,6 +39,11 @@ PROVENANCE = Provenance(
     bandwidth_hz=0.5,
 )
 
+TYPICAL_DENVER: dict[str, Any] = {
+    "facility.utc_offset": "-07:00",
+    "facility.weather": {"kind": "typical_day", "station": "denver"},
+}
+
 TINY: dict[str, Any] = {
     "name": "tiny",
     "start": "2018-01-01",

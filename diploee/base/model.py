@@ -432,12 +432,12 @@ class Kinds(Generic[T]):
     `what` they are is for messages; `home` is the module that declares them, or a
     package with modules, such as ``diploee.facility``, or else an entry point,
     ``diploee.kinds:<name>``, that names the module; `key` says which one, or is an
-    attribute of its class.
+    attribute of its class. `added` are those of others, by name.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
         self.what, self._base, self._home, self._key = what, base, home, key
-        self._added: dict[str, type[T]] = {}
+        self.added: dict[str, type[T]] = {}
 
     @cached_property
     def _own(self) -> dict[str, type[T]]:
@@ -482,7 +482,7 @@ class Kinds(Generic[T]):
                 f"{self.what} kind '{name}' is taken by "
                 f"{self.by_name[name].__name__}; give {spec.__name__} another"
             )
-        self._added[name] = spec
+        self.added[name] = spec
         return spec
 
     def _name_of(self, spec: type[T]) -> str:
@@ -497,7 +497,7 @@ class Kinds(Generic[T]):
     @property
     def by_name(self) -> dict[str, type[T]]:
         """The specs by name."""
-        return self._own | self._added
+        return self._own | self.added
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -606,16 +606,16 @@ class Registry(Mapping[str, F]):
         self, what: str, formats: Iterable[F] = (), noun: str = "format"
     ) -> None:
         self._what, self._noun = what, noun
-        self._formats = {known.name: known for known in formats}
+        self.by_name = {known.name: known for known in formats}
 
     def __getitem__(self, name: str) -> F:
-        return self._formats[name]
+        return self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._formats)
+        return iter(self.by_name)
 
     def __len__(self) -> int:
-        return len(self._formats)
+        return len(self.by_name)
 
     def register(self, known: F) -> None:
         """Add a format, which is tried before those that there are."""
@@ -624,20 +624,20 @@ class Registry(Mapping[str, F]):
                 f"{self._what} {self._noun}s are objects with a name, found "
                 f"{shown(known)}"
             )
-        if known.name in self._formats:
+        if known.name in self.by_name:
             raise InputError(
                 f"{self._what} {self._noun} '{known.name}' is known already; rename it"
             )
-        self._formats = {known.name: known, **self._formats}
+        self.by_name = {known.name: known, **self.by_name}
 
     def named(self, where: object, name: str, remedy: str = "") -> F:
         """Return the format of a name; an error ends with the remedy."""
-        if name not in self._formats:
+        if name not in self.by_name:
             raise InputError(
                 f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected "
                 f"one of {one_of(self)}{did_you_mean(str(name), self)}{remedy}"
             )
-        return self._formats[name]
+        return self.by_name[name]
 
 
 class NameIn:

@@ -171,7 +171,7 @@ class WaterPlant(PartLoad, Winter):
     def breaks_c(self) -> tuple[float, ...]:
         """Wet-bulb temperatures where free cooling ends and begins, and of the fit."""
         approach = self.tower_approach_k + self.exchanger_approach_k
-        returns = self._return_c
+        returns = self.return_c
         water = (*self._condenser_c, self.held_water_c)
         towers = [t - self.tower_approach_k for t in water]
         return (
@@ -191,11 +191,12 @@ class WaterPlant(PartLoad, Winter):
 
         None colder than the economizer needs.
         """
-        needed_c = self._return_c - self.water_rise_k - self.exchanger_approach_k
+        needed_c = self.return_c - self.water_rise_k - self.exchanger_approach_k
         return min(self.least_tower_water_c, needed_c)
 
     @property
-    def _return_c(self) -> float:
+    def return_c(self) -> float:
+        """Temperature of the water that comes back from the coils."""
         return float(
             return_water_c(
                 self.supply_air_c,
@@ -218,7 +219,7 @@ class WaterPlant(PartLoad, Winter):
         )
         approach_k = self.tower_approach_k + self.exchanger_approach_k
         free = free_cooling_share(
-            temperature_c, self._return_c, approach_k, self.water_rise_k
+            temperature_c, self.return_c, approach_k, self.water_rise_k
         )
         chilled = heat * (1 - free)
         n = self.n_chillers

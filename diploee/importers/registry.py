@@ -31,6 +31,4 @@ class Formats(Registry[FileFormat[R]]):
 
     def recognised(self, text: Text) -> FileFormat[R] | None:
         """Return the format of a text, None where it is of none."""
-        return next(
-            (known for known in self._formats.values() if known.recognises(text)), None
-        )
+        return next((known for known in self.values() if known.recognises(text)), None)

@@ -234,7 +234,9 @@ class Attribution:
             # Power follows the requests: that of both spans is in proportion to both
             # means.
             means = service.calendar_means(before, after)
-            calendar += _of_calendar(service.name, service.plan.pool, means, sum(net_w))
+            calendar += calendar_change(
+                service.name, service.plan.pool, means, sum(net_w)
+            )
         for plan, bank in self._replicas:
             found = [bank.means(self._tables, *span) for span in (before, after)]
             idle_w = float(self._idle_w[bank.pool_id])
@@ -276,7 +278,7 @@ class Attribution:
                     float(rates.between(*of).of_pieces.sum()) / (of[1] - of[0])
                     for of in (before, after)
                 )
-                yield from _of_calendar(name, pool, (earlier, later), power_w)
+                yield from calendar_change(name, pool, (earlier, later), power_w)
 
     def composition(self, segments: Segments, span: Span, it_w: float) -> list[Part]:
         """Split the mean power `it_w` over job streams, services and idle nodes.
@@ -488,7 +490,7 @@ def _change_of(
     yield part(noise_w, "noise of serving samples", *owner)
 
 
-def _of_calendar(
+def calendar_change(
     name: str, pool: str, means: tuple[float, float], power_w: float
 ) -> Iterator[dict[str, Any]]:
     """Yield what a calendar gave where its mean changed, in proportion to power.

@@ -62,7 +62,7 @@ def _run_on_dask(tasks: Sequence[RunTask], address: str) -> Iterator[Any]:
     client = _connect(address)
     try:
         _wait_for_workers(client, address)
-        _check_workers(client, address, tasks)
+        check_workers(client, address, tasks)
         yield None
         yield from _outcomes(client, address, tasks)
     finally:
@@ -113,7 +113,7 @@ def _wait_for_workers(client: Any, address: str) -> None:
         ) from error
 
 
-def _check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
+def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     """Check that the workers see the sweep's folder."""
     target, token = tasks[0].target, uuid.uuid4().hex
     store = open_store(target)

@@ -245,11 +245,11 @@ def _point(
         of_members = {
             key: x[np.frombuffer(mask, np.bool_)] for key, x in inputs.items()
         }
-        moved_by |= _moved_by(of_members, of_name, n_pairs)
+        moved_by |= significant_correlations(of_members, of_name, n_pairs)
     return PointEnsemble(members[0].point, members[0].settings, metrics, moved_by)
 
 
-def _moved_by(
+def significant_correlations(
     inputs: Mapping[str, Float64Array],
     metrics: Mapping[str, Float64Array],
     n_pairs: int | None = None,

@@ -107,10 +107,12 @@ def test_simpy_scheduling_keeps_most_of_the_rate_of_a_bare_loop(
 
     counting = CountingEnvironment()
     assert bare_loop(counting, jobs, horizon_ms) == len(jobs)
-    cluster = SimpyCluster(n_nodes, StrictFifo())
     counted_cluster_env = CountingEnvironment()
-    monkeypatch.setattr(cluster, "_env", counted_cluster_env)
-    assert len(cluster.advance(jobs, horizon_ms)[0]) == len(jobs)
+    with monkeypatch.context() as patch:
+        patch.setattr(simpy, "Environment", lambda **_: counted_cluster_env)
+        assert len(
+            SimpyCluster(n_nodes, StrictFifo()).advance(jobs, horizon_ms)[0]
+        ) == len(jobs)
     # Start and end of the arrival loop, the end
     for env in (counting, counted_cluster_env):
         assert abs(env.n_events - 2 * len(jobs)) <= 3

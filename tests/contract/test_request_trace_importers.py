@@ -275,7 +275,6 @@ def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
     with pytest.raises(LogFormatError) as error:
         read_request_trace(path, trace_format)
     assert str(error.value).startswith(f"{path}:{at + 1}: ")
-    assert "\n" not in str(error.value)
 
 
 @each_format

@@ -97,13 +97,8 @@ class Fed:
 
     def result(self):
         if isinstance(self.into, Distribution):
-            # Right to 1e-12
-            self.into.mean, self.into._squares = round(self.into.mean), 0.0
-            return (
-                self.into.count,
-                self.into.mean,
-                self.into.percentiles(0, 50, 99, 100),
-            )
+            moments = round(self.into.mean), round(self.into.std)  # right to 1e-12
+            return self.into.count, moments, self.into.percentiles(0, 50, 99, 100)
         if isinstance(self.into, Exceedance):
             found = self.into
             return (

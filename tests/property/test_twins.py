@@ -138,7 +138,7 @@ def test_no_job_starts_after_its_first_reservation_if_estimates_hold() -> None:
     class Watching(ConservativeBackfill):
         def select(self, view: Any) -> Any:
             chosen = super().select(view)
-            for job, start_ms in self._starts_ms.items():
+            for job, start_ms in self.reserved_ms.items():
                 assert start_ms <= promised.setdefault(job, start_ms)
             return chosen
 

@@ -92,11 +92,11 @@ OCTAVES = 10
 DIGITS = 4
 """Significant digits of the stage's entry."""
 
-_PLAIN = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
+PLAIN_BATTERY = BatterySpec(power_mw=1.0, energy_mwh=1.0, smoothing_s=1.0)
 """The stage as it is where a scenario says no more: window of charge, efficiencies,
 feedback."""
 
-_ENDLESS = _PLAIN.store()._replace(
+ENDLESS_STORE = PLAIN_BATTERY.store()._replace(
     power_w=np.inf, least_j=-np.inf, most_j=np.inf, reference_j=0.0
 )
 """A store without end, filled from 0."""
@@ -427,8 +427,8 @@ class _Sizing:
 
     def held(self, control: BatterySpec) -> Held:
         """Return the load held by a battery without end."""
-        start = Before(float(self.power_w[0]), _ENDLESS.reference_j)
-        return hold(self.power_w, self.dt_s, _ENDLESS, control.hold(), start)
+        start = Before(float(self.power_w[0]), ENDLESS_STORE.reference_j)
+        return hold(self.power_w, self.dt_s, ENDLESS_STORE, control.hold(), start)
 
     def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
         """Check the run with a supply [W] in place of its load."""
@@ -452,9 +452,10 @@ class _Sizing:
             _rounded(fastest * 2.0 ** (-k / RUNGS)) for k in range(1, OCTAVES * RUNGS)
         )
         return [
-            _PLAIN.model_copy(update={"smoothing_s": _rounded(lag_s)}) for lag_s in lags
+            PLAIN_BATTERY.model_copy(update={"smoothing_s": _rounded(lag_s)})
+            for lag_s in lags
         ] + [
-            _PLAIN.model_copy(
+            PLAIN_BATTERY.model_copy(
                 update={
                     "smoothing_s": MEAN_S,
                     "ramp_limit": RampRates(up_mw_per_min=rate, down_mw_per_min=rate),
@@ -494,7 +495,9 @@ class _Sizing:
         return ladder[rung].model_copy(
             update={
                 "power_mw": _rounded(power_mw, np.ceil),
-                "energy_mwh": _rounded(usable_mwh / _usable_mwh(_PLAIN), np.ceil),
+                "energy_mwh": _rounded(
+                    usable_mwh / _usable_mwh(PLAIN_BATTERY), np.ceil
+                ),
             }
         )
 
@@ -532,6 +535,6 @@ def _supply(run: Run, power_w: Float64Array) -> Supply:
     events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
     grid = {**of_run, **events, "peak": peak}
     metrics = {**run.metrics, "power": power, "grid": grid}
-    stages = (*facility.stages, _PLAIN)
+    stages = (*facility.stages, PLAIN_BATTERY)
     behind = facility.model_copy(update={"stages": stages})
     return Supply(power_w, metrics, behind)

@@ -31,7 +31,7 @@ line."""
 _GRID = (25, 49)
 """Steepnesses and midpoints at which the search starts; L and b0 are linear and solved
 for."""
-_N_POLISHED = 12
+N_POLISHED = 12
 """Valleys of the grid that are searched to their floor, the deepest first."""
 _MAX_EVALUATIONS = 200
 
@@ -295,7 +295,7 @@ def _valleys(x: Float64Array, unit: Float64Array, margin: float) -> list[Float64
     squares = np.sum((fitted - unit) ** 2, axis=-1)
     is_lowest = squares <= scipy.ndimage.minimum_filter(squares, size=3, mode="nearest")
     rows, columns = np.nonzero(is_lowest)
-    deepest = np.argsort(squares[rows, columns], kind="stable")[:_N_POLISHED]
+    deepest = np.argsort(squares[rows, columns], kind="stable")[:N_POLISHED]
     return [
         np.array([span[i, j], steepness[i], midpoint[j], base[i, j]])
         for i, j in zip(rows[deepest], columns[deepest], strict=True)

@@ -47,7 +47,7 @@ class ConservativeBackfill:
 
     def __init__(self, estimate: Estimate = LOGGED_OR_RUN) -> None:
         self.estimate = estimate
-        self._starts_ms: dict[int, int] = {}  # reservations
+        self.reserved_ms: dict[int, int] = {}  # start of each job that waits
         # After the last decision: expected end, nodes
         self._ran: dict[int, tuple[int, int]] = {}
         self._plan = _Plan(0, 0, ())
@@ -56,7 +56,7 @@ class ConservativeBackfill:
 
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the jobs whose reservation begins now."""
-        now_ms, starts_ms = view.now_ms, self._starts_ms
+        now_ms, starts_ms = view.now_ms, self.reserved_ms
         ended = [self._ran[job] for job in self._ran.keys() - view.running.keys()]
         added = view.n_nodes - self._n_nodes
         ended_early = [
@@ -106,7 +106,7 @@ class ConservativeBackfill:
     def _is_disturbed(self, view: ClusterView) -> bool:
         """Return whether a controller has slowed, resized or held jobs."""
         known, n_nodes = self._ran, view.job_n_nodes
-        return not self._starts_ms.keys() <= set(view.queue) or any(
+        return not self.reserved_ms.keys() <= set(view.queue) or any(
             known.get(job, (end_ms, n_nodes[job])) != (end_ms, n_nodes[job])
             for job, end_ms in view.running.items()
         )

@@ -47,7 +47,7 @@ class MultifactorPriority:
     def select(self, view: ClusterView) -> Sequence[int]:
         """Return the jobs that EASY starts from the queue in the order of priority."""
         spec, now_ms = self._spec, view.now_ms
-        shares = self._shares(view) if spec.fair_share else {}
+        shares = self.fair_shares(view) if spec.fair_share else {}
         submit_ms, user_of = view.job_submit_ms, view.job_user
 
         def priority(job: int) -> float:
@@ -66,7 +66,7 @@ class MultifactorPriority:
                 self._nodes[user_of[job]] += view.job_n_nodes[job]
         return chosen
 
-    def _shares(self, view: ClusterView) -> dict[int, float]:
+    def fair_shares(self, view: ClusterView) -> dict[int, float]:
         """Bring the usage up to now and return the fair share of each user, 0-1."""
         half_life_ms = self._spec.half_life
         kept = 0.5 ** ((view.now_ms - self._at_ms) / half_life_ms)

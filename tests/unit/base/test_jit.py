@@ -16,8 +16,6 @@ import numba
 import numpy as np
 import pytest
 
-from diploee.base import jit
-
 pytest.importorskip("resource", reason="limits on file size need POSIX")
 
 INNER = """
@@ -270,11 +268,14 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
     assert load().total(VALUES) == TOTAL
 
 
-def test_private_folder_needs_a_system_that_knows_owners(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_cache_folder")
+def test_nothing_is_kept_for_a_system_that_knows_no_owners(
+    load: Callable[[], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "getuid")
-    assert jit._private_folder() is None
+    assert load().total(VALUES) == TOTAL
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 @pytest.mark.slow
@@ -283,14 +284,13 @@ def test_threads_that_come_first_together_get_the_same(
 ) -> None:
     """One that comes while another makes a kernel must not see it before what it calls
     is made."""
-    make = jit._dispatcher
+    make = numba.njit
 
-    def slow(*args: Any) -> Any:
-        made = make(*args)
+    def slow(**options: Any) -> Any:
         time.sleep(0.1)
-        return made
+        return make(**options)
 
-    monkeypatch.setattr(jit, "_dispatcher", slow)
+    monkeypatch.setattr(numba, "njit", slow)
     module = load()
     with ThreadPoolExecutor(8) as threads:
         calls = []

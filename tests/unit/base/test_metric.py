@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import tiny_scenario
+from builders import TYPICAL_DENVER, tiny_scenario
 
 import diploee
 from diploee.base.errors import InputError
@@ -169,9 +169,7 @@ def test_metrics_of_every_stage_keep_the_keys_that_they_are_declared_by(
         {"kind": "generator", "power_mw": 1.0, "above_mw": 1.0},
         {"kind": "point_of_interconnection", "contract_mva": 1.0},
     ]
-    typical = {"kind": "typical_day", "station": "denver"}
-    keys = {"facility.weather": typical, "facility.utc_offset": "-07:00"}
-    keys |= {
+    keys = TYPICAL_DENVER | {
         f"facility.node_types.{n}.ac_power": "dlc"
         for n in tiny_scenario().facility.node_types
     }

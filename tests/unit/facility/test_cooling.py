@@ -213,7 +213,7 @@ def test_the_table_is_the_model_but_where_chillers_change_their_state(
     error = np.abs(found - plant.plant.relative_power(load, middle_c)) / load
     # Where a chiller starts or comes to its least or full load, power goes over within
     # a cell.
-    free = free_cooling_share(middle_c, WaterPlant()._return_c, 7.0, 7.5)
+    free = free_cooling_share(middle_c, WaterPlant().return_c, 7.0, 7.5)
     changes = np.array([0.05, 0.225, 0.45, 0.675, 1.0])
     apart = np.abs((load * (1 - free))[:, None] - changes).min(axis=1)
     near = apart < STEP_K / 7.5 * load + HEATS[1]
@@ -450,9 +450,8 @@ def test_a_plant_without_what_it_needs_is_refused(
 ) -> None:
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
     whole = {"rated_power_w": RATED_W, "ac": True, "weather": weather([10, 10])}
-    with pytest.raises(InputError, match=text) as caught:
+    with pytest.raises(InputError, match=text):
         STAGES.read("wse").open(Site(clock, **{**whole, **site}))
-    assert "\n" not in str(caught.value)
 
 
 def tiny_site(**changes: Any) -> Any:

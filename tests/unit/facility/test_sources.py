@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from builders import Keeps, tiny_library, tiny_scenario
+from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.base.columns import TAKEN_OFF, Column
@@ -34,7 +34,7 @@ CHAIN: list[Any] = ["pdu", "ups", "wse", "auxiliary_load", "transformers", METER
 @pytest.fixture(autouse=True)
 def turbine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register a turbine, as a file of a user does."""
-    monkeypatch.setattr(STAGES, "_added", {})
+    monkeypatch.setattr(STAGES, "added", {})
 
     @STAGES.register
     class Turbine(StageSpec):
@@ -73,8 +73,7 @@ def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any
             "duration": "1 d",
             "facility.pools.main.n_nodes": 2_000,
             "facility.node_types.node.ac_power": "air_hgx",
-            "facility.weather": {"kind": "typical_day", "station": "denver"},
-            "facility.utc_offset": "-07:00",
+            **TYPICAL_DENVER,
             "facility.stages": stages,
             "streams.training.target_utilization": 0.002,
             **changes,
@@ -267,7 +266,7 @@ def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = simulated(tmp_path / "run", site(5, duration="1 h"))
-    monkeypatch.setattr(STAGES, "_added", {})
+    monkeypatch.setattr(STAGES, "added", {})
     with pytest.raises(
         InputError, match=r"unknown stage 'turbine'.*module is imported"
     ) as caught:
@@ -295,7 +294,7 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(
         )
     for role in ("loss", "cooling", "load", *TAKEN_OFF):
         assert f"'{role}'" in str(caught.value)
-    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
     Silent.columns = (
         Column("panel_w", "W", "facility", "mean", None, "output", role="source"),
     )

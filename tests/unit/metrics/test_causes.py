@@ -21,7 +21,7 @@ from serving_builders import one_service, serving_scenario, write_serving
 from diploee import Run, simulate
 from diploee.base.columns import Column
 from diploee.facility import Block
-from diploee.metrics.attribution import _of_calendar
+from diploee.metrics.attribution import calendar_change
 from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
 from diploee.profiles import ProfileLibrary
 from diploee.runs.run_sections import run_sections
@@ -465,13 +465,13 @@ def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(
 
 
 def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
-    (rise,) = _of_calendar("training", "main", (0.0, 2.0), 1e6)
-    (fall,) = _of_calendar("training", "main", (2.0, 0.0), 1e6)
-    (double,) = _of_calendar("training", "main", (1.0, 2.0), 3e6)
+    (rise,) = calendar_change("training", "main", (0.0, 2.0), 1e6)
+    (fall,) = calendar_change("training", "main", (2.0, 0.0), 1e6)
+    (double,) = calendar_change("training", "main", (1.0, 2.0), 3e6)
     assert (rise["change"], rise["mw"]) == (None, 1.0)
     assert (fall["change"], fall["mw"]) == (-1.0, -1.0)
     assert (double["change"], double["mw"]) == (1.0, 1.0)
-    assert not list(_of_calendar("training", "main", (1.0, 1.0), 1e6))
+    assert not list(calendar_change("training", "main", (1.0, 1.0), 1e6))
     part = {
         "of": "training",
         "pool": "main",

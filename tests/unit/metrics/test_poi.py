@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from builders import tiny_run, tiny_scenario
+from builders import TYPICAL_DENVER, tiny_run, tiny_scenario
 
 from diploee.base.clock import WallClock
 from diploee.base.columns import catalogue
@@ -398,8 +398,7 @@ def metered_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
                 "transformers",
                 meter,
             ],
-            "facility.weather": {"kind": "typical_day", "station": "denver"},
-            "facility.utc_offset": "-07:00",
+            **TYPICAL_DENVER,
         },
     )
 

@@ -44,7 +44,7 @@ class Bent(AcPowerSpec):
 def _bent() -> Iterator[None]:
     AC_POWER.register(Bent)
     yield
-    AC_POWER._added.pop("bent")
+    AC_POWER.added.pop("bent")
 
 
 BENT = {"facility.node_types.node.ac_power": "bent"}

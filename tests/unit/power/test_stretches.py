@@ -227,10 +227,9 @@ class Once(Fifo):
         return [self.make(job) for job in view.running if view.now_ms == self.at_ms]
 
 
-def energies(tmp_path: Path, make: Any = None) -> tuple[float, float]:
+def first_job(folder: Path, policy: Fifo | None = None) -> tuple[float, float]:
     """Return energy [J] and run time [s] of the first job."""
-    found = run(tmp_path, Fifo() if make is None else Once(make), ONE)
-    first = found.jobs().iloc[0]
+    first = run(folder, policy or Fifo(), ONE).jobs().iloc[0]
     return first["energy_j"], (first["end_time"] - first["start_time"]).total_seconds()
 
 
@@ -241,14 +240,12 @@ def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(
         def decide(self, view: Any) -> list[Action]:
             return [Start(job, level=4) for job in view.queue]
 
-    plain_j, plain_s = energies(tmp_path / "plain")
-    found = run(tmp_path / "capped", AtOnce(), ONE)
-    first = found.jobs().iloc[0]
-    capped_s = (first["end_time"] - first["start_time"]).total_seconds()
+    plain_j, plain_s = first_job(tmp_path / "plain")
+    capped_j, capped_s = first_job(tmp_path / "capped", AtOnce())
     levels, node = CapLevels(), tiny_scenario().facility.node_types["node"]
     speed, power = levels.speed("pre_training", 4), levels.power("pre_training", 4)
     cpu_w = 4 * cpu_power_w(node)
-    ratio = (first["energy_j"] - cpu_w * capped_s) / (plain_j - cpu_w * plain_s)
+    ratio = (capped_j - cpu_w * capped_s) / (plain_j - cpu_w * plain_s)
     assert capped_s == pytest.approx(plain_s / speed, abs=0.002)
     assert ratio == pytest.approx(power / speed, rel=2e-3)
 
@@ -264,12 +261,11 @@ def test_a_suspended_job_draws_idle_power_and_goes_on_where_it_was(
                 return [Resume(job) for job in view.suspended]
             return super().act(view)
 
-    plain_j, plain_s = energies(tmp_path / "plain")
-    found = run(tmp_path / "paused", Pauses(lambda job: Preempt(job, "suspend")), ONE)
-    first = found.jobs().iloc[0]
-    assert first["energy_j"] == pytest.approx(plain_j + 4 * 400 * 1_800, rel=1e-12)
-    seconds = (first["end_time"] - first["start_time"]).total_seconds()
-    assert seconds == pytest.approx(plain_s + 1_800)
+    plain_j, plain_s = first_job(tmp_path / "plain")
+    pauses = Pauses(lambda job: Preempt(job, "suspend"))
+    paused_j, paused_s = first_job(tmp_path / "paused", pauses)
+    assert paused_j == pytest.approx(plain_j + 4 * 400 * 1_800, rel=1e-12)
+    assert paused_s == pytest.approx(plain_s + 1_800)
 
 
 def test_a_job_on_half_of_its_nodes_draws_half_and_works_at_the_power_of_nine_tenths(
@@ -279,13 +275,11 @@ def test_a_job_on_half_of_its_nodes_draws_half_and_works_at_the_power_of_nine_te
         def decide(self, view: Any) -> list[Action]:
             return [Start(job, n_nodes=2) for job in view.queue]
 
-    plain_j, plain_s = energies(tmp_path / "plain")
-    found = run(tmp_path / "half", Half(), ONE)
-    first = found.jobs().iloc[0]
-    seconds = (first["end_time"] - first["start_time"]).total_seconds()
-    assert seconds == pytest.approx(plain_s / 0.5**0.9, abs=0.002)
+    plain_j, plain_s = first_job(tmp_path / "plain")
+    half_j, half_s = first_job(tmp_path / "half", Half())
+    assert half_s == pytest.approx(plain_s / 0.5**0.9, abs=0.002)
     # The waveform is that of the profile piece by piece: its mean is met to a percent.
-    assert first["energy_j"] == pytest.approx(plain_j * 0.5 / 0.5**0.9, rel=0.01)
+    assert half_j == pytest.approx(plain_j * 0.5 / 0.5**0.9, rel=0.01)
 
 
 def test_policies_see_power_of_jobs_and_pools(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Cable:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     metric = Metric("measures.count.n", "1", "values counted", view="table")
     monkeypatch.setattr(
-        MEASURES, "_formats", {"count": RunMeasure("count", (metric,), Count)}
+        MEASURES, "by_name", {"count": RunMeasure("count", (metric,), Count)}
     )
     return simulate(
         tiny_scenario({"duration": "6 h"}),

@@ -22,8 +22,18 @@ from diploee.base.units import MS_PER_WEEK
 from diploee.reports import write_report
 from diploee.reports.build import Report, build_report, report_page, write_pictures
 from diploee.reports.data import read_run
-from diploee.reports.drawing.charts import INK, MUTED, PALETTE, PEAK, Band
-from diploee.reports.drawing.page import DARK, _column
+from diploee.reports.drawing.charts import (
+    INK,
+    MUTED,
+    PALETTE,
+    PEAK,
+    Axis,
+    Band,
+    Chart,
+    Line,
+    Panel,
+)
+from diploee.reports.drawing.page import DARK, Figures
 from diploee.reports.drawing.pictures import Picture
 from diploee.reports.stack_charts import LIMIT
 from diploee.scenario import load_scenario
@@ -113,14 +123,19 @@ def array_of(column: dict[str, Any]) -> np.ndarray:
     return values
 
 
+def columns_of(page: str) -> list[dict[str, Any]]:
+    (columns,) = re.findall(r"id='columns'>(.*?)</script>", page)
+    found: list[dict[str, Any]] = json.loads(columns)
+    return found
+
+
 def hovered(page: str) -> dict[str, list[dict[str, np.ndarray]]]:
     """Return what hovering reads from the first panel of each figure: values by `y` or
     `z`."""
-    (columns,) = re.findall(r"id='columns'>(.*?)</script>", page)
     found = re.findall(
         r"<figure id='([^']+)'.*?class='spec'>(.*?)</script>", page, re.DOTALL
     )
-    values = json.loads(columns)
+    values = columns_of(page)
     return {
         figure: [
             {
@@ -137,7 +152,10 @@ def hovered(page: str) -> dict[str, list[dict[str, np.ndarray]]]:
 def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() -> None:
     times_ms = np.arange(0, 3_600_000 * 50, 600_000)
     times_ms[100:] += 3_600_000
-    kept = _column(times_ms.astype("datetime64[ms]"))
+    line = Line(times_ms.astype("datetime64[ms]"), np.sqrt(times_ms), "power", INK)
+    panel = Panel(Axis("Time", "date"), Axis("Power [MW]"), (line,))
+    columns = columns_of(Figures().page(Chart("power", "Power", "Power.", (panel,))))
+    (kept,) = [column for column in columns if column.get("jumps")]
     assert kept["jumps"] == [[100, 3_600_000]]
     assert array_of(kept).tolist() == times_ms.tolist()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import tiny_library, tiny_scenario, write_scenario
+from builders import TYPICAL_DENVER, tiny_library, tiny_scenario, write_scenario
 from command_line import call
 
 import diploee
@@ -186,9 +186,10 @@ def test_a_sized_site_and_its_ensemble_are_of_one_scenario(
     tmp_path: Path, library_folder: Path
 ) -> None:
     cooled = [*SITE["facility.stages"][:2], "dlc_tower", *SITE["facility.stages"][2:]]
-    weather = {"kind": "typical_day", "station": "denver"}
-    sized = {"facility.size": {"poi_mw": 1.0}, "facility.weather": weather}
-    sized |= {"facility.utc_offset": "-07:00", "facility.stages": cooled}
+    sized = TYPICAL_DENVER | {
+        "facility.size": {"poi_mw": 1.0},
+        "facility.stages": cooled,
+    }
     site, profiles = (
         write_scenario(tmp_path / "site.yaml", SITE | sized),
         [str(library_folder)],

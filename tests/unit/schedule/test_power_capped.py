@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,7 @@ def capped(
 
 def table(jobs: Sequence[tuple[int, int, int]], *factors: float) -> JobTable:
     listed = job_table(*np.array(sorted(jobs, key=lambda job: job[0])).T)
-    return JobTable(
-        **{
-            name: getattr(listed, name)
-            for name, _ in listed._dtypes()
-            if name != "power_factor"
-        },
-        power_factor=np.resize(factors or 1.0, len(listed)),
-    )
+    return replace(listed, power_factor=np.resize(factors or 1.0, len(listed)))
 
 
 LISTS = st.lists(

@@ -75,8 +75,8 @@ def test_fair_share_is_two_to_the_minus_usage_over_share() -> None:
     seen: list[dict[int, float]] = []
 
     class Watching(MultifactorPriority):
-        def _shares(self, view: ClusterView) -> dict[int, float]:
-            seen.append(super()._shares(view))
+        def fair_shares(self, view: ClusterView) -> dict[int, float]:
+            seen.append(super().fair_shares(view))
             return seen[-1]
 
     jobs = replace(job_table([0, 1_000], [3, 1], [500, 10]), user_id=np.array([1, 2]))

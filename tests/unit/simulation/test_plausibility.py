@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import profile, tiny_library, tiny_scenario
+from builders import TYPICAL_DENVER, profile, tiny_library, tiny_scenario
 from serving_builders import CODING, serving_data, serving_scenario
 
 from diploee import simulate
@@ -227,8 +227,7 @@ def test_earlier_folder_replaces_the_classes_that_it_holds(tmp_path: Path) -> No
 
 def test_weather_that_nothing_follows_is_warned_of(tmp_path: Path) -> None:
     changes = {
-        "facility.utc_offset": "-07:00",
-        "facility.weather": {"kind": "typical_day", "station": "denver"},
+        **TYPICAL_DENVER,
         "streams.training.target_utilization": 0.3,
     }
     (warning,) = warnings_of(tmp_path, tiny_library(), changes)

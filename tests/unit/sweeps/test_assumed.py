@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import write_scenario
+from builders import TYPICAL_DENVER, write_scenario
 
 from diploee.base.errors import ScenarioError
 from diploee.runs import open_run
 from diploee.sweeps import load_ensemble, run_sweep
 from diploee.sweeps.draws import Uniform
-from diploee.sweeps.ensemble import _moved_by, spread
+from diploee.sweeps.ensemble import significant_correlations, spread
 
 NODE: Any = {
     "kind": "custom",
@@ -76,13 +76,7 @@ def test_what_a_file_gives_is_not_drawn(tmp_path: Path) -> None:
 
 def test_a_site_keeps_its_nodes_while_its_losses_are_drawn(tmp_path: Path) -> None:
     stages = {"facility.stages": ["pdu", "transformers", "point_of_interconnection"]}
-    sized = (
-        ONE_LOSS
-        | stages
-        | {"facility.size": {"poi_mw": 1}, "facility.weather": "typical_day"}
-    )
-    sized["facility.weather"] = {"kind": "typical_day", "station": "denver"}
-    sized["facility.utc_offset"] = "-07:00"
+    sized = ONE_LOSS | stages | TYPICAL_DENVER | {"facility.size": {"poi_mw": 1}}
     write_scenario(tmp_path / "sized.yaml", sized)
     sweep = load_ensemble(tmp_path / "sized.yaml", 2, assumed=True)
     assert sweep.base.facility.size is None
@@ -104,7 +98,9 @@ def test_chance_seldom_stands_out_and_a_cause_does() -> None:
     rng, found = np.random.default_rng(3), 0
     for _ in range(200):
         drawn = {f"k{i}": rng.random(24) for i in range(40)}
-        moved = _moved_by(drawn, {"noise": rng.random(24), "sum": drawn["k7"] * 3})
+        moved = significant_correlations(
+            drawn, {"noise": rng.random(24), "sum": drawn["k7"] * 3}
+        )
         assert moved["sum"]["k7"] == pytest.approx(1.0)
         found += bool(moved["noise"])
     assert found <= 8  # 2 of 200 by chance; more than 8 has a probability of 2e-4
@@ -117,7 +113,7 @@ def test_chance_seldom_stands_out_of_any_metric_of_a_run() -> None:
         metrics = {f"m{i}": rng.random(40) for i in range(89)} | {
             "sum": drawn["k7"] * 3
         }
-        moved = _moved_by(drawn, metrics)
+        moved = significant_correlations(drawn, metrics)
         assert set(moved.pop("sum")) == {"k7"}
         found += any(moved.values())
     # Each of 30 with a probability of 1 %; more than 3 has one of 2e-4
@@ -134,4 +130,4 @@ def test_few_members_have_a_least_and_a_largest_but_no_percentile() -> None:
         18.0,
     )
     assert (many.p5, many.p95) == pytest.approx((0.95, 18.05))
-    assert _moved_by({"k": np.ones(19)}, {"m": np.ones(19)}) == {}
+    assert significant_correlations({"k": np.ones(19)}, {"m": np.ones(19)}) == {}

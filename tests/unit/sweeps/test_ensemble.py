@@ -67,16 +67,6 @@ def test_error_of_the_p95_is_that_of_a_plain_bootstrap() -> None:
     assert found == pytest.approx(expected, rel=0.05)
 
 
-def test_statistics_of_many_metrics_take_no_student_quantile_of_scipy_stats(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It takes a millisecond a call, of which a sweep made tens of thousands."""
-    monkeypatch.setattr(t, "ppf", None)
-    rng = np.random.default_rng(4)
-    found = [spread(rng.normal(0, 1, 24), 0.01) for _ in range(200)]
-    assert all(each.seeds_for_mean for each in found)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Path:
     """A real ensemble: 16 seeds of 30 hours, idle power drawn, two utilizations."""

@@ -19,7 +19,7 @@ from diploee.base.progress import Progress
 from diploee.base.version import full_version
 from diploee.profiles import ProfileLibrary
 from diploee.sweeps import RunTask, Sweep, run_sweep
-from diploee.sweeps.cluster import _check_workers
+from diploee.sweeps.cluster import check_workers
 from diploee.sweeps.task import Outcome, run_task
 
 NO_PLACES = (
@@ -169,7 +169,7 @@ def test_worker_that_does_not_see_the_folder_is_named(
 
     task = RunTask("a", sweep.base, str(tmp_path / "out"))
     with pytest.raises(InputError, match="worker tcp://w:1 does not see --out"):
-        _check_workers(Blind(), "tcp://s:1", [task])
+        check_workers(Blind(), "tcp://s:1", [task])
     assert not list((tmp_path / "out").iterdir())
 
 

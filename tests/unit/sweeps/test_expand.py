@@ -146,7 +146,7 @@ def test_factor_on_a_list_draws_for_each_element(
 def test_a_distribution_from_outside_has_a_name_in_a_sweep(
     tmp_path: Path, library: ProfileLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DRAWS, "_added", {})
+    monkeypatch.setattr(DRAWS, "added", {})
 
     @DRAWS.register
     class Either(Draw):

@@ -62,12 +62,12 @@ NARROWEST = {"facility.pools.main.scheduler": "narrowest"}
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Write the module `mine` and import it as in a new process."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(SCHEDULERS, "_added", {})
-    monkeypatch.setattr(MEASURES, "_formats", {})
+    monkeypatch.setattr(SCHEDULERS, "added", {})
+    monkeypatch.setattr(MEASURES, "by_name", {})
 
     def write(before: str = "", after: str = "") -> Any:
-        SCHEDULERS._added.clear()
-        MEASURES._formats = {}
+        SCHEDULERS.added.clear()
+        MEASURES.by_name = {}
         sys.modules.pop("mine", None)
         (tmp_path / "mine.py").write_text(SOURCE.replace(before, after))
         for cached in tmp_path.glob("__pycache__/*"):
@@ -138,8 +138,8 @@ def test_worker_processes_are_refused_code_that_they_cannot_import(
 ) -> None:
     written()
     names: dict[str, Any] = {"__name__": "__main__"}
-    SCHEDULERS._added.clear()
-    MEASURES._formats = {}
+    SCHEDULERS.added.clear()
+    MEASURES.by_name = {}
     exec(compile(SOURCE, "cell", "exec", dont_inherit=True), names)
     sweep = tiny_sweep(tmp_path, set=NARROWEST)
     with pytest.raises(

@@ -103,6 +103,11 @@ class FeedbackSpec(BatchControllerSpec):
         self._served = {name: _Served(model) for name, model in setting.models.items()}
         self._price = {}
 
+    @property
+    def x(self) -> dict[str, float]:
+        """log2 of the batch sizes by model, not only of whole ones."""
+        return {name: of.x for name, of in self._served.items()}
+
     def decide(self, view: ControlView) -> Mapping[str, int]:
         """Take a step and return the feasible batch sizes next to it."""
         seen, per_w = view.models, 0.0

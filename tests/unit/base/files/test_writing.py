@@ -4,12 +4,14 @@ once."""
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -150,23 +152,28 @@ def test_error_at_any_step_leaves_the_old_one_and_nothing_else(
 ) -> None:
     put, root = PUTS[name], tmp_path / "root"
     new, old = fresh(put, root, "new"), fresh(put, root, "old")
-    move_in, n_moved = staging._move_in, 0
+    moves = {"rename": os.rename, "replace": os.replace}
+    n_moved = 0
 
-    def full(move: staging.Move) -> None:
+    def move(how: str, last: int, *places: Path) -> None:
         nonlocal n_moved
         n_moved += 1
-        if n_moved == 3 or name != "set":
+        if n_moved == last:
             raise OSError(errno.ENOSPC, "No space left on device")
-        move_in(move)
+        moves[how](*places)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(staging, "_move_in", full)
-        if name != "file":
-            with pytest.raises(OutputError, match="the disk is full"):
+    for step in itertools.count(1):
+        n_moved = 0
+        with monkeypatch.context() as patch:
+            for how in moves:
+                patch.setattr(os, how, partial(move, how, step))
+            try:
                 put(root, "new", True)
-            assert contents(root) == old
-    put(root, "new", True)
-    assert contents(root) == new
+            except OutputError as error:
+                assert "the disk is full" in str(error) and contents(root) == old
+            else:
+                break
+    assert step > 1 and contents(root) == new
 
 
 @pytest.mark.slow

@@ -12,7 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_run, tiny_scenario, write_library, write_scenario
+from builders import (
+    TYPICAL_DENVER,
+    tiny_run,
+    tiny_scenario,
+    write_library,
+    write_scenario,
+)
 from command_line import call
 
 from diploee.base.errors import InputError
@@ -35,8 +41,7 @@ POI = {
         {"kind": "transformers", "units": [{"preset": "mv_lv"}]},
         "point_of_interconnection",
     ],
-    "facility.utc_offset": "-07:00",
-    "facility.weather": {"kind": "typical_day", "station": "denver"},
+    **TYPICAL_DENVER,
     "site.ups_ride_through_s": 5,
 }
 BLOCKS = {

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_run
+from builders import TYPICAL_DENVER, tiny_run
 from command_line import call
 from scipy.integrate import solve_ivp
 
 from diploee.base.columns import Column
 from diploee.base.errors import InputError
 from diploee.grid.dynamics import Event, Site, Voltage, ride_through
-from diploee.grid.dynamics.motor import H_S, LOADING, Motor
+from diploee.grid.dynamics.motor import H_S, LOADING, RA, Motor
 from diploee.runs import Run
 from diploee.runs.load_parts import LoadParts
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
@@ -36,8 +36,7 @@ CHAIN = [
 POI = {
     "facility.node_types.node.ac_power": "dlc",
     "facility.stages": CHAIN,
-    "facility.utc_offset": "-07:00",
-    "facility.weather": {"kind": "typical_day", "station": "denver"},
+    **TYPICAL_DENVER,
     "duration": "10 min",
     "resolution": "1 s",
 }
@@ -216,8 +215,12 @@ class TestMotor:
     def test_a_dip_slows_it_as_an_integrator_says(self):
         motor = Motor(50.0)
 
+        def torque(speed, pu):  # power less what heats the stator
+            drawn = motor.drawn(speed, pu, 1.0)
+            return drawn.real - RA * abs(drawn / pu) ** 2
+
         def turns(_t, speed, pu):
-            return [(motor._pulls(speed[0], pu, 1.0) - motor._torque) / (2 * H_S)]
+            return [(torque(speed[0], pu) - torque(motor.nominal_pu, 1.0)) / (2 * H_S)]
 
         speed = motor.nominal_pu
         for length, pu in ((0.1, 0.4), (0.3, 1.0)):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_run
+from builders import TYPICAL_DENVER, tiny_run
 
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
@@ -63,8 +63,7 @@ POI = {
         {"kind": "transformers", "units": [{"preset": "mv_lv"}]},
         "point_of_interconnection",
     ],
-    "facility.utc_offset": "-07:00",
-    "facility.weather": {"kind": "typical_day", "station": "denver"},
+    **TYPICAL_DENVER,
     "duration": "6 h",
     "resolution": "1 s",
 }

@@ -197,17 +197,10 @@ def test_the_energy_does_not_hang_on_the_feedback(
     training: Run, held: Mitigation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody chose one of the lacking energy per hour: twice of it gives the same."""
-    for name in ("_PLAIN", "_ENDLESS"):
-        per, key = (
-            (2, "feedback_per_h") if name == "_PLAIN" else (2 / 3600, "feedback_per_s")
-        )
-        of = getattr(mitigation, name)
-        changed = (
-            of._replace(**{key: per})
-            if name != "_PLAIN"
-            else of.model_copy(update={key: per})
-        )
-        monkeypatch.setattr(mitigation, name, changed)
+    plain = mitigation.PLAIN_BATTERY.model_copy(update={"feedback_per_h": 2})
+    endless = mitigation.ENDLESS_STORE._replace(feedback_per_s=2 / 3600)
+    monkeypatch.setattr(mitigation, "PLAIN_BATTERY", plain)
+    monkeypatch.setattr(mitigation, "ENDLESS_STORE", endless)
     assert mitigate(training, ramps(0.2, 0.2)).usable_mwh == pytest.approx(
         held.usable_mwh, rel=0.2
     )

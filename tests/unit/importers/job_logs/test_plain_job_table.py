@@ -353,7 +353,7 @@ def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path: Path) 
 def test_a_format_from_outside_may_be_named_in_a_scenario(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JOB_LOG_FORMATS, "_formats", dict(JOB_LOG_FORMATS))
+    monkeypatch.setattr(JOB_LOG_FORMATS, "by_name", dict(JOB_LOG_FORMATS))
     given = {"log": "x", "format": "ours", "rules": [{"workload": "tune"}]}
     with pytest.raises(ValidationError, match=r"must be 'swf', .*found 'ours'"):
         JobReplay.model_validate(given)

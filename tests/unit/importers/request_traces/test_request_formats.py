@@ -362,11 +362,8 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(
     )
     for wrong in ("{1: __import__('os')}", "{1: -1}", 5):
         lengths.write_text(json.dumps({"0": {"input_tokens": wrong}}), "utf-8")
-        with pytest.raises(
-            LogFormatError, match="window '0': input_tokens is"
-        ) as error:
+        with pytest.raises(LogFormatError, match="window '0': input_tokens is"):
             read_request_trace(tmp_path)
-        assert "\n" not in str(error.value)
     lengths.unlink()
     assert read_request_trace(tmp_path).input_tokens == ()
 

@@ -10,4 +10,4 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Search three valleys of the grid, not twelve, except where the fit itself is
     tested."""
     if request.module.__name__ != "test_logistic_model":
-        monkeypatch.setattr("diploee.integrations.openg2g.logistic._N_POLISHED", 3)
+        monkeypatch.setattr("diploee.integrations.openg2g.logistic.N_POLISHED", 3)

@@ -11,6 +11,7 @@ import pytest
 from samples import PUBLISHED, ZEUS
 from zeus_builders import (
     GROUP_HEADER,
+    GROUPS,
     always,
     hand_workload,
     rules,
@@ -410,16 +411,10 @@ def test_savings_are_those_of_zeus_own_simulator(
 # --- groups with overlapping recurrences
 
 SHIPPED = shipped_folder("profiles") / "zeus" / "groups.csv"
-ROWS = (
-    "g2,100.0,150.0,toy,2.0",
-    "g1,1427642.0,1446915.0,TOY,1.5",
-    "g2,0,120,toy,1",
-    "g3,5,9,other,1",
-)
 
 
 def test_groups_of_other_datasets_are_left_out(tmp_path: Path) -> None:
-    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS))
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS))
     result = simulate_groups([hand_workload()], trace, rules("default"))
     assert len(result) == 3
     with pytest.raises(
@@ -431,7 +426,7 @@ def test_groups_of_other_datasets_are_left_out(tmp_path: Path) -> None:
 
 
 def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
-    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *ROWS[:3]))
+    trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS[:3]))
     table = simulate_groups([hand_workload()], trace, rules("default"))
     assert table.recurrence.tolist() == [0, 0, 1]
     assert table.start_s.tolist() == [1427642.0, 0.0, 100.0]

@@ -24,6 +24,12 @@ POWER_HEADER = (
     "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power"
 )
 GROUP_HEADER = "group,start_time,end_time,dataset,runtime_ratio"
+GROUPS = (
+    "g2,100.0,150.0,toy,2.0",
+    "g1,1427642.0,1446915.0,TOY,1.5",
+    "g2,0,120,toy,1",
+    "g3,5,9,other,1",
+)
 SPEC = WorkloadSpec("toy", "net", "sgd", 16, 0.5)
 HAND_TRAIN = (
     "toy,net,8,SGD,0.1,1,0.5,4",

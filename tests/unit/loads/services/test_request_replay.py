@@ -91,7 +91,7 @@ def test_a_trace_gives_the_rates_and_repeats_until_the_run_ends(trace: Path) -> 
 def test_a_trace_format_from_outside_is_recognised_by_its_content_or_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(TRACE_FORMATS, "_formats", dict(TRACE_FORMATS))
+    monkeypatch.setattr(TRACE_FORMATS, "by_name", dict(TRACE_FORMATS))
     gateway = csv_format("gateway", "a gateway's log", {"time": "arrived_s"}, "s")
     TRACE_FORMATS.register(gateway)
     lines = ["arrived_s", *(f"{second / 10:g}" for second in range(36_000))]

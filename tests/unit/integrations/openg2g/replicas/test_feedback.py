@@ -36,13 +36,13 @@ def converged(
     optimizer = FeedbackSpec().open(ControlSetting(models, 1.0))
     counts = dict(zip(models, replicas, strict=True))
     for k in range(n_steps):
-        x = {name: served.x for name, served in optimizer._served.items()}
+        x = optimizer.x
         power_w = sum(counts[m] * float(fits[m].power.eval_x(x[m])) for m in models)
         seen = {
             m: Observed(counts[m], 64, float(fits[m].itl.eval_x(x[m]))) for m in models
         }
         optimizer.decide(ControlView(float(k), seen, power_w, constraints(power_w)))
-    return {name: served.x for name, served in optimizer._served.items()}
+    return optimizer.x
 
 
 def cap(power_w):
@@ -135,10 +135,10 @@ def test_signals_give_excess_and_what_a_watt_adds_to_it():
 
 
 def test_sizes_are_the_feasible_ones_next_on_the_scale_of_doublings():
-    models = {"a": ModelSetting((8, 64), 64, None, tiny_fits())}
-    optimizer = FeedbackSpec(primal_step=1e-6).open(ControlSetting(models, 1.0))
-    for x, size in ((4.4, 8), (4.6, 64)):  # log2: 3 and 6, so that 4.5 is the middle
-        optimizer._served["a"].x = x
+    # log2: 3 and 6, so that 2^4.5 is the middle
+    for first, size in ((22, 8), (23, 64)):
+        models = {"a": ModelSetting((8, 64), first, None, tiny_fits())}
+        optimizer = FeedbackSpec(primal_step=1e-6).open(ControlSetting(models, 1.0))
         view = ControlView(1.0, {"a": Observed(1, 64, 0.02)}, 1e3, ())
         assert optimizer.decide(view) == {"a": size}
         assert optimizer.decide(
