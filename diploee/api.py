@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from datetime import datetime
+from functools import cached_property, partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from diploee.base.errors import InputError, did_you_mean, one_of
+import pyarrow as pa
+
+from diploee.base.errors import InputError, did_you_mean, one_of, shown
 from diploee.base.files.places import ShippedKind, shipped
 from diploee.base.progress import NotebookProgress, in_notebook
-from diploee.grid.limits.file import Limits
-from diploee.grid.limits.report import LimitReport
+from diploee.grid.limits.file import Limits, load_limits
+from diploee.grid.limits.report import LimitReport, report_on, reports_of
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
+from diploee.runs.sections import Section, as_html
 from diploee.scenario.loading import (
     as_described,
     load_scenario,
@@ -26,10 +30,16 @@ from diploee.scenario.loading import (
 from diploee.scenario.log_replay import ClassRule
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines
-from diploee.simulation.run import simulate
+from diploee.simulation import run as simulation
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from diploee.fits.jobs.job_log_fit import JobLogFit
+    from diploee.grid.dynamics.answer import Answer
+    from diploee.grid.dynamics.events import Event
+    from diploee.grid.dynamics.site import Site
+    from diploee.reports.drawing.pictures import Picture
 
 Files = Path | str | Sequence[Path | str]
 
@@ -52,8 +62,224 @@ def _told(path: Path, kind: ShippedKind) -> str:
     return str(content.get("name" if kind == "limits" else "description") or first)
 
 
-def _opened(run: Run | Path | str) -> Run:
-    return run if isinstance(run, Run) else open_run(run)
+class Run(RunFolder):
+    """A finished run: what its folder holds, and what can be asked of it."""
+
+    @cached_property
+    def verdicts(self) -> tuple[LimitReport, ...]:
+        """Reports on the limits that were checked while the run passed, at its step."""
+        return reports_of(self)
+
+    def limits(self, limits: Limits | Path | str) -> LimitReport:
+        """Check the run against limits.
+
+        Loaded ones, their file, or the name of a preset. What was checked while the run
+        passed is given as it was found then, at the run's step, each entry of a file by
+        itself.
+        """
+        loaded = limits if isinstance(limits, Limits) else load_limits(limits)
+        return report_on(self, loaded)
+
+    @cached_property
+    def ride_through(self) -> Answer:
+        """Answer to the shipped event, by ``facility.ride_through``."""
+        return self.answer()
+
+    def answer(self, event: Event | str = "nerc_2024_07_10", **options: Any) -> Answer:
+        """Return how the site answers an event, or that of a table of voltage over time.
+
+        Arguments as in `diploee.grid.dynamics.ride_through`; `event` may also be a CSV
+        file ``t_s,voltage_pu[,frequency_hz]``.
+        """  # noqa: E501
+        from diploee.grid.dynamics.answer import ride_through
+
+        event = load_event(event) if isinstance(event, str) else event
+        return ride_through(self, event, **options)
+
+    def site(self, at: datetime | None = None, **options: Any) -> Site:
+        """Open the site to be stepped by a simulator; arguments as in `Site.open`."""
+        from diploee.grid.dynamics.site import Site, has_stores
+        from diploee.importers.inputs import InputReader
+
+        if has_stores(self):
+            options["weather"] = InputReader().weather(
+                self.scenario, self.scenario.clock
+            )
+        return Site.open(self, at, **options)
+
+    def export(
+        self,
+        format_name: str,
+        out: Path | str | None = None,
+        *,
+        force: bool = False,
+        **options: Any,
+    ) -> Path:
+        """Write the run's power in the format of a planner's tool.
+
+        Parameters
+        ----------
+        format_name : str
+            One of `diploee.grid.export.FORMATS`, such as ``"opendss"``.
+        out : path, optional
+            File or folder; ``<run folder>-<format>`` by default.
+        force : bool
+            Replace an export that stands there.
+        **options : object
+            Fields of `diploee.grid.export.Options`, such as ``step="15 min"``,
+            `q_table` as a path.
+
+        Returns
+        -------
+        pathlib.Path
+            What was written.
+        """
+        from diploee.grid.export.base import Options
+        from diploee.grid.export.registry import export_run
+        from diploee.grid.export.series import ReactiveTable
+        from diploee.importers.site_tables import read_reactive_table
+
+        if isinstance(table := options.get("q_table"), Path | str):
+            options["q_table"] = ReactiveTable(
+                Path(table), *read_reactive_table(Path(table))
+            )
+        return export_run(self, format_name, out, Options(**options), force=force)
+
+    def report(self, out: Path | str = "report.html", **options: Any) -> Path:
+        """Write the run's page and return its place.
+
+        Options as in `report.write_report`.
+        """
+        from diploee.reports.build import report
+
+        return report(self, out, **options)
+
+    def plot(self, chart: str = "peak-week") -> Picture:
+        """Draw a chart of the run's report by its id.
+
+        A notebook shows what this returns.
+
+        Raises
+        ------
+        InputError
+            If the report has no such chart; the text lists those it has.
+        """
+        from diploee.reports.build import picture
+
+        return picture(self, chart)
+
+    def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
+        """Return the results as sections, the answer first.
+
+        Verdicts of `limits` too.
+        """
+        from diploee.reports.run_sections import run_sections
+
+        answer = self.ride_through if self.scenario.facility.ride_through else None
+        return run_sections(self, [*dict.fromkeys([*self.verdicts, *limits])], answer)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self.scenario.name}, {self.folder}", self.sections())
+
+    def power(
+        self,
+        of: str,
+        step: str | None = None,
+        span: tuple[datetime | None, datetime | None] = (None, None),
+        **options: Any,
+    ) -> pd.DataFrame:
+        """Return the power of a node, chassis, rack, row or hall, or of each of them.
+
+        The loads of the run are played again, which takes as long as its schedule up to
+        the end of the span. Nodes of a job, and of a service, draw alike, each its part
+        of a sum: parts are as coherent as they can be, and each by itself swings at
+        least as much as here.
+
+        Parameters
+        ----------
+        of : str
+            A part by its number from 0, such as ``"rack:17"``, or all of a level,
+            ``"rack"``. Parts are those of `facility.layout`, numbered pool after pool.
+        step : str, optional
+            Interval such as ``"0.1 s"``; the run's resolution by default.
+        span : (datetime.datetime or None, datetime.datetime or None), optional
+            From when to before when, local time; the whole run by default.
+        **options : object
+            What the run took in Python besides: ``library``, ``policies``,
+            ``controller``, ``stages`` and ``loads``, as `simulate` has them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and
+            ``it_ac_power_w`` where the nodes' AC power is modelled, indexed by
+            `timestamp`. Of several parts each has columns of its own, such as
+            ``it_power_w.rack:17``, beside those of all together.
+
+        Raises
+        ------
+        InputError
+            If there is no such part, step or span, or what the run read has changed.
+        """
+        from diploee.simulation.layout_power import part_tables
+
+        asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
+        frame: pd.DataFrame = pa.concat_tables(
+            part_tables(self, asked, **options)
+        ).to_pandas()
+        return frame.set_index("timestamp")
+
+
+def open_run(folder: Path | str) -> Run:
+    """Open a run folder.
+
+    Parameters
+    ----------
+    folder : path
+        Folder that `diploee.run` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is none, or was written by a newer version.
+    """
+    return Run.open(folder)
+
+
+def load_event(name: str) -> Event:
+    """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
+
+    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is
+    sampled at even steps, of its amplitude: its RMS over a cycle, renewed each half,
+    isn't filtered again.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    from diploee.grid.dynamics.events import EVENTS, Event
+    from diploee.grid.dynamics.machine import Voltage
+    from diploee.importers.site_tables import read_voltage
+
+    if name in EVENTS:
+        return EVENTS[name]
+    if not Path(name).is_file():
+        raise InputError(
+            f"--event: {shown(name)} is neither a file nor an event by name, expected "
+            f"{one_of(EVENTS)} or a file{did_you_mean(name, EVENTS)}"
+        )
+    path = Path(name)
+    time_s, pu, is_rms, frequency = read_voltage(path)
+    series = Voltage(time_s, pu, is_rms)
+    return Event(
+        path.name, f"your file {path.name}", series=series, frequency=frequency
+    )
+
+
+@wraps(simulation.simulate)
+def simulate(scenario: Scenario, out: Path | str | None = None, **options: Any) -> Run:  # noqa: D103
+    return Run(simulation.simulate(scenario, out, **options).folder)
 
 
 def run(
@@ -139,7 +365,7 @@ def limits(run: Run | Path | str, against: Limits | Path | str) -> LimitReport:
     against : Limits, path or str
         Limits, their file, or the name of a preset.
     """
-    return _opened(run).limits(against)
+    return Run.open(run).limits(against)
 
 
 def export(
@@ -161,7 +387,7 @@ def export(
     **options : object
         Fields of `diploee.grid.export.Options`, and ``force=True``.
     """
-    return _opened(run).export(format_name, out, **options)
+    return Run.open(run).export(format_name, out, **options)
 
 
 def datasheet(
@@ -177,11 +403,14 @@ def datasheet(
         The page.
     **options : object
         Further arguments of `diploee.reports.datasheet.write_datasheet`, such as
-        ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``.
+        ``limits=["ercot_lcl_2026_06"]`` or ``csv_file=...``, `peaks` as a path.
     """
+    from diploee.importers.peak_intervals import read_peak_intervals
     from diploee.reports.datasheet import write_datasheet
 
-    return write_datasheet(_opened(run).folder, out, **options)[0]
+    if options.get("peaks"):
+        options["peaks"] = read_peak_intervals(options["peaks"])
+    return write_datasheet(Run.open(run).folder, out, **options)[0]
 
 
 def fit(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from diploee import Run, simulate
 from diploee.base.tables import Float64Array
 from diploee.facility import Block
 from diploee.loads.jobs.lowering import lower_jobs
@@ -22,13 +23,11 @@ from diploee.loads.jobs.queue import QueueLength
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
-from diploee.runs import Run
 from diploee.runs.folder import write_json
 from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Policy, Schedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
-from diploee.simulation.run import simulate
 
 PROVENANCE = Provenance(
     kind="reference",

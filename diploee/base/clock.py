@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
@@ -154,6 +155,21 @@ def _changes_of_years(
             offsets.append(after // _MS)
             before = after
     return np.array(begins_ms, dtype=np.int64), np.array(offsets, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class NamedSpan:
+    """A span of time that a file names."""
+
+    # When it begins and ends; local time of the facility where they have no zone
+    start: datetime
+    end: datetime
+    name: str  # its name in the file; empty where there is none
+    path: Path  # the file
+    where: str  # file and line, for errors
+    # How long it lasts, where the file says that: it ends then, whatever the clock
+    # shows
+    duration: timedelta | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from diploee.api import open_run, simulate
 from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.cli.display import show_texts
 from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
@@ -16,10 +17,8 @@ from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
 from diploee.profiles.library import ProfileLibrary
 from diploee.reports.cures import battery_sections
-from diploee.runs.reader import open_run
 from diploee.runs.sections import as_dict
 from diploee.scenario.loading import load_scenario, placing
-from diploee.simulation.run import simulate
 
 
 @options()

@@ -27,7 +27,7 @@ from diploee.base.progress import Progress, Update
 from diploee.cli.limits import next_steps
 
 if TYPE_CHECKING:
-    from diploee.runs.reader import Run
+    from diploee.api import Run
     from diploee.runs.sections import Section
     from diploee.runs.sections import Table as TextTable
 

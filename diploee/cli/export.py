@@ -13,9 +13,21 @@ from diploee.cli.display import ProgressBars
 from diploee.cli.options import Force, Json, Quiet, options, place_option, print_written
 from diploee.grid.export.base import Options
 from diploee.grid.export.registry import FORMATS, export_run
+from diploee.grid.export.series import ReactiveTable
+from diploee.importers.site_tables import read_reactive_table
 
 
-@options(first="--from", until="--to", event_window="--event-window --zoom")
+def _table(text: str) -> ReactiveTable:
+    return ReactiveTable(Path(text), *read_reactive_table(Path(text)))
+
+
+@options(
+    {"q_table": _table},
+    first="--from",
+    until="--to",
+    event_window="--event-window --zoom",
+    q_table="--q-table PATH",
+)
 def export_command(
     format_name: Annotated[
         str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")

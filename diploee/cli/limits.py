@@ -16,10 +16,10 @@ from diploee.grid.limits.check import Need
 from diploee.grid.limits.file import LIMITS as KINDS
 from diploee.grid.limits.file import Limits, load_limits
 from diploee.grid.limits.mitigation import sizing_steps_ms
-from diploee.grid.limits.report import LimitReport
+from diploee.grid.limits.report import LimitReport, report_on
 from diploee.reports.sweep_charts import share_line, sweep_verdicts
 from diploee.reports.sweep_data import is_sweep, read_sweep
-from diploee.runs.reader import open_run
+from diploee.runs.reader import RunFolder
 
 EXIT_CODES = {"not met": 3, "inconclusive": 4}
 
@@ -61,7 +61,7 @@ def limits_command(
     if is_sweep(run_dir):
         _show_sweep(run_dir, loaded, fail, as_json)
         return
-    report = open_run(run_dir).limits(loaded)
+    report = report_on(RunFolder.open(run_dir), loaded)
     lines = [
         *report.brief(),
         *next_steps(report, limits, run_dir),
@@ -81,7 +81,7 @@ def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]
     """Yield what would meet missed limits, and what settles open ones."""
     kinds = {result.key.partition(".")[0] for result in report.not_met}
     if any(KINDS.by_name[kind].is_sized_for for kind in kinds):
-        scenario = open_run(run_dir).scenario
+        scenario = RunFolder.open(run_dir).scenario
         most_ms, shows_all_ms = sizing_steps_ms(load_limits(limits), scenario)
         battery = f"diploee battery {run_dir} --limits {limits}"
         if scenario.resolution_ms > most_ms:

@@ -138,13 +138,16 @@ Fragment = Annotated[
 ]
 
 
-def options(**spelt: str) -> Callable[[Command], Command]:
+def options(
+    reads: Mapping[str, Any] | None = None, /, **spelt: str
+) -> Callable[[Command], Command]:
     """Make typer options of what a command takes.
 
     Of literals, and of every field of a model. A parameter that is a pydantic model
     becomes one option per field, with the field's description as help; a field that is
     not given keeps the model's default, and an error goes under the option's name.
-    Literals, also in lists, become choices.
+    Literals, also in lists, become choices; `reads` has what makes the value of a field
+    of a text, such as reading a file.
     """
 
     def decorate(command: Command) -> Command:
@@ -155,7 +158,7 @@ def options(**spelt: str) -> Callable[[Command], Command]:
             hint = hints[name]
             if hasattr(hint, "model_fields"):
                 models[name] = hint
-                shown += _of_model(hint, spelt)
+                shown += _of_model(hint, spelt, reads or {})
             else:
                 shown.append(
                     parameter.replace(annotation=_with_choices(hint), kind=_KEYWORD)
@@ -178,7 +181,9 @@ def options(**spelt: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Parameter]:
+def _of_model(
+    model: Any, spelt: Mapping[str, str], reads: Mapping[str, Any]
+) -> Iterator[inspect.Parameter]:
     for name, field in model.model_fields.items():
         kind, flags = _kind(field.annotation), _flags(name, spelt)
         default, is_needed = field.get_default(), field.is_required()
@@ -193,6 +198,7 @@ def _of_model(model: Any, spelt: Mapping[str, str]) -> Iterator[inspect.Paramete
             if default is not False and _is_shown(default)
             else False,
             formats=MOMENTS if kind is datetime else None,
+            parser=reads.get(name),
         )
         if not is_switch and not is_needed:
             kind, default = kind | None, None

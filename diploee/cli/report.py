@@ -19,9 +19,9 @@ from diploee.cli.options import (
     print_result,
     print_written,
 )
+from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports.build import build_report, write_report
 from diploee.reports.datasheet import write_datasheet
-from diploee.runs.reader import open_run
 from diploee.runs.sections import as_dict
 
 Verdicts = Annotated[
@@ -98,6 +98,8 @@ def report_command(
     if quiet:
         return
     if bands is not None:
+        from diploee.api import open_run
+
         show_run(open_run(folders[0]).with_bands(bands))
     typer.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     for folder, kind in ((png, "PNG"), (svg, "SVG")):
@@ -136,7 +138,7 @@ def datasheet_command(
         out,
         csv_file=csv,
         limits=limits or (),
-        peaks=peaks,
+        peaks=read_peak_intervals(peaks) if peaks else (),
         bands=bands,
         force=force,
     )

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from diploee.api import open_run, simulate
 from diploee.base.errors import InputError
 from diploee.base.files import writing
 from diploee.base.progress import Progress
@@ -24,13 +25,10 @@ from diploee.cli.options import (
     print_result,
 )
 from diploee.cli.run import AT_MOST_MIN, SetOption
-from diploee.grid.dynamics.answer import ride_through
 from diploee.profiles.library import ProfileLibrary
 from diploee.reports.drawing.pictures import write_picture
 from diploee.reports.ride_through_chart import ride_through_chart
-from diploee.runs.reader import open_run
 from diploee.scenario.loading import load_scenario, scenario_from_dict, with_overrides
-from diploee.simulation.run import simulate
 
 SETTINGS = "facility.ride_through"
 
@@ -102,7 +100,7 @@ def ride_through_command(
         of = scenario_from_dict(
             data, lambda at: f"--set {'.'.join(map(str, at))}"
         ).facility
-        found = ride_through(run, event, at, of.ride_through or {})
+        found = run.answer(event, at=at, settings=of.ride_through or {})
     with writing(force) as files:
         if out is not None:
             found.write(files.file(out))

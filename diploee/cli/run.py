@@ -115,13 +115,13 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
+    from diploee.api import simulate
     from diploee.base.progress import Progress
     from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
     from diploee.grid.limits.file import load_limits
     from diploee.profiles.library import ProfileLibrary
     from diploee.scenario.loading import placing
-    from diploee.simulation.run import simulate
 
     resolved = _load(scenario, set_, target_utilization, seed)
     library = ProfileLibrary.open(*(profiles or ()))

@@ -17,7 +17,7 @@ from diploee.cli.options import (
     print_written,
 )
 from diploee.profiles.library import ProfileLibrary
-from diploee.runs.reader import open_run
+from diploee.runs.reader import RunFolder
 from diploee.simulation.layout_power import Span, write_parts
 
 
@@ -43,5 +43,7 @@ def series_command(
     the scenario names must be where the run found them.
     """
     library = ProfileLibrary.open(*(profiles or ()))
-    place = write_parts(open_run(run_dir), span, out, force=force, library=library)
+    place = write_parts(
+        RunFolder.open(run_dir), span, out, force=force, library=library
+    )
     print_written([place], as_json, quiet)

@@ -11,11 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from diploee.base.errors import InputError
+from diploee.base.tables import Float64Array
 from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.grid.dynamics.events import Event, half_cycle_rms
-from diploee.grid.dynamics.machine import Voltage
-from diploee.grid.export.series import HEADER, ReactiveTable
 from diploee.importers.text.sheets import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 
@@ -31,25 +29,27 @@ def read_cooling_points(path: Path) -> tuple[Point, ...]:
     return tuple(zip(*columns, strict=True))
 
 
-def read_reactive_table(path: Path) -> ReactiveTable:
+OF_REACTIVE = ("p_mw", "q_mvar")
+
+
+def read_reactive_table(path: Path) -> tuple[Float64Array, Float64Array]:
     """Read a CSV with the header ``p_mw,q_mvar``.
 
     Lines that start with ``#`` are comments.
     """
-    what = f"a table '{','.join(HEADER)}'"
-    table = read_sheet(path, what).read(HEADER, what)
-    p_mw, q_mvar = (numbers(table, name, Number(may_miss=False)) for name in HEADER)
+    what = f"a table '{','.join(OF_REACTIVE)}'"
+    table = read_sheet(path, what).read(OF_REACTIVE, what)
+    p_mw, q_mvar = (
+        numbers(table, name, Number(may_miss=False)) for name in OF_REACTIVE
+    )
     if len(table) < 2:
         raise InputError(
             f"{path}: a Q(P) table needs two rows or more, found {len(table)}"
         )
     fail_values(
-        table,
-        HEADER[0],
-        np.diff(p_mw, prepend=-np.inf) > 0,
-        "more than in the row before",
+        table, "p_mw", np.diff(p_mw, prepend=-np.inf) > 0, "more than in the row before"
     )
-    return ReactiveTable(path, p_mw, q_mvar)
+    return p_mw, q_mvar
 
 
 EVENT = {
@@ -64,8 +64,17 @@ LEAST_SAMPLES = 8
 """ASSUMPTION: samples of a cycle from which on an RMS is one."""
 
 
-def read_event(path: Path) -> Event:
-    """Read a table of a voltage or its wave, and the frequency, over time."""
+Floats = tuple[float, ...]
+
+
+def read_voltage(
+    path: Path,
+) -> tuple[Floats, Floats, bool, tuple[tuple[float, float], ...]]:
+    """Read a table of a voltage or its wave, and the frequency, over time.
+
+    Returns stamps and voltages, if these are RMS of half cycles, and stamps with their
+    frequencies.
+    """
     what = "a table 't_s,voltage_pu[,frequency_hz]'"
     sheet = read_sheet(path, what)
     of = "waveform_pu" if sheet.layout.has("waveform_pu") else "voltage_pu"
@@ -100,13 +109,22 @@ def read_event(path: Path) -> Event:
             )
         stamps, values = half_cycle_rms(stamps, values, nominal_hz)
     keep = np.abs(np.diff(values, prepend=np.inf)) > SAME_PU
-    return Event(
-        path.name,
-        f"your file {path.name}",
-        series=Voltage(
-            tuple(stamps[keep].tolist()),
-            tuple(values[keep].tolist()),
-            of == "waveform_pu",
-        ),
-        frequency=frequency if has_hz else (),
+    return (
+        tuple(stamps[keep].tolist()),
+        tuple(values[keep].tolist()),
+        of == "waveform_pu",
+        frequency if has_hz else (),
     )
+
+
+def half_cycle_rms(
+    time_s: Float64Array, wave: Float64Array, hz: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
+
+    IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
+    """
+    n = round(1 / hz / np.diff(time_s).mean())
+    energy = np.concatenate([[0.0], np.cumsum(wave**2)])
+    ends = np.arange(n, wave.size + 1, n // 2)
+    return time_s[0] + ends / n / hz, np.sqrt(2 * (energy[ends] - energy[ends - n]) / n)

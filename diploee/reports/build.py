@@ -18,6 +18,7 @@ from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
 from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.report import reports_of
 from diploee.grid.limits.section import limits_section
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
@@ -43,6 +44,7 @@ from diploee.reports.power_charts import (
     worst_weeks_chart,
 )
 from diploee.reports.ride_through_chart import ride_through_chart
+from diploee.reports.run_sections import run_sections
 from diploee.reports.stack_charts import overview_chart, poi_charts
 from diploee.reports.sweep_charts import sweep_sections
 from diploee.reports.sweep_data import SweepData, is_sweep, read_sweep, runs_to_draw
@@ -56,8 +58,7 @@ from diploee.reports.weekly_charts import (
 )
 from diploee.runs.folder import run_files
 from diploee.runs.ranked import RANKED
-from diploee.runs.reader import Run, open_run
-from diploee.runs.run_sections import run_sections
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, beside
 from diploee.runs.words import interval, listed
 
@@ -120,7 +121,7 @@ def build_report(
             f"{len(places)} runs given, a page compares up to {MAX_RUNS}; make more "
             "of them a sweep"
         )
-    labels = run_labels([open_run(place) for place in places])
+    labels = run_labels([RunFolder.open(place) for place in places])
     # Of one run alone: pools of several would be too many lines to tell apart.
     alone, named = len(places) == 1, zip(places, labels, strict=True)
     runs = [read_run(place, label, alone, by_load) for place, label in named]
@@ -198,7 +199,7 @@ def write_report(
 
 
 def report(
-    runs: Run | Path | str | Sequence[Run | Path | str],
+    runs: RunFolder | Path | str | Sequence[RunFolder | Path | str],
     out: Path | str = "report.html",
     **options: Any,
 ) -> Path:
@@ -218,12 +219,12 @@ def report(
     InputError
         As `write_report`.
     """
-    several = [runs] if isinstance(runs, Run | Path | str) else runs
-    folders = [run.folder if isinstance(run, Run) else run for run in several]
+    several = [runs] if isinstance(runs, RunFolder | Path | str) else runs
+    folders = [run.folder if isinstance(run, RunFolder) else run for run in several]
     return write_report(folders, out, **options)[0]
 
 
-def picture(run: Run, chart: str) -> Picture:
+def picture(run: RunFolder, chart: str) -> Picture:
     """Return a chart of a run's report by its id."""
     charts = {found.id: found for found in build_report([run.folder]).charts}
     if chart not in charts:
@@ -277,7 +278,9 @@ _SINGLE: _Makes = {
     "spectrum": lambda d: spectrum_chart(d.run, d.unit),
     "poi": lambda d: poi_charts(d.run, d.unit),
     "events": lambda d: event_charts(d.run, d.unit),
-    "ride-through": lambda d: ride_through_chart(d.run.run.ride_through),
+    "ride-through": lambda d: (
+        ride_through_chart(d.run.answer) if d.run.answer else None
+    ),
 }
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""  # noqa: E501
 
@@ -316,9 +319,11 @@ def _runs_sections(
 ) -> tuple[Section, ...]:
     """Return the sections of runs, side by side, with their charts."""
     loaded = [load_limits(name) for name in names]
-    verdicts = [run.run.checked(loaded) for run in runs]
+    verdicts = [reports_of(run.run, loaded) for run in runs]
     by_run = {
-        run.label: {section.id: section for section in run_sections(run.run, of_run)}
+        run.label: {
+            section.id: section for section in run_sections(run.run, of_run, run.answer)
+        }
         for run, of_run in zip(runs, verdicts, strict=True)
     }
     unit = power_unit(max(run.max_w for run in runs))
@@ -460,7 +465,7 @@ def report_page(report: Report) -> str:
     return page
 
 
-def period(run: Run) -> str:
+def period(run: RunFolder) -> str:
     """Return what a run covers in words."""
     scenario = run.scenario
     return (

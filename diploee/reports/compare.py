@@ -17,11 +17,12 @@ from diploee.base.metric import (
     short,
 )
 from diploee.base.units import W_PER_MW, power_unit
+from diploee.grid.limits.report import reports_of
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
 from diploee.runs.ranked import ranks
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,12 +127,12 @@ class Comparison(Brief):
         return self.frame().to_html(float_format="{:.4g}".format)
 
 
-def compare(*runs: Run | Path | str) -> Comparison:
+def compare(*runs: RunFolder | Path | str) -> Comparison:
     """Compare runs with the first of them.
 
     Parameters
     ----------
-    *runs : Run or path
+    *runs : RunFolder or path
         Runs, or their folders.
 
     Examples
@@ -144,7 +145,7 @@ def compare(*runs: Run | Path | str) -> Comparison:
         raise InputError(
             f"{plural(len(runs), 'run')} given, two or more are compared; give others"
         )
-    opened = [run if isinstance(run, Run) else open_run(run) for run in runs]
+    opened = [*map(RunFolder.open, runs)]
     labels, stages = run_labels(opened), _stages(opened)
     settings = {
         key: values
@@ -171,7 +172,7 @@ _STAGES = "facility.stages"
 _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
-def _stages(runs: Sequence[Run]) -> dict[str, dict[int, str]]:
+def _stages(runs: Sequence[RunFolder]) -> dict[str, dict[int, str]]:
     """Return stages by name that a run has beyond the first, or lacks.
 
     By run, in words.
@@ -196,12 +197,12 @@ def _stages(runs: Sequence[Run]) -> dict[str, dict[int, str]]:
     return found
 
 
-def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
+def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
     """Return the limits with different verdicts, each source's first ones first."""
     found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     names: dict[tuple[str, ...], str] = {}
     for k, run in enumerate(runs):
-        for report in run.verdicts:
+        for report in reports_of(run):
             name = report.name or "limits"
             entries: list[tuple[tuple[str, ...], str, str, str]]
             entries = [((name,), name, report.verdict, report.verdict)]
@@ -230,7 +231,7 @@ def _verdicts(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
 
 
 def by_warning(
-    runs: Sequence[Run], labels: Sequence[str]
+    runs: Sequence[RunFolder], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return each warning of runs once, with the labels of those that have it."""
     found: dict[str, tuple[str, ...]] = {}
@@ -240,7 +241,7 @@ def by_warning(
     return found
 
 
-def _rows(runs: Sequence[Run]) -> list[MetricRow]:
+def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     """Return the declared numbers of all runs, the most wanted on top."""
     values = [dict(flatten(run.metrics)) for run in runs]
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))

@@ -16,6 +16,7 @@ from diploee.base.units import MS_PER_DAY, S_PER_MIN
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.grid.limits.report import LimitReport, check_limits
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import pattern_for
 from diploee.scenario.loading import scenario_from_dict, with_overrides
@@ -23,7 +24,6 @@ from diploee.simulation.run import simulate
 
 if TYPE_CHECKING:
     from diploee.profiles.library import ProfileLibrary
-    from diploee.runs.reader import Run
 
 SHARES = (0.5, 0.25, 0.125)
 """Sizes of the largest job that are tried, as parts of its own, until the limits are
@@ -36,7 +36,7 @@ NO_BATTERY = (0.0, 0.0, 0.0)
 
 
 def battery_sections(
-    run: Run,
+    run: RunFolder,
     limits: Sequence[Limits],
     found: Mitigation,
     library: ProfileLibrary | None = None,
@@ -46,7 +46,7 @@ def battery_sections(
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         The run that the battery was sized on.
     limits : sequence of Limits
         The limits that it was sized for.
@@ -137,7 +137,7 @@ def _row(
         yield Figure(cure, verdict, quantity=report.name or f"limits {number}")
 
 
-def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield cures of synchronous jobs: kind, name, and values by dotted key."""
     scenario = run.scenario
     training = {
@@ -175,7 +175,7 @@ def _changes(run: Run) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _run_again(
-    run: Run,
+    run: RunFolder,
     keys: dict[str, Any],
     limits: Sequence[Limits],
     library: ProfileLibrary | None,

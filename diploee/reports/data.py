@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from diploee.base.tables import (
     open_parquet,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN
+from diploee.grid.dynamics.answer import Answer, ride_through
 from diploee.metrics.attribution import IDLE, LOAD
 from diploee.reports.drawing.charts import PALETTE, colour
 from diploee.runs.parquet_files import JOBS_FILE
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
 from diploee.runs.series import CHANGED, RunSeries, SeriesBlock, averaged
 from diploee.runs.words import short_boundary
 
@@ -67,7 +69,7 @@ class Waits:
 class RunData:
     """A run, or a part of its facility, ready to draw."""
 
-    run: Run  # the folder, its metrics and its manifest
+    run: RunFolder  # the folder, its metrics and its manifest
     label: str  # how legends name it
     local_ms: Int64Array  # starts of the intervals, local time since 1970-01-01 [ms]
     step_ms: int  # interval of the arrays here [ms]
@@ -103,6 +105,13 @@ class RunData:
         """The run's manifest."""
         return self.run.manifest
 
+    @cached_property
+    def answer(self) -> Answer | None:
+        """Its answer to the event that ships, where the scenario has settings of ride-through."""  # noqa: E501
+        return (
+            ride_through(self.run) if self.run.scenario.facility.ride_through else None
+        )
+
     @property
     def by_load(self) -> bool:
         """Whether its parts are streams and services, else pools."""
@@ -132,7 +141,7 @@ def read_run(
     InputError
         If it is none, a file is damaged, or a column or a metric is missing.
     """
-    run = open_run(folder)
+    run = RunFolder.open(folder)
     series = run.series()
     groups = _groups(run, by_load) if in_parts or by_load else {}
     columns, extremes, starts_ms, step_ms = _read_series(series, groups)
@@ -176,7 +185,7 @@ def read_run(
 TAKEN = "taken off"
 
 
-def _groups(run: Run, by_load: bool) -> _Groups:
+def _groups(run: RunFolder, by_load: bool) -> _Groups:
     """Return the columns of each pool, or of each load, the smallest together."""
     series, what = run.series(), "pools"
     stored = series.check()
@@ -213,7 +222,7 @@ def _groups(run: Run, by_load: bool) -> _Groups:
     return found
 
 
-def _pool_power(run: Run) -> str:
+def _pool_power(run: RunFolder) -> str:
     """Return the column of power that each pool has, the nodes' where there is such."""
     names = {column.name for column in run.columns if column.per == "pool"}
     return next(name for name in ("it_ac_power_w", "it_power_w") if name in names)
@@ -243,9 +252,9 @@ def parts_of(columns: Mapping[str, Any], groups: _Groups) -> dict[str, Any]:
 
 
 def _of_services(series: RunSeries) -> list[str]:
-    kinds = {
-        column.name for column in series.run.columns if column.per == "service"
-    } - {LOAD}
+    kinds = {column.name for column in series.columns if column.per == "service"} - {
+        LOAD
+    }
     return [n for n in series.check() if "." in n and n.partition(".")[0] in kinds]
 
 
@@ -256,7 +265,7 @@ def _read_series(
     series.check(NEEDED_COLUMNS)
     of_services = _of_services(series)
     of_parts = [name for names in groups.values() for name in names]
-    taken = [column.name for column in series.run.columns if column.role in TAKEN_OFF]
+    taken = [column.name for column in series.columns if column.role in TAKEN_OFF]
     extremes: dict[str, tuple[float, float]] = {}
 
     def watched() -> Iterator[SeriesBlock]:
@@ -290,7 +299,7 @@ def _read_series(
 _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 
-def _read_waits(run: Run, series: RunSeries) -> Waits | None:
+def _read_waits(run: RunFolder, series: RunSeries) -> Waits | None:
     """Return the queue times of the jobs that started; None for a run without."""
     path = run.folder / JOBS_FILE
     if not os.path.lexists(path):
@@ -312,7 +321,7 @@ def _read_waits(run: Run, series: RunSeries) -> Waits | None:
 MAX_DIFFERENCES = 2
 
 
-def run_labels(runs: Sequence[Run]) -> list[str]:
+def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     """Return one label for each run, all different.
 
     A single run is named by its scenario. Several runs of one scenario are named by
@@ -331,7 +340,7 @@ def run_labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _settings(run: RunFolder) -> dict[str, Any]:
     of_run = {
         "engine": run.manifest.get("engine"),
         "version": run.manifest.get("diploee_version"),
@@ -346,7 +355,7 @@ def _settings(run: Run) -> dict[str, Any]:
     return own | dict(plain) | of_run
 
 
-def stages_of(run: Run) -> dict[str, Mapping[str, Any]]:
+def stages_of(run: RunFolder) -> dict[str, Mapping[str, Any]]:
     """Return the keys of the stages that a scenario names, by name."""
     stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
     return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
@@ -380,7 +389,7 @@ def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
     return found
 
 
-def differing_settings(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
     """Return the keys in which scenarios differ, with each run's value."""
     settings = [_settings(run) for run in runs]
     keys = sorted({key for one in settings for key in one}, key=_own_first)

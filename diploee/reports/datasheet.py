@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, cell, plural
 from diploee.base.files import check_file, writing
 from diploee.base.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
@@ -29,21 +30,23 @@ from diploee.base.units import (
     MS_PER_S,
     W_PER_MW,
 )
-from diploee.grid.dynamics.answer import VERDICTS
+from diploee.grid.dynamics.answer import VERDICTS, ride_through
+from diploee.grid.limits.file import load_limits
+from diploee.grid.limits.report import reports_of
 from diploee.grid.limits.section import COVERAGE, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.bands import FLAGGED_STEPS
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.reports.build import Report, is_report, period, report_page
-from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
+from diploee.reports.coincident import coincident_demand
+from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import refuse_in_run, run_files
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import is_lower_bound, withheld
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import RANKED
-from diploee.runs.reader import Run, open_run
-from diploee.runs.run_sections import reactive_notes, voltage_notes
+from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import COLUMNS, Figure, Section, Table, long_rows
 from diploee.runs.words import interval, listed, moment
@@ -119,7 +122,7 @@ Entry = Mapping[str, Any]
 
 
 def data_sheet(
-    run: Run, limits: Sequence[str] = (), peaks: Path | str | None = None
+    run: RunFolder, limits: Sequence[str] = (), peaks: Sequence[NamedSpan] = ()
 ) -> Report:
     """Return the data sheet of a run."""
     view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
@@ -169,7 +172,7 @@ def data_sheet(
         )
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
-    if verdicts := run.checked(limits):
+    if verdicts := reports_of(run, map(load_limits, limits)):
         sections.append(limits_section([(run, report, "") for report in verdicts]))
     return Report(
         run.scenario.name,
@@ -207,7 +210,7 @@ def _printed(section: Section) -> Section:
     )
 
 
-def _sources(run: Run, sections: Sequence[Section]) -> Section:
+def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
     """Return sources of numbers, assumptions, warnings, and what is missing."""
     tables = tuple(
         replace(t, figures=tuple(f for f in t.figures if f.quantity == COVERAGE))
@@ -244,9 +247,9 @@ def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> S
     return Section(id_, title, figures, notes=notes)
 
 
-def _ride_through(run: Run) -> Section:
+def _ride_through(run: RunFolder) -> Section:
     """Return the answer to the event that ships, and the verdicts in a word."""
-    section = run.ride_through.section()
+    section = ride_through(run).section()
     kept = tuple(table for table in section.tables if table.title == VERDICTS)
     return replace(section, tables=kept, charts=())
 
@@ -255,7 +258,7 @@ _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
 _FORM = {"ups_ride_through": "UPS ride-through", "x_over_r": "X/R"}
 
 
-def _site(run: Run) -> Iterator[Figure]:
+def _site(run: RunFolder) -> Iterator[Figure]:
     """Yield the blanks of a form.
 
     What a scenario's `site` gives, empty lines for the rest.
@@ -268,7 +271,7 @@ def _site(run: Run) -> Iterator[Figure]:
         yield Figure(label, "" if value is None else value, _UNITS.get(last, ""))
 
 
-def _connection(run: Run) -> Iterator[Figure]:
+def _connection(run: RunFolder) -> Iterator[Figure]:
     facility = run.scenario.facility
     contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
     if not contracts:
@@ -471,7 +474,7 @@ def _most_hz(view: RunView) -> float | None:
     return min([FLAGGED_STEPS / float(step_s), *readings_hz])
 
 
-def _shares(run: Run) -> Iterator[Figure]:
+def _shares(run: RunFolder) -> Iterator[Figure]:
     """Yield the parts of the devices' energy, from the means at the peak."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
     of_devices = ("jobs", "instances", "replicas", "idle nodes")
@@ -502,7 +505,7 @@ def _shares(run: Run) -> Iterator[Figure]:
 
 
 def _demands(
-    run: Run, length_ms: int, whole: bool = False
+    run: RunFolder, length_ms: int, whole: bool = False
 ) -> tuple[pd.Series[float], str]:
     """Return means of clock intervals [MW] by their start in the run [ms].
 
@@ -539,7 +542,7 @@ def _span(grid: Entry | None) -> str:
     )
 
 
-def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
+def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     """Yield demand and load factor of every month, of many months of every year."""
     grid: Entry = run.metrics.get("grid") or {}
     largest: Entry = grid.get("monthly_peaks") or {}
@@ -614,10 +617,10 @@ def _months(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
         yield Figure("Demand by month", None, "MW", _NOT_THERE)
 
 
-def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
-    if peaks is None:
+def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Figure]:
+    if not peaks:
         return
-    found = coincident_demand(run, read_peak_intervals(peaks))
+    found = coincident_demand(run, peaks)
     rows = {f"{d.name} {moment(d.start.isoformat())}".strip(): [d] for d in found}
     for item, of in {**rows, "mean": found}.items():
         mvar = [demand.mvar for demand in of if demand.mvar is not None]
@@ -631,7 +634,9 @@ def _coincident(run: Run, peaks: Path | str | None) -> Iterator[Figure]:
                 yield Figure(item, float(np.mean(values)) * factor, unit, "", quantity)
 
 
-def _build_out(run: Run, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
+def _build_out(
+    run: RunFolder, quarters: pd.Series[float], why: str
+) -> Iterator[Figure]:
     """Yield steps of the standing nodes, cadence, and demand until the next."""
     facility, clock = run.scenario.facility, run.scenario.clock
     if not facility.has_phases:
@@ -683,7 +688,7 @@ def write_datasheet(
     *,
     csv_file: Path | None = None,
     limits: Sequence[str] = (),
-    peaks: Path | None = None,
+    peaks: Sequence[NamedSpan] = (),
     bands: Path | str | None = None,
     force: bool = False,
 ) -> list[Path]:
@@ -700,17 +705,17 @@ def write_datasheet(
     limits : sequence of str
         Files or names of limits to check, beside those that the run was checked
         against.
-    peaks : pathlib.Path, optional
-        CSV file of a utility's peak intervals.
+    peaks : sequence of NamedSpan
+        Peak intervals of a utility, as `diploee.datasheet` reads them from a file.
     bands : path, optional
         Ensemble of the run's scenario, whose P5 and P95 stand beside its figures.
     force : bool
         Replace existing files.
     """
-    run = open_run(folder)
+    run = RunFolder.open(folder)
     if bands is not None:
         run = run.with_bands(bands)
-    inputs = [*run_files(run.folder), *([peaks] if peaks else [])]
+    inputs = [*run_files(run.folder), *{peak.path for peak in peaks}]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     if csv_file is not None:
         if csv_file.resolve() == Path(out).resolve():

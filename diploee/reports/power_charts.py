@@ -32,7 +32,7 @@ from diploee.reports.drawing.charts import (
     dash,
     since_monday,
 )
-from diploee.runs.run_sections import worst_weeks
+from diploee.reports.run_sections import worst_weeks
 from diploee.runs.words import interval, listed
 
 MAX_WEEK_POINTS = 24_000

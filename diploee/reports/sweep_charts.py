@@ -13,7 +13,7 @@ from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, Kind, open_parquet
 from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
 from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport
+from diploee.grid.limits.report import LimitReport, report_on
 from diploee.metrics.catalogue import metrics_of_runs
 from diploee.reports.aggregate import round_edges
 from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
@@ -42,7 +42,7 @@ from diploee.reports.sweep_data import (
     value_text,
 )
 from diploee.runs.parquet_files import FACILITY_FILE
-from diploee.runs.reader import open_run
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import LEAST_RUNS, listed
 
@@ -507,7 +507,7 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
                 f"{place}: keeps no power series to check against limits; sweep with "
                 "'keep: series'"
             )
-        report = open_run(place).limits(limits)
+        report = report_on(RunFolder.open(place), limits)
         found[str(row["run"])] = (point_name(row, moving) or "all", report)
     return found
 

@@ -3,7 +3,6 @@ from .folder import METRICS_FILE as METRICS_FILE
 from .parquet_files import FACILITY_FILE as FACILITY_FILE
 from .parquet_files import JOBS_FILE as JOBS_FILE
 from .reader import Measured as Measured
-from .reader import Run as Run
-from .reader import open_run as open_run
+from .reader import RunFolder as RunFolder
 from .series import RunSeries as RunSeries
 from .series import SeriesBlock as SeriesBlock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -13,9 +13,6 @@ from diploee.base.errors import InputError
 from diploee.base.plain_data import Record, read_json
 from diploee.runs.words import LEAST_RUNS, listed
 from diploee.scenario.loading import with_value
-
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
 
 ENSEMBLE_FILE, SWEEP_FILE = "ensemble.json", "sweep.json"
 MAY_DIFFER = ("seed", "name", "description", "step", "limits")
@@ -50,8 +47,8 @@ class Bands:
     words: str  # of which runs
 
 
-def read_bands(run: Run, folder: Path | str) -> Bands:
-    """Return the bands of a run's metrics over an ensemble.
+def read_bands(folder: Path | str, scenario: dict[str, Any], run_folder: Path) -> Bands:
+    """Return the bands of a run's metrics over an ensemble of its scenario.
 
     Raises
     ------
@@ -72,7 +69,7 @@ def read_bands(run: Run, folder: Path | str) -> Bands:
             f"--bands: {folder}: has {len(found.points)} points; {remedy} of one"
         )
     theirs = read_json(place / SWEEP_FILE, _Sweep).base_scenario
-    own: dict[str, Any] = run.manifest["scenario"]
+    own = scenario
     for key in (*MAY_DIFFER, *found.draw):
         own, theirs = (
             with_value(of, key, None, lambda: "--bands") for of in (own, theirs)
@@ -80,7 +77,7 @@ def read_bands(run: Run, folder: Path | str) -> Bands:
     if other := [key for key in own | theirs if own.get(key) != theirs.get(key)]:
         raise InputError(
             f"--bands: {folder}: is of another scenario ({listed(sorted(other))} "
-            f"differ from those of {run.folder}); {remedy} of the same file"
+            f"differ from those of {run_folder}); {remedy} of the same file"
         )
     metrics = found.points[0].metrics
     n = max(of.n for of in metrics.values())

@@ -12,7 +12,7 @@ import numpy as np
 
 from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array
-from diploee.runs.reader import Run
+from diploee.runs.reader import RunFolder
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LoadParts(Brief):
     pools: tuple[str, ...]  # the nodes of each pool; empty where there is one
 
     @classmethod
-    def of(cls, run: Run) -> LoadParts:
+    def of(cls, run: RunFolder) -> LoadParts:
         """Return the parts of a run's columns."""
         names = set(run.series().check())
         nodes = next(n for n in ("it_ac_power_w", "it_power_w") if n in names)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section
 from diploee.runs.words import interval
-
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
-
 
 _KINDS = {
     "reference": "reference (synthesised from published facts)",
@@ -18,7 +14,7 @@ _KINDS = {
 }
 
 
-def provenance(run: Run, in_brief: bool = False) -> Section:
+def provenance(run: RunFolder, in_brief: bool = False) -> Section:
     """Return from where the numbers come.
 
     In brief with assumed terms by what they are of.
@@ -79,7 +75,7 @@ def provenance(run: Run, in_brief: bool = False) -> Section:
     return Section("provenance", "Where the numbers come from", figures, folded=True)
 
 
-def _grouped(keys: Iterable[str], run: Run) -> Iterator[str]:
+def _grouped(keys: Iterable[str], run: RunFolder) -> Iterator[str]:
     """Yield the assumed keys by their part of the site, those of several alike once."""
     stages = run.scenario.facility.stages
     groups: dict[str, dict[str, None]] = {}

@@ -1,19 +1,17 @@
-"""Reading a run folder back: metrics, manifest, and the series as pandas frames."""
+"""A run folder read back: metrics, manifest, and the series as pandas frames."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from pydantic import TypeAdapter
 
-from diploee.base.annexes import annex
 from diploee.base.columns import Columns, find_column
 from diploee.base.errors import (
     Brief,
@@ -28,8 +26,6 @@ from diploee.base.metric import Metric, find_metric, flatten
 from diploee.base.plain_data import KeyPath, checked_record, grouped, read_json
 from diploee.base.tables import Kind, open_parquet
 from diploee.base.units import MS_PER_S
-from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.bands import Bands, read_bands
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
@@ -40,16 +36,12 @@ from diploee.runs.parquet_files import (
     stored_columns,
 )
 from diploee.runs.records import Manifest
-from diploee.runs.sections import Section, as_html
 from diploee.runs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.scenario.loading import scenario_from_dict
 from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from diploee.grid.dynamics.answer import Answer
-    from diploee.reports.drawing.pictures import Picture
 
 
 @dataclass(frozen=True)
@@ -66,13 +58,38 @@ class Measured(Brief):
 
 
 @dataclass(frozen=True)
-class Run(Brief):
-    """A finished run."""
+class RunFolder(Brief):
+    """The folder of a finished run, read and nothing else."""
 
     folder: Path  # the run folder
     bands: Bands | None = None  # of its metrics over an ensemble, where one was given
 
-    def with_bands(self, ensemble: Path | str) -> Run:
+    @classmethod
+    def open(cls, folder: Self | Path | str) -> Self:
+        """Open a run folder; one that is open already is returned.
+
+        Raises
+        ------
+        InputError
+            If it is none, or was written by a newer version.
+        """
+        if not isinstance(folder, Path | str):
+            return folder
+        run = cls(Path(folder))
+        if not (run.folder / MANIFEST).is_file():
+            raise InputError(
+                f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
+            )
+        found = read_json(run.folder / MANIFEST, dict).get("schema_version")
+        if found != SCHEMA_VERSION:
+            raise InputError(
+                f"{run.folder / MANIFEST}: schema version {shown(found)}, this "
+                f"version of diploee reads {SCHEMA_VERSION}"
+            )
+        _ = run.scenario  # all who read a run rely on it
+        return run
+
+    def with_bands(self, ensemble: Path | str) -> Self:
         """Return the run with an ensemble's P5 and P95 beside its figures.
 
         Raises
@@ -81,7 +98,9 @@ class Run(Brief):
             If the folder is no ensemble of the run's scenario, or of fewer than 20
             runs.
         """
-        return replace(self, bands=read_bands(self, ensemble))
+        return replace(
+            self, bands=read_bands(ensemble, self.manifest["scenario"], self.folder)
+        )
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -95,12 +114,6 @@ class Run(Brief):
     def transient_h(self) -> float:
         """Time in which the facility filled up [h]; 0 for one that began full."""
         return (self.metrics.get("grid") or {}).get("transient_h") or 0.0
-
-    @cached_property
-    def ride_through(self) -> Answer:
-        """Answer to the shipped event, by ``facility.ride_through``."""
-        found: Answer = annex("ride_through")(self)
-        return found
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -167,110 +180,15 @@ class Run(Brief):
         return Measured(key, self.values[key], unit, declared.label)
 
     @cached_property
-    def verdicts(self) -> tuple[LimitReport, ...]:
-        """Reports on the limits that were checked while the run passed, at its step."""
-        return tuple(
-            TypeAdapter(LimitReport).validate_python(of["report"])
-            for of in self._stored_limits
-        )
+    def checked_limits(self) -> list[dict[str, Any]]:
+        """Limits that were checked while the run passed, each with its report.
 
-    @cached_property
-    def _stored_limits(self) -> list[dict[str, Any]]:
+        As in their file.
+        """
         if not (self.folder / LIMITS_FILE).exists():
             return []
         found: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
         return found
-
-    def limits(self, limits: Limits | Path | str) -> LimitReport:
-        """Check the run against limits.
-
-        Loaded ones, their file, or the name of a preset. What was checked while the run
-        passed is given as it was found then, at the run's step, each entry of a file by
-        itself.
-        """
-        loaded = limits if isinstance(limits, Limits) else load_limits(limits)
-        asked = loaded.model_dump(mode="json", exclude_defaults=True)
-        stored = [*zip(self._stored_limits, self.verdicts, strict=True)]
-        for of, report in stored:
-            if of["limits"] == asked:
-                return report
-        found, left = (
-            check_limits(self, loaded),
-            {spec.rule: key for key, spec in loaded.each()},
-        )
-        for of, report in stored:
-            theirs = Limits.model_validate(of["limits"])
-            keys = {left.pop(s.rule): key for key, s in theirs.each() if s.rule in left}
-            found = found.taking(report, keys) if keys else found
-        return found
-
-    def checked(self, limits: Iterable[Limits | Path | str]) -> tuple[LimitReport, ...]:
-        """Return the reports of the run, then those on further limits, each once."""
-        return tuple(dict.fromkeys([*self.verdicts, *map(self.limits, limits)]))
-
-    def export(
-        self,
-        format_name: str,
-        out: Path | str | None = None,
-        *,
-        force: bool = False,
-        **options: Any,
-    ) -> Path:
-        """Write the run's power in the format of a planner's tool.
-
-        Parameters
-        ----------
-        format_name : str
-            One of `diploee.grid.export.FORMATS`, such as ``"opendss"``.
-        out : path, optional
-            File or folder; ``<run folder>-<format>`` by default.
-        force : bool
-            Replace an export that stands there.
-        **options : object
-            Fields of `diploee.grid.export.Options`, such as ``step="15 min"``.
-
-        Returns
-        -------
-        pathlib.Path
-            What was written.
-        """
-        from diploee.grid.export.base import Options
-        from diploee.grid.export.registry import export_run
-
-        return export_run(self, format_name, out, Options(**options), force=force)
-
-    def report(self, out: Path | str = "report.html", **options: Any) -> Path:
-        """Write the run's page and return its place.
-
-        Options as in `report.write_report`.
-        """
-        place: Path = annex("report")(self, out, **options)
-        return place
-
-    def plot(self, chart: str = "peak-week") -> Picture:
-        """Draw a chart of the run's report by its id.
-
-        A notebook shows what this returns.
-
-        Raises
-        ------
-        InputError
-            If the report has no such chart; the text lists those it has.
-        """
-        drawn: Picture = annex("picture")(self, chart)
-        return drawn
-
-    def sections(self, limits: Sequence[LimitReport] = ()) -> list[Section]:
-        """Return the results as sections, the answer first.
-
-        Verdicts of `limits` too.
-        """
-        from diploee.runs.run_sections import run_sections
-
-        return run_sections(self, [*dict.fromkeys([*self.verdicts, *limits])])
-
-    def _repr_html_(self) -> str:
-        return as_html(f"{self.scenario.name}, {self.folder}", self.sections())
 
     def boundary(self, column: str = "facility_power_w") -> str:
         """Return where a power is taken, in words."""
@@ -288,13 +206,8 @@ class Run(Brief):
         if event_window is not None:
             return self._event_window_series(event_window)
         scenario, path = self.scenario, self.folder / FACILITY_FILE
-        return RunSeries(
-            self,
-            path,
-            scenario.start_with_zone,
-            scenario.resolution_ms,
-            scenario.n_intervals,
-        )
+        start, step_ms = scenario.start_with_zone, scenario.resolution_ms
+        return RunSeries(self.folder, path, start, step_ms, scenario.n_intervals)
 
     def blocks(
         self,
@@ -349,51 +262,6 @@ class Run(Brief):
         Numbers with a point are float64; the file has them in float32.
         """
         return self.series().frame(columns)
-
-    def power(
-        self,
-        of: str,
-        step: str | None = None,
-        span: tuple[datetime | None, datetime | None] = (None, None),
-        **options: Any,
-    ) -> pd.DataFrame:
-        """Return the power of a node, chassis, rack, row or hall, or of each of them.
-
-        The loads of the run are played again, which takes as long as its schedule up to
-        the end of the span. Nodes of a job, and of a service, draw alike, each its part
-        of a sum: parts are as coherent as they can be, and each by itself swings at
-        least as much as here.
-
-        Parameters
-        ----------
-        of : str
-            A part by its number from 0, such as ``"rack:17"``, or all of a level,
-            ``"rack"``. Parts are those of `facility.layout`, numbered pool after pool.
-        step : str, optional
-            Interval such as ``"0.1 s"``; the run's resolution by default.
-        span : (datetime.datetime or None, datetime.datetime or None), optional
-            From when to before when, local time; the whole run by default.
-        **options : object
-            What the run took in Python besides: ``library``, ``policies``,
-            ``controller``, ``stages`` and ``loads``, as `simulate` has them.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``it_power_w`` [W], ``busy_nodes`` and ``utilization``, and
-            ``it_ac_power_w`` where the nodes' AC power is modelled, indexed by
-            `timestamp`. Of several parts each has columns of its own, such as
-            ``it_power_w.rack:17``, beside those of all together.
-
-        Raises
-        ------
-        InputError
-            If there is no such part, step or span, or what the run read has changed.
-        """
-        asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
-        tables = annex("part_tables")(self, asked, **options)
-        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
-        return frame.set_index("timestamp")
 
     def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the jobs in the order of submission.
@@ -469,7 +337,7 @@ class Run(Brief):
             else at
             + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
         )
-        return RunSeries(self, path, start, step_ms, n_rows, name)
+        return RunSeries(self.folder, path, start, step_ms, n_rows, name)
 
     def _result(self, name: str) -> dict[str, Any]:
         """Return a file of results, which is as the run wrote it."""
@@ -486,31 +354,3 @@ class Run(Brief):
     def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
         return found
-
-
-def open_run(folder: Path | str) -> Run:
-    """Open a run folder.
-
-    Parameters
-    ----------
-    folder : path
-        Folder that `diploee.run` wrote.
-
-    Raises
-    ------
-    InputError
-        If it is none, or was written by a newer version.
-    """
-    run = Run(Path(folder))
-    if not (run.folder / MANIFEST).is_file():
-        raise InputError(
-            f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
-        )
-    found = read_json(run.folder / MANIFEST, dict).get("schema_version")
-    if found != SCHEMA_VERSION:
-        raise InputError(
-            f"{run.folder / MANIFEST}: schema version {shown(found)}, this version of "
-            f"diploee reads {SCHEMA_VERSION}"
-        )
-    _ = run.scenario  # all who read a run rely on it
-    return run

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from diploee.base.metric import Metric, find_metric, is_plain_number, number
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.ranked import Part, Pivot
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import interval, moment, pattern_for
-
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
-
 
 WAITS = (
     "queued_fraction",
@@ -38,7 +34,7 @@ _SIGNED = (
 class RunView:
     """A run's values with what is declared of them, in the page's unit of power."""
 
-    def __init__(self, run: Run, unit: PowerUnit | None = None) -> None:
+    def __init__(self, run: RunFolder, unit: PowerUnit | None = None) -> None:
         self.run, self.values = run, run.values
         self.step_ms = run.scenario.resolution_ms
         self.unit = unit or power_unit(run.metrics["power"]["max_mw"] * W_PER_MW)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.base.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
-from diploee.base.columns import ValueKind, coarser, find_column
+from diploee.base.columns import Columns, ValueKind, coarser, find_column
 from diploee.base.errors import Brief, InputError, one_line
 from diploee.base.tables import (
     Float64Array,
@@ -27,11 +28,10 @@ from diploee.base.tables import (
     open_parquet,
 )
 from diploee.base.units import MS_PER_H, MS_PER_S
+from diploee.runs.parquet_files import FACILITY_FILE, stored_columns
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from diploee.runs.reader import Run
 
 BATCH_ROWS = 1 << 18
 """Rows read at a time; it bounds the memory and does not change the values."""
@@ -66,12 +66,17 @@ class RunSeries(Brief):
     Of the whole run, or one of its event windows.
     """
 
-    run: Run  # whose series it is
+    folder: Path  # the run folder
     path: Path  # its file, with the columns of ``facility.parquet``
     start: datetime  # of the first interval, in the facility's zone
     step_ms: int  # interval of the series [ms]
     n_rows: int  # number of intervals
     event_window: str = ""  # its name; empty for the whole run
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Its columns, as the run declared them."""
+        return stored_columns(self.folder / FACILITY_FILE)
 
     @property
     def name(self) -> str:
@@ -163,7 +168,7 @@ class RunSeries(Brief):
         step_ms: int | None = None,
         rows: Rows | None = None,
     ) -> Iterator[SeriesBlock]:
-        """Stream columns as `Run.blocks` does, the span given in rows."""
+        """Stream columns; arguments and errors as in `RunFolder.blocks`, the span given in rows."""  # noqa: E501
         self.check(columns)
         step_ms = step_ms or self.step_ms
         if step_ms % self.step_ms:
@@ -174,7 +179,7 @@ class RunSeries(Brief):
         blocks = self._read(columns, *(rows or (0, self.n_rows)))
         if step_ms == self.step_ms:
             return blocks
-        kinds = {name: find_column(name, self.run.columns)[0].kind for name in columns}
+        kinds = {name: find_column(name, self.columns)[0].kind for name in columns}
         return averaged(blocks, step_ms // self.step_ms, kinds)
 
     def read(self, columns: Sequence[str], rows: Rows | None = None) -> SeriesBlock:
@@ -251,7 +256,7 @@ class RunSeries(Brief):
             values = batch.column(batch.schema.get_field_index(name))
             gaps = (
                 values.null_count
-                and find_column(name, self.run.columns)[0].per == "service"
+                and find_column(name, self.columns)[0].per == "service"
             )
             found[name] = numbers(
                 values, f"{where}: column '{name}'", row, has_gaps=bool(gaps)

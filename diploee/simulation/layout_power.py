@@ -55,7 +55,7 @@ from diploee.simulation.pipeline import Line
 from diploee.simulation.site import flexible_controller
 
 if TYPE_CHECKING:
-    from diploee.runs.reader import Run
+    from diploee.runs.reader import RunFolder
 
 VALUES_OF_BLOCK = 1 << 22
 """Values of all parts that are computed at once, which bounds the memory."""
@@ -532,7 +532,7 @@ class Span(Choices):
 
 
 def part_tables(
-    run: Run,
+    run: RunFolder,
     span: Span | Mapping[str, Any],
     library: ProfileLibrary | None = None,
     **options: Any,
@@ -592,7 +592,7 @@ def part_tables(
 
 
 def write_parts(
-    run: Run,
+    run: RunFolder,
     span: Span,
     out: Path | None = None,
     *,

@@ -63,7 +63,7 @@ from diploee.runs.parquet_files import (
     NodesFile,
     write_event_windows,
 )
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
 from diploee.scenario.models import Scenario
 from diploee.schedule.context import Controller
 from diploee.schedule.policy import Policy
@@ -105,7 +105,7 @@ def simulate(
     limits: Sequence[Limits] = (),
     at_most_s: float | None = None,
     at_most_mb: float | None = None,
-) -> Run:
+) -> RunFolder:
     """Simulate a scenario and write its run folder.
 
     Parameters
@@ -163,7 +163,7 @@ def simulate(
 
     Returns
     -------
-    Run
+    RunFolder
         The finished run, read back from its folder.
 
     Raises
@@ -296,7 +296,7 @@ def simulate(
             )
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
-    return open_run(new.place)
+    return RunFolder.open(new.place)
 
 
 def _expect(is_so: bool, name: str, expected: str, value: object) -> None:

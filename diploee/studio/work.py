@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from diploee.api import open_run
 from diploee.base.errors import DiploeeError, RunTooLongError
 from diploee.base.files import is_late, reason
 from diploee.base.progress import Progress, Update, stop_with
@@ -42,7 +43,7 @@ from diploee.reports.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel
 from diploee.reports.drawing.page import Figures
 from diploee.runs.folder import default_folder
 from diploee.runs.parquet_files import FACILITY_FILE
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
 from diploee.runs.words import interval
 from diploee.scenario.models import Scenario
 from diploee.simulation.run import simulate
@@ -224,7 +225,11 @@ class Worker:
 
     def look(self, job: dict[str, Any]) -> None:
         """Make the page of finished runs, side by side where there are several."""
-        runs, frames, before = [*map(open_run, job["runs"])], Path(job["frames"]), None
+        runs, frames, before = (
+            [*map(RunFolder.open, job["runs"])],
+            Path(job["frames"]),
+            None,
+        )
         for run in runs[:2]:
             watch = Picture(
                 run.scenario, before, partial(self._keep, frames, "picture")
@@ -255,7 +260,7 @@ class Worker:
                 file = Path(shutil.make_archive(str(file), "zip", file))
         self.say(file=str(file))
 
-    def _page(self, runs: list[Run], frames: Path) -> None:
+    def _page(self, runs: list[RunFolder], frames: Path) -> None:
         report = build_report([run.folder for run in runs])
         self._keep(frames, "report", report_page(report))
 
@@ -263,22 +268,22 @@ class Worker:
         (frames / f"{name}.html").write_text(page, "utf-8")
         self.say(frame=name)
 
-    def _differences(self, before: str | None, run: Run) -> dict[str, Any]:
+    def _differences(self, before: str | None, run: RunFolder) -> dict[str, Any]:
         if not before or not (Path(before) / FACILITY_FILE).exists():
             return {}
         try:
-            if _days_of(open_run(before)) != _days_of(run):
+            if _days_of(RunFolder.open(before)) != _days_of(run):
                 return {}
             return {"differences": _in_words(compare(before, run.folder))}
         except DiploeeError:  # of a run of other years' versions
             return {}
 
 
-def _days_of(run: Run) -> tuple[datetime, int]:
+def _days_of(run: RunFolder) -> tuple[datetime, int]:
     return run.scenario.start, run.scenario.horizon_ms
 
 
-def _power_w(run: Run) -> Any:
+def _power_w(run: RunFolder) -> Any:
     return run.facility([POWER])[POWER].to_numpy()
 
 
@@ -298,14 +303,14 @@ def _in_words(found: Comparison) -> list[str]:
     return [*lines, *([f"{left} more figures differ"] if left else [])]
 
 
-def _finished(folder: Path, sha256: str, is_known: bool) -> Run | None:
+def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
     """Return a run that is there already, of the same scenario and version; else None.
 
     Where a scenario asks for a size, its manifest has another hash: that of the site in
     its size.
     """
     try:
-        run = open_run(folder)
+        run = RunFolder.open(folder)
         found, version = (
             run.manifest.get(k) for k in ("scenario_sha256", "diploee_version")
         )

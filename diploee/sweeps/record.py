@@ -27,7 +27,7 @@ from diploee.base.units import HOURS_PER_WEEK, MS_PER_H
 from diploee.base.version import full_version
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 from diploee.runs.folder import METRICS_FILE, write_json
-from diploee.runs.reader import Run
+from diploee.runs.reader import RunFolder
 from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
@@ -94,7 +94,7 @@ def read_shape(store: Store, run: str) -> Any:
     ).read()
 
 
-def load_shape(run: Run) -> pa.Table:
+def load_shape(run: RunFolder) -> pa.Table:
     """Return the load by hour of the week and its duration curve."""
     total, count = np.zeros(HOURS_PER_WEEK), np.zeros(HOURS_PER_WEEK)
     largest = np.zeros(HOURS_PER_WEEK)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 import diploee
-from diploee.grid.dynamics import Site
 
 try:
     import andes
@@ -30,7 +29,7 @@ system = andes.load(
 )
 # The other loads are impedances here, ANDES' default; this one draws what the site
 # draws.
-site = Site.open(diploee.open_run(sys.argv[1]))
+site = diploee.open_run(sys.argv[1]).site()
 p_mw, q_mvar = site.step(0.0, 1.0, 60.0)
 for model, idx, fields in (
     ("PQ", "site", {"bus": BUS, "Vn": 345.0, "p0": p_mw / 100, "q0": q_mvar / 100}),

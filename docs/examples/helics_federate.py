@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 import diploee
-from diploee.grid.dynamics import Site
 
 try:
     import helics
@@ -36,7 +35,7 @@ options.add_argument(
 given = options.parse_args()
 
 run, kept = diploee.open_run(given.run), given.state and given.state.exists()
-site = Site.open(run, state=pickle.loads(given.state.read_bytes()) if kept else None)
+site = run.site(state=pickle.loads(given.state.read_bytes()) if kept else None)
 start_s, time_s = site.state.time_s, 0.0
 
 info = helics.helicsCreateFederateInfo()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 import diploee
-from diploee.grid.dynamics import Site
 
 try:
     import opendssdirect as dss
@@ -20,7 +19,7 @@ except ImportError:
 KV, SHORT_CIRCUIT_MVA, STEP_S, END_S = 34.5, 600.0, 0.01, 10.0
 DIP = {"starts_s": 2.0, "ends_s": 2.1, "pu": 0.45}  # of the source
 
-site = Site.open(diploee.open_run(sys.argv[1]))
+site = diploee.open_run(sys.argv[1]).site()
 power = site.step(0.0, 1.0, 60.0)
 for command in (
     "clear",

@@ -18,17 +18,16 @@ from command_line import Ended, run
 from scipy import fft
 from timing import Clock, interleaved
 
+from diploee import Run, open_run, simulate
 from diploee.grid.limits import load_limits
 from diploee.importers.inputs import load_inputs
 from diploee.power import Segments
 from diploee.power.blocks import MAX_THREADS, power_stream
 from diploee.power.spectral import fft_lengths
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run, open_run
 from diploee.runs.folder import expected_mb
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.pipeline import Line
-from diploee.simulation.run import simulate
 from diploee.simulation.site import settle
 from diploee.simulation.steps import (
     generate_jobs,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from diploee import load_scenario, simulate
+from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports.datasheet import write_datasheet
 
 pytestmark = [
@@ -30,7 +31,9 @@ def test_sheet_of_a_year_at_the_meter_fits_and_prints_on_one_page(
     peaks.write_text("\n".join(["name,start,duration_min", *days]), "utf-8")
     page = tmp_path / "sheet.html"
     limits = ["ieso_3_0", "ercot_lcl_2026_06", "southern", "lipa"]
-    write_datasheet(tmp_path / "run", page, limits=limits, peaks=peaks)
+    write_datasheet(
+        tmp_path / "run", page, limits=limits, peaks=read_peak_intervals(peaks)
+    )
     for width in (1280, 700):
         browser.set_window_size(width, 900)
         browser.get(page.as_uri())

@@ -24,8 +24,8 @@ from diploee.importers.serving.service_curves import load_power_curve
 from diploee.importers.signals import read_signal
 from diploee.importers.site_tables import (
     read_cooling_points,
-    read_event,
     read_reactive_table,
+    read_voltage,
 )
 from diploee.importers.text.source import read_bytes
 from diploee.integrations.openg2g import TrainingTrace
@@ -215,7 +215,7 @@ OTHERS = (
         "event",
         "e.csv",
         "t_s,voltage_pu,frequency_hz\n0,1,60\n1,0.4,59.9\n2,1,60\n",
-        read_event,
+        read_voltage,
     ),
     TextReader(
         "reactive", "q.csv", "p_mw,q_mvar\n0,-0.1\n0.5,0\n1,0.25\n", read_reactive_table

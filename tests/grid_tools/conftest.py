@@ -3,18 +3,17 @@ Q."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 from grid_truth import means_mw
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
+from diploee.importers.site_tables import read_reactive_table
 
 
 class LeadsAtLowLoad:
@@ -72,10 +71,10 @@ def expected_mw(run: Run) -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
-def q_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def q_table(tmp_path_factory: pytest.TempPathFactory) -> ReactiveTable:
     path = tmp_path_factory.mktemp("q") / "q_of_p.csv"
     path.write_text("p_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8")
-    return path
+    return ReactiveTable(path, *read_reactive_table(path))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 
-from diploee.runs import Run
+from diploee import Run
 
 STEP = "15 min"
 STEP_H = 0.25

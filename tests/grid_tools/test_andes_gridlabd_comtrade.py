@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from diploee import Run
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 pytestmark = [pytest.mark.grid_tools, pytest.mark.filterwarnings("default")]
 
@@ -23,7 +24,7 @@ def in_mw(run: Run, window: str) -> np.ndarray:
 
 
 def test_andes_plays_an_event_window_on_ieee_39(
-    run: Run, q_table: Path, tmp_path: Path
+    run: Run, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     andes = pytest.importorskip("andes", reason="needs diploee[grid-test]")
     options = Options(q_table=q_table, event_window="rise_1s", name="dc", mva=0.1)
@@ -66,7 +67,7 @@ def test_andes_plays_an_event_window_on_ieee_39(
 
 
 def test_andes_reads_the_raw_record_back(
-    run: Run, q_table: Path, tmp_path: Path
+    run: Run, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     andes = pytest.importorskip("andes", reason="needs diploee[grid-test]")
     place = export_run(

@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diploee import simulate
-from diploee.grid.dynamics import Site
-from diploee.runs import Run
+from diploee import Run, simulate
 from diploee.scenario import load_scenario
 
 pytestmark = pytest.mark.grid_tools
@@ -69,7 +67,7 @@ def test_opendss_solves_a_feeder_with_the_site_at_its_end(campus: Run) -> None:
     # Printed with four decimals
     assert p[before][9::10] == pytest.approx(own, abs=1e-4)
     # What is solved at the site's voltages is what the site draws by itself at them.
-    site = Site.open(campus)
+    site = campus.site()
     site.step(0.0, 1.0, 60.0)
     again = [
         site.step(at, pu / v[before][0], 60.0)[0] for at, pu in zip(t, v, strict=True)
@@ -148,7 +146,7 @@ def test_helics_exchanges_with_the_site_and_goes_on_from_its_state(
         broker.disconnect()
         return np.array([row.split() for row in printed[1].splitlines()], dtype=float)
 
-    site, shift = Site.open(campus), 0.0
+    site, shift = campus.site(), 0.0
     for _ in range(2):
         time, power = federation().T
         wanted = []

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from grid_truth import STEP, STEP_H, means_mw
 
+from diploee import Run
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 pytestmark = pytest.mark.grid_tools
 
@@ -93,7 +94,7 @@ def test_reactive_power_of_the_solved_load_has_the_tables_sign(
     run: Run,
     expected_mw: np.ndarray,
     expected_mvar: np.ndarray,
-    q_table: Path,
+    q_table: ReactiveTable,
     tmp_path: Path,
     actual: bool,
 ) -> None:

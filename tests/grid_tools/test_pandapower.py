@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from grid_truth import STEP, STEP_H
 
+from diploee import Run
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 # pandapower itself warns about changes of its dependencies to come.
 pytestmark = [pytest.mark.grid_tools, pytest.mark.filterwarnings("default")]
@@ -73,7 +74,7 @@ def test_energy_and_peak_of_the_time_series(
 
 
 def test_reactive_power_has_the_tables_sign(
-    run: Run, expected_mvar: np.ndarray, q_table: Path, tmp_path: Path
+    run: Run, expected_mvar: np.ndarray, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     options = Options(step=STEP, q_table=q_table, name="dc")
     table = pd.read_parquet(

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from grid_truth import STEP, STEP_H
 
+from diploee import Run
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 # PyPSA itself warns about changes of its dependencies to come.
 pytestmark = [pytest.mark.grid_tools, pytest.mark.filterwarnings("default")]
@@ -59,7 +60,7 @@ def test_reactive_power_has_the_tables_sign(
     run: Run,
     expected_mw: np.ndarray,
     expected_mvar: np.ndarray,
-    q_table: Path,
+    q_table: ReactiveTable,
     tmp_path: Path,
 ) -> None:
     options = Options(step=STEP, q_table=q_table, name="dc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from diploee.runs import Run
+from diploee import Run
 
 Simulate = Callable[[str, tuple[str, ...]], Run]
 """Runs a shipped scenario with ``key=value`` changes."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import diploee
-from diploee.runs import Run
+from diploee import Run
 
 pytestmark = pytest.mark.paper
 

@@ -9,7 +9,7 @@ import pytest
 from metered import ESIF_COOLING_ONLY, SITES
 
 import diploee
-from diploee.runs import Run
+from diploee import Run
 from diploee.scenario import load_scenario
 
 pytestmark = pytest.mark.slow

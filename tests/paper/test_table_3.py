@@ -7,7 +7,7 @@ import pytest
 from paper_tables import TABLE_3
 
 import diploee
-from diploee.runs import Run
+from diploee import Run
 
 pytestmark = pytest.mark.paper
 

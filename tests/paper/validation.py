@@ -30,12 +30,11 @@ from metered import (
 from paper_figures import figures
 from paper_tables import LEVELS, TABLE_3, TABLE_4, Table, run_times_and_power
 
+from diploee import Run, simulate
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.run import simulate
 
 DAYS, HOURS = 7, 24
 VARIED = replace(

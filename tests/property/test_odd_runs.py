@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from serving_builders import SERVING
 
 import diploee
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS
 from diploee.grid.limits import load_limits
 from diploee.grid.limits.mitigation import mitigate
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run
 from diploee.scenario import Scenario, scenario_from_dict
 
 LIBRARY = ProfileLibrary(

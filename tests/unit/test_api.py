@@ -18,9 +18,9 @@ from command_line import call
 from sweep_builders import UTILIZATION, sweep_file
 
 import diploee
+from diploee import Run
 from diploee.api import run as run_function
 from diploee.base.errors import InputError, ScenarioError
-from diploee.runs import Run
 
 DEMAND = "grid.maximum_demand.intervals.15min.max_mw"
 

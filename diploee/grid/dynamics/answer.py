@@ -34,10 +34,10 @@ from diploee.grid.dynamics.curves import (
     verdict,
     worst,
 )
-from diploee.grid.dynamics.events import NORMAL_PU, Event, load_event
+from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
 from diploee.grid.dynamics.machine import Change, Response, Voltage, respond
 from diploee.runs.load_parts import LoadParts, summed
-from diploee.runs.reader import Run
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import pattern_for
 from diploee.scenario.ride_through import RideThrough
@@ -424,7 +424,7 @@ def _alone(case: Case) -> Iterator[Figure]:
 
 @stage("ride-through")
 def ride_through(
-    run: Run,
+    run: RunFolder,
     event: Event | str = SHIPPED,
     at: datetime | None = None,
     settings: Mapping[str, RideThrough] | None = None,
@@ -433,11 +433,10 @@ def ride_through(
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         A finished run; its load at the instant is what meets the event.
     event : Event or str, optional
-        The event, its name in `EVENTS`, or a CSV file
-        ``t_s,voltage_pu[,frequency_hz]``.
+        The event, or its name in `EVENTS`; `diploee.Run.answer` reads one from a file.
     at : datetime.datetime, optional
         When the event begins, local time; by default at the 5th, 50th and 95th
         percentile of the load, as means of a minute or longer.
@@ -449,7 +448,7 @@ def ride_through(
     InputError
         If the run has no settings, or the event or instant can't be had.
     """
-    event = load_event(event) if isinstance(event, str) else event
+    event = EVENTS.named("ride_through", event) if isinstance(event, str) else event
     settings = run.scenario.facility.blocks(settings)
     if not settings:
         raise InputError(
@@ -534,7 +533,7 @@ def longest_away_s(case: Case) -> float:
 class _Load:
     """The load of a run, from which its blocks take their parts."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFolder) -> None:
         self.run, self.series, self.of = run, run.series(), LoadParts.of(run)
 
     def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:

@@ -6,14 +6,9 @@ Recorded facts, or a user's file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
-
-from diploee.base.annexes import annex
-from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
+from diploee.base.errors import Brief
 from diploee.base.model import Registry
-from diploee.base.tables import Float64Array
 from diploee.grid.dynamics.machine import Voltage
 
 NORMAL_PU = (0.9, 1.1)
@@ -72,39 +67,3 @@ EVENTS: Registry[Event] = Registry(
     noun="name",
 )
 """Events that ship, as facts."""
-
-
-def load_event(name: str) -> Event:
-    """Return an event that ships, or that of a table ``t_s,voltage_pu[,frequency_hz]``.
-
-    Each value is held until the next stamp. In place of `voltage_pu`, `waveform_pu` is
-    sampled at even steps, of its amplitude: its RMS over a cycle, renewed each half,
-    isn't filtered again.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
-    if name in EVENTS:
-        return EVENTS[name]
-    if not Path(name).is_file():
-        raise InputError(
-            f"--event: {shown(name)} is neither a file nor an event by name, expected "
-            f"{one_of(EVENTS)} or a file{did_you_mean(name, EVENTS)}"
-        )
-    found: Event = annex("read_event")(Path(name))
-    return found
-
-
-def half_cycle_rms(
-    time_s: Float64Array, wave: Float64Array, hz: float
-) -> tuple[Float64Array, Float64Array]:
-    """Return the RMS over a cycle, renewed each half cycle at its end, and its stamps.
-
-    IEC 61000-4-30's Urms(1/2), from memory; 1 is the RMS of a wave of amplitude 1.
-    """
-    n = round(1 / hz / np.diff(time_s).mean())
-    energy = np.concatenate([[0.0], np.cumsum(wave**2)])
-    ends = np.arange(n, wave.size + 1, n // 2)
-    return time_s[0] + ends / n / hz, np.sqrt(2 * (energy[ends] - energy[ends - n]) / n)

@@ -9,7 +9,7 @@ is left, in the simulator's steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,15 +22,15 @@ from diploee.base.columns import TAKEN_OFF, Role
 from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Stages
+from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages
 from diploee.facility.before_stores import BEFORE_STORES, first_store
+from diploee.facility.weather import Weather
 from diploee.grid.dynamics.machine import TIE_S, Machine
 from diploee.grid.dynamics.motor import Motor
 from diploee.grid.export.psse import PERC1
-from diploee.importers.inputs import InputReader
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.runs.load_parts import LoadParts, by_kind
-from diploee.runs.reader import Run
+from diploee.runs.reader import RunFolder
 from diploee.scenario.ride_through import RideThrough
 from diploee.simulation.site import open_stages
 
@@ -62,19 +62,23 @@ class SiteState(Brief):
 
 
 class Site:
-    """A site that a simulator steps; `Site.open` makes one.
+    """A site that a simulator steps; `diploee.Run.site` and `Site.open` make one.
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         The run.
     state : SiteState
         Where it goes on from; it is changed in place.
+    stages : sequence of Stage
+        Those of the run from its first battery or ramp limit on.
     """
 
-    def __init__(self, run: Run, state: SiteState) -> None:
+    def __init__(
+        self, run: RunFolder, state: SiteState, stages: Sequence[Stage]
+    ) -> None:
         self._state, self._motor = state, Motor(state.nominal_hz)
-        self._series, self._behind = run.series(state.event_window), _behind(run)
+        self._series, self._behind = run.series(state.event_window), stages
         behind = {column.name for stage in self._behind for column in stage.columns}
         self._parts, names = LoadParts.of(run).without(behind), self._series.check()[1:]
         per = {column.name: column.per for column in run.columns}
@@ -93,7 +97,7 @@ class Site:
     @classmethod
     def open(
         cls,
-        run: Run,
+        run: RunFolder,
         at: datetime | None = None,
         *,
         event_window: str | None = None,
@@ -101,12 +105,13 @@ class Site:
         drives: float = 0.0,
         nominal_hz: float = 60.0,
         state: SiteState | None = None,
+        weather: Weather | None = None,
     ) -> Site:
         """Open the site of a finished run, or go on from a state.
 
         Parameters
         ----------
-        run : Run
+        run : RunFolder
             The run. With a battery or ramp limit it was run with ``--before-stores``.
         at : datetime.datetime, optional
             Start of an interval of the run, local time, at which the time is 0; by
@@ -122,21 +127,24 @@ class Site:
         state : SiteState, optional
             `Site.state` of a site of the same run, which goes on from there; it has the
             other arguments.
+        weather : Weather, optional
+            The run's, where its scenario names any and it has a battery or ramp limit.
 
         Raises
         ------
         InputError
             If the run lacks the load before its stores, the instant is outside of it,
-            or an argument isn't possible.
+            or an argument isn't possible or there.
         """
+        behind = _behind(run, weather)
         if state is not None:
-            return cls(run, deepcopy(state))
+            return cls(run, deepcopy(state), behind)
         if not (0 <= drives <= 1 and 0 < nominal_hz < inf):
             raise InputError(
                 "drives and nominal_hz: must be from 0 to 1 and above 0, found "
                 f"{drives:g} and {nominal_hz:g} Hz"
             )
-        series, behind = run.series(event_window), _behind(run)
+        series = run.series(event_window)
         if behind and event_window is not None:
             raise InputError(
                 f"{run.folder}: the state of its battery or ramp limit at the start "
@@ -152,6 +160,7 @@ class Site:
             SiteState(
                 first, event_window, drives, nominal_hz, machines, started, speed_pu
             ),
+            behind,
         )
         if behind:
             for rows in series.blocks(site._names, rows=(0, first)):
@@ -332,13 +341,16 @@ _LATE: dict[str, Role | None] = {"it": "device", "motors": "cooling", "rest": "l
 """Roles of load behind a store, by the part that it is of."""
 
 
-def _behind(run: Run) -> list[Any]:
+def has_stores(run: RunFolder) -> bool:
+    """Return whether a run has a battery or ramp limit."""
+    names = run.series().check()
+    return any(c.role in ("store", "hold") and c.name in names for c in run.columns)
+
+
+def _behind(run: RunFolder, weather: Weather | None) -> list[Any]:
     """Return a run's stages from its first battery or ramp limit on, reopened."""
     scenario, names = run.scenario, run.series().check()
-    stores = [
-        c.name for c in run.columns if c.role in ("store", "hold") and c.name in names
-    ]
-    if not stores:
+    if not has_stores(run):
         return []
     step_s = scenario.step_ms / MS_PER_S
     coarse = scenario.step_ms < scenario.resolution_ms
@@ -349,9 +361,11 @@ def _behind(run: Run) -> list[Any]:
             f"limit{f' in its steps of {step_s:g} s' * coarse}; run it again with "
             f"--before-stores{steps}"
         )
-    stages, _ = open_stages(
-        scenario, weather=InputReader().weather(scenario, scenario.clock)
-    )
+    if scenario.facility.weather and weather is None:
+        raise InputError(
+            f"{run.folder}: needs its weather; diploee.Run.site opens it with that"
+        )
+    stages, _ = open_stages(scenario, weather=weather)
     have = {c.name for stage in stages for c in stage.columns}
     nodes = {c.name for c in (*POWER_COLUMNS, *AC_COLUMNS)}
     if own := [c.name for c in run.columns if c.role and c.name not in have | nodes]:

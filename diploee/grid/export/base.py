@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, PositiveFloat
+from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
 
 from diploee.base.errors import Brief, shown
 from diploee.base.model import Choices, Share, default, documented, unset
 from diploee.base.tables import Float64Array
-from diploee.grid.export.series import ExportBlock, LeapDay, Series
+from diploee.grid.export.series import ExportBlock, LeapDay, ReactiveTable, Series
 from diploee.grid.export.text import in_mw
-from diploee.runs.reader import Run
+from diploee.runs.reader import RunFolder
 
 FOR_ALL = frozenset({"column", "step"})
 WINDOW = frozenset({"first", "until", "event_window"})
@@ -60,7 +60,7 @@ class Options(Choices):
     time_zone: str | None = unset(
         "Zone of csv stamps, as America/Denver; else the facility's."
     )
-    q_table: Path | None = unset(
+    q_table: InstanceOf[ReactiveTable] | None = unset(
         "Your CSV p_mw,q_mvar for reactive power, in place of what the run has; "
         "q_mvar above 0 is drawn by the facility."
     )
@@ -124,7 +124,7 @@ def flag(option: str) -> str:
 class ExportRequest(Brief):
     """Request to a format's writer."""
 
-    run: Run  # the finished run
+    run: RunFolder  # the finished run
     series: Series  # the power at the export's step, to be streamed
     options: Options  # what the user chose
     path: Path  # file, or folder, to write; it is put in its place afterwards

@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from diploee.base.annexes import annex
 from diploee.base.clock import named_zone
 from diploee.base.errors import InputError, one_line, one_of, shown
 from diploee.base.files import (
@@ -57,7 +56,7 @@ from diploee.grid.export.tables import (
 )
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.runs.folder import run_files, write_json
-from diploee.runs.reader import Run, open_run
+from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 
 FOLDER_SIDECAR = "diploee_export.json"
@@ -236,7 +235,7 @@ FORMATS: Registry[Format] = Registry(
 
 
 def export_run(
-    run: Run | Path | str,
+    run: RunFolder | Path | str,
     format_name: str,
     out: Path | str | None = None,
     options: Options | None = None,
@@ -248,7 +247,7 @@ def export_run(
 
     Parameters
     ----------
-    run : Run or path
+    run : RunFolder or path
         A finished run, or its folder.
     format_name : str
         One of `FORMATS`.
@@ -279,7 +278,7 @@ def export_run(
     _check_options(fmt, options)
     if not options.column:
         options = options.model_copy(update={"column": fmt.column})
-    run = run if isinstance(run, Run) else open_run(run)
+    run = RunFolder.open(run)
     source = run.series(options.event_window)
     place = _default_place(run, fmt, options) if out is None else local_place(out)
     if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
@@ -287,13 +286,13 @@ def export_run(
             f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for "
             f"'{fmt.name}'"
         )
-    inputs = [*run_files(run.folder), options.q_table]
+    inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
     if fmt.is_folder:
         check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
     else:
         check_file(place, force, inputs=inputs)
         check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
-    series, leap_rule = _series(source, fmt, options)
+    series, leap_rule = _series(run, source, fmt, options)
 
     done = 0.0
     with (progress or Progress()).stage(f"export {fmt.name}") as update:
@@ -355,7 +354,7 @@ def _check_options(fmt: Format, options: Options) -> None:
             raise InputError(f"--time-zone: {error}") from None
 
 
-def _default_place(run: Run, fmt: Format, options: Options) -> Path:
+def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
     folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
     names = [
@@ -367,13 +366,13 @@ def _default_place(run: Run, fmt: Format, options: Options) -> Path:
 
 
 def _series(
-    source: RunSeries, fmt: Format, options: Options
+    run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[Series, str | None]:
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = default_ms if options.step is None else parse_step_ms(options.step)
     spans: tuple[Rows, ...]
     leap_rule = None
-    check_step(source, step_ms)
+    check_step(run, source, step_ms)
     if fmt.whole_year:
         spans, leap_rule = year_spans(
             source, options.year, options.leap_day, step_ms, fmt.name
@@ -393,8 +392,7 @@ def _reactive(
     The user's table before the run's own column.
     """
     if options.q_table is not None:
-        table: ReactiveTable = annex("read_reactive_table")(options.q_table)
-        return table
+        return options.q_table
     column = REACTIVE_OF.get(options.column)
     return column if "q_table" in fmt.options and column in source.check() else None
 
@@ -443,7 +441,7 @@ def _describe(
         "energy_mwh": energy_mwh,
         "mean_mw": energy_mwh * S_PER_H / (series.n_steps * series.step_s),
         "peak_mw": series.peak_w / W_PER_MW,
-        "run": _origin(series.source),
+        "run": _origin(run, series.source),
         "done": _done(request, leap_rule),
         "notes": notes,
     }
@@ -493,8 +491,7 @@ def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
     return done
 
 
-def _origin(source: RunSeries) -> dict[str, Any]:
-    run = source.run
+def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = {

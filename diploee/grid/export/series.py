@@ -19,6 +19,7 @@ from diploee.base.errors import Brief, InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
+from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 from diploee.scenario.times import parse_resolution_ms
 
@@ -26,7 +27,6 @@ REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
 """Column of the reactive power at the same place as that of a power; other powers have
 none."""
 
-HEADER = ("p_mw", "q_mvar")
 CONVENTION = (
     "load convention: q_mvar above 0 is reactive power that the facility draws "
     "(inductive), below 0 that it supplies (capacitive)"
@@ -151,7 +151,7 @@ class Series(Brief):
 
 def check_power_column(source: RunSeries, column: str) -> None:
     """Refuse a column that is no power of the source, by its file's head."""
-    powers = {c.name for c in source.run.columns if c.unit == "W"}
+    powers = {c.name for c in source.columns if c.unit == "W"}
     names = [name for name in source.check() if name.partition(".")[0] in powers]
     if column not in names:
         raise InputError(
@@ -172,29 +172,24 @@ def parse_step_ms(text: str) -> int:
         raise InputError(f"--step: {error}") from None
 
 
-def check_step(source: RunSeries, step_ms: int) -> None:
+def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
     """Refuse a step that the source can't be averaged to."""
-    folder, step_s = source.run.folder, step_ms / MS_PER_S
+    folder, step_s = run.folder, step_ms / MS_PER_S
     if step_ms < source.step_ms:
+        names = run.event_windows
+        window = (
+            f", or export one of its worst windows with --event-window {one_of(names)}"
+        )
         raise InputError(
             f"{folder}: a step of {step_s:g} s is finer than the {source.name}'s "
             f"{source.step_s:g} s, which holds no more detail; run again with "
-            f'--set "resolution={step_s:g} s"{_or_event_window(source)}'
+            f'--set "resolution={step_s:g} s"{window * bool(names)}'
         )
     if step_ms % source.step_ms:
         raise InputError(
             f"{folder}: a step of {step_s:g} s is no multiple of the {source.name}'s "
             f"{source.step_s:g} s; choose a --step that is"
         )
-
-
-def _or_event_window(source: RunSeries) -> str:
-    names = source.run.event_windows
-    return (
-        f", or export one of its worst windows with --event-window {one_of(names)}"
-        if names
-        else ""
-    )
 
 
 def rows_between(
@@ -211,7 +206,7 @@ def rows_between(
     if (b - a) % rows_per_step:
         seconds = (b - a) * source.step_s
         raise InputError(
-            f"{source.run.folder}: {seconds:g} s are no whole number of steps of "
+            f"{source.folder}: {seconds:g} s are no whole number of steps of "
             f"{step_ms / MS_PER_S:g} s; choose another --step, or a part with --from "
             "and --to"
         )
@@ -237,8 +232,8 @@ def year_spans(
         spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
     elif leap_day is None:
         raise InputError(
-            f"{source.run.folder}: {year} is a leap year and '{format_name}' takes "
-            "365 days; choose what it loses with --leap-day "
+            f"{source.folder}: {year} is a leap year and '{format_name}' takes 365 "
+            "days; choose what it loses with --leap-day "
             f"{' or --leap-day '.join(get_args(LeapDay))}"
         )
     elif leap_day == "drop-last-day":
@@ -268,16 +263,16 @@ def _choose(
     if year not in whole and (year is not None or not whole):
         asked = "a whole calendar year" if year is None else f"the whole of {year}"
         raise InputError(
-            f"{source.run.folder}: '{format_name}' needs {asked}, from 1 January "
-            "00:00 for 8,760 "
+            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 "
+            "for 8,760 "
             f"hours, and the run covers {source.covered}; run again with --set "
             '"duration=1 year" '
             "and such a start, or export 'csv'"
         )
     if year is None and len(whole) > 1:
         raise InputError(
-            f"{source.run.folder}: holds the years {', '.join(map(str, whole))}; "
-            "choose one with --year"
+            f"{source.folder}: holds the years {', '.join(map(str, whole))}; choose "
+            "one with --year"
         )
     return whole[0] if year is None else year
 

@@ -56,9 +56,9 @@ from diploee.grid.limits.report import (
     check_limits,
 )
 from diploee.grid.limits.watch import needed_step_ms, steps_ms
+from diploee.runs.reader import RunFolder
 
 if TYPE_CHECKING:
-    from diploee.runs.reader import Run
     from diploee.scenario.models import Scenario
 
 MOST_VALUES = 10_000_000
@@ -269,12 +269,12 @@ def _briefs(reports: Sequence[LimitReport]) -> Iterator[str]:
 
 
 @stage("battery")
-def mitigate(run: Run, *limits: Limits) -> Mitigation:
+def mitigate(run: RunFolder, *limits: Limits) -> Mitigation:
     """Find the smallest battery that keeps a run within limits.
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         Run whose power at the meter is to be kept within limits.
     *limits : Limits
         Limits; those on ramps, swings, bands and lines size the battery.
@@ -327,7 +327,7 @@ def mitigate(run: Run, *limits: Limits) -> Mitigation:
     return Mitigation(stage, meter.values(), before, after, beside, is_resized, finer_s)
 
 
-def power_of(run: Run) -> Float64Array:
+def power_of(run: RunFolder) -> Float64Array:
     """Return the power of a run at the meter [W]."""
     power_w = np.concatenate(
         [b.columns[POWER_COLUMN] for b in run.blocks([POWER_COLUMN])]
@@ -362,7 +362,7 @@ def sizing_steps_ms(limits: Limits, scenario: Scenario) -> tuple[int, int]:
     return (min(shows_all_ms, COARSEST_MS) if hidden else COARSEST_MS), shows_all_ms
 
 
-def _check_step(run: Run, most_ms: int, shows_all_ms: int) -> None:
+def _check_step(run: RunFolder, most_ms: int, shows_all_ms: int) -> None:
     """Refuse a run with means longer than the steps of its battery."""
     step_ms = run.scenario.resolution_ms
     if step_ms > most_ms:
@@ -396,7 +396,7 @@ class _Sizing:
 
     def __init__(
         self,
-        run: Run,
+        run: RunFolder,
         limits: Sequence[Limits],
         power_w: Float64Array,
         dt_s: float,
@@ -516,7 +516,7 @@ def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
     return float(f"{way(value / unit) * unit:.{DIGITS}g}")
 
 
-def _supply(run: Run, power_w: Float64Array) -> Supply:
+def _supply(run: RunFolder, power_w: Float64Array) -> Supply:
     """Return the power of a run behind a battery, with its own peak and rating."""
     facility, power_w = run.scenario.facility, as_stored(power_w)
     of_run = run.metrics.get("grid") or {}

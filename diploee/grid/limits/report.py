@@ -10,12 +10,13 @@ need.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError, one_line, plural, shown
@@ -46,10 +47,8 @@ from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
+from diploee.runs.reader import RunFolder
 from diploee.scenario.models import Facility
-
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
 
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
@@ -366,8 +365,48 @@ class Supply(NamedTuple):
     facility: Facility
 
 
+def reports_of(
+    run: RunFolder, limits: Iterable[Limits] = ()
+) -> tuple[LimitReport, ...]:
+    """Return what was checked while a run passed, at its step, then further limits.
+
+    Each once.
+    """
+    stored = (
+        TypeAdapter(LimitReport).validate_python(of["report"])
+        for of in run.checked_limits
+    )
+    return tuple(dict.fromkeys([*stored, *(report_on(run, of) for of in limits)]))
+
+
+def report_on(run: RunFolder, limits: Limits) -> LimitReport:
+    """Check a run against limits.
+
+    What was checked while the run passed is given as it was found then, at the run's
+    step, each entry of a file by itself.
+    """
+    asked = limits.model_dump(mode="json", exclude_defaults=True)
+    stored = [
+        *zip((of["limits"] for of in run.checked_limits), reports_of(run), strict=True)
+    ]
+    for theirs, report in stored:
+        if theirs == asked:
+            return report
+    found, left = (
+        check_limits(run, limits),
+        {spec.rule: key for key, spec in limits.each()},
+    )
+    for theirs, report in stored:
+        specs = Limits.model_validate(theirs).each()
+        keys = {left.pop(s.rule): key for key, s in specs if s.rule in left}
+        found = found.taking(report, keys) if keys else found
+    return found
+
+
 @stage("limits")
-def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> LimitReport:
+def check_limits(
+    run: RunFolder, limits: Limits, supply: Supply | None = None
+) -> LimitReport:
     """Check the facility's power of a run against limits, streamed from its file.
 
     Ramps, swings and bands of the time in which a run that began empty filled up are
@@ -376,7 +415,7 @@ def check_limits(run: Run, limits: Limits, supply: Supply | None = None) -> Limi
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         A finished run, from `diploee.open_run`.
     limits : Limits
         From `load_limits`.
@@ -510,7 +549,7 @@ class Checked:
 
 
 def seen_by(
-    run: Run, has_reactive: bool = False, supply: Supply | None = None
+    run: RunFolder, has_reactive: bool = False, supply: Supply | None = None
 ) -> Shown:
     """Return what the series of a run shows, or another supply in its place."""
     scenario = run.scenario
@@ -590,7 +629,7 @@ values."""
 
 
 def _blocks(
-    run: Run, reactive: Sequence[str], supply: Supply | None
+    run: RunFolder, reactive: Sequence[str], supply: Supply | None
 ) -> Iterator[Piece]:
     if supply is not None and not reactive:
         yield 0, quanta(as_stored(supply.power_w), "supply"), None

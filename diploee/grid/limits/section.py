@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from diploee.base.metric import NONE, number
 from diploee.grid.limits.report import VERDICTS, LimitReport
+from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import moment, pattern_for
-
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
-
 
 COVERAGE = "Coverage, source, cause"
 ENDS = "Other end of a large job"
 """Columns that say why a verdict is what it is, and what it is at the other end."""
 
 
-def limits_section(reports: Sequence[tuple[Run, LimitReport, str]]) -> Section:
+def limits_section(reports: Sequence[tuple[RunFolder, LimitReport, str]]) -> Section:
     """Return the verdict on each limit of runs, the worst first.
 
     Several runs have labels.

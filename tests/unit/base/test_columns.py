@@ -13,6 +13,7 @@ from builders import tiny_run, tiny_scenario
 from command_line import call
 
 import diploee
+from diploee import Run
 from diploee.base.columns import (
     Column,
     as_entries,
@@ -23,7 +24,6 @@ from diploee.base.columns import (
 from diploee.base.errors import InputError
 from diploee.grid.export.series import check_power_column
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run
 from diploee.runs.parquet_files import declared_columns
 
 AUXILIARY = Column(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_scenario
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.base.columns import TAKEN_OFF, Column
 from diploee.base.errors import InputError, StageError
 from diploee.cli.display import show_run
@@ -20,7 +20,6 @@ from diploee.grid.limits import Limits, check_limits
 from diploee.metrics.cause_words import cause_words
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.runs import Run
 from diploee.simulation.site import rated_at_meter_w
 
 METER = {

@@ -24,7 +24,7 @@ from diploee.facility import Block
 from diploee.metrics.attribution import calendar_change
 from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
 from diploee.profiles import ProfileLibrary
-from diploee.runs.run_sections import run_sections
+from diploee.reports.run_sections import run_sections
 from diploee.scenario import Scenario, load_scenario
 
 LOG = ["submitted,run_s,nodes"]

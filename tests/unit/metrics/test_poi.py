@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from builders import TYPICAL_DENVER, tiny_run, tiny_scenario
 
+from diploee import Run
 from diploee.base.clock import WallClock
 from diploee.base.columns import catalogue
 from diploee.base.errors import InputError, ScenarioError
@@ -34,7 +35,6 @@ from diploee.metrics.billing import (
 from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
-from diploee.runs import Run
 from diploee.simulation.site import scaled
 
 COLUMNS = catalogue(

@@ -12,11 +12,10 @@ from builders import job_table, tiny_library, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.profiles.derived import CapLevels, cpu_power_w
-from diploee.runs import Run
 from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
     ActedSchedule,

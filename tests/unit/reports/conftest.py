@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from builders import profile, tiny_library, tiny_scenario
 
+from diploee import simulate
 from diploee.profiles import ProfileLibrary
-from diploee.simulation.run import simulate
 
 SPAN = {"start": "2018-01-25", "duration": "10 d"}
 """Ten days, of which a calendar week and parts of two months."""

@@ -14,8 +14,9 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import open_run, simulate
 from diploee.base.errors import InputError
+from diploee.importers.peak_intervals import read_peak_intervals
+from diploee.reports.coincident import coincident_demand
 from diploee.reports.datasheet import data_sheet
-from diploee.reports.peak_intervals import coincident_demand, read_peak_intervals
 
 NO_JOBS = {
     "streams.training.target_utilization": None,
@@ -51,7 +52,8 @@ def test_demand_is_the_mean_of_the_intervals_of_the_run(
         "2018-01-25 01:00,2018-01-25 02:00,1CP",
         "2018-01-26T00:00,2018-01-26T00:01,2CP",
     )
-    first, second = coincident_demand(open_run(rising), read_peak_intervals(path))
+    intervals = read_peak_intervals(path)
+    first, second = coincident_demand(open_run(rising), intervals)
     assert first.mw == pytest.approx((60 + 59 / 2) / 1000)
     assert second.mw == pytest.approx(1440 / 1000)
     assert (first.name, second.mvar) == ("1CP", None)
@@ -63,9 +65,8 @@ def test_demand_is_the_mean_of_the_intervals_of_the_run(
     assert second.own_peak_mw == grid["peak"]["max_mw"], (
         "a minute against the largest minute"
     )
-    (section,) = [
-        s for s in data_sheet(open_run(rising), (), path).sections if "coin" in s.title
-    ]
+    sheet = data_sheet(open_run(rising), (), intervals)
+    (section,) = [s for s in sheet.sections if "coin" in s.title]
     rows = section.tables[0].rows
     assert rows["1CP 2018-01-25 01:00"]["demand"].value == first.mw
     assert rows["mean"]["demand"].value == pytest.approx((first.mw + second.mw) / 2)

@@ -14,6 +14,7 @@ from builders import tiny_library, tiny_scenario
 from command_line import call
 
 import diploee
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.base.metric import NONE, Metric, find_metric, flatten
 from diploee.base.units import power_unit
@@ -26,7 +27,6 @@ from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Line
 from diploee.reports.power_charts import peak_week_chart
 from diploee.reports.weekly_charts import bands_chart
-from diploee.runs import Run
 
 TARGET = "streams.training.target_utilization"
 

@@ -16,12 +16,12 @@ import pytest
 from builders import change_metrics, tiny_library, tiny_scenario
 from command_line import call
 
-from diploee import open_run, simulate
+from diploee import Run, open_run, simulate
 from diploee.base.errors import InputError
+from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.runs import Run
 from diploee.runs.sections import Figure, Section, long_rows
 from diploee.simulation.site import rated_at_meter_w
 
@@ -272,7 +272,7 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
         rows = {
             (r["section"], r["item"], r["quantity"]): r for r in csv.DictReader(file)
         }
-    sheet = data_sheet(open_run(at_the_meter), ["ieso_3_0"], peaks)
+    sheet = data_sheet(open_run(at_the_meter), ["ieso_3_0"], read_peak_intervals(peaks))
     assert not any(section.endswith(": ") for section, *_ in rows)
     for section, item, quantity, value, unit, note in long_rows(sheet.sections):
         row = rows[str(section), str(item), str(quantity)]

@@ -9,10 +9,10 @@ import pytest
 from builders import tiny_data, tiny_library
 
 import diploee
+from diploee import Run
 from diploee.reports.build import build_report, report_page
 from diploee.reports.drawing.charts import Line
 from diploee.reports.drawing.pictures import Picture
-from diploee.runs import Run
 from diploee.scenario import scenario_from_dict
 
 EVENT = {

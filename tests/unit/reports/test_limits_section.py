@@ -13,11 +13,10 @@ from builders import tiny_library, tiny_scenario
 from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.grid.limits import Limits, check_limits
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.runs import Run
 from diploee.sweeps import run_sweep
 
 
@@ -138,7 +137,7 @@ def test_a_coarser_reading_never_replaces_what_was_checked_at_the_step(
     assert found["ramps.1"].value == stored.value != fresh.results[1].value
     assert found["ramps.1"].violations == stored.violations
     assert "checked while the run passed, at 10 s" in found["ramps.1"].scope
-    assert checked.limits(STORED) is checked.verdicts[0]
+    assert checked.limits(STORED) == checked.verdicts[0]
 
 
 def test_the_same_rules_under_another_name_are_named_by_the_step_they_were_checked_at(

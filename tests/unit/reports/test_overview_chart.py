@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
+from diploee import open_run, simulate
 from diploee.base.errors import InputError
 from diploee.base.units import power_unit
 from diploee.reports.build import build_report, report_page
@@ -16,10 +17,8 @@ from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Band, Line, Stack
 from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
-from diploee.runs import open_run
 from diploee.runs.words import short_boundary
 from diploee.scenario import load_scenario
-from diploee.simulation.run import simulate
 from diploee.simulation.site import rated_at_meter_w
 
 

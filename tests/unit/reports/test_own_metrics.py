@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
+from diploee import Run, simulate
 from diploee.base import Metric
 from diploee.base.columns import Column
 from diploee.facility.meters import EnergyMeter
 from diploee.metrics import MEASURES, RunMeasure
 from diploee.reports.build import build_report
-from diploee.runs import Run
-from diploee.simulation.run import simulate
 
 
 class Count:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from diploee import simulate
 from diploee.base.units import MEGAWATT
 from diploee.reports.build import build_report
 from diploee.reports.data import REST, RunData, read_run
@@ -20,7 +21,6 @@ from diploee.reports.power_charts import (
     peak_week_chart,
 )
 from diploee.scenario import load_scenario
-from diploee.simulation.run import simulate
 
 SETTINGS = {
     "mixed_11mw": ["start=2018-01-22", "duration=11 d", "resolution=5 min"],

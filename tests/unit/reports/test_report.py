@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from builders import change_metrics, tiny_library, tiny_scenario
 
+from diploee import simulate
 from diploee.base.errors import InputError, OutputError, OutputExistsError
 from diploee.base.units import MS_PER_WEEK
 from diploee.reports import write_report
@@ -37,7 +38,6 @@ from diploee.reports.drawing.page import DARK, Figures
 from diploee.reports.drawing.pictures import Picture
 from diploee.reports.stack_charts import LIMIT
 from diploee.scenario import load_scenario
-from diploee.simulation.run import simulate
 
 UNIT = re.compile(r"\[[^\]]+\]")
 UNITLESS = {

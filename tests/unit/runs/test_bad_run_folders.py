@@ -10,12 +10,11 @@ import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
 from command_line import contents
 
+from diploee import open_run, simulate
 from diploee.base.errors import InputError, OutputError
 from diploee.base.files import whole_folder, writing
-from diploee.runs import open_run
 from diploee.runs.folder import RUN_FOLDER, default_folder
 from diploee.simulation import run as run_module
-from diploee.simulation.run import simulate
 
 SMALL = {"duration": "2 h"}
 

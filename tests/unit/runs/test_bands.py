@@ -12,11 +12,10 @@ from builders import TYPICAL_DENVER, tiny_library, tiny_scenario, write_scenario
 from command_line import call
 
 import diploee
+from diploee import Run, simulate
 from diploee.base.errors import InputError
 from diploee.reports.datasheet import data_sheet
-from diploee.runs import Run
 from diploee.runs.sections import Figure, as_dict
-from diploee.simulation.run import simulate
 
 SITE: dict[str, Any] = {
     "duration": "3 h",

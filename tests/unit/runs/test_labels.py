@@ -13,9 +13,8 @@ import pytest
 from builders import tiny_library, tiny_scenario, write_library, write_scenario
 from command_line import call
 
-from diploee import load_scenario, open_run, simulate
+from diploee import Run, load_scenario, open_run, simulate
 from diploee.reports.datasheet import data_sheet
-from diploee.runs import Run
 from diploee.runs.labels import LABELS
 from diploee.runs.sections import Figure, Section
 

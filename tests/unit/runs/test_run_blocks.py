@@ -13,8 +13,9 @@ from builders import tiny_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diploee import Run
 from diploee.base.errors import InputError
-from diploee.runs import Run, SeriesBlock
+from diploee.runs import SeriesBlock
 
 START = datetime(2018, 1, 1)
 N_MINUTES = 180

@@ -16,10 +16,10 @@ import pytest
 from builders import TINY, change_metrics, job_table, tiny_library, tiny_scenario
 
 import diploee
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.metrics.catalogue import declared_metrics
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run
 from diploee.runs.parquet_files import JobsFile
 from diploee.schedule import Schedule
 from diploee.schedule.schedule import Engine

@@ -12,13 +12,13 @@ from builders import tiny_library, tiny_scenario
 from command_line import call
 
 import diploee
+from diploee import Run
 from diploee.base.metric import find_metric
 from diploee.grid.limits import check_limits, load_limits
 from diploee.metrics.catalogue import declared_metrics
-from diploee.runs import Run
+from diploee.reports.run_sections import run_sections
 from diploee.runs.lower_bounds import withheld
 from diploee.runs.ranked import RANKED, ranks
-from diploee.runs.run_sections import run_sections
 from diploee.runs.sections import Figure, Section, as_dict, beside, long_rows
 from diploee.runs.words import moment, pattern_for
 

@@ -8,9 +8,8 @@ import pytest
 from builders import tiny_library, tiny_scenario, write_library, write_scenario
 from command_line import call
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.grid.limits import Limits
-from diploee.runs import Run
 from diploee.simulation.site import rated_at_meter_w
 
 

@@ -12,11 +12,11 @@ import pytest
 from builders import profile, tiny_data, tiny_library
 
 import diploee
+from diploee import Run
 from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.profiles import ProfileLibrary
-from diploee.runs import Run
 from diploee.scenario import scenario_from_dict
 
 MIN_PER_H, H_MS = 60, 3_600_000

@@ -19,9 +19,9 @@ from command_line import call
 from serving_builders import CONVERSATION, serving_scenario
 
 import diploee
+from diploee import Run
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
-from diploee.runs import Run
 from diploee.scenario import Scenario
 from diploee.schedule import Action, Preempt, Resize, Start, StrictFifo
 from diploee.simulation.layout_power import Span, part_tables

@@ -12,8 +12,8 @@ from builders import Keeps, job_energy_j, tiny_library, tiny_scenario
 from serving_builders import SERVING
 
 import diploee
+from diploee import Run
 from diploee.base.errors import InputError
-from diploee.runs import Run
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.steps import (
     Workload,

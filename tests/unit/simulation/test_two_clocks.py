@@ -11,10 +11,10 @@ import pytest
 from builders import tiny_library, tiny_run, tiny_scenario, write_scenario
 from command_line import call
 
+from diploee import Run
 from diploee.base.errors import InputError, ScenarioError
 from diploee.grid.limits import Limits, check_limits
 from diploee.grid.limits.watch import at_needed_step, needed_step_ms, steps_ms
-from diploee.runs import Run
 from diploee.simulation.run import check
 
 LIMITS = Limits.model_validate(

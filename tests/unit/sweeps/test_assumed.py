@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from builders import TYPICAL_DENVER, write_scenario
 
+from diploee import open_run
 from diploee.base.errors import ScenarioError
-from diploee.runs import open_run
 from diploee.sweeps import load_ensemble, run_sweep
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.ensemble import significant_correlations, spread

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import t
 from sweep_builders import UTILIZATION, tiny_sweep
 
-from diploee.runs import open_run
+from diploee import open_run
 from diploee.sweeps import run_sweep
 from diploee.sweeps.ensemble import spread
 

@@ -21,14 +21,15 @@ from builders import (
 )
 from command_line import call
 
+from diploee import Run
+from diploee.api import load_event
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, watched_by
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import answer as answer_module
 from diploee.grid.dynamics.curves import Course
-from diploee.grid.dynamics.events import load_event
 from diploee.grid.dynamics.machine import Voltage
-from diploee.runs import Run
+from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
 
 POI = {
@@ -326,7 +327,7 @@ class TestEvents:
         )
         file = tmp_path / "dips.csv"
         file.write_text(f"t_s,voltage_pu,frequency_hz\n{rows}", "utf-8")
-        found = ride_through(run, str(file), settings=BLOCKS).cases[1]
+        found = run.answer(str(file), settings=BLOCKS).cases[1]
         wanted = ride_through(run, EVENT, settings=BLOCKS).cases[2]
         assert found.sums() == pytest.approx(wanted.sums())
 
@@ -428,7 +429,7 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
     asked = []
     with monkeypatch.context() as counting:
         counting.setattr(
-            answer_module,
+            data_module,
             "ride_through",
             lambda run: asked.append(run) or ride_through(run),
         )
@@ -476,7 +477,7 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
 
     settings = {"it": RideThrough(preset="perc1")}
     with watched_by(Bars()):
-        found = ride_through(run, str(tmp_path / "dips.csv"), settings=settings)
+        found = run.answer(str(tmp_path / "dips.csv"), settings=settings)
     assert found.cases[0].name in bars and len(bars) > len(found.verdicts)
     (table,) = [
         t for t in found.section().tables if t.title.startswith("By block and dip")

@@ -13,15 +13,14 @@ from builders import TYPICAL_DENVER, tiny_run
 from command_line import call
 from scipy.integrate import solve_ivp
 
+from diploee import Run, simulate
 from diploee.base.columns import Column
 from diploee.base.errors import InputError
 from diploee.grid.dynamics import Event, Site, Voltage, ride_through
 from diploee.grid.dynamics.motor import H_S, LOADING, RA, Motor
-from diploee.runs import Run
 from diploee.runs.load_parts import LoadParts
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.scenario.ride_through import RideThrough
-from diploee.simulation.run import simulate
 
 RAMPS = {"up_mw_per_min": 0.02, "down_mw_per_min": 0.02}
 BATTERY = {"kind": "battery", "power_mw": 0.05, "energy_mwh": 0.05, "ramp_limit": RAMPS}
@@ -112,7 +111,7 @@ def test_a_shipped_site_at_nominal_voltage_draws_the_run_s_own_power(
     run = simulate(
         scenario, tmp_path / "run", engine="compiled", before_stores=bool(stages)
     )
-    found = powers(Site.open(run), np.arange(1, 301))
+    found = powers(run.site(), np.arange(1, 301))
     names = ["facility_power_w", "facility_reactive_var"][
         : 1 + scenario.facility.has_ac_power
     ]
@@ -126,7 +125,7 @@ def test_a_shipped_site_at_nominal_voltage_draws_the_run_s_own_power(
 
 def test_a_site_without_a_store_draws_it_in_steps_of_any_length(run: Run):
     times = np.sort(np.random.default_rng(0).uniform(0, 600, 300))
-    found = powers(Site.open(run), times)[:, 0]
+    found = powers(run.site(), times)[:, 0]
     assert found == pytest.approx(
         column(run)[np.ceil(times).astype(int) - 1], rel=1e-12
     )
@@ -134,7 +133,7 @@ def test_a_site_without_a_store_draws_it_in_steps_of_any_length(run: Run):
 
 def test_a_site_opened_within_a_run_has_its_battery_as_the_run_had_it_then(stored: Run):
     at = stored.series().at(200)
-    found = powers(Site.open(stored, at), np.arange(1, 301))[:, 0]
+    found = powers(stored.site(at), np.arange(1, 301))[:, 0]
     assert found == pytest.approx(column(stored)[200:500], rel=1e-9)
     charge = column(stored, "battery_state_of_charge")
     assert np.ptp(charge[200:500]) > 0
@@ -150,12 +149,12 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(of, request):
         return [site.step(float(t), float(v), HZ + 0.1 * (v < 1)) for t, v in pairs]
 
     options = {"settings": {"it": PERC1}, "drives": 0.5}
-    whole = answers(Site.open(run, **options), slice(None))
-    site = Site.open(run, **options)
+    whole = answers(run.site(**options), slice(None))
+    site = run.site(**options)
     first = answers(site, slice(0, 28))  # within a dip, its timer running
     kept = pickle.dumps(site.state)
     answers(site, slice(28, 60))
-    again = Site.open(run, state=pickle.loads(kept))
+    again = run.site(state=pickle.loads(kept))
     assert first + answers(again, slice(28, None)) == whole
     assert len({round(p, 6) for p, _ in whole}) > 20
 
@@ -172,7 +171,7 @@ def test_what_ride_through_moves_is_what_its_answer_to_the_same_event_moves(run:
     at = run.series().at(60)
     answer = ride_through(run, Event("dips", "", series=dips), at, settings)
     frame = answer.table().to_pandas().groupby("block")
-    site, step = Site.open(run, at, settings=settings, drives=1.0), 2e-3
+    site, step = run.site(at, settings=settings, drives=1.0), 2e-3
     for k in range(1, 2401):
         time = k * step
         pu = dips.pu[int(np.searchsorted(dips.time_s, time - step / 2)) - 1]
@@ -193,15 +192,14 @@ def test_each_part_answers_the_voltage_by_what_it_is(run: Run):
     assert min(it, motors, rest) > 0
 
     def drawn(pu: float) -> float:
-        return Site.open(run, drives=1.0).step(0.01, pu, HZ)[0]
+        return run.site(drives=1.0).step(0.01, pu, HZ)[0]
 
     assert drawn(0.9) == pytest.approx(it + motors + 0.81 * rest, rel=1e-6)
     assert drawn(0.4) == pytest.approx(0.5 * (it + motors) + 0.16 * rest, rel=1e-6)
     assert drawn(0.0) == pytest.approx(0, abs=1e-8)
-    # Before their slip has moved
-    on_line = Site.open(run, drives=0.0).step(1e-6, 0.9, HZ)[0]
+    on_line = run.site(drives=0.0).step(1e-6, 0.9, HZ)[0]  # before their slip has moved
     assert on_line == pytest.approx(it + 0.81 * (motors + rest), rel=1e-4)
-    slow = Site.open(run, drives=0.0).step(0.9, 1.0, 59.0)[0]
+    slow = run.site(drives=0.0).step(0.9, 1.0, 59.0)[0]
     assert slow == pytest.approx(it + motors * 59 / 60 + rest, rel=1e-3)
 
 
@@ -246,7 +244,7 @@ def test_a_battery_holds_its_ramp_when_the_load_leaves(stored: Run):
     times = np.arange(0.05, 20, 0.05)
     found = []
     for settings in ({}, leaves):
-        site = Site.open(stored, settings=settings)
+        site = stored.site(settings=settings)
         found.append(
             np.array(
                 [site.step(float(t), 0.5 if 2 < t < 2.2 else 1.0, HZ)[0] for t in times]
@@ -261,11 +259,11 @@ def test_a_battery_holds_its_ramp_when_the_load_leaves(stored: Run):
 
 def test_cooling_behind_the_battery_leaves_with_its_block(tmp_path: Path):
     run = tiny_run(tmp_path / "run", chain(2, BATTERY), before_stores=True)
-    assert powers(Site.open(run), range(1, 101))[:, 0] == pytest.approx(
+    assert powers(run.site(), range(1, 101))[:, 0] == pytest.approx(
         column(run)[:100], rel=1e-9
     )
     gone = {"motors": RideThrough(stages=({"voltage_pu": 0.9, "time_s": 0.01},))}
-    site = Site.open(run, settings=gone)
+    site = run.site(settings=gone)
     site.step(1.0, 1.0, HZ)
     site.step(1.5, 0.7, HZ)
     mw, _ = site.step(10.0, 1.0, HZ)
@@ -277,12 +275,12 @@ def test_cooling_behind_the_battery_leaves_with_its_block(tmp_path: Path):
 def test_a_run_that_lacks_the_load_before_its_battery_names_the_flag(tmp_path: Path):
     bare = tiny_run(tmp_path / "bare", chain(4, BATTERY))
     with pytest.raises(InputError, match=r"run it again with --before-stores$"):
-        Site.open(bare)
+        bare.site()
     coarse = chain(4, BATTERY) | {"resolution": "60 s", "duration": "1 h"}
     with pytest.raises(
         InputError, match=r"steps of 6 s; .* --before-stores --set resolution='6 s'"
     ):
-        Site.open(tiny_run(tmp_path / "coarse", coarse, before_stores=True))
+        tiny_run(tmp_path / "coarse", coarse, before_stores=True).site()
 
 
 def test_the_command_keeps_what_a_site_starts_from(tmp_path: Path):
@@ -305,9 +303,7 @@ def test_the_command_keeps_what_a_site_starts_from(tmp_path: Path):
     run = Run(tmp_path / "run")
     frame = run.facility()
     assert frame["before_stores_w"].dtype == np.float64
-    assert powers(Site.open(run), [1.0])[0, 0] == pytest.approx(
-        column(run)[0], rel=1e-9
-    )
+    assert powers(run.site(), [1.0])[0, 0] == pytest.approx(column(run)[0], rel=1e-9)
 
 
 class Holds:
@@ -324,6 +320,13 @@ class Holds:
         return {"held_w": 0.1 * power_w, "facility_power_w": 0.9 * power_w}, state
 
 
+def test_a_site_behind_a_battery_names_what_opens_it_with_its_weather(stored: Run):
+    with pytest.raises(
+        InputError, match=r"needs its weather; diploee\.Run\.site opens it"
+    ):
+        Site.open(stored)
+
+
 def test_a_stage_that_the_scenario_does_not_name_can_not_be_opened_again(
     tmp_path: Path,
 ):
@@ -334,7 +337,7 @@ def test_a_stage_that_the_scenario_does_not_name_can_not_be_opened_again(
         before_stores=True,
     )
     with pytest.raises(InputError, match="stages of your own"):
-        Site.open(run)
+        run.site()
 
 
 def test_an_event_window_is_opened_where_no_battery_has_a_past(tmp_path: Path):
@@ -342,7 +345,7 @@ def test_an_event_window_is_opened_where_no_battery_has_a_past(tmp_path: Path):
         tmp_path / "plain", POI | {"resolution": "60 s"}, event_windows=True
     )
     name = next(iter(plain.event_windows))
-    found = powers(Site.open(plain, event_window=name), np.arange(1, 101) / 10)[:, 0]
+    found = powers(plain.site(event_window=name), np.arange(1, 101) / 10)[:, 0]
     wanted = (
         plain.event_window(name)["facility_power_w"].to_numpy(np.float64)[:100] / 1e6
     )
@@ -351,11 +354,11 @@ def test_an_event_window_is_opened_where_no_battery_has_a_past(tmp_path: Path):
         tmp_path / "kept", chain(4, BATTERY), event_windows=True, before_stores=True
     )
     with pytest.raises(InputError, match="event window isn't kept"):
-        Site.open(kept, event_window=name)
+        kept.site(event_window=name)
 
 
 def test_time_that_goes_back_or_beyond_the_run_is_refused(run: Run):
-    site = Site.open(run)
+    site = run.site()
     before = site.step(5.0, 1.0, HZ)
     assert site.step(5.0, 1.0, HZ) == pytest.approx(site.step(5.5, 1.0, HZ))
     assert before[0] == pytest.approx(column(run)[4])
@@ -375,11 +378,11 @@ def test_time_that_goes_back_or_beyond_the_run_is_refused(run: Run):
 def test_a_share_of_drives_and_a_frequency_that_can_not_be_are_refused(run: Run):
     for options in ({"drives": 80}, {"drives": -0.1}, {"nominal_hz": 0.0}):
         with pytest.raises(InputError, match="from 0 to 1 and above 0"):
-            Site.open(run, **options)
+            run.site(**options)
 
 
 def test_a_step_over_many_rows_ends_where_small_ones_do(stored: Run):
-    small, large = Site.open(stored), Site.open(stored)
+    small, large = stored.site(), stored.site()
     assert powers(small, np.arange(1, 121))[-1] == pytest.approx(
         large.step(120.0, 1.0, HZ)
     )

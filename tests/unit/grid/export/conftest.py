@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from builders import TINY, tiny_run
 
+from diploee import Run
 from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
+from diploee.importers.site_tables import read_reactive_table
 
 TWO_POOLS: dict[str, Any] = {
     "facility.pools": {
@@ -97,10 +99,10 @@ def reactive_run(runs: Path) -> Run:
 
 
 @pytest.fixture
-def q_table(tmp_path: Path) -> Path:
+def q_table(tmp_path: Path) -> ReactiveTable:
     """Reactive power that is supplied at low and drawn at high load."""
     path = tmp_path / "q_of_p.csv"
     path.write_text(
         "# ours\np_mw,q_mvar\n0,-0.002\n0.01,0\n0.1,0.018\n", encoding="utf-8"
     )
-    return path
+    return ReactiveTable(path, *read_reactive_table(path))

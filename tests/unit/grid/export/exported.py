@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from diploee import Run
 from diploee.grid.export.registry import sidecar_of
-from diploee.runs import Run
 
 
 def stored_w(

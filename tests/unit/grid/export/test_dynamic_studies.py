@@ -11,9 +11,10 @@ import pytest
 from builders import tiny_run
 from exported import stored_w
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def power_mw(run: Run) -> np.ndarray:
 
 
 def test_andes_data_are_per_unit_and_its_row_names_them(
-    run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
+    run: Run, power_mw: np.ndarray, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     place = export_run(
         run, "andes", tmp_path / "andes", Options(q_table=q_table, mva=50.0, name="dc")
@@ -56,7 +57,7 @@ def test_andes_without_reactive_power_leaves_that_of_the_case(
 
 
 def test_gridlabd_player_is_a_third_of_the_facility(
-    run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
+    run: Run, power_mw: np.ndarray, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     place = export_run(
         run, "gridlabd", tmp_path / "glm", Options(q_table=q_table, step="1 min")
@@ -96,7 +97,7 @@ def test_two_columns_have_the_head_that_their_tool_asks_for(
 
 
 def test_raw_records_are_peak_minimum_highest_quarter_and_a_moment(
-    run: Run, power_mw: np.ndarray, q_table: Path, tmp_path: Path
+    run: Run, power_mw: np.ndarray, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     options = Options(
         q_table=q_table, at="2018-01-01 01:00:00", bus_number=7, parts=("raw",)
@@ -135,7 +136,7 @@ def test_raw_record_without_reactive_power_is_refused(run: Run, tmp_path: Path) 
 
 
 def test_moment_outside_of_the_run_is_refused(
-    run: Run, q_table: Path, tmp_path: Path
+    run: Run, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     with pytest.raises(
         InputError, match=r"--at: .* is exported, 2018-01-01 00:00 to 2018-01-0"
@@ -148,7 +149,7 @@ def test_moment_outside_of_the_run_is_refused(
     ("name", "within_mw"), [("comtrade", 1e-7), ("comtrade-1999", 2e-6)]
 )
 def test_comtrade_record_gives_the_event_window_back(
-    run: Run, q_table: Path, tmp_path: Path, name: str, within_mw: float
+    run: Run, q_table: ReactiveTable, tmp_path: Path, name: str, within_mw: float
 ) -> None:
     options = Options(q_table=q_table, event_window="peak")
     place = export_run(run, name, tmp_path / "record", options)

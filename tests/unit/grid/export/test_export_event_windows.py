@@ -14,9 +14,9 @@ import pytest
 from command_line import call
 from exported import sidecar, stored_w
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.runs import Run
 
 NAMES = ("peak", "rise_1s", "drop_1s", "rise_10s", "drop_10s", "rise_60s", "drop_60s")
 MOVABLE = [name for name, fmt in FORMATS.items() if "event_window" in fmt.accepts()]

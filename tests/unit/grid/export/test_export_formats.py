@@ -12,10 +12,11 @@ import pytest
 from builders import tiny_run
 from exported import sidecar, stored_w
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.facility.base import REACTIVE
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 Q_FORMATS = ["opendss", "pypsa", "pandapower", "playback"]
 
@@ -64,7 +65,7 @@ def test_every_sidecar_says_what_the_numbers_are(
 
 
 def test_equal_exports_are_equal_bytes(
-    fine_run: Run, q_table: Path, tmp_path: Path
+    fine_run: Run, q_table: ReactiveTable, tmp_path: Path
 ) -> None:
     for name, fmt in FORMATS.items():
         if "first" not in fmt.accepts():
@@ -214,7 +215,7 @@ def test_pandapower_file_must_end_in_a_known_suffix(
     "name", sorted(n for n in FORMATS if "q_table" not in FORMATS[n].options)
 )
 def test_formats_without_reactive_power_refuse_a_table(
-    name: str, year_run: Run, tmp_path: Path, q_table: Path
+    name: str, year_run: Run, tmp_path: Path, q_table: ReactiveTable
 ) -> None:
     with pytest.raises(
         InputError, match=f"--q-table: the format '{name}' has no use for it"
@@ -224,7 +225,7 @@ def test_formats_without_reactive_power_refuse_a_table(
 
 @pytest.mark.parametrize("name", Q_FORMATS)
 def test_reactive_power_is_the_users_table_at_each_steps_mean(
-    name: str, minute_run: Run, tmp_path: Path, q_table: Path
+    name: str, minute_run: Run, tmp_path: Path, q_table: ReactiveTable
 ) -> None:
     options = Options(q_table=q_table, step="15 min")
     place = export_run(
@@ -263,7 +264,7 @@ def test_reactive_power_of_the_run_stands_beside_its_power(
 
 
 def test_a_users_table_goes_before_the_runs_reactive_power(
-    reactive_run: Run, tmp_path: Path, q_table: Path
+    reactive_run: Run, tmp_path: Path, q_table: ReactiveTable
 ) -> None:
     place = export_run(
         reactive_run, "playback", tmp_path / "x.csv", Options(q_table=q_table)
@@ -312,9 +313,9 @@ def test_bad_tables_are_one_clear_line_and_leave_nothing(
         table.write_text(text)
     before = set(tmp_path.iterdir())
     if says is None:
-        export_run(minute_run, "playback", tmp_path / "out.csv", Options(q_table=table))
+        minute_run.export("playback", tmp_path / "out.csv", q_table=table)
         return
     with pytest.raises(InputError) as caught:
-        export_run(minute_run, "playback", tmp_path / "out.csv", Options(q_table=table))
+        minute_run.export("playback", tmp_path / "out.csv", q_table=table)
     assert says in str(caught.value) and len(str(caught.value).splitlines()) == 1
     assert set(tmp_path.iterdir()) == before

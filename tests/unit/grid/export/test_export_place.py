@@ -10,9 +10,10 @@ from shutil import copytree
 import pytest
 from command_line import call
 
+from diploee import Run
 from diploee.base.errors import OutputError, OutputExistsError
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.runs import Run
+from diploee.grid.export.series import ReactiveTable
 
 resource = pytest.importorskip(
     "resource", reason="no limits on file sizes on this system"
@@ -80,7 +81,7 @@ def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) ->
 
 
 def test_command_line_passes_every_option(
-    minute_run: Run, tmp_path: Path, q_table: Path
+    minute_run: Run, tmp_path: Path, q_table: ReactiveTable
 ) -> None:
     out, span = tmp_path / "dss", ("--from", "2018-01-01T12:00", "--to", "2018-01-02")
     power = (
@@ -90,7 +91,7 @@ def test_command_line_passes_every_option(
         "15 min",
         *span,
         "--q-table",
-        q_table,
+        q_table.path,
     )
     load = ("--name", "dc", "--bus", "b", "--kv", 69, "--actual")
     done = call("export", "opendss", minute_run.folder, "--out", out, *power, *load)

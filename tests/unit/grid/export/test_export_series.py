@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from exported import sidecar, stored_w
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
 from diploee.grid.export.base import ExportRequest, Format, Written
 from diploee.grid.export.series import Series
 from diploee.grid.export.text import naive_stamps
-from diploee.runs import Run, series
+from diploee.runs import series
 
 
 @pytest.mark.parametrize("batch_rows", [7, 1000, 1 << 18])

@@ -12,9 +12,9 @@ import pytest
 from builders import tiny_run
 from exported import sidecar, stored_w
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
 
 
 def hourly_kw(run: Run) -> np.ndarray:

@@ -13,10 +13,10 @@ from builders import TINY, tiny_data, tiny_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.base.model import LONGEST_NAME
 from diploee.grid.export import Options, export_run
-from diploee.runs import Run
 from diploee.scenario import scenario_from_dict
 
 ODD = ("a, \"b\"; 'c'", "=1+1", "! x", "größe [W]", "new load.x")

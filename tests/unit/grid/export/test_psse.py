@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from builders import TYPICAL_DENVER, tiny_run
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
 from diploee.grid.export.psse import CMLD, PERC1, square_amp_mw
-from diploee.runs import Run
 from diploee.scenario.ride_through import RideThrough
 
 PUBLISHED_CMLD = """6508 'USRLOD' ll 'CMLDBLU2' 12 1 2 133 27 146 48 0 0

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from builders import tiny_scenario
 
+from diploee import Run
 from diploee.grid.limits import Limits, check_limits
 from diploee.power.blocks import AC_COLUMNS
-from diploee.runs import Run, RunSeries
+from diploee.runs import RunSeries
 from diploee.runs.parquet_files import timestamps
 from diploee.scenario import Scenario
 
@@ -40,7 +41,7 @@ class FakeRun:
     def series(self):
         start, step_ms = self.scenario.start_with_zone, self.scenario.resolution_ms
         path, n_rows = self.folder / "facility.parquet", self.scenario.n_intervals
-        return RunSeries(self, path, start, step_ms, n_rows)
+        return RunSeries(self.folder, path, start, step_ms, n_rows)
 
     def blocks(self, columns):
         return self.series().blocks(columns)

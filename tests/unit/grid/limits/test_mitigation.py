@@ -14,11 +14,11 @@ import yaml
 from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
 from diploee.grid.limits.mitigation import Mitigation, mitigate, power_of
 from diploee.reports.cures import battery_sections
-from diploee.runs import Run
 
 SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06}
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}

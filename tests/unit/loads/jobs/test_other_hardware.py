@@ -12,11 +12,10 @@ import pytest
 from builders import profile, tiny_data
 from command_line import call
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.derived import tdp_of
-from diploee.runs import Run
 from diploee.scenario import Scenario, scenario_from_dict
 
 NODE, POOL = "facility.node_types.node", "facility.pools.main"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from builders import tiny_data, tiny_library
 
+from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.base.files.places import shipped_folder
 from diploee.importers.inputs import load_inputs
@@ -21,7 +22,6 @@ from diploee.integrations.zeus.traces import chosen_workloads
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.schedule.job_table import JobTable
-from diploee.simulation.run import simulate
 from diploee.simulation.steps import Workload, generate_jobs
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from serving_builders import one_service, plan_of, serving_scenario
 
+from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import operating_points
 from diploee.integrations.openg2g.serving import serving_fits
 from diploee.scenario import Scenario
-from diploee.simulation.run import simulate
 
 LOGISTIC: dict[str, Any] = {
     "power_w": {"L": 868, "k": 0.884, "x0": 6.953, "b0": 1725},

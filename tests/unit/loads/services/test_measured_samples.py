@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from serving_builders import one_service, services_load, write_serving
 
-from diploee import simulate
+from diploee import Run, simulate
 from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.importers.inputs import load_inputs
 from diploee.metrics.bands import recorded_readings
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
-from diploee.runs import Run
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.sweeps.expand import run_hash
 

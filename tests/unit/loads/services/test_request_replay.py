@@ -21,13 +21,13 @@ from serving_builders import (
     write_serving,
 )
 
+from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.totals import csv_format
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.run import simulate
 
 CHAT = "request_streams.chat"
 NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}

@@ -15,6 +15,7 @@ from serving_builders import (
     serving_scenario,
 )
 
+from diploee import simulate
 from diploee.base.errors import ScenarioError
 from diploee.base.tables import Float64Array
 from diploee.importers.serving.service_curves import load_power_curve
@@ -24,7 +25,6 @@ from diploee.loads.services.samples import N_SAMPLES, repeating_samples
 from diploee.power import PowerBlock
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
-from diploee.simulation.run import simulate
 from diploee.simulation.steps import power_blocks
 
 IDLE_W = 400

@@ -11,6 +11,7 @@ import scipy
 from benchmark_builders import MIXTURE, THROUGHPUT, tiny_spec, write_openg2g
 from builders import tiny_library
 
+from diploee import simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.openg2g import ITLMixtureModel
@@ -22,7 +23,6 @@ from diploee.integrations.openg2g.replicas.load import (
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.simulation.run import simulate
 
 SIZES, PERIOD = (8, 64), 50
 NODE = {"n_gpus": 8, "gpu_tdp_w": 700, "n_cpus": 2, "cpu_tdp_w": 300, "idle_power_w": 0}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diploee.base.metric import short
 from diploee.base.units import W_PER_MW
+from diploee.grid.dynamics.answer import Answer
 from diploee.grid.limits.report import LimitReport
 from diploee.grid.limits.section import limits_section
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
@@ -17,23 +18,25 @@ from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import withheld
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import FIRST, RANKED
+from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import interval, listed, moment
 
-if TYPE_CHECKING:
-    from diploee.runs.reader import Run
 
-
-def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
+def run_sections(
+    run: RunFolder, limits: Sequence[LimitReport] = (), answer: Answer | None = None
+) -> list[Section]:
     """Return the sections of a run, the answer first.
 
     Parameters
     ----------
-    run : Run
+    run : RunFolder
         An open run.
     limits : sequence of LimitReport
         Verdicts that the answer gives in a word, and a section in full.
+    answer : Answer, optional
+        How the site rides through an event.
     """
     view = RunView(run)
     found = [_answer(view, limits)]
@@ -48,12 +51,10 @@ def run_sections(run: Run, limits: Sequence[LimitReport] = ()) -> list[Section]:
     }
     notes["services"] = _latency_notes(run)
     found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
-    if run.scenario.facility.ride_through:
-        found.append(run.ride_through.section())
-    return [*found, provenance(run)]
+    return [*found, *([answer.section()] if answer else []), provenance(run)]
 
 
-def reactive_notes(run: Run) -> list[str]:
+def reactive_notes(run: RunFolder) -> list[str]:
     """Return that reactive power rests on assumptions, where no band says how far."""
     if run.bands or not run.manifest.get("assumed") or not run.metrics.get("poi"):
         return []
@@ -69,7 +70,7 @@ def reactive_notes(run: Run) -> list[str]:
     ]
 
 
-def _billing_notes(run: Run) -> list[str]:
+def _billing_notes(run: RunFolder) -> list[str]:
     """Return the months covered in part, and the ratchets that are lower bounds."""
     months = (run.metrics.get("billing") or {}).get("months") or []
     partial = [month["month"] for month in months if not month["complete"]]
@@ -79,7 +80,7 @@ def _billing_notes(run: Run) -> list[str]:
     return [*notes, *([f"{ratchet}: {listed(bound)}."] if bound else [])]
 
 
-def _latency_notes(run: Run) -> list[str]:
+def _latency_notes(run: RunFolder) -> list[str]:
     """Return why services have no mean of their end-to-end latency."""
     services = (run.metrics.get("requests") or {}).get("services") or {}
     return [
@@ -169,7 +170,7 @@ _MOST_EVENTS = 4
 """Events that head a view one by one."""
 
 
-def _events(run: Run) -> list[Figure]:
+def _events(run: RunFolder) -> list[Figure]:
     """Return what demand response asked for, whether it was held, and the cost."""
     entries = (run.metrics.get("flexibility") or {}).get("events") or []
     measured = [

@@ -1,0 +1,95 @@
+"""A file of the intervals that a system's peaks fell into."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from diploee.base.clock import NamedSpan
+from diploee.base.errors import LogFormatError
+from diploee.importers.text.stamps import Stamps, moment, stamps_of_one_clock
+from diploee.importers.text.tables import ReadTable, read_columns, read_header
+from diploee.importers.text.text import read_text
+from diploee.importers.text.values import Number, fail_values, numbers, texts
+
+MAX_INTERVALS = 1_000
+_DURATION = Number(above=0, largest=366 * 24 * 60, may_miss=False, of="minutes")
+_EXPECTED = (
+    "a header of start and end, or of start and duration_min, and a row for each "
+    "interval"
+)
+
+
+def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
+    """Read the intervals of system peaks."""
+    text = read_text(Path(path), _EXPECTED)
+    layout = read_header(text, ",;\t")
+    names = layout.found(
+        {name: name for name in ("start", "end", "duration_min", "name")}
+    )
+    if ("end" in names) == ("duration_min" in names):
+        both = "both there" if "end" in names else "both missing"
+        raise LogFormatError(
+            f"{path}:{layout.header_line}: columns 'end' and 'duration_min' are "
+            f"{both}, expected one of them: {_EXPECTED}"
+        )
+    layout.require(Path(path), ["start"], _EXPECTED)
+    table = read_columns(text, layout, names)
+    if not 0 < len(table) <= MAX_INTERVALS:
+        raise LogFormatError(
+            f"{path}: {len(table):,} intervals, expected 1 to {MAX_INTERVALS:,}; give "
+            "the system's peaks alone"
+        )
+    start = _stamps(table, "start")
+    if "end" in names:
+        end = _stamps(table, "end")
+        kind = (
+            "an offset from UTC like the start"
+            if start.is_aware[0]
+            else "no offset from UTC"
+        )
+        fail_values(table, "end", end.is_aware == start.is_aware, f"a time with {kind}")
+        end_us = end.us
+    else:
+        end_us = start.us + np.rint(
+            numbers(table, "duration_min", _DURATION) * 60e6
+        ).astype(np.int64)
+    titles = texts(table, "name") if "name" in names else [""] * len(table)
+    for row in np.flatnonzero(end_us <= start.us)[:1]:
+        table.fail(
+            int(row), "the interval does not end after its start; correct this line"
+        )
+    order = np.argsort(start.us, kind="stable")
+    for row, following in pairwise(order):
+        if start.us[following] < end_us[row]:
+            table.fail(
+                int(following),
+                (
+                    "the interval overlaps that of "
+                    f"{table.where(int(row)).rpartition(':')[2]}; every interval is "
+                    "counted once, remove or correct one"
+                ),
+            )
+    zone = start.zone()
+    return [
+        NamedSpan(
+            moment(int(begin), zone),
+            moment(int(end), zone),
+            title,
+            Path(path),
+            table.where(row),
+            None if "end" in names else timedelta(microseconds=int(end - begin)),
+        )
+        for row, (begin, end, title) in enumerate(
+            zip(start.us, end_us, titles, strict=True)
+        )
+    ]
+
+
+def _stamps(table: ReadTable, key: str) -> Stamps:
+    found = stamps_of_one_clock(table, key)
+    fail_values(table, key, found.there, "a time")
+    return found
