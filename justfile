@@ -42,9 +42,9 @@ calendars:
 speed folder:
     python tests/bench/costs.py {{folder}}
 
-# What a base commit (that of .ci/net.toml) gives and what this tree gives, compared.
-net *base:
-    python .ci/net.py {{base}}
+# What a base commit (that of .ci/net.toml) and this tree give, compared; `--keep FOLDER` keeps the base's results.
+net *options:
+    python .ci/net.py {{options}}
 
 # Syntax nodes of each package beside the budget in .ci/nodes.toml.
 nodes:

@@ -1,26 +1,29 @@
-"""The net under a redesign.
+"""The net under a redesign: a base commit compared with the working tree.
 
-What a base commit gives and what the working tree gives, compared. The base is unpacked
-into a folder for temporary files and found there through PYTHONPATH; third parties'
-packages are those of this environment, so that dependencies must not change meanwhile.
-Both sides make the same runs, a sweep, a report and all exports, in two processes.
-Schedules and power must be equal byte for byte, metrics to 1e-12, other files in their
-names and their schema; API, help, keys of scenarios and of metrics line by line.
-`net.toml` names base and exceptions.
+Both trees are copied into a folder for temporary files and found there through
+PYTHONPATH; third parties' packages are those of this environment, so that dependencies
+must not change meanwhile. Both make the same runs, a sweep, pages and all exports, in
+two processes. Schedules and power must be equal byte for byte, metrics to 1e-12, other
+files in their names and their content; the API, help, keys of scenarios, of sweeps and
+of outputs line by line, after modules that `docs/moved.md` says are elsewhere.
+`net.toml` names the base, the runs, and what else may differ.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
+import hashlib
+import importlib.metadata
 import inspect
 import io
 import json
 import math
 import os
 import pkgutil
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,141 +37,99 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[1]
-BOTH, SIMPY, COMPILED = ("compiled", "simpy"), ("simpy",), ("compiled",)
-H100 = "facility.pools.h100."
-# Name, scenario, values, engines: the first with its own window, the second with a
-# short one.
-RUNS: tuple[tuple[str, str, dict[str, Any], tuple[str, ...]], ...] = (
-    ("colocation", "colocation_10mw", {"duration": "9 d", "warm_up": "2 d"}, BOTH),
-    ("poi", "colocation_10mw_poi", {"duration": "4 d"}, BOTH),
-    (
-        "poi_air",
-        "colocation_10mw_poi_air",
-        {"duration": "2 d", "resolution": "1 s"},
-        BOTH,
-    ),
-    (
-        "metered",
-        "colocation_metered_150mw",
-        {"duration": "2 d", "warm_up": "1 d"},
-        BOTH,
-    ),
-    ("campus", "campus_100mw_synchronous", {"duration": "2 d"}, BOTH),
-    ("recurring", "chat_and_recurring", {"duration": "3 d", "warm_up": "1 d"}, BOTH),
-    ("response", "demand_response_3h", {}, SIMPY),
-    ("inference", "inference_1mw_poi", {"duration": "4 d"}, BOTH),
-    ("latency", "inference_1mw_latency_10s", {"duration": "3 d"}, BOTH),
-    ("mixed", "mixed_11mw", {"duration": "4 d", "warm_up": "1 d"}, BOTH),
-    ("replicas", "replicas_under_a_cap", {}, BOTH),
-    (
-        "fine",
-        "colocation_10mw",
-        {"duration": "1 h", "warm_up": "6 h", "resolution": "0.1 s"},
-        BOTH,
-    ),
-    # Full queues, so that their disciplines differ.
-    *(
-        (
-            str(kind["kind"]),
-            "colocation_10mw",
-            {"duration": "2 d", H100 + "scheduler": kind, H100 + "n_nodes": 400},
-            engines,
-        )
-        for kind, engines in (
-            ({"kind": "sjf"}, BOTH),
-            ({"kind": "easy", "estimate": {"factor": 2}, "order": "sjbf"}, BOTH),
-            ({"kind": "conservative", "estimate": {"classes": ["1 h", "8 h"]}}, BOTH),
-            ({"kind": "priority", "age": 1, "size": 1}, SIMPY),
-            ({"kind": "power_capped", "cap_mw": 3}, SIMPY),
-        )
-    ),
-    ("gpus", "colocation_10mw", {"duration": "4 d", H100 + "allocate": "gpus"}, BOTH),
+CONFIG = tomllib.loads(HERE.with_suffix(".toml").read_text())
+ROW_OF_MOVED = re.compile(
+    r"^\| `(diploee[\w.]+)` \| `(diploee[\w.]+)` \|", re.MULTILINE
 )
-OF_YEAR = (
-    "csv",
-    "8760",
-    "sam",
-    "reopt",
-    "reopt-json",
-    "opendss",
-    "pypsa",
-    "pandapower",
-    "pjm-lla",
-)
-OF_DAYS = (
-    "playback",
-    "openg2g",
-    "openg2g-load",
-    "gpu-data",
-    "andes",
-    "gridlabd",
-    "comtrade",
-    "comtrade-1999",
-)
-YEAR = {"duration": "1 year", "resolution": "30 min"}
 SWEEP = """
 base: base.yaml
 axes:
   - grid: {streams.training.target_utilization: [0.4, 0.6]}
 seeds: 2
 """
+CHECKS = {
+    "facility": "power",
+    "jobs": "schedules",
+    "manifest": "manifests",
+    "metrics": "metrics",
+}
+# Of a manifest, what is of the machine
+NOT_COMPARED = ("timing", "packages", "platform")
 
 
 def main() -> int:
     """Build, run and compare; return 1 on a difference that is not allowed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "base", nargs="?", help="commit to compare with; that of net.toml"
+        "base", nargs="?", default=CONFIG["base"], help="commit to compare with"
     )
-    parser.add_argument("--config", type=Path, default=HERE.with_suffix(".toml"))
+    parser.add_argument(
+        "--keep", type=Path, help="folder to keep the results of the base in"
+    )
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.make:
         make(asked.make)
         return 0
-    config = tomllib.loads(asked.config.read_text())
     with tempfile.TemporaryDirectory(prefix="net-") as name:
-        work = Path(name)
-        unpack(asked.base or config["base"], work / "base")
+        base, new = Path(name, "base"), Path(name, "new")
+        for part in ("diploee", "profiles", "scenarios"):
+            shutil.copytree(ROOT / part, new / "tree" / part)
+        shutil.copy(ROOT / "pyproject.toml", new / "tree")
+        kept = kept_at(asked.keep, asked.base) if asked.keep else base / "out"
         began = time.monotonic()
-        sides = {"base": start(work / "base", work), "new": start(ROOT, work)}
-        if sum([side.wait() for side in sides.values()]):
-            for side in sides:
-                sys.stdout.write(
-                    f"-- {side}\n{(work / f'{side}.log').read_text()[-3000:]}\n"
-                )
+        if not kept.exists():
+            packed = subprocess.check_output(["git", "archive", asked.base], cwd=ROOT)
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                archive.extractall(base / "tree", filter="data")
+        sides = {side: start(side) for side in (base, new) if (side / "tree").exists()}
+        failed = [side for side, process in sides.items() if process.wait()]
+        if not kept.exists() and base not in failed:
+            shutil.move(base / "out", kept)
+        for side in failed:
+            print(f"-- {side.name}\n{(side / 'log').read_text()[-3000:]}")
+        if failed:
             return 1
-        checks = compare(work / "out-base", work / "out-new")
-        allowed = config.get("allowed", [])
-        return report(checks, allowed, time.monotonic() - began)
+        return report(compare(kept, new / "out"), time.monotonic() - began)
 
 
-def unpack(commit: str, folder: Path) -> None:
-    """Write the files of a commit."""
-    packed = subprocess.run(
-        ["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE
+def kept_at(folder: Path, commit: str) -> Path:
+    """Return where a commit's results are kept, of these runs and packages."""
+    packages = sorted(
+        f"{of.name} {of.version}" for of in importlib.metadata.distributions()
     )
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    asked = [value for key, value in CONFIG.items() if key != "allowed"]
+    by = json.dumps([packages, asked]).encode() + HERE.read_bytes()
+    commit = subprocess.check_output(["git", "rev-parse", commit], cwd=ROOT, text=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{commit[:10]}-{hashlib.sha256(by).hexdigest()[:10]}"
 
 
-def start(tree: Path, work: Path) -> subprocess.Popen[bytes]:
-    """Start the runs of one side."""
-    side = "base" if tree.parent == work else "new"
-    # Texts break at the width of the terminal; a run of one side shall not use the
-    # other's core.
-    env = os.environ | {
-        "PYTHONPATH": str(tree),
-        "COLUMNS": "100",
-        "NO_COLOR": "1",
-        "NUMBA_NUM_THREADS": "1",
-    }
-    (work / f"cwd-{side}").mkdir()
-    with (work / f"{side}.log").open("wb") as log:
+def start(side: Path) -> subprocess.Popen[bytes]:
+    """Start the runs of one side, which has entry points of its own."""
+    (side / "cwd").mkdir()
+    project = tomllib.loads((side / "tree" / "pyproject.toml").read_text("utf-8"))[
+        "project"
+    ]
+    lines = []
+    for group, points in project.get("entry-points", {}).items():
+        lines += [
+            f"[{group}]",
+            *(f"{name} = {place}" for name, place in points.items()),
+        ]
+    installed = side / "tree" / "diploee-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: diploee\nVersion: 0\n"
+    )
+    (installed / "entry_points.txt").write_text("\n".join(lines))
+    # Texts break at the width of the terminal; one side shall not use the other's core.
+    env = {"PYTHONPATH": str(side / "tree"), "COLUMNS": "100", "NO_COLOR": "1"}
+    with (side / "log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, str(HERE), "--make", str(work / f"out-{side}")],
-            cwd=work / f"cwd-{side}",
-            env=env,
+            [sys.executable, str(HERE), "--make", str(side / "out")],
+            cwd=side / "cwd",
+            env=os.environ | env | {"NUMBA_NUM_THREADS": "1"},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -183,17 +144,23 @@ def make(out: Path) -> None:
         raise SystemExit(
             f"diploee is {diploee.__file__}, not below {os.environ['PYTHONPATH']}"
         )
-    lists = out / "lists"
-    lists.mkdir(parents=True)
-    (lists / "api.json").write_text(json.dumps(api()))
-    (lists / "outputs.json").write_text(
-        json.dumps(command("schema", "--outputs").splitlines())
-    )
-    for name, options in (("scenario", []), ("sweep", ["--sweep"])):
-        schema = json.loads(command("schema", *options))
-        keys = [f"{key} = {value}" for key, value in flat(schema)]
-        (lists / f"{name}.json").write_text(json.dumps(keys))
-    for name, scenario, values, engines in RUNS:
+    lists = {
+        "api": sorted(api()),
+        "help": list(helps()),
+        "outputs": command("schema", "--outputs").splitlines(),
+        "scenario": keys("schema"),
+        "sweep": keys("schema", "--sweep"),
+    }
+    (out / "lists").mkdir(parents=True)
+    for name, lines in lists.items():
+        (out / "lists" / f"{name}.json").write_text(json.dumps(lines))
+    for name, given in CONFIG["runs"].items():
+        values = dict(given)
+        scenario, engines = (
+            values.pop("scenario"),
+            values.pop("engines", ["compiled", "simpy"]),
+        )
+        # The first engine with its own window, the second with a short one
         for engine, days in zip(engines, (None, 0.25), strict=False):
             diploee.run(
                 scenario,
@@ -204,13 +171,8 @@ def make(out: Path) -> None:
                 event_windows=name in ("poi", "mixed"),
                 n_threads=1,
             )
-    year, poi = out / "runs" / "year", out / "runs" / "poi-compiled"
-    diploee.run(
-        "colocation_10mw_poi", year, values=YEAR, engine="compiled", n_threads=1
-    )
-    files = out / "files"
-    files.mkdir()
-    others(files, year, poi)
+    (out / "files").mkdir()
+    others(out / "files", out / "runs" / "year-compiled", out / "runs" / "poi-compiled")
 
 
 def others(files: Path, year: Path, poi: Path) -> None:
@@ -230,20 +192,16 @@ def others(files: Path, year: Path, poi: Path) -> None:
     command(
         "report", str(files / "sweep"), "--out", str(files / "sweep.html"), "--quiet"
     )
-    command(
-        "datasheet",
-        str(year),
-        "--out",
-        str(files / "sheet.html"),
-        "--csv",
-        str(files / "sheet.csv"),
-        "--quiet",
-    )
+    sheet = ("--out", str(files / "sheet.html"), "--csv", str(files / "sheet.csv"))
+    command("datasheet", str(year), *sheet, "--quiet")
     command("compare", str(poi), str(year), "--out", str(files / "compare.csv"))
-    for name in [*OF_YEAR, *OF_DAYS]:
-        run = year if name in OF_YEAR else poi
-        out = files / (f"export-{name}" + (".csv" if name == "pandapower" else ""))
-        command("export", name, str(run), "--out", str(out), "--quiet")
+    for run, names in (
+        (year, CONFIG["exports_of_a_year"]),
+        (poi, CONFIG["exports_of_days"]),
+    ):
+        for name in names:
+            out = files / (f"export-{name}" + (".csv" if name == "pandapower" else ""))
+            command("export", name, str(run), "--out", str(out), "--quiet")
 
 
 def command(*words: str) -> str:
@@ -263,26 +221,43 @@ def command(*words: str) -> str:
     return said.getvalue()
 
 
-def api() -> list[str]:
-    """Return the public names.
-
-    Those of `diploee` with signatures, those that packages list.
-    """
+def api() -> Iterator[str]:
+    """Yield public names: of `diploee` with what they take, and those of fronts."""
     import diploee
 
-    found = []
     for name in diploee.__all__:
         value = getattr(diploee, name)
-        found.append(f"diploee.{name}")
-        if callable(value) and not inspect.isclass(value):
-            found += [
-                f"diploee.{name}({one})" for one in inspect.signature(value).parameters
-            ]
+        found = {name: value}
+        for owner in getattr(value, "__mro__", ()):  # a class: its own members
+            if owner.__module__.startswith("diploee."):
+                found |= {
+                    f"{name}.{of}": to for of, to in vars(owner).items() if of[0] != "_"
+                }
+        for place, one in found.items():
+            yield f"diploee.{place}"
+            if inspect.isfunction(one):
+                yield from (
+                    f"diploee.{place}({key})"
+                    for key in inspect.signature(one).parameters
+                )
     for info in pkgutil.walk_packages(diploee.__path__, "diploee."):
-        if info.ispkg and "._" not in info.name:
+        if info.ispkg:
             names = getattr(importlib.import_module(info.name), "__all__", ())
-            found += [f"{info.name}.{name}" for name in names]
-    return sorted(found)
+            yield from (f"{info.name}.{name}" for name in names)
+
+
+def helps(*words: str) -> Iterator[str]:
+    """Yield the lines of the help of a command and of those below it."""
+    text = command(*words, "--help")
+    yield from (f"{' '.join(words)}: {line.strip()}" for line in text.splitlines())
+    if "COMMAND [ARGS]" in text:
+        for name in re.findall(r"^│ ([a-z][a-z-]*) ", text, re.MULTILINE):
+            yield from helps(*words, name)
+
+
+def keys(*words: str) -> list[str]:
+    """Return the leaves of a schema that a command prints."""
+    return [f"{key} = {value}" for key, value in flat(json.loads(command(*words)))]
 
 
 def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -297,44 +272,26 @@ def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def compare(base: Path, new: Path) -> dict[str, tuple[int, list[str]]]:
     """Return for each check how much was compared, and the differences."""
-    checks: dict[str, tuple[int, list[str]]] = {}
-
-    def note(check: str, n: int, found: list[str]) -> None:
-        before, differences = checks.get(check, (0, []))
-        checks[check] = before + n, differences + [f"{check}/{line}" for line in found]
-
     names = [
         {str(p.relative_to(side)) for p in side.rglob("*")} for side in (base, new)
     ]
-    note("files", len(names[0]), missing(*names))
+    checks = {"files": (len(names[0]), [f"files/{line}" for line in missing(*names)])}
     for name in sorted(names[0] & names[1]):
         old, now = base / name, new / name
         if old.is_dir():
             continue
-        if name.startswith("lists/"):
-            lines = [json.loads(p.read_text()) for p in (old, now)]
-            check = old.stem if old.stem == "api" else f"{old.stem} lines"
-            note(check, len(lines[0]), missing(*map(set, lines)))
-            if set(lines[0]) == set(lines[1]) and lines[0] != lines[1]:
-                note(check, 0, ["in another order"])
+        if old.parent.name == "lists":
+            check, (n, found) = old.stem, lists(old, now)
         elif old.suffix == ".parquet":
-            check = {"facility": "power", "jobs": "schedules"}.get(
-                old.stem, "other parquet"
-            )
-            note(check, *tables(old, now, name))
+            check, (n, found) = CHECKS.get(old.stem, "other parquet"), tables(old, now)
         elif old.suffix == ".json":
-            close = old.stem != "manifest"
-            check = (
-                "manifests"
-                if not close
-                else "metrics"
-                if old.stem == "metrics"
-                else "json"
-            )
-            note(check, *values(old, now, name, close))
+            check, (n, found) = CHECKS.get(old.stem, "other json"), values(old, now)
         else:
-            same = old.read_bytes() == now.read_bytes()
-            note("files byte for byte", 1, [] if same else [name])
+            check, n = "other files", 1
+            found = [] if old.read_bytes() == now.read_bytes() else ["other bytes"]
+        before, differences = checks.get(check, (0, []))
+        place = check if old.parent.name == "lists" else f"{check}/{name}"
+        checks[check] = before + n, differences + [f"{place}/{line}" for line in found]
     return checks
 
 
@@ -345,72 +302,83 @@ def missing(base: set[str], new: set[str]) -> list[str]:
     ]
 
 
-def tables(old: Path, now: Path, name: str) -> tuple[int, list[str]]:
-    """Compare the columns of two tables byte for byte, metadata included."""
+def lists(old: Path, now: Path) -> tuple[int, list[str]]:
+    """Compare lines, those of the base with modules where they are now.
+
+    A front that one side lacks is one difference.
+    """
+    moved = dict(ROW_OF_MOVED.findall((ROOT / "docs" / "moved.md").read_text("utf-8")))
+
+    def now_at(found: re.Match[str]) -> str:
+        parts = found[0].split(".")
+        heads = [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+        head = next((head for head in heads if head in moved), "")
+        return moved.get(head, "") + found[0].removeprefix(head)
+
+    def front(line: str) -> str:
+        return line.partition("(")[0].rpartition(".")[0]
+
+    before, after = (json.loads(path.read_text()) for path in (old, now))
+    before = [re.sub(r"\bdiploee(\.\w+)+", now_at, line) for line in before]
+    if old.stem == "api":
+        both = set(map(front, before)) & set(map(front, after))
+        before, after = (
+            sorted(
+                line if front(line) in both else f"{front(line)}.*" for line in lines
+            )
+            for lines in (before, after)
+        )
+    found = missing(set(before), set(after))
+    return len(before), found or ["in another order"] * (before != after)
+
+
+def tables(old: Path, now: Path) -> tuple[int, list[str]]:
+    """Compare columns of two tables byte for byte, and what the file says of itself."""
     import pyarrow.parquet as pq
 
     before, after = (pq.read_table(path).combine_chunks() for path in (old, now))
-    found = [
-        f"{name}/{line}"
-        for line in missing(*map(set, (before.column_names, after.column_names)))
-    ]
-    for column in before.column_names:
-        if column not in after.column_names:
-            continue
+    found = missing(set(before.column_names), set(after.column_names))
+    for column in set(before.column_names) & set(after.column_names):
         if before.schema.field(column) != after.schema.field(column):
-            found.append(f"{name}/{column}: {after.schema.field(column)}")
+            found.append(f"{column}: {after.schema.field(column)}")
         elif not before[column].equals(after[column]):
-            found.append(f"{name}/{column}: other values")
+            found.append(f"{column}: other values")
     if before.schema.metadata != after.schema.metadata:
-        found.append(f"{name}/metadata")
+        found.append("metadata")
     return before.num_columns, found
 
 
-def values(old: Path, now: Path, name: str, close: bool) -> tuple[int, list[str]]:
-    """Compare numbers to 1e-12, other values exactly.
-
-    Of manifests all but times and versions.
-    """
+def values(old: Path, now: Path) -> tuple[int, list[str]]:
+    """Compare values exactly, numbers but those of manifests to 1e-12."""
     before, after = (dict(flat(json.loads(path.read_text()))) for path in (old, now))
-    found = [f"{name}/{line}" for line in missing(set(before), set(after))]
-    for key in before.keys() & after.keys():
+    found = missing(set(before), set(after))
+    exact = old.stem == "manifest"
+    for key in sorted(before.keys() & after.keys()):
         a, b = before[key], after[key]
-        if not close and key.split(".")[0] in (
-            "timing",
-            "packages",
-            "diploee",
-            "platform",
-        ):
+        if a == b or (exact and key.split(".")[0] in NOT_COMPARED):
             continue
-        both = isinstance(a, int | float) and isinstance(b, int | float)
-        if a != b and not (
-            both and (math.isclose(a, b, rel_tol=1e-12) or a != a != b != b)
-        ):
-            found.append(f"{name}/{key}: {a!r} -> {b!r}")
-    return len(before), sorted(found)
+        both = not exact and isinstance(a, int | float) and isinstance(b, int | float)
+        if not (both and (math.isclose(a, b, rel_tol=1e-12) or (a != a and b != b))):
+            found.append(f"{key}: {a!r} -> {b!r}")
+    return len(before), found
 
 
-def report(
-    checks: dict[str, tuple[int, list[str]]], allowed: list[Any], took_s: float
-) -> int:
+def report(checks: dict[str, tuple[int, list[str]]], took_s: float) -> int:
     """Print a table and the differences; return 1 if one is not allowed."""
-    write, failed, used = sys.stdout.write, [], set()
-    write(f"{'check':<22}{'compared':>10}{'allowed':>10}{'different':>11}\n")
+    failed: list[str] = []
+    used: set[str] = set()
+    print(f"{'check':<14}{'compared':>10}{'allowed':>10}{'different':>11}")
     for check, (count, found) in checks.items():
-        bad = []
-        for line in found:
-            hit = [
-                one["pattern"] for one in allowed if fnmatchcase(line, one["pattern"])
-            ]
-            used.update(hit)
-            bad += [] if hit else [line]
-        write(f"{check:<22}{count:>10,}{len(found) - len(bad):>10,}{len(bad):>11,}\n")
+        hits = {x: [p for p in CONFIG["allowed"] if fnmatchcase(x, p)] for x in found}
+        used.update(*hits.values())
+        bad = [line for line, patterns in hits.items() if not patterns]
+        print(f"{check:<14}{count:>10,}{len(found) - len(bad):>10,}{len(bad):>11,}")
         failed += bad[:20] + [f"{check}: {len(bad) - 20} more"] * (len(bad) > 20)
-    write("".join(f"  {line[:300]}\n" for line in failed))
-    for one in allowed:
-        if one["pattern"] not in used:
-            write(f"not needed any more: {one['pattern']} ({one['reason']})\n")
-    write(f"{'different' if failed else 'equal'}, {took_s:.0f} s\n")
+    for line in failed:
+        print(f"  {line[:300]}")
+    for pattern in CONFIG["allowed"].keys() - used:
+        print(f"not needed any more: {pattern}")
+    print(f"{'different' if failed else 'equal'}, {took_s:.0f} s")
     return int(bool(failed))
 
 
