@@ -2,6 +2,7 @@ from .api import Run as Run
 from .api import datasheet as datasheet
 from .api import export as export
 from .api import fit as fit
+from .api import generate_jobs as generate_jobs
 from .api import import_profile as import_profile
 from .api import limits as limits
 from .api import open_run as open_run
@@ -16,7 +17,6 @@ from .reports.build import report as report
 from .reports.compare import compare as compare
 from .scenario.loading import load_scenario as load_scenario
 from .scenario.models import Scenario as Scenario
-from .simulation.steps import generate_jobs as generate_jobs
 from .simulation.steps import job_segments as job_segments
 from .simulation.steps import power_blocks as power_blocks
 from .simulation.steps import power_series as power_series

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -12,12 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from diploee.base.errors import InputError, did_you_mean, one_of, shown
+from diploee.base.files import check_folder
 from diploee.base.files.places import ShippedKind, shipped
-from diploee.base.progress import NotebookProgress, in_notebook
-from diploee.grid.limits.file import Limits, load_limits
+from diploee.base.progress import NotebookProgress, Progress, Stopwatch, in_notebook
+from diploee.grid.limits.file import Limits, limits_of, load_limits
 from diploee.grid.limits.report import LimitReport, report_on, reports_of
+from diploee.grid.limits.watch import WatchedLimits
+from diploee.importers.inputs import load_inputs
+from diploee.loads.inputs import Inputs
+from diploee.loads.jobs import Utilization
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
+from diploee.runs.folder import RUN_FOLDER
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, as_html
 from diploee.scenario.loading import (
@@ -29,8 +36,23 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.log_replay import ClassRule
 from diploee.scenario.models import Scenario
-from diploee.scenario.yaml_lines import load_yaml_with_lines
-from diploee.simulation import run as simulation
+from diploee.scenario.starter import Site as Answers
+from diploee.scenario.starter import starter_text
+from diploee.scenario.yaml_lines import load_yaml_with_lines, read_text
+from diploee.simulation import run as running
+from diploee.simulation import steps
+from diploee.simulation.layout_power import Span
+from diploee.simulation.layout_power import part_tables as tables_of_parts
+from diploee.simulation.prepared import (
+    AS_USUAL,
+    NO_WATCH,
+    PreparedSite,
+    RunOptions,
+    at_needed_step,
+    expect,
+    prepare,
+    settle,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,8 +243,6 @@ class Run(RunFolder):
         InputError
             If there is no such part, step or span, or what the run read has changed.
         """
-        from diploee.simulation.layout_power import part_tables
-
         asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
         frame: pd.DataFrame = pa.concat_tables(
             part_tables(self, asked, **options)
@@ -277,11 +297,6 @@ def load_event(name: str) -> Event:
     )
 
 
-@wraps(simulation.simulate)
-def simulate(scenario: Scenario, out: Path | str | None = None, **options: Any) -> Run:  # noqa: D103
-    return Run(simulation.simulate(scenario, out, **options).folder)
-
-
 def run(
     scenario: Scenario | Path | str,
     out: Path | str | None = None,
@@ -325,11 +340,6 @@ def run(
     InputError
         If there is no such option, or the profiles or the output folder are not usable.
     """
-    known = {**signature(run).parameters, **signature(simulate).parameters}
-    for name in options.keys() - known:
-        raise InputError(
-            f"{name}: not an argument of diploee.run{did_you_mean(name, known)}"
-        )
     asked = {**(values or {}), **({} if seed is None else {"seed": seed})}
     resolved, names = _with_values(scenario, asked, {}), {}
     if target_utilization is not None:
@@ -341,6 +351,185 @@ def run(
     if in_notebook():
         options.setdefault("progress", NotebookProgress())
     return simulate(resolved, out, **options)
+
+
+def simulate(
+    scenario: Scenario,
+    out: Path | str | None = None,
+    *,
+    library: ProfileLibrary | None = None,
+    inputs: Inputs | None = None,
+    limits: Sequence[Limits] = (),
+    progress: Progress | None = None,
+    **options: Any,
+) -> Run:
+    """Simulate a scenario and write its run folder.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to simulate.
+    out : path, optional
+        The run folder; ``runs/<scenario>-<hash>`` by default.
+    library : ProfileLibrary, optional
+        Power profiles of the jobs; the shipped reference profiles by default.
+    inputs : Inputs, optional
+        All that the run reads, profiles too, where that was read before.
+    limits : sequence of Limits
+        Checked while the run passes, at the step that they need, with those of the
+        scenario.
+    progress : Progress, optional
+        Called with the stages and their progress.
+    **options : object
+        How the run is made and what is kept of it:
+
+        - ``engine``: ``"simpy"`` or ``"compiled"``; both give the same start times.
+        - ``force``: replace a run folder that exists.
+        - ``event_windows``: also keep the worst windows at 0.1 s in ``zooms/``.
+        - ``by_load``: also keep the power of each stream and service in the series, and
+          aggregates by job class.
+        - ``before_stores``: also keep the load before batteries and ramp limits, and
+          write in double precision: what `diploee.grid.dynamics.Site` starts from.
+        - ``jobs_file``: write ``jobs.parquet``, the largest file of a run; it is by
+          default.
+        - ``nodes_file``: write ``nodes.parquet``, which nodes jobs and services hold
+          from when to when.
+        - ``sinks``: own takers of the blocks, beside the files and metrics of the run
+          folder.
+        - ``n_threads``: threads of the power stage; as many as there are cores, at most
+          four, by default. 0 keeps the run to one core.
+        - ``window_days``: days that are simulated at a time, to a quarter. It bounds
+          the memory and changes no result.
+        - ``at_most_s``, ``at_most_mb``: a run that is forecast to take longer [s], or
+          more memory [MB], is refused.
+
+        And what takes part in it in Python: ``policies``, own queue disciplines by the
+        name of their pool; ``stages``, behind those of the scenario; ``controller``,
+        which acts on the jobs of all pools, before their policies; ``loads``, callables
+        that open further loads of a scenario with its inputs, behind the profiles of a
+        library.
+
+    Returns
+    -------
+    Run
+        The finished run, read back from its folder.
+
+    Raises
+    ------
+    InputError
+        If the scenario, the profiles or the output folder are not usable, or it takes
+        too long.
+    OutputError
+        If the folder can't be written; nothing is kept then.
+    """
+    known = [field.name for field in fields(RunOptions)]
+    for name in options.keys() - known:
+        known += ["library", "inputs", "limits", "progress", *signature(run).parameters]
+        raise InputError(
+            f"{name}: not an argument of diploee.run{did_you_mean(name, known)}"
+        )
+    how, watch = RunOptions(**options), Stopwatch(progress or Progress())
+    with watch.stage("read inputs"):
+        if out is not None:  # before all that is read
+            check_folder(out, how.force, kind=RUN_FOLDER)
+        site = site_of(scenario, library, how, inputs, limits)
+    return open_run(running.simulate(site, out, watch))
+
+
+def site_of(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    options: RunOptions = AS_USUAL,
+    inputs: Inputs | None = None,
+    limits: Sequence[Limits] = (),
+) -> PreparedSite:
+    """Return the site of a scenario with all that it names read, and the limits to check it by."""  # noqa: E501
+    expect(isinstance(limits, tuple | list), "limits", "a list", limits)
+    for of in limits:
+        expect(isinstance(of, Limits), "limits", "Limits, as load_limits gives", of)
+    every = (*limits_of(scenario), *limits)
+    watch = WatchedLimits(every) if every else NO_WATCH
+    scenario = at_needed_step(scenario, options.stages, watch)
+    return prepare(scenario, inputs or load_inputs(scenario, library), options, watch)
+
+
+def site_of_run(
+    run: Run, library: ProfileLibrary | None = None, **own: Any
+) -> PreparedSite:
+    """Return the site of a run, to be simulated again.
+
+    `own` is what it took in Python besides.
+    """
+    options = RunOptions(engine=run.manifest["engine"], **own)
+    return prepare(run.scenario, load_inputs(run.scenario, library), options)
+
+
+def part_tables(
+    run: Run,
+    span: Span | Mapping[str, Any],
+    library: ProfileLibrary | None = None,
+    **own: Any,
+) -> Iterator[pa.Table]:
+    """Yield power and busy nodes of a site's parts, as its loads play again.
+
+    `own` is what the run took in Python besides, as `simulate` has it.
+    """
+    span = span if isinstance(span, Span) else Span(**span)
+    return tables_of_parts(run, site_of_run(run, library, **own), span)
+
+
+def generate_jobs(
+    scenario: Scenario,
+    library: ProfileLibrary | None = None,
+    simulated_utilization: Utilization | None = None,
+) -> steps.Workload:
+    """Generate the list of jobs of all streams.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to generate.
+    library : ProfileLibrary, optional
+        Profiles that the classes draw from; they give the durations.
+    simulated_utilization : callable, optional
+        Schedules the jobs of a stream with ``match: simulated``, day after day, and
+        returns the mean node occupancy (0-1) of its pool; its own scheduler by default.
+
+    Returns
+    -------
+    Workload
+        Jobs in the order of submission; simultaneous ones in the order of their
+        streams.
+
+    Raises
+    ------
+    InputError
+        If a class has no profile, a log can't be read or does not fit its rules, or a
+        target can't be reached; the text says by how much. Or if the scenario has a
+        `facility.size`, which `diploee.run` alone settles; so with all steps.
+    """
+    return steps.generate_jobs(
+        scenario, load_inputs(scenario, library), simulated_utilization
+    )
+
+
+DRAFT_NODES = 1000
+"""Nodes of the site whose power says how many make the one that is asked for."""
+
+
+def starter(answers: Answers, name: str) -> tuple[str, int]:
+    """Return a first scenario of a site as text, and how many nodes make its power."""
+    # Whose job is of given nodes
+    draft = answers.model_copy(update={"largest_job": 0.0})
+    data, _ = read_text(starter_text(draft, name, DRAFT_NODES))
+    data = with_value(
+        data, "facility.size", {"poi_mw": answers.poi_mw}, lambda: "facility.size"
+    )
+    scenario = scenario_from_dict(data)
+    n_nodes = settle(scenario, load_inputs(scenario))[0].facility.n_nodes
+    text = starter_text(answers, name, n_nodes)
+    scenario_from_dict(read_text(text)[0])
+    return text, n_nodes
 
 
 def _with_values(

@@ -16,10 +16,14 @@ import numpy as np
 import yaml
 
 from diploee import Run, simulate
+from diploee.api import site_of
 from diploee.base.tables import Float64Array
 from diploee.facility import Block
+from diploee.importers.inputs import load_inputs
+from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.loads.jobs.queue import QueueLength
+from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
@@ -28,6 +32,8 @@ from diploee.scenario import Pool, Scenario, scenario_from_dict
 from diploee.schedule import Policy, Schedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
+from diploee.simulation.prepared import RunOptions
+from diploee.simulation.run import CheckedSite, check
 
 PROVENANCE = Provenance(
     kind="reference",
@@ -160,6 +166,22 @@ def tiny_run(
         engine="compiled",
         **options,
     )
+
+
+def checked_site(
+    scenario: Scenario, library: ProfileLibrary | None = None, **options: Any
+) -> CheckedSite:
+    """Check a scenario as `diploee validate` does."""
+    return check(site_of(scenario, library, RunOptions(**options)))
+
+
+def stream_classes(
+    scenario: Scenario, library: ProfileLibrary | None = None
+) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
+    """Return the classes of all job streams, and the library that their profiles are
+    indices of."""
+    streams = JobStreams(scenario, load_inputs(scenario, library))
+    return streams.classes, streams.library
 
 
 def write_library(folder: Path, library: ProfileLibrary | None = None) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -54,9 +55,9 @@ def battery_command(
     as_json: Json = False,
 ) -> None:
     """Find the smallest battery that keeps a site within limits, beside other cures."""
-    rules, library = (
-        [load_limits(name) for name in limits],
-        ProfileLibrary.open(*(profiles or ())),
+    rules = [load_limits(name) for name in limits]
+    again = partial(
+        simulate, library=ProfileLibrary.open(*(profiles or ())), engine="compiled"
     )
     with TemporaryDirectory() as folder:
         if Path(site).is_dir():
@@ -66,16 +67,14 @@ def battery_command(
             step = f"{min(sum(steps_ms, ())) / MS_PER_S:g} s"
             scenario = load_scenario(site, [f"resolution='{step}'"])
             with placing(site):
-                run = simulate(
+                run = again(
                     scenario,
                     Path(folder) / scenario.name,
-                    library=library,
-                    engine="compiled",
                     at_most_s=at_most * S_PER_MIN,
                 )
         found = mitigate(run, *rules)
         print_result(None, found.lines(), as_json=False, quiet=as_json)
-        sections = battery_sections(run, rules, found, library, at_most * S_PER_MIN)
+        sections = battery_sections(run, rules, found, again, at_most * S_PER_MIN)
     if as_json:
         print_result({**found.as_dict(), "sections": as_dict(sections)})
     show_texts(() if as_json else [table for of in sections for table in of.tables])

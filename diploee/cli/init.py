@@ -44,9 +44,9 @@ def init_command(
     What is given as an option is not asked. The file validates and runs as it is; what
     in it is assumed is marked.
     """
+    from diploee.api import starter
     from diploee.base.files import check_file, whole_file
     from diploee.importers.text.source import open_file
-    from diploee.simulation.site import starter
 
     check_file(out, force)
     if out.is_file():

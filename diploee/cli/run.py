@@ -207,13 +207,14 @@ def validate(
     as_json: Json = False,
 ) -> None:
     """Check a scenario for mistakes, and forecast the time and memory of a run."""
+    from diploee.api import site_of
     from diploee.profiles.library import ProfileLibrary
     from diploee.scenario.loading import placing
     from diploee.simulation.run import check
 
     resolved = _load(scenario, set_, target_utilization, seed)
     with placing(scenario):
-        found = check(resolved, ProfileLibrary.open(*(profiles or ())))
+        found = check(site_of(resolved, ProfileLibrary.open(*(profiles or ()))))
     facility = found.scenario.facility
     rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
     step_s = found.scenario.step_ms / 1000

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from diploee.api import open_run, site_of_run
 from diploee.cli.options import (
     Force,
     Json,
@@ -17,7 +18,6 @@ from diploee.cli.options import (
     print_written,
 )
 from diploee.profiles.library import ProfileLibrary
-from diploee.runs.reader import RunFolder
 from diploee.simulation.layout_power import Span, write_parts
 
 
@@ -42,8 +42,7 @@ def series_command(
     on. Nodes of a load draw alike. Parts are those of facility.layout, and files that
     the scenario names must be where the run found them.
     """
-    library = ProfileLibrary.open(*(profiles or ()))
-    place = write_parts(
-        RunFolder.open(run_dir), span, out, force=force, library=library
-    )
+    run = open_run(run_dir)
+    site = site_of_run(run, ProfileLibrary.open(*(profiles or ())))
+    place = write_parts(run, site, span, out, force)
     print_written([place], as_json, quiet)

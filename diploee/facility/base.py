@@ -233,6 +233,7 @@ class StageSpec(Kind):
     The stage itself unless `open` makes another object.
     """
 
+    part_of_run: ClassVar[str] = "stage"
     columns: ClassVar[Columns] = ()
     """The columns that the stage adds."""
     metrics: ClassVar[tuple[Metric, ...]] = ()

@@ -26,10 +26,11 @@ from diploee.base.units import (
 )
 from diploee.fits.calendar import DAYS_OF_MONTH, wants_months
 from diploee.fits.limits import jackknife_error
+from diploee.importers.inputs import load_inputs
 from diploee.loads.jobs.rates import hour_of_week, line_through_means, month_of_year
+from diploee.loads.jobs.streams import JobStreams
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.models import Scenario
-from diploee.simulation.steps import stream_classes
 
 PARTS_PER_H = 12
 """Parts of an hour by which a line of rates is followed; an even number, as it bends
@@ -103,7 +104,8 @@ def mean_job(scenario: Scenario, library: ProfileLibrary) -> Float64Array:
         scenario.facility.node_type_of(streams[0].pool).n_gpus,
         streams[0].startup,
     )
-    classes, profiles = stream_classes(scenario, library)
+    jobs = JobStreams(scenario, load_inputs(scenario, library))
+    classes, profiles = jobs.classes, jobs.library
     busy_s, weights = [], []
     for c in classes:
         job = c.job_class

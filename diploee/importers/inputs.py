@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from diploee.base.clock import RunClock, whole_year
 from diploee.base.errors import InputError, LogFormatError
+from diploee.base.model import FORMATS, installed
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
 from diploee.importers.text.source import readable
@@ -80,6 +81,13 @@ class InputReader:
             name: self._once(content_hash, folder / name)
             for name in input_files(scenario)
         }
+        formats = [
+            installed(FORMATS)["job_logs"].get(log.log_format) for log in logs.values()
+        ]
+        formats += [
+            installed(FORMATS)["request_traces"].get(trace.trace_format)
+            for trace in traces.values()
+        ]
         batched = {
             name: spec
             for name, spec in scenario.streams.items()
@@ -111,6 +119,7 @@ class InputReader:
             hashes={
                 name: sha256 for name, sha256 in hashes.items() if sha256 is not None
             },
+            readers=[known.read for known in formats if known is not None],
             replicas=replicas,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,5 +36,6 @@ class Inputs:
     signals: Mapping[str, Signal]
     # SHA-256 of each log and trace, by the name that the scenario gives it
     hashes: Mapping[str, str]
+    readers: Sequence[Callable[..., Any]] = ()  # of the formats of logs and traces
     # Measurements of the models of replica streams, by the names of stream and model
     replicas: Mapping[tuple[str, str], Any] = field(default_factory=dict)

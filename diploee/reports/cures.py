@@ -5,11 +5,11 @@ A battery, and what is simulated again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.units import MS_PER_DAY, S_PER_MIN
@@ -20,10 +20,6 @@ from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, Table
 from diploee.runs.words import pattern_for
 from diploee.scenario.loading import scenario_from_dict, with_overrides
-from diploee.simulation.run import simulate
-
-if TYPE_CHECKING:
-    from diploee.profiles.library import ProfileLibrary
 
 SHARES = (0.5, 0.25, 0.125)
 """Sizes of the largest job that are tried, as parts of its own, until the limits are
@@ -39,7 +35,7 @@ def battery_sections(
     run: RunFolder,
     limits: Sequence[Limits],
     found: Mitigation,
-    library: ProfileLibrary | None = None,
+    simulate: Callable[..., RunFolder],
     at_most_s: float = 600.0,
 ) -> list[Section]:
     """Return what a battery changes of a run, and other cures beside it.
@@ -52,8 +48,9 @@ def battery_sections(
         The limits that it was sized for.
     found : Mitigation
         From `mitigate`.
-    library : ProfileLibrary, optional
-        Power profiles of the run; the shipped reference profiles by default.
+    simulate : callable
+        Simulates a scenario into a folder, as `diploee.simulate` with the profiles of
+        the run.
     at_most_s : float, optional
         Time of all that is simulated again [s]; a cure that is forecast to pass it is
         left out.
@@ -80,7 +77,7 @@ def battery_sections(
             continue
         try:
             left_s = max(end_s - monotonic(), 0)
-            figures, reports = _run_again(run, keys, limits, library, left_s)
+            figures, reports = _run_again(run, keys, limits, simulate, left_s)
         except RunTooLongError as error:
             notes.append(
                 f"{name}: not simulated, as it is forecast to take "
@@ -178,7 +175,7 @@ def _run_again(
     run: RunFolder,
     keys: dict[str, Any],
     limits: Sequence[Limits],
-    library: ProfileLibrary | None,
+    simulate: Callable[..., RunFolder],
     at_most_s: float,
 ) -> tuple[list[float], list[LimitReport]]:
     data, _ = with_overrides(run.manifest["scenario"], (), keys)
@@ -186,8 +183,6 @@ def _run_again(
         again = simulate(
             scenario_from_dict(data),
             Path(folder) / "run",
-            library=library,
-            engine="compiled",
             jobs_file=False,
             at_most_s=at_most_s,
         )

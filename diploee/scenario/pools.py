@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, overload
+from typing import Annotated, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from pydantic import (
@@ -123,6 +123,8 @@ class StandingNodes:
 
 class SchedulerSpec(Kind):
     """Settings of a pool's queue discipline, a `diploee.schedule.Policy`."""
+
+    part_of_run: ClassVar[str] = "policy"
 
     def problems(
         self,

@@ -7,7 +7,7 @@ the rate of jobs or requests varies over the week and the year.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.errors import did_you_mean, one_of, shown
+from diploee.base.errors import InputError, did_you_mean, one_of, shown
 from diploee.base.metric import is_plain_number
 from diploee.base.model import Model, default, optional, unset
 from diploee.base.tables import Int64Array
@@ -38,6 +38,7 @@ from diploee.base.units import (
     MS_PER_MIN,
     MS_PER_S,
     MS_PER_WEEK,
+    PROFILE_STEP_MS,
 )
 
 _FIXED_MS = {
@@ -86,6 +87,20 @@ def parse_resolution_ms(text: object) -> int:
             f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {shown(text)}"
         )
     return int(span_ms)
+
+
+def parse_step_ms(text: str) -> int:
+    """Return a step such as ``"15 min"`` in milliseconds."""
+    try:
+        return parse_resolution_ms(text)
+    except ValueError as error:
+        raise InputError(f"--step: {error}") from None
+
+
+def steps_ms(resolution_ms: int) -> Iterator[int]:
+    """Yield the steps of which a resolution is made, from the coarsest on."""
+    units = resolution_ms // PROFILE_STEP_MS
+    yield from (resolution_ms // n for n in range(1, units + 1) if units % n == 0)
 
 
 def _parse_span_ms(text: object) -> int:

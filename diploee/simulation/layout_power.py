@@ -9,7 +9,7 @@ least as much as here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,8 +28,6 @@ from diploee.base.model import Choices, documented
 from diploee.base.tables import Int64Array, arrow_numbers, concat, repeated
 from diploee.base.units import MS_PER_S, W_PER_KW
 from diploee.facility.base import Block
-from diploee.grid.export.series import parse_step_ms
-from diploee.importers.inputs import load_inputs
 from diploee.loads.jobs.load import JobWindow
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import service_labels
@@ -44,15 +42,15 @@ from diploee.power.blocks import (
     power_stream,
 )
 from diploee.power.segments import OF_SERVICES, Segments, owner_of_jobs, sorted_by_start
-from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import refuse_in_run, run_files
 from diploee.runs.parquet_files import timestamps
 from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
 from diploee.scenario.models import Facility
+from diploee.scenario.times import parse_step_ms
 from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, Stretches
 from diploee.schedule.started import Schedule
-from diploee.simulation.pipeline import Line
-from diploee.simulation.site import flexible_controller
+from diploee.simulation.pipeline import Pipeline
+from diploee.simulation.prepared import PreparedSite
 
 if TYPE_CHECKING:
     from diploee.runs.reader import RunFolder
@@ -103,7 +101,7 @@ class NodePlaces:
     `sinks` take the nodes that were given back in a window.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Pipeline) -> None:
         self._line, scenario, self.transient = line, line.scenario, line.jobs.transient
         facility, layout = scenario.facility, scenario.facility.layout
         self.sinks: list[Callable[[HeldNodes], None]] = []
@@ -531,17 +529,11 @@ class Span(Choices):
         )
 
 
-def part_tables(
-    run: RunFolder,
-    span: Span | Mapping[str, Any],
-    library: ProfileLibrary | None = None,
-    **options: Any,
-) -> Iterator[pa.Table]:
+def part_tables(run: RunFolder, site: PreparedSite, span: Span) -> Iterator[pa.Table]:
     """Yield power and busy nodes of a site's parts, as its loads play again.
 
-    The `options` are those of `Line.open`: what the run took in Python besides.
+    The site is prepared of the run's scenario.
     """
-    span = span if isinstance(span, Span) else Span(**span)
     level, only = span.part
     scenario, clock = run.scenario, run.scenario.clock
     step_ms = parse_step_ms(span.step) if span.step else scenario.resolution_ms
@@ -558,13 +550,11 @@ def part_tables(
             f"{span.first or 'the start'} to {span.until or 'the end'}"
         )
     _size(scenario.facility, level)
-    inputs = load_inputs(scenario, library)
-    if dict(inputs.hashes) != run.manifest.get("input_files", {}):
+    if dict(site.inputs.hashes) != run.manifest.get("input_files", {}):
         raise InputError(
             f"{run.folder}: files that the run read have changed since; run it again"
         )
-    options.setdefault("controller", flexible_controller(scenario, inputs))
-    line = Line.open(scenario, inputs, run.manifest["engine"], **options)
+    line = Pipeline.open(site)
     places = NodePlaces(line)
     parts = PartPower(places, line.model, level, only, step_ms)
 
@@ -593,11 +583,10 @@ def part_tables(
 
 def write_parts(
     run: RunFolder,
+    site: PreparedSite,
     span: Span,
     out: Path | None = None,
-    *,
     force: bool = False,
-    **options: Any,
 ) -> Path:
     """Write what `part_tables` yields to a Parquet or CSV file, power in float32.
 
@@ -609,7 +598,7 @@ def write_parts(
     if place.suffix not in (".parquet", ".csv"):
         raise InputError(f"--out: '{place.name}' must end in .parquet or .csv")
     refuse_in_run(place, run.folder)
-    tables = part_tables(run, span, **options)
+    tables = part_tables(run, site, span)
     with writing(force, run_files(run.folder)) as files:
         writer = None
         for table in tables:

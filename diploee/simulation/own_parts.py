@@ -23,13 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.model import FORMATS, Model, OwnKind, installed, parts_of
-from diploee.facility.base import StageSpec, is_outside
-from diploee.grid.limits.check import LimitSpec
+from diploee.base.model import Model, OwnKind, parts_of
+from diploee.facility.base import is_outside
 from diploee.loads.inputs import Inputs
 from diploee.metrics.catalogue import MEASURES
 from diploee.scenario.models import Scenario
-from diploee.scenario.pools import SchedulerSpec
 
 _PLAIN = (
     *(
@@ -60,7 +58,6 @@ _WRAPPED = (
 )
 """Where methods, partial functions, properties and compiled functions have what they
 call."""
-_KINDS = {SchedulerSpec: "policy", StageSpec: "stage", LimitSpec: "limit"}
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 
@@ -81,17 +78,17 @@ def own_parts(
     scenario: Scenario,
     inputs: Inputs,
     known: Known | None = None,
-    limits: Iterable[Model] = (),
+    models: Iterable[Model] = (),
     **given: Iterable[object],
 ) -> list[OwnPart]:
     """Return the parts of a run that are not of the package, each once.
 
-    `known` ones are not hashed again, and `given` are those that the run was given as
-    objects or classes, by kind, such as ``load=[BurnIn]``.
+    `known` ones are not hashed again. Besides the scenario they are in other `models`,
+    or `given` as objects or classes by kind, such as ``load=[BurnIn]``.
     """
     known = {} if known is None else known
     found: dict[OwnPart, None] = {}
-    for kind, of in _outside(scenario, inputs, limits, given):
+    for kind, of in _outside(scenario, inputs, models, given):
         if id(of) not in known:
             code = _named(of)
             name = f"{code.__module__}:{code.__qualname__}"
@@ -103,29 +100,19 @@ def own_parts(
 def _outside(
     scenario: Scenario,
     inputs: Inputs,
-    limits: Iterable[Model],
+    models: Iterable[Model],
     given: Mapping[str, Iterable[object]],
 ) -> Iterator[tuple[str, Any]]:
     """Yield kind and code of all that is not of the package."""
     for key, model in (
-        pair for root in (scenario, *limits) for pair in _models(root, "")
+        pair for root in (scenario, *models) for pair in _models(root, "")
     ):
         if isinstance(model, OwnKind):
             module, _, name = model.path.partition(":")
             yield key, getattr(import_module(module), name)
         elif is_outside(type(model)):
-            yield (
-                next((k for base, k in _KINDS.items() if isinstance(model, base)), key),
-                type(model),
-            )
-    formats = [("job_logs", log.log_format) for log in inputs.logs.values()]
-    formats += [
-        ("request_traces", trace.trace_format) for trace in inputs.traces.values()
-    ]
-    for registry, name in formats:
-        known = installed(FORMATS)[registry].get(name)
-        if known is not None and is_outside(known.read):
-            yield "format", known.read
+            yield getattr(model, "part_of_run", key), type(model)
+    yield from (("format", read) for read in inputs.readers if is_outside(read))
     yield from (("measure", measure.open) for measure in MEASURES.values())
     yield from (
         (kind, of)

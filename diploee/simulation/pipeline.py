@@ -12,11 +12,10 @@ It knows two times: `Scenario.step_ms`, at which all is computed, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -24,10 +23,9 @@ from diploee.base.columns import Columns, ValueKind, catalogue, coarser
 from diploee.base.progress import Update
 from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
-from diploee.facility.base import POWER, Block, Stage, Stages, joined
+from diploee.facility.base import POWER, Block, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
-from diploee.loads.base import Load, OpenLoad, open_loads, refuse_overfull
-from diploee.loads.inputs import Inputs
+from diploee.loads.base import Load, open_loads, refuse_overfull
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
@@ -35,30 +33,22 @@ from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.bands import Readings
 from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
-from diploee.power.blocks import PowerModel, Window, device_block, power_stream
-from diploee.power.segments import Segments
+from diploee.power.blocks import Method, PowerModel, Window, device_block, power_stream
+from diploee.power.node_ac import with_ac_profiles
+from diploee.power.segments import Segments, absent_nodes
 from diploee.profiles.flat import FLAT_WORKLOAD
+from diploee.profiles.library import ProfileLibrary
+from diploee.profiles.profile import PowerProfile
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import load_kind
-from diploee.schedule.context import Controller
-from diploee.schedule.policy import Policy
-from diploee.schedule.schedule import Engine
-from diploee.simulation.site import open_stages, power_model
+from diploee.simulation.prepared import PreparedSite, Sink
 
 STEPS_OF_BLOCK = 1 << 16
 """Steps that pass the stages at a time where they are finer than the resolution."""
 
 
-class Sink(Protocol):
-    """Takes the blocks of a run in the order of time, such as a file or a metric."""
-
-    def add(self, block: Block) -> None:
-        """Take in a block."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
-class Line:
+class Pipeline:
     """A site with open loads, from their segments to blocks at the meter."""
 
     scenario: Scenario  # the site, settled
@@ -71,7 +61,7 @@ class Line:
     # Whether its power without control is a column beside its own
     is_measured: bool = False
     # The same site under no controller; it is its own where none acts
-    undisturbed: Line | None = None
+    undisturbed: Pipeline | None = None
     # Takers of what each load plays in a window, with its start and end [ms]
     sinks: list[Callable[[Sequence[Segments], int, int], None]] = field(
         default_factory=list, init=False
@@ -80,26 +70,15 @@ class Line:
     _played_ms: Counter[int] = field(default_factory=Counter, init=False)
 
     @classmethod
-    def open(
-        cls,
-        scenario: Scenario,
-        inputs: Inputs,
-        engine: Engine = "simpy",
-        policies: Mapping[str, Policy] | None = None,
-        stages: Sequence[Stage] = (),
-        controller: Controller | None = None,
-        loads: Sequence[OpenLoad] = (),
-    ) -> Line:
-        """Open the loads and stages of a settled site.
-
-        See `simulate` for arguments and errors.
-        """
-        flexibility = scenario.flexibility
+    def open(cls, site: PreparedSite) -> Pipeline:
+        """Open the loads of a site; see `simulate` for errors."""
+        scenario, inputs, controller = site.scenario, site.inputs, site.controller
+        flexibility, policies = scenario.flexibility, site.options.policies
         answers = controller is not None and flexibility is not None
         is_measured = answers or (flexibility is not None and flexibility.is_off)
         untouched = deepcopy(policies)
-        behind, columns = open_stages(scenario, stages, inputs.weather)
-        jobs = JobsLoad(scenario, inputs, engine, policies, controller)
+        columns, loads = site.columns, site.options.loads
+        jobs = JobsLoad(scenario, inputs, site.engine, policies, controller)
         services = plain = None
         opened: list[Load] = [jobs]
         if scenario.request_streams:
@@ -145,21 +124,20 @@ class Line:
         )
         if is_measured:
             columns = catalogue(columns, BASELINE_COLUMNS)
-        line = cls(
-            scenario, jobs, services, further, model, behind, columns, is_measured
+        pipeline = cls(
+            scenario, jobs, services, further, model, site.stages, columns, is_measured
         )
         if not answers:
-            return line
+            return pipeline
         twin = replace(
-            line,
+            pipeline,
             jobs=jobs.undisturbed(untouched),
             services=plain,
-            stages=open_stages(scenario, stages, inputs.weather)[0],
             is_measured=False,
         )
-        return replace(line, undisturbed=twin)
+        return replace(pipeline, undisturbed=twin)
 
-    def keeping_before_stores(self) -> Line:
+    def keeping_before_stores(self) -> Pipeline:
         """Return it with columns of the load before the first battery or ramp limit."""
         stages, kept = (
             list(self.stages),
@@ -319,3 +297,31 @@ class Line:
                     chain(block.columns.items(), *(of.items() for of in values))
                 )
                 yield Block(block.t0_ms, block.dt_ms, columns)
+
+
+def power_model(
+    scenario: Scenario,
+    library: ProfileLibrary,
+    profile_ids: Collection[int],
+    *,
+    ac_profiles: Mapping[int, PowerProfile] | None = None,
+    step_ms: int | None = None,
+    method: Method = "auto",
+) -> PowerModel:
+    """Return what sums segments that refer to some profiles of a library.
+
+    With `ac_profiles`, those of sums over nodes, it gives the nodes' AC power too.
+    """
+    facility, ac = scenario.facility, None
+    if ac_profiles is not None and facility.has_ac_power:
+        library, ac = with_ac_profiles(facility, library, set(profile_ids), ac_profiles)
+    return PowerModel(
+        facility,
+        library,
+        tuple(sorted(profile_ids)),
+        step_ms or scenario.step_ms,
+        scenario.horizon_ms,
+        method,
+        ac,
+        absent_nodes(scenario),
+    )

@@ -1,4 +1,4 @@
-"""`simulate`: a scenario through the line into a run folder.
+"""`simulate`: a site through the pipeline into a run folder.
 
 `check`: all that a run needs.
 """
@@ -6,35 +6,25 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from math import inf
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from diploee.base.columns import catalogue, find_column
-from diploee.base.errors import InputError, RunTooLongError, one_line, one_of, shown
+from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.files import writing
-from diploee.base.metric import is_number
 from diploee.base.progress import Progress, Stopwatch, stage
-from diploee.base.tables import MAX_SIZE
 from diploee.base.units import MS_PER_DAY, W_PER_MW
-from diploee.facility.base import POWER, Stage, interpolated_s, naming
-from diploee.grid.limits.file import Limits, load_limits
-from diploee.grid.limits.report import LimitReport
-from diploee.grid.limits.watch import LimitWatch, asks_for_peak, at_needed_step
-from diploee.importers.inputs import load_inputs
-from diploee.loads.base import OpenLoad
-from diploee.loads.inputs import Inputs
+from diploee.facility.base import POWER, naming
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
-from diploee.metrics.bands import profile_support
 from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
@@ -42,9 +32,7 @@ from diploee.metrics.run_metrics import RunMetrics
 from diploee.metrics.voltage_change import voltage_of
 from diploee.power.blocks import Window
 from diploee.power.event_windows import EventWindowSearch
-from diploee.profiles.library import ProfileLibrary
 from diploee.runs.folder import (
-    LIMITS_FILE,
     MANIFEST,
     METRICS_FILE,
     RUN_FOLDER,
@@ -63,276 +51,119 @@ from diploee.runs.parquet_files import (
     NodesFile,
     write_event_windows,
 )
-from diploee.runs.reader import RunFolder
 from diploee.scenario.models import Scenario
-from diploee.schedule.context import Controller
-from diploee.schedule.policy import Policy
-from diploee.schedule.schedule import Engine
 from diploee.simulation.forecast import Forecast, forecast_of
 from diploee.simulation.layout_power import PARTS_FILE, NodePlaces, PartSums
-from diploee.simulation.own_parts import own_parts
-from diploee.simulation.pipeline import Line, Sink
+from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import (
     odd_contracts,
     overfull_pools,
     run_warnings,
     unanswered_events,
 )
-from diploee.simulation.site import flexible_controller, open_stages, rated_w, settle
+from diploee.simulation.prepared import PreparedSite, Sink
+
+
+def place_of(asked: Scenario) -> Path:
+    """Return where a run is written that names no place."""
+    return default_folder(asked.name, asked.sha256())
 
 
 def simulate(
-    scenario: Scenario,
-    out: Path | str | None = None,
-    *,
-    library: ProfileLibrary | None = None,
-    inputs: Inputs | None = None,
-    engine: Engine = "simpy",
-    force: bool = False,
-    event_windows: bool = False,
-    by_load: bool = False,
-    before_stores: bool = False,
-    jobs_file: bool = True,
-    nodes_file: bool = False,
-    n_threads: int | None = None,
-    progress: Progress | None = None,
-    policies: Mapping[str, Policy] | None = None,
-    stages: Sequence[Stage] = (),
-    sinks: Sequence[Sink] = (),
-    window_days: float | None = None,
-    controller: Controller | None = None,
-    loads: Sequence[OpenLoad] = (),
-    limits: Sequence[Limits] = (),
-    at_most_s: float | None = None,
-    at_most_mb: float | None = None,
-) -> RunFolder:
-    """Simulate a scenario and write its run folder.
+    site: PreparedSite, out: Path | str | None = None, watch: Stopwatch | None = None
+) -> Path:
+    """Simulate a site, write its run folder, and return that.
 
     Parameters
     ----------
-    scenario : Scenario
-        What to simulate.
+    site : PreparedSite
+        What to simulate, and how.
     out : path, optional
         The run folder; ``runs/<scenario>-<hash>`` by default.
-    library : ProfileLibrary, optional
-        Power profiles of the jobs; the shipped reference profiles by default.
-    inputs : Inputs, optional
-        All that the run reads, profiles too, where that was read before.
-    engine : {"simpy", "compiled"}
-        Scheduler; both give the same start times.
-    force : bool
-        Replace a run folder that exists.
-    event_windows : bool
-        Also keep the worst windows at 0.1 s in ``zooms/``.
-    by_load : bool
-        Also keep the power of each stream and service in the series, and aggregates by
-        job class.
-    before_stores : bool
-        Also keep the load before batteries and ramp limits, and write in double
-        precision: what `diploee.grid.dynamics.Site` starts from.
-    jobs_file : bool
-        Write ``jobs.parquet``, the largest file of a run.
-    nodes_file : bool
-        Write ``nodes.parquet``, which nodes jobs and services hold from when to when.
-    n_threads : int, optional
-        Threads of the power stage; as many as there are cores, at most four, by
-        default. 0 keeps the run to one core.
-    progress : Progress, optional
-        Called with the stages and their progress.
-    policies : mapping of str to Policy, optional
-        Own queue disciplines of pools by name.
-    stages : sequence of Stage, optional
-        Own stages of the facility, behind those of the scenario.
-    sinks : sequence of Sink, optional
-        Own takers of the blocks, beside the files and metrics of the run folder.
-    window_days : float, optional
-        Days that are simulated at a time, to a quarter. It bounds the memory and
-        changes no result.
-    controller : Controller, optional
-        Acts on the jobs of all pools, before their policies.
-    loads : sequence of callable
-        Open further loads of a scenario with its inputs, behind the profiles of a
-        library.
-    limits : sequence of Limits
-        Checked while the run passes, at the step that they need, with those of the
-        scenario.
-    at_most_s : float, optional
-        A run that is forecast to take longer is refused [s].
-    at_most_mb : float, optional
-        A run that is forecast to take more memory is refused [MB].
-
-    Returns
-    -------
-    RunFolder
-        The finished run, read back from its folder.
+    watch : Stopwatch, optional
+        Times the stages; it has those before the run.
 
     Raises
     ------
     InputError
-        If the scenario, the profiles or the output folder are not usable, or it takes
-        too long.
+        If the profiles or the output folder are not usable, or the run takes too long.
     OutputError
         If the folder can't be written; nothing is kept then.
     """
-    _check_lists(loads=loads, stages=stages, sinks=sinks, limits=limits)
-    _check_given(sinks, limits, policies, engine)
-    _check_numbers(
-        window_days=window_days,
-        n_threads=n_threads,
-        at_most_s=at_most_s,
-        at_most_mb=at_most_mb,
-    )
-    watch = Stopwatch(progress or Progress())
-    limits = [*limits_of(scenario), *limits]
-    scenario = at_needed_step(scenario, stages, limits)
-    numbered = (
-        (lambda: default_folder(scenario.name, scenario.sha256()))
-        if out is None
-        else None
-    )
-    place = default_folder(scenario.name, scenario.sha256()) if out is None else out
-    with writing(force) as files:
-        new = files.folder(place, RUN_FOLDER)
-        new.other_place = numbered
-        with watch.stage("read inputs"):
-            inputs = inputs or load_inputs(scenario, library)
-            size, scenario = scenario.facility.size, settle(scenario, inputs, stages)
-            acting = () if controller is None else (controller,)
-            of_run = {
-                "policy": (policies or {}).values(),
-                "stage": stages,
-                "load": loads,
-            }
-            own = own_parts(scenario, inputs, None, limits, controller=acting, **of_run)
+    watch, options = watch or Stopwatch(Progress()), site.options
+    with writing(options.force) as files:
+        new = files.folder(place_of(site.asked) if out is None else out, RUN_FOLDER)
+        new.other_place = partial(place_of, site.asked) if out is None else None
         with watch.stage("plan"):
-            controller = controller or flexible_controller(scenario, inputs, stages)
-            kept = deepcopy((controller, policies))
-
-            def again(other: Scenario) -> Line:
-                """Open another scenario with the jobs' surroundings as before."""
-                of_controller, of_policies = deepcopy(kept)
-                return Line.open(
-                    other, inputs, engine, of_policies, stages, of_controller, loads
-                )
-
-            line = Line.open(
-                scenario, inputs, engine, policies, stages, controller, loads
-            )
-            if by_load:
-                line = replace(line, columns=catalogue(line.columns, LOAD_COLUMNS))
-            if before_stores:
-                line = line.keeping_before_stores()
-            line.jobs.watch = watch
-            if at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
-                text = _time_in_words(
-                    line, engine, jobs_file, len(limits), at_most_s, at_most_mb
-                )
-                watch.progress.forecast(text)
-            needed_mb = _expected_mb(line, jobs_file)
+            kept = site.at_start()
+            pipeline = _planned(site, watch)
+            needed_mb = _expected_mb(pipeline, options.jobs_file)
             files.needed_mb = lambda _written_mb: needed_mb
+        scenario = site.scenario
         for text in overfull_pools(
-            scenario.facility, scenario.clock, line.jobs.streams
+            scenario.facility, scenario.clock, pipeline.jobs.streams
         ):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
-            rated_power_w = rated_w(scenario, inputs.weather_year, stages)
             peak_mw = None
-            if any(asks_for_peak(each, scenario) for each in limits):
-                coarse = scenario.model_copy(update={"step": None})
-                peak_mw = _peak_mw(again(coarse), n_threads)  # a line that goes at once
-            watches = _watches(line, limits, rated_power_w, peak_mw)
-            taken = _Taken(
-                line,
-                inputs,
-                rated_power_w,
-                new.path,
-                closing,
-                jobs_file,
-                nodes_file,
-                by_load,
-            )
-            windows = line.windows(window_days, update)
-            windows = taken.watched(windows, event_windows)
-            at_step = (*taken.at_step, *watches)
-            for block in line.written(line.blocks(windows, n_threads), at_step):
-                block = taken.causes.by_load(block) if by_load else block
+            if site.watch.asks_for_peak(scenario):
+                coarse = kept.at_start().of(scenario.model_copy(update={"step": None}))
+                peak_mw = _peak_mw(Pipeline.open(coarse), options.n_threads)
+            seen = site.watch.open(pipeline, site.rated_power_w, peak_mw)
+            taken = _Taken(pipeline, site, new.path, closing)
+            windows = taken.watched(pipeline.windows(options.window_days, update))
+            at_step = (*taken.at_step, *seen)
+            for block in pipeline.written(
+                pipeline.blocks(windows, options.n_threads), at_step
+            ):
+                block = taken.causes.by_load(block) if options.by_load else block
                 with watch.lap("files and metrics"):
                     for sink in taken.sinks:
                         sink.add(block)
-                    for sink in sinks:
+                    for sink in options.sinks:
                         with naming(sink, "add", _sink_error):
                             sink.add(block)
         found = taken.metrics_found(watch)
-        manifest = _manifest(line, inputs, engine, found)
-        if own:
-            manifest["own_parts"] = [asdict(part) for part in own]
-        if size is not None:  # the scenario of the manifest has its size already
-            manifest["size"] = size.model_dump(mode="json")
+        manifest = _manifest(pipeline, site, found)
         results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
-        if watches:
-            boundary = find_column(POWER, line.columns)[0].boundary or "unknown"
-            reports = [(each.limits, each.report(found, boundary)) for each in watches]
-            lower = lower_end(scenario)
-            if lower is not None and not any(report.not_met for _, report in reports):
-                reports = [
-                    (of, replace(r, notes=(*r.notes, UPPER_END))) for of, r in reports
-                ]
-            elif lower is not None:
-                # With the energies of the profiles
-                del line, taken, windows, at_step, block, sink
+        if seen:
+            boundary = find_column(POWER, pipeline.columns)[0].boundary or "unknown"
+            # With the energies of the profiles
+            del pipeline, taken, windows, at_step, block, sink
+
+            def again(other: Scenario, name: str) -> Sequence[Sink]:
                 gc.collect()  # they refer to each other
-                with watch.stage("lower end"):
-                    opened = again(lower)
-                    ends = _watches(opened, limits, rated_power_w, peak_mw)
-                    windows = opened.windows(window_days, lambda *_: None)
-                    for _ in opened.written(opened.blocks(windows, n_threads), ends):
+                with watch.stage(name):
+                    opened = Pipeline.open(kept.at_start().of(other))
+                    sees = site.watch.open(opened, site.rated_power_w, peak_mw)
+                    windows = opened.windows(options.window_days, lambda *_: None)
+                    for _ in opened.written(
+                        opened.blocks(windows, options.n_threads), sees
+                    ):
                         pass
-                reports = [
-                    (of, report.beside(end.report({}, boundary), LOWER_END))
-                    for (of, report), end in zip(reports, ends, strict=True)
-                ]
-            results[LIMITS_FILE] = write_json(
-                new.path / LIMITS_FILE, limits_entries(reports)
-            )
+                return sees
+
+            content = site.watch.content(seen, again, found, boundary)
+            results[site.watch.file] = write_json(new.path / site.watch.file, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
-    return RunFolder.open(new.place)
+    return new.place
 
 
-def _expect(is_so: bool, name: str, expected: str, value: object) -> None:
-    """Refuse a value that is not as expected."""
-    if not is_so:
-        raise InputError(f"{name}: expected {expected}, found {one_line(shown(value))}")
+def _planned(site: PreparedSite, watch: Stopwatch) -> Pipeline:
+    """Return the pipeline of a site with all that its options ask for.
 
-
-def _check_lists(**given: object) -> None:
-    """Refuse one object where a list is expected."""
-    for name, value in given.items():
-        _expect(isinstance(value, tuple | list), name, "a list", value)
-
-
-def _check_numbers(**given: object) -> None:
-    """Refuse what is no number from 0 on; None leaves it open."""
-    for name, value in given.items():
-        is_so = value is None or is_number(value, 0, MAX_SIZE)
-        is_so = is_so or (isinstance(value, float) and value == inf)
-        _expect(is_so, name, "a number from 0 on, or None", value)
-
-
-def _check_given(
-    sinks: Iterable[object], limits: Iterable[object], policies: object, engine: object
-) -> None:
-    """Refuse objects of the user's that a run can't use."""
-    for sink in sinks:
-        can_add = not isinstance(sink, type) and callable(getattr(sink, "add", None))
-        _expect(can_add, "sinks", "objects with a method add(block)", sink)
-    for each in limits:
-        _expect(
-            isinstance(each, Limits), "limits", "Limits, as load_limits gives", each
-        )
-    by_pool = isinstance(policies, Mapping | None)
-    _expect(by_pool, "policies", "a policy by name of its pool", policies)
-    _expect(engine in get_args(Engine), "engine", one_of(get_args(Engine)), engine)
+    Refuse a run too long.
+    """
+    options, scenario, pipeline = site.options, site.scenario, Pipeline.open(site)
+    if options.by_load:
+        pipeline = replace(pipeline, columns=catalogue(pipeline.columns, LOAD_COLUMNS))
+    if options.before_stores:
+        pipeline = pipeline.keeping_before_stores()
+    pipeline.jobs.watch = watch
+    if options.at_most_s is not None or scenario.step_ms < scenario.resolution_ms:
+        watch.progress.forecast(_time_in_words(pipeline, site))
+    return pipeline
 
 
 def _sink_error(text: str) -> InputError:
@@ -344,16 +175,13 @@ class _Taken:
 
     def __init__(
         self,
-        line: Line,
-        inputs: Inputs,
-        rated_power_w: float,
+        line: Pipeline,
+        site: PreparedSite,
         folder: Path,
         closing: ExitStack,
-        jobs_file: bool,
-        nodes_file: bool,
-        by_load: bool,
     ) -> None:
-        self._line, self._folder = line, folder
+        self._line, self._folder, self._options = line, folder, site.options
+        options = site.options
         scenario, clock, jobs = line.scenario, line.scenario.written_clock, line.jobs
         self._head = {
             "scenario": scenario.name,
@@ -371,7 +199,7 @@ class _Taken:
         self._metrics = RunMetrics(
             scenario.facility,
             clock,
-            rated_power_w,
+            site.rated_power_w,
             line.readings,
             line.stages,
             self.causes,
@@ -386,13 +214,13 @@ class _Taken:
         if voltage := voltage_of(grid, scenario.clock, jobs.transient):
             self.at_step.append(voltage)
         self._voltage = voltage
-        classes = jobs.streams.classes if by_load else ()
+        classes = jobs.streams.classes if options.by_load else ()
         self._aggregates = Aggregates(
             model, classes, [scenario.streams[of.stream].pool for of in classes]
         )
         jobs.sinks.append(self._aggregates.take)
         self.sinks: list[Sink] = [series, self._metrics, self._aggregates]
-        if jobs_file and scenario.streams:
+        if options.jobs_file and scenario.streams:
             streams = jobs.streams
             file = JobsFile(
                 folder / JOBS_FILE, scenario, streams.classes, streams.library.ids
@@ -400,11 +228,11 @@ class _Taken:
             closing.callback(file.close)
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
         self._parts, layout = None, scenario.facility.layout
-        if nodes_file or layout:
+        if options.nodes_file or layout:
             places = NodePlaces(line)
         if layout:
             self._parts = PartSums(places, model, layout)
-        if nodes_file:
+        if options.nodes_file:
             nodes = NodesFile(
                 folder / NODES_FILE, scenario, jobs.streams.classes, places.labels
             )
@@ -414,7 +242,7 @@ class _Taken:
         self._flexibility: FlexibilityMetrics | None = None
         if line.is_measured:
             measured = flexibility_metrics(
-                scenario, inputs.signals, jobs.streams.classes
+                scenario, site.inputs.signals, jobs.streams.classes
             )
             jobs.sinks.append(measured.take)
             other_jobs = (line.undisturbed or line).jobs
@@ -423,14 +251,12 @@ class _Taken:
             self._flexibility = measured
         self._search: EventWindowSearch | None = None
 
-    def watched(
-        self, windows: Iterator[Window], event_windows: bool
-    ) -> Iterator[Window]:
+    def watched(self, windows: Iterator[Window]) -> Iterator[Window]:
         """Return the windows, added up by part and searched for events."""
         line = self._line
         if self._parts is not None:
             windows = self._parts.watch(windows)
-        if not event_windows:
+        if not self._options.event_windows:
             return windows
         self._search = EventWindowSearch(
             line.model, line.stages, transient=line.jobs.transient
@@ -459,60 +285,7 @@ class _Taken:
         return found
 
 
-LOWER_END = "at the lower end of a large job's lag_s and edge_s"
-UPPER_END = (
-    "checked at the upper end of a large job's lag_s and edge_s; as nothing is not "
-    "met there, where it swings most, the lower end was not run"
-)
-
-
-def lower_end(scenario: Scenario) -> Scenario | None:
-    """Return a scenario whose large jobs swing least of what is known.
-
-    None where none differs.
-    """
-    streams = dict(scenario.streams)
-    for name, stream in scenario.streams.items():
-        if stream.synchronous is None or stream.power_smoothing is not None:
-            continue
-        n_gpus = scenario.facility.node_type_of(stream.pool).n_gpus
-        jobs = tuple(job.lower_end(n_gpus) or job for job in stream.synchronous.jobs)
-        if jobs != stream.synchronous.jobs:
-            training = stream.synchronous.model_copy(update={"jobs": jobs})
-            streams[name] = stream.model_copy(update={"synchronous": training})
-    return (
-        scenario.model_copy(update={"streams": streams})
-        if streams != scenario.streams
-        else None
-    )
-
-
-def limits_of(scenario: Scenario) -> list[Limits]:
-    """Return the limits that a scenario names: files beside it, or presets."""
-    besides = ((name, scenario.folder / name) for name in scenario.limits)
-    return [
-        load_limits(beside if beside.exists() else name) for name, beside in besides
-    ]
-
-
-def _watches(
-    line: Line,
-    limits: Sequence[Limits],
-    rated_power_w: float,
-    peak_mw: float | None,
-) -> list[LimitWatch]:
-    """Return what checks limits while a run passes."""
-    scenario = line.scenario
-    names = {column.name for column in line.columns}
-    support = profile_support(line.readings, interpolated_s(line.stages))
-    of_run = scenario, support, (rated_power_w / W_PER_MW, "rated power")
-    return [
-        LimitWatch(each, *of_run, names, line.jobs.transient, peak_mw=peak_mw)
-        for each in limits
-    ]
-
-
-def _peak_mw(line: Line, n_threads: int | None) -> float:
+def _peak_mw(line: Pipeline, n_threads: int | None) -> float:
     """Return a site's peak, the largest of its means once it has filled up [MW]."""
     most_w = 0.0
     windows = line.windows(None, lambda *_: None)
@@ -522,27 +295,15 @@ def _peak_mw(line: Line, n_threads: int | None) -> float:
     return most_w / W_PER_MW
 
 
-def _time_in_words(
-    line: Line,
-    engine: Engine,
-    jobs_file: bool,
-    n_watched: int,
-    at_most_s: float | None,
-    at_most_mb: float | None,
-) -> str:
+def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
     """Return what a run takes in its steps.
 
     Refuse one that takes more than asked for.
     """
-    scenario, plans = line.scenario, line.plans
-    jobs_per_day = line.jobs.streams.jobs_per_day
-    forecast = forecast_of(scenario, jobs_per_day, plans, engine, jobs_file, n_watched)
-    time_s, again = forecast.time_s, ""
-    if n_watched and lower_end(scenario) is not None:
-        again = (
-            ", and as long again for the lower end of a large job where a limit is "
-            "not met"
-        )
+    scenario, options = line.scenario, site.options
+    at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
+    forecast = _forecast_of(site, line.jobs.streams, line.plans)
+    time_s, again = forecast.time_s, site.watch.again(scenario)
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
             f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB "
@@ -564,21 +325,7 @@ def _time_in_words(
     raise error
 
 
-def limits_entries(reports: Sequence[tuple[Limits, LimitReport]]) -> dict[str, Any]:
-    """Return the content of ``limits.json``."""
-    return {
-        "checked": [
-            {
-                "limits": limits.model_dump(mode="json", exclude_defaults=True),
-                "verdict": report.verdict,
-                "report": asdict(report),
-            }
-            for limits, report in reports
-        ]
-    }
-
-
-def _expected_mb(line: Line, jobs_file: bool) -> float:
+def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
     """Estimate the size of the run folder [MB]."""
     scenario, n_days = line.scenario, line.scenario.horizon_ms / MS_PER_DAY
     n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
@@ -587,32 +334,37 @@ def _expected_mb(line: Line, jobs_file: bool) -> float:
 
 
 def _manifest(
-    line: Line, inputs: Inputs, engine: Engine, found: dict[str, Any]
+    line: Pipeline, site: PreparedSite, found: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the manifest of a run, without its timing."""
-    jobs = line.jobs
-    return build_manifest(
+    jobs, inputs, size = line.jobs, site.inputs, site.asked.facility.size
+    manifest = build_manifest(
         line.scenario,
         jobs.streams.library,
         line.columns,
         [*line.stages.metrics, *added_metrics()],
         inputs.hashes,
-        engine,
+        site.engine,
         jobs.streams.classes,
         jobs.streams.matches(),
         run_warnings(
             line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather
         ),
     ) | serving_entries(line.plans, inputs.curves)
+    if site.own_parts:
+        manifest["own_parts"] = [asdict(part) for part in site.own_parts]
+    if size is not None:  # the scenario of the manifest has its size already
+        manifest["size"] = size.model_dump(mode="json")
+    return manifest
 
 
 @dataclass(frozen=True)
-class _Checked:
+class CheckedSite:
     """Result of a check.
 
-    `scenario` is the site as a run has it, in its size, and `rated_mw` its `rated_w`
-    [MW]; `warnings` name pools that are asked for more nodes than they have, and
-    unanswered events.
+    `scenario` is the site as a run has it, in its size, and `rated_mw` its rated power
+    where that is taken [MW]; `warnings` name pools that are asked for more nodes than
+    they have, and unanswered events.
     """
 
     scenario: Scenario
@@ -622,33 +374,29 @@ class _Checked:
     warnings: tuple[str, ...]
 
 
+def _forecast_of(
+    site: PreparedSite, streams: JobStreams, plans: Sequence[ServicePlan]
+) -> Forecast:
+    jobs_file, n_watched = site.options.jobs_file, len(site.watch.models)
+    jobs_per_day = streams.jobs_per_day
+    return forecast_of(
+        site.scenario, jobs_per_day, plans, site.engine, jobs_file, n_watched
+    )
+
+
 @stage("validate")
-def check(
-    scenario: Scenario,
-    library: ProfileLibrary | None = None,
-    *,
-    engine: Engine = "simpy",
-    jobs_file: bool = True,
-) -> _Checked:
-    """Read and check all that a run of a scenario needs, without simulating."""
-    inputs = load_inputs(scenario, library)
-    limits = limits_of(scenario)
-    scenario = at_needed_step(settle(scenario, inputs), limits=limits)
-    streams = JobStreams(scenario, inputs)
+def check(site: PreparedSite) -> CheckedSite:
+    """Check all that a run of a site needs, without simulating."""
+    scenario, rated_mw = site.scenario, site.rated_power_w / W_PER_MW
+    streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
-    plans = ServicesLoad(scenario, inputs, streams.library).plans
-    stages, _ = open_stages(scenario, weather=inputs.weather)
-    of_site_w = rated_w(scenario, inputs.weather_year)
-    RunMetrics(scenario.facility, scenario.clock, of_site_w, (), stages)
-    forecast = forecast_of(
-        scenario, streams.jobs_per_day, plans, engine, jobs_file, len(limits)
-    )
+    plans = ServicesLoad(scenario, site.inputs, streams.library).plans
+    RunMetrics(scenario.facility, scenario.clock, site.rated_power_w, (), site.stages)
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
-        *odd_contracts(scenario.facility, of_site_w / W_PER_MW),
+        *odd_contracts(scenario.facility, rated_mw),
     )
-    return _Checked(
-        scenario, of_site_w / W_PER_MW, len(streams.classes), forecast, warnings
-    )
+    forecast = _forecast_of(site, streams, plans)
+    return CheckedSite(scenario, rated_mw, len(streams.classes), forecast, warnings)

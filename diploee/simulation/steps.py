@@ -15,7 +15,7 @@ import numpy as np
 from diploee.base.errors import InputError, one_of
 from diploee.base.tables import concat
 from diploee.facility.base import POWER
-from diploee.importers.inputs import load_inputs
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass, StreamMatch, Utilization
 from diploee.loads.jobs.load import simulations
 from diploee.loads.jobs.lowering import PiecesOf, lower_jobs
@@ -30,7 +30,7 @@ from diploee.schedule.policy import Policy
 from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.schedule.started import Schedule
-from diploee.simulation.site import power_model
+from diploee.simulation.pipeline import power_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,37 +55,11 @@ other."""
 
 
 def generate_jobs(
-    scenario: Scenario,
-    library: ProfileLibrary | None = None,
-    simulated_utilization: Utilization | None = None,
+    scenario: Scenario, inputs: Inputs, simulated_utilization: Utilization | None = None
 ) -> Workload:
-    """Generate the list of jobs of all streams.
-
-    Parameters
-    ----------
-    scenario : Scenario
-        What to generate.
-    library : ProfileLibrary, optional
-        Profiles that the classes draw from; they give the durations.
-    simulated_utilization : callable, optional
-        Schedules the jobs of a stream with ``match: simulated``, day after day, and
-        returns the mean node occupancy (0-1) of its pool; its own scheduler by default.
-
-    Returns
-    -------
-    Workload
-        Jobs in the order of submission; simultaneous ones in the order of their
-        streams.
-
-    Raises
-    ------
-    InputError
-        If a class has no profile, a log can't be read or does not fit its rules, or a
-        target can't be reached; the text says by how much. Or if the scenario has a
-        `facility.size`, which `diploee.run` alone settles; so with all steps.
-    """
+    """Generate the list of jobs of all streams; see `diploee.generate_jobs`."""
     _refuse("generate_jobs", scenario)
-    streams = JobStreams(scenario, load_inputs(scenario, library))
+    streams = JobStreams(scenario, inputs)
     found = simulations(scenario)
     if simulated_utilization is not None:
         found = dict.fromkeys(found, simulated_utilization)
@@ -94,14 +68,6 @@ def generate_jobs(
     return Workload(
         jobs, streams.classes, streams.matches(), streams.library, streams.pieces
     )
-
-
-def stream_classes(
-    scenario: Scenario, library: ProfileLibrary | None = None
-) -> tuple[tuple[StreamClass, ...], ProfileLibrary]:
-    """Return the classes of all job streams, and the library of their profiles."""
-    streams = JobStreams(scenario, load_inputs(scenario, library))
-    return streams.classes, streams.library
 
 
 def schedule_jobs(

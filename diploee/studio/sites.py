@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from diploee.api import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
 from diploee.base.files.places import shipped, shipped_folder
 from diploee.base.model import Model, parts_of
@@ -37,7 +38,6 @@ from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import Site as Answers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
 from diploee.schedule.policy import twin_of
-from diploee.simulation.site import starter
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
 MOST_EDITS, MOST_TEXT, MOST_NAME = 500, 500_000, 200

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.api import open_run
+from diploee.api import open_run, simulate
 from diploee.base.errors import DiploeeError, RunTooLongError
 from diploee.base.files import is_late, reason
 from diploee.base.progress import Progress, Update, stop_with
@@ -46,8 +46,6 @@ from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
 from diploee.runs.words import interval
 from diploee.scenario.models import Scenario
-from diploee.simulation.run import simulate
-from diploee.simulation.site import fastest_engine
 from diploee.studio.sites import Place, checked_scenario, week_of
 
 Say = Callable[..., None]
@@ -58,7 +56,7 @@ MOST_POINTS = 12_000
 MOST_DIFFERENCES, MOST_PICTURES = 6, 20
 
 
-class Watch(Progress):
+class ToldProgress(Progress):
     """Says stages and their progress."""
 
     def __init__(self, say: Say) -> None:
@@ -189,7 +187,6 @@ class Worker:
         text = week_of(job["text"], job["start"]) if is_week else job["text"]
         scenario = checked_scenario(text, folder, place)
         inputs = self._reader.load(scenario, self._library)
-        engine = fastest_engine(scenario, inputs)
         out, found = frames / "run", None
         if not is_week:
             runs, sha256 = place.inside("runs"), scenario.sha256()
@@ -208,9 +205,9 @@ class Worker:
                 scenario,
                 out,
                 inputs=inputs,
-                engine=engine,
+                engine=None,
                 sinks=[watch],
-                progress=Watch(self.say),
+                progress=ToldProgress(self.say),
                 at_most_s=job["at_most_s"],
                 at_most_mb=_memory_mb(),
             )

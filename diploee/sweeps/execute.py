@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from diploee.api import site_of
 from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.base.files import uninterrupted
 from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
@@ -19,6 +20,7 @@ from diploee.metrics.catalogue import main_metrics
 from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.schedule.schedule import Engine
 from diploee.simulation.forecast import Forecast
+from diploee.simulation.prepared import RunOptions
 from diploee.simulation.run import check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble
 from diploee.sweeps.expand import MAX_RUNS, PlannedRun, expand
@@ -228,10 +230,9 @@ def forecast(
         RunTask(run.run, run.scenario, "") for run in expand(sweep, library, max_runs)
     ]
     looked_at = tasks[:: -(-len(tasks) // MOST_CHECKED)]
-    has_jobs = sweep.spec.keep == "all"
+    options = RunOptions(engine="compiled", jobs_file=sweep.spec.keep == "all")
     found = [
-        check(task.scenario, library, engine="compiled", jobs_file=has_jobs).forecast
-        for task in looked_at
+        check(site_of(task.scenario, library, options)).forecast for task in looked_at
     ]
     share = sum(task.cost for task in looked_at) / sum(task.cost for task in tasks)
     series_mb = (

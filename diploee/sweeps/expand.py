@@ -17,6 +17,7 @@ from diploee.base.errors import Brief, InputError, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
 from diploee.base.rng import stream
 from diploee.base.version import full_version
+from diploee.grid.limits.file import limits_of
 from diploee.importers.inputs import InputReader
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.streams import JobStreams
@@ -31,8 +32,7 @@ from diploee.scenario.loading import (
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import dotted
 from diploee.simulation.own_parts import Known, OwnPart, own_parts
-from diploee.simulation.run import limits_of
-from diploee.simulation.site import settle
+from diploee.simulation.prepared import settle
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import SweepAxis
 
@@ -249,7 +249,7 @@ def run_hash(scenario: Scenario, inputs: Inputs, own: Sequence[OwnPart] = ()) ->
     Its scenario, inputs, limits, own code, and the version. The engine is no part of
     it, as both give the same start times.
     """
-    streams = JobStreams(settle(scenario, inputs), inputs)
+    streams = JobStreams(settle(scenario, inputs)[0], inputs)
     library = streams.library
     used = sorted({index for c in streams.classes for index in c.profile_ids})
     curve_files = {

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 import pyarrow.parquet as pq
 
+from diploee.api import simulate
 from diploee.base.errors import Brief, DiploeeError, InputError
 from diploee.base.units import MS_PER_H
 from diploee.importers.inputs import InputReader
@@ -20,8 +21,6 @@ from diploee.runs.parquet_files import JOBS_FILE
 from diploee.scenario.models import Scenario
 from diploee.schedule.schedule import Engine
 from diploee.simulation.own_parts import Known, OwnPart
-from diploee.simulation.run import simulate
-from diploee.simulation.site import fastest_engine
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
@@ -125,7 +124,7 @@ class SweepWorker:
                 task.scenario,
                 folder,
                 inputs=inputs,
-                engine=task.engine or fastest_engine(task.scenario, inputs),
+                engine=task.engine,
                 force=True,  # an empty folder
                 jobs_file=JOBS_FILE in KEPT_FILES[task.keep],
                 n_threads=self._n_threads,

@@ -18,7 +18,8 @@ from command_line import Ended, run
 from scipy import fft
 from timing import Clock, interleaved
 
-from diploee import Run, open_run, simulate
+from diploee import Run, generate_jobs, open_run, simulate
+from diploee.api import site_of
 from diploee.grid.limits import load_limits
 from diploee.importers.inputs import load_inputs
 from diploee.power import Segments
@@ -27,14 +28,9 @@ from diploee.power.spectral import fft_lengths
 from diploee.profiles import ProfileLibrary
 from diploee.runs.folder import expected_mb
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.pipeline import Line
-from diploee.simulation.site import settle
-from diploee.simulation.steps import (
-    generate_jobs,
-    job_segments,
-    power_blocks,
-    schedule_jobs,
-)
+from diploee.simulation.pipeline import Pipeline
+from diploee.simulation.prepared import RunOptions
+from diploee.simulation.steps import job_segments, power_blocks, schedule_jobs
 
 pytestmark = pytest.mark.bench
 
@@ -173,7 +169,7 @@ def checked(
     )
 
     def power() -> None:
-        line = Line.open(settle(scenario, inputs), inputs, "compiled")
+        line = Pipeline.open(site_of(scenario, None, RunOptions("compiled"), inputs))
         for _ in power_stream(line.model, line.windows(None, lambda *_: None)):
             pass
 

@@ -13,15 +13,16 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from builders import checked_site
 
 import diploee
+from diploee.api import site_of
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import DRAW_MS
 from diploee.simulation.forecast import slowness
-from diploee.simulation.pipeline import Line
-from diploee.simulation.run import check
-from diploee.simulation.site import settle
+from diploee.simulation.pipeline import Pipeline
+from diploee.simulation.prepared import RunOptions
 
 pytestmark = pytest.mark.bench
 
@@ -37,7 +38,7 @@ def cpu_s(action: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def given(scenario: Scenario, line: Line) -> Scenario:
+def given(scenario: Scenario, line: Pipeline) -> Scenario:
     """The same load by its daily counts, without targets to search for."""
     values: dict[str, object] = {}
     for match in line.jobs.streams.matches():
@@ -60,10 +61,10 @@ def test_planning_a_campus_takes_at_most_three_times_drawing_its_jobs() -> None:
     )
     inputs = load_inputs(scenario, None)
 
-    def opened(of: Scenario) -> Line:
-        return Line.open(settle(of, inputs), inputs, "compiled")
+    def opened(of: Scenario) -> Pipeline:
+        return Pipeline.open(site_of(of, None, RunOptions("compiled"), inputs))
 
-    def drawn(line: Line) -> None:
+    def drawn(line: Pipeline) -> None:
         for _ in line.jobs.streams.windows(line.jobs.window_ms() // DRAW_MS):
             pass
 
@@ -132,7 +133,7 @@ def test_time_and_memory_of_a_run_are_forecast(
     forecasts_s, runs_s = [], []
     for _ in range(2):  # in turn, as what else the machine does slows both
         slowness.cache_clear()
-        forecast = check(scenario).forecast
+        forecast = checked_site(scenario).forecast
         forecasts_s.append(forecast.time_s)
         runs_s.append(
             run_cpu_s(name, tmp_path / "run", "--set", f"duration={duration}")

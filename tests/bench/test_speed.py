@@ -22,6 +22,7 @@ from gigawatt import colocation_run
 from timing import interleaved, seconds
 
 import diploee
+from diploee import generate_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule, StrictFifo
@@ -29,7 +30,7 @@ from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill, Order
 from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster
-from diploee.simulation.steps import generate_jobs, schedule_jobs
+from diploee.simulation.steps import schedule_jobs
 
 pytestmark = pytest.mark.bench
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from diploee import load_scenario, simulate
+from diploee.api import starter
 from diploee.reports import write_report
 from diploee.reports.build import build_report
 from diploee.scenario.starter import Site as Answers
-from diploee.simulation.site import starter
 
 pytestmark = [
     pytest.mark.browser,

@@ -19,9 +19,9 @@ from scipy.optimize import nnls
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
 from diploee.fits.deconvolution import PARTS_PER_H, expected_load
-from diploee.profiles import ProfileLibrary
+from diploee.importers.inputs import load_inputs
+from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.steps import stream_classes
 
 FOLDER = Path(__file__).parent
 WEEK, DAY = (
@@ -89,7 +89,8 @@ def mean_job_power(scenario: Scenario) -> Float64Array:
     """
     (stream,) = scenario.streams.values()
     idle_w = scenario.facility.node_type_of(stream.pool).idle_power_w
-    classes, profiles = stream_classes(scenario, ProfileLibrary.open())
+    streams = JobStreams(scenario, load_inputs(scenario))
+    classes, profiles = streams.classes, streams.library
     parts = np.zeros(HOURS_PER_DAY * PARTS_PER_H)
     for each in classes:
         for profile in (profiles[k] for k in each.profile_ids):

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
 
+from diploee import generate_jobs
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import MISSING_MS, STATES, JobLog, JobRecords
 from diploee.scenario import ClassRule, Scenario, load_scenario
 from diploee.schedule.job_table import JobTable
-from diploee.simulation.steps import generate_jobs
 
 N_WEEKS = 16
 JOBS_PER_DAY = 1_500.0

@@ -11,9 +11,10 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from scipy import integrate, stats
 
+from diploee import generate_jobs
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.steps import Workload, generate_jobs
+from diploee.simulation.steps import Workload
 
 REJECT_BELOW = 0.001
 MS_PER_H = 3_600_000

@@ -13,11 +13,12 @@ import pytest
 from builders import job_table, profile, queued_at, schedule_pool, tiny_scenario
 from scipy import stats
 
+from diploee import generate_jobs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Pool
 from diploee.schedule import Schedule
 from diploee.schedule.schedule import Engine
-from diploee.simulation.steps import generate_jobs, schedule_jobs
+from diploee.simulation.steps import schedule_jobs
 
 CONFIDENCE = 0.999
 MEAN_SERVICE_MS = 3_600_000.0  # whole milliseconds are a rounding of 1e-7 of it

@@ -32,7 +32,7 @@ from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.runs.load_parts import LoadParts, by_kind
 from diploee.runs.reader import RunFolder
 from diploee.scenario.ride_through import RideThrough
-from diploee.simulation.site import open_stages
+from diploee.simulation.prepared import open_stages
 
 CURRENT_PU = PERC1["Ipmax"] / PERC1["Lfm"]
 """ASSUMPTION: most current of electronic load, over that at 1 pu: PERC1's defaults."""

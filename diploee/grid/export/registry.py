@@ -41,7 +41,6 @@ from diploee.grid.export.series import (
     Series,
     check_power_column,
     check_step,
-    parse_step_ms,
     rows_between,
     year_spans,
 )
@@ -58,6 +57,7 @@ from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.runs.folder import run_files, write_json
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
+from diploee.scenario.times import parse_step_ms
 
 FOLDER_SIDECAR = "diploee_export.json"
 

@@ -21,7 +21,6 @@ from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
-from diploee.scenario.times import parse_resolution_ms
 
 REACTIVE_OF = {POWER: REACTIVE, "poi_power_w": "poi_reactive_var"}
 """Column of the reactive power at the same place as that of a power; other powers have
@@ -162,14 +161,6 @@ def check_power_column(source: RunSeries, column: str) -> None:
 
 LeapDay = Literal["drop-feb29", "drop-last-day"]
 YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
-
-
-def parse_step_ms(text: str) -> int:
-    """Return a step such as ``"15 min"`` in milliseconds."""
-    try:
-        return parse_resolution_ms(text)
-    except ValueError as error:
-        raise InputError(f"--step: {error}") from None
 
 
 def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:

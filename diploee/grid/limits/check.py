@@ -388,6 +388,7 @@ class LimitSpec(Model):
     set `number`.
     """
 
+    part_of_run: ClassVar[str] = "limit"
     key: ClassVar[str]
     number: ClassVar[str] = ""
     needs_reactive: ClassVar[bool] = False

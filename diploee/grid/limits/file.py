@@ -15,6 +15,7 @@ from diploee.base.files.places import find_shipped
 from diploee.base.model import Kinds, Model, default
 from diploee.base.plain_data import checked
 from diploee.grid.limits.check import LimitSpec, Text
+from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
 K = TypeVar("K", bound=LimitSpec)
@@ -124,3 +125,11 @@ def load_limits(name_or_path: Path | str) -> Limits:
     path = find_shipped("limits", name_or_path)
     data, lines = load_yaml_with_lines(path, "limits such as 'daily_energy_mwh: 100'")
     return checked(data, Limits, partial(located, path, lines))
+
+
+def limits_of(scenario: Scenario) -> list[Limits]:
+    """Return the limits that a scenario names: files beside it, or presets."""
+    besides = ((name, scenario.folder / name) for name in scenario.limits)
+    return [
+        load_limits(beside if beside.exists() else name) for name, beside in besides
+    ]

@@ -55,8 +55,9 @@ from diploee.grid.limits.report import (
     as_stored,
     check_limits,
 )
-from diploee.grid.limits.watch import needed_step_ms, steps_ms
+from diploee.grid.limits.watch import needed_step_ms
 from diploee.runs.reader import RunFolder
+from diploee.scenario.times import steps_ms
 
 if TYPE_CHECKING:
     from diploee.scenario.models import Scenario

@@ -5,17 +5,16 @@ The step that they need, and a sink that checks them at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from diploee.base.clock import WallClock
-from diploee.base.errors import InputError
-from diploee.base.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
-from diploee.facility.base import POWER, Block, Stage
+from diploee.base.units import PROFILE_STEP_MS, W_PER_MW
+from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import (
@@ -29,20 +28,18 @@ from diploee.grid.limits.report import (
     report_of,
     shown_at,
 )
-from diploee.metrics.bands import Support
+from diploee.metrics.bands import Support, profile_support
+from diploee.runs.folder import LIMITS_FILE
 from diploee.scenario.models import Scenario
+from diploee.scenario.times import steps_ms
 from diploee.schedule.schedule import Transient
+from diploee.simulation.pipeline import Pipeline
+from diploee.simulation.prepared import Again, Watch
 
 STEPS_OF_WINDOW = 10
 """A value over a sliding window is looked at in steps of a tenth of it at most."""
 
 _ALL_SEEN = Support(np.inf, np.inf, 0.0, 0.0, np.inf)
-
-
-def steps_ms(resolution_ms: int) -> Iterator[int]:
-    """Yield the steps of which a resolution is made, from the coarsest on."""
-    units = resolution_ms // PROFILE_STEP_MS
-    yield from (resolution_ms // n for n in range(1, units + 1) if units % n == 0)
 
 
 def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
@@ -76,41 +73,6 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
                 needed = step_ms
                 break
     return needed
-
-
-def at_needed_step(
-    scenario: Scenario, further: Sequence[Stage] = (), limits: Sequence[Limits] = ()
-) -> Scenario:
-    """Return a scenario with the step that its stages and limits need, if unnamed.
-
-    Raises
-    ------
-    InputError
-        If it names a coarser one than a stage needs; of limits it leaves some
-        inconclusive.
-    """
-    resolution_ms = scenario.resolution_ms
-    asked: dict[str, int] = {}
-    for number, stage in enumerate([*scenario.facility.stages, *further]):
-        of_stage = getattr(stage, "needed_step_ms", lambda: None)()
-        if of_stage is not None:
-            fine = (ms for ms in steps_ms(resolution_ms) if ms <= of_stage)
-            kind = getattr(stage, "kind", type(stage).__name__)
-            asked[f"facility.stages.{number} ({kind})"] = next(fine, PROFILE_STEP_MS)
-    for what, step_ms in asked.items():
-        if scenario.step is not None and step_ms < scenario.step:
-            raise InputError(
-                f"step: {scenario.step / MS_PER_S:g} s is coarser than the "
-                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it "
-                "out"
-            )
-    if scenario.step is not None:
-        return scenario
-    of_limits = (needed_step_ms(each, scenario) for each in limits)
-    needed_ms = gcd(resolution_ms, *asked.values(), *of_limits)
-    if needed_ms == resolution_ms:
-        return scenario
-    return scenario.model_copy(update={"step": needed_ms})
 
 
 def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[bool, bool]] | Need:
@@ -163,7 +125,7 @@ class LimitWatch:
         transient: Transient,
         peak_mw: float | None = None,
     ) -> None:
-        self.limits, self._transient = limits, transient
+        self.limits, self.scenario, self._transient = limits, scenario, transient
         self._reactive = reactive_of(limits, columns)
         clock = WallClock(scenario.start_with_zone, scenario.step_ms)
         site = scenario.facility
@@ -224,3 +186,102 @@ def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
         return False
     reasons = (checks_of(spec, unknown)[1] for _, spec in limits.each())
     return any(why is not None and why.need is Need.LONGER for why in reasons)
+
+
+LOWER_END = "at the lower end of a large job's lag_s and edge_s"
+UPPER_END = (
+    "checked at the upper end of a large job's lag_s and edge_s; as nothing is not "
+    "met there, where it swings most, the lower end was not run"
+)
+
+
+def lower_end(scenario: Scenario) -> Scenario | None:
+    """Return a scenario whose large jobs swing least of what is known.
+
+    None where none differs.
+    """
+    streams = dict(scenario.streams)
+    for name, stream in scenario.streams.items():
+        if stream.synchronous is None or stream.power_smoothing is not None:
+            continue
+        n_gpus = scenario.facility.node_type_of(stream.pool).n_gpus
+        jobs = tuple(job.lower_end(n_gpus) or job for job in stream.synchronous.jobs)
+        if jobs != stream.synchronous.jobs:
+            training = stream.synchronous.model_copy(update={"jobs": jobs})
+            streams[name] = stream.model_copy(update={"synchronous": training})
+    return (
+        scenario.model_copy(update={"streams": streams})
+        if streams != scenario.streams
+        else None
+    )
+
+
+@dataclass(frozen=True)
+class WatchedLimits(Watch):
+    """Files of limits that a run is checked against while it passes.
+
+    Where one is not met and a large job may swing less, its lower end is simulated,
+    too.
+    """
+
+    models: Sequence[Limits]
+    file: ClassVar[str] = LIMITS_FILE
+
+    def needed_step_ms(self, scenario: Scenario) -> int:
+        """Return the coarsest step at which a run shows as much of all as at 0.1 s."""
+        return gcd(*(needed_step_ms(each, scenario) for each in self.models))
+
+    def asks_for_peak(self, scenario: Scenario) -> bool:
+        """Return whether one is in percent of a peak that only a run of a whole year tells."""  # noqa: E501
+        return any(asks_for_peak(each, scenario) for each in self.models)
+
+    def again(self, scenario: Scenario) -> str:
+        """Return what it may have simulated again."""
+        if lower_end(scenario) is None:
+            return ""
+        return (
+            ", and as long again for the lower end of a large job where a limit is "
+            "not met"
+        )
+
+    def open(
+        self, pipeline: Pipeline, rated_power_w: float, peak_mw: float | None
+    ) -> list[LimitWatch]:
+        """Return a sink for each file of limits."""
+        names = {column.name for column in pipeline.columns}
+        support = profile_support(pipeline.readings, interpolated_s(pipeline.stages))
+        of_run = pipeline.scenario, support, (rated_power_w / W_PER_MW, "rated power")
+        transient = pipeline.jobs.transient
+        return [
+            LimitWatch(of, *of_run, names, transient, peak_mw=peak_mw)
+            for of in self.models
+        ]
+
+    def content(
+        self,
+        seen: Sequence[LimitWatch],
+        again: Again,
+        metrics: Mapping[str, Any],
+        boundary: str,
+    ) -> dict[str, Any]:
+        """Return the content of ``limits.json``.
+
+        The reports, with those of the lower end.
+        """
+        reports = [watch.report(metrics, boundary) for watch in seen]
+        lower = lower_end(seen[0].scenario)
+        if lower is not None and not any(report.not_met for report in reports):
+            reports = [replace(r, notes=(*r.notes, UPPER_END)) for r in reports]
+        elif lower is not None:
+            ends = (watch.report({}, boundary) for watch in again(lower, "lower end"))
+            pairs = zip(reports, ends, strict=True)
+            reports = [report.beside(end, LOWER_END) for report, end in pairs]
+        checked = [
+            {
+                "limits": limits.model_dump(mode="json", exclude_defaults=True),
+                "verdict": report.verdict,
+                "report": asdict(report),
+            }
+            for limits, report in zip(self.models, reports, strict=True)
+        ]
+        return {"checked": checked}

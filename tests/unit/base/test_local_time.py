@@ -18,7 +18,7 @@ from builders import tiny_data, tiny_library, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee import simulate
+from diploee import generate_jobs, simulate
 from diploee.base.clock import RunClock, WallClock, is_skipped, local_ms, named_zone
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.measures.series import ClockSums, Series
@@ -30,7 +30,6 @@ from diploee.loads.services.request_trace import RequestTrace, replayed_rates
 from diploee.reports.data import read_run
 from diploee.scenario import Calendar, RequestReplay, load_scenario
 from diploee.schedule import Start, StrictFifo
-from diploee.simulation.steps import generate_jobs
 
 MS_PER_MIN, MS_PER_H, MS_PER_DAY = 60_000, 3_600_000, 86_400_000
 

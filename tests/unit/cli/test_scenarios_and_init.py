@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import write_scenario
+from builders import checked_site, write_scenario
 from command_line import call, contents
 
 from diploee import load_scenario, open_run
 from diploee.base.files.places import shipped
 from diploee.grid.limits import load_limits
 from diploee.scenario.starter import Site, starter_text
-from diploee.simulation.run import check
 
 SHIPPED = {**shipped("scenario"), **shipped("sweep"), **shipped("limits")}
 
@@ -185,7 +184,7 @@ def test_text_of_any_answers_is_a_valid_scenario_with_all_nodes(
     )
     scenario = load_scenario(place)
     if zone == "+00:00":
-        check(scenario)
+        checked_site(scenario)
     assert scenario.facility.n_nodes == n_nodes
     if pretraining := scenario.streams.get("pretraining"):
         assert pretraining.synchronous is not None

@@ -28,7 +28,7 @@ from diploee.grid.limits import Limits, check_limits
 from diploee.importers.inputs import load_inputs
 from diploee.reports.compare import compare
 from diploee.reports.datasheet import data_sheet
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 # Pvlib's use of pandas
 pytestmark = pytest.mark.filterwarnings("ignore:DatetimeIndex.dayofyear")

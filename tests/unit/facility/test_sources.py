@@ -20,7 +20,7 @@ from diploee.grid.limits import Limits, check_limits
 from diploee.metrics.cause_words import cause_words
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 METER = {
     "kind": "point_of_interconnection",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import stream_classes, tiny_library, tiny_scenario
 
 from diploee import simulate
 from diploee.base.clock import RunClock
@@ -27,7 +27,6 @@ from diploee.loads.jobs.source import draw_submissions
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Calendar, Scenario, load_scenario
 from diploee.schedule.job_table import DRAW_MS
-from diploee.simulation.steps import stream_classes
 
 HOUR_S = 3_600
 BY_HOUR = (

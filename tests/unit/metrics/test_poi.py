@@ -35,7 +35,7 @@ from diploee.metrics.billing import (
 from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.reports.build import build_report
-from diploee.simulation.site import scaled
+from diploee.simulation.size import scaled
 
 COLUMNS = catalogue(
     POWER_COLUMNS, AC_COLUMNS, *(s.columns for s in STAGES.by_name.values())

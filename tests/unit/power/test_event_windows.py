@@ -9,18 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from builders import tiny_library, tiny_scenario
 
-from diploee import simulate
+from diploee import generate_jobs, simulate
 from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.power.blocks import PowerModel
 from diploee.power.event_windows import EventWindowSearch
-from diploee.simulation.steps import (
-    generate_jobs,
-    job_segments,
-    power_series,
-    schedule_jobs,
-)
+from diploee.simulation.steps import job_segments, power_series, schedule_jobs
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from builders import job_energy_j, job_table, profile, tiny_library, tiny_scenario
 
+from diploee import generate_jobs
 from diploee.power import Segments
 from diploee.power.blocks import PowerModel, power_stream
 from diploee.power.direct import EnergyTables, add_directly, energies_within
@@ -16,7 +17,6 @@ from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
 from diploee.simulation.steps import (
-    generate_jobs,
     job_segments,
     power_blocks,
     power_series,

@@ -23,7 +23,7 @@ from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.sections import Figure, Section, long_rows
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 
 @pytest.fixture(scope="session")

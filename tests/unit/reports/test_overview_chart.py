@@ -19,7 +19,7 @@ from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
 from diploee.runs.words import short_boundary
 from diploee.scenario import load_scenario
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 
 @pytest.fixture(scope="module")

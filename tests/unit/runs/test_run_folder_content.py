@@ -16,14 +16,13 @@ import pytest
 from builders import TINY, change_metrics, job_table, tiny_library, tiny_scenario
 
 import diploee
-from diploee import Run
+from diploee import Run, generate_jobs
 from diploee.base.errors import InputError
 from diploee.metrics.catalogue import declared_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.runs.parquet_files import JobsFile
 from diploee.schedule import Schedule
 from diploee.schedule.schedule import Engine
-from diploee.simulation.steps import generate_jobs
 
 FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
 SHORT = {"streams.training.target_utilization": 0.95, "duration": "1 d"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import checked_site, tiny_library, tiny_scenario
 
 import diploee
 from diploee.base.columns import Column
@@ -17,8 +17,8 @@ from diploee.facility.base import POWER, REACTIVE, Values
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.run import check
-from diploee.simulation.site import open_stages, rated_at_meter_w, scaled, settle, sized
+from diploee.simulation.prepared import open_stages, settle
+from diploee.simulation.size import rated_at_meter_w, scaled, sized
 
 
 def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
@@ -44,9 +44,9 @@ def test_nodes_rates_and_ratings_grow_and_the_rest_stays() -> None:
 
 def test_once_scaled_site_is_not_scaled_again() -> None:
     site = tiny_scenario({"facility.size": {"nodes_factor": 2.0}})
-    once = sized(site)
+    once = sized(site)[0]
     assert once.facility.pools["main"].n_nodes == 24
-    assert sized(once) is once
+    assert sized(once)[0] is once
 
 
 def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
@@ -56,7 +56,7 @@ def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
     ]
     site = sized(
         tiny_scenario({"facility.stages": stages, "facility.size": {"poi_mw": 12.0}})
-    )
+    )[0]
     full_w = site.facility.nodes_power_w / 0.9 + site.facility.stages[1].power_kw * 1e3  # type: ignore[attr-defined]
     assert full_w == pytest.approx(12e6, rel=1e-3)  # to a node
 
@@ -93,7 +93,7 @@ def settled(name: str, **values: Any) -> tuple[Scenario, float]:
         name, values={key.replace("__", "."): v for key, v in values.items()}
     )
     inputs = load_inputs(scenario)
-    site = settle(scenario, inputs)
+    site, _ = settle(scenario, inputs)
     return site, rated_at_meter_w(site, inputs.weather_year)
 
 
@@ -175,8 +175,8 @@ def test_size_counts_the_nodes_of_all_phases() -> None:
         "facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
         "facility.size": {"poi_mw": 1.0},
     }
-    whole = sized(tiny_scenario(changes))
-    phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))
+    whole = sized(tiny_scenario(changes))[0]
+    phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))[0]
     assert phased.facility.n_nodes == whole.facility.n_nodes
     assert phased.facility.pools["main"].phases[-1].n_nodes == whole.facility.n_nodes  # type: ignore[index]
 
@@ -215,7 +215,9 @@ class Generator:
 
 
 def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
-    site = sized(tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[Offices()])
+    site = sized(
+        tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[Offices()]
+    )[0]
     node_w = site.facility.node_type_of("main").rated_power_w
     assert site.facility.n_nodes == round(1.7e6 / node_w)
     assert rated_at_meter_w(site, further=[Offices()]) == pytest.approx(2e6, abs=node_w)
@@ -260,7 +262,7 @@ def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> N
             "facility.size": {"poi_mw": 0.1},
         }
     )
-    found = check(site, tiny_library())
+    found = checked_site(site, tiny_library())
     run = diploee.simulate(
         site, tmp_path / "run", library=tiny_library(), engine="compiled"
     )

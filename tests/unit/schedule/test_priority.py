@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from builders import job_table, schedule_pool, tiny_library, tiny_scenario
 
+from diploee import generate_jobs
 from diploee.base.errors import WorkloadError
 from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Start
@@ -17,7 +18,6 @@ from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.priority import MultifactorPriority, PrioritySpec
 from diploee.schedule.schedule import Cluster, Engine
-from diploee.simulation.steps import generate_jobs
 
 
 def starts(

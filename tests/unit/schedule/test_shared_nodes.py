@@ -10,12 +10,12 @@ import pytest
 from builders import job_energy_j, profile, tiny_data, tiny_library, tiny_scenario
 
 import diploee
-from diploee import Run
+from diploee import Run, generate_jobs
 from diploee.base.errors import ScenarioError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 from diploee.schedule import StrictFifo
-from diploee.simulation.steps import generate_jobs, schedule_jobs
+from diploee.simulation.steps import schedule_jobs
 
 POOL = "facility.pools.main"
 STREAM = "streams.training"

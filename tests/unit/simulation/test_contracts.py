@@ -10,7 +10,7 @@ from command_line import call
 
 from diploee import Run, simulate
 from diploee.grid.limits import Limits
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 
 def site(contract: dict[str, float]) -> dict[str, object]:

@@ -7,20 +7,19 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import tiny_library, tiny_scenario, write_scenario
+from builders import checked_site, tiny_library, tiny_scenario, write_scenario
 from command_line import call
 from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 
 from diploee import load_scenario
-from diploee.simulation.run import check
 from diploee.sweeps.execute import forecast
 
 
 def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> None:
     library = tiny_library()
-    short = check(tiny_scenario(), library).forecast
-    long = check(tiny_scenario({"duration": "200 d"}), library).forecast
-    sooner = check(
+    short = checked_site(tiny_scenario(), library).forecast
+    long = checked_site(tiny_scenario({"duration": "200 d"}), library).forecast
+    sooner = checked_site(
         tiny_scenario({"duration": "200 d"}), library, engine="compiled"
     ).forecast
     assert short.time_s < long.time_s
@@ -30,7 +29,7 @@ def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> N
 
 
 def test_a_quarter_of_the_paper_site_is_forecast_within_a_factor_of_three() -> None:
-    found = check(
+    found = checked_site(
         load_scenario("colocation_10mw", ["duration=90 d"]), engine="compiled"
     ).forecast
     # Measured on one core: 2.05 s, 563 MB at most, 10.0 MB of files.

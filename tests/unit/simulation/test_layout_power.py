@@ -20,11 +20,12 @@ from serving_builders import CONVERSATION, serving_scenario
 
 import diploee
 from diploee import Run
+from diploee.api import part_tables
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.scenario import Scenario
 from diploee.schedule import Action, Preempt, Resize, Start, StrictFifo
-from diploee.simulation.layout_power import Span, part_tables
+from diploee.simulation.layout_power import Span
 
 MAIN, TRAINING = "facility.pools.main", "streams.training"
 LAYOUT = {

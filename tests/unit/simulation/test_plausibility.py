@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import TYPICAL_DENVER, profile, tiny_library, tiny_scenario
+from builders import TYPICAL_DENVER, checked_site, profile, tiny_library, tiny_scenario
 from serving_builders import CODING, serving_data, serving_scenario
 
 from diploee import simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
 from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
-from diploee.simulation.run import check
 
 
 def warnings_of(
@@ -281,7 +280,7 @@ def test_an_event_that_no_stream_may_follow_is_warned_of_before_a_run(
     changes: dict[str, Any] = {"duration": "1 d", "flexibility": flexibility}
     if tier is not None:
         changes["streams.training.flexibility"] = {"tier": tier}
-    found = check(tiny_scenario(changes), tiny_library()).warnings
+    found = checked_site(tiny_scenario(changes), tiny_library()).warnings
     assert [
         line.startswith("flexibility.events: no stream may follow") for line in found
     ] == ([True] * warned)
@@ -295,7 +294,7 @@ def test_a_service_that_caps_its_gpus_answers_an_event(
 ) -> None:
     event = {**CALL, "target": {"fraction": 0.8}}
     changes = {"flexibility": {"events": [event]}, f"{CODING}.flexibility": answer}
-    found = check(serving_scenario(changes)).warnings
+    found = checked_site(serving_scenario(changes)).warnings
     assert [
         line.endswith("or its services flexibility: {power_limit: 0.75}")
         for line in found

@@ -12,15 +12,10 @@ from builders import Keeps, job_energy_j, tiny_library, tiny_scenario
 from serving_builders import SERVING
 
 import diploee
-from diploee import Run
+from diploee import Run, generate_jobs
 from diploee.base.errors import InputError
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.steps import (
-    Workload,
-    generate_jobs,
-    job_segments,
-    schedule_jobs,
-)
+from diploee.simulation.steps import Workload, job_segments, schedule_jobs
 
 LASTING = {
     "lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}],

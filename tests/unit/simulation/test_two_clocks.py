@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_run, tiny_scenario, write_scenario
+from builders import checked_site, tiny_library, tiny_run, tiny_scenario, write_scenario
 from command_line import call
 
 from diploee import Run
 from diploee.base.errors import InputError, ScenarioError
 from diploee.grid.limits import Limits, check_limits
-from diploee.grid.limits.watch import at_needed_step, needed_step_ms, steps_ms
-from diploee.simulation.run import check
+from diploee.grid.limits.watch import WatchedLimits, needed_step_ms
+from diploee.scenario.times import steps_ms
+from diploee.simulation.prepared import at_needed_step
 
 LIMITS = Limits.model_validate(
     {
@@ -171,7 +172,7 @@ def test_a_step_that_is_given_stays_and_leaves_limits_inconclusive(
     folder: Path,
 ) -> None:
     scenario = tiny_scenario({"step": "30 s"})
-    assert at_needed_step(scenario, limits=[LIMITS]) is scenario
+    assert at_needed_step(scenario, watch=WatchedLimits((LIMITS,))) is scenario
     run = tiny_run(folder / "coarse", SPAN | {"step": "30 s"}, limits=[LIMITS])
     (report,) = run.verdicts
     assert report.resolution_s == 30
@@ -266,7 +267,7 @@ def test_a_percentage_of_the_peak_without_a_contract_is_of_the_year_s_own_means(
 
 def test_a_forecast_counts_the_steps() -> None:
     times_s = [
-        check(
+        checked_site(
             tiny_scenario({"duration": "1 year", "step": step}), tiny_library()
         ).forecast.time_s
         for step in ("1 min", "0.5 s")

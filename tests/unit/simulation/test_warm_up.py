@@ -14,13 +14,12 @@ from builders import Keeps, tiny_library, tiny_scenario, write_scenario
 from serving_builders import serving_scenario
 
 import diploee
-from diploee import Run, simulate
+from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import check_limits
 from diploee.metrics.run_metrics import GridMetrics
 from diploee.scenario import Scenario
-from diploee.simulation.steps import generate_jobs
 
 GIVEN: dict[str, Any] = {
     "streams.training.target_utilization": None,

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from diploee import generate_jobs
 from diploee.base.errors import WorkloadError
 from diploee.fits.calendar import fit_calendar, week_limits
 from diploee.fits.counts import Counts, count_hours
@@ -20,7 +21,6 @@ from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.fits.scatter import DispersionFit, fit_dispersion
 from diploee.fits.week_shape import IN_WORDS, Detail, in_words
 from diploee.scenario import ClassRule
-from diploee.simulation.steps import generate_jobs
 
 MONDAY = np.datetime64("2018-01-01T00", "h")
 WEEK = 168

@@ -17,6 +17,7 @@ from builders import tiny_data, tiny_library, write_scenario
 from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
+from diploee import generate_jobs
 from diploee.base.errors import (
     InputError,
     LogFormatError,
@@ -27,7 +28,6 @@ from diploee.cli.fit import fit_command
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.fits.jobs.summary import fragment_text
 from diploee.scenario import Calendar, ClassRule, load_scenario, scenario_from_dict
-from diploee.simulation.steps import generate_jobs
 
 APP = typer.Typer()
 APP.command()(fit_command)

@@ -14,12 +14,12 @@ from builders import tiny_library, write_library, write_scenario
 from fit_logs import job_log, submissions
 from typer.testing import CliRunner
 
+from diploee import generate_jobs
 from diploee.cli.fit import fit_command
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.fits.jobs.likeness import with_generated_years
 from diploee.loads.jobs.job_log import NO_GPU, JobLog
 from diploee.scenario import ClassRule, load_scenario
-from diploee.simulation.steps import generate_jobs
 
 APP = typer.Typer()
 APP.command()(fit_command)

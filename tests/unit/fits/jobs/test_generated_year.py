@@ -12,6 +12,7 @@ import yaml
 from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
+from diploee import generate_jobs
 from diploee.fits.jobs.job_log_fit import (
     JobLogFit,
     LoggedJobs,
@@ -21,7 +22,6 @@ from diploee.fits.jobs.job_log_fit import (
 from diploee.fits.jobs.likeness import hourly_busy_nodes, with_generated_years
 from diploee.fits.jobs.summary import fragment_text
 from diploee.scenario import ClassRule, scenario_from_dict
-from diploee.simulation.steps import generate_jobs
 
 RULES = (ClassRule(workload="tune"),)
 WIDTHS = {

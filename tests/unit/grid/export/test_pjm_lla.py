@@ -11,7 +11,7 @@ from builders import tiny_run
 from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
-from diploee.simulation.site import rated_at_meter_w
+from diploee.simulation.size import rated_at_meter_w
 
 NODE_MW = (4 * 700 + 2 * 360) / 1e6
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import yaml
 from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
-from diploee import Run
+from diploee import Run, simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
 from diploee.grid.limits.mitigation import Mitigation, mitigate, power_of
 from diploee.reports.cures import battery_sections
 
+AGAIN = partial(simulate, engine="compiled")
 SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06}
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 
@@ -266,7 +268,7 @@ def test_cures_stand_side_by_side_as_each_is_simulated(
     training: Run, held: Mitigation, tmp_path: Path
 ) -> None:
     rule = ramps(0.2, 0.2)
-    _, cures = battery_sections(training, [rule], held)
+    _, cures = battery_sections(training, [rule], held, AGAIN)
     rows = cures.tables[0].rows
     names = list(rows)
     assert names[:4] == [
@@ -289,7 +291,7 @@ def test_cures_stand_side_by_side_as_each_is_simulated(
 def test_cures_that_time_does_not_allow_are_named_and_not_simulated(
     training: Run, held: Mitigation
 ) -> None:
-    _, cures = battery_sections(training, [ramps(0.2, 0.2)], held, at_most_s=0)
+    _, cures = battery_sections(training, [ramps(0.2, 0.2)], held, AGAIN, at_most_s=0)
     assert list(cures.tables[0].rows) == ["as it is", "battery"]
     said, *left_out = cures.notes
     assert "no synchronous job" not in said

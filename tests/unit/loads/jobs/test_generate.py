@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_scenario
+from builders import stream_classes, tiny_scenario
 
+from diploee import generate_jobs
 from diploee.base.errors import ProfileError, WorkloadError
 from diploee.base.tables import concat
 from diploee.loads.jobs.source import node_ms
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import JobTable
-from diploee.simulation.steps import generate_jobs, schedule_jobs, stream_classes
+from diploee.simulation.steps import schedule_jobs
 
 N_NODES = 12
 SIMULATED = {"streams.training.match": "simulated"}

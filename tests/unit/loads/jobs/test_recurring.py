@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders import tiny_data, tiny_library
 
-from diploee import simulate
+from diploee import generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.base.files.places import shipped_folder
 from diploee.importers.inputs import load_inputs
@@ -22,7 +22,7 @@ from diploee.integrations.zeus.traces import chosen_workloads
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.schedule.job_table import JobTable
-from diploee.simulation.steps import Workload, generate_jobs
+from diploee.simulation.steps import Workload
 
 
 def scenario_of(stream: dict[str, Any] | None = None, **zeus: Any) -> Scenario:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TINY, tiny_data, tiny_library, write_scenario
+from builders import TINY, checked_site, tiny_data, tiny_library, write_scenario
 from command_line import call
 
 import diploee
+from diploee import generate_jobs
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario, load_scenario
-from diploee.simulation.run import check
-from diploee.simulation.steps import Workload, generate_jobs
+from diploee.simulation.steps import Workload
 from diploee.sweeps.expand import run_hash
 
 MONDAY = datetime(2023, 3, 6)
@@ -290,7 +290,7 @@ def test_a_log_that_needs_more_than_the_pool_gives_the_nodes_and_the_wait(
         and "25 are needed on average, with 12 the wait grows by about 24.5 h"
         in told[0]
     )
-    assert check(scenario, library).warnings == tuple(told)
+    assert checked_site(scenario, library).warnings == tuple(told)
     (warning,) = (
         w for w in run.manifest["warnings"] if w.startswith("pool 'main': the jobs ask")
     )

@@ -10,10 +10,9 @@ import pytest
 from builders import tiny_library, tiny_scenario
 from serving_builders import serving_scenario
 
-from diploee import simulate
+from diploee import generate_jobs, simulate
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.scenario import Calendar, Scenario
-from diploee.simulation.steps import generate_jobs
 
 WEEKDAYS = [1.0, 1.0, 1.0, 1.0, 1.0, 0.2, 0.2]
 LIBRARY = tiny_library()

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal
 
+from diploee import generate_jobs
 from diploee.base.errors import InputError
 from diploee.base.rng import stream
 from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
 from diploee.scenario import scenario_from_dict
-from diploee.simulation.steps import generate_jobs
 
 DAY_MS = 86_400_000
 

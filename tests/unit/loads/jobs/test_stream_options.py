@@ -10,12 +10,12 @@ import pytest
 from builders import tiny_library, tiny_scenario, wavy_profile
 from scipy import stats
 
+from diploee import generate_jobs
 from diploee.base.errors import InputError
 from diploee.profiles.derived import stretched
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import JobArrays
 from diploee.schedule.job_table import JobTable
-from diploee.simulation.steps import generate_jobs
 
 STARTUP = {"lognormal": [{"weight": 1.0, "median_s": 120, "sigma": 0.5}]}
 

@@ -12,7 +12,7 @@ import pytest
 from builders import tiny_library
 from scipy.signal import welch
 
-from diploee import Run, simulate
+from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.metrics.cause_words import cause_words, causes_of
@@ -22,13 +22,8 @@ from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.schedule import Action, Preempt, Resume, Start, StrictFifo
-from diploee.simulation.site import scaled
-from diploee.simulation.steps import (
-    generate_jobs,
-    job_segments,
-    power_series,
-    schedule_jobs,
-)
+from diploee.simulation.size import scaled
+from diploee.simulation.steps import job_segments, power_series, schedule_jobs
 
 N_NODES = 64
 JOB = {

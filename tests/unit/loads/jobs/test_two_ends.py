@@ -11,9 +11,10 @@ from builders import tiny_library
 
 from diploee import simulate
 from diploee.grid.limits import Limits, load_limits
+from diploee.grid.limits.watch import lower_end
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
-from diploee.simulation.run import lower_end
+from diploee.simulation.size import scaled
 
 NODE = {
     "n_gpus": 8,
@@ -185,6 +186,10 @@ def test_only_jobs_on_several_nodes_whose_lag_is_not_given_have_a_lower_end() ->
     (job,) = lower.streams["training"].synchronous.jobs
     assert (job.lag_s, job.edge_s) == (1.0, 0.3)
     assert lower_end(scenario_of(lag_s=0.5, edge_s=0.1)) is None
+    assert lower_end(scaled(scenario_of(), 2.0)) is not None, (
+        "what a larger site is not given"
+    )
+    assert lower_end(scaled(scenario_of(lag_s=0.5, edge_s=0.1), 2.0)) is None
     assert lower_end(scenario_of({"power_smoothing": {}})) is None
     short = SynchronousJob(**JOB | {"period_s": 0.9, "edge_s": 0.1})
     assert SynchronousJob(**JOB | {"n_nodes": 1}).lower_end(8) is None

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from builders import changed, tiny_data, tiny_library
 
-from diploee import Run, simulate
+from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.files.places import shipped_folder
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import scenario_from_dict
-from diploee.simulation.steps import generate_jobs
 from diploee.sweeps.expand import run_hash
 
 CURVE = "llama3_70b_offline"

@@ -1,0 +1,414 @@
+"""`prepare`: all of a site that is settled once, before a run of it.
+
+That is its size, its stages and their columns, its rated power, its controller, and
+what of it is not of the package. The pipeline, its forecast and its warnings take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, inf
+from typing import Any, ClassVar, Protocol, get_args
+
+import numpy as np
+
+from diploee.base.columns import Columns, catalogue, with_boundary
+from diploee.base.errors import (
+    InputError,
+    LogFormatError,
+    StageError,
+    one_line,
+    one_of,
+    shown,
+)
+from diploee.base.metric import is_number
+from diploee.base.model import Model
+from diploee.base.tables import MAX_SIZE
+from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages, check_order
+from diploee.facility.weather import Weather
+from diploee.loads.base import OpenLoad
+from diploee.loads.inputs import Inputs
+from diploee.loads.services.load import SERVICE_COLUMNS
+from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
+from diploee.profiles.profile import NODE_AC_POWER
+from diploee.scenario.models import Scenario
+from diploee.scenario.plugged import load_kind
+from diploee.scenario.times import steps_ms
+from diploee.schedule.context import Controller
+from diploee.schedule.controller import FairCaps
+from diploee.schedule.policy import Policy, twin_of
+from diploee.schedule.schedule import QUEUE_COLUMNS, Engine
+from diploee.simulation.own_parts import OwnPart, own_parts
+from diploee.simulation.size import rated_at_meter_w, sized, stages_of
+
+
+class Sink(Protocol):
+    """Takes the blocks of a run in the order of time, such as a file or a metric."""
+
+    def add(self, block: Block) -> None:
+        """Take in a block."""
+        ...
+
+
+class Watch:
+    """Looks at a run while it passes, at the step that it needs, and adds a file to its folder.
+
+    This one looks at nothing.
+    """  # noqa: E501
+
+    models: Sequence[Model] = ()
+    """What it looks at the run by, each at about the same cost."""
+    file: ClassVar[str] = ""
+
+    def needed_step_ms(self, scenario: Scenario) -> int:
+        """Return the coarsest step at which it sees all that it can [ms]."""
+        return scenario.resolution_ms
+
+    def asks_for_peak(self, scenario: Scenario) -> bool:  # noqa: ARG002
+        """Return whether it must know the peak of the run before."""
+        return False
+
+    def again(self, scenario: Scenario) -> str:  # noqa: ARG002
+        """Return what it may have simulated again, in words behind the time of a run."""  # noqa: E501
+        return ""
+
+    def open(
+        self,
+        pipeline: Any,  # noqa: ARG002
+        rated_power_w: float,  # noqa: ARG002
+        peak_mw: float | None,  # noqa: ARG002
+    ) -> Sequence[Any]:
+        """Return sinks that look at a run."""
+        return ()
+
+    def content(
+        self, seen: Sequence[Any], again: Again, metrics: Any, boundary: str
+    ) -> Any:
+        """Return the content of its file after a run that its sinks have seen."""
+        raise NotImplementedError
+
+
+Again = Callable[[Scenario, str], Sequence[Any]]
+"""Simulates another scenario, as a stage of some name, and returns the sinks that saw
+it."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunOptions:
+    """How a run is made, what takes part in it as objects of Python, and what is kept of it."""  # noqa: E501
+
+    # Both give the same start times; None: the sooner one
+    engine: Engine | None = "simpy"
+    # Own queue disciplines of pools by name
+    policies: Mapping[str, Policy] | None = None
+    stages: Sequence[Stage] = ()  # own stages, behind those of the scenario
+    # Acts on the jobs of all pools, before their policies; the scenario's if it is None
+    controller: Controller | None = None
+    # Open further loads of a scenario with its inputs, behind the profiles of a library
+    loads: Sequence[OpenLoad] = ()
+    sinks: Sequence[Sink] = ()  # of the caller, beside the files and metrics
+    force: bool = False  # whether a run folder that exists is replaced
+    event_windows: bool = False  # whether the worst windows at 0.1 s are kept
+    by_load: bool = False  # whether the power of each stream and service is kept
+    # Whether the load before batteries is kept, all in float64
+    before_stores: bool = False
+    jobs_file: bool = True
+    nodes_file: bool = False
+    # Of the power stage; None: as many as cores, at most four
+    n_threads: int | None = None
+    window_days: float | None = None  # that are simulated at a time, to a quarter
+    # Longest time that a run may be forecast to take [s]
+    at_most_s: float | None = None
+    at_most_mb: float | None = None  # most memory [MB]
+
+    def __post_init__(self) -> None:
+        for name in ("loads", "stages", "sinks"):
+            value = getattr(self, name)
+            expect(isinstance(value, tuple | list), name, "a list", value)
+        for sink in self.sinks:
+            can_add = not isinstance(sink, type) and callable(
+                getattr(sink, "add", None)
+            )
+            expect(can_add, "sinks", "objects with a method add(block)", sink)
+        by_pool = isinstance(self.policies, Mapping | None)
+        expect(by_pool, "policies", "a policy by name of its pool", self.policies)
+        engines = get_args(Engine)
+        expect(self.engine in (None, *engines), "engine", one_of(engines), self.engine)
+        for name in ("window_days", "n_threads", "at_most_s", "at_most_mb"):
+            value = getattr(self, name)
+            is_so = value in (None, inf) or is_number(value, 0, MAX_SIZE)
+            expect(is_so, name, "a number from 0 on, or None", value)
+
+
+def expect(is_so: bool, name: str, expected: str, value: object) -> None:
+    """Refuse a value that is not as expected."""
+    if not is_so:
+        raise InputError(f"{name}: expected {expected}, found {one_line(shown(value))}")
+
+
+AS_USUAL, NO_WATCH = RunOptions(), Watch()
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSite:
+    """A site, and all of it that every part of a run shares."""
+
+    asked: Scenario  # what was asked for, at the step of the run
+    scenario: Scenario  # in its size
+    inputs: Inputs
+    options: RunOptions
+    watch: Watch  # what looks at its run
+    own_parts: Sequence[OwnPart]  # code that is not of the package
+    rated_power_w: float  # where the power is taken; 0 if unknown
+    stages: Stages
+    columns: Columns  # of the stages, the power, queues and services
+    controller: Controller | None  # which acts on its jobs
+
+    @property
+    def engine(self) -> Engine:
+        """Its engine, or that which gives the schedule soonest.
+
+        Compiled where all has a twin.
+        """
+        policies = (
+            pool.scheduler.open() for pool in self.scenario.facility.pools.values()
+        )
+        is_plain = self.controller is None and all(map(twin_of, policies))
+        return self.options.engine or ("compiled" if is_plain else "simpy")
+
+    def at_start(self) -> PreparedSite:
+        """Return it with copies of what acts on jobs, which a run changes."""
+        controller, policies = deepcopy((self.controller, self.options.policies))
+        options = replace(self.options, policies=policies)
+        return replace(self, controller=controller, options=options)
+
+    def of(self, scenario: Scenario) -> PreparedSite:
+        """Return the same site with another scenario, which differs in its loads or its step."""  # noqa: E501
+        if scenario.clock == self.scenario.clock:
+            return replace(self, scenario=scenario)
+        stages, columns = open_stages(
+            scenario, self.options.stages, self.inputs.weather
+        )
+        return replace(self, scenario=scenario, stages=stages, columns=columns)
+
+
+def at_needed_step(
+    scenario: Scenario, further: Sequence[Stage] = (), watch: Watch = NO_WATCH
+) -> Scenario:
+    """Return a scenario with the step that its stages and a watch need, where it names none.
+
+    Raises
+    ------
+    InputError
+        If it names a coarser one than a stage needs; a watch sees less at it.
+    """  # noqa: E501
+    resolution_ms = scenario.resolution_ms
+    asked: dict[str, int] = {}
+    for number, stage in enumerate([*scenario.facility.stages, *further]):
+        of_stage = getattr(stage, "needed_step_ms", lambda: None)()
+        if of_stage is not None:
+            fine = (ms for ms in steps_ms(resolution_ms) if ms <= of_stage)
+            kind = getattr(stage, "kind", type(stage).__name__)
+            asked[f"facility.stages.{number} ({kind})"] = next(fine, PROFILE_STEP_MS)
+    for what, step_ms in asked.items():
+        if scenario.step is not None and step_ms < scenario.step:
+            raise InputError(
+                f"step: {scenario.step / MS_PER_S:g} s is coarser than the "
+                f"{step_ms / MS_PER_S:g} s that {what} needs; give that, or leave it "
+                "out"
+            )
+    if scenario.step is not None:
+        return scenario
+    needed_ms = gcd(resolution_ms, *asked.values(), watch.needed_step_ms(scenario))
+    if needed_ms == resolution_ms:
+        return scenario
+    return scenario.model_copy(update={"step": needed_ms})
+
+
+def prepare(
+    scenario: Scenario,
+    inputs: Inputs,
+    options: RunOptions = AS_USUAL,
+    watch: Watch = NO_WATCH,
+) -> PreparedSite:
+    """Return the site of a scenario, settled, with all that its runs share.
+
+    Stages are opened once over the time of the run, and once over the year in which the
+    site is rated; where a size is asked for, in each size that is tried.
+
+    Raises
+    ------
+    InputError
+        If the size can't be had, or a stage does not belong where it stands.
+    """
+    further = options.stages
+    site, rated_power_w = settle(scenario, inputs, further)
+    given = {
+        "controller": filter(None, [options.controller]),
+        "policy": (options.policies or {}).values(),
+        "stage": further,
+        "load": options.loads,
+    }
+    own = own_parts(site, inputs, None, watch.models, **given)
+    if rated_power_w is None:
+        rated_power_w = _rated_w(site, inputs.weather_year, further)
+    stages, columns = open_stages(site, further, inputs.weather)
+    controller = options.controller or flexible_controller(site, inputs, stages)
+    return PreparedSite(
+        scenario,
+        site,
+        inputs,
+        options,
+        watch,
+        own,
+        rated_power_w,
+        stages,
+        columns,
+        controller,
+    )
+
+
+def settle(
+    scenario: Scenario, inputs: Inputs, further: Sequence[Stage] = ()
+) -> tuple[Scenario, float | None]:
+    """Return a site in its size, whatever its span, and its rating where that was needed [W].
+
+    A site that is settled stays as it is. Errors are those of `sized`, and a
+    `LogFormatError` where a signal's cap is below what the nodes draw without a job.
+    """  # noqa: E501
+    settled, rated_power_w = sized(scenario, inputs.weather_year, further)
+    if scenario.flexibility is not None and "cap" in inputs.signals:
+        lowest_mw = float(inputs.signals["cap"].values.min())
+        idle_mw = settled.facility.idle_power_w / W_PER_MW
+        if lowest_mw < idle_mw:
+            given = scenario.flexibility.signals.given()["cap"]
+            raise LogFormatError(
+                f"{one_line(given.file)}: a cap of {lowest_mw:g} MW, expected at "
+                f"least the {idle_mw:.4g} MW that the nodes draw without a job"
+            )
+    return settled, rated_power_w
+
+
+def _rated_w(
+    scenario: Scenario, weather_year: Weather | None, further: Sequence[Stage]
+) -> float:
+    """Return the rated power where the facility's power is taken [W].
+
+    That is `facility.rated_power_mw` or the devices' ratings where it is theirs, and
+    else `rated_at_meter_w`. It is 0, unknown, where a stage reads columns that only a
+    run has, such as its queue.
+    """
+    facility = scenario.facility
+    if not (facility.stages or further or facility.has_ac_power):
+        return facility.rated_power_w
+    try:
+        return rated_at_meter_w(scenario, weather_year, further)
+    except StageError as error:
+        if not isinstance(error.__cause__, KeyError):
+            raise
+        return 0.0
+
+
+def open_stages(
+    scenario: Scenario, further: Sequence[Stage] = (), weather: Weather | None = None
+) -> tuple[Stages, Columns]:
+    """Return a facility's stages, and the catalogue of the columns of a run.
+
+    Raises
+    ------
+    InputError
+        If a stage takes the name of another column, or stands where it does not belong.
+    """
+    facility = scenario.facility
+    check_order([*facility.stages, *further])
+    stages = stages_of(scenario, scenario.clock, weather, further)
+    services = SERVICE_COLUMNS if scenario.request_streams else ()
+    if scenario.replica_streams:
+        replicas = load_kind("replica_streams").columns_of(scenario.replica_streams)
+        services = (*services, *replicas)
+    power = (*POWER_COLUMNS, *AC_COLUMNS) if facility.has_ac_power else POWER_COLUMNS
+    if facility.has_phases:
+        power = (*power, *PHASE_COLUMNS)
+    columns = catalogue(power, QUEUE_COLUMNS, services)
+    if facility.has_ac_power:
+        columns = with_boundary(columns, POWER, NODE_AC_POWER)
+    return stages, stages.extend(columns)
+
+
+def flexible_controller(
+    scenario: Scenario, inputs: Inputs, stages: Stages
+) -> FairCaps | None:
+    """Return the controller that a scenario asks for.
+
+    None where it has nothing to answer.
+    """
+    signals = inputs.signals
+    flexibility = scenario.flexibility
+    if (
+        flexibility is None
+        or flexibility.is_off
+        or not flexibility.has_something_to_answer
+    ):
+        return None
+    overhead, has_sources = None, False
+    if scenario.facility.has_ac_power or stages:
+        has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
+        overhead = _meter_power(scenario, stages)
+    return FairCaps(
+        flexibility.events_in(scenario.clock),
+        signals.get("cap"),
+        flexibility.follow,
+        signals,
+        overhead,
+        has_sources,
+    )
+
+
+def _meter_power(
+    scenario: Scenario, stages: Stages
+) -> Callable[[int, float], tuple[float, float]]:
+    """Return what the meter shows at a time [ms], and what sources give [W].
+
+    ASSUMPTION: all nodes draw the same share of their ratings, and stages stand as at
+    their start [J]; a controller asks again when either has changed.
+    """
+    facility = scenario.facility
+    pools = [
+        (pool.n_nodes, facility.node_type_of(name))
+        for name, pool in facility.pools.items()
+    ]
+    sources = [
+        column.name for s in stages for column in s.columns if column.role == "source"
+    ]
+
+    @lru_cache(maxsize=4096)
+    def at(hour: int, devices_w: float) -> tuple[float, float]:
+        share = devices_w / facility.nodes_power_w if facility.nodes_power_w else 0.0
+        ac_w = devices_w
+        if facility.has_ac_power:
+            ac_w = sum(
+                n * float(node.ac_power_w(node.rated_power_w * share))
+                for n, node in pools
+            )
+        columns = {"it_power_w": np.array([devices_w]), POWER: np.array([ac_w])}
+        if facility.has_ac_power:
+            reactive_var = np.array([facility.reactive_power_var])
+            columns |= {"it_ac_power_w": columns[POWER], REACTIVE: reactive_var}
+        time_ms = min(max(hour * MS_PER_H, 0), scenario.horizon_ms - MS_PER_MIN)
+        passed, _ = stages.apply(Block(time_ms, MS_PER_MIN, columns), stages.start())
+        given_w = sum(float(passed.columns[name][0]) for name in sources)
+        return float(passed.columns[POWER][0]), given_w
+
+    step_w = max(facility.nodes_power_w / 1000, 1.0)
+
+    def meter_w(time_ms: int, devices_w: float) -> tuple[float, float]:
+        near_w = max(round(devices_w / step_w), 1) * step_w
+        shown_w, given_w = at(time_ms // MS_PER_H, near_w)
+        # What is drawn grows with the devices; what sources give does not.
+        return (shown_w + given_w) / near_w * devices_w - given_w, given_w
+
+    return meter_w

@@ -1,0 +1,202 @@
+"""The size of a site: its rated power at the meter, and all that grows until that is what is asked.
+
+Both are the same whatever span is run, and at whatever step.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from diploee.base.clock import RunClock, whole_year
+from diploee.base.columns import TAKEN_OFF
+from diploee.base.errors import InputError, ScenarioError
+from diploee.base.model import SCALES, Model
+from diploee.base.plain_data import KeyPath, checked
+from diploee.base.units import W_PER_MW
+from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, numbered
+from diploee.facility.weather import Weather
+from diploee.scenario.cross_checks import cross_problems
+from diploee.scenario.models import Facility, Scenario
+
+MOST_ROUNDS = 20
+"""Tries at a size; one does where all parts of a site grow with its nodes."""
+
+
+def sized(
+    scenario: Scenario,
+    weather_year: Weather | None = None,
+    further: Sequence[Stage] = (),
+) -> tuple[Scenario, float | None]:
+    """Return a scenario in the size that it asks for, and its rating where that was needed [W].
+
+    By `facility.size.poi_mw`, the site has the number of nodes that makes
+    `rated_at_meter_w` that power, to a node of each pool; the ratings of its stages
+    grow with them. Stages of your own, `further`, keep their size.
+    """  # noqa: E501
+    facility, size = scenario.facility, scenario.facility.size
+    if size is None:
+        return scenario, None
+    if size.nodes_factor is not None:
+        return scaled(scenario, size.nodes_factor), None
+    assert size.poi_mw is not None
+    if not (facility.stages or further):
+        raise InputError(
+            "facility.size.poi_mw: the site has no facility.stages between its nodes "
+            "and the point of interconnection; add them, or give nodes_factor"
+        )
+    if not facility.nodes_power_w > 0:
+        raise InputError(
+            "facility.size.poi_mw: the nodes' ratings are 0 W, so that no number of "
+            "them makes it; give ratings in facility.node_types, or nodes_factor"
+        )
+    asked_w, site = size.poi_mw * W_PER_MW, scenario
+    found_w = rated_at_meter_w(scenario, weather_year, further)
+    for _ in range(MOST_ROUNDS):
+        # By the nodes that there are, so that their rounding is not made up for.
+        before, grown = site, site.facility.nodes_power_w / facility.nodes_power_w
+        site = scaled(scenario, grown * asked_w / found_w)
+        found_w = rated_at_meter_w(site, weather_year, further)
+        if _nodes(site.facility) == _nodes(before.facility):
+            break
+    # A node of each pool draws at most about twice its rating at the meter.
+    of_nodes_w = sum(
+        facility.node_type_of(name).rated_power_w for name in facility.pools
+    )
+    if abs(found_w - asked_w) > 2 * of_nodes_w:
+        raise InputError(
+            f"facility.size.poi_mw: no number of nodes makes {size.poi_mw:g} MW; the "
+            f"nearest found is {found_w / W_PER_MW:.4g} MW with "
+            f"{site.facility.n_nodes:,} nodes, as every pool has one at least, or as "
+            "stages do not grow with the nodes; give another size"
+        )
+    return site, found_w
+
+
+def rated_at_meter_w(
+    scenario: Scenario,
+    weather_year: Weather | None = None,
+    further: Sequence[Stage] = (),
+) -> float:
+    """Return the power of a site at its meter with all nodes at their ratings [W].
+
+    It is the mean of the hour of `weather_year` in which that is most, whatever span is
+    run: all nodes of all phases there, in steady state, and stages with a source, a
+    store or held back load out. `further` are stages of your own behind those of the
+    scenario.
+    """
+    facility = scenario.facility
+    clock = whole_year(facility.zone)
+    stages = stages_of(scenario, clock, weather_year, further)
+    kept = Stages([stage for stage in stages if not _is_out(stage)])
+    out = (
+        column.name for stage in stages if _is_out(stage) for column in stage.columns
+    )
+    hours = np.ones(clock.n_intervals)
+    columns = dict.fromkeys(out, 0 * hours) | {POWER: facility.supplied_power_w * hours}
+    if facility.has_ac_power:
+        columns |= {
+            "it_ac_power_w": columns[POWER],
+            REACTIVE: facility.reactive_power_var * hours,
+        }
+    of_pools = (
+        {f".{name}": [name] for name in facility.pools}
+        if len(facility.pools) > 1
+        else {}
+    )
+    for owner, pools in {"": list(facility.pools), **of_pools}.items():
+        columns |= {
+            f"it_power_w{owner}": sum(map(facility.pool_rated_power_w, pools)) * hours,
+            f"busy_nodes{owner}": sum(facility.pools[name].n_nodes for name in pools)
+            * hours,
+            f"utilization{owner}": hours,
+        }
+    passed, _ = kept.apply(Block(0, clock.step_ms, columns), kept.start())
+    return float(passed.columns[POWER].max())
+
+
+def stages_of(
+    scenario: Scenario,
+    clock: RunClock,
+    weather: Weather | None,
+    further: Sequence[Stage],
+) -> Stages:
+    """Return a scenario's stages over a span of time, and further ones."""
+    facility = scenario.facility
+    specs = numbered([*facility.stages, *further])
+    n_own = len(facility.stages)
+    site = Site(
+        clock,
+        facility.supplied_power_w,
+        facility.has_ac_power,
+        weather,
+        scenario.folder,
+        tuple(column for spec in specs[:n_own] for column in spec.columns),
+    )
+    return Stages([*(spec.open(site) for spec in specs[:n_own]), *specs[n_own:]])
+
+
+def _is_out(stage: Stage) -> bool:
+    return any(column.role in TAKEN_OFF for column in stage.columns)
+
+
+def _nodes(facility: Facility) -> list[int]:
+    return [pool.n_nodes for pool in facility.pools.values()]
+
+
+def scaled(scenario: Scenario, factor: float) -> Scenario:
+    """Return a scenario with all that grows with a site scaled by a factor.
+
+    What grows is marked in the models: nodes, rates of jobs and requests, ratings of
+    the facility's parts. Whole numbers are rounded, to one at least where there was
+    one; what jobs are like, how much of the nodes they use and the calendar stay. A
+    `ScenarioError` says what does not fit, such as a job wider than its pool.
+    """
+    grown: Scenario = _grown(scenario, factor, ())
+    site = grown.model_copy(
+        update={"facility": grown.facility.model_copy(update={"size": None})}
+    )
+    if problems := [
+        f"{_of_scaled(at)}: {message}" for at, message in cross_problems(site)
+    ]:
+        raise ScenarioError(problems)
+    return site
+
+
+def _of_scaled(key_path: KeyPath) -> str:
+    return f"facility.size: {'.'.join(map(str, key_path))} of the site in that size"
+
+
+def _grown(value: Any, factor: float, at: KeyPath) -> Any:
+    """Return a value with the marked fields within multiplied."""
+    match value:
+        case Model():
+            found = {name: _grown(of, factor, (*at, name)) for name, of in value}
+            numbers = {
+                name: _multiplied(found[name], factor)
+                for name, field in type(value).model_fields.items()
+                if SCALES in field.metadata and found[name] is not None
+            }
+            changed = {
+                name: of for name, of in found.items() if of != getattr(value, name)
+            }
+            if not numbers:
+                return value.model_copy(update=changed)
+            given = {name: found[name] for name in value.model_fields_set}
+            where = lambda key_path: _of_scaled((*at, *key_path))  # noqa: E731
+            return checked({**given, **changed, **numbers}, type(value), where)
+        case Mapping():
+            return {key: _grown(of, factor, (*at, key)) for key, of in value.items()}
+        case tuple() | list():
+            return type(value)(
+                _grown(of, factor, (*at, k)) for k, of in enumerate(value)
+            )
+    return value
+
+
+def _multiplied(number: float, factor: float) -> float:
+    if isinstance(number, int):
+        return max(round(number * factor), min(number, 1))
+    return number * factor
