@@ -254,9 +254,9 @@ def prepare(
         "load": options.loads,
     }
     own = own_parts(site, inputs, None, watch.models, **given)
+    stages, columns = open_stages(site, further, inputs.weather)
     if rated_power_w is None:
         rated_power_w = _rated_w(site, inputs.weather_year, further)
-    stages, columns = open_stages(site, further, inputs.weather)
     controller = options.controller or flexible_controller(site, inputs, stages)
     return PreparedSite(
         scenario,

@@ -209,7 +209,7 @@ def test_failure_of_any_kind_is_one_line_without_traceback(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("diploee.scenario.load_scenario", fail)
+    monkeypatch.setattr("diploee.scenario.loading.load_scenario", fail)
     ended = call("validate", scenario_file)
     assert ended.code == EXIT_FAILED
     assert ended.problem.startswith(words)
