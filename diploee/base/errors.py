@@ -7,8 +7,11 @@ The command line prints them without a traceback: `InputError` ends with exit co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
+from enum import StrEnum
 from itertools import accumulate, islice
 from pathlib import PurePath
 from typing import Any
@@ -104,6 +107,30 @@ class RunTooLongError(InputError):
     time_s = 0.0
 
 
+_NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
+
+
+def option(flag: str) -> str:
+    """Return an option of the commands in brackets, which follows the name of what it gives.
+
+    Empty within `without_options`.
+    """  # noqa: E501
+    return f" ({flag})" if _NAMES_OPTIONS.get() else ""
+
+
+@contextmanager
+def without_options() -> Iterator[None]:
+    """Name no options of commands in messages.
+
+    A scenario gives by keys what they give.
+    """
+    before = _NAMES_OPTIONS.set(False)
+    try:
+        yield
+    finally:
+        _NAMES_OPTIONS.reset(before)
+
+
 def printable(text: str) -> str:
     """Return the text with line ends and other control characters escaped."""
     return "".join(
@@ -176,7 +203,9 @@ class Brief:
 def _sized(value: object) -> str:
     """Return a value if it is short, else its type and size."""
     if value is None or isinstance(value, str | int | float | PurePath):
-        return one_line(shown(str(value) if isinstance(value, PurePath) else value))
+        return one_line(
+            shown(str(value) if isinstance(value, PurePath | StrEnum) else value)
+        )
     if (shape := getattr(value, "shape", None)) is not None:
         return f"{type(value).__name__}{list(shape)}"
     size = f"[{len(value)}]" if isinstance(value, Sized) else ""

@@ -24,6 +24,7 @@ NONE = "\N{EN DASH}"
 """A cell without a value."""
 
 _MOST_DIGITS = 5
+_POWER = re.compile(r"[kMG](Wh?|varh?|VA)\b")
 _DECIMALS = re.compile(r"\.(\d)f")
 
 _TOLD_BY = (
@@ -88,13 +89,18 @@ class Metric(Brief):
         """Decimals that are shown."""
         return len(self.format.format(0.0).partition(".")[2])
 
+    @property
+    def is_power(self) -> bool:
+        """Whether it is a power or an energy, whose unit may suit the size of a site."""  # noqa: E501
+        return bool(_POWER.match(self.unit))
+
     def show(self, value: object, none: str = NONE) -> str:
         """Return a stored value as text."""
         return number(value, self.format, self.factor, none)
 
     def sized(self, unit: PowerUnit) -> Metric:
         """Return the metric with powers and energies in another unit."""
-        if not re.match(r"M(Wh?|varh?|VA)\b", self.unit):
+        if not self.is_power or self.unit[0] != "M":
             return self
         factor = self.factor * W_PER_MW / unit.watts
         return replace(self, unit=f"{unit.power[0]}{self.unit[1:]}", factor=factor)

@@ -43,6 +43,7 @@ from pydantic import (
     field_validator,
     model_serializer,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
@@ -162,8 +163,12 @@ SCALES = _Scales()
 ratings."""
 
 
-def default(value: Any, description: str, **limits: Any) -> Any:
-    """Declare a key by the value that it has where it is left out."""
+def default(
+    value: Any, description: str, *, assumed: bool = False, **limits: Any
+) -> Any:
+    """Declare a key by the value that it has where it is left out, and whether that is assumed."""  # noqa: E501
+    if assumed:
+        limits["json_schema_extra"] = {"assumed": True}
     return Field(default=value, description=description, **limits)
 
 
@@ -186,8 +191,9 @@ def uncertain(
     within: tuple[float, float],
     source: str = "",
     *,
-    basis: str = "assumed",
+    basis: str | None = None,
     per_rating: bool = False,
+    assumed: bool = False,
     **limits: Any,
 ) -> Any:
     """Declare a number with its default and the range that the true value lies in.
@@ -203,20 +209,25 @@ def uncertain(
         Both ends of the range, in the unit of the key.
     source : str
         Where the range was seen, in words that follow it; assumed where empty.
-    basis : str
-        Of the default; empty where the range's source gives it too.
+    basis : str, optional
+        Of the default, assumed where absent; empty where the range's source gives it
+        too.
     per_rating : bool
         The range is in multiples of the nodes' power at their ratings [MW].
+    assumed : bool
+        Something else of it is assumed, though default and range are not.
     **limits : object
         Allowed values, as `pydantic.Field` takes them.
     """
     of = "times the nodes' power at their ratings" if per_rating else source
-    marks = [f"default {basis}"] * bool(basis)
+    marks = [f"default {'assumed' if basis is None else basis}"] * (basis != "")
     ends = " to ".join(f"{end:g}" for end in within)
     marks += [f"range{'' if source else ' assumed,'} {ends} {of}".rstrip()]
     said = "; ".join(marks)
     description = f"{text}. {said[:1].upper()}{said[1:]}."
     extra: Any = {"range": list(within), **({"per_rating": True} if per_rating else {})}
+    if basis is None or not source or assumed:
+        extra["assumed"] = True
     if default is None:
         return optional(description, json_schema_extra=extra, **limits)
     return Field(
@@ -234,8 +245,14 @@ def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, 
     return presets[name]
 
 
+def marks_of(field: FieldInfo) -> dict[str, Any]:
+    """Return what `default` and `uncertain` declare of a key beside its value."""
+    extra: Any = field.json_schema_extra
+    return extra or {}
+
+
 def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
-    """Yield keys in a part of a scenario with a value that is assumed.
+    """Yield the keys within a part of a scenario whose value is assumed.
 
     They are left as they are, or name one of several sets of such values.
     """
@@ -244,7 +261,7 @@ def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
         chosen = field and (
             inner is None or inner == field.default or isinstance(inner, str)
         )
-        if owner and field and chosen and "assumed" in (field.description or ""):
+        if owner and field and chosen and marks_of(field).get("assumed"):
             yield from () if name in owner.given_otherwise() else (key,)
         else:
             yield from assumed_keys(inner, key)
@@ -259,8 +276,8 @@ def ranges(
     """
     for key, inner, owner, name in parts_of(value, at):
         field = type(owner).model_fields[name] if owner else None
-        extra: Any = field.json_schema_extra if field else None
-        if not owner or not field or not extra or "range" not in extra:
+        extra = marks_of(field) if field else {}
+        if not owner or not field or "range" not in extra:
             yield from ranges(inner, key, rating)
         elif inner == field.default and name not in owner.given_otherwise():
             of = rating if "per_rating" in extra else 1.0

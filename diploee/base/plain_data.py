@@ -156,7 +156,7 @@ def _message(detail: ErrorDetails, root: Any) -> str:
     kind, found, key_path = detail["type"], shown(detail["input"]), detail["loc"]
     context = detail.get("ctx", {})
     if kind == "value_error":
-        return detail["msg"].removeprefix("Value error, ")
+        return str(context["error"])
     if kind == "extra_forbidden":
         word = str(key_path[-1])
         allowed = context.get("allowed") or allowed_keys(root, key_path[:-1])

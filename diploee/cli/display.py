@@ -112,7 +112,10 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
 
     `limits` are the names of what the run was checked against, where they are known.
     """
-    console, (answer, *others) = Console(), run.sections()
+    from diploee.runs.ranked import BY_POOL
+    from diploee.runs.run_view import RunView
+
+    console, answer = Console(), run.sections()[0]
     for name, report in zip(
         limits or ["LIMITS"] * len(run.verdicts), run.verdicts, strict=True
     ):
@@ -122,9 +125,8 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
             f"how it was read: diploee limits {name} {run.folder}\n", soft_wrap=True
         )
     show_figures(run.scenario.name, answer)
-    for pools in (table for section in others for table in section.tables):
-        if pools.title == "By pool":
-            show_texts([pools])
+    if pools := RunView(run).table(BY_POOL):
+        show_texts([pools])
     of_pools = (
         f"; of a pool: {run.boundary('it_power_w')}" if run.metrics.get("pools") else ""
     )

@@ -228,7 +228,7 @@ def _import(
             }
             for profile, place in zip(profiles, places, strict=True)
         ]
-        left_out = [asdict(run) for run in skipped]
+        left_out = [{"place": run.place, "problem": run.problem} for run in skipped]
         print_result({"written": places, "profiles": imported, "skipped": left_out})
         return
     for profile, place in zip(profiles, places, strict=True):

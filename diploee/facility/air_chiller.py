@@ -36,6 +36,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
             "Air-cooled chillers with an economizer of dry coolers, by dry-bulb "
             "temperature (a part of Carnot's efficiency; all values assumed)."
         ),
+        assumed=True,
     )
     carnot_fraction: Efficiency = uncertain(
         0.45, "Efficiency of the chillers over Carnot's, 0-1", (0.35, 0.55)

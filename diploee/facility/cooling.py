@@ -210,9 +210,13 @@ class CoolingSpec(StageSpec, ABC):
     time_constants_s: (
         Annotated[tuple[float, ...], Field(max_length=MOST_LAGS)] | None
     ) = optional(
-        "Lags that the heat passes one after the other [s]; none for an empty list. "
-        "If absent: room air 120 s (direct liquid cooling: its loop 60 s) and the "
-        "facility's water 300 s (assumed; ranges 60-600, 20-120 and 120-900 s)."
+        (
+            "Lags that the heat passes one after the other [s]; none for an empty "
+            "list. If absent: room air 120 s (direct liquid cooling: its loop 60 s) "
+            "and the facility's water 300 s (assumed; ranges 60-600, 20-120 and "
+            "120-900 s)."
+        ),
+        assumed=True,
     )
     power_factor: float = uncertain(
         0.96,

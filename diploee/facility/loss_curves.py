@@ -65,6 +65,7 @@ class TitaniumTypSpec(CurveSpec):
     kind: Literal["titanium_typ"] = default(
         "titanium_typ",
         "A typical supply of 80 PLUS Titanium (assumed: 95.9 % at half load).",
+        assumed=True,
     )
 
     @cached_property
@@ -78,7 +79,9 @@ class Orv3Spec(CurveSpec):
 
     # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
     kind: Literal["orv3"] = default(
-        "orv3", "A power shelf of Open Rack V3 (assumed: 97.6 % at half load)."
+        "orv3",
+        "A power shelf of Open Rack V3 (assumed: 97.6 % at half load).",
+        assumed=True,
     )
 
     @cached_property

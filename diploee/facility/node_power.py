@@ -164,7 +164,7 @@ class AirHgxSpec(_Shares, _Node):
         0.19, _FAN_MAX, (0.08, 0.25), _SERVERS, basis="fitted"
     )
     variable_share: Share = uncertain(0.0, _VARIABLE, (0, 0.05))
-    supply: Supply = default(TitaniumTypSpec(), f"{_SUPPLY} (assumed).")
+    supply: Supply = default(TitaniumTypSpec(), f"{_SUPPLY} (assumed).", assumed=True)
 
 
 class DlcSpec(_Shares, _Node):
@@ -179,7 +179,7 @@ class DlcSpec(_Shares, _Node):
     fan_share_min: Share = default(0.0, f"{_FAN_MIN} (none).")
     fan_share_max: Share = default(0.0, f"{_FAN_MAX} (none).")
     variable_share: Share = uncertain(0.02, _VARIABLE, (0, 0.05))
-    supply: Supply = default(Orv3Spec(), f"{_SUPPLY} (assumed).")
+    supply: Supply = default(Orv3Spec(), f"{_SUPPLY} (assumed).", assumed=True)
 
 
 class CustomSpec(_Shares, _Node):

@@ -51,8 +51,11 @@ class Transformer(Model):
     """Transformers of one voltage level, all together."""
 
     preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
-        "Parameters of a medium to low voltage, a dry-type PDU or a high to medium "
-        "voltage transformer (assumed); parameters that are given override it."
+        (
+            "Parameters of a medium to low voltage, a dry-type PDU or a high to medium "
+            "voltage transformer (assumed); parameters that are given override it."
+        ),
+        assumed=True,
     )
     rated_mva: Annotated[PositiveFloat | None, SCALES] = uncertain(
         None,
@@ -143,6 +146,7 @@ class TransformersSpec(StageSpec):
             "medium to low voltage if absent (assumed)."
         ),
         min_length=1,
+        assumed=True,
     )
 
     def open(self, site: Site) -> TransformersSpec:

@@ -82,14 +82,21 @@ class UpsSpec(StageSpec):
             "nodes' reactive power, eco and none (batteries in the racks) pass it on, "
             "econversion holds it at zero."
         ),
+        assumed=True,
     )
     efficiency: Annotated[SerializeAsAny[MeasuredSpec], MEASURED] | None = optional(
-        "Measured efficiencies instead of those assumed for the mode: {kind: points, "
-        "efficiency: {0.25: 0.95, ...}}, by load over its rating."
+        (
+            "Measured efficiencies instead of those assumed for the mode: {kind: "
+            "points, efficiency: {0.25: 0.95, ...}}, by load over its rating."
+        ),
+        assumed=True,
     )
     redundancy: Literal["n", "n+1", "2n"] | None = optional(
-        "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 times "
-        "(assumed); n+1 if neither it nor installed_mw is given (assumed)."
+        (
+            "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 "
+            "times (assumed); n+1 if neither it nor installed_mw is given (assumed)."
+        ),
+        assumed=True,
     )
     installed_mw: Annotated[PositiveFloat | None, SCALES] = optional(
         "Installed power, all units together [MW]; or redundancy."

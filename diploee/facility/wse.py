@@ -272,6 +272,7 @@ class WseSpec(WaterPlant, HeatCoolingSpec):
             "Water-cooled chillers with towers and a waterside economizer, by wet-bulb "
             "temperature (Lei and Masanet; part load assumed)."
         ),
+        assumed=True,
     )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from diploee.base.clock import RunClock, whole_year
-from diploee.base.errors import InputError, LogFormatError
+from diploee.base.errors import InputError, LogFormatError, without_options
 from diploee.base.model import FORMATS, installed
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
@@ -196,10 +195,10 @@ class InputReader:
 def _of_replay(stream: str) -> Iterator[None]:
     """Name the replay in problems of its file, without command options."""
     try:
-        yield
+        with without_options():
+            yield
     except InputError as error:
-        text = re.sub(r" \(--[^()]*\)", "", str(error))
-        raise type(error)(f"{stream}.replay: {text}") from error
+        raise type(error)(f"{stream}.replay: {error}") from error
 
 
 def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from diploee.power.segments import (
     job_of_owner,
     slots_of,
 )
-from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Scenario
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ LOAD_COLUMNS = (
         "W",
         "service",
         "mean",
-        DEVICE_POWER,
+        PowerBoundary.DEVICES,
         "with `--by-load`: power of a stream's jobs, a service or replicas",
     ),
     Column(
@@ -60,7 +61,7 @@ LOAD_COLUMNS = (
         "W",
         "facility",
         "mean",
-        DEVICE_POWER,
+        PowerBoundary.DEVICES,
         "with `--by-load`: power of idle nodes",
     ),
 )
@@ -69,16 +70,78 @@ LOAD_COLUMNS = (
 RECENT_MS = 15 * MS_PER_MIN
 """Jobs that run on are divided by whether they began so shortly before."""
 
+
+class Whose(StrEnum):
+    """Of what a part of an event is.
+
+    The parts of one stream, service or stage make a line.
+    """
+
+    STREAM = "stream"
+    RUNNING_JOBS = "swings within running jobs of stream"
+    SERVICE = "service"
+    NOISE = "noise of serving samples"
+    REPLICAS = "replicas of stream"
+    IDLE_NODES = "idle nodes"
+    NODES_ADDED = "nodes added"
+    NODE_OVERHEAD = "the nodes' supplies, fans and network"
+    STAGE = "stage"
+
+
+class What(StrEnum):
+    """A kind of part by its name in ``metrics.json``.
+
+    Whose it is, what is counted, what it did.
+    """
+
+    def __new__(
+        cls, name: str, noun: str = "", deed: str = "", whose: Whose = Whose.STREAM
+    ) -> What:
+        """Make a member of its name."""
+        made = str.__new__(cls, name)
+        made._value_, made.noun, made.deed, made.whose = name, noun, deed, whose
+        return made
+
+    noun: str
+    deed: str
+    whose: Whose
+
+    JOBS = "jobs", "job"
+    RAN_ON = "jobs ran on", "job", "", Whose.RUNNING_JOBS
+    STARTED = "jobs started", "job", "started"
+    ENDED = "jobs ended", "job", "ended"
+    STARTED_AND_ENDED = "jobs started and ended", "job", "started and ended"
+    CHECKPOINTS = "jobs wrote checkpoints", "job", "wrote checkpoints"
+    TRAINING = "jobs took up training", "job", "took up training"
+    STOPPED = "jobs stopped as planned", "job", "stopped as planned"
+    FAILED = "jobs failed", "job", "failed"
+    FAILED_AND_TRAINING = (
+        "jobs failed and took up training",
+        "job",
+        "failed and took up training",
+    )
+    INSTANCES = "instances", "instance", "", Whose.SERVICE
+    INSTANCES_STARTED = "instances started", "instance", "started", Whose.SERVICE
+    INSTANCES_STOPPED = "instances stopped", "instance", "stopped", Whose.SERVICE
+    RATE = "rate per instance", "", "", Whose.SERVICE
+    NOISE = "noise of serving samples", "", "", Whose.NOISE
+    REPLICAS = "replicas", "replica", "", Whose.REPLICAS
+    IDLE_NODES = "idle nodes", "node", "", Whose.IDLE_NODES
+    NODES_ADDED = "nodes added", "node", "", Whose.NODES_ADDED
+    NODE_OVERHEAD = "node overhead", "", "", Whose.NODE_OVERHEAD
+    STAGE = "stage", "", "", Whose.STAGE
+
+
 _OF_JOBS = (
-    "jobs ran on",
-    "jobs started",
-    "jobs ended",
-    "jobs started and ended",
-    "jobs wrote checkpoints",
-    "jobs took up training",
-    "jobs stopped as planned",
-    "jobs failed",
-    "jobs failed and took up training",
+    What.RAN_ON,
+    What.STARTED,
+    What.ENDED,
+    What.STARTED_AND_ENDED,
+    What.CHECKPOINTS,
+    What.TRAINING,
+    What.STOPPED,
+    What.FAILED,
+    What.FAILED_AND_TRAINING,
 )
 """Actions of jobs; those that neither started nor ended are divided by the last, if
 any."""
@@ -88,7 +151,7 @@ Part = tuple[float, dict[str, Any]]
 """Share of one stream, service or stage in an event [W], and how it is reported."""
 
 
-def part(power_w: float, what: str, of: str = "", pool: str = "", **more: Any) -> Part:
+def part(power_w: float, what: What, of: str = "", pool: str = "", **more: Any) -> Part:
     """Return a part; `of` and `pool` are empty for the whole facility."""
     named = {key: name for key, name in (("of", of), ("pool", pool)) if name}
     return power_w, {**named, "what": what, **more, "mw": power_w / W_PER_MW}
@@ -223,7 +286,9 @@ class Attribution:
             power_w = float(added @ self._idle_w)
             for service in self._services:
                 power_w += service.least_over(after) - service.least_over(before)
-            parts.append(part(power_w, "nodes added", count=round(float(added.sum()))))
+            parts.append(
+                part(power_w, What.NODES_ADDED, count=round(float(added.sum())))
+            )
         calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
             (earlier_w, noise_w), (later_w, later_noise_w) = (
@@ -246,7 +311,7 @@ class Attribution:
             numbers = [plan.mean_replicas(*span) for span in (before, after)]
             change_w = later_w - earlier_w
             parts.append(
-                part(change_w, "replicas", plan.stream, plan.pool, replicas=numbers)
+                part(change_w, What.REPLICAS, plan.stream, plan.pool, replicas=numbers)
             )
         return parts, calendar
 
@@ -292,7 +357,7 @@ class Attribution:
         jobs_w = np.bincount(stream, of_job_w, size).tolist()
         n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
         parts = [
-            part(jobs_w[k], "jobs", name, pool, count=counts[k])
+            part(jobs_w[k], What.JOBS, name, pool, count=counts[k])
             for k, (name, pool) in enumerate(self._streams)
         ]
         for service in self._services:
@@ -300,15 +365,23 @@ class Attribution:
             n_idle -= n_busy
             count = round(service.mean(service.planned.served.n_instances, span))
             parts.append(
-                part(power_w, "instances", service.name, service.plan.pool, count=count)
+                part(
+                    power_w,
+                    What.INSTANCES,
+                    service.name,
+                    service.plan.pool,
+                    count=count,
+                )
             )
         for plan, bank in self._replicas:
             power_w, n_busy, _ = bank.means(self._tables, *span)
             n_idle -= n_busy
             count = round(plan.mean_replicas(*span))
-            parts.append(part(power_w, "replicas", plan.stream, plan.pool, count=count))
+            parts.append(
+                part(power_w, What.REPLICAS, plan.stream, plan.pool, count=count)
+            )
         idle_w = it_w - sum(power_w for power_w, _ in parts)
-        return [*parts, part(idle_w, "idle nodes", count=round(n_idle))]
+        return [*parts, part(idle_w, What.IDLE_NODES, count=round(n_idle))]
 
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service and replica stream over a span [W]."""
@@ -380,7 +453,7 @@ class Attribution:
             }
             more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
             what = _OF_JOBS[k % len(_OF_JOBS)]
-            if what == "jobs ran on":
+            if what is What.RAN_ON:
                 young = recent & (group == k)
                 young_mw = float(of_job_w[young].sum()) / W_PER_MW
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
@@ -483,11 +556,9 @@ def _change_of(
         service.scaled(before, after, mean_w),
         (service.name, service.plan.pool),
     )
-    yield part(by_number_w, "instances", *owner, instances=counts, **scaled)
-    yield part(
-        net_w[1] - net_w[0] - by_number_w, "rate per instance", *owner, rate_rps=rates
-    )
-    yield part(noise_w, "noise of serving samples", *owner)
+    yield part(by_number_w, What.INSTANCES, *owner, instances=counts, **scaled)
+    yield part(net_w[1] - net_w[0] - by_number_w, What.RATE, *owner, rate_rps=rates)
+    yield part(noise_w, What.NOISE, *owner)
 
 
 def calendar_change(

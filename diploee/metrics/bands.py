@@ -127,6 +127,7 @@ class Readings(NamedTuple):
     interval_s: float = 0.0  # between two; 0 for none
     is_synthesised: bool = False
     names: tuple[str, ...] = ()  # of the profiles
+    is_restored: bool = False  # what the averaging takes away was put back
 
     @property
     def named(self) -> str:
@@ -196,7 +197,9 @@ class Readings(NamedTuple):
             trusted_hz = min(found.trusted_hz, TRUSTED_OF_BANDWIDTH * most_hz)
             flagged_hz = min(found.flagged_hz, most_hz)
         found = found._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
-        return cls(found, why, window_s, interval_s, is_reference, names)
+        return cls(
+            found, why, window_s, interval_s, is_reference, names, bool(restored_hz)
+        )
 
 
 @dataclass(frozen=True)
@@ -296,7 +299,7 @@ class Support:
             return f"a lower bound: {self.interpolation}"
         if high_hz <= self.readings_hz * (1 + _ROUNDING):
             return ""
-        kind = "restored" if "restored" in self.readings[0].why else "measured"
+        kind = "restored" if self.readings[0].is_restored else "measured"
         words = f"to {min(self.readings_hz, seen_hz):.2g} Hz on {kind} detail"
         if self.detail_hz > self.readings_hz and seen_hz > self.readings_hz:
             of = "synthesised" if self.is_synthesised else "finer"

@@ -19,7 +19,7 @@ from diploee.base.units import (
     PowerUnit,
     power_unit,
 )
-from diploee.metrics.attribution import RECENT_MS
+from diploee.metrics.attribution import RECENT_MS, What, Whose
 from diploee.metrics.causes import grid_extremes
 from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
 
@@ -31,17 +31,6 @@ LEAST_SHARE = 0.05
 
 MOST_REST = 0.1
 """An event is unexplained where more than this share of its change is in no line."""
-
-_NOISE = "noise of serving samples"
-_KINDS = {
-    "jobs ran on": "swings within running jobs of stream",
-    "instances": "service",
-    "rate per instance": "service",
-    "replicas": "replicas of stream",
-    "node overhead": "the nodes' supplies, fans and network",
-}
-"""Kind of the line of a part; other parts of jobs belong to their stream, others to
-themselves."""
 
 Words = Mapping[str, Any]
 
@@ -122,7 +111,7 @@ class Line:
     The sum of its parts.
     """
 
-    kind: str
+    kind: Whose
     of: str
     pool: str
     parts: list[Words] = field(default_factory=list)
@@ -143,11 +132,13 @@ def cause_lines(cause: Words) -> tuple[list[Line], float]:
     The largest in the event's direction is first; those that follow are the largest of
     all.
     """
-    lines: dict[tuple[str, ...], Line] = {}
+    lines: dict[tuple[Whose, str, str], Line] = {}
     for part in cause["parts"]:
-        what, named = part["what"], (part.get("of", ""), part.get("pool", ""))
-        kind = _KINDS.get(what, "stream" if what.startswith("jobs") else what)
-        key = (kind, *named) if kind != _NOISE else (kind, "", "")
+        whose, named = (
+            What(part["what"]).whose,
+            (part.get("of", ""), part.get("pool", "")),
+        )
+        key = (whose, *named) if whose is not Whose.NOISE else (whose, "", "")
         lines.setdefault(key, Line(*key)).parts.append(part)
     rest_mw = change_mw = _change_mw(cause)
     by_size = sorted(lines.values(), key=lambda line: -abs(line.net_mw))
@@ -220,7 +211,7 @@ class _Writer:
         words += [
             f"the calendar {_moved(entry['change'])}: {self._gross(entry['mw'])}"
             for entry in cause.get("calendar", ())
-            if line.kind in ("stream", "service")
+            if line.kind in (Whose.STREAM, Whose.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
             and self.shows(entry["mw"])
             and entry["mw"] * line.net_mw > LEAST_SHARE * line.net_mw**2
@@ -267,20 +258,22 @@ def _gross_parts(part: Words) -> list[Words]:
     Another part as it is.
     """
     return [
-        {"what": f"instances {did}", "count": part[did], "mw": part[f"{did}_mw"]}
-        for did in ("started", "stopped")
+        {"what": what, "count": part[did], "mw": part[f"{did}_mw"]}
+        for did, what in (
+            ("started", What.INSTANCES_STARTED),
+            ("stopped", What.INSTANCES_STOPPED),
+        )
         if f"{did}_mw" in part
     ] or [part]
 
 
 def _did(part: Words, line: Line) -> str:
     """Return what a part did, by what is known of it."""
-    what = part["what"]
+    what = What(part["what"])
     if "count" in part:
-        noun, _, did = ("nodes " if "nodes" in what else f"{what} ").partition("s ")
-        if did == "wrote checkpoints " and part["mw"] > 0:
-            did = "trained on after writing checkpoints"
-        return f"{plural(part['count'], noun)} {did.removeprefix('ran on')}".rstrip()
+        is_over = what is What.CHECKPOINTS and part["mw"] > 0
+        deed = "trained on after writing checkpoints" if is_over else what.deed
+        return f"{plural(part['count'], what.noun)} {deed}".rstrip()
     if "rate_rps" in part:
         counts = next((p["instances"] for p in line.parts if "instances" in p), (1, 1))
         each = (
@@ -294,7 +287,7 @@ def _did(part: Words, line: Line) -> str:
             if before != after
             else f"each of {after} replicas"
         )
-    return str(part["of"]) if what == _NOISE and len(line.parts) > 1 else ""
+    return str(part["of"]) if what is What.NOISE and len(line.parts) > 1 else ""
 
 
 def _moved(change: float | None) -> str:

@@ -16,7 +16,7 @@ from diploee.base.metric import Metric
 from diploee.base.tables import Int64Array, concat
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Stages
-from diploee.metrics.attribution import Attribution, Part, part
+from diploee.metrics.attribution import Attribution, Part, What, part
 from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
 from diploee.power.segments import Segments
 
@@ -196,11 +196,11 @@ class Causes:
         """Return what AC power adds to that of devices, and each stage to it."""
         parts: list[Part] = []
         if AC in means:
-            parts.append(part(means[AC] - means[IT], "node overhead"))
+            parts.append(part(means[AC] - means[IT], What.NODE_OVERHEAD))
         for name, columns in self._behind.items():
             if columns:
                 parts.append(
-                    part(sum(c.sign * means[c.name] for c in columns), "stage", name)
+                    part(sum(c.sign * means[c.name] for c in columns), What.STAGE, name)
                 )
         return parts
 

@@ -39,7 +39,7 @@ from diploee.power.spectral import (
     spectral_cost_s,
 )
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Facility
 
 Method = Literal["auto", "direct", "spectral"]
@@ -50,7 +50,7 @@ POWER_COLUMNS = (
         "W",
         "pool",
         "mean",
-        DEVICE_POWER,
+        PowerBoundary.DEVICES,
         "power of all nodes, idle ones too",
         "device",
         "device",
@@ -60,7 +60,7 @@ POWER_COLUMNS = (
         "W",
         "facility",
         "mean",
-        DEVICE_POWER,
+        PowerBoundary.DEVICES,
         "power of the facility",
     ),
     Column(
@@ -79,7 +79,7 @@ AC_COLUMNS = (
         "W",
         "pool",
         "mean",
-        NODE_AC_POWER,
+        PowerBoundary.NODE_AC,
         "power of all nodes, idle ones too",
         "overhead",
         "node_overhead",
@@ -89,7 +89,7 @@ AC_COLUMNS = (
         "var",
         "facility",
         "mean",
-        NODE_AC_POWER,
+        PowerBoundary.NODE_AC,
         "reactive power of the facility, drawn positive",
     ),
 )

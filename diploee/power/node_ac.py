@@ -23,7 +23,7 @@ from diploee.power.segments import Segments, slots_of
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.flat import FLAT_POWER_W, FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
-from diploee.profiles.profile import NODE_AC_POWER, PowerProfile
+from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.scenario.models import Facility
 from diploee.scenario.pools import NodeType
 
@@ -38,7 +38,9 @@ def ac_profile_w(
     """
     factor = node.busy_power_factor
     of_node_w = power_w * (factor / n_nodes)
-    ac_w = of_node_w if boundary == NODE_AC_POWER else node.ac_power_w(of_node_w)
+    ac_w = (
+        of_node_w if boundary == PowerBoundary.NODE_AC else node.ac_power_w(of_node_w)
+    )
     return ac_w * (n_nodes / factor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
@@ -16,26 +17,24 @@ from diploee.base.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.base.units import MS_PER_S
 from diploee.profiles.meters import Meter
 
-DEVICE_POWER = (
-    "device power: GPUs and CPU packages, no memory, network, fans or power supply"
-)
-GPU_POWER = "GPU power only: no CPU packages, memory, network, fans or power supply"
-CPU_POWER = "CPU package power only: no GPUs, memory, network, fans or power supply"
-NODE_AC_POWER = "node AC power, power supplies and fans included"
-NODE_DC_POWER = "node DC power, what its power supplies give out"
+
+class PowerBoundary(StrEnum):
+    """Devices whose power a profile holds, as its file says it."""
+
+    DEVICES = (
+        "device power: GPUs and CPU packages, no memory, network, fans or power supply"
+    )
+    GPUS = "GPU power only: no CPU packages, memory, network, fans or power supply"
+    CPUS = "CPU package power only: no GPUs, memory, network, fans or power supply"
+    NODE_AC = "node AC power, power supplies and fans included"
+    NODE_DC = "node DC power, what its power supplies give out"
+    UNKNOWN = "unknown: what the power includes was not given on import"
+
+
 PLUS_CONSTANT = "plus a constant"
-UNKNOWN_BOUNDARY = "unknown: what the power includes was not given on import"
 
 Boundary = Literal["devices", "gpus", "cpus", "node_ac", "node_dc"]
-BOUNDARIES: dict[Boundary | None, str] = {
-    "devices": DEVICE_POWER,
-    "gpus": GPU_POWER,
-    "cpus": CPU_POWER,
-    "node_ac": NODE_AC_POWER,
-    "node_dc": NODE_DC_POWER,
-    None: UNKNOWN_BOUNDARY,
-}
-"""Boundaries of the power of a profile, by the names that users give on import."""
+"""Boundaries by the names that users give on import."""
 
 
 def check_argument(name: str, value: float | None, least: float, most: float) -> None:
@@ -86,7 +85,7 @@ class Provenance(Brief):
     # meter
     bandwidth_hz: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
     source_sha256: str = ""  # of the source files, joined in order of their names
-    power_boundary: str = DEVICE_POWER  # what the power includes
+    power_boundary: str = PowerBoundary.DEVICES  # what the power includes
     notes: str = ""  # assumptions and remarks
     # Readings dropped or repaired on import, by cause
     counts: dict[str, _Count] = field(default_factory=dict)

@@ -28,9 +28,6 @@ from diploee.profiles.profile import PowerProfile
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.pools import NodeType
 
-SMOOTHING = "with GPU power smoothing"
-"""In the notes of profiles that are drawn so."""
-
 MOST_PASSES = 100
 """A loop is steady long before, but for ramps of hours."""
 
@@ -67,7 +64,7 @@ def smoothing_note(spec: PowerSmoothing, burnt: float, stretch: float) -> str:
     What it burns of its energy, how much longer.
     """
     return (
-        f"{SMOOTHING} (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
+        f"with GPU power smoothing (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
         f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
         f"{burnt:+.2%} of the GPUs' energy burnt, {stretch:+.2%} of the time"
     )

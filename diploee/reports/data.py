@@ -6,6 +6,7 @@ Names runs in legends.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -340,29 +341,27 @@ def run_labels(runs: Sequence[RunFolder]) -> list[str]:
     ]
 
 
-def _settings(run: RunFolder) -> dict[str, Any]:
+def _settings(run: RunFolder) -> dict[tuple[bool, str], Any]:
+    """Return what a run was made with; code of the user's own sorts before keys."""
     of_run = {
         "engine": run.manifest.get("engine"),
         "version": run.manifest.get("diploee_version"),
     }
-    own: dict[str, str] = {}
+    own: dict[tuple[bool, str], str] = {}
     for part in run.manifest.get("own_parts", ()):
-        key, text = f"own {part['kind']}", f"{part['name']} ({part['sha256'][:8]})"
+        key = False, f"own {part['kind']}"
+        text = f"{part['name']} ({part['sha256'][:8]})"
         own[key] = f"{own[key]}, {text}" if key in own else text
     scenario = run.manifest.get("scenario", {})
     facility = {**scenario.get("facility", {}), "stages": [*stages_of(run).values()]}
     plain = _leaves({**scenario, "facility": facility, "description": None})
-    return own | dict(plain) | of_run
+    return own | {(True, key): value for key, value in (dict(plain) | of_run).items()}
 
 
 def stages_of(run: RunFolder) -> dict[str, Mapping[str, Any]]:
     """Return the keys of the stages that a scenario names, by name."""
     stages = run.manifest.get("scenario", {}).get("facility", {}).get("stages", ())
     return by_name({"kind": of} if isinstance(of, str) else of for of in stages)
-
-
-def _own_first(key: str) -> tuple[bool, str]:
-    return not key.startswith("own "), key
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -382,18 +381,19 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return entries of a list by what names them, those of one name numbered."""
     found: dict[str, Mapping[str, Any]] = {}
+    n_of = Counter[str]()
     for number, entry in enumerate(entries, start=1):
         name = str(entry.get("name") or entry.get("kind") or number)
-        same = sum(key.partition(" ")[0] == name for key in found)
-        found[f"{name} {same + 1}" if same else name] = entry
+        n_of[name] += 1
+        found[f"{name} {n_of[name]}" if n_of[name] > 1 else name] = entry
     return found
 
 
 def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:
     """Return the keys in which scenarios differ, with each run's value."""
     settings = [_settings(run) for run in runs]
-    keys = sorted({key for one in settings for key in one}, key=_own_first)
-    values = {key: tuple(one.get(key) for one in settings) for key in keys}
+    keys = sorted({key for one in settings for key in one})
+    values = {key[1]: tuple(one.get(key) for one in settings) for key in keys}
     return {
         key: of_runs
         for key, of_runs in values.items()

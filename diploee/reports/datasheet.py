@@ -30,11 +30,12 @@ from diploee.base.units import (
     MS_PER_S,
     W_PER_MW,
 )
-from diploee.grid.dynamics.answer import VERDICTS, ride_through
+from diploee.grid.dynamics.answer import ride_through
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import reports_of
 from diploee.grid.limits.section import COVERAGE, limits_section
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
+from diploee.metrics.attribution import What
 from diploee.metrics.bands import FLAGGED_STEPS
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
@@ -45,7 +46,7 @@ from diploee.runs.folder import refuse_in_run, run_files
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import is_lower_bound, withheld
 from diploee.runs.provenance import provenance
-from diploee.runs.ranked import RANKED
+from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import COLUMNS, Figure, Section, Table, long_rows
@@ -126,10 +127,8 @@ def data_sheet(
 ) -> Report:
     """Return the data sheet of a run."""
     view, (quarters, why) = RunView(run, MEGAWATT), _demands(run, QUARTER_MS)
-    tables = {pivot.title: pivot for part in RANKED for pivot in part.tables}
     grid: Entry = run.metrics.get("grid") or {}
-    names = "Swings", "Strongest lines of the mean spectrum"
-    swings = tuple(filter(None, (view.table(tables[name]) for name in names)))
+    swings = tuple(filter(None, map(view.table, (SWINGS, SPECTRAL_LINES))))
     averaging = [*_by_averaging(view)]
     sections = [
         _section("site", "Site and applicant", _site(run)),
@@ -249,9 +248,8 @@ def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> S
 
 def _ride_through(run: RunFolder) -> Section:
     """Return the answer to the event that ships, and the verdicts in a word."""
-    section = ride_through(run).section()
-    kept = tuple(table for table in section.tables if table.title == VERDICTS)
-    return replace(section, tables=kept, charts=())
+    answer = ride_through(run)
+    return replace(answer.section(), tables=(answer.verdict_table(),), charts=())
 
 
 _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
@@ -397,7 +395,7 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
         QUARTER_MS: values.get(f"{_DEMAND}.max_mw"),
     }
     for length_ms in sorted({*PEAKS_OVER, *RAMPS_OVER}):
-        name, quantity = f"{length_ms / MS_PER_S:g}s", f"{interval(length_ms)} means"
+        name, quantity = f"{length_ms / MS_PER_S:g}s", _means(length_ms)
         mw = peaks.get(length_ms)
         if length_ms < view.step_ms:
             mw = values.get(f"grid.at_step.peaks.{name}.max_mw", mw)
@@ -416,8 +414,13 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
 def _steps(view: RunView) -> str:
     """Return what the sheet's ramps and changes are from, one source for all."""
     if (step_s := view.values.get("grid.at_step.step_s")) is None:
-        return f"{interval(view.step_ms)} means"
+        return _means(view.step_ms)
     return f"steps of {step_s:g} s"
+
+
+def _means(length_ms: int) -> str:
+    """Return the column of what is averaged over a length."""
+    return f"{interval(length_ms)} means"
 
 
 def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
@@ -428,7 +431,7 @@ def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
         ("ramps", "ramps.{:g}s.", RAMPS_OVER),
         ("peaks", "peaks.{:g}s.max_mw", PEAKS_OVER),
     ):
-        shown = [n for n in of if f"{interval(n)} means" in there]
+        shown = [n for n in of if _means(n) in there]
         finer = [interval(n) for n in of if n not in shown and n < view.step_ms]
         keys = {n: f"grid.{key.format(n / MS_PER_S)}" for n in shown}
         least = [interval(n) for n in shown if is_lower_bound(view.values, keys[n])]
@@ -477,25 +480,22 @@ def _most_hz(view: RunView) -> float | None:
 def _shares(run: RunFolder) -> Iterator[Figure]:
     """Yield the parts of the devices' energy, from the means at the peak."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
-    of_devices = ("jobs", "instances", "replicas", "idle nodes")
+    of_devices = (What.JOBS, What.INSTANCES, What.REPLICAS, What.IDLE_NODES)
     parts = [part for part in cause.get("parts") or () if part["what"] in of_devices]
     if not parts or not sum(part["mean_mw"] for part in parts):
         yield Figure(
             "AI training", None, "%", "the run's metrics do not split its energy"
         )
         return
-    kinds: dict[str, list[Entry]] = {
-        "AI training": [],
-        "Inference": [],
-        "Idle nodes": [],
-    }
+    training, inference, idle = list[Entry](), list[Entry](), list[Entry]()
     for part in parts:
         classes = getattr(run.scenario.streams.get(part.get("of", "")), "classes", ())
-        serves = part["what"] != "jobs" or (
+        serves = part["what"] != What.JOBS or (
             classes and all(c.batch_inference for c in classes)
         )
-        kind = "Inference" if serves else "AI training"
-        kinds["Idle nodes" if part["what"] == "idle nodes" else kind].append(part)
+        of_device = inference if serves else training
+        (idle if part["what"] == What.IDLE_NODES else of_device).append(part)
+    kinds = {"AI training": training, "Inference": inference, "Idle nodes": idle}
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
         whole = sum(part[key] for part in parts)
         for kind, of_kind in kinds.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -162,13 +163,10 @@ MAX_ROWS = 6_000
 
 def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
     """Return a panel for each window, and one of its pools where there are several."""
-    panels = [
-        p for entry in run.run.event_windows.values() for p in _window(run, entry, unit)
-    ]
-    if not panels:
+    windows = [[*_window(run, entry, unit)] for entry in run.run.event_windows.values()]
+    if not windows:
         return None
     basis = str(run.metrics["zooms"].get("basis", "1 s means")).partition(";")[0]
-    title = f"The same {run.by_part}"
     by_part = (
         f" {run.by_part.capitalize()}: change from the mean before the step, or from "
         "the mean of what is shown; that of all of them and all else adds up to the "
@@ -192,10 +190,10 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             "means that were compared, before and after the step, or the highest "
             "second. Times are local; double-click a figure for the whole window "
             "that the run keeps. The power axes do not start at "
-            f"zero.{by_part if any(panel.title == title for panel in panels) else ''}"
+            f"zero.{by_part if any(len(panels) > 1 for panels in windows) else ''}"
             f"{smooth}"
         ),
-        tuple(panels),
+        tuple(chain.from_iterable(windows)),
     )
 
 

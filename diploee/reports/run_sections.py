@@ -203,7 +203,7 @@ def _events(run: RunFolder) -> list[Figure]:
         )
     if len(found) <= _MOST_EVENTS:
         return found
-    n_held = sum(figure.value == "held" for figure in found)
+    n_held = sum(e["held_fraction"] == 1 for e in measured)
     value = "held" if n_held == len(found) else f"{n_held} held"
     return [
         Figure(

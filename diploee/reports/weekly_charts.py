@@ -261,7 +261,7 @@ def _weekly(runs: Sequence[RunData], kind: str, label: str, title: str = "") -> 
         ms, (mean,) = by_time(
             run.local_ms, values, MS_PER_WEEK, max(BIN_MS, run.step_ms)
         )
-        unit = "1/s" if label == RATE else "instances"
+        unit = "instances" if kind == "n_instances" else "1/s"
         layers.append(Line(since_monday(ms), mean, name, colour(k), unit, 1, dash(k)))
     return Panel(WEEK_AXIS, Axis(label, from_zero=True), tuple(layers), title)
 

@@ -75,6 +75,50 @@ _JOB_COSTS = {
     "twin_deadline_misses": None,
 }
 
+BY_POOL = Pivot(
+    "By pool",
+    "pools.<row>.",
+    {
+        "power.mean_mw": "Mean device power",
+        "power.max_mw": "Peak device power",
+        "power.energy_mwh": "Device energy",
+        "power.load_factor": "Load factor",
+        "utilization.mean": "Occupancy",
+        "jobs.queued_fraction": "Jobs that queued",
+    },
+    (
+        "Power of GPUs and CPU packages; pictures of pools show the nodes' AC power "
+        "where it is modelled."
+    ),
+    "Pool",
+)
+
+SWINGS = Pivot(
+    "Swings",
+    "grid.rolling_range.windows.<row>.",
+    _SIZES | {"time": "From"},
+    (
+        "The largest less the smallest mean within a window, at every start of an "
+        "interval of the run."
+    ),
+    "Within",
+)
+SPECTRAL_LINES = Pivot(
+    "Strongest lines of the mean spectrum",
+    "grid.spectrum.lines.<row>.",
+    {
+        "frequency_hz": "Frequency",
+        "period_s": "Period",
+        "rms_mw": "Rms",
+        "over_floor": "Over the floor",
+    },
+    (
+        "Where the mean over all windows stands out of its own floor, the median of "
+        "the bins around, by more than noise would."
+    ),
+    "Rank",
+)
+
 RANKED = (
     Part(
         "demand",
@@ -99,23 +143,7 @@ RANKED = (
             "measures.",
         ),
         (
-            Pivot(
-                "By pool",
-                "pools.<row>.",
-                {
-                    "power.mean_mw": "Mean device power",
-                    "power.max_mw": "Peak device power",
-                    "power.energy_mwh": "Device energy",
-                    "power.load_factor": "Load factor",
-                    "utilization.mean": "Occupancy",
-                    "jobs.queued_fraction": "Jobs that queued",
-                },
-                (
-                    "Power of GPUs and CPU packages; pictures of pools show the "
-                    "nodes' AC power where it is modelled."
-                ),
-                "Pool",
-            ),
+            BY_POOL,
             Pivot(
                 "By month",
                 "grid.monthly_peaks.<row>.",
@@ -168,16 +196,7 @@ RANKED = (
                 "",
                 "Over",
             ),
-            Pivot(
-                "Swings",
-                "grid.rolling_range.windows.<row>.",
-                _SIZES | {"time": "From"},
-                (
-                    "The largest less the smallest mean within a window, at every "
-                    "start of an interval of the run."
-                ),
-                "Within",
-            ),
+            SWINGS,
             Pivot(
                 "Rapid voltage changes",
                 "grid.voltage_change.steps.<row>.",
@@ -217,21 +236,7 @@ RANKED = (
                 ),
                 "Band",
             ),
-            Pivot(
-                "Strongest lines of the mean spectrum",
-                "grid.spectrum.lines.<row>.",
-                {
-                    "frequency_hz": "Frequency",
-                    "period_s": "Period",
-                    "rms_mw": "Rms",
-                    "over_floor": "Over the floor",
-                },
-                (
-                    "Where the mean over all windows stands out of its own floor, the "
-                    "median of the bins around, by more than noise would."
-                ),
-                "Rank",
-            ),
+            SPECTRAL_LINES,
         ),
         ("spectrum",),
         folded=True,

@@ -138,9 +138,8 @@ class RunFolder(Brief):
         except ScenarioError as error:
             problem = error.problems[0]
             own = "if it is your own, read the run where its module is imported; else "
-            raise InputError(
-                f"{problem}; {own * (': unknown ' in problem)}{CHANGED}"
-            ) from error
+            own *= bool(self.manifest.get("own_parts"))
+            raise InputError(f"{problem}; {own}{CHANGED}") from error
 
     @cached_property
     def columns(self) -> Columns:

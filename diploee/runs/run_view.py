@@ -67,7 +67,7 @@ class RunView:
             about = "; ".join(
                 filter(None, (about, f"{unstarted:,} jobs never started"))
             )
-        pattern = "" if re.match(r"[kMG](W|VA|var)", metric.suffix) else metric.format
+        pattern = "" if metric.is_power else metric.format
         found = Figure(
             item, value * metric.factor, metric.suffix, about, "", key, pattern
         )
@@ -96,9 +96,8 @@ class RunView:
         if time is None and name in ("max_mw", "min_mw", "max_mva"):
             time = self.values.get(f"{group}.time")
         if time is None and key in ("power.max_mw", "power.min_mw"):
-            time = self.values.get(
-                "grid.peak.time" if "max" in key else "grid.minimum.time"
-            )
+            of = "peak" if name == "max_mw" else "minimum"
+            time = self.values.get(f"grid.{of}.time")
         return moment(time, self.step_ms) if time else ""
 
     def section(self, part: Part) -> Section:
@@ -201,11 +200,11 @@ def _is_shown(cells: Mapping[str, Mapping[str, Figure]], name: str) -> bool:
         for row in cells.values()
         if name in row and row[name].value not in nothing
     ]
-    return (
-        any(of.shown != "1.00" for of in found)
-        if name.endswith("power_factor")
-        else bool(found)
-    )
+    if name.endswith("power_factor"):
+        return any(
+            isinstance(of.value, float) and round(of.value, 2) != 1 for of in found
+        )
+    return bool(found)
 
 
 def _length(row: str) -> str:

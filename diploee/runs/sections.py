@@ -125,20 +125,20 @@ def beside(named: Mapping[str, Section]) -> Section:
     first = next(iter(named.values()))
     if len(named) == 1:
         return first
-    rows: dict[str, list[Figure]] = {}
+    rows: dict[tuple[str, str], list[Figure]] = {}
     for name, section in named.items():
         for figure in section.figures:
             item = f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
             cell = replace(figure, quantity=name, note="", unit="", item=item)
-            rows.setdefault(item, []).append(cell)
-    for item, cells in rows.items() if len(named) == 2 else ():
+            rows.setdefault((item, figure.unit), []).append(cell)
+    for (item, unit), cells in rows.items() if len(named) == 2 else ():
         before, after = (cell.value for cell in (cells[0], cells[-1]))
         if (
             isinstance(before, float | int)
             and isinstance(after, float | int)
             and len(cells) == 2
         ):
-            of_percent, known = item.endswith("[%]"), before or item.endswith("[%]")
+            of_percent, known = unit == "%", before or unit == "%"
             change = (
                 after - before
                 if of_percent
@@ -147,9 +147,9 @@ def beside(named: Mapping[str, Section]) -> Section:
                 else None
             )
             change = change if change is None else round(change, 1) + 0.0
-            unit = "pp" if of_percent else "%"
+            of = "pp" if of_percent else "%"
             cells.append(
-                Figure(item, change, unit, quantity="change", pattern="{:+,.1f}")
+                Figure(item, change, of, quantity="change", pattern="{:+,.1f}")
             )
     figures = tuple(
         replace(

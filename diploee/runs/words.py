@@ -8,7 +8,7 @@ from datetime import datetime
 
 from diploee.base.metric import NONE
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import PowerBoundary
 
 LEAST_RUNS = 20
 """Fewer runs have none below their 5th percentile: they have a least and a largest
@@ -26,7 +26,7 @@ def interval(ms: int) -> str:
 
 def short_boundary(text: str) -> str:
     """Return where power is taken, without what profiles leave out."""
-    for base in (DEVICE_POWER, NODE_AC_POWER):
+    for base in (PowerBoundary.DEVICES, PowerBoundary.NODE_AC):
         if text.startswith(base):
             stages = text.removeprefix(base)
             at = stages.rpartition(", ")[2]

@@ -210,10 +210,14 @@ class DemandResponseEvent(Model):
     id: Name = Field(description="Name of the event, in metrics and figures.")
     product: Literal["emerald", "london", "sb6_firm", "ercot_clr", "duke"] | None = (
         unset(
-            "Demand-response product, which fills in what the event leaves out: "
-            "emerald (75 % for 3 h, ramps of 15 min), london (70 % within 30 s, at "
-            "most 10 h), sb6_firm (loads from 75 MW on, a day's notice), ercot_clr (a "
-            "base point each 5 min), duke (2 h); other figures of theirs are assumed."
+            (
+                "Demand-response product, which fills in what the event leaves out: "
+                "emerald (75 % for 3 h, ramps of 15 min), london (70 % within 30 s, "
+                "at most 10 h), sb6_firm (loads from 75 MW on, a day's notice), "
+                "ercot_clr (a base point each 5 min), duke (2 h); other figures of "
+                "theirs are assumed."
+            ),
+            assumed=True,
         )
     )
     issued: Moment | None = unset(
@@ -233,10 +237,10 @@ class DemandResponseEvent(Model):
         "How deep it goes; as the product has it if absent."
     )
     ramp_down: FixedSpan | None = unset(
-        "Time to come down in; the product's, or 15 min (assumed)."
+        "Time to come down in; the product's, or 15 min (assumed).", assumed=True
     )
     ramp_up: FixedSpan | None = unset(
-        "Time to come back in; the product's, or 15 min (assumed)."
+        "Time to come back in; the product's, or 15 min (assumed).", assumed=True
     )
     tolerance: Annotated[float, Field(ge=0, le=0.5)] = uncertain(
         0.02,
@@ -368,16 +372,20 @@ class FollowSignal(Model):
             "Window of the quantile: up to what is known ahead, the rest of it behind "
             "(assumed where not given)."
         ),
+        assumed=True,
     )
     target: EventTarget = default(
         EventTarget(fraction=0.75),
         "How deep power goes while it is high (assumed where not given).",
+        assumed=True,
     )
     steps: PositiveInt = uncertain(
         2, "Steps of the signal above or below before anything switches", (1, 4)
     )
     at_least: FixedSpan = default(
-        "30 min", "Shortest time between two switches (assumed where not given)."
+        "30 min",
+        "Shortest time between two switches (assumed where not given).",
+        assumed=True,
     )
 
 
@@ -455,21 +463,26 @@ class JobFlexibility(Model):
             "Kind of work, which sets how a cap on its GPUs slows it (assumed where "
             "not given)."
         ),
+        assumed=True,
     )
     pausable: bool = default(False, "Jobs may be stopped and started again.")
     min_nodes: PositiveInt | None = unset(
         "Fewest nodes that a job may go on with; its own if absent."
     )
     checkpoint_interval: FixedSpan = default(
-        "30 min", "Work between two checkpoints (assumed where not given)."
+        "30 min",
+        "Work between two checkpoints (assumed where not given).",
+        assumed=True,
     )
     stop: FixedSpan = default(
         "2 min",
         "Time to write a checkpoint before nodes are freed (assumed where not given).",
+        assumed=True,
     )
     restart: FixedSpan = default(
         "10 min",
         "Time from a start on freed nodes to the first work (assumed where not given).",
+        assumed=True,
     )
     restart_power: Share = uncertain(
         0.2,

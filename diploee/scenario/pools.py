@@ -252,9 +252,12 @@ class NodeType(Model):
     """A kind of server node, with its rated power and idle draw."""
 
     preset: str | None = optional(
-        "Ratings, idle and warm power that are not given, by name: "
-        f"{one_of(NODE_PRESETS)}. GPUs as measured on open traces; the host of "
-        "arXiv:2604.07345, two CPUs of 360 W, is assumed for all."
+        (
+            "Ratings, idle and warm power that are not given, by name: "
+            f"{one_of(NODE_PRESETS)}. GPUs as measured on open traces; the host of "
+            "arXiv:2604.07345, two CPUs of 360 W, is assumed for all."
+        ),
+        assumed=True,
     )
     n_gpus: Devices = Field(description="GPUs per node.")
     gpu_tdp_w: DevicePower = Field(description="Thermal design power of one GPU [W].")

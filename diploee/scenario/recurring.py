@@ -135,9 +135,12 @@ class RecurringTraining(ZeusSpec):
         "them if absent."
     )
     gpu_idle_power_w: Annotated[float, Field(ge=0, le=1e9)] | None = unset(
-        "Idle power of one GPU, which is part of the node's idle power and of the "
-        "trace's power [W]; its share of the node's by the devices' ratings if absent "
-        "(assumed). 0 where the node's idle power is without its GPUs."
+        (
+            "Idle power of one GPU, which is part of the node's idle power and of the "
+            "trace's power [W]; its share of the node's by the devices' ratings if "
+            "absent (assumed). 0 where the node's idle power is without its GPUs."
+        ),
+        assumed=True,
     )
 
     @model_validator(mode="after")

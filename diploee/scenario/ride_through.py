@@ -154,7 +154,8 @@ class RideThrough(Model):
         Literal["perc1", "oem_like", "four_stages", "counter_3_in_60s", "rides_ercot"]
         | None
     ) = optional(
-        "Settings for studies, no maker's (assumed); keys beside it go before it."
+        "Settings for studies, no maker's (assumed); keys beside it go before it.",
+        assumed=True,
     )
     stages: tuple[VoltageStage, ...] = default((), "Stages of its curve.")
     recovery: Recovery | None = optional("How it returns; it stays away if absent.")

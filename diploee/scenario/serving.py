@@ -194,7 +194,8 @@ class ServiceFlexibility(Model):
             "inference on A100 (assumed for other GPUs by their TDP): more instances "
             "run where nodes are free, and what is beyond them goes the way of "
             "overload. It follows events alone, not caps or prices."
-        )
+        ),
+        json_schema_extra={"assumed": True},
     )
 
 
@@ -271,6 +272,7 @@ class Service(Model):
             "busy, at warm_power_w of the node type where it is given. Cold instances "
             "load weights for 10 to 100 s, by the store (assumed); 0 is the paper's."
         ),
+        assumed=True,
     )
     cooldown_s: ScalingTime = default(
         0, "Scale-down delay: time for which an instance is up after its last need [s]."
@@ -294,6 +296,7 @@ class Service(Model):
             "to 0.5 to 0.8 (assumed)."
         ),
         exclude_if=lambda value: value == 1,
+        assumed=True,
     )
     standby: Annotated[Literal["cold", "warm"], _COLD] = default(
         "cold",

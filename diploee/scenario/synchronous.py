@@ -277,6 +277,7 @@ class GpuNoise(Model):
         (0.017, 0.027),
         "of those runs",
         basis="",
+        assumed=True,
     )
     own: Share = uncertain(
         0.0095,
@@ -317,9 +318,12 @@ class SynchronousJob(Model):
     """One training job whose GPUs all work, wait and fail together."""
 
     preset: str | None = optional(
-        f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All but "
-        "Llama 3's size, speed and failures, and the levels of gpt_8xh100 and "
-        "lora_*, are assumed."
+        (
+            f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All "
+            "but Llama 3's size, speed and failures, and the levels of gpt_8xh100 "
+            "and lora_*, are assumed."
+        ),
+        assumed=True,
     )
     name: Name | None = optional(
         "Its name in results; the preset's, or job and its number in the list, if "
@@ -519,8 +523,11 @@ class SynchronousJob(Model):
         (21_600, S_PER_DAY),
     )
     spare_nodes: Annotated[int, Field(ge=0, le=1_000_000)] | None = optional(
-        "Idle nodes that the job holds besides; if absent the number in repair on "
-        "average, and three standard deviations more (assumed)."
+        (
+            "Idle nodes that the job holds besides; if absent the number in repair on "
+            "average, and three standard deviations more (assumed)."
+        ),
+        assumed=True,
     )
 
     @model_validator(mode="before")

@@ -14,19 +14,17 @@ from diploee.base.files.places import shipped_folder
 from diploee.base.metric import short
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.facility.weather import Weather
-from diploee.loads.jobs import StreamClass, StreamMatch
+from diploee.loads.jobs import StreamClass
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.synchronous import SOURCE
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
-from diploee.profiles.smoothing import SMOOTHING
+from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
 from diploee.scenario.models import Facility, Scenario
 
 SHORTFALL = 0.01
@@ -69,14 +67,13 @@ def run_warnings(
     """Return the warnings of a run, one line each."""
     facility, clock = scenario.facility, scenario.clock
     library, classes = jobs.streams.library, jobs.streams.classes
-    matches = jobs.streams.matches()
     pools = {name: spec.pool for name, spec in scenario.streams.items()}
     return [
         *_extrapolations(library, classes),
         *_implausible_profiles(facility, pools, library, classes),
         *_unused_profiles(library, classes),
         *_coarse_profiles(clock.step_ms, library, classes, curves),
-        *_sharp_edges(library, classes),
+        *_sharp_edges(scenario, library, classes),
         *_other_boundaries(facility, pools, library, classes, plans, curves),
         *_scaled_hardware(pools, library, classes),
         *_services_of_other_gpus(facility, plans, curves),
@@ -85,7 +82,7 @@ def run_warnings(
         *_above_contract(metrics.get("poi") or {}),
         *_never_standing(facility),
         *_built_at_once(facility, clock),
-        *_left_out(matches),
+        *_left_out(jobs.streams.left_out()),
         *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
@@ -133,7 +130,7 @@ def _implausible_profiles(
             continue
         node_w = profile.mean_power_w / profile.n_nodes
         idle_w, rated_w = node_type.idle_power_w, node_type.rated_power_w
-        if profile.provenance.power_boundary == NODE_AC_POWER:
+        if profile.provenance.power_boundary == PowerBoundary.NODE_AC:
             if node_type.ac_power is None:  # warned of by its boundary
                 continue
             idle_w, rated_w = (
@@ -198,18 +195,14 @@ def _coarse_profiles(
 
 
 def _sharp_edges(
-    library: ProfileLibrary, classes: Sequence[StreamClass]
+    scenario: Scenario, library: ProfileLibrary, classes: Sequence[StreamClass]
 ) -> Iterator[str]:
     """Name streams of synchronous jobs whose edges nothing softens."""
     for name, c in {c.stream: c for c in reversed(classes)}.items():
-        entry = library.entries[c.profile_ids[0]]
-        origin = entry.provenance
+        spec = scenario.streams[name]
+        is_sharp = spec.synchronous is not None and spec.power_smoothing is None
         # In one node all GPUs were measured to change level within 0.02 s.
-        if (
-            entry.n_nodes > 1
-            and origin.source == SOURCE
-            and SMOOTHING not in origin.notes
-        ):
+        if is_sharp and library.entries[c.profile_ids[0]].n_nodes > 1:
             yield (
                 f"streams.{name}: all GPUs of a job change level together, within "
                 "edge_s, and nothing in the nodes softens it, edges that are sharper "
@@ -244,16 +237,16 @@ def _other_boundaries(
         for sample in of_service.power.samples
     ]
     for stream, name, provenance in stated:
-        if provenance.power_boundary != DEVICE_POWER:
+        if provenance.power_boundary != PowerBoundary.DEVICES:
             node_type = facility.pools[pool_of[stream]].node_type
             has_ac = facility.node_types[node_type].ac_power is not None
             key = provenance.power_boundary, has_ac, node_type
             found.setdefault(key, []).append(name)
     for (boundary, has_ac, node_type), names in found.items():
         who = f"{len(set(names))} profile(s), such as '{min(names)}',"
-        if boundary == NODE_AC_POWER and has_ac:
+        if boundary == PowerBoundary.NODE_AC and has_ac:
             continue  # they pass ac_power as they are
-        if boundary == NODE_AC_POWER:
+        if boundary == PowerBoundary.NODE_AC:
             yield (
                 f"{who} hold the nodes' AC power and play on nodes '{node_type}' "
                 "without ac_power: busy nodes count supplies and fans, idle ones and "
@@ -394,22 +387,14 @@ def _built_at_once(facility: Facility, clock: RunClock) -> Iterator[str]:
             )
 
 
-def _left_out(matches: Sequence[StreamMatch]) -> Iterator[str]:
+def _left_out(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Say how many jobs of a log the run leaves out.
 
     What its import drops is in the manifest.
     """
-    for match in matches:
-        causes = [
-            f"{n:,} {cause}"
-            for cause, n in match.counts.items()
-            if match.match == "replayed" and " on import: " not in cause
-        ]
-        if causes:
-            yield (
-                f"streams.{match.stream}: left out or changed of the log: "
-                f"{', '.join(causes)}"
-            )
+    for stream, of in counts.items():
+        if causes := ", ".join(f"{n:,} {cause}" for cause, n in of.items()):
+            yield f"streams.{stream}: left out or changed of the log: {causes}"
 
 
 def unanswered_events(

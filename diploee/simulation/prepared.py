@@ -34,7 +34,7 @@ from diploee.loads.base import OpenLoad
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.load import SERVICE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
-from diploee.profiles.profile import NODE_AC_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import load_kind
 from diploee.scenario.times import steps_ms
@@ -335,7 +335,7 @@ def open_stages(
         power = (*power, *PHASE_COLUMNS)
     columns = catalogue(power, QUEUE_COLUMNS, services)
     if facility.has_ac_power:
-        columns = with_boundary(columns, POWER, NODE_AC_POWER)
+        columns = with_boundary(columns, POWER, PowerBoundary.NODE_AC)
     return stages, stages.extend(columns)
 
 

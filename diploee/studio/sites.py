@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from diploee.api import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
 from diploee.base.files.places import shipped, shipped_folder
-from diploee.base.model import Model, parts_of
+from diploee.base.model import Model, marks_of, parts_of
 from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
@@ -485,7 +485,7 @@ def _field(
         type(owner).model_fields[name],
         _schema(type(owner))["properties"][name],
     )
-    text, extra = field.description or "", field.json_schema_extra
+    text, marks = field.description or "", marks_of(field)
     choices, default = _choices(of_key), of_key.get("default")
     return {
         "key": key,
@@ -497,8 +497,8 @@ def _field(
         "default": "" if default in (None, "", [], {}) else flow(default),
         "type": re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", key_type(of_key)),
         "allowed": allowed_words(of_key).replace("`", "") if not choices else "",
-        "range": extra.get("range") if isinstance(extra, dict) else None,
-        "assumed": "assumed" in text,
+        "range": marks.get("range"),
+        "assumed": marks.get("assumed", False),
         "choices": choices,
         "closed": bool(choices),
     }

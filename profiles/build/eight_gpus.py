@@ -21,7 +21,7 @@ import numpy as np
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
 from diploee.profiles.meters import FLAGGED_WINDOWS
-from diploee.profiles.profile import NODE_AC_POWER, PowerProfile, Provenance
+from diploee.profiles.profile import PowerBoundary, PowerProfile, Provenance
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, joint_power_w
 from profiles.build.llama2 import WORKLOAD
 from profiles.build.shaping import normal, uniform
@@ -295,7 +295,7 @@ def _profile(of_class: EightGpuClass, run: int) -> PowerProfile:
             sampling_interval_s=INTERVAL_S,
             averaging_window_s=None,
             bandwidth_hz=FLAGGED_WINDOWS / INTERVAL_S,
-            power_boundary=NODE_AC_POWER,
+            power_boundary=PowerBoundary.NODE_AC,
             notes=NOTES,
             gpus_per_node=GPUS_PER_NODE,
             gpu_tdp_w=GPU_TDP_W,

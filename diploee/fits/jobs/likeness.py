@@ -79,7 +79,8 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         jobs = LoggedJobs(*(x[own] for x in vars(generated).values()))
         jobs.submit_h[:] -= of_year[0]
         of_years.append(_figures(jobs, of_year.size, weight[of_year], widths))
-    expected = {name: 0.0 for name in of_log if name.startswith("share")}
+    shares = {_share(widths, k) for k in range(len(widths))}
+    expected = {name: 0.0 for name in of_log if name in shares}
     for c in fit.classes:
         expected[_share(widths, int(np.searchsorted(widths, c.n_nodes)))] += (
             c.probability

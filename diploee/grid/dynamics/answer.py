@@ -282,31 +282,34 @@ class Answer(Brief):
     def section(self) -> Section:
         """Return the answer as a section, for page, data sheet and terminal."""
         cases = sorted(self.cases, key=lambda case: -case.sums()["most_away_mw"])
-        worst_of = {name: worst(found) for name, found in self.verdicts.items()}
-        judged = {
-            name: worst_of[name]
-            for name in sorted(worst_of, key=lambda n: worst_of[n].rank)
-        }
+        dips = f"By block and dip ({cases[0].name})"
+        alone = "Settings alone, whatever the event"
         tables = (
-            ("By load and depth", _sums(cases), "Load, depth"),
-            (f"By block and dip ({cases[0].name})", _by_dip(cases[0]), "Block, cause"),
-            (VERDICTS, _judged(judged, self.verdicts), "Curve"),
-            ("Settings alone, whatever the event", _alone(cases[0]), "Curve"),
+            Table("By load and depth", tuple(_sums(cases)), first="Load, depth"),
+            Table(dips, tuple(_by_dip(cases[0])), first="Block, cause"),
+            self.verdict_table(),
+            Table(alone, tuple(_alone(cases[0])), first="Curve"),
         )
-        found = (
-            Table(title, tuple(figures), first=first)
-            for title, figures, first in tables
-        )
-        kept = tuple(table for table in found if table.figures)
+        kept = tuple(table for table in tables if table.figures)
         title = f"Ride-through: {self.event.name}"
-        figures = tuple(_answer(cases[0], judged))
+        figures = tuple(_answer(cases[0], self._judged()))
         return Section(
             "ride-through", title, figures, kept, ("ride-through",), self.notes
         )
 
+    def verdict_table(self) -> Table:
+        """Return the verdicts of the curves, the worst first."""
+        figures = tuple(_judged(self._judged(), self.verdicts))
+        return Table("Ride-through curves", figures, first="Curve")
 
-VERDICTS = "Ride-through curves"
-"""Title of the table of verdicts."""
+    def _judged(self) -> dict[str, Verdict]:
+        worst_of = {name: worst(found) for name, found in self.verdicts.items()}
+        return {
+            name: worst_of[name]
+            for name in sorted(worst_of, key=lambda n: worst_of[n].rank)
+        }
+
+
 MAX_DIPS = 20
 """Dips that tables show one by one."""
 DIGITS = 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -265,7 +265,8 @@ class Course(Brief):
         return both
 
 
-VERDICT_WORDS = ("not met", "inconclusive", "met", "not required")
+Kind = Literal["not met", "inconclusive", "met", "not required"]
+VERDICT_WORDS: tuple[Kind, ...] = get_args(Kind)
 """Verdicts, the worst first."""
 
 
@@ -273,7 +274,7 @@ VERDICT_WORDS = ("not met", "inconclusive", "met", "not required")
 class Verdict(Brief):
     """The verdict of a curve on an answer to a disturbance."""
 
-    verdict: str  # met, not met, inconclusive or not required
+    verdict: Kind
     why: str
     # After each dip; infinite where another comes before
     recovered_s: tuple[float, ...] = ()
@@ -296,7 +297,7 @@ def verdict(
 ) -> Verdict:
     """Return the verdict of a curve on a site's answer."""
     settings = {name: static_check(curve, of) for name, (of, _) in blocks.items()}
-    found = [
+    found: list[tuple[Kind, str]] = [
         ("not met", f"{name} counts dips, which is prohibited")
         for name, (of, _) in blocks.items()
         if of.counter is not None and not curve.counters
@@ -343,7 +344,7 @@ def _recoveries(level: float, voltage: Voltage, course: Course) -> Iterator[floa
 
 def _judged(
     curve: Curve, times: Sequence[float], voltage: Voltage
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[Kind, str]]:
     percent, within_s = f"{100 * (curve.level or 0):g} %", curve.within_s
     n = plural(len(times), "dip")
     dips = zip(times, _dips(voltage), strict=True)
@@ -367,13 +368,13 @@ def _judged(
         yield "met", f"back to {percent} within {within_s:g} s"
 
 
-def _restoration(most: float, course: Course) -> Iterator[tuple[str, str]]:
+def _restoration(most: float, course: Course) -> Iterator[tuple[Kind, str]]:
     rise_mw, length_s = (
         np.diff(of)[::2] for of in (course.power_mw.sum(axis=0), course.time_s)
     )
     steepest = float((rise_mw / length_s).max(initial=0.0)) * 60
     if steepest > 0:
-        kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
+        kind: Kind = "met" if steepest <= most * (1 + 1e-9) else "not met"
         yield kind, f"restores {rounded(steepest)} MW/min, {most:g} allowed"
 
 

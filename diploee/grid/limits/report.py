@@ -54,6 +54,7 @@ POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
 
 Verdict = Literal["met", "inconclusive", "not met"]
+Answer = Verdict | Literal["not covered"]
 VERDICTS: tuple[Verdict, ...] = ("met", "inconclusive", "not met")
 """From good to bad: of several the worst counts."""
 
@@ -298,13 +299,12 @@ class LimitReport(Brief):
 
     def brief(self) -> list[str]:
         """Return the verdict and a short line for each limit, unmet ones first."""
-        said: list[tuple[str, str]] = [(of.verdict, of.brief()) for of in self.results]
-        for verdict, found in (
-            ("inconclusive", self.unchecked),
-            ("not covered", self.outside),
-        ):
-            said += [(verdict, f"{of.text}: {of.reason}") for of in found]
-        order = ("not met", "inconclusive", "met", "not covered")
+        said: list[tuple[Answer, str]] = [
+            (of.verdict, of.brief()) for of in self.results
+        ]
+        said += [("inconclusive", f"{of.text}: {of.reason}") for of in self.unchecked]
+        said += [("not covered", f"{of.text}: {of.reason}") for of in self.outside]
+        order: tuple[Answer, ...] = (*reversed(VERDICTS), "not covered")
         lines = [
             f"  {v:<12}  {words}" for word in order for v, words in said if v == word
         ]

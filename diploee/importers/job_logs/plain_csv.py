@@ -28,7 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
+from diploee.base.errors import (
+    InputError,
+    did_you_mean,
+    one_line,
+    one_of,
+    option,
+    shown,
+)
 from diploee.base.tables import Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.job_logs.raw_log import (
@@ -119,7 +126,7 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
             near = one_line(did_you_mean(str(name), layout.names))
             raise InputError(
                 f"{text.path}: columns: no column {shown(name)} for '{key}' "
-                f"(found: {listed(layout.names)}){near} (--column {key}=NAME)"
+                f"(found: {listed(layout.names)}){near}{option(f'--column {key}=NAME')}"
             )
     found = {
         key: next((name for name in usual if layout.has(name)), "")
@@ -130,8 +137,8 @@ def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str,
         if not any(key in column_of for key in keys):
             raise InputError(
                 f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one "
-                f"of them; name it (--column {keys[0]}=NAME), such as columns: "
-                f"{{{keys[0]}: {shown(layout.names[0])}}}"
+                f"of them; name it{option(f'--column {keys[0]}=NAME')}, such as "
+                f"columns: {{{keys[0]}: {shown(layout.names[0])}}}"
             )
     return column_of
 
@@ -165,7 +172,8 @@ def _duration_unit(
             (
                 f"column '{table.names['duration']}' is "
                 f"{value_shown(table, 'duration', 0)}, whose unit is not clear; give "
-                f"duration_unit (--duration-unit), one of {one_of(US_PER_UNIT)}"
+                f"duration_unit{option('--duration-unit')}, one of "
+                f"{one_of(US_PER_UNIT)}"
             ),
         )
     return "s"

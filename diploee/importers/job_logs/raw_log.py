@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.base.clock import MISSING, Zone, zone_of
-from diploee.base.errors import Brief
+from diploee.base.errors import Brief, option
 from diploee.base.model import unset
 from diploee.base.tables import (
     Float64Array,
@@ -66,8 +66,6 @@ _STATE_OF = {
     word: state for state, words in STATE_WORDS.items() for word in words.split()
 }
 _US_PER_MS = 1000
-FORMAT_REMEDY = "correct or remove this line, or give the format of all times, such as "
-FORMAT_REMEDY += "'%d/%m/%Y %H:%M', as time_format (--time-format)"
 NUMERIC_TIMES: Mapping[str, Counting] = {
     "s": Counting("s", is_relative=True),
     "ms": Counting("ms", is_relative=True),
@@ -275,7 +273,11 @@ def stamps_ms(
         if counting is not None:
             found[key] = times_ms(table, key, counting.unit)
             continue
-        column = stamps(table, key, time_format, FORMAT_REMEDY)
+        remedy = (
+            "correct or remove this line, or give the format of all times, such as "
+        )
+        remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
+        column = stamps(table, key, time_format, remedy)
         local = column.there & ~column.is_aware
         ms = np.where(column.there, column.us // _US_PER_MS, MISSING_MS)
         n_naive = max(n_naive, int(local.sum()))

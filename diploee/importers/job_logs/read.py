@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from diploee.base.errors import InputError, one_of, shown
+from diploee.base.errors import InputError, one_of, option, shown
 from diploee.base.plain_data import checked
 from diploee.base.progress import stage
 from diploee.importers.job_logs import (
@@ -126,9 +126,10 @@ def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
         text.start_line,
         (
             "not a job log of a known format, the first line is "
-            f"{shown(text.first_row)}; give its format (--format), one of "
-            f"{one_of(JOB_LOG_FORMATS)}, or for another table its columns (--column "
-            "MEANING=NAME), such as {submit: NAME, duration: NAME, nodes: NAME}"
+            f"{shown(text.first_row)}; give its format{option('--format')}, one of "
+            f"{one_of(JOB_LOG_FORMATS)}, or for another table its "
+            f"columns{option('--column MEANING=NAME')}, such as {{submit: NAME, "
+            "duration: NAME, nodes: NAME}"
         ),
     )
 
@@ -144,9 +145,9 @@ _FORMATS_OF = {
 
 
 def _check_options(path: Path, chosen: JobLogFormat, options: JobLogOptions) -> None:
-    for name, (option, formats) in _FORMATS_OF.items():
+    for name, (flag, formats) in _FORMATS_OF.items():
         if chosen.name not in formats and getattr(options, name):
             raise InputError(
                 f"{path}: {name} is only for format {one_of(formats)}, this log is of "
-                f"'{chosen.name}'; leave {name} (--{option}) out"
+                f"'{chosen.name}'; leave {name}{option(f'--{flag}')} out"
             )

@@ -46,7 +46,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.errors import LogFormatError, plural
+from diploee.base.errors import LogFormatError, option, plural
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, S_PER_H
 from diploee.importers.job_logs.raw_log import (
@@ -286,8 +286,8 @@ def _node_counts(
 def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
     if kept.any() and np.isnan(n_nodes[kept]).all():
         raise LogFormatError(
-            f"{path}: no job has a node count; give gpus_per_node (--gpus-per-node), "
-            "so that GPUs tell the nodes"
+            f"{path}: no job has a node count; give "
+            f"gpus_per_node{option('--gpus-per-node')}, so that GPUs tell the nodes"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
     if largest > LARGEST_NODE_COUNT:

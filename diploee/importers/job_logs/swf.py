@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.base.clock import Zone, zone_of
-from diploee.base.errors import shown
+from diploee.base.errors import option, shown
 from diploee.base.tables import Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.importers.job_logs.raw_log import (
@@ -214,7 +214,8 @@ def _zone(text: Text, header: _Header) -> Zone:
             line,
             (
                 f"TimeZone is {shown(offset)}, expected an offset from UTC in seconds "
-                "such as -28800; correct it, or give utc_offset (--utc-offset)"
+                "such as -28800; correct it, or give "
+                f"utc_offset{option('--utc-offset')}"
             ),
         )
     return Zone("", int(offset) // S_PER_MIN)

@@ -9,11 +9,11 @@ that they share. All of it is counted and limited (`guard`).
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,6 @@ from diploee.profiles.resample import (
 
 LONGER = 1.05
 """A step counts as longer than the readings' interval from here on."""
-
-_PLACE = re.compile(r"^(?:.*[/\\][^:]*|[^:]*\.(?:log|txt|parquet|csv)[^:]*)(?::\d+)*: ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,20 +112,17 @@ class SkippedRun(Brief):
 
     place: str  # which one
     problem: str  # why, in one line
+    raised_at: tuple[str, ...] = ()  # the statements of the program that refused it
 
 
 def by_cause(skipped: Sequence[SkippedRun]) -> list[list[SkippedRun]]:
-    """Return runs whose problems differ in places and figures alone together.
+    """Return runs that were refused at the same place of the program together.
 
     The most first.
     """
-    found: dict[str, list[SkippedRun]] = {}
+    found: dict[tuple[str, ...], list[SkippedRun]] = {}
     for run in skipped:
-        where = _PLACE.match(run.problem)
-        text = re.sub(
-            r"\d[\d,.]*", "N", run.problem[where.end() :] if where else run.problem
-        )
-        found.setdefault(re.split(r"[,;(]", text)[0].strip(), []).append(run)
+        found.setdefault(run.raised_at, []).append(run)
     return sorted(found.values(), key=len, reverse=True)
 
 
@@ -146,7 +141,11 @@ class ProfilesOfRuns(list[PowerProfile]):
         try:
             self.append(read())
         except InputError as error:
-            self.skipped.append(SkippedRun(place, str(error)))
+            frames = walk_tb(error.__traceback__)
+            raised_at = tuple(
+                f"{frame.f_code.co_filename}:{line}" for frame, line in frames
+            )
+            self.skipped.append(SkippedRun(place, str(error), raised_at))
 
 
 def device_of(

@@ -43,15 +43,14 @@ from diploee.importers.power_logs.options import MLPerfOptions
 from diploee.importers.text.text import Text, read_text
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import (
-    NODE_AC_POWER,
-    NODE_DC_POWER,
-    UNKNOWN_BOUNDARY,
-    PowerProfile,
-)
+from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 
-BOUNDARIES = {"ac": NODE_AC_POWER, "dc": NODE_DC_POWER, "": UNKNOWN_BOUNDARY}
+BOUNDARIES = {
+    "ac": PowerBoundary.NODE_AC,
+    "dc": PowerBoundary.NODE_DC,
+    "": PowerBoundary.UNKNOWN,
+}
 MAX_STALLED = 0.2
 """Fraction of a run's time in which its logger may stall; published ones did up to 0.12
 of it."""

@@ -167,16 +167,18 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
             name = job[1] if job else path.stem[kind.end() :]
             of_run[path.parent, name].append(path)
     if not of_run:
-        yield SkippedRun(
-            str(group.relative_to(top)), "no NVML or RAPL logs in this folder"
+        place, problem = (
+            str(group.relative_to(top)),
+            "no NVML or RAPL logs in this folder",
         )
+        yield SkippedRun(place, problem, ("logs",))
     for (folder, name), paths in of_run.items():
         place = str(folder.relative_to(top))
         parts = folder.relative_to(group).parts
         matches = [match for part in parts if (match := _N_NODES.fullmatch(part))]
         if not matches:
             problem = "no folder such as '16node' above the logs, which gives the nodes"
-            yield SkippedRun(place, problem)
+            yield SkippedRun(place, problem, ("nodes",))
             continue
         facts = (workload_of(group.name), int(matches[-1][1]), _slug(name))
         yield _DatasetRun(*facts, tuple(paths), f"{place}, {name}")

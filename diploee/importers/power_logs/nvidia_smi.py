@@ -46,7 +46,7 @@ from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
 from diploee.importers.text.tables import ReadTable, listed
 from diploee.importers.text.values import numbers, value_shown
 from diploee.profiles.meters import Meter, known_meter
-from diploee.profiles.profile import GPU_POWER, PLUS_CONSTANT, PowerProfile, Repair
+from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, unshared_s
 
 POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
@@ -158,7 +158,7 @@ def _logs(path: Path) -> list[Path]:
 
 def _boundary(add_w: float) -> str:
     if add_w == 0:
-        return GPU_POWER
+        return PowerBoundary.GPUS
     return (
         f"GPU power as measured, {PLUS_CONSTANT} {add_w:g} W per node for its CPUs, "
         "which is assumed; no memory, network, fans or power supply"
@@ -240,7 +240,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
     for key, known in _COLUMNS.items():
         there = (sheet.names[plain.index(name)] for name in known if name in plain)
-        names |= {f"{key} {k}": name for k, name in enumerate(there)}
+        names |= {f"{key}.{k}": name for k, name in enumerate(there)}
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
@@ -296,8 +296,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     if found.n_hosts > 1:
         counts["machines_in_one_log"] = found.n_hosts
     model = (
-        str(table.columns["model 0"][0]).strip()
-        if "model 0" in table and len(table)
+        str(table.columns["model.0"][0]).strip()
+        if "model.0" in table and len(table)
         else ""
     )
     column = _BRACKETS.sub("", column)
@@ -440,7 +440,7 @@ def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
     None without one.
     """
     for column in (
-        table.columns[found] for found in table.columns if found.startswith(f"{key} ")
+        table.columns[found] for found in table.columns if found.startswith(f"{key}.")
     ):
         text = pc.utf8_trim_whitespace(column)
         if not pc.all(

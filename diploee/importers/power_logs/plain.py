@@ -50,7 +50,12 @@ from diploee.importers.text.stamps import YEARS_US, stamps_of_one_clock
 from diploee.importers.text.tables import ReadTable, listed
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
-from diploee.profiles.profile import BOUNDARIES, PLUS_CONSTANT, Boundary, PowerProfile
+from diploee.profiles.profile import (
+    PLUS_CONSTANT,
+    Boundary,
+    PowerBoundary,
+    PowerProfile,
+)
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
@@ -123,10 +128,10 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         n for n in sheet.names if _plain_name(n) in DEVICES
     ]
     names = {"time": time_column} | {
-        f"power {k}": name for k, name in enumerate(powers)
+        f"power.{k}": name for k, name in enumerate(powers)
     }
     names |= {
-        f"device {k}": n for k, n in enumerate(devices) if n and n not in names.values()
+        f"device.{k}": n for k, n in enumerate(devices) if n and n not in names.values()
     }
     table = sheet.read(names, "a table of power")
     if not len(table) and table.n_headers:
@@ -139,7 +144,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     t_us, is_local = _times_us(table)
     power_w = np.zeros(len(table))
     for k, unit_w in enumerate(units_w):
-        power_w += unit_w * numbers(table, f"power {k}", Number(at_least=0, of="power"))
+        power_w += unit_w * numbers(table, f"power.{k}", Number(at_least=0, of="power"))
     limits = (options.max_gap_s, options.max_lost, is_local, GAP_INTERVALS)
     log = Log(sheet.path, *limits, apart=_APART)
     by_device = _by_device(table, options)
@@ -312,7 +317,7 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
     All where nothing tells devices apart. Devices are summed where their column is
     named, or those to take: else they may be sensors and their total.
     """
-    keys = [key for key in table.columns if key.startswith("device ")]
+    keys = [key for key in table.columns if key.startswith("device.")]
     words = {
         key: np.asarray(table.columns[key].to_pylist(), dtype=np.str_) for key in keys
     }
@@ -459,10 +464,9 @@ def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
 
 
 def _boundary(stated: Boundary | None, add_w: float) -> str:
-    if add_w == 0:
-        return BOUNDARIES[stated]
+    of = PowerBoundary[stated.upper()] if stated else PowerBoundary.UNKNOWN
     return (
-        f"{BOUNDARIES[stated]}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed"
+        f"{of}, {PLUS_CONSTANT} {add_w:g} W per node, which is assumed" if add_w else of
     )
 
 

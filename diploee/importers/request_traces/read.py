@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diploee.base.clock import zone_of
-from diploee.base.errors import InputError, LogFormatError, one_of, shown
+from diploee.base.errors import InputError, LogFormatError, one_of, option, shown
 from diploee.base.progress import stage
 from diploee.base.units import MS_PER_S, TimeUnit
 from diploee.importers.registry import Formats
@@ -101,9 +101,9 @@ def read_request_trace(
     trace = chosen.read(path, options)
     if trace.is_relative and zone is not None:
         raise InputError(
-            f"{path}: utc_offset (--utc-offset) is for times with dates, this trace "
-            "counts from an origin of its own; give zero_hour_of_week "
-            "(--zero-hour-of-week)"
+            f"{path}: utc_offset{option('--utc-offset')} is for times with dates, "
+            "this trace counts from an origin of its own; give "
+            f"zero_hour_of_week{option('--zero-hour-of-week')}"
         )
     return trace
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from diploee.base.clock import MISSING, Zone
-from diploee.base.errors import LogFormatError
+from diploee.base.errors import LogFormatError, option
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.stamps import stamps
@@ -114,7 +114,7 @@ def rows_of(
             options.time_unit,
             documented=documented,
             stated=counting,
-            instead="map it as timestamp (--column timestamp=NAME)",
+            instead=f"map it as timestamp{option('--column timestamp=NAME')}",
         )
     return (
         _rows(table, counting, options.zone) for table in chain(first, tables)

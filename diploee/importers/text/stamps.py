@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.base.clock import MISSING
-from diploee.base.errors import InputError
+from diploee.base.errors import InputError, option
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.importers.text.tables import ReadTable
 from diploee.importers.text.values import (
@@ -170,13 +170,13 @@ def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stam
     us = np.array(_us(parsed))
     there = us != MISSING
     good = there | np.asarray(pc.is_null(words), dtype=bool)
-    remedy = f"{CORRECT_LINE}, or time_format (--time-format)"
+    remedy = f"{CORRECT_LINE}, or time_format{option('--time-format')}"
     if "%Z" in own:
         remedy = (
             "for zones by other names than UTC write the name itself in place of %Z "
             "and give "
         )
-        remedy += "utc_offset (--utc-offset), or export with offsets (%z)"
+        remedy += f"utc_offset{option('--utc-offset')}, or export with offsets (%z)"
     fail_values(table, key, good, f"a time as {time_format!r}", remedy)
     if "f" in found:
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(found["f"], 6, "0"), 0, 6)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.base.clock import MISSING
-from diploee.base.errors import one_of
+from diploee.base.errors import one_of, option
 from diploee.base.tables import Float64Array, Int64Array, as_numpy
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.tables import ReadTable
@@ -168,7 +168,7 @@ def counting_in(
     *,
     documented: TimeUnit | None = None,
     stated: Counting | None = None,
-    instead: str = "leave time_format (--time-format) out",
+    instead: str = "",
 ) -> Counting | None:
     """Return how the columns of a table that hold numbers count time.
 
@@ -194,6 +194,7 @@ def counting_in(
         return found
     name = f"column '{table.names[there[0]]}' is {value_shown(table, there[0], 0)}"
     if found is not None:
+        instead = instead or f"leave time_format{option('--time-format')} out"
         table.fail(
             0, f"{name}, which by its size is {found.unit} since 1970; {instead}"
         )
@@ -201,8 +202,8 @@ def counting_in(
         0,
         (
             f"{name}, which may be {one_of(UNITS)}, expected a time such as "
-            "2023-05-17T11:00:58 or numbers of a known unit; give time_unit "
-            f"(--time-unit), such as {UNITS[0]}"
+            "2023-05-17T11:00:58 or numbers of a known unit; give "
+            f"time_unit{option('--time-unit')}, such as {UNITS[0]}"
         ),
     )
 

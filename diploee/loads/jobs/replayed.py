@@ -73,7 +73,7 @@ class ReplayedJobs(JobSource):
         is_known = not (log.is_naive or log.is_relative or log.dates_are_shifted)
         self._by_instant = self.spec.align == "date" and is_known
         self._by_wall = self.spec.align != "start" and not self._by_instant
-        self.counts |= log.counts.by_cause(as_local=self._by_wall and log.is_naive)
+        self.imported = log.counts.by_cause(as_local=self._by_wall and log.is_naive)
         self._profile_ids = tuple(sorted(set(self.spec.profiles.values())))
         # Numbers of rules, then of profiles given by job, then of idle power
         self._idle = len(self.spec.rules) + len(self._profile_ids)

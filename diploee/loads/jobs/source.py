@@ -162,7 +162,9 @@ class JobSource(ABC):
     def __init__(self, stream: JobStream, frame: StreamFrame) -> None:
         self._stream, self._frame = stream, frame
         self.name, self.pool = frame.name, frame.pool
-        self.counts: dict[str, int] = {}
+        # Of its log, by cause: what the import left out
+        self.imported: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # and what the run does
         self._n_jobs = self._listed_ms = self._in_run_ms = 0
 
     @property
@@ -205,8 +207,9 @@ class JobSource(ABC):
         Known once `draws` was gone through.
         """
         per_day = self._n_jobs / (self._frame.clock.horizon_ms / MS_PER_DAY)
+        counts = self.imported | self.counts
         return StreamMatch(
-            self.name, per_day, self.kind, None, self._listed, counts=dict(self.counts)
+            self.name, per_day, self.kind, None, self._listed, counts=counts
         )
 
     @property

@@ -132,6 +132,15 @@ class JobStreams:
         """Return what a synchronous job plays, by its class and its number."""
         return self.synchronous(class_id).pieces(number)
 
+    def left_out(self) -> dict[str, dict[str, int]]:
+        """Return the jobs of the logs that the run leaves out or changes, by stream and cause."""  # noqa: E501
+        specs = self._scenario.streams
+        return {
+            of.name: of.counts
+            for of in self._sources
+            if specs[of.name].replay is not None
+        }
+
     def matches(self) -> tuple[StreamMatch, ...]:
         """Return how the number of jobs of each stream was found.
 

@@ -46,7 +46,7 @@ from diploee.loads.jobs.training_phases import (
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
 from diploee.profiles.iterations import MOST_SIGMAS, loop_of_iterations
-from diploee.profiles.profile import DEVICE_POWER, PowerProfile
+from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
 from diploee.scenario.synchronous import MOST_LED, SynchronousJob
@@ -348,7 +348,7 @@ class _Kind:
         flat = flat_profile(profile_id, SOURCE)
         provenance = replace(
             flat.provenance,
-            power_boundary=DEVICE_POWER,
+            power_boundary=PowerBoundary.DEVICES,
             notes=notes,
             gpus_per_node=frame.node_type.n_gpus,
             gpu_tdp_w=frame.node_type.gpu_tdp_w,

@@ -403,6 +403,7 @@ class PowerCappedSpec(EstimatingSpec):
             "Power of a job that counts: its profile's mean, the 95th percentile of "
             "its one-minute means (assumed), or the ratings of its nodes."
         ),
+        assumed=True,
     )
     order: Order = default(
         "submission", "Order in which the jobs behind the head are tried, as of easy."

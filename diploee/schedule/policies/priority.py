@@ -97,7 +97,7 @@ class PrioritySpec(EstimatingSpec):
     )
     age: float = default(0, "Weight of the wait over age_max.", ge=0, le=1e9)
     age_max: SpanMs = default(
-        MS_PER_WEEK, "Wait from which on it counts no more (assumed)."
+        MS_PER_WEEK, "Wait from which on it counts no more (assumed).", assumed=True
     )
     size: float = default(
         0, "Weight of a job's nodes over those of the pool.", ge=0, le=1e9
@@ -112,7 +112,7 @@ class PrioritySpec(EstimatingSpec):
         le=1e9,
     )
     half_life: SpanMs = default(
-        MS_PER_WEEK, "Time in which node time so far halves (assumed)."
+        MS_PER_WEEK, "Time in which node time so far halves (assumed).", assumed=True
     )
     priority: float = default(
         0, "Weight of the priority of a job's class.", ge=0, le=1e9

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from command_line import Ended, call, wait_until
 
-from diploee.profiles.profile import DEVICE_POWER, GPU_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.profiles.store import read_profile
 
 pytestmark = pytest.mark.skipif(
@@ -122,7 +122,7 @@ def test_wattameter_records_gpus_and_cpus_where_both_can_be_read(
     assert (profile.workload, profile.n_nodes, profile.dt_ms) == ("w", 1, 100)
     # Both GPUs of the log, and the counter's 84.2 J in 0.7 s.
     assert profile.mean_power_w == pytest.approx(317 + 414 + 84.2 / 0.7, rel=0.01)
-    assert profile.provenance.power_boundary == DEVICE_POWER
+    assert profile.provenance.power_boundary == PowerBoundary.DEVICES
     assert profile.provenance.licence == "CC0"
     assert profile.provenance.notes.endswith("sh ended with 7")
     assert not list((tmp_path / "tmp").iterdir())
@@ -178,7 +178,7 @@ def test_nvidia_smi_records_gpus_where_the_cpus_cannot_be_read(
     profile = read_profile(tmp_path / "lib" / "w-2n.parquet")
     assert profile.n_nodes == 2
     assert profile.mean_power_w == pytest.approx(317.5 + 415.5, rel=0.01)
-    assert profile.provenance.power_boundary == GPU_POWER
+    assert profile.provenance.power_boundary == PowerBoundary.GPUS
     meter = profile.provenance.meter
     assert (meter.gpu, meter.field, meter.window_s) == (
         "NVIDIA H100 80GB",

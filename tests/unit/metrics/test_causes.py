@@ -204,7 +204,7 @@ def test_an_event_that_its_parts_leave_open_is_unexplained() -> None:
 _PART = st.fixed_dictionaries(
     {
         "what": st.sampled_from(
-            ["jobs started", "jobs ended", "instances", "stage", "cooling"]
+            ["jobs started", "jobs ended", "instances", "stage", "idle nodes"]
         ),
         "of": st.sampled_from("abcdefgh"),
         "mw": st.floats(-9, 9),

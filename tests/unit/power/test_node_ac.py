@@ -161,12 +161,13 @@ def test_straight_model_shifts_and_scales_the_devices_power(
 def test_profile_measured_at_the_ac_input_is_taken_as_it_is() -> None:
     from dataclasses import replace
 
-    from diploee.profiles.profile import NODE_AC_POWER
+    from diploee.profiles.profile import PowerBoundary
 
     scenario = tiny_scenario({**BENT, "duration": "600 s", "resolution": "1 s"})
     entry = tiny_library()[0]
     measured = replace(
-        entry, provenance=replace(entry.provenance, power_boundary=NODE_AC_POWER)
+        entry,
+        provenance=replace(entry.provenance, power_boundary=PowerBoundary.NODE_AC),
     )
     library = ProfileLibrary.in_order([measured, flat_profile()])
     model = _model(scenario, library, 1_000, "direct")

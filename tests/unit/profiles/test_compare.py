@@ -11,7 +11,7 @@ from command_line import call
 
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.compare import compare, figures_of, strongest_line_hz
-from diploee.profiles.profile import GPU_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.profiles.store import add_profile
 
 STEP_S = 0.1
@@ -108,11 +108,11 @@ def test_command_says_the_difference_in_percent(tmp_path):
 
 def test_command_says_where_the_boundaries_differ(tmp_path):
     whole = of("x-1", signal())
-    origin = replace(whole.provenance, power_boundary=GPU_POWER)
+    origin = replace(whole.provenance, power_boundary=PowerBoundary.GPUS)
     add_profile(whole, tmp_path / "whole")
     add_profile(replace(whole, provenance=origin), tmp_path / "gpus")
     ended = call("profiles", "compare", tmp_path / "gpus", tmp_path / "whole")
     assert (
-        f"x 1n: the boundaries differ, so the means must, too:\n  A: {GPU_POWER}\n"
-        in ended.out
-    )
+        "x 1n: the boundaries differ, so the means must, too:\n  A: "
+        f"{PowerBoundary.GPUS}\n"
+    ) in ended.out

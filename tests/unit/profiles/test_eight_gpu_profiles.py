@@ -16,7 +16,7 @@ from diploee.base.tables import Float64Array
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
-from diploee.profiles.profile import NODE_AC_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.profiles.resample import joint_power_w
 from profiles.build import build_eight_gpu_profiles, write_reference_profiles
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIENCY
@@ -85,7 +85,7 @@ def test_they_are_marked_as_built_from_published_measurements() -> None:
         assert "Built by diploee from published measurements" in told.notes
         assert "MLPerf Training v4.0" in told.source
         assert (told.gpus_per_node, told.gpu_tdp_w) == (8, 700)
-        assert told.power_boundary == NODE_AC_POWER
+        assert told.power_boundary == PowerBoundary.NODE_AC
         assert told.bandwidth_hz < 0.25
         assert entry.workload == "llama2_70b_lora"
 

@@ -120,3 +120,18 @@ def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(
         write_run(default())
     assert new.place.name == "site-01234567-2"
     assert (new.place / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_run_with_code_of_the_users_own_says_where_to_read_it(
+    tmp_path: Path, is_own: bool
+) -> None:
+    place = tiny_run(tmp_path / "run", SMALL).folder
+    manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+    manifest["scenario"]["facility"]["stages"] = [{"kind": "mine"}]
+    own = {"kind": "stage", "name": "mine", "sha256": 64 * "0"}
+    manifest |= {"own_parts": [own]} if is_own else {}
+    (place / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    with pytest.raises(InputError, match=r"manifest\.json.*unknown") as refused:
+        open_run(place)
+    assert ("read the run where its module is imported" in str(refused.value)) == is_own

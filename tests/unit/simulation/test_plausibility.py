@@ -13,7 +13,7 @@ from serving_builders import CODING, serving_data, serving_scenario
 from diploee import simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER, PLUS_CONSTANT
+from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
 
 
 def warnings_of(
@@ -76,8 +76,12 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(
 @pytest.mark.parametrize(
     ("boundary", "ac_power", "words"),
     [
-        (NODE_AC_POWER, None, "idle ones and ratings do not; give their ac_power"),
-        (NODE_AC_POWER, "dlc", ""),
+        (
+            PowerBoundary.NODE_AC,
+            None,
+            "idle ones and ratings do not; give their ac_power",
+        ),
+        (PowerBoundary.NODE_AC, "dlc", ""),
         (
             "AC at the wall",
             "dlc",
@@ -93,7 +97,7 @@ def test_profiles_that_include_other_or_unknown_power_are_warned_of(
             None,
             "count GPUs and CPU packages\n",
         ),
-        (DEVICE_POWER, "dlc", ""),
+        (PowerBoundary.DEVICES, "dlc", ""),
     ],
 )
 def test_power_at_the_nodes_inlet_is_warned_of_if_mixed_or_converted_twice(

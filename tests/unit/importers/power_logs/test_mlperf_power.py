@@ -17,7 +17,7 @@ from samples import MLPERF, PUBLISHED
 from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
-from diploee.profiles.profile import NODE_AC_POWER, NODE_DC_POWER
+from diploee.profiles.profile import PowerBoundary
 
 Sample = Callable[[str], Path]
 MARK = ":::MLLOG"
@@ -91,12 +91,12 @@ def test_hardware_boundary_and_bandwidth_of_both_sides(sample: Sample) -> None:
     origin = ac.provenance
     assert (origin.gpus_per_node, origin.gpu_tdp_w) == (8, 700)
     assert origin.gpu_model == "NVIDIA H100-SXM5-80GB"
-    assert origin.power_boundary == NODE_AC_POWER
+    assert origin.power_boundary == PowerBoundary.NODE_AC
     assert origin.sampling_interval_s == pytest.approx(2.006, abs=0.005)
     # Less than half the rate of readings that may hold aliases
     assert origin.bandwidth_hz < 0.25
     dc = import_mlperf_power(part(folder, 1, "dc"))[0]
-    assert dc.provenance.power_boundary == NODE_DC_POWER
+    assert dc.provenance.power_boundary == PowerBoundary.NODE_DC
     assert dc.profile_id == ac.profile_id.replace("-ac-", "-dc-")
 
 

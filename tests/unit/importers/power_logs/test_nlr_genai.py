@@ -19,7 +19,7 @@ from diploee.importers.power_logs.nlr_genai import (
 )
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles import ProfileLibrary, add_profile
-from diploee.profiles.profile import DEVICE_POWER
+from diploee.profiles.profile import PowerBoundary
 
 START = datetime(2025, 10, 7, 9, 38, 40)
 RAW = "00_raw_datasets"
@@ -134,7 +134,7 @@ def test_power_of_a_job_is_the_sum_over_its_nodes(dataset, tmp_path):
     assert profile.mean_power_w == pytest.approx(expected_w, rel=2e-3)
     assert (profile.dt_ms, profile.duration_ms) == (100, 119_900)
     origin = profile.provenance
-    assert (origin.kind, origin.power_boundary) == ("measured", DEVICE_POWER)
+    assert (origin.kind, origin.power_boundary) == ("measured", PowerBoundary.DEVICES)
     assert (origin.sampling_interval_s, origin.bandwidth_hz) == (0.2, 0.44)
     assert origin.source.startswith(
         "data set doi:10.7799/3025227 of arXiv:2604.07345, 00_raw"

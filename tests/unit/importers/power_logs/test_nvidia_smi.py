@@ -8,7 +8,7 @@ import pytest
 
 from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.nvidia_smi import gpu_of_rows, import_nvidia_smi
-from diploee.profiles.profile import GPU_POWER
+from diploee.profiles.profile import PowerBoundary
 
 START = datetime(2025, 5, 14, 8, 50, 19, 56_000)
 HEADER = "timestamp, power.draw [W], utilization.gpu [%], memory.used [MiB]"
@@ -68,7 +68,7 @@ def test_units_and_headers_in_every_variant(tmp_path, header, unit):
     assert (profile.n_nodes, profile.dt_ms) == (1, 100)
     assert profile.power_w.size == 199  # the second GPU begins 2 ms later
     assert repairs(profile) == {}
-    assert profile.provenance.power_boundary == GPU_POWER
+    assert profile.provenance.power_boundary == PowerBoundary.GPUS
 
 
 def test_the_drivers_average_stands_in_the_provenance(tmp_path):

@@ -18,7 +18,7 @@ from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.importers.text import sheets
 from diploee.metrics.bands import profile_support
 from diploee.profiles import known_meter
-from diploee.profiles.profile import BOUNDARIES, DEVICE_POWER, UNKNOWN_BOUNDARY
+from diploee.profiles.profile import PowerBoundary
 
 
 def load(path, **options):
@@ -56,7 +56,7 @@ def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
     """A table at 0.1 s may come from a driver that averages over 1 s: no more is
     claimed."""
     unknown = load(csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")).provenance
-    assert unknown.power_boundary == UNKNOWN_BOUNDARY
+    assert unknown.power_boundary == PowerBoundary.UNKNOWN
     assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (None, 0.44)
     assert unknown.notes.startswith("Averaging of the readings unknown: taken as 1 s")
     support = profile_support([unknown])
@@ -77,7 +77,7 @@ def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
         sampling_interval_s=0.05,
         bandwidth_hz=4.0,
     ).provenance
-    assert (told.power_boundary, told.notes) == (BOUNDARIES["node_ac"], "")
+    assert (told.power_boundary, told.notes) == (PowerBoundary.NODE_AC, "")
     assert (told.sampling_interval_s, told.bandwidth_hz) == (0.05, 4.0)
     assert profile_support([told]).trusted_hz == pytest.approx(3.2)
 
@@ -112,7 +112,7 @@ def test_a_constant_is_added_per_node_and_named(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,100\n1,200\n")
     profile = load(path, n_nodes=2, add_w=50.0, power_boundary="gpus")
     np.testing.assert_array_equal(profile.power_w, [200, 300])
-    words = f"{BOUNDARIES['gpus']}, plus a constant 50 W per node, which is assumed"
+    words = f"{PowerBoundary.GPUS}, plus a constant 50 W per node, which is assumed"
     assert profile.provenance.power_boundary == words
 
 
@@ -456,7 +456,7 @@ def test_boundary_of_a_table_is_one_of_those_that_help_lists(
 ):
     found = load(csv(tmp_path, "t_s,power_w\n0,1\n1,2"), power_boundary=name).provenance
     assert found.power_boundary.startswith(boundary)
-    assert (found.power_boundary != DEVICE_POWER) == another
+    assert (found.power_boundary != PowerBoundary.DEVICES) == another
     told = call("profiles", "import", "plain", "--help").out
     assert all(
         each in told for each in ("devices", "gpus", "cpus", "node_ac", "node_dc")

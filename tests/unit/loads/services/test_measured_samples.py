@@ -17,7 +17,7 @@ from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.importers.inputs import load_inputs
 from diploee.metrics.bands import recorded_readings
-from diploee.profiles.profile import DEVICE_POWER, NODE_AC_POWER
+from diploee.profiles.profile import PowerBoundary
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict
 from diploee.sweeps.expand import run_hash
 
@@ -153,7 +153,11 @@ def test_the_manifest_names_measured_files_by_rate(
 
 @pytest.mark.parametrize(
     ("told", "boundary"),
-    [(None, DEVICE_POWER), ("devices", DEVICE_POWER), ("node_ac", NODE_AC_POWER)],
+    [
+        (None, PowerBoundary.DEVICES),
+        ("devices", PowerBoundary.DEVICES),
+        ("node_ac", PowerBoundary.NODE_AC),
+    ],
 )
 def test_samples_and_what_is_played_of_them_tell_where_they_were_measured(
     tmp_path: Path, samples: dict[int, str], told: str | None, boundary: str
