@@ -249,6 +249,11 @@ class Keeps:
         return np.concatenate([block.columns[column] for block in self.blocks])
 
 
+def mean_utilization(schedule: Schedule, n_nodes: int) -> float:
+    """Return the mean node occupancy over the run, 0-1 (Eq. 1)."""
+    return int(schedule.node_ms.sum()) / (n_nodes * schedule.horizon_ms)
+
+
 def queued_at(schedule: Schedule, times_ms: np.ndarray | Sequence[int]) -> list[int]:
     """Return how many jobs of a schedule wait at instants, in any order."""
     times_ms = np.asarray(times_ms, dtype=np.int64)

@@ -41,6 +41,9 @@ _TEXT_PATTERNS = {
     r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": (
         "of letters, digits, '_', '.', '-', the first no sign"
     ),
+    "^[a-z][a-z0-9_]{0,30}$": (
+        "of lower-case letters, digits and '_', the first a letter"
+    ),
 }
 
 MOST_DETAILS = 200

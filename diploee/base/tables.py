@@ -128,12 +128,6 @@ class Table(Brief):
         """Return some columns."""
         return tuple(getattr(self, name) for name in names)
 
-    def to_arrow(self) -> pa.Table:
-        """Return the columns as an Arrow table."""
-        return pa.table(
-            {name: arrow_numbers(getattr(self, name)) for name, _ in self._dtypes()}
-        )
-
     @classmethod
     def empty(cls) -> Self:
         """Return a table without rows."""

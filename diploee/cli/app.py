@@ -20,7 +20,6 @@ COMMANDS = {
         "run": "run:run_command",
         "scenarios": "scenarios:scenarios_app",
         "profiles": "profiles:profiles_app",
-        "weather": "weather:weather_command",
     },
     "Look": {
         "report": "report:report_command",
@@ -49,7 +48,7 @@ COMMANDS = {
 """Commands and groups by the panel of the help that shows them, in its order."""
 GROUPS = {
     "scenarios": "List, show and copy the scenarios, sweeps and limits that ship.",
-    "profiles": "List, show, import, record, check and compare power profiles of jobs.",
+    "profiles": "List, show, import, check and compare power profiles of jobs.",
 }
 """Commands that have commands of their own, and what their help opens with."""
 

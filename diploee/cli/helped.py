@@ -27,7 +27,6 @@ EXAMPLES = {
         "diploee init --poi-mw 150 --training-share 0.7 --time-zone America/Chicago"
     ),
     "studio": "diploee studio my_site.yaml",
-    "weather": "diploee weather denver.epw denver_2012.csv",
     "schema": "diploee schema --markdown",
     "report": "diploee report runs/colocation-40 --out colocation.html",
     "compare": "diploee compare runs/today runs/next-year --out changes.csv",
@@ -56,9 +55,6 @@ EXAMPLES = {
     "profiles show": "diploee profiles show llama2_70b_lora-16n-1 --out llama2.png",
     "profiles check": "diploee profiles check my_profiles",
     "profiles compare": "diploee profiles compare my_profiles reference",
-    "profiles record": (
-        "diploee profiles record --workload mine --out my_profiles -- python job.py"
-    ),
     "profiles import": (
         "diploee profiles import nvidia-smi gpus.csv --workload mine --out lib"
     ),

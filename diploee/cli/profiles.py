@@ -1,7 +1,4 @@
-"""`diploee profiles`: the commands on power profiles.
-
-Imports and recording in other modules.
-"""
+"""`diploee profiles`: the commands on power profiles; imports in another module."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from diploee.base.errors import plural
 from diploee.cli.helped import App
 from diploee.cli.options import Force, Json, Profiles, place_option, print_result
 from diploee.cli.profiles_import import import_app
-from diploee.cli.profiles_record import record_command
 
 if TYPE_CHECKING:
     from diploee.profiles.compare import ClassDifference
@@ -116,14 +112,6 @@ def compare_command(
     else:
         show_differences(differences, first, second)
 
-
-profiles_app.command(
-    "record",
-    context_settings={
-        "allow_interspersed_args": False,
-        "ignore_unknown_options": False,
-    },
-)(record_command)
 
 _FIGURES = (
     ("mean [kW]", "mean_w", 1e-3, "{:,.3f}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +22,7 @@ from diploee.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from diploee.facility.weather import Weather
     from diploee.scenario.models import Scenario
 
 ScenarioArgument = Annotated[
@@ -63,9 +65,7 @@ def run_command(
     event_windows: Annotated[
         bool,
         typer.Option(
-            "--event-windows",
-            "--zooms",
-            help="Also keep the worst moments at 0.1 s, in zooms/.",
+            "--event-windows", help="Also keep the worst moments at 0.1 s, in zooms/."
         ),
     ] = False,
     by_load: Annotated[
@@ -237,11 +237,57 @@ def validate(
         "step_s": step_s,
         "sha256": resolved.sha256(),
         "forecast": asdict(found.forecast),
+        "weather": _weather(found.scenario, found.weather_year),
         "warnings": found.warnings,
     }
-    print_result(content, [words], as_json=as_json)
+    print_result(content, [words, *_weather_lines(content["weather"])], as_json=as_json)
     for text in () if as_json else found.warnings:
         typer.echo(f"Warning: {text}", err=True)
+
+
+def _weather(scenario: Scenario, year: Weather | None) -> dict[str, Any] | None:
+    """Return the extremes of a site's weather over a year [deg C], and of its file's head."""  # noqa: E501
+    import numpy as np
+
+    from diploee.importers.weather_files import read_design
+
+    if year is None or (spec := scenario.facility.weather) is None:
+        return None
+    bulbs = {"dry_bulb_c": year.dry_bulb_c, "wet_bulb_c": year.wet_bulb_c}
+    extremes = {
+        name: {"max": values.max(), "exceeded_0.4_percent": np.quantile(values, 0.996)}
+        for name, values in bulbs.items()
+    }
+    designs = [read_design(scenario.folder / name) for name in spec.files]
+    return {
+        "source": year.source,
+        **extremes,
+        "design": designs[0] if designs else None,
+    }
+
+
+_BULBS = (
+    ("dry_bulb_c", "once in 20 years", "dry_bulb_once_in_20_years_c"),
+    ("wet_bulb_c", "on record", "highest_wet_bulb_c"),
+)
+"""Temperature, and what the head of a file says of its extremes."""
+
+
+def _weather_lines(found: dict[str, Any] | None) -> Iterator[str]:
+    if found is None:
+        return
+    yield f"weather: {found['source']}"
+    design = found["design"]
+    for name, words, key in _BULBS:
+        head = (
+            f"; in its head {design[name]:.1f}, {words} {design[key]:.1f}"
+            if design
+            else ""
+        )
+        yield (
+            f"  {name[:3]} bulb [deg C]: at most {found[name]['max']:.1f}, exceeded "
+            f"in 0.4 % of the hours {found[name]['exceeded_0.4_percent']:.1f}{head}"
+        )
 
 
 def _load(

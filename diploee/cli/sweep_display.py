@@ -153,7 +153,7 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
     order = ranks(metric.key for metric, _ in spreads)
     spreads.sort(key=lambda of: order.index(of[0].key))
     few = all(spread.p5 is None for _, spread in spreads)
-    last = [] if drawn else ["seeds\nmean", "seeds\nP95"]
+    last = [] if drawn else ["seeds"]
     none = "too few runs to tell" if few else "none stands out"
     names = ("metric", *(("min", "P50", "max") if few else ("P5", "P50", "P95")), *last)
     table = titled_table(title, names, 1, box=box.SIMPLE_HEAD)
@@ -165,16 +165,13 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
             f"{STANDS_OUT:g}"
         )
         if drawn
-        else (
-            f"seeds: how many give the mean or the P95 to {percent}; ensemble.parquet "
-            "has more"
-        )
+        else f"seeds: how many give the mean to {percent}; ensemble.parquet has more"
     )
     table.caption_justify = "left"
     for metric, spread in spreads:
         if spread.std == 0:
             continue
-        seeds = (spread.seeds_for_mean, spread.seeds_for_p95)
+        n_seeds = spread.seeds_for_mean
         moved = point.moved_by.get(metric.key, {}).items()
         said = ", ".join(
             f"{_short(key, ensemble.draws)} {rho:+.2f}" for key, rho in moved
@@ -190,13 +187,9 @@ def _spread_table(point: PointEnsemble, title: str, ensemble: Ensemble) -> Table
                 "-" if value is None else _figure(value * metric.factor)
                 for value in ends
             ),
-            *([said or none] if drawn else map(_seeds, seeds)),
+            (said or none) if drawn else "-" if n_seeds is None else f"{n_seeds:,}",
         )
     return table
-
-
-def _seeds(n: int | None) -> str:
-    return "-" if n is None else f"{n:,}"
 
 
 def _shown_of(values: Mapping[str, T]) -> Iterator[tuple[Metric, T]]:

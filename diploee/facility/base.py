@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Annotated, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from diploee.base.clock import RunClock
 from diploee.base.columns import (
@@ -41,7 +42,7 @@ from diploee.base.errors import (
     shown,
 )
 from diploee.base.metric import Metric, check_declared
-from diploee.base.model import Kind, Kinds
+from diploee.base.model import Kind, Kinds, Model, optional
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.weather import Weather
@@ -71,6 +72,7 @@ RESERVED_PARTS = ("device", "node_overhead", "total")
 """Parts of the energy that no stage adds to."""
 
 PART_NAME = re.compile("[a-z][a-z0-9_]*")
+STAGE_NAME = "^[a-z][a-z0-9_]{0,30}$"
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Columns by name; those of a pool or service carry its name after a dot."""
@@ -241,9 +243,6 @@ class StageSpec(Kind):
     boundary: ClassVar[str | None] = None
     place: ClassVar[str | None] = None
     """Where it must stand, of `PLACES`; None for anywhere before the meter."""
-    comes_again: ClassVar[bool] = False
-    """Whether a site may have several, the later ones numbered, as in
-    ``battery_2_power_w``."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -263,101 +262,64 @@ class StageSpec(Kind):
         return None
 
 
-@dataclass(frozen=True)
-class Another:
-    """A stage that is not the first of its kind.
+class Nameable(Model):
+    """Settings of a stage of which a site may have several."""
 
-    Its columns and metrics carry its number.
-    """
+    name: Annotated[str, Field(pattern=STAGE_NAME)] | None = optional(
+        "Name where a site has several of its kind; it stands before those of its "
+        "columns and metrics, as in second_battery_power_w."
+    )
 
-    stage: Any
-    number: int
 
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        return str(self.stage.kind)
+class Named:
+    """A stage, or what a scenario says of it, whose columns and metrics begin with its name."""  # noqa: E501
 
-    def renamed(self, name: str) -> str:
-        """Return a column's or metric's name with the number behind a word."""
-        first = re.match("[a-z]*", name)
-        at = first.end() if first else 0
-        return (
-            name
-            if name in (POWER, REACTIVE)
-            else f"{name[:at]}_{self.number}{name[at:]}"
+    def __init__(self, stage: Any, name: str) -> None:
+        self._stage, self._name = stage, name
+        self.kind, self.boundary = f"{name} {stage.kind}", f"{stage.boundary} ({name})"
+        self.columns = tuple(
+            replace(c, name=f"{name}_{c.name}", text=f"{c.text} ({name})")
+            for c in stage.columns
         )
-
-    @property
-    def columns(self) -> Columns:
-        """Its columns."""
-        of = f", {self.kind} {self.number}"
-        return tuple(
-            replace(c, name=self.renamed(c.name), text=c.text + of)
-            for c in self.stage.columns
+        self.metrics = tuple(
+            replace(m, key=f"{name}_{m.key}", label=f"{m.label} ({name})")
+            for m in stage.metrics
         )
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """Its metrics."""
-        of = f", {self.kind} {self.number}"
-        return tuple(
-            replace(m, key=self.renamed(m.key), label=m.label + of)
-            for m in self.stage.metrics
-        )
-
-    @property
-    def boundary(self) -> str | None:
-        """Its part of the boundary."""
-        return None if (of := self.stage.boundary) is None else f"{of} {self.number}"
-
-    @property
-    def interpolated_s(self) -> float:
-        """Time within which its power is interpolated [s]."""
-        return interpolated_s([self.stage])
-
-    def open(self, site: Site) -> Another:
-        """Return the stage as it stands in a facility."""
-        return Another(self.stage.open(site), self.number)
+        self.interpolated_s = interpolated_s([stage])
 
     def start(self) -> Any:
         """Return its state at the start of a run."""
-        return self.stage.start()
+        return self._stage.start()
 
     def apply(self, block: Block, state: Any) -> tuple[Values, Any]:
         """Return its columns over a block, and its state at the block's end."""
-        values, after = self.stage.apply(block, state)
-        return {self.renamed(name): of for name, of in values.items()}, after
+        values, after = self._stage.apply(block, state)
+        return {
+            k if k == POWER else f"{self._name}_{k}": v for k, v in values.items()
+        }, after
 
-    def meter(self) -> _MeterOfAnother:
+    def meter(self) -> Meter:
         """Return what measures it."""
-        return _MeterOfAnother(self, self.stage.meter())
+        return _NamedMeter(self._stage, self._name)
 
 
-@dataclass(frozen=True)
-class _MeterOfAnother:
-    of: Another
-    meter: Meter
+class _NamedMeter:
+    def __init__(self, stage: Any, name: str) -> None:
+        self._columns, self._meter, self._name = stage.columns, stage.meter(), name
 
     def add(self, block: Block) -> None:
-        names = [column.name for column in self.of.stage.columns]
-        columns = {name: block.columns[self.of.renamed(name)] for name in names}
-        self.meter.add(Block(block.t0_ms, block.dt_ms, {**block.columns, **columns}))
+        own = {c.name: block.columns[f"{self._name}_{c.name}"] for c in self._columns}
+        self._meter.add(Block(block.t0_ms, block.dt_ms, {**block.columns, **own}))
 
     def values(self) -> dict[str, float | None]:
-        return {
-            self.of.renamed(key): value for key, value in self.meter.values().items()
-        }
+        return {f"{self._name}_{key}": of for key, of in self._meter.values().items()}
 
 
-def numbered(stages: Sequence[Any]) -> list[Any]:
-    """Return stages, or their specs, with those that come again numbered."""
-    kinds = [getattr(stage, "kind", None) for stage in stages]
-    before = [kinds[:i].count(kind) for i, kind in enumerate(kinds)]
-    return [
-        Another(stage, n + 1) if n and getattr(stage, "comes_again", False) else stage
-        for stage, n in zip(stages, before, strict=True)
-    ]
+def named(stage: Any, spec: StageSpec) -> Any:
+    """Return a stage under the name that its spec has, if any."""
+    return (
+        Named(stage, spec.name) if isinstance(spec, Nameable) and spec.name else stage
+    )
 
 
 def interpolated_s(stages: Iterable[object]) -> float:
@@ -398,7 +360,7 @@ class Stages:
         )
 
     def by_name(self) -> dict[str, Stage]:
-        """Return the stages by their kinds, numbered where one comes again."""
+        """Return the stages by their kinds; objects of one class are numbered."""
         names = [
             str(getattr(stage, "kind", type(stage).__name__)) for stage in self._stages
         ]

@@ -57,7 +57,15 @@ from diploee.base.units import (
     W_PER_KW,
     W_PER_MW,
 )
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.base import (
+    POWER,
+    Block,
+    Nameable,
+    Site,
+    StageSpec,
+    Values,
+    tenth_ms,
+)
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 
@@ -379,7 +387,7 @@ class TimeOfUse(Model):
     )
 
 
-class BatterySpec(StageSpec):
+class BatterySpec(StageSpec, Nameable):
     """A battery that holds ramps, smooths, shaves peaks or follows the clock."""
 
     columns = (
@@ -501,7 +509,6 @@ class BatterySpec(StageSpec):
         Metric("battery.mean_state_of_charge", "1", "mean state of charge", "{:.3f}"),
     )
     boundary = "behind a battery"
-    comes_again = True
 
     kind: Literal["battery"] = default(
         "battery",

@@ -37,7 +37,15 @@ from diploee.base.model import (
 )
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.base import (
+    POWER,
+    Block,
+    Nameable,
+    Site,
+    StageSpec,
+    Values,
+    tenth_ms,
+)
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 
@@ -51,7 +59,7 @@ class GeneratorState(NamedTuple):
     since_s: float = np.inf  # time since it was started or stopped [s]
 
 
-class GeneratorSpec(StageSpec):
+class GeneratorSpec(StageSpec, Nameable):
     """A generator that runs in local hours, or where demand is above a power."""
 
     columns = (
@@ -119,7 +127,6 @@ class GeneratorSpec(StageSpec):
         Metric("generator.max_mw", "MW", "highest output of the generator"),
     )
     boundary = "behind a generator"
-    comes_again = True
 
     kind: Literal["generator"] = default(
         "generator",

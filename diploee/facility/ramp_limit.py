@@ -26,12 +26,12 @@ from diploee.base.measures.distribution import CountAbove, Energy, Most
 from diploee.base.metric import Metric
 from diploee.base.model import SCALES, default, optional
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
-from diploee.facility.base import POWER, Block, StageSpec, Values, tenth_ms
+from diploee.facility.base import POWER, Block, Nameable, StageSpec, Values, tenth_ms
 from diploee.facility.battery import ROUNDING_W, Before, RampRates, State, Store, hold
 from diploee.facility.meters import ColumnMeter
 
 
-class RampLimitSpec(StageSpec, RampRates):
+class RampLimitSpec(StageSpec, Nameable, RampRates):
     """Ramps held at this place without storage.
 
     A ballast on falls, and curtailing on rises.
@@ -106,7 +106,6 @@ class RampLimitSpec(StageSpec, RampRates):
         Metric("ramp_limit.max_uncovered_mw", "MW", "most power beyond the ramp"),
     )
     boundary = "behind a ramp limit"
-    comes_again = True
 
     kind: Literal["ramp_limit"] = default(
         "ramp_limit",

@@ -34,7 +34,7 @@ from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Share, default, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, Block, Nameable, Site, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 
@@ -49,7 +49,7 @@ MOST_TURN_DEG, COVER = 60.0, 0.4
 """Of tracking rows: largest angle (typical of makers) and ground cover (PVWatts') [M]."""  # noqa: E501
 
 
-class SolarSpec(StageSpec):
+class SolarSpec(StageSpec, Nameable):
     """A solar plant on the irradiance of the facility's weather."""
 
     columns = (
@@ -75,7 +75,6 @@ class SolarSpec(StageSpec):
         Metric("solar.max_mw", "MW", "highest output of the solar plant"),
     )
     boundary = "behind a solar plant"
-    comes_again = True
 
     kind: Literal["solar"] = default(
         "solar",

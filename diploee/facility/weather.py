@@ -101,8 +101,6 @@ class WeatherYear:
     zone: tzinfo  # standard time of the station, a fixed offset
     source: str  # where it is from, in a few words
     sun: SunYear | str = "this weather holds none"  # irradiance, or why there is none
-    # Calendar years that its records are of, where it says so
-    years: tuple[int, ...] = ()
 
     def shifted(self, offset_k: float) -> WeatherYear:
         """Return it warmer by some kelvin at the same relative humidity and pressure.
@@ -123,7 +121,6 @@ class WeatherYear:
             self.zone,
             f"{self.source}, {offset_k:+g} K",
             self.sun,
-            self.years,
         )
 
     def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:

@@ -1,4 +1,4 @@
-"""From logs, traces and loads to what a scenario asks for: fits and deconvolution."""
+"""From logs and traces to what a scenario asks for: fits."""
 
 import lazy_loader
 

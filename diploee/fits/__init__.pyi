@@ -1,7 +1,4 @@
 from .calendar import FitChoices as FitChoices
-from .deconvolution import RecoveredWeights as RecoveredWeights
-from .deconvolution import mean_job as mean_job
-from .deconvolution import recover_weights as recover_weights
 from .jobs.arrivals import ArrivalFit as ArrivalFit
 from .jobs.arrivals import JobFitOptions as JobFitOptions
 from .jobs.class_fits import ClassFit as ClassFit

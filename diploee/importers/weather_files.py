@@ -59,7 +59,6 @@ class _Format(NamedTuple):
     zone: str
     pressure: tuple[str, float]
     minutes: Callable[[pd.DataFrame], Int64Array]
-    years: Callable[[pd.DataFrame], pd.Series]
     # Of what a record of irradiance is the mean of, from its stamp, in records
     middle: float
 
@@ -116,7 +115,6 @@ _FORMATS = {
         "TZ",
         ("atmospheric_pressure", 1.0),
         _by_hours,
-        lambda data: data["year"],
         -0.5,
     ),
     "tmy3": _Format(
@@ -126,7 +124,6 @@ _FORMATS = {
         "TZ",
         ("pressure", 100.0),
         _by_stamp,
-        lambda data: data["Date (MM/DD/YYYY)"].str[-4:],
         -0.5,
     ),
     "psm": _Format(
@@ -136,7 +133,6 @@ _FORMATS = {
         "Time Zone",
         ("pressure", 100.0),
         _by_columns,
-        lambda data: data["Year"],
         0.0,
     ),
 }
@@ -167,7 +163,6 @@ def read_weather(path: Path) -> WeatherYear:
         frame, head = form.read(_pvlib(path), io.StringIO(text.data.decode()))
         minutes = form.minutes(frame)
         zone = timezone(timedelta(hours=float(head[form.zone])))
-        years = sorted(set(form.years(frame).astype(int).tolist()))
     lines = text.filled_lines(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:
         raise LogFormatError(
@@ -212,23 +207,17 @@ def read_weather(path: Path) -> WeatherYear:
         zone,
         f"{form.name} file {path.name}",
         sun,
-        tuple(years),
     )
 
 
-DESIGN_PERCENT = (0.4, 1.0, 2.0)
-RETURN_YEARS = (5, 10, 20, 50)
-
-
-def read_design(path: Path) -> dict[str, Any] | None:
+def read_design(path: Path) -> dict[str, float] | None:
     """Return the design conditions in the head of an EPW file.
 
-    None where there are none known. Dry and wet bulbs [deg C] exceeded in
-    `DESIGN_PERCENT` of all hours, the highest dry bulb of a year in the mean and once
-    in `RETURN_YEARS`, and the highest wet bulb on record, which has no return period.
-    The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest wet bulb
-    among the extremes, of 2017 and 2021 behind the cooling conditions [S: files of
-    Denver and Munich].
+    None where there are none known. Dry and wet bulb [deg C] exceeded in 0.4 % of all
+    hours, the dry bulb that comes back once in 20 years, and the highest wet bulb on
+    record. The order is that of ASHRAE's handbooks: of 2009 and 2013 with the highest
+    wet bulb among the extremes, of 2017 and 2021 behind the cooling conditions [S:
+    files of Denver and Munich].
     """
     first, second = [*read_bytes(path)[:4096].decode("latin-1").split("\n"), "", ""][:2]
     parts = [part.strip() for part in second.split(",")]
@@ -245,13 +234,9 @@ def read_design(path: Path) -> dict[str, Any] | None:
         return None
     highest_wet_c = extremes.pop(3) if len(extremes) == 16 else cooling[31]
     return {
-        "source": parts[2],
-        "dry_bulb_c": dict(zip(DESIGN_PERCENT, cooling[2:8:2], strict=True)),
-        "wet_bulb_c": dict(zip(DESIGN_PERCENT, cooling[8:14:2], strict=True)),
-        "yearly_dry_bulb_c": extremes[4],
-        "dry_bulb_once_in_years_c": dict(
-            zip(RETURN_YEARS, extremes[8::2], strict=True)
-        ),
+        "dry_bulb_c": cooling[2],
+        "wet_bulb_c": cooling[8],
+        "dry_bulb_once_in_20_years_c": extremes[12],
         "highest_wet_bulb_c": highest_wet_c,
     }
 

@@ -53,17 +53,12 @@ _COLUMNS: dict[str, Kind] = {"t_ms": "number", "power_w": "number"}
 _REMEDY = "import or build the profile again"
 
 
-class Job(Record):
-    """Facts of a profile that its maker gives."""
+class _Head(Record):
+    """Fields that a file's metadata must hold."""
 
     workload: Name
     n_nodes: Annotated[int, Field(ge=1, le=MAX_NODES)]
     profile_id: Name
-
-
-class _Head(Job):
-    """Fields that a file's metadata must hold."""
-
     dt_ms: Annotated[int, Field(ge=1, le=MAX_STEP_MS)]
     sha256: Annotated[str, Field(pattern=SHA256)]
     provenance: Provenance
@@ -171,15 +166,10 @@ def add_profile(
     OutputError
         If the file can't be written.
     """
-    path = place_of(profile.profile_id, folder)
+    check_file_name(profile.profile_id)
+    path = folder / f"{profile.profile_id}.parquet"
     write_profile(profile, path, force, joins, inputs)
     return path
-
-
-def place_of(profile_id: str, folder: Path) -> Path:
-    """Return the file that a profile of an id gets in the library of a folder."""
-    check_file_name(profile_id)
-    return folder / f"{profile_id}.parquet"
 
 
 def check_file_name(profile_id: str) -> None:

@@ -236,11 +236,7 @@ def picture(run: RunFolder, chart: str) -> Picture:
 
 
 def write_pictures(
-    report: Report,
-    folder: Path,
-    kind: Kind,
-    force: bool = False,
-    joins: Writing | None = None,
+    report: Report, folder: Path, kind: Kind, joins: Writing | None = None
 ) -> list[Path]:
     """Write one picture of each chart, named by its place and its id.
 
@@ -249,7 +245,7 @@ def write_pictures(
     named = {
         f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)
     }
-    return write_charts(named, folder, kind, force, joins, f"--{kind}")
+    return write_charts(named, folder, kind, joins)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ _PERCENTILES = ("p5", "p50", "p95")
 _SPREAD: dict[str, Kind] = {
     "metric": "text",
     **dict.fromkeys(("point", "n", "mean", "min", "max", *_PERCENTILES), "number"),
-    **dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), "any"),
+    "seeds_for_mean": "any",
 }
 _LEVELS = ("p5_w", "p50_w", "p95_w", "min_w", "max_w")
 _ENVELOPE: dict[str, Kind] = {
@@ -452,7 +452,7 @@ def _spread_tables(
     """Yield one table of metrics for a single point, else one per metric."""
     alone, over = len(named) == 1, f"over {int(spread['n'].max())} members"
     note = (
-        "Seeds that bring the 95 % confidence interval of the mean, or of the P95, to "
+        "Seeds that bring the 95 % confidence interval of the mean to "
         f"{100 * accuracy:g} %; ensemble.json describes the method."
     )
     of_metrics = {m: [*_spread_of(spread, named, m, alone)] for m in metrics}
@@ -482,12 +482,9 @@ def _spread_of(
                 quantity=p.replace("p", "P"),
                 pattern=m.format,
             )
-        for what in (w for w in ("mean", "p95") if notna(of[f"seeds_for_{w}"])):
+        if notna(n_seeds := of["seeds_for_mean"]):
             yield Figure(
-                item,
-                float(of[f"seeds_for_{what}"]),
-                pattern="{:,.0f}",
-                quantity=f"seeds for the {what.replace('p', 'P')}",
+                item, float(n_seeds), quantity="seeds for the mean", pattern="{:,.0f}"
             )
         if "moved_by" in of and ends is _PERCENTILES:
             yield Figure(item, of["moved_by"] or "none stands out", quantity="moved by")

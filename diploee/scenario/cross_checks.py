@@ -12,7 +12,7 @@ from diploee.base.clock import RunClock, is_skipped, zone_name
 from diploee.base.errors import did_you_mean, one_of
 from diploee.base.plain_data import KeyPath
 from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
-from diploee.facility.base import StageSpec
+from diploee.facility.base import Nameable, StageSpec
 from diploee.facility.point_of_interconnection import Billing
 from diploee.scenario.flexibility import (
     DemandResponseEvent,
@@ -50,8 +50,17 @@ def cross_problems(scenario: Scenario) -> Problems:
             )
     for name in facility.pools:
         yield from _pool_problems(scenario, name)
+    kinds = [(stage.kind, getattr(stage, "name", None)) for stage in facility.stages]
     for index, stage in enumerate(facility.stages):
         yield from _billing_problems(scenario, stage, ("facility", "stages", index))
+        if isinstance(stage, Nameable) and kinds[index] in kinds[:index]:
+            yield (
+                ("facility", "stages", index, "name"),
+                (
+                    f"must tell this {stage.kind} from that before it; give one, such "
+                    "as second"
+                ),
+            )
     if is_skipped(scenario.start, facility.zone):
         yield (
             ("start",),
@@ -75,8 +84,13 @@ def cross_problems(scenario: Scenario) -> Problems:
     known = all(
         pool.node_type in facility.node_types for pool in facility.pools.values()
     )
-    if known and facility.size is None:
-        yield from _answer_problems(scenario)
+    if (
+        known
+        and facility.pools
+        and facility.size is None
+        and scenario.flexibility is not None
+    ):
+        yield from _flexibility_problems(scenario, scenario.flexibility)
     yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
     if scenario.resolution_ms % scenario.step_ms:
         yield (
@@ -119,17 +133,6 @@ def _pool_problems(scenario: Scenario, name: str) -> Problems:
                     "the run give the last, at its start"
                 ),
             )
-
-
-def _answer_problems(scenario: Scenario) -> Problems:
-    """Yield what schedulers and flexibility can't do on this site."""
-    facility = scenario.facility
-    for name, pool in facility.pools.items():
-        at = ("facility", "pools", name, "scheduler")
-        found = pool.scheduler.problems(facility.idle_power_w, scenario.flexibility)
-        yield from (((*at, *inner), text) for inner, text in found)
-    if scenario.flexibility is not None and facility.pools:
-        yield from _flexibility_problems(scenario, scenario.flexibility)
 
 
 def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:

@@ -162,10 +162,14 @@ def _name(data: Any, part: str) -> Any:
     """Return a part of a key as the data has it.
 
     Keys may be numbers, such as node counts. An item of a list goes by its number or,
-    where it is alone in that, by its kind.
+    where it is alone in that, by its kind or name.
     """
     if isinstance(data, list):
-        of_kind = [index for index, item in enumerate(data) if _kind(item) == part]
+        of_kind = [
+            index
+            for index, item in enumerate(data)
+            if part in (_kind(item), isinstance(item, dict) and item.get("name"))
+        ]
         numbered = next(
             (index for index in range(len(data)) if str(index) == part), None
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -31,10 +30,8 @@ from diploee.base.model import (
     named_preset,
     optional,
 )
-from diploee.base.plain_data import KeyPath
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.times import LocalTime
 
 
@@ -125,17 +122,6 @@ class SchedulerSpec(Kind):
     """Settings of a pool's queue discipline, a `diploee.schedule.Policy`."""
 
     part_of_run: ClassVar[str] = "policy"
-
-    def problems(
-        self,
-        idle_power_w: float,  # noqa: ARG002
-        flexibility: Flexibility | None,  # noqa: ARG002
-    ) -> Iterator[tuple[KeyPath, str]]:
-        """Yield what is wrong between it and the rest of a scenario, each with its key.
-
-        `idle_power_w` is the power of all nodes of the facility without a job [W].
-        """
-        yield from ()
 
 
 SCHEDULERS: Kinds[SchedulerSpec] = Kinds(

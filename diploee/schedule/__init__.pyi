@@ -10,7 +10,6 @@ from .policies.conservative import ConservativeBackfill as ConservativeBackfill
 from .policies.easy import EasyBackfill as EasyBackfill
 from .policies.easy import ShortestJobFirst as ShortestJobFirst
 from .policies.easy import StrictFifo as StrictFifo
-from .policies.power_capped import PowerCapped as PowerCapped
 from .policies.priority import MultifactorPriority as MultifactorPriority
 from .policy import ClusterView as ClusterView
 from .policy import Estimate as Estimate

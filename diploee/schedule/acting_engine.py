@@ -28,7 +28,7 @@ from diploee.schedule.context import (
     FacilityScope,
     FacilityView,
 )
-from diploee.schedule.job_table import DRAW_MS, JobTable, PowerBasis
+from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import (
     EXACT,
     actions_read,
@@ -75,8 +75,6 @@ class ActingEngine(SimpyLoop):
         # Nobody sees further than what is known of a signal now.
         self.signals = {
             name: signal.known_at(lambda: self.now_ms)
-            if hasattr(signal, "known_at")
-            else signal
             for name, signal in context.signals.items()
         }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
@@ -194,22 +192,14 @@ class ActingEngine(SimpyLoop):
         share = (n_nodes or job.nodes) / job.asked
         return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
 
-    def power_w(
-        self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
-    ) -> float:
+    def power_w(self, job: ActingJob, level: int | None = None) -> float:
         """Return a running job's power at a level, by default its own [W]."""
         power = self.context.power
         if power is None:
             return 0.0
         level = job.level if level is None else level
-        levels = self.context.levels
-        cap = (
-            levels.caps[level],
-            levels.power(job.flexible.kind, level) if level else 1.0,
-        )
-        return power.of(
-            job.class_id, job.profile_id, job.nodes, job.power_factor, cap, basis
-        )
+        cap = self.context.levels.power(job.flexible.kind, level) if level else 1.0
+        return power.of(job.class_id, job.profile_id, job.nodes, job.power_factor, cap)
 
     def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
@@ -354,20 +344,6 @@ class ActingEngine(SimpyLoop):
         pool.in_use += nodes - job.used
         pool.power_mw += power_mw - job.power_mw
         job.used, job.power_mw = nodes, power_mw
-        for basis in pool.others_uw:
-            self.count_power(job, pool, basis)
-
-    def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
-        """Count a job's power by a basis besides the mean.
-
-        Whole µW, for the same reason.
-        """
-        power_w = job.held_w
-        if job.kind == RUN:
-            power_w = self.power_w(job, basis)
-        power_uw = round(power_w * 1e6) if job.used else 0
-        pool.others_uw[basis] += power_uw - job.others_uw.get(basis, 0)
-        job.others_uw[basis] = power_uw
 
     def _held_w(self, job: ActingJob, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
@@ -400,8 +376,8 @@ class ActingEngine(SimpyLoop):
 
     def _expect(self, job: ActingJob, pool: ActingPool, before_ms: int) -> None:
         left_ms = max(job.estimate_ms - job.work_ms, 1)
-        end_ms = self.now_ms + before_ms + ceil(left_ms / self.rate(job, job.level))
-        pool._expect(job.number, end_ms)
+        length_ms = before_ms + ceil(left_ms / self.rate(job, job.level))
+        pool.running[job.number] = self.now_ms + length_ms
 
     def _stop_work(self, job: ActingJob) -> None:
         """Tell what a job did up to now and hold its work."""
@@ -426,14 +402,13 @@ class ActingEngine(SimpyLoop):
         job.nodes = pool.job_n_nodes[job.number] = job.asked
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         pool.job_estimate_ms[job.number] = job.flexible.restart_ms + left_ms
-        pool.stirred += 1
         insort(pool.waiting, job.number)
         if pool.queue is not pool.waiting:
             insort(pool.queue, job.number)
         self._requeued_ms.append(self.now_ms)
 
     def _release(self, job: ActingJob, pool: ActingPool) -> None:
-        pool._expect(job.number, None)
+        del pool.running[job.number]
         pool.job_level.pop(job.number, None)
         pool.free_nodes += job.held
         pool.last_busy_ms = self.now_ms
@@ -549,7 +524,6 @@ class ActingEngine(SimpyLoop):
             self._refuse(who, f"starts job {number}, which does not wait")
         if queue is not pool.waiting:
             _drop(pool.waiting, number)
-        pool.stirred += 1
         job = self.jobs[number]
         n_nodes = job.asked if n_nodes is None else n_nodes
         self._check_size(job, n_nodes, "starts", who)

@@ -8,7 +8,6 @@ tells a job's true run time.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,10 @@ from diploee.base.clock import WallClock
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.flexibility import Event
 from diploee.schedule.actions import Action
-from diploee.schedule.job_table import BY_DEFAULT, JobFlexibility, JobPower, PowerBasis
+from diploee.schedule.job_table import BY_DEFAULT, JobFlexibility, JobPower
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
+from diploee.schedule.signals import Signal
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +54,6 @@ class ActingJob:
     used: int = 0
     power_mw: int = 0
     held_w: float = 0.0
-    others_uw: dict[PowerBasis, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.nodes = self.asked
@@ -93,18 +92,12 @@ class Engine(Protocol):
         """Return the rate of a job's work."""
         ...
 
-    def power_w(
-        self, job: ActingJob, basis: PowerBasis = "mean", level: int | None = None
-    ) -> float:
+    def power_w(self, job: ActingJob, level: int | None = None) -> float:
         """Return the power of a job [W]."""
         ...
 
     def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
-        ...
-
-    def count_power(self, job: ActingJob, pool: ActingPool, basis: PowerBasis) -> None:
-        """Count a job's power by a basis besides the mean."""
         ...
 
 
@@ -154,15 +147,6 @@ class FacilityScope(_Sight):
         pools_w = sum(pool.pool_power_w for pool in self._engine.pools.values())
         return pools_w + self.service_power_w(self.now_ms)
 
-    @property
-    def idle_power_w(self) -> float:
-        """Power of all nodes that stand without a job or service [W]."""
-        return sum(pool.n_nodes * pool.idle_w for pool in self._engine.pools.values())
-
-    def job_power_w(self, basis: PowerBasis = "mean") -> float:
-        """Return the power of all jobs that hold nodes, and of idle nodes [W]."""
-        return sum(pool.jobs_power_w(basis) for pool in self._engine.pools.values())
-
 
 class FacilityView(FacilityScope):
     """View of a controller: all pools, with their queues."""
@@ -190,13 +174,8 @@ class ActingPool(_Sight):
         self.waiting: deque[int] = deque()
         self.queue = self.waiting
         """Waiting jobs that the controller does not hold, in the order of submission."""  # noqa: E501
-        self.stirred = 0
-        """How often a job has left `waiting`, or come back; all else is added at its
-        end."""
         self.running: dict[int, int] = {}
         """Jobs that hold nodes, each with the time at which it is expected to end [ms]."""  # noqa: E501
-        self._ends: list[tuple[int, int]] | None = None
-        self.others_uw: dict[PowerBasis, int] = {}
         self.suspended: dict[int, None] = {}
         """Those of them that are suspended."""
         self.stopping: dict[int, None] = {}
@@ -229,40 +208,6 @@ class ActingPool(_Sight):
         Without services.
         """
         return self.power_mw / 1000 + (self.n_nodes - self.in_use) * self.idle_w
-
-    def jobs_power_w(self, basis: PowerBasis = "mean") -> float:
-        """Return the same by another basis of the power of jobs that run [W]."""
-        if basis == "mean":
-            return self.pool_power_w
-        if basis not in self.others_uw:
-            self.others_uw[basis] = 0
-            for number in self.running:
-                self._engine.count_power(self._engine.jobs[number], self, basis)
-        return self.others_uw[basis] / 1e6 + (self.n_nodes - self.in_use) * self.idle_w
-
-    @property
-    def ends(self) -> list[tuple[int, int]]:
-        """When jobs that hold nodes are expected to end [ms], each with its job."""
-        if self._ends is None:
-            self._ends = sorted(
-                (end_ms, number) for number, end_ms in self.running.items()
-            )
-        return self._ends
-
-    def _expect(self, number: int, end_ms: int | None) -> None:
-        """Set when a job that holds nodes is expected to end [ms].
-
-        None once it holds none.
-        """
-        before_ms = self.running.get(number)
-        if self._ends is not None and before_ms is not None:
-            del self._ends[bisect_left(self._ends, (before_ms, number))]
-        if end_ms is None:
-            del self.running[number]
-            return
-        self.running[number] = end_ms
-        if self._ends is not None:
-            insort(self._ends, (end_ms, number))
 
     @property
     def n_levels(self) -> int:
@@ -314,9 +259,9 @@ class ActingPool(_Sight):
         """Return the rate of a job's work at a level and on a number of nodes."""
         return self._engine.rate(self._engine.jobs[job], level, n_nodes)
 
-    def power_w(self, job: int, level: int = 0, basis: PowerBasis = "mean") -> float:
+    def power_w(self, job: int, level: int = 0) -> float:
         """Return the power of a job that runs at a level, on its nodes [W]."""
-        return self._engine.power_w(self._engine.jobs[job], basis, level)
+        return self._engine.power_w(self._engine.jobs[job], level)
 
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms], after now."""
@@ -365,7 +310,8 @@ class Context:
     idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]
     # Planned power of all services at a time [ms], beyond idle power of their nodes [W]
     service_power_w: Callable[[int], float] = lambda _: 0.0
-    signals: Mapping[str, Any] = field(default_factory=dict)  # outside signals by name
+    # Outside signals by name
+    signals: Mapping[str, Signal] = field(default_factory=dict)
     events: Sequence[Event] = ()  # all of the run; a policy sees those that were issued
     # when all are asked [ms], such as at changes of signals; events wake too
     wakes_ms: Sequence[int] = ()

@@ -26,7 +26,6 @@ from diploee.scenario.flexibility import (
 )
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
-from diploee.schedule.job_table import Headroom
 from diploee.schedule.signals import Signal, quantile
 
 STEP_MS = MS_PER_MIN
@@ -48,6 +47,24 @@ STAGGER_MS = MS_PER_MIN
 """ASSUMPTION: time between two restarts of paused jobs, so that they do not coincide
 [J]."""
 NO_LIMIT_W = float("inf")
+
+
+class Headroom:
+    """Power left under a limit, which starts and caps take from [W].
+
+    It is negative as long as more is drawn than the limit allows.
+    """
+
+    def __init__(self, allowed_w: float, drawn_w: float) -> None:
+        self.left_w = allowed_w - drawn_w
+
+    def holds(self, more_w: float) -> bool:
+        """Return whether as much more may be drawn."""
+        return more_w <= self.left_w
+
+    def take(self, more_w: float) -> None:
+        """Count what is drawn more; negative where it is less."""
+        self.left_w -= more_w
 
 
 def fair_levels(

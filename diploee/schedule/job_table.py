@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import numpy as np
 
@@ -64,11 +63,6 @@ class JobTable(Table):
     priority: Float32Array = column("float32", default=0)
 
 
-PowerBasis = Literal["mean", "p95_60s", "rated"]
-"""Of a job: its mean power, the 95th percentile of its one-minute means, its nodes'
-ratings."""
-
-
 @dataclass(frozen=True)
 class JobFlexibility:
     """How the jobs of a class bend.
@@ -105,8 +99,8 @@ BY_DEFAULT = JobFlexibility()
 class JobPower:
     """Device power of jobs as it is known before they run.
 
-    A profile's mean and the 95th percentile of its one-minute means stand for all of
-    its jobs, and are scaled for a cap as the profile is.
+    A profile's mean stands for all of its jobs, and is scaled for a cap as the profile
+    is.
 
     Jobs of classes that are `filled` play the steady part of their profile in a loop,
     so that their mean is that part's.
@@ -119,7 +113,7 @@ class JobPower:
         filled: Sequence[bool] = (),
     ) -> None:
         self._library, self._nodes, self._filled = library, nodes, filled
-        self._found: dict[int, tuple[float, float, float]] = {}
+        self._found: dict[int, tuple[float, float]] = {}
         self.of = cache(self._of)
 
     def _of(
@@ -128,24 +122,14 @@ class JobPower:
         profile_id: int,
         n_nodes: int,
         power_factor: float,
-        cap: tuple[float, float],
-        basis: PowerBasis,
+        cap: float,
     ) -> float:
-        """Return the power of a job [W].
-
-        `cap` as shares of the TDP and of the power without it.
-        """
-        node, (limit, power) = self._nodes[class_id], cap
-        if basis == "rated":
-            gpus_w = node.n_gpus * node.gpu_tdp_w
-            return n_nodes * (node.rated_power_w - gpus_w * (1 - limit))
+        """Return the power of a job [W]; `cap` as a share of the power without it."""
         own_nodes = self._library.entries[profile_id].n_nodes
-        mean_w, steady_w, p95_w = self._of_profile(profile_id)
-        if class_id < len(self._filled) and self._filled[class_id]:
-            mean_w = steady_w
-        own_w = p95_w if basis == "p95_60s" else mean_w
+        is_filled = class_id < len(self._filled) and self._filled[class_id]
+        own_w = np.array([self._of_profile(profile_id)[is_filled]])
         capped_w = capped_power_w(
-            np.array([own_w]), cpu_power_w(node) * own_nodes, power
+            own_w, cpu_power_w(self._nodes[class_id]) * own_nodes, cap
         )
         return float(capped_w[0]) * (n_nodes / own_nodes * power_factor)
 
@@ -153,41 +137,14 @@ class JobPower:
         """Return the idle power of a node that a class runs on [W]."""
         return self._nodes[class_id].idle_power_w
 
-    def _of_profile(self, profile_id: int) -> tuple[float, float, float]:
-        """Return the mean power, that of steady parts, and P95 of minutes [W]."""
+    def _of_profile(self, profile_id: int) -> tuple[float, float]:
+        """Return the mean power, and that of the steady part [W]."""
         if profile_id not in self._found:
             profile = self._library[profile_id]
             power_w = profile.power_w.astype(np.float64)
-            size = min(max(1, MS_PER_MIN // profile.dt_ms), power_w.size)
-            minutes_w = (
-                power_w[: power_w.size // size * size].reshape(-1, size).mean(axis=1)
-            )
             of = phases(profile)
             steady_w = power_w[
                 of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms
             ]
-            p95_w = float(np.quantile(minutes_w, 0.95))
-            self._found[profile_id] = (
-                profile.mean_power_w,
-                float(steady_w.mean()),
-                p95_w,
-            )
+            self._found[profile_id] = profile.mean_power_w, float(steady_w.mean())
         return self._found[profile_id]
-
-
-class Headroom:
-    """Power left under a limit, which starts and caps take from [W].
-
-    It is negative as long as more is drawn than the limit allows.
-    """
-
-    def __init__(self, allowed_w: float, drawn_w: float) -> None:
-        self.left_w = allowed_w - drawn_w
-
-    def holds(self, more_w: float) -> bool:
-        """Return whether as much more may be drawn."""
-        return more_w <= self.left_w
-
-    def take(self, more_w: float) -> None:
-        """Count what is drawn more; negative where it is less."""
-        self.left_w -= more_w

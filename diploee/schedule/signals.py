@@ -38,11 +38,6 @@ class Signal:
             else float("nan")
         )
 
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return the first time after another with a new value [ms], if any."""
-        row = int(np.searchsorted(self.times_ms, time_ms, side="right"))
-        return int(self.times_ms[row]) if row < self.times_ms.size else None
-
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
         """Return the values that hold in a span, and each one's time in it [ms]."""
         ends_ms = np.append(self.times_ms[1:], self.end_ms)
@@ -90,13 +85,6 @@ class _KnownSignal:
     def at(self, time_ms: int) -> float:
         """Return the value at a time [ms]; NaN where it is not known."""
         return self.signal.at(time_ms) if time_ms <= self.known_ms else float("nan")
-
-    def next_change_ms(self, time_ms: int) -> int | None:
-        """Return when the next value begins [ms].
-
-        The time to ask again, not what it will be.
-        """
-        return self.signal.next_change_ms(time_ms)
 
     def window(self, from_ms: int, until_ms: int) -> tuple[Int64Array, Float64Array]:
         """Return what `Signal.window` does, of the part of a span that is known."""

@@ -55,10 +55,6 @@ class Schedule(Brief):
         run_ms = np.minimum(self.end_ms, self.horizon_ms) - np.maximum(self.start_ms, 0)
         return np.where(self.started, self.jobs.n_nodes * np.maximum(run_ms, 0), 0)
 
-    def mean_utilization(self, n_nodes: int) -> float:
-        """Return the mean node occupancy over the run, 0-1 (Eq. 1)."""
-        return int(self.node_ms.sum()) / (n_nodes * self.horizon_ms)
-
     @property
     def of_energy(self) -> Int64Array | slice:
         """Job of each part with an energy: each job is one."""

@@ -410,12 +410,10 @@ def unanswered_events(
     services = [
         s for of in scenario.request_streams.values() for s in of.services.values()
     ]
-    kinds = {pool.scheduler.kind for pool in scenario.facility.pools.values()}
     asks = {
         "events": bool(flexibility.events) and not any(s.flexibility for s in services),
         "follow": flexibility.follow is not None,
-        "signals.cap": flexibility.signals.cap is not None
-        and "power_capped" not in kinds,
+        "signals.cap": flexibility.signals.cap is not None,
     }
     if unheard := [name for name, is_asked in asks.items() if is_asked and not jobs]:
         cap = ", or its services flexibility: {power_limit: 0.75}" if services else ""

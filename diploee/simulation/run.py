@@ -19,6 +19,7 @@ from diploee.base.files import writing
 from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, W_PER_MW
 from diploee.facility.base import POWER, naming
+from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
@@ -371,6 +372,7 @@ class CheckedSite:
     rated_mw: float
     n_classes: int
     forecast: Forecast
+    weather_year: Weather | None
     warnings: tuple[str, ...]
 
 
@@ -399,4 +401,5 @@ def check(site: PreparedSite) -> CheckedSite:
         *odd_contracts(scenario.facility, rated_mw),
     )
     forecast = _forecast_of(site, streams, plans)
-    return CheckedSite(scenario, rated_mw, len(streams.classes), forecast, warnings)
+    n_classes, year = len(streams.classes), site.inputs.weather_year
+    return CheckedSite(scenario, rated_mw, n_classes, forecast, year, warnings)

@@ -16,7 +16,7 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.base.model import SCALES, Model
 from diploee.base.plain_data import KeyPath, checked
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, numbered
+from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, named
 from diploee.facility.weather import Weather
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Facility, Scenario
@@ -125,17 +125,16 @@ def stages_of(
 ) -> Stages:
     """Return a scenario's stages over a span of time, and further ones."""
     facility = scenario.facility
-    specs = numbered([*facility.stages, *further])
-    n_own = len(facility.stages)
+    specs = facility.stages
     site = Site(
         clock,
         facility.supplied_power_w,
         facility.has_ac_power,
         weather,
         scenario.folder,
-        tuple(column for spec in specs[:n_own] for column in spec.columns),
+        tuple(column for spec in specs for column in named(spec, spec).columns),
     )
-    return Stages([*(spec.open(site) for spec in specs[:n_own]), *specs[n_own:]])
+    return Stages([*(named(spec.open(site), spec) for spec in specs), *further])
 
 
 def _is_out(stage: Stage) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -16,8 +15,7 @@ import pyarrow as pa
 
 from diploee.base.errors import shown
 from diploee.base.metric import is_plain_number, of_curve
-from diploee.base.rng import stream
-from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.tables import Float64Array
 from diploee.runs.words import LEAST_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
@@ -42,14 +40,10 @@ runs."""
 MANY = 10**6
 """Number of seeds from which on Student's and the normal distribution are one."""
 
-N_RESAMPLES = 1_000
-
 METHOD = {
-    "percentiles": (
-        "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "
-        "percentile near the end of n members is itself uncertain by the given "
-        f"half-width; below {LEAST_RUNS} members there is no P5 and no P95"
-    ),
+    "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "  # noqa: E501
+    "percentile near the end of n members is itself uncertain; below "
+    f"{LEAST_RUNS} members there is no P5 and no P95",
     "moved_by": (
         "Spearman's rank correlation over the members of a metric with each drawn "
         "number (of a choice with each of its values, 1 where it was drawn), above "
@@ -61,12 +55,6 @@ METHOD = {
         "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
         "the mean with the relative half-width a; t: Student's, of n - 1 degrees of "
         "freedom; m, s: mean and sample standard deviation of the members"
-    ),
-    "seeds_for_p95": (
-        "n = n0 (h / (a |q|))^2 rounded up; q: P95 of the n0 members, h = 1.96 times "
-        f"its standard error from {N_RESAMPLES} resamples of the members; errors fall "
-        "with 1/sqrt(n); rough where n0 is small, as the standard error of a "
-        "percentile is itself uncertain"
     ),
     "envelope": (
         "P5, P50 and P95 over the members, separately at every hour of the week and "
@@ -91,9 +79,7 @@ class _MetricSpread:
     min: float
     max: float
     half_width_mean: float | None
-    half_width_p95: float | None
     seeds_for_mean: int | None
-    seeds_for_p95: int | None
 
 
 @dataclass(frozen=True)
@@ -153,10 +139,7 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
     supported = n >= LEAST_RUNS
-    of_mean = _relative(_student(n) * std / np.sqrt(n), mean)
-    of_p95 = (
-        _relative(Z_95 * _error_of_p95(np.sort(values)), p95) if supported else None
-    )
+    of_mean = float(_student(n) * std / np.sqrt(n) / abs(mean)) if mean else None
     return _MetricSpread(
         n,
         mean,
@@ -167,27 +150,8 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
         float(values.min()),
         float(values.max()),
         of_mean,
-        of_p95,
         None if of_mean is None else _seeds_for_mean(std / abs(mean), accuracy),
-        _seeds(n, of_p95, accuracy),
     )
-
-
-def _error_of_p95(ordered: Float64Array) -> float:
-    """Return the standard error of the P95 of some values, given in their order."""
-    low, high, between = _resampled_p95(ordered.size)
-    found = ordered[low] + between * (ordered[high] - ordered[low])
-    return float(found.std(ddof=1))
-
-
-@lru_cache(maxsize=64)
-def _resampled_p95(n: int) -> tuple[Int64Array, Int64Array, float]:
-    """Return the ranks that hold the P95 of resamples of n values."""
-    ranks = stream(0, "ensemble", "percentile error").integers(n, size=(N_RESAMPLES, n))
-    low, between = divmod(0.95 * (n - 1), 1)
-    first = int(low)
-    ranks = np.partition(ranks, [first, first + 1], axis=1)
-    return ranks[:, first].copy(), ranks[:, first + 1].copy(), between
 
 
 def _student(n: int) -> float:
@@ -202,22 +166,6 @@ def _seeds_for_mean(relative_std: float, accuracy: float) -> int:
     while n < MANY and _student(n) * relative_std > accuracy * n**0.5:
         n += 1
     return n
-
-
-def _relative(half_width: float, value: float) -> float | None:
-    return float(half_width / abs(value)) if value else None
-
-
-def _seeds(n: int, half_width: float | None, accuracy: float) -> int | None:
-    """Return how many seeds reach the accuracy.
-
-    Half-widths fall with the root of their number.
-    """
-    return (
-        None
-        if half_width is None
-        else max(2, ceil(n * (half_width / accuracy) ** 2 - 1e-9))
-    )
 
 
 def _point(

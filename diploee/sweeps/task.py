@@ -44,13 +44,6 @@ class RunTask(Brief):
     own: Sequence[OwnPart] = ()  # code of it that is not of the package
 
     @property
-    def node_hours(self) -> float:
-        """Nodes times hours simulated: a measure of its memory."""
-        return (
-            self.scenario.facility.n_nodes * self.scenario.clock.simulated_ms / MS_PER_H
-        )
-
-    @property
     def cost(self) -> float:
         """Node-hours that jobs are to take.
 

@@ -141,9 +141,8 @@ def good_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "base: tiny.yaml\nseeds: 2\nkeep: series\n", "utf-8"
     )
     profiles = ("--profiles", place / "library")
-    made = call(
-        "run", place / "tiny.yaml", *profiles, "--out", place / "run", "--zooms", "-q"
-    )
+    out = ("--out", place / "run", "--event-windows", "-q")
+    made = call("run", place / "tiny.yaml", *profiles, *out)
     assert made.code == 0, made.err
     write_json(place / "leaderboard", leaderboard_data())
     write_json(place / "specs.yaml", {"models": [tiny_spec().model_dump(mode="json")]})

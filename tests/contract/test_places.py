@@ -13,17 +13,16 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmark_builders import leaderboard_data, tiny_spec
-from builders import profile, write_library, write_scenario
+from builders import write_library, write_scenario
 from command_line import call, contents
 from damages import a_device
 from killing import ended, kill_at, kills, n_steps
@@ -35,8 +34,6 @@ from diploee.base.progress import Progress, Update, watched_by
 from diploee.cli.helped import EXAMPLES
 from diploee.grid.export import FORMATS
 from diploee.grid.export.base import Format
-from diploee.importers.power_logs.formats import read_profiles
-from diploee.profiles import PowerProfile
 
 SHORT = {"duration": "30 min", "resolution": "6 s"}
 
@@ -131,9 +128,6 @@ COMMANDS = {
     "import nlr-genai": imported("nlr-genai {site}/nlr", ""),
     "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
-    "profiles record": Command(
-        "profiles record --workload x --id x --out {root}/lib -- true", "--nodes 2"
-    ),
     "profiles show": Command(SHOW, slow=True),
     "serving-trace": Command(SERVED, "--nodes 2"),
     "fit-models": Command(CACHED, force=False, refuses=False),
@@ -214,34 +208,19 @@ def job(hour: int) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes time or differs each time and is not looked at.
 
-    These are the disk's own time, a recorder's and a drawing's: what draws has threads,
-    for which a forked child would wait for ever.
+    These are the disk's own time and a drawing's: what draws has threads, for which a
+    forked child would wait for ever.
     """
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
-    record = "diploee.cli.profiles_record"
-    monkeypatch.setattr(f"{record}._recorder", lambda _: ("wattameter", ["true"]))
-    monkeypatch.setattr(f"{record}._recorded", lambda *_: (0, "ended with 0"))
-    monkeypatch.setattr("diploee.importers.power_logs.formats.read_profiles", recorded)
     for drawn in ("vegalite_to_png", "vegalite_to_svg"):
         monkeypatch.setattr(
             f"vl_convert.{drawn}", lambda spec, **_: json.dumps(spec).encode()
         )
 
 
-def recorded(
-    files: Sequence[Path], source_format: str, **found: Any
-) -> list[PowerProfile]:
-    """Return a profile of a recording, of which the recorder left no log; others as
-    they are."""
-    if "diploee-record-" in str(files[0]):
-        return [profile(found["workload"], [100.0] * 10)]
-    return read_profiles(files, source_format, **found)
-
-
 def problem_of(text: str) -> str:
-    """Return the one line of a command's complaint, without the word on what it
-    records."""
-    (line,) = [line for line in text.splitlines() if ": recording" not in line]
+    """Return the one line of a command's complaint."""
+    (line,) = text.splitlines()
     return line
 
 
@@ -344,16 +323,13 @@ READING = (
     "profiles list --profiles {site}/library",
     "profiles check {site}/library",
     "profiles compare {site}/library {site}/library",
-    "weather {site}/weather.epw",
 )
 """Commands that print a result, beside those that write one."""
-NO_RESULT = {"scenarios show", "schema", "profiles record", "studio"}
-"""They print a file as it is, JSON in any case, what another command prints, and an
-address."""
+NO_RESULT = {"scenarios show", "schema", "studio"}
+"""They print a file as it is, JSON in any case, and an address."""
 PRINTING = {
     command.words.replace("-q ", ""): [pytest.mark.slow] if command.slow else []
-    for name, command in COMMANDS.items()
-    if name != "profiles record"
+    for command in COMMANDS.values()
 }
 
 

@@ -15,11 +15,12 @@ import pandas as pd
 from paper_tables import LEVELS, TABLE_3
 from scipy.interpolate import CubicSpline
 from scipy.optimize import nnls
+from scipy.signal import fftconvolve
 
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, MS_PER_MIN
-from diploee.fits.deconvolution import PARTS_PER_H, expected_load
 from diploee.importers.inputs import load_inputs
+from diploee.loads.jobs.rates import line_through_means
 from diploee.loads.jobs.streams import JobStreams
 from diploee.scenario import Scenario, load_scenario
 
@@ -38,6 +39,9 @@ ROUNDS = 4
 """An edge between two hours goes by the smaller, which is known after the first
 solution."""
 N_DAYS = 7
+PARTS_PER_H = 12
+"""Parts of an hour by which a line of rates is followed; an even number, as it bends
+midway."""
 LONGEST_MIN = 90
 """Furthest that two days are moved against each other."""
 
@@ -81,6 +85,18 @@ def target(idle: float) -> Float64Array:
     return np.asarray((week - idle) / (1 - idle))
 
 
+def expected_load(rate_per_h: Float64Array, job: Float64Array) -> Float64Array:
+    """Return the mean load of each hour by jobs at rates that a scenario lays as lines."""  # noqa: E501
+    nodes_ms, rates = line_through_means(
+        np.arange(rate_per_h.size + 1) * MS_PER_H, rate_per_h
+    )
+    edges_ms = np.arange(rate_per_h.size * PARTS_PER_H + 1) * (MS_PER_H // PARTS_PER_H)
+    line = np.interp(edges_ms, nodes_ms, rates)
+    of_parts = (line[1:] + line[:-1]) / 2 / PARTS_PER_H
+    load = fftconvolve(of_parts, job)[: of_parts.size]
+    return np.asarray(load.reshape(-1, PARTS_PER_H).mean(axis=1))
+
+
 def mean_job_power(scenario: Scenario) -> Float64Array:
     """Return the power above idle of the mean job after its submission, in parts of an
     hour, sum 1.
@@ -90,9 +106,9 @@ def mean_job_power(scenario: Scenario) -> Float64Array:
     (stream,) = scenario.streams.values()
     idle_w = scenario.facility.node_type_of(stream.pool).idle_power_w
     streams = JobStreams(scenario, load_inputs(scenario))
-    classes, profiles = streams.classes, streams.library
+    profiles = streams.library
     parts = np.zeros(HOURS_PER_DAY * PARTS_PER_H)
-    for each in classes:
+    for each in streams.classes:
         for profile in (profiles[k] for k in each.profile_ids):
             above_w = profile.power_w - idle_w * each.job_class.n_nodes
             part = np.arange(above_w.size) * profile.dt_ms * PARTS_PER_H // MS_PER_H

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from calendars import (
     DAY,
+    PARTS_PER_H,
     WEEK,
+    expected_load,
     fitted_week,
     mean_day,
     mean_job_power,
@@ -20,7 +22,6 @@ from calendars import (
 from paper_tables import TABLE_3
 
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK
-from diploee.fits.deconvolution import PARTS_PER_H, expected_load
 from diploee.loads.jobs.rates import line_through_means
 from diploee.scenario import load_scenario
 

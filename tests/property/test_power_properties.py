@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from builders import job_energy_j, job_table, profile, tiny_scenario
+from builders import job_energy_j, job_table, mean_utilization, profile, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -351,7 +351,7 @@ def test_busy_nodes_equal_a_dense_count(
     assert mean == pytest.approx(steps.mean(axis=1), rel=1e-12, abs=1e-12)
     assert mean.max(initial=0) <= site.n_nodes
     assert float(mean.mean()) == pytest.approx(
-        site.schedule.mean_utilization(site.n_nodes) * site.n_nodes, rel=1e-12
+        mean_utilization(site.schedule, site.n_nodes) * site.n_nodes, rel=1e-12
     )
 
 

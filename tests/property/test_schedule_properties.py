@@ -4,7 +4,13 @@ obeys."""
 from __future__ import annotations
 
 import numpy as np
-from builders import job_table, queued_at, schedule_pool, tiny_scenario
+from builders import (
+    job_table,
+    mean_utilization,
+    queued_at,
+    schedule_pool,
+    tiny_scenario,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +177,7 @@ def test_mean_utilization_equals_a_count_of_every_millisecond(
     busy = np.zeros(horizon_ms, dtype=np.int64)
     for job in np.flatnonzero(schedule.started):
         busy[schedule.start_ms[job] : schedule.end_ms[job]] += jobs.n_nodes[job]
-    assert schedule.mean_utilization(n_nodes) == float(busy.sum()) / (
+    assert mean_utilization(schedule, n_nodes) == float(busy.sum()) / (
         n_nodes * horizon_ms
     )
 

@@ -54,11 +54,6 @@ class ShortCircuit(Brief):
         return np.asarray(100 * (1 - v2))
 
 
-def flicker_pst(steps_percent: Any) -> float:
-    """Return the estimated short-term flicker of separate steps in 10 minutes."""
-    return float((PER_STEP * np.abs(steps_percent) ** POWER).sum() ** (1 / POWER))
-
-
 class VoltageChanges:
     """Settled changes: means over 1 s before and behind every instant [ASSUMPTION].
 

@@ -268,10 +268,10 @@ def _context_of(
     scenario: Scenario,
     streams: JobStreams,
     levels: CapLevels,
-    signals: Mapping[str, Signal] | None = None,
+    signals: Mapping[str, Signal],
 ) -> Context:
     """Return what policies that act know besides their queues; not services yet."""
-    facility, signals = scenario.facility, signals or {}
+    facility = scenario.facility
     pools = [facility.node_type_of(name) for name in facility.pools]
     context = Context(
         power=JobPower(

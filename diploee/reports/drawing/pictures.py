@@ -25,19 +25,17 @@ SCALE = 1.6
 def write_pictures(
     charts: Mapping[str, Chart],
     folder: Path,
-    kind: Kind = "png",
-    force: bool = False,
+    kind: Kind,
     joins: Writing | None = None,
-    option: str = "--plots",
 ) -> list[Path]:
     """Write one picture of each chart into a folder, by its name, whole or not at all.
 
-    They appear with the results that they join; `option` names the folder in errors.
+    They appear with the results that they join.
     """
     places = [folder / f"{name}.{kind}" for name in charts]
     drawn = _drawn(charts.values(), kind)
-    with writing(force, joins=joins) as files:
-        paths = [files.file(place, option=option) for place in places]
+    with writing(joins=joins) as files:
+        paths = [files.file(place, option=f"--{kind}") for place in places]
         for path, content in zip(paths, drawn, strict=True):
             path.write_bytes(content)
     return places

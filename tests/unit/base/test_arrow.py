@@ -70,9 +70,9 @@ def test_columns_come_back_however_they_are_cut(
 
 def test_parts_of_a_table_join_to_the_whole_in_its_types() -> None:
     jobs = job_table([1, 2, 3], [1, 1, 1], [5, 5, 5], pool_id=[-(2**15), 0, 2**15 - 1])
-    table = concat([jobs.take(slice(0, 1)), jobs.take(slice(1, 3))]).to_arrow()
-    assert table.equals(jobs.to_arrow())
-    assert table["pool_id"].type == pa.int16()
+    joined = concat([jobs.take(slice(0, 1)), jobs.take(slice(1, 3))])
+    for name, values in vars(jobs).items():
+        np.testing.assert_array_equal(getattr(joined, name), values, strict=True)
 
 
 def test_columns_of_unequal_length_are_refused() -> None:

@@ -57,7 +57,6 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     ),
     "studio": ("--no-browser", "--folder", ".", "-q"),
     "profiles check": ("lib",),
-    "profiles record": ("--workload", "w", "--out", "out/lib", "--", "true"),
     "profiles import plain": (
         "p.csv",
         "--workload",

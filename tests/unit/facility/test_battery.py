@@ -18,7 +18,7 @@ import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, Site
-from diploee.facility.base import StageMeters, Stages, numbered
+from diploee.facility.base import Named, StageMeters, Stages
 from diploee.facility.battery import (
     EXAMPLE,
     MODES,
@@ -339,16 +339,16 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     # An hour 3 MW above 8: of 9 MW as the target the first gives its 1 MW, the second
     # the rest.
     load_w = np.repeat([8.0, 11.0, 8.0], [60, 60, 240]) * MW
-    specs = numbered([battery(1, 2, peak_shaving={"target_mw": 9}) for _ in range(2)])
+    spec = battery(1, 2, peak_shaving={"target_mw": 9})
     site = Site(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
-    stages = Stages([spec.open(site) for spec in specs])
+    stages = Stages([spec.open(site), Named(spec.open(site), "second")])
     (passed,) = stages.through(iter([Block(0, 60_000, {"facility_power_w": load_w})]))
     meters = StageMeters(stages, ())
     meters.add(passed)
     assert passed.columns["facility_power_w"].max() == pytest.approx(9 * MW)
     for name, column in (
         ("battery", "battery_power_w"),
-        ("battery_2", "battery_2_power_w"),
+        ("second_battery", "second_battery_power_w"),
     ):
         power_w, found = passed.columns[column], meters.blocks()[name]
         assert (

@@ -217,7 +217,7 @@ def test_gross_demand_pue_and_size_are_those_without_the_plant(tmp_path: Path) -
     )
     rated = [
         rated_at_meter_w(s, load_inputs(s).weather_year)
-        for s in (site(tmp_path), site(tmp_path, SOLAR, SOLAR))
+        for s in (site(tmp_path), site(tmp_path, SOLAR, {**SOLAR, "name": "roof"}))
     ]
     assert rated[0] == rated[1]
 

@@ -176,31 +176,38 @@ def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(
             "energy_mwh": 0.5,
             "smoothing_s": 600,
             "auxiliary_kw": 9,
+            **name,
         }
-        for mw in (0.5, 0.1)
+        for mw, name in ((0.5, {}), (0.1, {"name": "second"}))
     ]
     above = [
-        {"kind": "generator", "power_mw": mw, "above_mw": 1.0} for mw in (0.3, 0.2)
+        {"kind": "generator", "power_mw": mw, "above_mw": 1.0, "name": name}
+        for mw, name in ((0.3, None), (0.2, "second"))
     ]
     stages = [*CHAIN[:5], *batteries, *above, METER]
     run, sums = simulated(
         tmp_path / "run", site(**{"facility.stages": stages, "duration": "4 h"})
     )
-    for first, second in (("battery", "battery_2"), ("generator", "generator_2")):
+    for first, second in (
+        ("battery", "second_battery"),
+        ("generator", "second_generator"),
+    ):
         assert run.metrics[first].keys() == run.metrics[second].keys()
         assert run.metrics[first] != run.metrics[second]
-    assert {"battery_2_power_w", "generator_2_w"} <= {
+    assert {"second_battery_power_w", "second_generator_w"} <= {
         column.name for column in run.columns
     }
     energy = dict(run.metrics["poi"]["energy"])
     total = energy.pop("total_mwh")
     assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
-    given = [run.metrics[name]["energy_mwh"] for name in ("generator", "generator_2")]
+    given = [
+        run.metrics[name]["energy_mwh"] for name in ("generator", "second_generator")
+    ]
     assert min(given) > 0 and energy["generator_mwh"] == pytest.approx(
         -sum(given), rel=1e-6
     )
     losses = [c.name for c in run.columns if c.role == "loss"]
-    assert "battery_2_loss_w" in losses
+    assert "second_battery_loss_w" in losses
     assert sums["loss_w"] == pytest.approx(sum(sums[name] for name in losses), rel=1e-9)
 
 

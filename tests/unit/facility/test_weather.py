@@ -13,16 +13,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from builders import tiny_scenario
+from builders import tiny_scenario, write_scenario
 from command_line import call
-from weather_writers import (
-    PRESSURE_PA,
-    irradiance,
-    temperature_c,
-    write_epw,
-    write_psm,
-    write_tmy3,
-)
+from weather_writers import PRESSURE_PA, temperature_c, write_epw, write_psm, write_tmy3
 
 from diploee.base.clock import RunClock, fixed_zone, named_zone
 from diploee.base.errors import InputError, LogFormatError
@@ -378,6 +371,14 @@ COOLING = [7, 15.2, 35, 16, 34, 15, 33, 14, 19, 28, 18, 27, 17, 26, *[0] * 17]
 ONCE_IN_YEARS = [-20, 37, 3, 1, -25, 38, -26, 39, -27, 40, -28, 41]
 
 
+def validated(folder: Path, library: Path, *options: str) -> str:
+    """Return what validate prints of a site under the weather w.epw of a folder."""
+    weather = {"kind": "file", "path": "w.epw"}
+    changes = {"facility.weather": weather, "facility.utc_offset": "-07:00"}
+    site = write_scenario(folder / "site.yaml", changes)
+    return call("validate", site, "--profiles", library, *options).out
+
+
 @pytest.mark.parametrize(
     ("cooling", "extremes"),
     [
@@ -385,80 +386,47 @@ ONCE_IN_YEARS = [-20, 37, 3, 1, -25, 38, -26, 39, -27, 40, -28, 41]
         ([*COOLING, 21], [12, 10, 9, *ONCE_IN_YEARS]),
     ],  # 2017, 2021
 )
-def test_design_conditions_of_both_orders_of_an_epw_head_are_shown_beside_the_extremes(
-    tmp_path: Path, cooling: list[float], extremes: list[float]
+def test_validate_shows_extremes_beside_the_design_conditions_of_either_order(
+    tmp_path: Path, library_folder: Path, cooling: list[float], extremes: list[float]
 ) -> None:
-    path = write_epw(tmp_path / "w.epw", sun=True)
     head = ["DESIGN CONDITIONS", "1", "A Handbook", "", "Heating", *["0"] * 14]
     parts = [*head, "Cooling", *map(str, cooling), "Extremes", *map(str, extremes)]
-    damaged(path, 2, lambda _: ",".join(parts))
-    design = read_design(path)
-    assert design is not None
-    assert design["dry_bulb_c"] == {0.4: 35, 1: 34, 2: 33}
-    assert design["wet_bulb_c"] == {0.4: 19, 1: 18, 2: 17}
-    assert design["dry_bulb_once_in_years_c"] == {5: 38, 10: 39, 20: 40, 50: 41}
-    assert (design["yearly_dry_bulb_c"], design["highest_wet_bulb_c"]) == (37, 21)
+    damaged(write_epw(tmp_path / "w.epw"), 2, lambda _: ",".join(parts))
+    hours = range(1, 25)
     values = [
         temperature_c(date(1995, 1, 1) + timedelta(d), h)
         for d in range(365)
-        for h in range(1, 25)
+        for h in hours
     ]
-    told = call("weather", path)
-    assert told.code == 0
+    found = json.loads(validated(tmp_path, library_folder, "--json"))["weather"]
+    assert found["design"] == {
+        "dry_bulb_c": 35,
+        "wet_bulb_c": 19,
+        "dry_bulb_once_in_20_years_c": 40,
+        "highest_wet_bulb_c": 21,
+    }
+    assert found["dry_bulb_c"]["max"] == max(values)
+    often_c = found["dry_bulb_c"]["exceeded_0.4_percent"]
+    assert often_c == pytest.approx(np.quantile(values, 0.996), abs=0.05)
+    shown = validated(tmp_path, library_folder)
     assert (
-        f"dry bulb [deg C]: at most {max(values):.1f}; exceeded in 0.4, 1 and 2 %"
-        in told.out
+        f"dry bulb [deg C]: at most {max(values):.1f}, exceeded in 0.4 % of the hours"
+        in shown
     )
-    assert (
-        "in its head 35.0, 34.0, 33.0" in told.out
-        and "in its head 19.0, 18.0" in told.out
-    )
-    assert "does not say how often a wet bulb comes back" in told.out
-    # A tenth of the sum of hourly watts a square metre over 1000
-    sums = (
-        sum(
-            irradiance(date(1995, 1, 1) + timedelta(d), h)[0]
-            for d in range(365)
-            for h in range(1, 25)
-        )
-        / 1000
-    )
-    found = json.loads(call("weather", path, "--json").out)[str(path)]
-    assert found["irradiance"] == pytest.approx(sums, rel=2e-3)
-    assert "actual_year: true" in told.out
+    assert "; in its head 35.0, once in 20 years 40.0" in shown
+    assert "; in its head 19.0, on record 21.0" in shown
 
 
 @pytest.mark.parametrize(
     "line", ["DESIGN CONDITIONS,0", "DESIGN CONDITIONS,1,x,,Cooling,1,Extremes"]
 )
 def test_a_head_without_known_design_conditions_has_none(
-    tmp_path: Path, line: str
+    tmp_path: Path, library_folder: Path, line: str
 ) -> None:
-    path = damaged(write_epw(tmp_path / "w.epw"), 2, lambda _: line)
-    assert read_design(path) is None
-    assert "in its head" not in (told := call("weather", path)).out and told.code == 0
-
-
-def test_of_several_years_the_hottest_is_named(tmp_path: Path) -> None:
-    hot, mild = write_epw(tmp_path / "hot.epw"), write_epw(tmp_path / "mild.epw")
-    damaged(damaged(hot, 5000, field(6, "44")), 5000, field(8, "5"))
-    damaged(mild, 5000, field(8, "100"))
-    told = call("weather", mild, hot).out
-    assert f"highest dry bulb: {hot}, 44.0 deg C" in told
-    assert f"highest wet bulb: {mild}" in told
-
-
-def test_months_of_several_years_are_a_typical_year(tmp_path: Path) -> None:
-    path = write_epw(tmp_path / "w.epw")
-    lines = path.read_text().splitlines()
-    path.write_text(
-        "\n".join(
-            [*lines[:5000], *(of.replace("1995", "2001", 1) for of in lines[5000:])]
-        )
-    )
-    told = call("weather", path).out
+    damaged(write_epw(tmp_path / "w.epw"), 2, lambda _: line)
     assert (
-        "months of 2 years, 1995 to 2001" in told and "bring years as they were" in told
+        "wet bulb" in (shown := validated(tmp_path, library_folder))
+        and "in its head" not in shown
     )
 
 
@@ -467,8 +435,8 @@ def test_months_of_several_years_are_a_typical_year(tmp_path: Path) -> None:
 )
 def test_a_real_head_has_the_design_wet_bulb_of_the_sheet() -> None:
     design = read_design(REAL_EPW)
-    assert design is not None and design["wet_bulb_c"][0.4] == 18.3
-    assert design["dry_bulb_once_in_years_c"][50] > design["dry_bulb_c"][0.4]
+    assert design is not None and design["wet_bulb_c"] == 18.3
+    assert design["dry_bulb_once_in_20_years_c"] > design["dry_bulb_c"]
 
 
 # Which psychrolib would compile itself with

@@ -45,8 +45,6 @@ def test_each_value_holds_from_its_time_until_the_next(tmp_path: Path) -> None:
     )
     assert [signal.at(begin + k) for k in (0, H - 1, H, 3 * H - 1)] == [10, 10, 20, -5]
     assert np.isnan([signal.at(begin - 1), signal.at(begin + 3 * H)]).all()
-    assert signal.next_change_ms(begin) == begin + H
-    assert signal.next_change_ms(begin + 2 * H) is None
 
 
 def test_windows_and_means_weigh_each_value_by_its_time(tmp_path: Path) -> None:

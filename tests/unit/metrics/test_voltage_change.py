@@ -10,7 +10,7 @@ import pytest
 from builders import tiny_run
 
 from diploee.base.measures.series import QUANTA_PER_MW, Series
-from diploee.base.measures.voltage import ShortCircuit, VoltageChanges, flicker_pst
+from diploee.base.measures.voltage import PER_STEP, POWER, ShortCircuit, VoltageChanges
 from diploee.grid.limits import Limits, load_limits
 
 STEP_MS = 100
@@ -72,6 +72,11 @@ def test_two_buses_solve_the_power_flow():
 
 def test_more_load_than_the_line_carries_is_a_collapse():
     assert np.isnan(ShortCircuit(100, 10).drop_percent((0, 0), (80, 0)))
+
+
+def flicker_pst(steps_percent):
+    """The short-term flicker of separate steps within 10 minutes, by its definition."""
+    return float((PER_STEP * np.abs(steps_percent) ** POWER).sum() ** (1 / POWER))
 
 
 @pytest.mark.parametrize(

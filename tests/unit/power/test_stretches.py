@@ -293,8 +293,6 @@ def test_policies_see_power_of_jobs_and_pools(tmp_path: Path) -> None:
                     {
                         "mean": view.power_w(job),
                         "capped": view.power_w(job, 4),
-                        "p95": view.power_w(job, 0, "p95_60s"),
-                        "rated": view.power_w(job, 0, "rated"),
                         "pool": view.pool_power_w,
                         "facility": view.facility.power_w,
                     }
@@ -306,7 +304,6 @@ def test_policies_see_power_of_jobs_and_pools(tmp_path: Path) -> None:
     tune_w = float(tiny_library().get("tune-4n-1").power_w.mean())
     for found in seen:
         assert found["mean"] == pytest.approx(tune_w, rel=1e-6)
-        assert found["capped"] < found["mean"] <= found["p95"] <= found["rated"] * 1.2
-        assert found["rated"] == 4 * (4 * 700 + 2 * 360)
+        assert found["capped"] < found["mean"]
         assert found["pool"] == pytest.approx(found["mean"] + 8 * 400, rel=1e-6)
         assert found["facility"] == found["pool"]

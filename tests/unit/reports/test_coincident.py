@@ -18,11 +18,6 @@ from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports.coincident import coincident_demand
 from diploee.reports.datasheet import data_sheet
 
-NO_JOBS = {
-    "streams.training.target_utilization": None,
-    "streams.training.jobs_per_day": 1e-9,
-}
-
 
 @pytest.fixture(scope="session")
 def rising(tmp_path_factory: pytest.TempPathFactory, run_folder: Path) -> Path:

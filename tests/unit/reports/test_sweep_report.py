@@ -213,7 +213,8 @@ def test_of_many_points_those_that_are_drawn_span_all_and_the_caption_says_so(
         "n": 3,
         "p5": None,
         "p95": None,
-    } | dict.fromkeys(("seeds_for_mean", "seeds_for_p95"), 5.0)
+        "seeds_for_mean": 5.0,
+    }
     rows = [
         {**spread, "point": k, "mean": k, "min": k, "p50": k, "max": k + 1}
         for k in points

@@ -18,7 +18,6 @@ from builders import TINY, change_metrics, job_table, tiny_library, tiny_scenari
 import diploee
 from diploee import Run, generate_jobs
 from diploee.base.errors import InputError
-from diploee.metrics.catalogue import declared_metrics
 from diploee.profiles import ProfileLibrary
 from diploee.runs.parquet_files import JobsFile
 from diploee.schedule import Schedule
@@ -26,7 +25,6 @@ from diploee.schedule.schedule import Engine
 
 FILES = {"facility.parquet", "jobs.parquet", "metrics.json", "manifest.json"}
 SHORT = {"streams.training.target_utilization": 0.95, "duration": "1 d"}
-KNOWN = [metric for metric in declared_metrics() if not metric.key.startswith("<")]
 
 
 def run_tiny(

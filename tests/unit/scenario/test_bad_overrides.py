@@ -87,6 +87,13 @@ def test_keys_of_a_stage_are_set_by_its_kind_and_others_of_its_place_take_its_ow
     assert [after[k] for k in (0, 1, 3, 4)] == [before[k] for k in (0, 1, 3, 4)]
 
 
+def test_keys_of_one_of_two_stages_are_set_by_its_name() -> None:
+    two = "[{kind: solar, dc_mw: 1}, {kind: solar, name: roof, dc_mw: 1}]"
+    wanted = [f"facility.stages={two}", "facility.stages.roof.dc_mw=2"]
+    stages = load_scenario("colocation_10mw_poi", wanted).facility.stages
+    assert [stage.model_dump()["dc_mw"] for stage in stages] == [1, 2]
+
+
 def test_all_bad_overrides_are_reported_at_once(scenario_file: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario(scenario_file, ["seed", "name.x=1", "seed=4", "=2"])

@@ -33,6 +33,7 @@ from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import EstimateByFactor
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
 from diploee.schedule.schedule import Cluster
+from diploee.schedule.signals import Signal
 
 MIN, H = 60_000, 3_600_000
 QUICK = JobFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
@@ -334,6 +335,20 @@ def test_events_are_known_from_their_issue_on_and_wake_all() -> None:
     assert seen == [(0, 0, 0), (3 * MIN, 0, 0), (7 * MIN, 1, 1)]
 
 
+def test_a_policy_sees_a_signal_up_to_now_and_no_further() -> None:
+    seen = []
+    cap = Signal(np.array([0, 3 * MIN]), np.array([8.0, 2.0]), 48 * H)
+
+    class Looking(Planned):
+        def look(self, view: Any) -> None:
+            seen.append([view.signals["cap"].at(time_ms) for time_ms in (0, 3 * MIN)])
+
+    acted(
+        ONE, Looking({}), horizon_ms=8 * MIN, signals={"cap": cap}, wakes_ms=[3 * MIN]
+    )
+    np.testing.assert_array_equal(seen, [[8, np.nan], [8, 2]])
+
+
 # Invariants, on random lists and random acts.
 
 
@@ -421,26 +436,24 @@ def test_nodes_and_work_add_up_whatever_a_policy_does(
 
 
 class Counts(Random):
-    """Looks at the sums that are kept as jobs start, slow, shrink and end."""
+    """Looks at the sum of the power that is kept as jobs start, slow, shrink and end."""  # noqa: E501
 
     def decide(self, view: Any) -> list[Action]:
-        # Kept from the first look on, with jobs that run by then
-        if view.now_ms > 2 * H:
-            assert view.ends == sorted(
-                (end_ms, job) for job, end_ms in view.running.items()
+        if all(view.works(job) for job in view.running):
+            jobs_w = sum(view.power_w(job, view.job_level[job]) for job in view.running)
+            idle = view.n_nodes - sum(view.job_n_nodes[job] for job in view.running)
+            assert view.pool_power_w == pytest.approx(
+                jobs_w + idle * view.idle_w, abs=0.01
             )
-            flat_w = view.jobs_power_w("p95_60s")
-            assert flat_w == pytest.approx(view.pool_power_w, abs=0.01)
         return super().decide(view)
 
 
 @pytest.mark.slow
 @given(LISTS, st.integers(0, 1_000))
 @settings(max_examples=20, deadline=None)
-def test_ends_and_power_by_any_basis_follow_whatever_a_policy_does(
+def test_power_of_a_pool_follows_whatever_a_policy_does(
     jobs: list[tuple[int, int, int]], seed: int
 ) -> None:
-    # Of a profile that is flat the mean is also the 95th percentile.
     node = tiny_scenario().facility.node_types["node"]
     power = JobPower(ProfileLibrary([profile("flat-1n-1", [1_500.0] * 120)]), [node])
     acted(table(jobs), Counts(seed), power=power, idle_power_w=[node.idle_power_w])

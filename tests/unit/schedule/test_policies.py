@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, queued_at, schedule_pool, tiny_library, tiny_scenario
+from builders import (
+    job_table,
+    mean_utilization,
+    queued_at,
+    schedule_pool,
+    tiny_library,
+    tiny_scenario,
+)
 
 from diploee import simulate
 from diploee.base.errors import PolicyError, WorkloadError
@@ -417,7 +424,7 @@ def run(engine: Engine, n_nodes: int, *rows: Row, horizon_ms: int = 1_000) -> Sc
 def test_a_pool_without_jobs_gives_an_empty_schedule(engine: Engine) -> None:
     schedule = run(engine, 3)
     assert len(schedule.jobs) == 0
-    assert schedule.mean_utilization(3) == 0
+    assert mean_utilization(schedule, 3) == 0
 
 
 def test_a_job_wider_than_the_pool_is_refused_before_the_run(engine: Engine) -> None:
@@ -433,7 +440,7 @@ def test_waits_and_ends_follow_from_the_starts(engine: Engine) -> None:
     assert schedule.wait_ms.tolist() == [0, 50, -1]
     # The planned end, past the horizon
     assert schedule.end_ms.tolist() == [60, 120, NEVER_MS]
-    assert schedule.mean_utilization(2) == 0.5
+    assert mean_utilization(schedule, 2) == 0.5
     assert queued_at(schedule, schedule.jobs.submit_ms) == [0, 1, 2]
 
 

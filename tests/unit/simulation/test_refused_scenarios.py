@@ -89,8 +89,10 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
             {"kind": "easy", "order": "lifo"},
             "order: must be 'submission' or 'sjbf', found 'lifo'",
         ),
-        ({"kind": "power_capped", "cap_mw": 0.001}, "is below the 0.0048 MW"),
-        ("power_capped", "is missing; add it"),
+        (
+            {"kind": "power_capped", "cap_mw": 1},
+            "unknown scheduler 'power_capped' (have: 'cons",
+        ),
     ],
     f"{POOL}.phases": [
         (
@@ -125,6 +127,16 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ([], "phases"),
     ],
     STAGES: [
+        (
+            [BATTERY, BATTERY],
+            "stages.1.name: must tell this battery from that before it",
+        ),
+        (
+            [{**BATTERY, "name": "2nd"}],
+            "name: must be of lower-case letters, digits and '_', the",
+        ),
+    ]
+    + [
         ([stage], words)
         for stage, words in (
             (AUXILIARY | {"kind": "auxiliary_loads"}, "did you mean 'auxiliary_load'"),

@@ -1,9 +1,7 @@
 from .settings import BATCH_CONTROLLERS as BATCH_CONTROLLERS
-from .settings import REPLICA_SIGNALS as REPLICA_SIGNALS
 from .settings import BatchControllerSpec as BatchControllerSpec
 from .settings import ReplicaModel as ReplicaModel
 from .settings import ReplicaRamp as ReplicaRamp
-from .settings import ReplicaSignalSpec as ReplicaSignalSpec
 from .settings import ReplicaStream as ReplicaStream
 from .views import Constraint as Constraint
 from .views import ControlSetting as ControlSetting

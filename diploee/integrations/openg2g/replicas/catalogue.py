@@ -5,8 +5,6 @@ What the catalogues of the core name, without their code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from diploee.base.columns import Column, Columns
 from diploee.base.metric import Metric
 
@@ -26,14 +24,10 @@ REPLICA_COLUMNS = (
     Column("tokens_per_s", "1/s", "service", "mean", None, "output tokens"),
 )
 """Columns that each model of a replica stream adds to the series."""
-SIGNAL_COLUMNS = {
-    "cap": (
-        Column(
-            "cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"
-        ),
-    )
-}
-"""Columns that each replica stream with a signal adds."""
+CAP_COLUMN = Column(
+    "cap_w", "W", "service", "mean", None, "cap on the replicas; 0 without one"
+)
+"""Column that each replica stream with a cap adds."""
 
 OF_MODEL = (
     Metric("mean_replicas", "replicas", "mean replicas", "{:,.1f}", view="table"),
@@ -123,9 +117,6 @@ REPLICA_METRICS = tuple(
 )
 
 
-def replica_columns(signals: Iterable[str]) -> Columns:
-    """Return the columns that streams of replicas add, with those of some kinds of signals."""  # noqa: E501
-    of_signals = (
-        c for kind in dict.fromkeys(signals) for c in SIGNAL_COLUMNS.get(kind, ())
-    )
-    return (*REPLICA_COLUMNS, *of_signals)
+def replica_columns(with_cap: bool) -> Columns:
+    """Return the columns that streams of replicas add."""
+    return (*REPLICA_COLUMNS, CAP_COLUMN) if with_cap else REPLICA_COLUMNS

@@ -6,7 +6,7 @@ power, latency and throughput, it looks for the batch sizes of the highest throu
 
 ``maximize sum_i R_i T_i(x_i) / sum_i R_i T_i(x_max,i)``
 
-under the excesses ``g_c`` of the signal's constraints and of the latencies,
+under the excesses ``g_c`` of the constraints and of the latencies,
 ``h_i = l_i / deadline_i - 1``, none of which shall be above 0. Once per control
 interval, with the g and h that were measured,
 
@@ -32,21 +32,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr
 
 from diploee.base.errors import InputError, one_of
-from diploee.base.model import SCALES, Model, Name, OwnKind, default, uncertain, unset
-from diploee.base.units import S_PER_DAY, W_PER_MW
-from diploee.integrations.openg2g.replicas.settings import (
-    BatchControllerSpec,
-    ReplicaSignalSpec,
-)
+from diploee.base.model import Model, Name, OwnKind, default, uncertain
+from diploee.base.units import S_PER_DAY
+from diploee.integrations.openg2g.replicas.settings import BatchControllerSpec
 from diploee.integrations.openg2g.replicas.views import (
-    Constraint,
     ControlSetting,
     ControlView,
     ModelSetting,
@@ -218,51 +213,3 @@ class OwnSpec(OwnKind, BatchControllerSpec):
     """A controller of the user's own, made from a `ControlSetting` and keys."""
 
     model_config = ConfigDict(extra="allow")
-
-
-class CapStep(Model):
-    """A cap from a time on."""
-
-    since_s: Seconds = Field(description="Since when, from the start of the run [s].")
-    mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = unset(
-        "Highest mean power of a control interval [MW]; none if absent."
-    )
-
-
-class CapSpec(ReplicaSignalSpec):
-    """A cap on the power of all replicas' GPUs, given in steps."""
-
-    kind: Literal["cap"] = default("cap", "A cap on power.")
-    steps: tuple[CapStep, ...] = Field(
-        min_length=1, description="The cap from when on."
-    )
-
-    @model_validator(mode="after")
-    def _rises(self) -> CapSpec:
-        _check_order([step.since_s for step in self.steps], "steps")
-        return self
-
-    def value(self, time_s: float, power_w: float) -> float:  # noqa: ARG002
-        """Return the cap [W] at a time; infinity where there is none."""
-        index = (
-            np.searchsorted([step.since_s for step in self.steps], time_s, side="right")
-            - 1
-        )
-        mw = self.steps[index].mw if index >= 0 else None
-        return float("inf") if mw is None else mw * W_PER_MW
-
-    def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
-        """Return ``P / cap - 1`` and what a watt adds to it."""
-        cap_w = self.value(time_s, power_w)
-        if cap_w == float("inf"):
-            return (Constraint("cap", -1.0, 0.0),)
-        return (Constraint("cap", power_w / cap_w - 1, 1 / cap_w),)
-
-
-def _check_order(times_s: list[float], key: str) -> None:
-    for before, after in pairwise(times_s):
-        if after <= before:
-            raise ValueError(
-                f"{key} must follow each other in time: {after:g} s is behind "
-                f"{before:g} s"
-            )

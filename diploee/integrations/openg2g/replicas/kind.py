@@ -9,7 +9,6 @@ from typing import Any
 from diploee.base.columns import Columns
 from diploee.integrations.openg2g.replicas.catalogue import (
     REPLICA_METRICS,
-    SIGNAL_COLUMNS,
     replica_columns,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaStream
@@ -17,13 +16,8 @@ from diploee.scenario.plugged import LoadKind
 
 
 def columns_of(specs: Mapping[str, ReplicaStream] | None) -> Columns:
-    """Return the columns that streams add to the series.
-
-    Without any, all that they may.
-    """
-    if specs is None:
-        return replica_columns(SIGNAL_COLUMNS)
-    return replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
+    """Return the columns that streams add to the series; without any, all that they may."""  # noqa: E501
+    return replica_columns(specs is None or any(of.signal for of in specs.values()))
 
 
 def _read(specs: Mapping[str, ReplicaStream], folder: Path) -> Any:

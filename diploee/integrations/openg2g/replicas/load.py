@@ -45,8 +45,8 @@ from diploee.integrations.openg2g.compiled import (
     ModelData,
 )
 from diploee.integrations.openg2g.replicas.catalogue import (
+    CAP_COLUMN,
     OF_STREAM,
-    SIGNAL_COLUMNS,
     replica_columns,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel, ReplicaStream
@@ -278,9 +278,9 @@ class ReplicaPlan:
             )
         # Power of all replicas' GPUs [W], step by step
         self.power_w = np.zeros(int(horizon_ms) // spec.step_ms)
-        # By control interval: mean power [W]; largest excess of the signal's
-        # constraints [1], and the cap [W], both NaN without a signal
-        self.mean_power_w, self.excess, self.signal = np.full((3, n_control), np.nan)
+        # By control interval: mean power [W]; its excess over the cap [1], and the cap
+        # [W], both NaN without one
+        self.mean_power_w, self.excess, self.cap_w = np.full((3, n_control), np.nan)
         self._operate()
 
     def _operate(self) -> None:
@@ -316,10 +316,9 @@ class ReplicaPlan:
             mean_w = self.mean_power_w[k] = self.power_w[steps].mean()
             constraints: tuple[Constraint, ...] = ()
             if spec.signal is not None:
-                at_s = float(edges_ms[k]) / MS_PER_S
-                constraints = spec.signal.constraints(at_s, mean_w)
-                self.signal[k] = spec.signal.value(at_s, mean_w)
-                self.excess[k] = max(constraint.excess for constraint in constraints)
+                cap_w = self.cap_w[k] = spec.signal.at_w(float(edges_ms[k]) / MS_PER_S)
+                excess = self.excess[k] = mean_w / cap_w - 1
+                constraints = (Constraint("cap", float(excess), 1 / cap_w),)
             seen = {
                 model.name: model.seen(k, batch[model.name]) for model in self.models
             }
@@ -340,11 +339,6 @@ class ReplicaPlan:
                     f"(have: {one_of(have)})"
                 )
         return dict(chosen)
-
-    @property
-    def signal_kind(self) -> str:
-        """``cap``, or empty."""
-        return "" if self.spec.signal is None else self.spec.signal.kind
 
     def mean_replicas(self, begin_ms: int, end_ms: int) -> float:
         """Return the replicas of all models, mean over a span of time [ms]."""
@@ -399,9 +393,7 @@ class ReplicasLoad(BankLoad):
             for name, spec in specs.items()
         ]
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns = replica_columns(
-            spec.signal.kind for spec in specs.values() if spec.signal
-        )
+        self.columns = replica_columns(any(spec.signal for spec in specs.values()))
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream.
@@ -435,9 +427,9 @@ class ReplicasLoad(BankLoad):
                     weighted_s, replicas, np.zeros(len(block)), where=replicas > 0
                 )
                 found[f"tokens_per_s.{label}"] = means(model.throughput_tps)
-            for column in SIGNAL_COLUMNS.get(plan.signal_kind, ()):
-                values = np.where(np.isfinite(plan.signal), plan.signal, 0.0)
-                found[f"{column.name}.{plan.stream}"] = means(values)
+            if plan.spec.signal is not None:
+                values = np.where(np.isfinite(plan.cap_w), plan.cap_w, 0.0)
+                found[f"{CAP_COLUMN.name}.{plan.stream}"] = means(values)
         return {name: values.astype(np.float32) for name, values in found.items()}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
@@ -543,7 +535,7 @@ def _of_stream(plan: ReplicaPlan) -> dict[str, Any]:
     step_h = np.diff(plan.edges_ms) / MS_PER_H
     hours, mean_mw = step_h.sum(), plan.mean_power_w @ step_h / step_h.sum() / W_PER_MW
     found = {"mean_mw": float(mean_mw), "energy_mwh": float(mean_mw * hours)}
-    if not plan.signal_kind:
+    if plan.spec.signal is None:
         return found | dict.fromkeys(m.key for m in OF_STREAM if m.key not in found)
     over = np.maximum(plan.excess, 0.0)
     last = slice(-max(over.size // 10, 1), None)

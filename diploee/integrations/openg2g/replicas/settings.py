@@ -5,10 +5,10 @@ Power templates are replayed, not requests.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated
+from math import inf
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
@@ -21,7 +21,6 @@ from pydantic import (
 
 from diploee.base.model import (
     SCALES,
-    Kind,
     Kinds,
     Model,
     Name,
@@ -30,8 +29,8 @@ from diploee.base.model import (
     default,
     unset,
 )
-from diploee.base.units import whole_ms
-from diploee.integrations.openg2g.replicas.views import Constraint, ControlView
+from diploee.base.units import W_PER_MW, whole_ms
+from diploee.integrations.openg2g.replicas.views import ControlView
 from diploee.scenario.plugged import LoadSpec
 
 Seconds = Annotated[float, Field(ge=0, le=1e10)]
@@ -48,30 +47,45 @@ class BatchControllerSpec(StatefulKind):
         return {}
 
 
-class ReplicaSignalSpec(Kind):
-    """Settings of a constraint on the power of replicas in a scenario."""
-
-    @abstractmethod
-    def value(self, time_s: float, power_w: float) -> float:
-        """Return the signal at a time [s] and a power of all replicas [W]."""
-
-    @abstractmethod
-    def constraints(self, time_s: float, power_w: float) -> tuple[Constraint, ...]:
-        """Return the limits on that power, the same ones at every time."""
-
-
 _HOME = "diploee.integrations.openg2g.replicas.control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, _HOME
 )
 """Controllers of batch sizes by name: those of the package, and those registered from
 outside."""
-REPLICA_SIGNALS: Kinds[ReplicaSignalSpec] = Kinds(
-    "signal",
-    ReplicaSignalSpec,  # type: ignore[type-abstract]
-    _HOME,
-)
-"""Constraints on the power of replicas, likewise."""
+
+
+class CapStep(Model):
+    """A cap from a time on."""
+
+    since_s: Seconds = Field(description="Since when, from the start of the run [s].")
+    mw: Annotated[float, Field(gt=0, le=1e6), SCALES] | None = unset(
+        "Highest mean power of a control interval [MW]; none if absent."
+    )
+
+
+class CapSpec(Model):
+    """A cap on the power of all replicas' GPUs, given in steps."""
+
+    kind: Literal["cap"] = default("cap", "A cap on power.")
+    steps: tuple[CapStep, ...] = Field(
+        min_length=1, description="The cap from when on."
+    )
+
+    @model_validator(mode="after")
+    def _rises(self) -> CapSpec:
+        for before, after in pairwise(step.since_s for step in self.steps):
+            if after <= before:
+                raise ValueError(
+                    f"steps must follow each other in time: {after:g} s is behind "
+                    f"{before:g} s"
+                )
+        return self
+
+    def at_w(self, time_s: float) -> float:
+        """Return the cap [W] at a time [s]; infinity where there is none."""
+        last = [step.mw for step in self.steps if step.since_s <= time_s][-1:]
+        return inf if not last or last[0] is None else last[0] * W_PER_MW
 
 
 class ReplicaRamp(Model):
@@ -149,11 +163,9 @@ class ReplicaStream(LoadSpec):
             validate_default=True,
         )
     )
-    signal: Annotated[SerializeAsAny[ReplicaSignalSpec], REPLICA_SIGNALS] | None = (
-        unset(
-            "Constraint on the replicas' power, such as a cap; measured in any case, "
-            "acted on by controllers that look at it."
-        )
+    signal: CapSpec | None = unset(
+        "Cap on the replicas' power; measured in any case, acted on by controllers "
+        "that look at it."
     )
     control_interval_s: Annotated[float, Field(gt=0, le=3600)] = default(
         1.0, "Time between two decisions, and two samples of latency [s]."

@@ -55,5 +55,5 @@ class ControlView(Brief):
     time_s: float
     models: Mapping[str, Observed]  # by name
     power_w: float  # mean power of all replicas [W]
-    # Limits of the signal at that power, always the same ones
+    # Its cap at that power; none of a stream without one
     constraints: tuple[Constraint, ...]

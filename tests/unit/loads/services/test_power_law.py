@@ -41,7 +41,6 @@ SPEEDS = {
     "time_per_token_s": 0.01,
 }
 STAY_S = 1000 / 10_000 + 512 * 0.01
-CODING_LATENCY = "llama3_70b_coding_latency"
 
 
 def law_of(**keys: Any) -> PowerLaw:

@@ -8,7 +8,8 @@ import scipy
 from benchmark_builders import ITL, POWER, SIZES, tiny_fits
 
 from diploee.integrations.openg2g import LogisticModel
-from diploee.integrations.openg2g.replicas.control import CapSpec, FeedbackSpec
+from diploee.integrations.openg2g.replicas.control import FeedbackSpec
+from diploee.integrations.openg2g.replicas.settings import CapSpec
 from diploee.integrations.openg2g.replicas.views import (
     Constraint,
     ControlSetting,
@@ -125,13 +126,9 @@ def test_a_larger_size_waits_and_a_smaller_one_does_not():
     assert np.mean(held > 1) < np.mean(alternating > 1)
 
 
-def test_signals_give_excess_and_what_a_watt_adds_to_it():
+def test_a_cap_holds_from_its_step_on():
     steps = CapSpec(steps=[{"since_s": 10, "mw": 0.1}, {"since_s": 20}])
-    assert [steps.value(t, 0.0) for t in (0, 10, 19, 20)] == [np.inf, 1e5, 1e5, np.inf]
-    for time_s in (15.0, 0.0):
-        at, above = (steps.constraints(time_s, power_w) for power_w in (5e4, 5.1e4))
-        for low, high in zip(at, above, strict=True):
-            assert high.excess - low.excess == pytest.approx(low.per_w * 1e3, abs=1e-12)
+    assert [steps.at_w(t) for t in (0, 10, 19, 20)] == [np.inf, 1e5, 1e5, np.inf]
 
 
 def test_sizes_are_the_feasible_ones_next_on_the_scale_of_doublings():
