@@ -15,7 +15,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import simpy
 
 from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
@@ -92,16 +91,16 @@ class ActingEngine(SimpyLoop):
         self._forget_window()
         for name, pool in self.pools.items():
             for time_ms, more in standing[name].added:
-                self._later(time_ms - begin_ms, self._add, (pool, more))
+                self._later(time_ms, self._add, pool, more)
                 pool.wakes_ms.append(time_ms)
         wakes_ms = {*context.wakes_ms, *(event.issued_ms for event in context.events)}
         for time_ms in sorted(wakes_ms):
             if begin_ms < time_ms < horizon_ms:
-                self._later(time_ms - begin_ms, self._wake_all)
+                self._later(time_ms, self._wake_all)
         if context.controller is not None or any(
             pool.wants_idle for pool in self._by_id
         ):
-            self._decide_last()
+            self._later(begin_ms, self._wake, None)
 
     def _forget_window(self) -> None:
         """Begin to note what happens in a window.
@@ -132,7 +131,7 @@ class ActingEngine(SimpyLoop):
         self._numbers = np.append(self._numbers, numbers)
         self._start_ms = np.append(self._start_ms, np.full(len(jobs), NEVER_MS))
         entering = self._enter(jobs, estimate_ms)
-        self._run_until(until_ms, entering, jobs.submit_ms, self._submit)
+        self._run_until(until_ms, entering, jobs.submit_ms)
         for job in self.jobs.values():
             if job.held:
                 self._tell(job, until_ms)
@@ -205,7 +204,7 @@ class ActingEngine(SimpyLoop):
         """Ask a pool's policy, or the controller, at a time [ms]."""
         who = self.context.controller if pool is None else pool.policy
         time_ms = wake_ms(who, time_ms, self.now_ms)
-        self._later(time_ms - self.now_ms, self._wake, pool)
+        self._later(time_ms, self._wake, pool)
         if pool is not None:
             pool.wakes_ms.append(time_ms)
 
@@ -246,33 +245,26 @@ class ActingEngine(SimpyLoop):
         pool.job_user[number] = job.user_id
         pool.job_class[number] = job.class_id
         pool.job_profile_id[number] = job.profile_id
-        self._ask(pool)
+        self._wake(pool)
 
-    def _add(self, event: simpy.Event) -> None:
-        pool, more = event._value
+    def _add(self, pool: ActingPool, more: int) -> None:
         pool.n_nodes += more
         pool.free_nodes += more
         pool.last_busy_ms = self.now_ms
-        self._ask(pool)
+        self._wake(pool)
 
-    def _wake(self, event: simpy.Event) -> None:
-        if event._value is None:
-            self._decide_last()
-        else:
-            self._ask(event._value)
-
-    def _wake_all(self, _: simpy.Event) -> None:
-        for pool in self._by_id:
+    def _wake(self, pool: ActingPool | None) -> None:
+        """Let the controller decide, and the policy of a pool."""
+        self._is_due = True
+        if pool is not None:
             pool.due = True
-        self._decide_last()
 
-    def _ask(self, pool: ActingPool) -> None:
-        pool.due = True
-        self._decide_last()
+    def _wake_all(self) -> None:
+        for pool in self._by_id:
+            self._wake(pool)
 
-    def _at_end(self, event: simpy.Event) -> None:
+    def _at_end(self, job: ActingJob, pool: ActingPool, turn: int) -> None:
         """End a stretch whose length was known: a run, a checkpoint or a restart."""
-        job, pool, turn = event._value
         if turn != job.turn:
             return  # it was stopped, slowed or resized meanwhile
         self._tell(job, self.now_ms)
@@ -291,7 +283,7 @@ class ActingEngine(SimpyLoop):
         else:
             del pool.stopping[job.number]
             self._requeue(job, pool)
-        self._ask(pool)
+        self._wake(pool)
 
     # The outcome of a job. Each stretch is reported when it ends, so that none is
     # reported twice.
@@ -332,7 +324,7 @@ class ActingEngine(SimpyLoop):
         self._set_power(job, pool, job.nodes, round(power_w * 1000))
         if length_ms is not None:
             job.end_ms = now_ms + length_ms
-            self._later(length_ms, self._at_end, (job, pool, job.turn))
+            self._later(job.end_ms, self._at_end, job, pool, job.turn)
 
     def _set_power(
         self, job: ActingJob, pool: ActingPool, nodes: int, power_mw: int

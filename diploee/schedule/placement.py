@@ -14,21 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from diploee.base.errors import WorkloadError
-from diploee.base.jit import njit
 from diploee.base.tables import Int64Array, Table, column, concat
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.scenario.layout import MOST_IN_RACK
 from diploee.scenario.pools import StandingNodes
-from diploee.schedule.compiled_gpus import (
-    Gpus,
-    add_to,
-    first_with,
-    free_gpus,
+from diploee.schedule.kernels import (
+    NEVER_MS,
+    NEXT,
+    SLOTS,
+    SPARE,
     open_gpus,
-    take_gpus,
+    place_stretches,
     tree_of,
 )
-from diploee.schedule.compiled_plan import NEVER_MS
 
 ABSENT = np.iinfo(np.int64).min
 """Owner of the nodes that phases add later; those of the next phases follow it."""
@@ -62,12 +60,6 @@ class HeldNodes(Table):
     n_slots: Int64Array = column("int64")  # slots that it holds on them
     into: Int64Array = column("int64")  # slots that it held before it took these
     pool_id: Int64Array = column("int64", default=0)  # index of the pool
-
-
-START, END, OWNER, FIRST, COUNT, SLOTS, INTO, NEXT = range(8)
-SPARE = -1
-"""Slots of a row that holds nothing; its next is another spare row, that of others
-another row of their stretch, or -1."""
 
 
 class PlacedPool:
@@ -138,7 +130,7 @@ class PlacedPool:
         n_most = int((-(-of.n_slots // per_node)).sum()) + 1
         self._make_room(min(n_most, self._most_rows))
         gone = np.empty((NEXT, n_most), np.int64)
-        n_ended, self._spare, n_gone = _place(
+        n_ended, self._spare, n_gone = place_stretches(
             *self._nodes,
             self._gpus,
             n_before,
@@ -173,160 +165,3 @@ class PlacedPool:
             more = np.full((n_rows - begin, NEXT + 1), SPARE)
             more[:, NEXT] = np.append(np.arange(begin + 1, n_rows), self._spare)
             self._rows, self._spare = np.concatenate([self._rows, more]), begin
-
-
-@njit()
-def _place(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
-    gpus: Gpus | None,
-    n_before: int,
-    start_ms: Int64Array,
-    end_ms: Int64Array,
-    n_slots: Int64Array,
-    owner: Int64Array,
-    before: Int64Array,
-    after: Int64Array,
-    ends: Int64Array,
-    head: Int64Array,
-    place: Int64Array,
-    pieces: Int64Array,
-    rows: Int64Array,
-    spare: int,
-    gone: Int64Array,
-) -> tuple[int, int, int]:
-    """Place stretches in turn, whose `ends` are in order.
-
-    Fill `rows`, and `gone` as they end. Returns how many ended, the first spare row,
-    and the number of those gone. No array is made or replaced in here: numba would
-    count who holds it at each turn of the loop.
-    """
-    n_ended = n_gone = 0
-    for new in range(n_before, start_ms.size):
-        now_ms, wanted = start_ms[new], n_slots[new]
-        while end_ms[ends[n_ended]] <= now_ms:
-            old = ends[n_ended]
-            n_ended += 1
-            then, row = after[old], head[old]
-            more = n_slots[old] if then < 0 else max(n_slots[old] - n_slots[then], 0)
-            if gpus is not None:
-                free_gpus(gpus, place[old])
-            while more > 0:  # what it took last
-                given, row = row, rows[row, NEXT]
-                # Of a row of nodes: jobs on GPUs keep what they have
-                if rows[given, SLOTS] > more:
-                    row = given
-                    given, spare = spare, rows[spare, NEXT]
-                    rows[given] = rows[row]
-                    n_kept = rows[row, COUNT] - more
-                    rows[row, COUNT] = rows[row, SLOTS] = n_kept
-                    rows[given, FIRST] += n_kept
-                    rows[given, INTO] += n_kept
-                    rows[given, COUNT] = rows[given, SLOTS] = more
-                more -= rows[given, SLOTS]
-                if gpus is None:
-                    _give_back(
-                        group, free, tree, rows[given, FIRST], rows[given, COUNT]
-                    )
-                for k in range(NEXT):
-                    gone[k, n_gone] = rows[given, k]
-                n_gone += 1
-                rows[given, SLOTS], rows[given, NEXT], spare = SPARE, spare, given
-            if then >= 0:
-                head[then] = row
-                while row >= 0:
-                    rows[row, END] = end_ms[then]
-                    row = rows[row, NEXT]
-        held = min(n_slots[before[new]], wanted) if before[new] >= 0 else 0
-        if gpus is None:
-            n_pieces = _take(group, by_rack, free, tree, wanted - held, pieces)
-        else:
-            place[new] = take_gpus(gpus, wanted)
-            n_pieces = _nodes_of(gpus, place[new], wanted, pieces)
-        if n_pieces < 0:
-            return n_pieces, spare, n_gone
-        for piece in range(n_pieces):
-            row, spare = spare, rows[spare, NEXT]
-            rows[row, START], rows[row, END], rows[row, OWNER] = (
-                now_ms,
-                end_ms[new],
-                owner[new],
-            )
-            rows[row, FIRST], rows[row, COUNT] = pieces[0, piece], pieces[1, piece]
-            rows[row, SLOTS], rows[row, INTO] = pieces[2, piece], held
-            rows[row, NEXT], head[new] = head[new], row
-            held += pieces[2, piece]
-    return n_ended, spare, n_gone
-
-
-@njit()
-def _take(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
-    wanted: int,
-    pieces: Int64Array,
-) -> int:
-    """Take free nodes, list their pieces, and return the number of pieces."""
-    n_leaves, n_pieces, end = tree.size // 2, 0, -1
-    while wanted > 0:
-        if not tree[1]:
-            return -wanted
-        leaf = first_with(tree, min(wanted, tree[1]) if by_rack else 1)
-        n_taken = min(wanted, tree[n_leaves + leaf])
-        add_to(tree, leaf, -n_taken)
-        wanted -= n_taken
-        while n_taken:
-            first = _lowest(free[leaf])
-            count = min(_lowest(~(free[leaf] >> first)), n_taken)
-            free[leaf] ^= ((1 << count) - 1) << first
-            n_taken -= count
-            node = leaf * group + first
-            if node != end:
-                pieces[0, n_pieces], pieces[1, n_pieces] = node, 0
-                n_pieces += 1
-            pieces[1, n_pieces - 1] += count
-            pieces[2, n_pieces - 1] = pieces[1, n_pieces - 1]
-            end = node + count
-    return n_pieces
-
-
-@njit()
-def _lowest(bits: int) -> int:
-    """Return the place of the lowest bit that is set.
-
-    The exponent of that bit as a double.
-    """
-    return int((np.float64(bits & -bits).view(np.int64) >> 52) - 1023)
-
-
-@njit()
-def _give_back(
-    group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int
-) -> None:
-    """Give back nodes side by side."""
-    end = node + n_nodes
-    while node < end:
-        leaf = node // group
-        count = min((leaf + 1) * group, end) - node
-        free[leaf] |= ((1 << count) - 1) << (node - leaf * group)
-        add_to(tree, leaf, count)
-        node += count
-
-
-@njit()
-def _nodes_of(gpus: Gpus, place: int, n_slots: int, pieces: Int64Array) -> int:
-    """List the nodes that a job has GPUs of, and its slots there; return how many."""
-    gpu, left, n_pieces = place // (SLOTS_PER_GPU + 1), n_slots, 0
-    while gpu >= 0:
-        node, n_here = gpu // gpus.per_node, min(left, SLOTS_PER_GPU)
-        if not n_pieces or pieces[0, n_pieces - 1] != node:
-            pieces[0, n_pieces], pieces[1, n_pieces], pieces[2, n_pieces] = node, 1, 0
-            n_pieces += 1
-        pieces[2, n_pieces - 1] += n_here
-        left -= n_here
-        gpu = gpus.next_gpu[gpu] if n_slots >= SLOTS_PER_GPU else -1
-    return n_pieces

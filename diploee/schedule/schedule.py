@@ -294,7 +294,7 @@ def _engine(
     clock: WallClock = RUN_TIME,
 ) -> PoolEngine:
     if slots_per_node > 1:
-        from diploee.schedule.compiled_gpus import open_gpus
+        from diploee.schedule.kernels import open_gpus
 
         gpus = open_gpus(standing.first, slots_per_node // SLOTS_PER_GPU)
         if engine == "compiled":

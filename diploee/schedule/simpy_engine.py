@@ -1,4 +1,8 @@
-"""The SimPy engine: two events a job, its submission and its end."""
+"""The plain queues in SimPy: a process submits jobs, and each that runs is a timeout.
+
+At each instant all jobs that end give their nodes back and all that are submitted join
+the queue; then the policy says once which of the queue start.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import simpy
-from simpy.events import NORMAL
 
 from diploee.base.clock import WallClock
 from diploee.base.tables import Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU
-from diploee.schedule.compiled_gpus import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.context import RUN_TIME
 from diploee.schedule.job_table import JobTable
+from diploee.schedule.kernels import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import (
     EXACT,
@@ -26,7 +29,7 @@ from diploee.schedule.policy import (
     jobs_read,
     wake_ms,
 )
-from diploee.schedule.simpy_loop import Callbacks, SimpyLoop
+from diploee.schedule.simpy_loop import SimpyLoop
 
 
 class SimpyCluster(SimpyLoop, Viewed):
@@ -62,16 +65,12 @@ class SimpyCluster(SimpyLoop, Viewed):
         )
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
-        # Strict FIFO starts the same jobs whether or not it has seen all of an instant;
-        # an event less for each of its decisions.
-        self._ask = self._decide if type(policy) is StrictFifo else self._decide_last
         self._n_jobs = 0
         self._starts_ms: dict[int, int] = {}
         self.wakes_ms: list[int] = []
         self.last_busy_ms = begin_ms
-        self._at_end: Callbacks = [self._end]
         for time_ms, more in added:
-            self._later(time_ms - begin_ms, self._add, more)
+            self._later(time_ms, self._add, more)
             self.wakes_ms.append(time_ms)
 
     # Of each waiting or running job, as `ClusterView` says.
@@ -98,30 +97,19 @@ class SimpyCluster(SimpyLoop, Viewed):
     def wake_at(self, time_ms: int) -> None:
         """Ask for another decision at a time [ms], after now."""
         time_ms = wake_ms(self.policy, time_ms, self.now_ms)
-        self._later(time_ms - self.now_ms, self._wake)
+        self._later(time_ms, self._ask)
         self.wakes_ms.append(time_ms)
 
-    def _add(self, event: simpy.Event) -> None:
-        """Add nodes, and see whether jobs have waited for them."""
-        self.n_nodes += event._value
-        self.free_nodes += event._value
+    def _add(self, more: int) -> None:
+        """Let more nodes stand, and see whether jobs have waited for them."""
+        self.n_nodes += more
+        self.free_nodes += more
         self.last_busy_ms = self.now_ms
-        self._wake(event)
-
-    def _wake(self, _: simpy.Event) -> None:
-        if self.queue or self._wants_idle:
-            self._ask()
+        self._ask()
 
     def advance(self, jobs: JobTable, until_ms: int) -> tuple[Int64Array, Int64Array]:
         """Take in jobs and return those that start before a time."""
-        new = self._enter(jobs) if len(jobs) else []
-        enqueue, ask = self.queue.append, self._ask
-
-        def enter(job: int) -> None:
-            enqueue(job)
-            ask()
-
-        self._run_until(until_ms, new, jobs.submit_ms, enter)
+        self._run_until(until_ms, self._enter(jobs), jobs.submit_ms)
         count, starts_ms = len(self._starts_ms), self._starts_ms
         numbers = np.fromiter(starts_ms, np.int64, count)
         start_ms = np.fromiter(starts_ms.values(), np.int64, count)
@@ -134,14 +122,12 @@ class SimpyCluster(SimpyLoop, Viewed):
 
         Return new.
         """
-        alive = {*self.queue, *self.running}
-        rows = [row for row, job in enumerate(self._numbers) if job in alive]
-        first = self._n_jobs
+        alive = sorted([*self.running, *self.queue])
+        rows = np.searchsorted(self._numbers, alive)
+        new = list(range(self._n_jobs, self._n_jobs + len(jobs)))
         self._n_jobs += len(jobs)
-        # The same integers as keys and in the queue: a look-up finds them by identity.
-        new = list(range(first, self._n_jobs))
-        self._numbers = [*(self._numbers[row] for row in rows), *new]
-        self._jobs = concat([self._jobs.take(np.array(rows, dtype=np.int64)), jobs])
+        self._numbers = [*alive, *new]
+        self._jobs = concat([self._jobs.take(rows), jobs])
         self._asked_for.clear()
         self.job_n_nodes = self._of_jobs("n_nodes")
         self._duration_ms = self._of_jobs("duration_ms")
@@ -151,18 +137,18 @@ class SimpyCluster(SimpyLoop, Viewed):
             self.job_estimate_ms = dict(zip(self._numbers, estimate_ms, strict=True))
         return new
 
+    def _submit(self, job: int) -> None:
+        self.queue.append(job)
+        self._is_due = True
+
     def _decide(self) -> None:
-        """Ask the policy and start what it chose."""
-        if chosen := self._select(self):
-            self._start(chosen)
+        """Ask the policy while jobs wait, and start what it chose."""
+        if self.queue or self._wants_idle:
+            self._start(self._select(self))
 
     def _start(self, chosen: Sequence[int]) -> None:
-        """Let jobs run, each of which ends after its run time."""
-        queue, n_nodes_of, duration_of = self.queue, self.job_n_nodes, self._duration_ms
-        estimate_of = self.job_estimate_ms
-        env, idle_events, at_end = self._env, self._idle_events, self._at_end
-        # All times here are whole ms
-        now_ms: int = env._now  # type: ignore[assignment]
+        """Let jobs run; each ends after its run time, with its number as the event's value."""  # noqa: E501
+        queue, now_ms, timeout = self.queue, self.now_ms, self._env.timeout
         for job in chosen:
             if queue and job == queue[0]:
                 queue.popleft()
@@ -170,7 +156,7 @@ class SimpyCluster(SimpyLoop, Viewed):
                 queue.remove(job)
             else:
                 self._refuse(self.policy, f"starts job {job}, which does not wait")
-            n_nodes = n_nodes_of[job]
+            n_nodes = self.job_n_nodes[job]
             if n_nodes > self.free_nodes:
                 free = f"{self.free_nodes} are free"
                 self._refuse(
@@ -178,19 +164,18 @@ class SimpyCluster(SimpyLoop, Viewed):
                 )
             self.free_nodes -= n_nodes
             self._starts_ms[job] = now_ms
-            self.running[job] = now_ms + estimate_of[job]
-            event = idle_events.pop() if idle_events else self._event()
-            event._value, event.callbacks = job, at_end
-            env.schedule(event, NORMAL, duration_of[job])
+            self.running[job] = now_ms + self.job_estimate_ms[job]
+            timeout(self._duration_ms[job], job).callbacks.append(self._end)
 
     def _end(self, event: simpy.Event) -> None:
-        job = event._value  # the property `value` checks first what is known here
-        self._idle_events.append(event)
+        """Give back the nodes of a job."""
+        job: int = event.value  # type: ignore[assignment]
         del self.running[job]
         self.free_nodes += self.job_n_nodes[job]
-        self.last_busy_ms = self._env._now  # type: ignore[assignment]
+        if not self.running:
+            self.last_busy_ms = self.now_ms
         if self.queue or self._wants_idle:
-            self._ask()
+            self._is_due = True
 
 
 class SimpyGpus(SimpyCluster):
@@ -206,7 +191,6 @@ class SimpyGpus(SimpyCluster):
         super().__init__(
             gpus.next_gpu.size * SLOTS_PER_GPU, StrictFifo(), begin_ms=begin_ms
         )
-        self._ask = self._decide_last  # which GPU is the first one depends on all ends
         self._gpus, self._places = gpus, dict[int, int]()
 
     def _decide(self) -> None:
@@ -219,5 +203,5 @@ class SimpyGpus(SimpyCluster):
         self._start(chosen)
 
     def _end(self, event: simpy.Event) -> None:
-        free_gpus(self._gpus, self._places.pop(event._value))
+        free_gpus(self._gpus, self._places.pop(event.value))  # type: ignore[arg-type]
         super()._end(event)

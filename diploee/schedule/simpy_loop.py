@@ -8,22 +8,16 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-import numpy as np
 import simpy
-from simpy.events import NORMAL, EventPriority
 
 from diploee.base.errors import PolicyError
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H
 
-Callbacks = list[Callable[[simpy.Event], None]]
-Job = TypeVar("Job")
 LONGEST_IDLE_MS = MS_PER_DAY
 """A pool may stand empty beside a queue for so long before its policy is refused."""
-AFTER_ALL = EventPriority(NORMAL + 1)
-"""Of the events of one instant, those that come last."""
 
 
 class SimpyLoop(ABC):
@@ -33,96 +27,62 @@ class SimpyLoop(ABC):
 
     def __init__(self, begin_ms: int) -> None:
         self._env = simpy.Environment(initial_time=begin_ms)
-        self._turn_is_due = False
-        # An event that was processed is scheduled again: a new one costs as much as
-        # both its turns.
-        self._idle_events: list[simpy.Event] = []
-        self._at_turn: Callbacks = [self._turn]
+        # Whether policies are asked once all of this instant has happened
+        self._is_due = False
 
     @property
     def now_ms(self) -> int:
         """Time since the start of the run [ms], negative in its warm-up."""
         return int(self._env.now)
 
+    def _ask(self) -> None:
+        self._is_due = True
+
+    @abstractmethod
+    def _submit(self, job: Any) -> None:
+        """Put a job into its queue."""
+
     @abstractmethod
     def _decide(self) -> None:
         """Ask the policies and do what they answer."""
 
     def _run_until(
-        self,
-        until_ms: int,
-        jobs: Sequence[Job],
-        submit_ms: Int64Array,
-        enter: Callable[[Job], None],
+        self, until_ms: int, jobs: Sequence[Any], submit_ms: Int64Array
     ) -> None:
-        """Let jobs enter when they are submitted, and simulate up to a time."""
-        if jobs:
-            wake: Callbacks = []
-            submissions = self._submissions(jobs, submit_ms, enter, wake)
-            wake.append(submissions.send)
-            next(submissions)
-        # Events leave no reference cycles behind, and every full collection would walk
-        # millions of list entries: without collections the run is a twentieth faster.
+        """Simulate up to a time, instant after instant.
+
+        First all that happens, then a decision.
+        """
+        env = self._env
+        env.process(self._submissions(jobs, submit_ms.tolist()))
+        # Events leave no reference cycles behind, and each full collection would walk
+        # all jobs of a window: that takes a tenth of the time.
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._env.run(until=until_ms)
+            next_ms = env.peek()
+            while next_ms < until_ms:
+                env.step()
+                now_ms, next_ms = next_ms, env.peek()
+                if self._is_due and next_ms > now_ms:
+                    self._is_due = False
+                    self._decide()
+                    next_ms = env.peek()
         finally:
             if collecting:
                 gc.enable()
+        env.run(until=until_ms)
 
     def _submissions(
-        self,
-        jobs: Sequence[Job],
-        submit_ms: Int64Array,
-        enter: Callable[[Job], None],
-        wake: Callbacks,
-    ) -> Generator[None, simpy.Event, None]:
-        """Submit one job after another, woken by an event whose callbacks are `wake`.
+        self, jobs: Sequence[Any], submit_ms: Sequence[int]
+    ) -> Generator[simpy.Event, None, None]:
+        for job, time_ms in zip(jobs, submit_ms, strict=True):
+            yield self._env.timeout(time_ms - self._env.now)
+            self._submit(job)
 
-        The one event is scheduled again for each job and calls this generator itself: a
-        `simpy.Process` with a new `Timeout` a job takes twice as long for the same.
-        """
-        schedule = self._env.schedule
-        delays_ms = np.diff(submit_ms, prepend=self.now_ms).tolist()
-        event = self._event()
-        for job, delay_ms in zip(jobs, delays_ms, strict=True):
-            event.callbacks = wake
-            schedule(event, NORMAL, delay_ms)
-            yield
-            enter(job)
-        wake.clear()  # it would keep this generator alive
-        yield
-
-    def _event(self) -> simpy.Event:
-        """Return an event that may be scheduled as it is."""
-        event = simpy.Event(self._env)
-        event._ok, event._value = True, None
-        return event
-
-    def _later(
-        self,
-        delay_ms: int,
-        callback: Callable[[simpy.Event], None],
-        value: object = None,
-    ) -> None:
-        """Call back after a time."""
-        event = self._event()
-        event._value, event.callbacks = value, [callback]
-        self._env.schedule(event, NORMAL, delay_ms)
-
-    def _decide_last(self) -> None:
-        """Decide once all that happens at this instant has happened."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            event = self._idle_events.pop() if self._idle_events else self._event()
-            event._value, event.callbacks = None, self._at_turn
-            self._env.schedule(event, AFTER_ALL)
-
-    def _turn(self, event: simpy.Event) -> None:
-        self._idle_events.append(event)
-        self._turn_is_due = False
-        self._decide()
+    def _later(self, time_ms: int, call: Callable[..., None], *of: Any) -> None:
+        """Call a function at a time."""
+        self._env.timeout(time_ms - self._env.now).callbacks.append(lambda _: call(*of))
 
     def _check_starving(self, pool: Any, now_ms: int) -> None:
         """Refuse a policy that leaves a pool idle and asks for no later turn."""

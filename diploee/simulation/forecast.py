@@ -29,7 +29,7 @@ START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = (
     2.3e-6,
 )
 S_PER_PIECE, S_PER_PIECE_MATCHED = 1.3e-6, 0.8e-6
-S_PER_JOB: dict[Engine, float] = {"simpy": 7.2e-6, "compiled": 2.1e-6}
+S_PER_JOB: dict[Engine, float] = {"simpy": 9.8e-6, "compiled": 2.1e-6}
 """To start, with what services load; per span that a stream draws, per interval of a
 pool, per piece of time of a service (more where a target is matched), and per job:
 fitted to days, months and years of the shipped scenarios on one core."""

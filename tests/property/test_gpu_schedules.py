@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from diploee.scenario import Pool
 from diploee.schedule import StrictFifo
 from diploee.schedule.compiled import CompiledQueue
-from diploee.schedule.compiled_gpus import Gpus, open_gpus
 from diploee.schedule.job_table import JobTable
+from diploee.schedule.kernels import Gpus, open_gpus
 from diploee.schedule.simpy_engine import SimpyGpus
 
 GPU = 100
