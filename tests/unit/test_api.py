@@ -294,3 +294,8 @@ def test_runs_are_compared_by_metric_from_the_top(
         float(run.metric(DEMAND)) for run in (tiny_run, busier)
     )
     assert DEMAND in found._repr_html_()
+
+
+def test_simulate_takes_no_name_of_a_scenario() -> None:
+    with pytest.raises(InputError, match="found 'colocation_10mw'; diploee"):
+        diploee.simulate("colocation_10mw")  # type: ignore[arg-type]
