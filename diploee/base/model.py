@@ -436,7 +436,7 @@ files."""
 
 
 class _Offered(dict[str, Any]):
-    """What entry points offer by name; diploee itself offers what it asks for."""
+    """Objects of entry points by name; diploee itself offers those it asks for."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise InputError(
