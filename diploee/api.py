@@ -426,7 +426,13 @@ def simulate(
     for name in options.keys() - known:
         known += ["library", "inputs", "limits", "progress", *signature(run).parameters]
         raise InputError(
-            f"{name}: not an argument of diploee.run{did_you_mean(name, known)}"
+            f"{name}: not an argument of diploee.run or simulate"
+            f"{did_you_mean(name, known)}"
+        )
+    if not isinstance(scenario, Scenario):
+        raise InputError(
+            f"scenario: expected a Scenario, as load_scenario gives, found "
+            f"{shown(scenario)}; diploee.run takes names and files"
         )
     how, watch = RunOptions(**options), Stopwatch(progress or Progress())
     with watch.stage("read inputs"):

@@ -22,6 +22,7 @@ from typing import (
     Any,
     Generic,
     Literal,
+    NoReturn,
     Protocol,
     TypeVar,
     Union,
@@ -434,10 +435,30 @@ KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
 files."""
 
 
+class _Offered(dict[str, Any]):
+    """Objects of entry points by name; diploee itself offers those it asks for."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise InputError(
+            f"no entry point gives {shown(name)}: diploee was installed before it had "
+            "that one; install it again, as it was: pip install ."
+        )
+
+
 @cache
 def installed(group: str) -> dict[str, Any]:
     """Return what installed distributions offer in a group of entry points, by name."""
-    return {point.name: point.load() for point in entry_points(group=group)}
+    offered = _Offered()
+    for point in entry_points(group=group):
+        try:
+            offered[point.name] = point.load()
+        except (ImportError, AttributeError) as error:
+            whose = point.dist.name if point.dist else "some distribution"
+            raise InputError(
+                f"the entry point {shown(point.name)} of {whose} does not load "
+                f"({error}); install {whose} again, or uninstall it"
+            ) from None
+    return offered
 
 
 T = TypeVar("T", bound=Model)
@@ -552,7 +573,7 @@ class Kinds(Generic[T]):
         try:
             return spec.model_validate(data)
         except ValidationError as error:
-            raise with_keys(error, spec) from None
+            raise _with_keys(error, spec) from None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -584,7 +605,7 @@ class Kinds(Generic[T]):
         return {"anyOf": found}
 
 
-def with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
+def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
     """Return an error with the kind's keys, which its annotation doesn't tell."""
     details: list[InitErrorDetails] = []
     for detail in error.errors(include_url=False):

@@ -290,7 +290,9 @@ def _limits(here: Any) -> Iterator[Any]:
 
 def _fields(here: Any) -> dict[str, Any]:
     """Return the annotation of each key of a group; none where there is no group."""
-    for part in _flat(here):
+    parts = list(_flat(here))
+    # What is read by a model that an entry point names says which
+    for part in (*(part.spec for part in parts if hasattr(part, "spec")), *parts):
         if isinstance(part, type) and issubclass(part, BaseModel):
             known = part.model_fields.items()
             return {name: (field.annotation, *field.metadata) for name, field in known}

@@ -100,15 +100,19 @@ class _Helped:
         return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help with the example of the command behind its first sentence."""
+        """Write the help with the command's example behind its first sentence.
+
+        A paragraph is as wide as the terminal, not as its source.
+        """
         names: list[str] = []
         at = ctx
         while at.parent is not None:
             names.insert(0, at.info_name)
             at = at.parent
+        first, *rest = (" ".join(p.split()) for p in (self.help or "").split("\n\n"))
         if (example := EXAMPLES.get(" ".join(names))) is not None:
-            first, *rest = (self.help or "").split("\n\n")
-            self.help = "\n\n".join([first, f"Example: {example}", *rest])
+            rest.insert(0, f"Example: {example}")
+        self.help = "\n\n".join([first, *rest])
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 

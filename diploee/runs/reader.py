@@ -73,7 +73,7 @@ class RunFolder(Brief):
         InputError
             If it is none, or was written by a newer version.
         """
-        if not isinstance(folder, Path | str):
+        if isinstance(folder, RunFolder):
             return folder
         run = cls(Path(folder))
         if not (run.folder / MANIFEST).is_file():

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from diploee.base.columns import Columns
 from diploee.base.metric import Metric
-from diploee.base.model import Model, installed, with_keys
+from diploee.base.model import Model, installed
 
 LOADS = "diploee.loads"
 """Group of entry points: kinds of loads, by the key of a scenario that has their
@@ -66,14 +66,13 @@ class StreamOf:
     def __init__(self, key: str) -> None:
         self._key = key
 
+    @property
+    def spec(self) -> type[LoadSpec]:
+        """Settings of a stream, whose keys errors name."""
+        return load_kind(self._key).spec
+
     def _read(self, value: Any) -> Any:
-        spec = load_kind(self._key).spec
-        if isinstance(value, spec):
-            return value
-        try:
-            return spec.model_validate(value)
-        except ValidationError as error:
-            raise with_keys(error, spec) from None
+        return self.spec.model_validate(value)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -87,4 +86,4 @@ class StreamOf:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON Schema of a stream."""
-        return handler(load_kind(self._key).spec.__pydantic_core_schema__)
+        return handler(self.spec.__pydantic_core_schema__)

@@ -420,3 +420,7 @@ def test_scenario_runs_on_imported_logs(
     idle_node_s = 12 * 3_600 * (1 - done.metrics["utilization"]["mean"])
     total_j = done.metrics["power"]["energy_mwh"] * 3.6e9
     assert total_j == pytest.approx(energy_j + idle_node_s * 400, rel=1e-9)
+
+
+def test_help_breaks_lines_where_the_terminal_ends() -> None:
+    assert "Ctrl-C closes it." in call("studio", "--help").out

@@ -294,3 +294,14 @@ def test_runs_are_compared_by_metric_from_the_top(
         float(run.metric(DEMAND)) for run in (tiny_run, busier)
     )
     assert DEMAND in found._repr_html_()
+
+
+def test_simulate_takes_no_name_of_a_scenario() -> None:
+    with pytest.raises(InputError, match="found 'colocation_10mw'; diploee"):
+        diploee.simulate("colocation_10mw")  # type: ignore[arg-type]
+
+
+def test_what_is_no_run_is_not_taken_for_an_open_one(tiny_run: Run) -> None:
+    assert diploee.open_run(tiny_run) is tiny_run  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        diploee.open_run(3)  # type: ignore[arg-type]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any, Literal
 
 import pytest
 from command_line import call
 from jsonschema import Draft202012Validator
 
+from diploee.base import model
 from diploee.base.errors import InputError
-from diploee.base.model import Kinds, Model
+from diploee.base.model import Kinds, Model, installed
 from diploee.facility import STAGES, StageSpec
 from diploee.facility.loss_curves import MEASURED, SUPPLIES
 from diploee.facility.node_power import AC_POWER
@@ -136,3 +138,16 @@ def test_the_help_of_a_command_lists_every_name(
     monkeypatch.setenv("COLUMNS", "500")
     told = call(command, "--help").out
     assert [name for name in names if f"'{name}'" not in told] == []
+
+
+def test_entry_points_that_are_absent_or_do_not_load_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed.cache_clear()
+    broken = EntryPoint("weather", "no_such_module:read", "diploee.readers")
+    monkeypatch.setattr(model, "entry_points", lambda group: [broken][: group == "b"])
+    with pytest.raises(InputError, match="no entry point gives 'weather'"):
+        installed("a")["weather"]
+    with pytest.raises(InputError, match=r"does not load [(]No module named 'no_such_"):
+        installed("b")
+    installed.cache_clear()

@@ -377,6 +377,9 @@ def test_streams_that_can_not_be_run_are_one_line(folder, keys, words):
             {"step_s": 0.3, "control_interval_s": 3},
             "0.3 s does not divide the duration of 100 s",
         ),
+        ({"noise_fraction": 2}, "a number of 0 or more and at most 1, found 2"),
+        ({"models": {"m": 3}}, r"a group of keys \('data', 'replicas', .*found 3"),
+        ({"modells": {}}, "unknown key 'modells'.*did you mean 'models'"),
         ({"pool": "q"}, "unknown pool 'q'"),
         (
             {"controller": "feedbak"},
