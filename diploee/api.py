@@ -36,8 +36,7 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.log_replay import ClassRule
 from diploee.scenario.models import Scenario
-from diploee.scenario.starter import Site as Answers
-from diploee.scenario.starter import starter_text
+from diploee.scenario.starter import SiteAnswers, starter_text
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_text
 from diploee.simulation import run as running
 from diploee.simulation import steps
@@ -517,7 +516,7 @@ DRAFT_NODES = 1000
 """Nodes of the site whose power says how many make the one that is asked for."""
 
 
-def starter(answers: Answers, name: str) -> tuple[str, int]:
+def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
     """Return a first scenario of a site as text, and how many nodes make its power."""
     # Whose job is of given nodes
     draft = answers.model_copy(update={"largest_job": 0.0})

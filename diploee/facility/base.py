@@ -120,7 +120,7 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 @dataclass(frozen=True)
-class Site(Brief):
+class SiteView(Brief):
     """The facility, as far as a stage may know it."""
 
     clock: RunClock  # span, interval and zone of the run
@@ -250,7 +250,7 @@ class StageSpec(Kind):
         """Files that it reads, as the scenario names them."""
         return ()
 
-    def open(self, site: Site) -> Any:  # noqa: ARG002
+    def open(self, site: SiteView) -> Any:  # noqa: ARG002
         """Return the stage as it stands in a facility."""
         return self
 
@@ -316,7 +316,7 @@ class Another:
         """Time within which its power is interpolated [s]."""
         return interpolated_s([self.stage])
 
-    def open(self, site: Site) -> Another:
+    def open(self, site: SiteView) -> Another:
         """Return the stage as it stands in a facility."""
         return Another(self.stage.open(site), self.number)
 

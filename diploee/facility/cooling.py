@@ -25,7 +25,7 @@ from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Model, default, optional, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
 
 IT_AC_POWER = "it_ac_power_w"
@@ -256,11 +256,11 @@ class CoolingSpec(StageSpec, ABC):
         )
 
     @abstractmethod
-    def plant(self, site: Site) -> Plant:
+    def plant(self, site: SiteView) -> Plant:
         """Return the static model."""
 
     @abstractmethod
-    def design_w(self, site: Site) -> float:
+    def design_w(self, site: SiteView) -> float:
         """Return the design heat [W]."""
 
     @property
@@ -268,7 +268,7 @@ class CoolingSpec(StageSpec, ABC):
         """Heat beside the power that sets the load [W]."""
         return 0.0
 
-    def open(self, site: Site) -> Cooling:
+    def open(self, site: SiteView) -> Cooling:
         """Return the plant as it stands in a facility."""
         site.require_ac(self.kind)
         kind = f"stage '{self.kind}'"
@@ -310,11 +310,11 @@ class HeatCoolingSpec(CoolingSpec, Plant):
         """Heat beside the power that sets the load [W]."""
         return self.other_heat_kw * W_PER_KW
 
-    def plant(self, site: Site) -> Plant:  # noqa: ARG002
+    def plant(self, site: SiteView) -> Plant:  # noqa: ARG002
         """Return the static model: itself."""
         return self
 
-    def design_w(self, site: Site) -> float:
+    def design_w(self, site: SiteView) -> float:
         """Return the design heat [W]."""
         if self.design_heat_mw is not None:
             return self.design_heat_mw * W_PER_MW
@@ -327,7 +327,7 @@ class Cooling:
     columns = COLUMNS
     metrics = METRICS
 
-    def __init__(self, spec: CoolingSpec, site: Site) -> None:
+    def __init__(self, spec: CoolingSpec, site: SiteView) -> None:
         self.kind = spec.kind
         assert site.weather is not None
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)

@@ -37,7 +37,7 @@ from diploee.base.model import (
 )
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values, tenth_ms
+from diploee.facility.base import POWER, Block, SiteView, StageSpec, Values, tenth_ms
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 
@@ -182,7 +182,7 @@ class GeneratorSpec(StageSpec):
         """Return a tenth of its start delay, or of a shorter ramp [ms]."""
         return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
-    def open(self, site: Site) -> _Generator:
+    def open(self, site: SiteView) -> _Generator:
         """Return the stage, which knows the local time."""
         return _Generator(self, site.clock.wall)
 

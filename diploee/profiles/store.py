@@ -61,7 +61,7 @@ class Job(Record):
     profile_id: Name
 
 
-class _Head(Job):
+class _ProfileHead(Job):
     """Fields that a file's metadata must hold."""
 
     dt_ms: Annotated[int, Field(ge=1, le=MAX_STEP_MS)]
@@ -116,7 +116,7 @@ def write_profile(
             if (k, v) not in NOT_WRITTEN.items()
         },
     }
-    checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)
+    checked_record(head, _ProfileHead, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(
         {
             "t_ms": arrow_numbers(
@@ -212,7 +212,7 @@ class StoredProfile:
                 f"this version reads {SCHEMA_VERSION}; {_REMEDY}"
             )
         where = f"{path}: metadata '{METADATA_KEY.decode()}'"
-        head = checked_record(content, _Head, where, ProfileError, _REMEDY)
+        head = checked_record(content, _ProfileHead, where, ProfileError, _REMEDY)
         self.profile_id, self.workload = head.profile_id, head.workload
         self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
         self.provenance: Provenance = head.provenance

@@ -20,9 +20,9 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.scenario.flexibility import (
     TOLERATED_LOSS,
-    Event,
     EventTarget,
     FollowSignal,
+    RunEvent,
 )
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
@@ -132,7 +132,7 @@ class PowerHistory:
 class _Limit:
     """An event that limits power, and the power before its ramp."""
 
-    event: Event
+    event: RunEvent
     of_meter: bool  # its target is of the meter, not of what devices draw
     before_w: float | None = None
 
@@ -166,7 +166,7 @@ class FairCaps:
 
     def __init__(
         self,
-        events: Sequence[Event] = (),
+        events: Sequence[RunEvent] = (),
         cap: Signal | None = None,
         follow: FollowSignal | None = None,
         signals: Mapping[str, Signal] | None = None,
@@ -328,7 +328,7 @@ class FairCaps:
             allowed_w = min(allowed_w, self._devices_w(None, view, cap_w))
         return allowed_w
 
-    def _limit(self, event: Event) -> _Limit:
+    def _limit(self, event: RunEvent) -> _Limit:
         """Return the limit of an event.
 
         Of the meter, but for a fraction of what devices drew. The two are the same
@@ -625,13 +625,13 @@ class FairCaps:
 _NEVER_MS = int(np.iinfo(np.int64).max) // 2
 
 
-def _open_event(target: EventTarget, now_ms: int) -> Event:
+def _open_event(target: EventTarget, now_ms: int) -> RunEvent:
     """Return the event of a signal that has become high.
 
     It lasts until that is over.
     """
     ramp_ms = STEP_MS
-    return Event(
+    return RunEvent(
         "follow",
         now_ms,
         now_ms + ramp_ms,

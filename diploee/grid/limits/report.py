@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError, one_line, plural, shown
-from diploee.base.measures.series import MAX_DAY_POWER_W, Series, to_quanta
+from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
 from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import short
 from diploee.base.progress import stage
@@ -537,8 +537,10 @@ class Checked:
     """A series that is passed to checks, those of what it is filled up apart."""
 
     def __init__(self, checks: Sequence[Check], step_ms: int) -> None:
-        self._whole = Series(step_ms, [check for check in checks if check.whole])
-        self._filled = Series(step_ms, [check for check in checks if not check.whole])
+        self._whole = MeasureRunner(step_ms, [check for check in checks if check.whole])
+        self._filled = MeasureRunner(
+            step_ms, [check for check in checks if not check.whole]
+        )
 
     def add(
         self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None

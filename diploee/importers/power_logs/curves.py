@@ -37,7 +37,7 @@ from diploee.importers.power_logs.guard import (
 )
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
-from diploee.profiles.meters import Meter, reach
+from diploee.profiles.meters import MeterModel, reach
 from diploee.profiles.profile import PowerProfile, Provenance, Repair
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -195,7 +195,7 @@ def device_of(
     )
 
 
-def restored(device: Device, meter: Meter) -> Device:
+def restored(device: Device, meter: MeterModel) -> Device:
     """Return a device with its meter's gain divided out of its readings."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(joint_power_w([device.curve], step_us), step_us / US_PER_S)
@@ -288,7 +288,7 @@ def measured(
     *,
     source: str,
     hashes: Sequence[str],
-    meter: Meter,
+    meter: MeterModel,
     repairs: Sequence[Repair],
     counts: Mapping[str, int],
     bandwidth_hz: float | None = None,

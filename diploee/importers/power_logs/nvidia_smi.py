@@ -45,7 +45,7 @@ from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
 from diploee.importers.text.tables import ReadTable, listed
 from diploee.importers.text.values import numbers, value_shown
-from diploee.profiles.meters import Meter, known_meter
+from diploee.profiles.meters import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, unshared_s
 
@@ -165,7 +165,7 @@ def _boundary(add_w: float) -> str:
     )
 
 
-def _notes(gpus: list[Device], columns: list[str], meter: Meter) -> str:
+def _notes(gpus: list[Device], columns: list[str], meter: MeterModel) -> str:
     how = "the driver does not average it"
     if meter.window_s:
         assumed = " (assumed)" if meter.kind == "unknown" else ""
