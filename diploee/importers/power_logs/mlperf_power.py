@@ -35,6 +35,7 @@ from diploee.importers.power_logs.curves import (
     Device,
     ProfilesOfRuns,
     device_of,
+    joint_hash,
     measured,
     sum_w,
 )
@@ -243,14 +244,12 @@ def _profile(
     in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
     gpu = options.gpu or system.accelerator_model_name or None
     return measured(
-        f"{name}-{numbers[name]}",
-        run.benchmark,
-        nodes,
+        (f"{name}-{numbers[name]}", run.benchmark, nodes),
         step_ms,
         power_w,
         options,
         source=str(run.folder.relative_to(run.submission.parent)),
-        hashes=[log.sha256 for log in logs],
+        source_sha256=joint_hash([log.sha256 for log in logs]),
         meter=known_meter("other", gpu, round(interval_us / US_PER_S, 6)),
         repairs=repairs,
         counts=counts,

@@ -27,6 +27,7 @@ from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.importers.power_logs.curves import (
     Device,
     device_of,
+    joint_hash,
     measured,
     restored,
     sum_w,
@@ -124,12 +125,12 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes
     )
     return measured(
-        *options.of_nodes(nodes),
+        options.of_nodes(nodes),
         options.step_ms,
         power_w,
         options,
         source=", ".join(path.name for path in files),
-        hashes=[machine.sha256 for machine in machines],
+        source_sha256=joint_hash([machine.sha256 for machine in machines]),
         meter=meter,
         repairs=[
             *repairs,

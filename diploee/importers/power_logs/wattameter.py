@@ -194,12 +194,12 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         [device.curve for device in devices]
     )
     return measured(
-        *options.of_nodes(n_nodes),
+        options.of_nodes(n_nodes),
         options.step_ms,
         power_w,
         options,
         source=", ".join(path.name for path in sorted(logs)),
-        hashes=[digest.hexdigest()],
+        source_sha256=digest.hexdigest(),
         meter=meter,
         repairs=repairs,
         counts=counts,
