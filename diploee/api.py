@@ -606,7 +606,6 @@ def fit(
     workload: str | None = None,
     *,
     rules: Path | str | Sequence[ClassRule] | None = None,
-    log_format: str | None = None,
     scenario: Scenario | Path | str | None = None,
     pool: str | None = None,
     stream: str = "jobs",
@@ -627,8 +626,6 @@ def fit(
         Workload that all jobs take their power from; else `rules`.
     rules : path or sequence of ClassRule, optional
         Which jobs take their power from which workload; the first that fits.
-    log_format : str, optional
-        Recognised by content by default.
     scenario : Scenario, path or name, optional
         What the stream is for: gives the pool, its nodes and GPUs, and how to read the
         log where its only replay of a log says so.
@@ -645,8 +642,8 @@ def fit(
     force : bool
         Replace an existing file at `out`.
     **options : object
-        Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such
-        as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
+        `log_format`, which is recognised by content by default; fields of
+        `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
         ``states=("completed",)``.
 
     Returns
@@ -665,7 +662,7 @@ def fit(
     --------
     >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
     """  # noqa: E501
-    from diploee.fits.fragment import check_place, write_fragment
+    from diploee.fits.fragment import Target, check_place, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
 
@@ -680,13 +677,9 @@ def fit(
         ProfileLibrary.open(*map(str, profiles)),
         options,
         JobFitOptions(**of_fit),
-        log_format=log_format,
+        Target(scenario, pool, stream, place),
         workload=workload,
         rules=rules,
-        scenario=scenario,
-        pool=pool,
-        stream=stream,
-        out=place,
     )
     write_fragment(found.fragment, place, force)
     return found
