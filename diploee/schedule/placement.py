@@ -10,6 +10,7 @@ it took last, or takes more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,6 +71,27 @@ SPARE = -1
 another row of their stretch, or -1."""
 
 
+class _Leaves(NamedTuple):
+    """Free nodes of a pool, and room for the pieces that a stretch takes."""
+
+    group: int  # nodes of a leaf
+    by_rack: bool  # whether a stretch gets the fewest leaves
+    free: Int64Array  # free nodes of each leaf, as bits
+    tree: Int64Array  # a `tree_of` their numbers
+    pieces: Int64Array  # first nodes, nodes and slots, shape (3, nodes)
+
+
+class _Chain(NamedTuple):
+    """Stretches, and of each the one of its owner that it follows and that follows."""
+
+    start_ms: Int64Array
+    end_ms: Int64Array
+    n_slots: Int64Array
+    owner: Int64Array
+    before: Int64Array
+    after: Int64Array
+
+
 class PlacedPool:
     """The nodes of one pool, those that do not stand held by `ABSENT`.
 
@@ -87,7 +109,9 @@ class PlacedPool:
         by_rack: bool = False,
     ) -> None:
         n_free = np.clip(standing.first - np.arange(0, n_nodes, group), 0, group)
-        self._nodes = (group, by_rack, (1 << n_free) - 1, tree_of(n_free))
+        pieces = np.empty((3, n_nodes), dtype=np.int64)
+        free, tree = (1 << n_free) - 1, tree_of(n_free)
+        self._leaves = _Leaves(group, by_rack, free, tree, pieces)
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
         # As in `absent_nodes`
         later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]
@@ -98,7 +122,7 @@ class PlacedPool:
         self._rows = np.column_stack(
             (begins, end_ms, owner, first, added, added, none, last)
         )
-        self._spare, self._pieces = -1, np.empty((3, n_nodes), dtype=np.int64)
+        self._spare = -1
         self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
         self._make_room(added.size + n_nodes)
         self._stretches = Stretches(begins, end_ms, added, owner)  # that run on
@@ -139,19 +163,12 @@ class PlacedPool:
         self._make_room(min(n_most, self._most_rows))
         gone = np.empty((NEXT, n_most), np.int64)
         n_ended, self._spare, n_gone = _place(
-            *self._nodes,
+            self._leaves,
             self._gpus,
             n_before,
-            of.start_ms,
-            of.end_ms,
-            of.n_slots,
-            of.owner,
-            before,
-            after,
+            _Chain(of.start_ms, of.end_ms, of.n_slots, of.owner, before, after),
             ends,
-            places[0],
-            places[1],
-            self._pieces,
+            places,
             self._rows,
             self._spare,
             gone,
@@ -177,22 +194,12 @@ class PlacedPool:
 
 @njit()
 def _place(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
+    leaves: _Leaves,
     gpus: Gpus | None,
     n_before: int,
-    start_ms: Int64Array,
-    end_ms: Int64Array,
-    n_slots: Int64Array,
-    owner: Int64Array,
-    before: Int64Array,
-    after: Int64Array,
+    stretches: _Chain,
     ends: Int64Array,
-    head: Int64Array,
-    place: Int64Array,
-    pieces: Int64Array,
+    places: Int64Array,
     rows: Int64Array,
     spare: int,
     gone: Int64Array,
@@ -203,6 +210,8 @@ def _place(
     and the number of those gone. No array is made or replaced in here: numba would
     count who holds it at each turn of the loop.
     """
+    start_ms, end_ms, n_slots, owner, before, after = stretches
+    head, place, pieces = places[0], places[1], leaves.pieces
     n_ended = n_gone = 0
     for new in range(n_before, start_ms.size):
         now_ms, wanted = start_ms[new], n_slots[new]
@@ -227,9 +236,7 @@ def _place(
                     rows[given, COUNT] = rows[given, SLOTS] = more
                 more -= rows[given, SLOTS]
                 if gpus is None:
-                    _give_back(
-                        group, free, tree, rows[given, FIRST], rows[given, COUNT]
-                    )
+                    _give_back(leaves, rows[given, FIRST], rows[given, COUNT])
                 for k in range(NEXT):
                     gone[k, n_gone] = rows[given, k]
                 n_gone += 1
@@ -241,7 +248,7 @@ def _place(
                     row = rows[row, NEXT]
         held = min(n_slots[before[new]], wanted) if before[new] >= 0 else 0
         if gpus is None:
-            n_pieces = _take(group, by_rack, free, tree, wanted - held, pieces)
+            n_pieces = _take(leaves, wanted - held)
         else:
             place[new] = take_gpus(gpus, wanted)
             n_pieces = _nodes_of(gpus, place[new], wanted, pieces)
@@ -262,15 +269,9 @@ def _place(
 
 
 @njit()
-def _take(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
-    wanted: int,
-    pieces: Int64Array,
-) -> int:
+def _take(leaves: _Leaves, wanted: int) -> int:
     """Take free nodes, list their pieces, and return the number of pieces."""
+    group, by_rack, free, tree, pieces = leaves
     n_leaves, n_pieces, end = tree.size // 2, 0, -1
     while wanted > 0:
         if not tree[1]:
@@ -304,10 +305,9 @@ def _lowest(bits: int) -> int:
 
 
 @njit()
-def _give_back(
-    group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int
-) -> None:
+def _give_back(leaves: _Leaves, node: int, n_nodes: int) -> None:
     """Give back nodes side by side."""
+    group, free, tree = leaves.group, leaves.free, leaves.tree
     end = node + n_nodes
     while node < end:
         leaf = node // group
