@@ -36,8 +36,7 @@ from diploee.scenario.loading import (
 )
 from diploee.scenario.log_replay import ClassRule
 from diploee.scenario.models import Scenario
-from diploee.scenario.starter import Site as Answers
-from diploee.scenario.starter import starter_text
+from diploee.scenario.starter import SiteAnswers, starter_text
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_text
 from diploee.simulation import run as running
 from diploee.simulation import steps
@@ -523,7 +522,7 @@ DRAFT_NODES = 1000
 """Nodes of the site whose power says how many make the one that is asked for."""
 
 
-def starter(answers: Answers, name: str) -> tuple[str, int]:
+def starter(answers: SiteAnswers, name: str) -> tuple[str, int]:
     """Return a first scenario of a site as text, and how many nodes make its power."""
     # Whose job is of given nodes
     draft = answers.model_copy(update={"largest_job": 0.0})
@@ -613,7 +612,6 @@ def fit(
     workload: str | None = None,
     *,
     rules: Path | str | Sequence[ClassRule] | None = None,
-    log_format: str | None = None,
     scenario: Scenario | Path | str | None = None,
     pool: str | None = None,
     stream: str = "jobs",
@@ -634,8 +632,6 @@ def fit(
         Workload that all jobs take their power from; else `rules`.
     rules : path or sequence of ClassRule, optional
         Which jobs take their power from which workload; the first that fits.
-    log_format : str, optional
-        Recognised by content by default.
     scenario : Scenario, path or name, optional
         What the stream is for: gives the pool, its nodes and GPUs, and how to read the
         log where its only replay of a log says so.
@@ -652,8 +648,8 @@ def fit(
     force : bool
         Replace an existing file at `out`.
     **options : object
-        Fields of `JobFitOptions`, such as ``months=False``, and of `LogReading`, such
-        as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
+        `log_format`, which is recognised by content by default; fields of
+        `JobFitOptions`, such as ``months=False``, and of `LogReading`, such as ``columns={"submit": "came", ...}``, ``gpus_per_node=4`` or
         ``states=("completed",)``.
 
     Returns
@@ -672,7 +668,7 @@ def fit(
     --------
     >>> found = diploee.fit("sacct.txt", "llama2_70b_lora", out="stream.yaml")  # doctest: +SKIP
     """  # noqa: E501
-    from diploee.fits.fragment import check_place, write_fragment
+    from diploee.fits.fragment import Target, check_place, write_fragment
     from diploee.fits.jobs.arrivals import JobFitOptions
     from diploee.fits.jobs.from_log import fit_from_log
 
@@ -687,13 +683,9 @@ def fit(
         ProfileLibrary.open(*map(str, profiles)),
         options,
         JobFitOptions(**of_fit),
-        log_format=log_format,
+        Target(scenario, pool, stream, place),
         workload=workload,
         rules=rules,
-        scenario=scenario,
-        pool=pool,
-        stream=stream,
-        out=place,
     )
     write_fragment(found.fragment, place, force)
     return found

@@ -28,8 +28,7 @@ from diploee.cli.limits import next_steps
 
 if TYPE_CHECKING:
     from diploee.api import Run
-    from diploee.runs.sections import Section
-    from diploee.runs.sections import Table as TextTable
+    from diploee.runs.sections import Section, SectionTable
 
 
 class ProgressBars(Progress):
@@ -152,7 +151,7 @@ def show_figures(title: str, section: Section) -> None:
     Console().print(table)
 
 
-def show_texts(tables: Iterable[TextTable]) -> None:
+def show_texts(tables: Iterable[SectionTable]) -> None:
     """Print tables of sections, each below an empty line."""
     for table in tables:
         Console().print()

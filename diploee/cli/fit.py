@@ -18,7 +18,7 @@ from diploee.cli.options import (
     give_fragment,
     options,
 )
-from diploee.fits.fragment import check_place
+from diploee.fits.fragment import Target, check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.from_log import fit_from_log
 from diploee.fits.jobs.job_log_fit import fit_lines
@@ -79,16 +79,11 @@ def fit_command(
     fit = fit_from_log(
         log,
         ProfileLibrary.open(*(profiles or ())),
-        reading.model_dump(exclude_unset=True),
+        reading.model_dump(exclude_unset=True) | {"log_format": log_format},
         choices,
-        log_format=log_format,
+        Target(scenario, pool, stream, out, as_option),
         workload=workload,
         rules=rules,
-        scenario=scenario,
-        pool=pool,
-        stream=stream,
-        out=out,
-        named=as_option,
     )
     data = partial(fit_as_dict, fit) if as_json else None
     folders = "".join(f" --profiles {folder}" for folder in profiles or ())

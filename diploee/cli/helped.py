@@ -161,7 +161,7 @@ class Command(_Helped, TyperCommand):
             return super().invoke(ctx)
 
 
-class Group(_Helped, TyperGroup):
+class CommandGroup(_Helped, TyperGroup):
     """A group of commands."""
 
 
@@ -169,7 +169,7 @@ class App(typer.Typer):
     """A group that makes such commands."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(cls=Group, **options)
+        super().__init__(cls=CommandGroup, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
         """Return a decorator of a command, as typer's."""

@@ -11,14 +11,14 @@ import typer
 
 from diploee.base.errors import InputError, OutputExistsError, ScenarioError
 from diploee.cli.options import Force, Json, place_option, print_result
-from diploee.scenario.starter import Site
+from diploee.scenario.starter import SiteAnswers
 
 NOTHING_LET = {"training_share": 0.0, "colocation_share": 0.0}
 """Stands in for shares that are not answered yet."""
 
 
 def _option(name: str, **more: Any) -> Any:
-    return typer.Option(help=Site.model_fields[name].description, **more)
+    return typer.Option(help=SiteAnswers.model_fields[name].description, **more)
 
 
 def init_command(
@@ -80,14 +80,14 @@ def init_command(
     print_result({"written": [out], "n_nodes": n_nodes}, [words], as_json=as_json)
 
 
-def _site(answers: dict[str, Any]) -> Site:
+def _site(answers: dict[str, Any]) -> SiteAnswers:
     from diploee.base.plain_data import checked
 
     def where(place: tuple[str | int, ...]) -> str:
         return f"--{str(place[0]).replace('_', '-')}" if place else "the shares"
 
     return checked(
-        answers, Site, where, lambda problems: InputError("; ".join(problems))
+        answers, SiteAnswers, where, lambda problems: InputError("; ".join(problems))
     )
 
 
@@ -95,7 +95,7 @@ def _asked(name: str, answers: dict[str, Any]) -> Any:
     """Return the answer to a question; ask again until it is one."""
     from diploee.scenario.yaml_lines import read_value
 
-    field = Site.model_fields[name]
+    field = SiteAnswers.model_fields[name]
     while True:
         words = str(field.description).removesuffix(".")
         typer.echo(f"{words} ({field.default}): ", nl=False, err=True)

@@ -4,7 +4,7 @@ from .base import PLACES as PLACES
 from .base import STAGES as STAGES
 from .base import Block as Block
 from .base import Meter as Meter
-from .base import Site as Site
+from .base import SiteView as SiteView
 from .base import Stage as Stage
 from .base import StageSpec as StageSpec
 from .battery import BatterySpec as BatterySpec

@@ -12,7 +12,7 @@ from diploee.base.columns import Column
 from diploee.base.metric import Metric
 from diploee.base.model import SCALES, PositiveShare, default, optional, uncertain
 from diploee.base.units import W_PER_KW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.meters import EnergyMeter
 
 DESIGN_SHARE = 0.01
@@ -75,7 +75,7 @@ class AuxiliaryLoadSpec(StageSpec):
         """Return the share where the power is given."""
         return () if self.power_kw is None else ("design_share",)
 
-    def open(self, site: Site) -> AuxiliaryLoadSpec:
+    def open(self, site: SiteView) -> AuxiliaryLoadSpec:
         """Return the load with its power."""
         if self.power_kw is not None:
             return self

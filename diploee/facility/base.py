@@ -122,7 +122,7 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 @dataclass(frozen=True)
-class Site(Brief):
+class SiteView(Brief):
     """The facility, as far as a stage may know it."""
 
     clock: RunClock  # span, interval and zone of the run
@@ -249,7 +249,7 @@ class StageSpec(Kind):
         """Files that it reads, as the scenario names them."""
         return ()
 
-    def open(self, site: Site) -> Any:  # noqa: ARG002
+    def open(self, site: SiteView) -> Any:  # noqa: ARG002
         """Return the stage as it stands in a facility."""
         return self
 

@@ -61,7 +61,7 @@ from diploee.facility.base import (
     POWER,
     Block,
     Nameable,
-    Site,
+    SiteView,
     StageSpec,
     Values,
     tenth_ms,
@@ -80,7 +80,7 @@ _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
 
 
-class Store(NamedTuple):
+class BatteryLimits(NamedTuple):
     """A battery in W, J and s."""
 
     power_w: float  # most that it takes and gives [W]
@@ -126,7 +126,7 @@ class Held:
 
 
 def hold(
-    load_w: Float64Array, dt_s: float, store: Store, asked: Hold, state: Before
+    load_w: Float64Array, dt_s: float, store: BatteryLimits, asked: Hold, state: Before
 ) -> Held:
     """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
@@ -135,14 +135,14 @@ def hold(
     before = Before(*map(float, state))
     if np.isnan(before.level_w):
         before = before._replace(level_w=before.supply_w)
-    numbers = Store(*map(float, store)), Hold(*map(float, asked))
+    numbers = BatteryLimits(*map(float, store)), Hold(*map(float, asked))
     last = _hold(load_w, dt_s, *numbers, before, rows)
     return Held(rows[0], rows[1], rows[2], rows[3], Before(*last))
 
 
 @njit(inline="always")
 def _given(
-    gives_w: float, dt_s: float, store: Store, stored_j: float
+    gives_w: float, dt_s: float, store: BatteryLimits, stored_j: float
 ) -> tuple[float, float]:
     """Return what a battery gives of a request [W], and its energy then [J]."""
     if gives_w > 0:
@@ -158,7 +158,7 @@ def _given(
 def _hold(
     load_w: Float64Array,
     dt_s: float,
-    store: Store,
+    store: BatteryLimits,
     asked: Hold,
     before: Before,
     rows: Float64Array,
@@ -219,7 +219,7 @@ class Clock(NamedTuple):
 def _dispatch(
     load_w: Float64Array,
     dt_s: float,
-    store: Store,
+    store: BatteryLimits,
     target_w: float,
     window_s: float,
     clock: Clock,
@@ -622,16 +622,16 @@ class BatterySpec(StageSpec, Nameable):
         fills = self.peak_shaving or self.demand_charge
         return self.most_state_of_charge if fills else self.reference_state_of_charge
 
-    def open(self, site: Site) -> Any:
+    def open(self, site: SiteView) -> Any:
         """Return the stage; that of some modes knows the local time."""
         if any((self.peak_shaving, self.demand_charge, self.time_of_use)):
             return _Dispatched(self, site.clock.wall)
         return self
 
-    def store(self) -> Store:
+    def store(self) -> BatteryLimits:
         """Return it in W, J and s."""
         capacity_j = self.energy_mwh * J_PER_MWH
-        return Store(
+        return BatteryLimits(
             self.power_mw * W_PER_MW,
             self.least_state_of_charge * capacity_j,
             self.most_state_of_charge * capacity_j,

@@ -25,7 +25,7 @@ from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Model, default, optional, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
 
 IT_AC_POWER = "it_ac_power_w"
@@ -256,11 +256,11 @@ class CoolingSpec(StageSpec, ABC):
         )
 
     @abstractmethod
-    def plant(self, site: Site) -> Plant:
+    def plant(self, site: SiteView) -> Plant:
         """Return the static model."""
 
     @abstractmethod
-    def design_w(self, site: Site) -> float:
+    def design_w(self, site: SiteView) -> float:
         """Return the design heat [W]."""
 
     @property
@@ -268,7 +268,7 @@ class CoolingSpec(StageSpec, ABC):
         """Heat beside the power that sets the load [W]."""
         return 0.0
 
-    def open(self, site: Site) -> Cooling:
+    def open(self, site: SiteView) -> Cooling:
         """Return the plant as it stands in a facility."""
         site.require_ac(self.kind)
         kind = f"stage '{self.kind}'"
@@ -310,11 +310,11 @@ class HeatCoolingSpec(CoolingSpec, Plant):
         """Heat beside the power that sets the load [W]."""
         return self.other_heat_kw * W_PER_KW
 
-    def plant(self, site: Site) -> Plant:  # noqa: ARG002
+    def plant(self, site: SiteView) -> Plant:  # noqa: ARG002
         """Return the static model: itself."""
         return self
 
-    def design_w(self, site: Site) -> float:
+    def design_w(self, site: SiteView) -> float:
         """Return the design heat [W]."""
         if self.design_heat_mw is not None:
             return self.design_heat_mw * W_PER_MW
@@ -327,7 +327,7 @@ class Cooling:
     columns = COLUMNS
     metrics = METRICS
 
-    def __init__(self, spec: CoolingSpec, site: Site) -> None:
+    def __init__(self, spec: CoolingSpec, site: SiteView) -> None:
         self.kind = spec.kind
         assert site.weather is not None
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
@@ -335,7 +335,6 @@ class Cooling:
         self._given = site.with_role("source", "store") if spec.source == POWER else ()
         self._weather = weather = site.weather
         self.design_w = spec.design_w(site)
-        self._time_ms = weather.time_ms.astype(np.float64)
         self.temperature_c = (
             weather.wet_bulb_c
             if self.plant.follows == "wet_bulb"
@@ -345,8 +344,12 @@ class Cooling:
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
         even = np.linspace(low_c, high_c, n_steps + 1)
         inside = [t for t in self.plant.breaks_c if low_c < t < high_c]
-        self._nodes_c = np.unique(np.concatenate([even, inside]))
-        self._table = self.plant.relative_power(HEATS[None, :], self._nodes_c[:, None])
+        nodes_c = np.unique(np.concatenate([even, inside]))
+        table = self.plant.relative_power(HEATS[None, :], nodes_c[:, None])
+        self._map = _Map(nodes_c, table.ravel(), self.design_w, spec.other_heat_w)
+        self._lines = _WeatherLines(
+            weather.time_ms.astype(np.float64), self.temperature_c, weather.wet_bulb_c
+        )
 
     def start(self) -> None:
         """Return the state at the start.
@@ -362,29 +365,23 @@ class Cooling:
         heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
         for name in self._given:
             heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
-        other_w = self.spec.other_heat_w
-        share, decay = _lags(self.spec.lags_s, block.dt_ms / MS_PER_S)
         state = (
-            np.full(MOST_LAGS, heat_w[0] + other_w) if state is None else state.copy()
+            np.full(MOST_LAGS, heat_w[0] + self._map.other_w)
+            if state is None
+            else state.copy()
         )
         middle_ms = block.t0_ms + block.dt_ms / 2
         hour = np.searchsorted(self._weather.time_ms, middle_ms, side="right") - 1
         cooling_w, lagged_w, wet_c = rows = np.empty((3, heat_w.size))
         _cool(
             heat_w,
-            other_w,
             middle_ms,
             float(block.dt_ms),
             state,
-            share,
-            decay,
-            min(max(int(hour), 0), self._time_ms.size - 2),
-            self._time_ms,
-            self.temperature_c,
-            self._weather.wet_bulb_c,
-            self._nodes_c,
-            self._table.ravel(),
-            self.design_w,
+            _lags(self.spec.lags_s, block.dt_ms / MS_PER_S),
+            min(max(int(hour), 0), self._lines.time_ms.size - 2),
+            self._lines,
+            self._map,
             rows,
         )
         found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
@@ -496,29 +493,43 @@ def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64
     return np.pad(share * mean, missing), np.pad(decay, missing)
 
 
+class _WeatherLines(NamedTuple):
+    """Weather by hours, straight lines between."""
+
+    time_ms: Float64Array
+    driving_c: Float64Array  # what the plant follows
+    wet_bulb_c: Float64Array
+
+
+class _Map(NamedTuple):
+    """Power of a plant over its design heat, by temperature and heat."""
+
+    nodes_c: Float64Array
+    table: Float64Array
+    design_w: float
+    other_w: float  # heat beside the power that sets the load
+
+
 @njit()
 def _cool(
-    heat_w: Any,
-    other_w: float,
+    heat_w: Float64Array,
     middle_ms: float,
     dt_ms: float,
-    state: Any,
-    share: Any,
-    decay: Any,
+    state: Float64Array,
+    lags: tuple[Float64Array, Float64Array],
     hour: int,
-    time_ms: Any,
-    driving_c: Any,
-    wet_bulb_c: Any,
-    nodes_c: Any,
-    table: Any,
-    design_w: float,
-    rows: Any,
+    lines: _WeatherLines,
+    plant: _Map,
+    rows: Float64Array,
 ) -> None:
     """Find cooling power, lagged heat and wet-bulb; update the lags in place.
 
     Every value follows from its own time, the lags and the tables alone, so that
     results do not depend on where a block begins.
     """
+    time_ms, driving_c, wet_bulb_c = lines
+    nodes_c, table, design_w, other_w = plant
+    share, decay = lags
     n, n_heats = heat_w.size, table.size // nodes_c.size
     cooling_w, lagged_w, wet_c = rows[0], rows[1], rows[2]
     last_hour, last_node, last_heat = time_ms.size - 2, nodes_c.size - 2, n_heats - 2

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from diploee.base.errors import StageError
 from diploee.base.model import READERS, default, installed, optional
 from diploee.base.tables import Float64Array, Range
-from diploee.facility.base import Site
+from diploee.facility.base import SiteView
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
 
 Temperature = Literal["wet_bulb", "dry_bulb"]
@@ -151,11 +151,11 @@ class CoolingTableSpec(CoolingSpec):
         """The table's file, where it has one."""
         return () if self.path is None else (self.path,)
 
-    def design_w(self, site: Site) -> float:
+    def design_w(self, site: SiteView) -> float:
         """Return the power that loads are relative to, of all nodes' ratings [W]."""
         return site.rated_power_w
 
-    def plant(self, site: Site) -> Plant:
+    def plant(self, site: SiteView) -> Plant:
         """Return the table."""
         points = self.points
         if self.path is not None:

@@ -41,7 +41,7 @@ from diploee.facility.base import (
     POWER,
     Block,
     Nameable,
-    Site,
+    SiteView,
     StageSpec,
     Values,
     tenth_ms,
@@ -189,7 +189,7 @@ class GeneratorSpec(StageSpec, Nameable):
         """Return a tenth of its start delay, or of a shorter ramp [ms]."""
         return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
-    def open(self, site: Site) -> _Generator:
+    def open(self, site: SiteView) -> _Generator:
         """Return the stage, which knows the local time."""
         return _Generator(self, site.clock.wall)
 

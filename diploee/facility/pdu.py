@@ -9,7 +9,7 @@ from pydantic import PositiveFloat
 from diploee.base.columns import Column
 from diploee.base.model import SCALES, Share, default, optional, uncertain
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, Block, SiteView, StageSpec, Values
 from diploee.facility.loss_curves import quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 
@@ -59,7 +59,7 @@ class PduSpec(StageSpec):
         "of large sites",
     )
 
-    def open(self, site: Site) -> PduSpec:
+    def open(self, site: SiteView) -> PduSpec:
         """Return the stage with its rating."""
         rated_mw = site.design_mw(self.kind)
         return self.model_copy(update={"rated_mw": self.rated_mw or rated_mw})

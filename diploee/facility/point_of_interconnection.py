@@ -12,7 +12,7 @@ from diploee.base.columns import Column, Columns
 from diploee.base.errors import one_of
 from diploee.base.metric import short
 from diploee.base.model import SCALES, Model, PositiveShare, default, optional
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 
 _AT = "at the point of interconnection"
 
@@ -127,7 +127,7 @@ class PointOfInterconnectionSpec(StageSpec):
             )
         return None
 
-    def open(self, site: Site) -> _PointOfInterconnection:
+    def open(self, site: SiteView) -> _PointOfInterconnection:
         """Return the stage; it needs reactive power."""
         site.require_ac(self.kind)
         return _PointOfInterconnection(site.with_role("loss"))

@@ -27,7 +27,14 @@ from diploee.base.metric import Metric
 from diploee.base.model import SCALES, default, optional
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, Nameable, StageSpec, Values, tenth_ms
-from diploee.facility.battery import ROUNDING_W, Before, RampRates, State, Store, hold
+from diploee.facility.battery import (
+    ROUNDING_W,
+    BatteryLimits,
+    Before,
+    RampRates,
+    State,
+    hold,
+)
 from diploee.facility.meters import ColumnMeter
 
 
@@ -141,11 +148,11 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
         """Return a tenth of the minute that ramps are kept over [ms]."""
         return tenth_ms(S_PER_MIN)
 
-    def store(self) -> Store:
+    def store(self) -> BatteryLimits:
         """Return a store that takes the ballast's power and gives the curtailed."""
         takes_w = np.inf if self.ballast_mw is None else self.ballast_mw * W_PER_MW
         gives_w = np.inf if self.curtails else 0.0
-        return Store(takes_w, -np.inf, np.inf, 0.0, gives_w=gives_w)
+        return BatteryLimits(takes_w, -np.inf, np.inf, 0.0, gives_w=gives_w)
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the ramps of the facility's power as far as can be."""

@@ -34,7 +34,7 @@ from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Share, default, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
-from diploee.facility.base import POWER, Block, Nameable, Site, StageSpec, Values
+from diploee.facility.base import POWER, Block, Nameable, SiteView, StageSpec, Values
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 
@@ -108,7 +108,7 @@ class SolarSpec(StageSpec, Nameable):
         basis="assumed, PVWatts'",
     )
 
-    def open(self, site: Site) -> _Solar:
+    def open(self, site: SiteView) -> _Solar:
         """Return the plant under the site's weather."""
         sun = site.weather.sun if site.weather else "there is no facility.weather"
         if isinstance(sun, str):

@@ -17,7 +17,7 @@ from diploee.base.columns import Column
 from diploee.base.model import SCALES, Model, default, optional, uncertain
 from diploee.base.tables import Float64Array
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.meters import LoadMeter, load_metrics
 
 
@@ -149,7 +149,7 @@ class TransformersSpec(StageSpec):
         assumed=True,
     )
 
-    def open(self, site: Site) -> TransformersSpec:
+    def open(self, site: SiteView) -> TransformersSpec:
         """Return the stage with its ratings."""
         rated_mva = INSTALLED * site.design_mw(self.kind)
         units = [

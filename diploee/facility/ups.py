@@ -13,7 +13,7 @@ from pydantic import PositiveFloat, SerializeAsAny, model_validator
 from diploee.base.columns import Column
 from diploee.base.model import SCALES, Share, default, optional, uncertain
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, StageSpec, Values
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
 from diploee.facility.meters import LoadMeter, load_metrics
 
@@ -134,7 +134,7 @@ class UpsSpec(StageSpec):
             *(("mode", "efficiency") if self.mode == "none" else ()),
         )
 
-    def open(self, site: Site) -> UpsSpec:
+    def open(self, site: SiteView) -> UpsSpec:
         """Return the stage with its installed power."""
         installed_mw = site.design_mw(self.kind) * INSTALLED[self.redundancy or "n+1"]
         update = {"installed_mw": self.installed_mw or installed_mw, "redundancy": None}

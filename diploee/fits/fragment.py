@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -56,6 +56,16 @@ def check_place(
     """Raise `InputError`, before any work, if a fragment can't go to a place."""
     if out is not None:
         check_file(out, force, inputs=inputs, option=named("out"))
+
+
+class Target(NamedTuple):
+    """Where a fitted stream goes."""
+
+    scenario: Scenario | Path | str | None  # what it is for, if it is known
+    pool: str | None  # its pool
+    stream: str  # its name
+    out: Path | None  # the file
+    named: Named = str  # how errors call an argument
 
 
 def pool_of(

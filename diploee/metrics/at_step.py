@@ -12,7 +12,7 @@ from diploee.base.measures.ramps import LargestChanges, ramps
 from diploee.base.measures.series import (
     QUANTA_PER_W,
     Measure,
-    Series,
+    MeasureRunner,
     Stretch,
     to_mw,
     to_quanta,
@@ -117,7 +117,7 @@ class StepExtremes:
             n: LargestChanges(n // step_ms) for n in WITHIN_MS if n >= step_ms
         }
         measures: list[Measure] = [*self._peaks.values(), *self._ramps.values()]
-        self._series = Series(step_ms, [*measures, *self._changes.values()])
+        self._series = MeasureRunner(step_ms, [*measures, *self._changes.values()])
 
     def add(self, block: Block) -> None:
         """Take in a block at the step."""

@@ -21,7 +21,7 @@ from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
-from diploee.loads.jobs.training_phases import Phase
+from diploee.loads.jobs.training_phases import TrainingPhase
 from diploee.loads.services.banks import Bank
 from diploee.loads.services.service_plan import (
     PlannedService,
@@ -214,7 +214,9 @@ def _phase_of_profile(profile_id: str) -> int:
     """Return the phase in which synchronous jobs play a profile; -1 if none does."""
     if not profile_id.startswith(PHASE_PREFIX):
         return -1
-    return Phase[profile_id.removeprefix(PHASE_PREFIX).partition(":")[0].upper()]
+    return TrainingPhase[
+        profile_id.removeprefix(PHASE_PREFIX).partition(":")[0].upper()
+    ]
 
 
 class Attribution:
@@ -475,12 +477,12 @@ class Attribution:
             of_jobs: BoolArray = np.maximum.reduceat(found, first)
             return of_jobs
 
-        writes = any_of(phase == Phase.CHECKPOINT)
+        writes = any_of(phase == TrainingPhase.CHECKPOINT)
         # A job trains behind a load, unless it fails in it.
-        behind_load = (phase[:-1] == Phase.LOAD) & (np.diff(rows.owner) == 0)
-        trains = any_of((phase == Phase.TRAIN) & np.append(False, behind_load))
-        stops = any_of(began & (phase == Phase.PLANNED))
-        fails = any_of(began & (phase == Phase.HUNG))
+        behind_load = (phase[:-1] == TrainingPhase.LOAD) & (np.diff(rows.owner) == 0)
+        trains = any_of((phase == TrainingPhase.TRAIN) & np.append(False, behind_load))
+        stops = any_of(began & (phase == TrainingPhase.PLANNED))
+        fails = any_of(began & (phase == TrainingPhase.HUNG))
         did: Int64Array = np.select(
             [fails & trains, fails & falls, stops & falls, trains, writes],
             [8, 7, 6, 5, 4],

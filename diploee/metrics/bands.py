@@ -32,7 +32,7 @@ from diploee.profiles.meters import (
     RESTORED_TRUSTED,
     TRUSTED_WINDOWS,
     UNKNOWN_WINDOW_S,
-    Meter,
+    MeterModel,
     Reach,
     reach,
 )
@@ -161,12 +161,12 @@ class Readings(NamedTuple):
             return cls(reach(0.0, 0.0), NO_METER, is_synthesised=True, names=names)
         meter = has.get("meter")
         if meter is None:
-            meter = Meter(
+            meter = MeterModel(
                 window_s=has["averaging_window_s"],
                 polled_s=has.get("sampling_interval_s"),
             )
         elif isinstance(meter, Mapping):
-            meter = Meter(**meter)
+            meter = MeterModel(**meter)
         is_reference = has.get("kind") == "reference"
         window_s, interval_s, found = meter.window_s, meter.interval_s, meter.reach
         if window_s is None:

@@ -105,7 +105,7 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class NetChange:
     """The net change of one stream, service, stage or kind of noise.
 
     The sum of its parts.
@@ -126,26 +126,26 @@ class Line:
         return self.net_mw * change_mw < 0
 
 
-def cause_lines(cause: Words) -> tuple[list[Line], float]:
+def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
     """Return the listed net changes of a cause, and what is left of its change [MW].
 
     The largest in the event's direction is first; those that follow are the largest of
     all.
     """
-    lines: dict[tuple[Whose, str, str], Line] = {}
+    lines: dict[tuple[Whose, str, str], NetChange] = {}
     for part in cause["parts"]:
         whose, named = (
             What(part["what"]).whose,
             (part.get("of", ""), part.get("pool", "")),
         )
         key = (whose, *named) if whose is not Whose.NOISE else (whose, "", "")
-        lines.setdefault(key, Line(*key)).parts.append(part)
+        lines.setdefault(key, NetChange(*key)).parts.append(part)
     rest_mw = change_mw = _change_mw(cause)
     by_size = sorted(lines.values(), key=lambda line: -abs(line.net_mw))
     leading = next((line for line in by_size if not line.opposes(change_mw)), None)
     by_size.sort(key=lambda line: line is not leading)
     least_mw = LEAST_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
-    listed: list[Line] = []
+    listed: list[NetChange] = []
     for line in by_size:
         more = len(listed) < MOST_LINES and abs(line.net_mw) > least_mw
         if more or abs(rest_mw) > MOST_REST * abs(change_mw):
@@ -193,7 +193,7 @@ class _Writer:
         """Return a change such as ``-3.10 MW``."""
         return f"{self._gross(mw)} {self._unit.power}"
 
-    def line(self, line: Line, cause: Words, full: bool) -> str:
+    def line(self, line: NetChange, cause: Words, full: bool) -> str:
         """Return a net change, in full with gross ones in brackets, by size."""
         name = f"{line.kind} {line.of}".rstrip()
         if self._with_pool and line.pool and line.pool != line.of:
@@ -222,7 +222,7 @@ class _Writer:
     def _gross(self, mw: float) -> str:
         return f"{mw * self._factor:+,.{self._digits}f}"
 
-    def _gross_words(self, part: Words, line: Line, beside_others: bool) -> str:
+    def _gross_words(self, part: Words, line: NetChange, beside_others: bool) -> str:
         """Return what a part did; with its power where it is not the whole line."""
         words = _did(part, line)
         if "mean_mw" in part:
@@ -267,7 +267,7 @@ def _gross_parts(part: Words) -> list[Words]:
     ] or [part]
 
 
-def _did(part: Words, line: Line) -> str:
+def _did(part: Words, line: NetChange) -> str:
     """Return what a part did, by what is known of it."""
     what = What(part["what"])
     if "count" in part:

@@ -21,7 +21,7 @@ from diploee.base.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PE
 from diploee.facility.base import POWER, Block
 from diploee.loads.jobs import StreamClass
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.scenario.flexibility import Event
+from diploee.scenario.flexibility import RunEvent
 from diploee.scenario.models import Scenario
 from diploee.schedule.controller import HOLD_MS
 from diploee.schedule.signals import Signal
@@ -165,7 +165,7 @@ class _EventMeter:
     """Measures one event on blocks of a run, with price and carbon intensity."""
 
     def __init__(
-        self, event: Event, step_ms: int, signals: Mapping[str, Signal]
+        self, event: RunEvent, step_ms: int, signals: Mapping[str, Signal]
     ) -> None:
         self.event, self._step_ms, self._signals = event, step_ms, signals
         self._from_ms = min(
@@ -189,7 +189,7 @@ class _EventMeter:
             )
             self._parts.append((block.t0_ms + rows.start * block.dt_ms, own, twin))
 
-    def entry(self, events: Sequence[Event]) -> dict[str, Any]:
+    def entry(self, events: Sequence[RunEvent]) -> dict[str, Any]:
         """Return its values beside all events.
 
         None where the run does not tell them.
@@ -228,7 +228,7 @@ _COSTS = (
 
 
 def _own_share(
-    event: Event, events: Sequence[Event], times_ms: Int64Array
+    event: RunEvent, events: Sequence[RunEvent], times_ms: Int64Array
 ) -> Float64Array:
     """Return which part of what changes at each time is an event's, 0-1.
 
@@ -261,7 +261,7 @@ def _own_share(
 
 
 def _against_twin(
-    event: Event,
+    event: RunEvent,
     times_ms: Int64Array,
     dt_ms: int,
     power_w: Float64Array,
@@ -333,7 +333,7 @@ class FlexibilityMetrics:
 
     def __init__(
         self,
-        events: Sequence[Event],
+        events: Sequence[RunEvent],
         clock: WallClock,
         signals: Mapping[str, Signal],
         jobs: FlexibleJobs | None = None,

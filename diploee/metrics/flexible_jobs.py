@@ -16,7 +16,7 @@ from diploee.base.measures.distribution import Distribution
 from diploee.base.metric import Metric
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
-from diploee.scenario.flexibility import Event, JobFlexibility
+from diploee.scenario.flexibility import JobFlexibility, RunEvent
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import (
     CHECKPOINT,
@@ -102,7 +102,7 @@ class FlexibleJobs:
         self,
         # What each class of jobs tolerates
         flexibility: Sequence[JobFlexibility | None],
-        events: Sequence[Event],
+        events: Sequence[RunEvent],
         wall: WallClock,  # for deadlines
         horizon_ms: int,
     ) -> None:

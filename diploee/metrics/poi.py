@@ -17,7 +17,7 @@ import numpy as np
 from diploee.base.clock import WallClock
 from diploee.base.columns import TAKEN_OFF, Columns, Role
 from diploee.base.measures.distribution import HoursAbove, Largest
-from diploee.base.measures.series import Series, sum_quanta, to_quanta
+from diploee.base.measures.series import MeasureRunner, sum_quanta, to_quanta
 from diploee.base.metric import Metric
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import Block
@@ -256,7 +256,7 @@ class PoiMetrics:
         }
         self._months: dict[str, MonthSums] = {}
         self._demands = Demands(clock, billing)
-        self._series = Series(clock.step_ms, self._demands.measures)
+        self._series = MeasureRunner(clock.step_ms, self._demands.measures)
         self._peak, self._apparent, self._drawn, self._supplied = (
             Largest() for _ in range(4)
         )

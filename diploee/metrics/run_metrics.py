@@ -11,7 +11,7 @@ from diploee.base.clock import RunClock, WallClock
 from diploee.base.errors import InputError, one_line, shown
 from diploee.base.measures.distribution import Distribution
 from diploee.base.measures.ramps import Rainflow
-from diploee.base.measures.series import Measure, Series, to_mw, to_quanta
+from diploee.base.measures.series import Measure, MeasureRunner, to_mw, to_quanta
 from diploee.base.measures.spectrum import BandRms, Spectrum
 from diploee.base.metric import check_declared, flatten
 from diploee.base.tables import Float64Array
@@ -157,7 +157,7 @@ class GridMetrics:
             *spectrum,
         )
         measures = (*own, *self._added.values())
-        self._series = Series(step_ms, measures)
+        self._series = MeasureRunner(step_ms, measures)
         self._sum = self._count = self._n_left_out = 0
         self._begin_ms: int | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diploee.base.clock import RunClock
-from diploee.base.measures.series import Series, to_quanta
+from diploee.base.measures.series import MeasureRunner, to_quanta
 from diploee.base.measures.voltage import ShortCircuit, VoltageChanges
 from diploee.base.metric import Metric
 from diploee.base.units import PROFILE_STEP_MS
@@ -79,7 +79,7 @@ class StepVoltage:
     ) -> None:
         self._clock, self._transient, self._has_reactive = clock.wall, transient, False
         self._changes = VoltageChanges(grid, clock.step_ms)
-        self._series = Series(clock.step_ms, [self._changes])
+        self._series = MeasureRunner(clock.step_ms, [self._changes])
 
     def add(self, block: Block) -> None:
         """Take in a block at the step."""

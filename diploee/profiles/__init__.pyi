@@ -3,7 +3,7 @@ from .check import check_library as check_library
 from .flat import flat_profile as flat_profile
 from .iterations import loop_of_iterations as loop_of_iterations
 from .library import ProfileLibrary as ProfileLibrary
-from .meters import Meter as Meter
+from .meters import MeterModel as MeterModel
 from .meters import known_meter as known_meter
 from .profile import PowerProfile as PowerProfile
 from .profile import Provenance as Provenance

@@ -31,7 +31,7 @@ LINE_OVER_FLOOR = 10.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class ProfileStatistics:
     """Figures of one profile, or their means over the profiles of a class."""
 
     mean_w: float  # mean power of the job [W]
@@ -52,7 +52,8 @@ class _ClassFigures:
 
     n_profiles: int  # profiles of the class
     n_lines: int  # profiles of them with a line
-    figures: Figures  # means over the profiles; of the line over those that have one
+    # Means over the profiles; of the line over those that have one
+    figures: ProfileStatistics
     boundaries: tuple[str, ...]  # what the power of its profiles includes
 
 
@@ -74,13 +75,13 @@ class ClassDifference:
         return self.first.boundaries != self.second.boundaries
 
 
-def figures_of(profile: PowerProfile) -> Figures:
+def figures_of(profile: PowerProfile) -> ProfileStatistics:
     """Return the figures of one profile."""
     step_s = profile.dt_ms / MS_PER_S
     frequency_hz, power_w2 = _line_spectrum(profile.power_w, step_s)
     in_band = (frequency_hz > 0) & (frequency_hz <= BAND_HZ)
     reaches = 0.5 / step_s >= BAND_HZ
-    return Figures(
+    return ProfileStatistics(
         mean_w=profile.mean_power_w,
         std_w=float(np.std(profile.power_w, dtype=np.float64)),
         duration_s=profile.duration_ms / MS_PER_S,
@@ -94,7 +95,7 @@ def figures_of(profile: PowerProfile) -> Figures:
 
 def _class_figures(library: ProfileLibrary) -> dict[tuple[str, int], _ClassFigures]:
     """Return the figures of each class of a library, by workload and nodes."""
-    by_class: dict[tuple[str, int], list[Figures]] = {}
+    by_class: dict[tuple[str, int], list[ProfileStatistics]] = {}
     boundaries: dict[tuple[str, int], set[str]] = {}
     for index, entry in enumerate(library.entries):
         job_class = entry.workload, entry.n_nodes
@@ -177,13 +178,13 @@ def _rms(power_w2: Float64Array) -> float:
     return float(np.sqrt(power_w2.sum()))
 
 
-def _mean(found: Iterable[Figures], boundaries: set[str]) -> _ClassFigures:
+def _mean(found: Iterable[ProfileStatistics], boundaries: set[str]) -> _ClassFigures:
     rows = np.array([list(vars(figures).values()) for figures in found])
     there = ~np.isnan(rows)
     n_there = there.sum(axis=0)
     sums = np.where(there, rows, 0.0).sum(axis=0)
     means = np.where(n_there > 0, sums / np.maximum(n_there, 1), np.nan)
-    figures = Figures(*means.tolist())
+    figures = ProfileStatistics(*means.tolist())
     return _ClassFigures(
         len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries))
     )

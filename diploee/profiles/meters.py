@@ -28,7 +28,7 @@ _Size = Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)]
 
 
 @dataclass(frozen=True)
-class Meter(Brief):
+class MeterModel(Brief):
     """How the readings of a profile came about."""
 
     field: str = "other"  # such as `power.draw`, `power.draw.instant`, `energy`
@@ -257,23 +257,23 @@ def _fold(at_hz: Float64Array, window_s: float, interval_s: float) -> Float64Arr
 _EDGES = "edges, open traces [C], arXiv:2312.02741 [S]"
 _MEAN = r"\b.* power\.draw(\.average)?$"
 _KNOWN = {
-    r"\bH[12]00" + _MEAN: Meter(
+    r"\bH[12]00" + _MEAN: MeterModel(
         "", "", "boxcar", 1.01, 0.02, 0.1, None, True, f"65-72 {_EDGES}"
     ),
-    r"\bA100.* power\.draw$": Meter(
+    r"\bA100.* power\.draw$": MeterModel(
         "", "", "boxcar", 0.025, 0.4, 0.1, None, True, f"19 {_EDGES}"
     ),
-    r"\bL40S" + _MEAN: Meter(
+    r"\bL40S" + _MEAN: MeterModel(
         source="138 edges in open traces [C]: rises and falls differ"
     ),
-    r"\bB300" + _MEAN: Meter(
+    r"\bB300" + _MEAN: MeterModel(
         source="reads 38 % low on a swing at 2.5 Hz, window unknown [S]"
     ),
-    r" power\.draw\.instant$": Meter(
+    r" power\.draw\.instant$": MeterModel(
         kind="instant", window_s=0.0, source="NVML API reference [S]"
     ),
     # ASSUMPTION [A]: a counter is refreshed at least as often as it is read
-    r" energy$": Meter(
+    r" energy$": MeterModel(
         kind="counter", lti=True, source="differences of an energy counter [A]"
     ),
 }
@@ -285,7 +285,7 @@ UNKNOWN_WINDOW_S = 1.0
 
 def known_meter(
     field: str, gpu: str | None, polled_s: float, window_s: float | None = None
-) -> Meter:
+) -> MeterModel:
     """Return the meter of a field of a GPU.
 
     Parameters
@@ -302,7 +302,7 @@ def known_meter(
     """
     name = f"{(gpu or '').upper()} {field}"
     known = (meter for pattern, meter in _KNOWN.items() if re.search(pattern, name))
-    found = replace(next(known, Meter()), field=field, gpu=gpu, polled_s=polled_s)
+    found = replace(next(known, MeterModel()), field=field, gpu=gpu, polled_s=polled_s)
     if window_s is not None:
         found = replace(
             found, window_s=window_s, window_uncertainty=None, source="window as given"

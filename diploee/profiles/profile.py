@@ -15,7 +15,7 @@ from diploee.base.errors import Brief, ProfileError, shown
 from diploee.base.model import MAX_DEVICES
 from diploee.base.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.base.units import MS_PER_S
-from diploee.profiles.meters import Meter
+from diploee.profiles.meters import MeterModel
 
 
 class PowerBoundary(StrEnum):
@@ -103,7 +103,7 @@ class Provenance(Brief):
     # events say, by its name, such as `training`
     phases: dict[str, list[_Span]] = field(default_factory=dict)
     # How the readings came about; None where no meter was recorded
-    meter: Meter | None = None
+    meter: MeterModel | None = None
     # Whether the meter's gain was divided out, and up to which frequency [Hz]
     restored: bool = False
     restored_hz: _Positive | None = None

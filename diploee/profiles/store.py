@@ -53,7 +53,7 @@ _COLUMNS: dict[str, Kind] = {"t_ms": "number", "power_w": "number"}
 _REMEDY = "import or build the profile again"
 
 
-class _Head(Record):
+class _ProfileHead(Record):
     """Fields that a file's metadata must hold."""
 
     workload: Name
@@ -111,7 +111,7 @@ def write_profile(
             if (k, v) not in NOT_WRITTEN.items()
         },
     }
-    checked_record(head, _Head, f"profile '{profile.profile_id}'", ProfileError)
+    checked_record(head, _ProfileHead, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(
         {
             "t_ms": arrow_numbers(
@@ -202,7 +202,7 @@ class StoredProfile:
                 f"this version reads {SCHEMA_VERSION}; {_REMEDY}"
             )
         where = f"{path}: metadata '{METADATA_KEY.decode()}'"
-        head = checked_record(content, _Head, where, ProfileError, _REMEDY)
+        head = checked_record(content, _ProfileHead, where, ProfileError, _REMEDY)
         self.profile_id, self.workload = head.profile_id, head.workload
         self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
         self.provenance: Provenance = head.provenance

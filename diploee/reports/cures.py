@@ -17,7 +17,7 @@ from diploee.grid.limits.file import Limits
 from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import pattern_for
 from diploee.scenario.loading import scenario_from_dict, with_overrides
 
@@ -110,10 +110,15 @@ def battery_sections(
             "battery",
             "Battery",
             (),
-            (Table("Load", tuple(changes), first="of the load"),),
+            (SectionTable("Load", tuple(changes), first="of the load"),),
         ),
         Section(
-            "cures", "Cures", (), (Table("Cures", tuple(rows), first="cure"),), (), said
+            "cures",
+            "Cures",
+            (),
+            (SectionTable("Cures", tuple(rows), first="cure"),),
+            (),
+            said,
         ),
     ]
 

@@ -20,7 +20,12 @@ import numpy as np
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, cell, plural
 from diploee.base.files import check_file, writing
-from diploee.base.measures.series import MAX_DAY_POWER_W, ClockSums, Series, to_quanta
+from diploee.base.measures.series import (
+    MAX_DAY_POWER_W,
+    ClockSums,
+    MeasureRunner,
+    to_quanta,
+)
 from diploee.base.progress import stage
 from diploee.base.units import (
     MEGAWATT,
@@ -49,7 +54,7 @@ from diploee.runs.provenance import provenance
 from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
-from diploee.runs.sections import COLUMNS, Figure, Section, Table, long_rows
+from diploee.runs.sections import COLUMNS, Figure, Section, SectionTable, long_rows
 from diploee.runs.words import interval, listed, moment
 
 if TYPE_CHECKING:
@@ -241,7 +246,7 @@ def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> S
     """Return a section of a table of quantities, else of plain figures."""
     figures, notes = tuple(found), (note,) if note else ()
     if any(figure.quantity for figure in figures):
-        return Section(id_, title, (), (Table("", figures),), notes=notes)
+        return Section(id_, title, (), (SectionTable("", figures),), notes=notes)
     return Section(id_, title, figures, notes=notes)
 
 
@@ -517,7 +522,7 @@ def _demands(
     if reason := clock.why_not_aligned(length_ms):
         return pd.Series(dtype=float), f"{interval(length_ms)}: {reason}"
     sums, at_ms = ClockSums(clock, length_ms), 0
-    series = Series(clock.step_ms, [sums])
+    series = MeasureRunner(clock.step_ms, [sums])
     filled_ms = 0 if whole else round(run.transient_h * MS_PER_H)
     for block in run.blocks(["facility_power_w"]):
         quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)

@@ -15,8 +15,8 @@ from diploee.profiles.profile import PowerProfile
 from diploee.reports.aggregate import means
 from diploee.reports.drawing.charts import (
     PALETTE,
+    Area,
     Axis,
-    Band,
     Chart,
     Line,
     Panel,
@@ -98,7 +98,7 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
         Axis("time [min]", range=(0, kw.size * step_min)),
         Axis("job power [kW]", range=(0, top)),
         (
-            Band(x, low, high, samples, PALETTE[5], 0.7, steps=True),
+            Area(x, low, high, samples, PALETTE[5], 0.7, steps=True),
             Line(
                 middle,
                 means(kw, every),
@@ -106,7 +106,7 @@ def _whole(profile: PowerProfile, start: int, stop: int) -> Panel:
                 PALETTE[0],
                 width=1.4,
             ),
-            Band(shown, np.zeros(2), np.full(2, top), "lower panel", PALETTE[1], 0.35),
+            Area(shown, np.zeros(2), np.full(2, top), "lower panel", PALETTE[1], 0.35),
         ),
         wide=True,
     )

@@ -20,7 +20,7 @@ from diploee.runs.provenance import provenance
 from diploee.runs.ranked import FIRST, RANKED
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import interval, listed, moment
 
 
@@ -257,8 +257,10 @@ def _with_causes(section: Section, view: RunView) -> Section:
         "By stream, service and stage: net, gross in brackets; a job counts from what "
         "its nodes draw idle."
     )
-    why = Table("Why the worst events came about", tuple(figures[True]), note, "Event")
-    others = Table("Why, of other lengths", tuple(figures[False]), note, "Event")
+    why = SectionTable(
+        "Why the worst events came about", tuple(figures[True]), note, "Event"
+    )
+    others = SectionTable("Why, of other lengths", tuple(figures[False]), note, "Event")
     grid = view.run.metrics.get("grid") or {}
     notes = [withheld(grid)] if grid else []
     if filled_h := grid.get("transient_h"):

@@ -17,8 +17,8 @@ from diploee.reports.data import REST, RunData
 from diploee.reports.drawing.charts import (
     INK,
     MUTED,
+    Area,
     Axis,
-    Band,
     Chart,
     Line,
     Panel,
@@ -66,7 +66,7 @@ def overview_chart(
     every = _every(run, 10 * MS_PER_MIN)
     x, length = _edges(run, every), interval(every * run.step_ms)
     total = closed(means(run.power_w, every) / unit.watts)
-    layers: list[Stack | Band | Line] = []
+    layers: list[Stack | Area | Line] = []
     tops = [total]
     if run.layers:
         coarse = _every(run, MS_PER_H) if run.parts else every
@@ -181,7 +181,7 @@ def _mean_line(
     )
 
 
-def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Band, ...]:
+def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
     """Return the band of a run's least and greatest values within the means drawn."""
     if every < 2:
         return ()
@@ -191,7 +191,7 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Band, ...]:
         for most in (np.minimum, np.maximum)
     )
     return (
-        Band(
+        Area(
             _edges(run, every),
             low,
             high,

@@ -20,8 +20,8 @@ from diploee.reports.common import WEEK_AXIS, histogram_layers, near_range
 from diploee.reports.drawing.charts import (
     PALETTE,
     PEAK,
+    Area,
     Axis,
-    Band,
     Carpet,
     Chart,
     Line,
@@ -43,7 +43,7 @@ from diploee.reports.sweep_data import (
 )
 from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import LEAST_RUNS, listed
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
     if group is not None:
         grouped = rows.groupby(group, sort=_is_numeric(rows[group]))
         parts = [(f"{short_name(group)} {value_text(v)}", part) for v, part in grouped]
-    layers: list[Line | Band] = []
+    layers: list[Line | Area] = []
     lower, upper, reach = _ends(sweep, axis, group)
     for k, (name, part) in enumerate(parts):
         values, main = part[metric.key] * metric.factor, colour(k)
@@ -212,7 +212,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         many, about = len(values) > len(y), (main, metric.suffix, metric.digits)
         is_band = many and numeric and group is None
         if is_band:
-            layers.append(Band(x, *ends, reach, main, 0.14))
+            layers.append(Area(x, *ends, reach, main, 0.14))
         layers.append(
             Line(
                 x,
@@ -277,7 +277,7 @@ def _values(values: Any) -> Any:
     return array if array.dtype.kind in "iuf" else array.astype(str)
 
 
-def _table(sweep: SweepData) -> Table:
+def _table(sweep: SweepData) -> SectionTable:
     """Return the medians over seeds for each point of the axes."""
     metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
     figures: list[Figure] = []
@@ -304,7 +304,7 @@ def _table(sweep: SweepData) -> Table:
         note += (
             f" The first {MAX_ROWS} of {len(points)} points; summary.parquet holds all."
         )
-    return Table("Points of the sweep", tuple(figures), note, "Point")
+    return SectionTable("Points of the sweep", tuple(figures), note, "Point")
 
 
 def _ensemble(sweep: SweepData) -> Section | None:
@@ -403,7 +403,7 @@ def _envelopes(
                     axis,
                     power,
                     (
-                        Band(
+                        Area(
                             x,
                             low,
                             high,
@@ -417,7 +417,7 @@ def _envelopes(
                         ),
                         *(
                             [
-                                Band(
+                                Area(
                                     x,
                                     p5,
                                     p95,
@@ -448,7 +448,7 @@ def _envelopes(
 
 def _spread_tables(
     spread: pd.DataFrame, named: dict[int, str], metrics: list[Metric], accuracy: float
-) -> Iterator[Table]:
+) -> Iterator[SectionTable]:
     """Yield one table of metrics for a single point, else one per metric."""
     alone, over = len(named) == 1, f"over {int(spread['n'].max())} members"
     note = (
@@ -458,11 +458,11 @@ def _spread_tables(
     of_metrics = {m: [*_spread_of(spread, named, m, alone)] for m in metrics}
     if alone:
         figures = tuple(figure for of in of_metrics.values() for figure in of)
-        yield Table(f"Spread {over}", figures, note, "Metric")
+        yield SectionTable(f"Spread {over}", figures, note, "Metric")
         return
     for m, of in of_metrics.items():
         if of:
-            yield Table(f"{m.heading}, {over}", tuple(of), note, "Point")
+            yield SectionTable(f"{m.heading}, {over}", tuple(of), note, "Point")
             note = ""
 
 
@@ -537,7 +537,7 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
                 Figure(point, share, "%", "", "share not met", pattern="{:.1f}")
             )
         title = f"{limits.name or name}: {share_line(found)}"
-        tables.append(Table(title, tuple(figures), first="Point"))
+        tables.append(SectionTable(title, tuple(figures), first="Point"))
     return (
         Section("limits", "Limits", (), tuple(tables), (), tuple(notes))
         if tables

@@ -33,9 +33,9 @@ from diploee.reports.common import (
 from diploee.reports.data import RunData
 from diploee.reports.drawing.charts import (
     PEAK,
+    Area,
     Array,
     Axis,
-    Band,
     Chart,
     Line,
     Panel,
@@ -268,7 +268,7 @@ def _weekly(runs: Sequence[RunData], kind: str, label: str, title: str = "") -> 
 
 def _daily(
     named: _Named, unit: str, digits: int, spread: bool = False
-) -> Iterator[Band | Line]:
+) -> Iterator[Area | Line]:
     """Yield daily means, of one run also lowest and highest values."""
     for k, name, run, values in named:
         days = by_date(run.local_ms, values, "D")
@@ -276,7 +276,7 @@ def _daily(
         mean, low, high = days[["mean", "min", "max"]].to_numpy(np.float32).T
         if spread:
             name, ends = "daily mean", ("lowest", "highest")
-            yield Band(
+            yield Area(
                 x, low, high, "lowest to highest", colour(k), 0.16, unit, digits, *ends
             )
         yield Line(x, mean, name, colour(k), unit, digits, dash(k), 1.5, markers=few)
@@ -284,9 +284,9 @@ def _daily(
 
 def _bands(
     runs: Sequence[RunData], field: str, period_ms: int, divisor: float, unit: str
-) -> tuple[Band | Line, ...]:
+) -> tuple[Area | Line, ...]:
     """Return median and bands of a field of each run, over a day or a week."""
-    layers: list[Band | Line] = []
+    layers: list[Area | Line] = []
     for k, run in enumerate(runs):
         values, bin_ms = getattr(run, field), max(BIN_MS, run.step_ms)
         ms, found = by_time(run.local_ms, values, period_ms, bin_ms, LEVELS)
@@ -296,13 +296,13 @@ def _bands(
             median = "median"
             layers.append(Line(x, top, "maximum", PEAK, unit, width=1.2))
             layers.append(
-                Band(x, p5, p95, "5 to 95 %", main, 0.16, unit, 2, "5 %", "95 %")
+                Area(x, p5, p95, "5 to 95 %", main, 0.16, unit, 2, "5 %", "95 %")
             )
             layers.append(
-                Band(x, p25, p75, "25 to 75 %", main, 0.34, unit, 2, "25 %", "75 %")
+                Area(x, p25, p75, "25 to 75 %", main, 0.34, unit, 2, "25 %", "75 %")
             )
         else:
-            layers.append(Band(x, p25, p75, run.label, main, 0.16, legend=False))
+            layers.append(Area(x, p25, p75, run.label, main, 0.16, legend=False))
         layers.append(Line(x, p50, median, main, unit, dash=dash(k), width=2.2))
     return tuple(layers)
 

@@ -11,7 +11,7 @@ from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.ranked import Part, Pivot
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import interval, moment, pattern_for
 
 WAITS = (
@@ -125,7 +125,7 @@ class RunView:
             if shown and "<" not in metric.key and metric.key.startswith(prefixes):
                 yield metric.key
 
-    def table(self, pivot: Pivot) -> Table | None:
+    def table(self, pivot: Pivot) -> SectionTable | None:
         """Return the table of a pivot; None where the run has no such keys."""
         before, after = pivot.key.split("<row>")
         columns = "|".join(
@@ -146,7 +146,11 @@ class RunView:
         figures = tuple(
             cells[row][name] for row in cells for name in used if name in cells[row]
         )
-        return Table(pivot.title, figures, pivot.note, pivot.first) if figures else None
+        return (
+            SectionTable(pivot.title, figures, pivot.note, pivot.first)
+            if figures
+            else None
+        )
 
     def _put(
         self,

@@ -38,7 +38,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class SectionTable:
     """Figures by item and quantity."""
 
     title: str
@@ -108,7 +108,7 @@ class Section:
     id: str
     title: str
     figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[SectionTable, ...] = ()
     charts: tuple[Any, ...] = ()  # ids of charts; a page has the charts themselves
     notes: tuple[str, ...] = ()
     folded: bool = False  # detail, of which a page shows the heading at first
@@ -159,7 +159,7 @@ def beside(named: Mapping[str, Section]) -> Section:
         for cells in rows.values()
         for cell in cells
     )
-    table = Table("Side by side", figures) if figures else None
+    table = SectionTable("Side by side", figures) if figures else None
     return replace(first, figures=(), tables=(table,) if table else (), notes=())
 
 

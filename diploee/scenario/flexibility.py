@@ -143,7 +143,7 @@ class EventTarget(Model):
 
 
 @dataclass(frozen=True)
-class Event:
+class RunEvent:
     """An event in the time of a run."""
 
     id: str  # its name
@@ -279,7 +279,7 @@ class DemandResponseEvent(Model):
             raise ValueError("baseline must be longer than 0 s")
         return self
 
-    def in_run(self, clock: RunClock) -> Event:
+    def in_run(self, clock: RunClock) -> RunEvent:
         """Return the event in the time of a run, with what its product fills in."""
         product = product_of(self.product)
         start_ms = clock.wall.time_ms(self.start)
@@ -287,7 +287,7 @@ class DemandResponseEvent(Model):
         if self.issued is not None:
             issued_ms = clock.wall.time_ms(self.issued)
         end_ms = start_ms + round((product.hours or 0) * MS_PER_H)
-        return Event(
+        return RunEvent(
             id=self.id,
             issued_ms=issued_ms,
             start_ms=start_ms,
@@ -419,14 +419,14 @@ class Flexibility(Model):
         """Whether what could be answered is measured alone."""
         return self.controller == "off" and self.has_something_to_answer
 
-    def events_in(self, clock: RunClock) -> tuple[Event, ...]:
+    def events_in(self, clock: RunClock) -> tuple[RunEvent, ...]:
         """Return the events in the time of a run, in the order of their ramps.
 
         ASSUMPTION: a share of the power before an event is, of one that begins while
         another acts or too soon after it, of the power before that one.
         """
         in_run = (event.in_run(clock) for event in self.events)
-        found: list[Event] = []
+        found: list[RunEvent] = []
         for event in sorted(in_run, key=lambda event: (event.ramp_ms, event.id)):
             after = (
                 replace(event, follows_ms=of.before_ms, baseline_ms=of.baseline_ms)

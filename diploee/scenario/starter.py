@@ -24,7 +24,7 @@ FAILURES = 1.9
 of 8."""
 
 
-class Site(Model):
+class SiteAnswers(Model):
     """Answers to the questions of `diploee init`."""
 
     poi_mw: Annotated[float, Field(gt=0, le=100_000)] = default(
@@ -59,7 +59,7 @@ class Site(Model):
         return text
 
     @model_validator(mode="after")
-    def _shares_fit(self) -> Site:
+    def _shares_fit(self) -> SiteAnswers:
         if self.training_share + self.colocation_share > 1:
             raise ValueError(
                 f"training_share {self.training_share:g} and colocation_share "
@@ -68,7 +68,7 @@ class Site(Model):
         return self
 
 
-def starter_text(site: Site, name: str, n_nodes: int) -> str:
+def starter_text(site: SiteAnswers, name: str, n_nodes: int) -> str:
     """Return a commented scenario file of a site."""
     pools = _pools(site, n_nodes)
     spare = _spares(pools["pretraining"])
@@ -111,7 +111,7 @@ def starter_text(site: Site, name: str, n_nodes: int) -> str:
     )
 
 
-def _pools(site: Site, n_nodes: int) -> dict[str, int]:
+def _pools(site: SiteAnswers, n_nodes: int) -> dict[str, int]:
     """Return the nodes of each pool; one that is asked for at all has two."""
     let = max(round(n_nodes * site.colocation_share), 2) if site.colocation_share else 0
     trained = max(round(n_nodes * site.training_share), 2) if site.training_share else 0

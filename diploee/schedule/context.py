@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from diploee.base.clock import WallClock
 from diploee.profiles.derived import CapLevels
-from diploee.scenario.flexibility import Event
+from diploee.scenario.flexibility import RunEvent
 from diploee.schedule.actions import Action
-from diploee.schedule.job_table import BY_DEFAULT, JobFlexibility, JobPower
+from diploee.schedule.job_table import BY_DEFAULT, ClassFlexibility, JobPower
 from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
 from diploee.schedule.signals import Signal
@@ -29,7 +29,7 @@ class ActingJob:
     """A job that waits or holds nodes."""
 
     number: int
-    flexible: JobFlexibility
+    flexible: ClassFlexibility
     submit_ms: int
     asked: int
     duration_ms: int
@@ -127,7 +127,7 @@ class _Sight(Viewed):
         return self._engine.signals
 
     @property
-    def events_known(self) -> Sequence[Event]:
+    def events_known(self) -> Sequence[RunEvent]:
         """Events issued by now."""
         now_ms = self.now_ms
         return [
@@ -233,7 +233,7 @@ class ActingPool(_Sight):
         """Return the work that a job would keep if it were killed now [ms]."""
         return self._engine.jobs[job].saved_at(self.now_ms)
 
-    def flexibility(self, job: int) -> JobFlexibility:
+    def flexibility(self, job: int) -> ClassFlexibility:
         """Return how a job bends."""
         return self._engine.jobs[job].flexible
 
@@ -305,20 +305,23 @@ class Context:
 
     # 0 W where it is not known, as in tests of a schedule alone
     power: JobPower | None = None
-    flexibility: Sequence[JobFlexibility] = ()  # by `class_id`; the defaults beyond it
+    flexibility: Sequence[
+        ClassFlexibility
+    ] = ()  # by `class_id`; the defaults beyond it
     levels: CapLevels = field(default_factory=CapLevels)  # caps that jobs may be run at
     idle_power_w: Sequence[float] = ()  # idle power of a node of each pool [W]
     # Planned power of all services at a time [ms], beyond idle power of their nodes [W]
     service_power_w: Callable[[int], float] = lambda _: 0.0
     # Outside signals by name
     signals: Mapping[str, Signal] = field(default_factory=dict)
-    events: Sequence[Event] = ()  # all of the run; a policy sees those that were issued
+    # All of the run; a policy sees those that were issued
+    events: Sequence[RunEvent] = ()
     # when all are asked [ms], such as at changes of signals; events wake too
     wakes_ms: Sequence[int] = ()
     controller: Controller | None = None  # acts before the policies of the pools
     clock: WallClock = RUN_TIME  # local time of the site
 
-    def flexibility_of(self, class_id: int) -> JobFlexibility:
+    def flexibility_of(self, class_id: int) -> ClassFlexibility:
         """Return how the jobs of a class bend."""
         if class_id < len(self.flexibility):
             return self.flexibility[class_id]

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -20,12 +19,13 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, W_PER_MW
 from diploee.scenario.flexibility import (
     TOLERATED_LOSS,
-    Event,
     EventTarget,
     FollowSignal,
+    RunEvent,
 )
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
+from diploee.schedule.context import ActingPool, FacilityView
 from diploee.schedule.signals import Signal, quantile
 
 STEP_MS = MS_PER_MIN
@@ -149,7 +149,7 @@ class PowerHistory:
 class _Limit:
     """An event that limits power, and the power before its ramp."""
 
-    event: Event
+    event: RunEvent
     of_meter: bool  # its target is of the meter, not of what devices draw
     before_w: float | None = None
 
@@ -183,7 +183,7 @@ class FairCaps:
 
     def __init__(
         self,
-        events: Sequence[Event] = (),
+        events: Sequence[RunEvent] = (),
         cap: Signal | None = None,
         follow: FollowSignal | None = None,
         signals: Mapping[str, Signal] | None = None,
@@ -212,7 +212,7 @@ class FairCaps:
         self._aim_w = NO_LIMIT_W
         self._made_room_ms: int | None = None
 
-    def settled(self, view: Any) -> list[tuple[str, Action]]:
+    def settled(self, view: FacilityView) -> list[tuple[str, Action]]:
         """Make room for what has just started, then note the power."""
         now_ms, power_w = view.now_ms, view.power_w
         if power_w > self._aim_w and self._made_room_ms != now_ms:
@@ -229,7 +229,7 @@ class FairCaps:
 
     _holding = False
 
-    def decide(self, view: Any) -> list[tuple[str, Action]]:
+    def decide(self, view: FacilityView) -> list[tuple[str, Action]]:
         """Return actions, each with the name of its pool."""
         now_ms = view.now_ms
         self._woken_ms = {time_ms for time_ms in self._woken_ms if time_ms > now_ms}
@@ -247,7 +247,7 @@ class FairCaps:
             return []
         return self._balance(view, draws_w)
 
-    def may_start(self, view: Any, pool: str, job: int) -> bool:
+    def may_start(self, view: FacilityView, pool: str, job: int) -> bool:
         """Return whether a pool may start a waiting job now."""
         of, now_ms = view.pools[pool], view.now_ms
         flexible = of.flexibility(job)
@@ -274,7 +274,7 @@ class FairCaps:
             self._last_restart_ms = now_ms
         return True
 
-    def _aim_ahead_w(self, view: Any, of: Any, job: int) -> float:
+    def _aim_ahead_w(self, view: FacilityView, of: ActingPool, job: int) -> float:
         """Return what a job that starts now must fit in events to come [W]."""
         now_ms = view.now_ms
         end_ms = now_ms + of.job_estimate_ms[job]
@@ -290,7 +290,7 @@ class FairCaps:
                 found_w = min(found_w, self._devices_w(limit, view, level_w))
         return found_w
 
-    def _least_w(self, view: Any) -> float:
+    def _least_w(self, view: FacilityView) -> float:
         """Return the power with every job at the lowest cap that it tolerates [W].
 
         It is found anew every few seconds; in between, starts are added by who grants
@@ -308,7 +308,7 @@ class FairCaps:
 
     # What is allowed.
 
-    def _known(self, view: Any) -> list[_Limit]:
+    def _known(self, view: FacilityView) -> list[_Limit]:
         """Return the limits that are known and not over."""
         now_ms = view.now_ms
         found = [
@@ -321,7 +321,7 @@ class FairCaps:
             found.append(self._follow.limit)
         return found
 
-    def _allowed_w(self, view: Any) -> float:
+    def _allowed_w(self, view: FacilityView) -> float:
         """Return what all devices may draw until the next step [W]."""
         now_ms = view.now_ms
         allowed_w = NO_LIMIT_W
@@ -345,7 +345,7 @@ class FairCaps:
             allowed_w = min(allowed_w, self._devices_w(None, view, cap_w))
         return allowed_w
 
-    def _limit(self, event: Event) -> _Limit:
+    def _limit(self, event: RunEvent) -> _Limit:
         """Return the limit of an event.
 
         Of the meter, but for a fraction of what devices drew. The two are the same
@@ -353,7 +353,7 @@ class FairCaps:
         """
         return _Limit(event, self._has_sources or event.target.fraction is None)
 
-    def _uncapped_w(self, view: Any) -> float:
+    def _uncapped_w(self, view: FacilityView) -> float:
         """Return what all devices would draw if no running job were capped [W]."""
         more_w = 0.0
         for name, job in self._capped:
@@ -369,7 +369,9 @@ class FairCaps:
             return devices_w
         return self._overhead(now_ms, devices_w)[0]
 
-    def _devices_w(self, limit: _Limit | None, view: Any, meter_w: float) -> float:
+    def _devices_w(
+        self, limit: _Limit | None, view: FacilityView, meter_w: float
+    ) -> float:
         """Return what devices may draw for a power at a limit or the meter [W]."""
         now_w: float = view.power_w
         if (
@@ -381,7 +383,7 @@ class FairCaps:
         shown_w, given_w = self._overhead(view.now_ms, now_w)
         return (meter_w + given_w) * now_w / (shown_w + given_w)
 
-    def _wake_for_events(self, view: Any) -> None:
+    def _wake_for_events(self, view: FacilityView) -> None:
         """Ask for a turn wherever what is allowed changes next."""
         now_ms = view.now_ms
         for limit in self._known(view):
@@ -399,12 +401,12 @@ class FairCaps:
             if any(begin <= now_ms < end for begin, end in ramps):
                 self._wake(view, now_ms + STEP_MS)
 
-    def _wake(self, view: Any, time_ms: int) -> None:
+    def _wake(self, view: FacilityView, time_ms: int) -> None:
         if time_ms > view.now_ms and time_ms not in self._woken_ms:
             self._woken_ms.add(time_ms)
             view.wake_at(time_ms)
 
-    def _see_signal(self, view: Any) -> None:
+    def _see_signal(self, view: FacilityView) -> None:
         """Switch on or off where the signal was high or low long enough."""
         following = self._follow
         if following is None:
@@ -436,7 +438,7 @@ class FairCaps:
 
     # What is done.
 
-    def _see_restarts(self, view: Any) -> None:
+    def _see_restarts(self, view: FacilityView) -> None:
         """Notice paused jobs that have started again, and those that are gone."""
         now_ms = view.now_ms
         for key, restart_ms in list(self._paused.items()):
@@ -453,7 +455,7 @@ class FairCaps:
             k: n for k, n in self._resized.items() if k[1] in view.pools[k[0]].running
         }
 
-    def _committed_w(self, view: Any) -> float:
+    def _committed_w(self, view: FacilityView) -> float:
         """Return the power of all devices, restarting jobs included [W]."""
         more_w = 0.0
         for pool, job in self._restarting:
@@ -467,7 +469,7 @@ class FairCaps:
                 more_w += full_w - held_w
         return float(view.power_w) + more_w
 
-    def _balance(self, view: Any, draws_w: float) -> list[tuple[str, Action]]:
+    def _balance(self, view: FacilityView, draws_w: float) -> list[tuple[str, Action]]:
         """Return the actions that bring the power to its aim."""
         bending = list(self._bending(view))
         if not bending:
@@ -494,7 +496,7 @@ class FairCaps:
         return actions
 
     def _bending(
-        self, view: Any
+        self, view: FacilityView
     ) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
         """Yield running jobs to act on, their power by level [W], and level."""
         for name, of in view.pools.items():
@@ -506,7 +508,7 @@ class FairCaps:
                         of.job_level.get(job, 0),
                     )
 
-    def _bends(self, view: Any, of: Any, job: int) -> bool:
+    def _bends(self, view: FacilityView, of: ActingPool, job: int) -> bool:
         """Return whether a running job may be touched.
 
         It tolerates it, and has the time.
@@ -522,14 +524,14 @@ class FairCaps:
         loss = TOLERATED_LOSS[flexible.tier]
         return bool(slack_ms >= min(self._left_ms(view), left_ms / (1 - loss)) * loss)
 
-    def _left_ms(self, view: Any) -> int:
+    def _left_ms(self, view: FacilityView) -> int:
         """Return how long what is known goes on [ms]."""
         over_ms = [
             x.event.over_ms for x in self._known(view) if x.event.over_ms < _NEVER_MS
         ]
         return max(over_ms, default=view.now_ms) - int(view.now_ms)
 
-    def _power_by_level(self, name: str, of: Any, job: int) -> Float64Array:
+    def _power_by_level(self, name: str, of: ActingPool, job: int) -> Float64Array:
         """Return the power of a job by level.
 
         Those that it does not tolerate repeat the lowest.
@@ -554,11 +556,11 @@ class FairCaps:
 
     def _pause(
         self,
-        view: Any,
+        view: FacilityView,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
         room: Headroom,
-    ) -> list[tuple[str, Any]]:
+    ) -> list[tuple[str, Action]]:
         """Stop jobs until the rest keeps the aim.
 
         Those that tolerate most, then most slack.
@@ -572,7 +574,7 @@ class FairCaps:
             in_time = slack_ms >= self._left_ms(view) + flexible.restart_ms
             if flexible.pausable and in_time and (name, job) not in self._restarting:
                 order.append((-flexible.tier, -slack_ms, job, row))
-        actions: list[tuple[str, Any]] = []
+        actions: list[tuple[str, Action]] = []
         notices_ms = [x.event.held_ms - x.event.issued_ms for x in self._known(view)]
         notice_ms = min(notices_ms, default=_NEVER_MS)
         for *_, job, row in sorted(order):
@@ -589,12 +591,12 @@ class FairCaps:
 
     def _shrink(
         self,
-        view: Any,
+        view: FacilityView,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
         room: Headroom,
         stopped: set[tuple[str, int]],
-    ) -> list[tuple[str, Any]]:
+    ) -> list[tuple[str, Action]]:
         """Run jobs on their fewest nodes until the aim is kept, by tolerance."""
         rows = sorted(
             range(len(keys)),
@@ -603,7 +605,7 @@ class FairCaps:
                 keys[row],
             ),
         )
-        actions: list[tuple[str, Any]] = []
+        actions: list[tuple[str, Action]] = []
         for row in rows:
             if room.left_w >= 0:
                 break
@@ -623,7 +625,7 @@ class FairCaps:
             room.take((of.idle_w * nodes - power_w[row]) * (1 - fewest / nodes))
         return actions
 
-    def _widen(self, view: Any, room: Headroom) -> list[tuple[str, Any]]:
+    def _widen(self, view: FacilityView, room: Headroom) -> list[tuple[str, Action]]:
         """Give jobs their nodes back while that keeps the aim, one at a time."""
         for key, nodes in sorted(self._resized.items()):
             name, job = key
@@ -642,13 +644,13 @@ class FairCaps:
 _NEVER_MS = int(np.iinfo(np.int64).max) // 2
 
 
-def _open_event(target: EventTarget, now_ms: int) -> Event:
+def _open_event(target: EventTarget, now_ms: int) -> RunEvent:
     """Return the event of a signal that has become high.
 
     It lasts until that is over.
     """
     ramp_ms = STEP_MS
-    return Event(
+    return RunEvent(
         "follow",
         now_ms,
         now_ms + ramp_ms,

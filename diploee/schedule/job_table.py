@@ -64,7 +64,7 @@ class JobTable(Table):
 
 
 @dataclass(frozen=True)
-class JobFlexibility:
+class ClassFlexibility:
     """How the jobs of a class bend.
 
     Notes
@@ -92,7 +92,7 @@ class JobFlexibility:
     deadline_ms: int | None = None  # when all its jobs are due [ms], instead
 
 
-BY_DEFAULT = JobFlexibility()
+BY_DEFAULT = ClassFlexibility()
 """How jobs of a class without keys of its own bend."""
 
 

@@ -665,24 +665,35 @@ SPARE = -1
 others another row of their stretch, or -1."""
 
 
+class Leaves(NamedTuple):
+    """Free nodes of a pool, and room for the pieces that a stretch takes."""
+
+    group: int  # nodes of a leaf
+    by_rack: bool  # whether a stretch gets the fewest leaves
+    free: Int64Array  # free nodes of each leaf, as bits
+    tree: Int64Array  # a `tree_of` their numbers
+    pieces: Int64Array  # first nodes, nodes and slots, shape (3, nodes)
+
+
+class Chain(NamedTuple):
+    """Stretches, and of each the one of its owner that it follows and that follows."""
+
+    start_ms: Int64Array
+    end_ms: Int64Array
+    n_slots: Int64Array
+    owner: Int64Array
+    before: Int64Array
+    after: Int64Array
+
+
 @njit()
 def place_stretches(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
+    leaves: Leaves,
     gpus: Gpus | None,
     n_before: int,
-    start_ms: Int64Array,
-    end_ms: Int64Array,
-    n_slots: Int64Array,
-    owner: Int64Array,
-    before: Int64Array,
-    after: Int64Array,
+    stretches: Chain,
     ends: Int64Array,
-    head: Int64Array,
-    place: Int64Array,
-    pieces: Int64Array,
+    places: Int64Array,
     rows: Int64Array,
     spare: int,
     gone: Int64Array,
@@ -693,6 +704,8 @@ def place_stretches(
     and the number of those gone. No array is made or replaced in here: numba would
     count who holds it at each turn of the loop.
     """
+    start_ms, end_ms, n_slots, owner, before, after = stretches
+    head, place, pieces = places[0], places[1], leaves.pieces
     n_ended = n_gone = 0
     for new in range(n_before, start_ms.size):
         now_ms, wanted = start_ms[new], n_slots[new]
@@ -717,9 +730,7 @@ def place_stretches(
                     rows[given, COUNT] = rows[given, SLOTS] = more
                 more -= rows[given, SLOTS]
                 if gpus is None:
-                    _give_nodes_back(
-                        group, free, tree, rows[given, FIRST], rows[given, COUNT]
-                    )
+                    _give_nodes_back(leaves, rows[given, FIRST], rows[given, COUNT])
                 for k in range(NEXT):
                     gone[k, n_gone] = rows[given, k]
                 n_gone += 1
@@ -731,7 +742,7 @@ def place_stretches(
                     row = rows[row, NEXT]
         held = min(n_slots[before[new]], wanted) if before[new] >= 0 else 0
         if gpus is None:
-            n_pieces = _take_nodes(group, by_rack, free, tree, wanted - held, pieces)
+            n_pieces = _take_nodes(leaves, wanted - held)
         else:
             place[new] = take_gpus(gpus, wanted)
             n_pieces = _nodes_of(gpus, place[new], wanted, pieces)
@@ -752,15 +763,9 @@ def place_stretches(
 
 
 @njit()
-def _take_nodes(
-    group: int,
-    by_rack: bool,
-    free: Int64Array,
-    tree: Int64Array,
-    wanted: int,
-    pieces: Int64Array,
-) -> int:
+def _take_nodes(leaves: Leaves, wanted: int) -> int:
     """Take free nodes, list their pieces, and return the number of pieces."""
+    group, by_rack, free, tree, pieces = leaves
     n_leaves, n_pieces, end = tree.size // 2, 0, -1
     while wanted > 0:
         if not tree[1]:
@@ -794,10 +799,9 @@ def _lowest(bits: int) -> int:
 
 
 @njit()
-def _give_nodes_back(
-    group: int, free: Int64Array, tree: Int64Array, node: int, n_nodes: int
-) -> None:
+def _give_nodes_back(leaves: Leaves, node: int, n_nodes: int) -> None:
     """Give back nodes side by side."""
+    group, free, tree = leaves.group, leaves.free, leaves.tree
     end = node + n_nodes
     while node < end:
         leaf = node // group

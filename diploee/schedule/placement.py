@@ -23,6 +23,8 @@ from diploee.schedule.kernels import (
     NEXT,
     SLOTS,
     SPARE,
+    Chain,
+    Leaves,
     open_gpus,
     place_stretches,
     tree_of,
@@ -79,7 +81,9 @@ class PlacedPool:
         by_rack: bool = False,
     ) -> None:
         n_free = np.clip(standing.first - np.arange(0, n_nodes, group), 0, group)
-        self._nodes = (group, by_rack, (1 << n_free) - 1, tree_of(n_free))
+        pieces = np.empty((3, n_nodes), dtype=np.int64)
+        free, tree = (1 << n_free) - 1, tree_of(n_free)
+        self._leaves = Leaves(group, by_rack, free, tree, pieces)
         self._gpus = open_gpus(n_nodes, n_gpus) if n_gpus else None
         # As in `absent_nodes`
         later = [*standing.added, (NEVER_MS, n_nodes - standing.most)]
@@ -90,7 +94,7 @@ class PlacedPool:
         self._rows = np.column_stack(
             (begins, end_ms, owner, first, added, added, none, last)
         )
-        self._spare, self._pieces = -1, np.empty((3, n_nodes), dtype=np.int64)
+        self._spare = -1
         self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
         self._make_room(added.size + n_nodes)
         self._stretches = Stretches(begins, end_ms, added, owner)  # that run on
@@ -131,19 +135,12 @@ class PlacedPool:
         self._make_room(min(n_most, self._most_rows))
         gone = np.empty((NEXT, n_most), np.int64)
         n_ended, self._spare, n_gone = place_stretches(
-            *self._nodes,
+            self._leaves,
             self._gpus,
             n_before,
-            of.start_ms,
-            of.end_ms,
-            of.n_slots,
-            of.owner,
-            before,
-            after,
+            Chain(of.start_ms, of.end_ms, of.n_slots, of.owner, before, after),
             ends,
-            places[0],
-            places[1],
-            self._pieces,
+            places,
             self._rows,
             self._spare,
             gone,

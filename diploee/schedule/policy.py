@@ -248,7 +248,7 @@ def _read_only(value: Any) -> Any:
         case Viewed():
             return _ReadOnly(value)
         case deque():
-            return _Queue(value)
+            return _QueueView(value)
         case dict():
             if isinstance(next(iter(value.values()), None), Viewed):
                 value = {name: _ReadOnly(view) for name, view in value.items()}
@@ -275,7 +275,7 @@ class _ReadOnly:
         raise AttributeError(f"view.{name} is read only")
 
 
-class _Queue(Sequence[int]):
+class _QueueView(Sequence[int]):
     """A queue that can't be changed."""
 
     __slots__ = ("_jobs",)

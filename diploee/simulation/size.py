@@ -16,7 +16,7 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.base.model import SCALES, Model
 from diploee.base.plain_data import KeyPath, checked
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, Site, Stage, Stages, named
+from diploee.facility.base import POWER, REACTIVE, Block, SiteView, Stage, Stages, named
 from diploee.facility.weather import Weather
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Facility, Scenario
@@ -126,7 +126,7 @@ def stages_of(
     """Return a scenario's stages over a span of time, and further ones."""
     facility = scenario.facility
     specs = facility.stages
-    site = Site(
+    site = SiteView(
         clock,
         facility.supplied_power_w,
         facility.has_ac_power,

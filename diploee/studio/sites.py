@@ -35,7 +35,7 @@ from diploee.scenario.loading import (
     with_overrides,
 )
 from diploee.scenario.models import Scenario, Size
-from diploee.scenario.starter import Site as Answers
+from diploee.scenario.starter import SiteAnswers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
 from diploee.schedule.policy import twin_of
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
@@ -165,7 +165,7 @@ class Opened:
     base: str  # the text before the edits
     folder: Path  # where names of files start
     name: str  # of its start, on a command line
-    answers: Answers
+    answers: SiteAnswers
 
     @property
     def data(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _named_code(value: Any, at: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _starter(answers: Answers, name: str) -> str:
+def _starter(answers: SiteAnswers, name: str) -> str:
     return starter(answers, name)[0]
 
 
@@ -218,7 +218,7 @@ def opened(draft: Draft, place: Place) -> Opened:
 
     Errors have a line ``key: message`` for each problem.
     """
-    answers, folder, name = Answers(), place.folder, draft.file
+    answers, folder, name = SiteAnswers(), place.folder, draft.file
     edits = [(key, text.strip()) for key, text in draft.edits]
     if draft.start == "template":
         given = {
@@ -227,13 +227,13 @@ def opened(draft: Draft, place: Place) -> Opened:
             if k.startswith(SITE_KEY) and v
         }
         is_text = {
-            n: f.annotation is not float for n, f in Answers.model_fields.items()
+            n: f.annotation is not float for n, f in SiteAnswers.model_fields.items()
         }
         asked = {
             n: t if is_text.get(n) else read_value(t, SITE_KEY + n)
             for n, t in given.items()
         }
-        answers = checked(asked, Answers, lambda at: SITE_KEY + dotted(at))
+        answers = checked(asked, SiteAnswers, lambda at: SITE_KEY + dotted(at))
         name = dict(edits).get("name") or "my_site"
         if not _NAME.fullmatch(name):
             raise InputError(
@@ -421,7 +421,7 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
     """
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
-        for name in Answers.model_fields:
+        for name in SiteAnswers.model_fields:
             found = _field(
                 SITE_KEY + name, site.answers, name, getattr(site.answers, name), True
             )

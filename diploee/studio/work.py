@@ -39,7 +39,7 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.reports.build import build_report, report_page
 from diploee.reports.compare import Comparison, compare
 from diploee.reports.datasheet import write_datasheet
-from diploee.reports.drawing.charts import MUTED, Axis, Band, Chart, Line, Panel, colour
+from diploee.reports.drawing.charts import MUTED, Area, Axis, Chart, Line, Panel, colour
 from diploee.reports.drawing.page import Figures
 from diploee.runs.folder import default_folder
 from diploee.runs.parquet_files import FACILITY_FILE
@@ -85,7 +85,7 @@ class ToldProgress(Progress):
         self._say(forecast=text)
 
 
-class Picture:
+class PowerPreview:
     """Takes the blocks of a run, and draws the power before its metrics."""
 
     def __init__(
@@ -116,11 +116,11 @@ class Picture:
         )
         self.series = (x, whole.mean(axis=1))
         unit = power_unit(float(power_w.max(initial=0.0)))
-        layers: list[Band | Line] = []
+        layers: list[Area | Line] = []
         if every > 1:
             low, high = whole.min(axis=1) / unit.watts, whole.max(axis=1) / unit.watts
             layers.append(
-                Band(x, low, high, "least to most within", colour(0), 0.25, unit.power)
+                Area(x, low, high, "least to most within", colour(0), 0.25, unit.power)
             )
         if self._before is not None:
             was_x, was_w = self._before
@@ -197,7 +197,7 @@ class Worker:
             out = default_folder(scenario.name, sha256, runs)
         key = (job["page"], scenario.start, scenario.horizon_ms)
         keep = partial(self._keep, frames, "picture")
-        watch = Picture(scenario, self._series.get(key), keep)
+        watch = PowerPreview(scenario, self._series.get(key), keep)
         if found is not None:
             watch.draw(_power_w(found))
         else:
@@ -228,7 +228,7 @@ class Worker:
             None,
         )
         for run in runs[:2]:
-            watch = Picture(
+            watch = PowerPreview(
                 run.scenario, before, partial(self._keep, frames, "picture")
             )
             watch.draw(_power_w(run))

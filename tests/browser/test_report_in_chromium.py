@@ -21,7 +21,7 @@ from diploee import load_scenario, simulate
 from diploee.api import starter
 from diploee.reports import write_report
 from diploee.reports.build import build_report
-from diploee.scenario.starter import Site as Answers
+from diploee.scenario.starter import SiteAnswers
 
 pytestmark = [
     pytest.mark.browser,
@@ -102,7 +102,7 @@ def template_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days of the site that `diploee init` writes, of four pools, with two sets of
     limits."""
     folder = tmp_path_factory.mktemp("template")
-    answers = Answers(
+    answers = SiteAnswers(
         poi_mw=20, training_share=0.6, colocation_share=0.1, largest_job=0.5
     )
     (folder / "site.yaml").write_text(

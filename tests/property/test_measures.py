@@ -38,7 +38,7 @@ from diploee.base.measures.ramps import (
 )
 from diploee.base.measures.series import (
     ClockSums,
-    Series,
+    MeasureRunner,
     Signal,
     Stretch,
     power,
@@ -152,7 +152,7 @@ def plain(value):
 
 def measured(name, values, places, since_ms=0):
     measure = MEASURES[name]()
-    fed = Series(STEP_MS, [measure])
+    fed = MeasureRunner(STEP_MS, [measure])
     for low, piece in pieces(values, places):
         fed.add(low * STEP_MS, piece, since_ms)
     extra = (

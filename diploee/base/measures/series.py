@@ -152,7 +152,7 @@ class Measure(Protocol):
         """Return what was measured of all that was added."""
 
 
-class Series:
+class MeasureRunner:
     """Passes a series that comes in pieces to measures."""
 
     def __init__(self, step_ms: int, measures: Iterable[Measure]) -> None:

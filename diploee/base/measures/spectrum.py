@@ -191,7 +191,7 @@ _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
 _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
 
 
-class Line(NamedTuple):
+class SpectralLine(NamedTuple):
     """A spectral line; `over_floor` is None where there is no floor."""
 
     frequency_hz: float
@@ -205,7 +205,7 @@ def strongest_lines(
     n_windows: int,
     high_hz: float,
     low_hz: float = 0.0,
-) -> list[Line]:
+) -> list[SpectralLine]:
     """Return the strongest lines of a mean spectrum between two frequencies.
 
     A line is a local maximum over the local floor (the median over 31 bins) by more
@@ -238,6 +238,8 @@ def strongest_lines(
             continue
         has_floor = floor[top] * MOST_OVER_FLOOR > psd[top]
         found.append(
-            Line(centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None)
+            SpectralLine(
+                centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None
+            )
         )
     return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]

@@ -13,6 +13,7 @@ from diploee.base.errors import InputError, one_of
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.fragment import (
     Named,
+    Target,
     into_scenario,
     naming_the_other_command,
     pool_of,
@@ -51,20 +52,16 @@ def fit_from_log(
     library: ProfileLibrary,
     reading: Mapping[str, Any],
     choices: JobFitOptions,
+    target: Target,
     *,
-    log_format: str | None = None,
     workload: str | None = None,
     rules: Path | str | Sequence[ClassRule] | None = None,
-    scenario: Scenario | Path | str | None = None,
-    pool: str | None = None,
-    stream: str = "jobs",
-    out: Path | None = None,
-    named: Named = str,
 ) -> JobLogFit:
     """Read and fit a job log, compare the fit with it, and make a stream of it."""
+    scenario, pool, stream, out, named = target
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
-    log_format, options = _as_replayed(base, log_format, reading)
+    log_format, options = _as_replayed(base, reading)
     of_replay = [key for key in options if key not in reading]
     of_pool = None if base is None else base.facility.pools[pool_name]
     n_gpus = None if base is None else base.facility.node_type_of(pool_name).n_gpus
@@ -211,16 +208,18 @@ def _of_other_gpus(
 
 
 def _as_replayed(
-    base: Scenario | None, log_format: str | None, given: Mapping[str, Any]
+    base: Scenario | None, reading: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, Any]]:
     """Return how to read the log.
 
     As given, else as the scenario's only replay of a log says.
     """
+    given = dict(reading)
+    log_format = given.pop("log_format", None)
     streams = () if base is None else base.streams.values()
     replays = [stream.replay for stream in streams if stream.replay is not None]
     if len(replays) != 1:
-        return log_format, dict(given)
+        return log_format, given
     (spec,) = replays
     keys = set(LogReading.model_fields) & spec.model_fields_set
     if log_format is None and "columns" not in given:
@@ -231,7 +230,7 @@ def _as_replayed(
     of_replay = {
         key: of_replay[key] for key in sorted(keys) if of_replay[key] is not None
     }
-    return log_format, of_replay | dict(given)
+    return log_format, of_replay | given
 
 
 def _rules(

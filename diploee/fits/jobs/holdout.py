@@ -10,7 +10,7 @@ import numpy as np
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
-from diploee.fits.jobs.job_log_fit import Forecast, JobLogFit
+from diploee.fits.jobs.job_log_fit import BusyNodesForecast, JobLogFit
 from diploee.fits.jobs.likeness import generated_busy_nodes, hourly_busy_nodes
 from diploee.profiles.library import ProfileLibrary
 
@@ -74,7 +74,7 @@ def _compared(
     of_week: Int64Array,
     rest: Float64Array,
     at: Int64Array,
-) -> Forecast:
+) -> BusyNodesForecast:
     """Return how a forecast, values at hours of the week, does on the rest.
 
     The band is that of an hour of the day: weeks of a log are few.
@@ -90,7 +90,7 @@ def _compared(
     has_band = values.size > HOURS_PER_WEEK
     forecast, own = (np.quantile(x, (0.5, 0.99)).tolist() for x in (values, rest))
     forecast, own = [*forecast, np.abs(off).mean()], [*own, rest.mean()]
-    return Forecast(
+    return BusyNodesForecast(
         name,
         float(((low <= rest) & (rest <= high)).mean()) if has_band else None,
         *(float(a / b) if b > 0 else None for a, b in zip(forecast, own, strict=True)),

@@ -55,7 +55,7 @@ class LoggedJobs:
 
 
 @dataclass(frozen=True)
-class Figure:
+class LogStatistic:
     """One figure of a log, with limits, and of what was learned from it."""
 
     name: str  # what it is, with its unit
@@ -73,7 +73,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class BusyNodesForecast:
     """A forecast of the hourly busy nodes of a log's rest."""
 
     name: str
@@ -120,11 +120,11 @@ class JobLogFit(Brief):
     decision: str = ""
     # Log, fragment and generated years side by side, and how many days; empty where
     # none were
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[LogStatistic, ...] = ()
     generated_days: int = 0
     # The rest of the log beside what its first part forecasts, and how long it is;
     # empty where the whole log was fitted alone
-    holdout: tuple[Forecast, ...] = ()
+    holdout: tuple[BusyNodesForecast, ...] = ()
     held_out_h: int = 0
     # GPUs of a node where the classes have parts of those, else 0
     gpus_per_node: int = 0

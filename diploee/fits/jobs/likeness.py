@@ -18,7 +18,7 @@ from scipy import stats
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
-from diploee.fits.jobs.job_log_fit import Figure, JobLogFit, LoggedJobs
+from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, LogStatistic
 from diploee.fits.jobs.summary import fragment_text
 from diploee.fits.limits import jackknife_error
 from diploee.importers.inputs import load_inputs
@@ -104,7 +104,7 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
             [x for of_year in of_years for x in of_year.get(name, absent)[:1]]
         )
         if not drawn.size:
-            figures.append(Figure(name, value, *limits, None, None, None, False))
+            figures.append(LogStatistic(name, value, *limits, None, None, None, False))
             continue
         scatter = float(drawn.std())
         # Both have a sampling error; that of the generated years is not below the log's
@@ -115,7 +115,7 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
         allowed = z * np.hypot(error, drawn_error) + ROUNDING * value
         differs = bool(abs(drawn.mean() - value) > allowed)
         figures.append(
-            Figure(
+            LogStatistic(
                 name,
                 value,
                 *limits,

@@ -38,7 +38,7 @@ from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
 from diploee.grid.dynamics.machine import Change, Response, Voltage, respond
 from diploee.runs.load_parts import LoadParts, summed
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import pattern_for
 from diploee.scenario.ride_through import RideThrough
 
@@ -63,7 +63,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Block(Brief):
+class LoadBlock(Brief):
     """A block of load with its settings, and its power without the event."""
 
     name: str
@@ -81,7 +81,7 @@ class Case(Brief):
     at: datetime
     residual_pu: float | None
     voltage: Voltage
-    blocks: tuple[Block, ...]
+    blocks: tuple[LoadBlock, ...]
     responses: tuple[Response, ...]
     step_s: float  # of the blocks' power
 
@@ -138,7 +138,7 @@ class Case(Brief):
         )
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
-    def moves(self) -> Iterator[tuple[Block, Change, int, float]]:
+    def moves(self) -> Iterator[tuple[LoadBlock, Change, int, float]]:
         """Yield each transfer and return with its dip (from 1) and size [MW]."""
         low, high = NORMAL_PU
         spans = [*self.voltage.beyond(low), *self.voltage.beyond(high, "over")]
@@ -285,10 +285,10 @@ class Answer(Brief):
         dips = f"By block and dip ({cases[0].name})"
         alone = "Settings alone, whatever the event"
         tables = (
-            Table("By load and depth", tuple(_sums(cases)), first="Load, depth"),
-            Table(dips, tuple(_by_dip(cases[0])), first="Block, cause"),
+            SectionTable("By load and depth", tuple(_sums(cases)), first="Load, depth"),
+            SectionTable(dips, tuple(_by_dip(cases[0])), first="Block, cause"),
             self.verdict_table(),
-            Table(alone, tuple(_alone(cases[0])), first="Curve"),
+            SectionTable(alone, tuple(_alone(cases[0])), first="Curve"),
         )
         kept = tuple(table for table in tables if table.figures)
         title = f"Ride-through: {self.event.name}"
@@ -297,10 +297,10 @@ class Answer(Brief):
             "ride-through", title, figures, kept, ("ride-through",), self.notes
         )
 
-    def verdict_table(self) -> Table:
+    def verdict_table(self) -> SectionTable:
         """Return the verdicts of the curves, the worst first."""
         figures = tuple(_judged(self._judged(), self.verdicts))
-        return Table("Ride-through curves", figures, first="Curve")
+        return SectionTable("Ride-through curves", figures, first="Curve")
 
     def _judged(self) -> dict[str, Verdict]:
         worst_of = {name: worst(found) for name, found in self.verdicts.items()}
@@ -563,7 +563,7 @@ class _Load:
 
     def blocks(
         self, row: int, settings: Mapping[str, RideThrough], length_s: float
-    ) -> Iterator[Block]:
+    ) -> Iterator[LoadBlock]:
         """Yield the blocks from a row on; the load without settings comes last."""
         of, end = (
             self.of,
@@ -575,8 +575,10 @@ class _Load:
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share
             left = left - power_w
-            yield Block(name, part, block, power_w / W_PER_MW)
-        yield Block("without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW)
+            yield LoadBlock(name, part, block, power_w / W_PER_MW)
+        yield LoadBlock(
+            "without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW
+        )
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader must know of the load."""

@@ -19,7 +19,7 @@ import numpy as np
 from diploee.base.errors import Brief, plural
 from diploee.base.tables import Float64Array
 from diploee.grid.dynamics.events import NORMAL_PU, Event
-from diploee.grid.dynamics.machine import TIE_S, Response, Span, Voltage
+from diploee.grid.dynamics.machine import TIE_S, Excursion, Response, Voltage
 from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
@@ -31,7 +31,7 @@ HIGHEST_PU = 1.2
 
 
 @dataclass(frozen=True)
-class Zone(Brief):
+class VoltageZone(Brief):
     """Voltages that a load must ride through for a time."""
 
     edge: float  # nearest to nominal [pu]
@@ -49,7 +49,7 @@ class Curve(Brief):
     """A rule on what a load rides through, and how soon it must be back."""
 
     status: str
-    zones: tuple[Zone, ...] = ()
+    zones: tuple[VoltageZone, ...] = ()
     # Low, high [Hz], most beyond [s]
     frequency: tuple[tuple[float, float, float], ...] = ()
     level: float | None = None  # of the power without the event
@@ -60,8 +60,8 @@ class Curve(Brief):
     note: str = ""
 
 
-def _under(*of: tuple[float, float, float]) -> tuple[Zone, ...]:
-    return tuple(Zone(*zone) for zone in of)
+def _under(*of: tuple[float, float, float]) -> tuple[VoltageZone, ...]:
+    return tuple(VoltageZone(*zone) for zone in of)
 
 
 NERC_HZ = ((58.8, 61.2, 299.0), (57.0, 61.8, 0.0))
@@ -72,7 +72,7 @@ CURVES: Mapping[str, Curve] = {
             *_under(
                 (0.9, 0.8, 2.0), (0.8, 0.5, 0.5), (0.5, 0.2, 0.25), (0.2, 0.0, 0.15)
             ),
-            Zone(1.1, 1.2, 2.0, "over"),
+            VoltageZone(1.1, 1.2, 2.0, "over"),
         ),
         NERC_HZ,
         0.9,
@@ -88,7 +88,7 @@ CURVES: Mapping[str, Curve] = {
             *_under(
                 (0.9, 0.7, 6.0), (0.7, 0.5, 3.0), (0.5, 0.25, 1.2), (0.25, 0.0, 0.15)
             ),
-            Zone(1.1, inf, 2.0, "over"),
+            VoltageZone(1.1, inf, 2.0, "over"),
         ),
         NERC_HZ,
         0.9,
@@ -331,7 +331,7 @@ def verdict(
 
 def _dips(voltage: Voltage) -> list[tuple[float, float]]:
     """Return the end of each dip, and the start of the next."""
-    spans = (*voltage.beyond(NORMAL_PU[0]), Span(inf, inf))
+    spans = (*voltage.beyond(NORMAL_PU[0]), Excursion(inf, inf))
     return [(a.end, b.start) for a, b in pairwise(spans)]
 
 

@@ -25,7 +25,7 @@ TIE_S = 1e-9
 
 
 @dataclass(frozen=True)
-class Span(Brief):
+class Excursion(Brief):
     """A time beyond a level, from start to end [s]."""
 
     start: float
@@ -93,16 +93,19 @@ class Voltage(Brief):
 
     def beyond(
         self, level: float, side: Side = "under", tau_s: float = 0.0
-    ) -> list[Span]:
+    ) -> list[Excursion]:
         """Return when the filtered voltage is strictly beyond a level."""
         tau_s = 0.0 if self.is_rms else tau_s
-        found, of = list[Span](), Level(level, side, tau_s, self.time_s[0], self.pu[0])
+        found, of = (
+            list[Excursion](),
+            Level(level, side, tau_s, self.time_s[0], self.pu[0]),
+        )
         for start, end, pu in self.pieces():
             since = of.since
             at, _ = of.hold(start, end, pu)
             if at is not None and of.since == inf:
-                found.append(Span(since, at))
-        return [*found, Span(of.since, inf)] if of.since < inf else found
+                found.append(Excursion(since, at))
+        return [*found, Excursion(of.since, inf)] if of.since < inf else found
 
     def pieces(self) -> Iterator[tuple[float, float, float]]:
         """Yield from when to when each value is held, and the value."""

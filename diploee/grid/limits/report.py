@@ -20,8 +20,7 @@ from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError, one_line, plural, shown
-from diploee.base.measures.series import MAX_DAY_POWER_W, Series, to_quanta
-from diploee.base.measures.voltage import ShortCircuit
+from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
 from diploee.base.metric import short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
@@ -48,7 +47,7 @@ from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.runs.reader import RunFolder
-from diploee.scenario.models import Facility
+from diploee.scenario.models import Facility, Scenario
 
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
@@ -527,8 +526,10 @@ class Checked:
     """A series that is passed to checks, those of what it is filled up apart."""
 
     def __init__(self, checks: Sequence[Check], step_ms: int) -> None:
-        self._whole = Series(step_ms, [check for check in checks if check.whole])
-        self._filled = Series(step_ms, [check for check in checks if not check.whole])
+        self._whole = MeasureRunner(step_ms, [check for check in checks if check.whole])
+        self._filled = MeasureRunner(
+            step_ms, [check for check in checks if not check.whole]
+        )
 
     def add(
         self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None
@@ -543,7 +544,6 @@ def seen_by(
 ) -> Shown:
     """Return what the series of a run shows, or another supply in its place."""
     scenario = run.scenario
-    clock = WallClock(scenario.start_with_zone, scenario.resolution_ms)
     metrics, facility = (
         (run.metrics, scenario.facility)
         if supply is None
@@ -553,42 +553,38 @@ def seen_by(
     peak = (grid.get("peak") or {}).get("max_mw")
     interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
     return shown_at(
-        clock,
+        scenario,
+        scenario.resolution_ms,
         profile_support(recorded_readings(run.manifest), interpolated_s),
-        scenario.horizon_ms,
         facility,
         rated_of(metrics, facility),
         peak if isinstance(peak, int | float) else None,
         has_reactive,
         (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
-        scenario.site.short_circuit,
-        scenario.iteration_s,
     )
 
 
 def shown_at(
-    clock: WallClock,
+    scenario: Scenario,
+    step_ms: int,
     support: Support,
-    horizon_ms: int,
     facility: Facility,
     rated: tuple[float, str],
     peak_mw: float | None,
     has_reactive: bool = False,
     exports: bool = False,
-    grid: ShortCircuit | None = None,
-    iteration_s: float = math.inf,
 ) -> Shown:
-    """Return what a series of a site shows at an interval."""
+    """Return what a series of a scenario, or of another facility, shows at a step."""
     contract, whole = _contract(facility), (0.0, "")
     if contract is not None:
         whole = contract[0], f"the {contract[1]},"
-    elif peak_mw is not None and horizon_ms >= YEAR_MS:
+    elif peak_mw is not None and scenario.horizon_ms >= YEAR_MS:
         whole = peak_mw, "the peak"
     no_whole = None if whole[1] else NotAssessable(NO_PEAK, Need.LONGER)
     return Shown(
-        clock,
-        support.at_resolution(clock.step_ms),
-        horizon_ms,
+        WallClock(scenario.start_with_zone, step_ms),
+        support.at_resolution(step_ms),
+        scenario.horizon_ms,
         peak_mw,
         *(contract or rated),
         has_reactive,
@@ -596,8 +592,8 @@ def shown_at(
         exports,
         *whole,
         no_whole,
-        grid,
-        iteration_s,
+        scenario.site.short_circuit,
+        scenario.iteration_s,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from diploee.base.metric import NONE, number
 from diploee.grid.limits.report import VERDICTS, LimitReport
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, Table
+from diploee.runs.sections import Figure, Section, SectionTable
 from diploee.runs.words import moment, pattern_for
 
 COVERAGE = "Coverage, source, cause"
@@ -63,7 +63,7 @@ def limits_section(reports: Sequence[tuple[RunFolder, LimitReport, str]]) -> Sec
         title = f"{label}: {name}" if many else name
         said = (report.origin, *(note for note in report.notes if note not in shared))
         note = " ".join(f"{text[:1].upper()}{text[1:]}." for text in said if text)
-        tables.append(Table(title, tuple(figures), note, "Limit"))
+        tables.append(SectionTable(title, tuple(figures), note, "Limit"))
     notes = (
         (
             "Met: all of a limit that this kind of model covers is seen over a whole "

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from diploee.base.clock import WallClock
 from diploee.base.units import PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
@@ -50,17 +49,14 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     has_reactive = scenario.facility.has_ac_power
 
     def shown(step_ms: int) -> Shown:
-        clock = WallClock(scenario.start_with_zone, step_ms)
         found = shown_at(
-            clock,
+            scenario,
+            step_ms,
             _ALL_SEEN,
-            scenario.horizon_ms,
             scenario.facility,
             (1.0, ""),
             1.0,
             has_reactive,
-            grid=scenario.site.short_circuit,
-            iteration_s=scenario.iteration_s,
         )
         return replace(found, whole_mw=1.0, whole="", no_whole=None)
 
@@ -127,21 +123,17 @@ class LimitWatch:
     ) -> None:
         self.limits, self.scenario, self._transient = limits, scenario, transient
         self._reactive = reactive_of(limits, columns)
-        clock = WallClock(scenario.start_with_zone, scenario.step_ms)
-        site = scenario.facility
         self._whole = shown_at(
-            clock,
+            scenario,
+            scenario.step_ms,
             support,
-            scenario.horizon_ms,
-            site,
+            scenario.facility,
             rated,
             peak_mw,
             bool(self._reactive),
-            grid=scenario.site.short_circuit,
-            iteration_s=scenario.iteration_s,
         )
         self._checks, self._unchecked = all_checks(limits, self._whole)
-        self._series = Checked(self._checks, clock.step_ms)
+        self._series = Checked(self._checks, scenario.step_ms)
         self._most_w = self._least_w = 0.0
 
     def add(self, block: Block) -> None:
@@ -179,8 +171,7 @@ class LimitWatch:
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
     """Return whether limits are in percent of a peak known from whole years."""
-    clock = WallClock(scenario.start_with_zone, scenario.step_ms)
-    of_site = clock, _ALL_SEEN, scenario.horizon_ms, scenario.facility, (1.0, "")
+    of_site = scenario, scenario.step_ms, _ALL_SEEN, scenario.facility, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
         return False

@@ -42,7 +42,7 @@ from diploee.importers.job_logs.raw_log import (
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    Layout,
+    RowFormat,
     header_words,
     read_header,
 )
@@ -85,7 +85,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read the task table of Alibaba's trace of 2020."""
     layout = read_header(text)
     if not layout.has("job_name") and len(layout.names) == len(NAMES):
-        layout = Layout(NAMES)
+        layout = RowFormat(NAMES)
     table = read_job_columns(
         text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace"
     )

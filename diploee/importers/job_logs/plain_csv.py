@@ -49,8 +49,8 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
 )
 from diploee.importers.text.tables import (
-    Layout,
     ReadTable,
+    RowFormat,
     header_words,
     listed,
     read_header,
@@ -119,7 +119,9 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
 
 
-def _columns(text: Text, layout: Layout, mapped: Mapping[Any, str]) -> dict[str, str]:
+def _columns(
+    text: Text, layout: RowFormat, mapped: Mapping[Any, str]
+) -> dict[str, str]:
     """Return the name of the column of each key that there is."""
     for key, name in mapped.items():
         if name and not layout.has(name):

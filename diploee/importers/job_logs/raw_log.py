@@ -27,8 +27,8 @@ from diploee.importers.text.stamps import stamps
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    Layout,
     ReadTable,
+    RowFormat,
     header_words,
     read_columns,
 )
@@ -174,7 +174,7 @@ def has_columns(*names: str) -> Callable[[Text], bool]:
 
 def read_job_columns(
     text: Text,
-    layout: Layout,
+    layout: RowFormat,
     required: Mapping[str, str],
     optional: Mapping[str, str],
     what: str,

@@ -53,8 +53,8 @@ from diploee.importers.job_logs.raw_log import (
     times_ms,
 )
 from diploee.importers.text.tables import (
-    Layout,
     ReadTable,
+    RowFormat,
     header_words,
     listed,
     read_header,
@@ -183,7 +183,7 @@ def _refuse_cut(table: ReadTable) -> None:
         )
 
 
-def _require_all(text: Text, layout: Layout) -> None:
+def _require_all(text: Text, layout: RowFormat) -> None:
     """Name all missing columns at once, and the command that prints them."""
     missing = [name for name in COLUMNS.values() if not layout.has(name)]
     if missing:

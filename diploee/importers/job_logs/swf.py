@@ -51,7 +51,7 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.importers.text.tables import Layout, ReadTable
+from diploee.importers.text.tables import ReadTable, RowFormat
 from diploee.importers.text.text import Text
 from diploee.importers.text.values import numbers
 from diploee.loads.import_counts import YEARS_MS
@@ -115,7 +115,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     further = tuple(
         f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1)
     )
-    layout = Layout(FIELDS + further, " ", is_quoted=False)
+    layout = RowFormat(FIELDS + further, " ", is_quoted=False)
     further_of = {
         ALEA_FIELDS: {"used_gpus": "field 19", "asked": "field 21"},
         FRONTIER_FIELDS: {"asked": "field 20"},

@@ -37,7 +37,7 @@ from diploee.importers.power_logs.guard import (
 )
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
-from diploee.profiles.meters import Meter, reach
+from diploee.profiles.meters import MeterModel, reach
 from diploee.profiles.profile import PowerProfile, Provenance, Repair
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -195,7 +195,7 @@ def device_of(
     )
 
 
-def restored(device: Device, meter: Meter) -> Device:
+def restored(device: Device, meter: MeterModel) -> Device:
     """Return a device with its meter's gain divided out of its readings."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
     power_w = meter.restore(joint_power_w([device.curve], step_us), step_us / US_PER_S)
@@ -278,17 +278,20 @@ def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
     return {cause: n for cause, n in rows.items() if n}
 
 
+def joint_hash(hashes: Sequence[str]) -> str:
+    """Return the hash of several files; of one it is its own."""
+    joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
+    return joined if len(hashes) > 1 else hashes[0]
+
+
 def measured(
-    profile_id: str,
-    workload: str,
-    n_nodes: int,
+    named: tuple[str, str, int],
     step_ms: int,
     power_w: Float32Array,
     options: Reading,
     *,
     source: str,
-    hashes: Sequence[str],
-    meter: Meter,
+    meter: MeterModel,
     repairs: Sequence[Repair],
     counts: Mapping[str, int],
     bandwidth_hz: float | None = None,
@@ -296,7 +299,7 @@ def measured(
 ) -> PowerProfile:
     """Return a profile of measured power, trimmed as the options say.
 
-    `source` is taken where they name none; `hashes` are those of its files; the
+    `named` are its id, workload and nodes; `source` is taken where they name none; the
     bandwidth is what the meter, and the step where it is longer than its interval,
     leave where it is not given.
     """
@@ -314,7 +317,6 @@ def measured(
                 bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz
             )
     is_assumed = (meter.kind, meter.field) == ("unknown", "other")
-    joined = hashlib.sha256("".join(hashes).encode()).hexdigest()
     provenance = Provenance(
         kind="measured",
         source=options.source or source,
@@ -325,10 +327,9 @@ def measured(
         meter=meter,
         restored=options.restore,
         restored_hz=bandwidth_hz if options.restore else None,
-        source_sha256=joined if len(hashes) > 1 else hashes[0],
         counts=repaired_rows(repairs) | dict(counts),
         repairs=list(repairs),
         **({"gpu_model": meter.gpu} | facts),
     )
-    profile = PowerProfile(profile_id, workload, n_nodes, step_ms, power_w, provenance)
+    profile = PowerProfile(*named, step_ms, power_w, provenance)
     return trim_profile(profile, options.from_s, options.to_s, options.idle_w)

@@ -35,6 +35,7 @@ from diploee.importers.power_logs.curves import (
     Device,
     ProfilesOfRuns,
     device_of,
+    joint_hash,
     measured,
     sum_w,
 )
@@ -82,7 +83,7 @@ class _System(Record):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _MeasuredRun:
     """One measured run: its logs, and what their place tells."""
 
     folder: Path
@@ -170,7 +171,7 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     return profiles
 
 
-def _runs(root: Path) -> list[_Run]:
+def _runs(root: Path) -> list[_MeasuredRun]:
     of_folder: dict[Path, list[Path]] = defaultdict(list)
     for log in sorted(
         root.rglob("node_*.txt"), key=lambda path: (len(path.name), path)
@@ -181,7 +182,9 @@ def _runs(root: Path) -> list[_Run]:
     for folder, logs in of_folder.items():
         benchmark = folder.parent.parent
         events = benchmark / f"{folder.name}.txt"
-        runs.append(_Run(folder, tuple(logs), events, benchmark.parent, benchmark.name))
+        runs.append(
+            _MeasuredRun(folder, tuple(logs), events, benchmark.parent, benchmark.name)
+        )
     return sorted(runs, key=lambda run: run.folder)
 
 
@@ -198,7 +201,10 @@ def _count(value: int | str, path: Path | None, most: int) -> int | None:
 
 
 def _profile(
-    run: _Run, described: Path | None, numbers: Counter[str], options: MLPerfOptions
+    run: _MeasuredRun,
+    described: Path | None,
+    numbers: Counter[str],
+    options: MLPerfOptions,
 ) -> PowerProfile:
     system = read_json(described, _System, LogFormatError) if described else _System()
     stated = options.n_nodes or _count(system.number_of_nodes, described, MAX_NODES)
@@ -238,14 +244,12 @@ def _profile(
     in_profile = _cut(phases, start_us, power_w.size * step_ms * US_PER_MS)
     gpu = options.gpu or system.accelerator_model_name or None
     return measured(
-        f"{name}-{numbers[name]}",
-        run.benchmark,
-        nodes,
+        (f"{name}-{numbers[name]}", run.benchmark, nodes),
         step_ms,
         power_w,
         options,
         source=str(run.folder.relative_to(run.submission.parent)),
-        hashes=[log.sha256 for log in logs],
+        source_sha256=joint_hash([log.sha256 for log in logs]),
         meter=known_meter("other", gpu, round(interval_us / US_PER_S, 6)),
         repairs=repairs,
         counts=counts,

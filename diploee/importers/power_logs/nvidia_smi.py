@@ -27,6 +27,7 @@ from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.importers.power_logs.curves import (
     Device,
     device_of,
+    joint_hash,
     measured,
     restored,
     sum_w,
@@ -45,7 +46,7 @@ from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
 from diploee.importers.text.tables import ReadTable, listed
 from diploee.importers.text.values import numbers, value_shown
-from diploee.profiles.meters import Meter, known_meter
+from diploee.profiles.meters import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, unshared_s
 
@@ -124,12 +125,12 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes
     )
     return measured(
-        *options.of_nodes(nodes),
+        options.of_nodes(nodes),
         options.step_ms,
         power_w,
         options,
         source=", ".join(path.name for path in files),
-        hashes=[machine.sha256 for machine in machines],
+        source_sha256=joint_hash([machine.sha256 for machine in machines]),
         meter=meter,
         repairs=[
             *repairs,
@@ -165,7 +166,7 @@ def _boundary(add_w: float) -> str:
     )
 
 
-def _notes(gpus: list[Device], columns: list[str], meter: Meter) -> str:
+def _notes(gpus: list[Device], columns: list[str], meter: MeterModel) -> str:
     how = "the driver does not average it"
     if meter.window_s:
         assumed = " (assumed)" if meter.kind == "unknown" else ""

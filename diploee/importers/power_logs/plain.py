@@ -183,12 +183,12 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
             "more is claimed."
         )
     return measured(
-        *options.of_nodes(options.n_nodes),
+        options.of_nodes(options.n_nodes),
         dt_ms,
         mean_w,
         options,
         source=sheet.path.name,
-        hashes=[sheet.sha256],
+        source_sha256=sheet.sha256,
         meter=meter,
         bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
         repairs=repairs,

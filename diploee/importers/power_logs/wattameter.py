@@ -50,7 +50,7 @@ from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import Layout, ReadTable, listed, read_columns
+from diploee.importers.text.tables import ReadTable, RowFormat, listed, read_columns
 from diploee.importers.text.text import Text, text_of
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
@@ -132,7 +132,7 @@ class WattAMeterLog:
 class _Section(NamedTuple):
     """A header and the rows below it."""
 
-    layout: Layout
+    layout: RowFormat
     channels: dict[Channel, str]  # their columns' names
     rows: Text
 
@@ -194,12 +194,12 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
         [device.curve for device in devices]
     )
     return measured(
-        *options.of_nodes(n_nodes),
+        options.of_nodes(n_nodes),
         options.step_ms,
         power_w,
         options,
         source=", ".join(path.name for path in sorted(logs)),
-        hashes=[digest.hexdigest()],
+        source_sha256=digest.hexdigest(),
         meter=meter,
         repairs=repairs,
         counts=counts,
@@ -579,7 +579,7 @@ def _block(part: Text) -> _Section:
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
-    layout = Layout(names, " ", False, part.first_line, n_least)
+    layout = RowFormat(names, " ", False, part.first_line, n_least)
     layout.require(part.path, channels.values(), "a WattAMeter header")
     rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
     return _Section(layout, channels, rows)

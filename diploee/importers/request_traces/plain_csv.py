@@ -21,7 +21,7 @@ from diploee.importers.request_traces.rows import (
     rows_of,
 )
 from diploee.importers.request_traces.totals import row_format
-from diploee.importers.text.tables import Layout, header_words, read_header
+from diploee.importers.text.tables import RowFormat, header_words, read_header
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import Counting
 
@@ -77,7 +77,7 @@ FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)
 
 
 def _columns(
-    text: Text, layout: Layout, mapping: Mapping[str, str]
+    text: Text, layout: RowFormat, mapping: Mapping[str, str]
 ) -> tuple[dict[str, str], Counting | None]:
     for meaning in mapping:
         if meaning not in MEANINGS:

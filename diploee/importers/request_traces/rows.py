@@ -15,7 +15,7 @@ from diploee.base.errors import LogFormatError, option
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import Layout, ReadTable, read_columns
+from diploee.importers.text.tables import ReadTable, RowFormat, read_columns
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import Counting, counting_in
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
@@ -87,7 +87,7 @@ class RequestRows:
 
 
 def csv_tables(
-    blocks: Iterable[Text], layout: Layout, columns: Mapping[str, str]
+    blocks: Iterable[Text], layout: RowFormat, columns: Mapping[str, str]
 ) -> Iterator[ReadTable]:
     """Read blocks of a CSV file."""
     for block in blocks:

@@ -47,7 +47,7 @@ from diploee.importers.request_traces.totals import (
     check_span,
 )
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import TRUNCATED, Layout, read_columns
+from diploee.importers.text.tables import TRUNCATED, RowFormat, read_columns
 from diploee.importers.text.text import Text, read_text
 from diploee.importers.text.values import Number, numbers
 from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
@@ -61,7 +61,7 @@ COVERED = 0.9
 """Share of a service's requests whose clients' lengths are read. ASSUMPTION [J]:
 enough."""
 
-LAYOUT = Layout(
+LAYOUT = RowFormat(
     ("time", "rate", "cv", "family", "first", "second"),
     is_quoted=False,
     n_least=4,  # rows of an idle client may lack the parameters

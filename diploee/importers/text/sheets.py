@@ -23,8 +23,8 @@ from diploee.importers.text.source import (
     unpacked,
 )
 from diploee.importers.text.tables import (
-    Layout,
     ReadTable,
+    RowFormat,
     read_columns,
     read_header,
     whole_lines,
@@ -40,7 +40,7 @@ class Sheet:
     """A table whose header was read."""
 
     path: Path  # named in errors
-    layout: Layout  # its columns
+    layout: RowFormat  # its columns
     text: Text  # its rows
     sha256: str  # hash of the file as it is stored
     n_cut: int = 0  # lines left out at the end, as their writer was killed

@@ -62,7 +62,7 @@ class ReadTable:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowFormat:
     """How the rows of a file are written."""
 
     names: tuple[str, ...]  # names of all columns in their order
@@ -116,7 +116,9 @@ class Layout:
             )
 
 
-def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) -> Layout:
+def read_header(
+    text: Text, delimiters: str = ",", *, is_quoted: bool = True
+) -> RowFormat:
     """Return a text's layout, whose first line that isn't blank holds names."""
     row = text.first_row
     delimiter = max(delimiters, key=row.count)
@@ -129,7 +131,7 @@ def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) ->
                 text.start_line, f"not a header of column names ({error}); correct it"
             )
     stripped = tuple(name.strip() for name in names)
-    return Layout(stripped, delimiter, is_quoted, text.start_line)
+    return RowFormat(stripped, delimiter, is_quoted, text.start_line)
 
 
 def header_words(text: Text) -> set[str]:
@@ -148,7 +150,11 @@ def listed(names: Iterable[str]) -> str:
 
 
 def read_columns(
-    text: Text, layout: Layout, wanted: Mapping[str, str], *, may_be_cut: bool = False
+    text: Text,
+    layout: RowFormat,
+    wanted: Mapping[str, str],
+    *,
+    may_be_cut: bool = False,
 ) -> ReadTable:
     """Read columns of delimited text.
 
@@ -246,7 +252,10 @@ class _OddRows:
 
 
 def _parsed(
-    body: memoryview, layout: Layout, indices: Mapping[str, int | None], odd: _OddRows
+    body: memoryview,
+    layout: RowFormat,
+    indices: Mapping[str, int | None],
+    odd: _OddRows,
 ) -> tuple[pa.Table, str]:
     """Return the wanted columns, and what went wrong."""
     names = [f"#{index}" for index in range(len(layout.names))]
@@ -280,7 +289,7 @@ def _parsed(
     return table, ""
 
 
-def _cut_short(body: bytes, layout: Layout) -> bytes:
+def _cut_short(body: bytes, layout: RowFormat) -> bytes:
     """Return lines with their first fields alone; of a layout without quotes."""
     sign = layout.delimiter.encode()
     lines = (line.split(sign)[: layout.n_least] for line in body.split(b"\n"))

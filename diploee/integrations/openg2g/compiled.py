@@ -74,7 +74,7 @@ _MEASURED = {
 }
 
 
-class _Manifest(Record):
+class _CompiledManifest(Record):
     details: dict[str, Any]
 
 
@@ -280,7 +280,7 @@ class CompiledData(Brief, ABC, Generic[M]):
         if not place.exists():
             return "is not there for these parameters"
         try:
-            details = read_json(place / MANIFEST, _Manifest).details
+            details = read_json(place / MANIFEST, _CompiledManifest).details
             if sha256 not in (None, details.get("source_sha256")):
                 return "was made from other source data"
             files = {

@@ -97,7 +97,7 @@ MATCHED = {
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One measurement of a source."""
 
     # By the names of `MATCHED`; None or absent where not available
@@ -107,8 +107,8 @@ class Measured:
 
 
 def select(
-    measured: Iterable[Measured], spec: InferenceModelSpec, source: str
-) -> list[Measured]:
+    measured: Iterable[Measurement], spec: InferenceModelSpec, source: str
+) -> list[Measurement]:
     """Return a spec's measurements from a source, by increasing batch size."""
     found = list(measured)
     if not found:
@@ -174,28 +174,28 @@ class BenchmarkSource(ABC):
         return self._hash(self._selected(spec))
 
     @abstractmethod
-    def _title(self, selected: Sequence[Measured]) -> str:
+    def _title(self, selected: Sequence[Measurement]) -> str:
         """Return where measurements come from, for errors and provenance."""
 
     @abstractmethod
-    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
         """Return the measurements of a spec."""
 
     @abstractmethod
-    def _hash(self, selected: Sequence[Measured]) -> str:
+    def _hash(self, selected: Sequence[Measurement]) -> str:
         """Return the hash of their data."""
 
     @abstractmethod
     def _run(
         self,
-        one: Measured,
+        one: Measurement,
         spec: InferenceModelSpec,
         traces: bool,
         counts: Counter[str],
     ) -> BenchmarkRun:
         """Read one, and count what is dropped or repaired."""
 
-    def _fits(self, selected: Sequence[Measured]) -> dict[str, LogisticModel]:  # noqa: ARG002
+    def _fits(self, selected: Sequence[Measurement]) -> dict[str, LogisticModel]:  # noqa: ARG002
         """Return the fits that the source itself gives."""
         return {}
 

@@ -28,11 +28,11 @@ from diploee.loads.services.banks import Bank
 from diploee.power.segments import Segments
 from diploee.profiles.derived import CapLevels
 from diploee.profiles.profile import PowerProfile
-from diploee.scenario import flexibility as scenario_flexibility
+from diploee.scenario.flexibility import JobFlexibility
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import span_ms
 from diploee.schedule.context import Context, Controller
-from diploee.schedule.job_table import DRAW_MS, JobFlexibility, JobPower, JobTable
+from diploee.schedule.job_table import DRAW_MS, ClassFlexibility, JobPower, JobTable
 from diploee.schedule.policy import Policy
 from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import (
@@ -306,12 +306,12 @@ def _context_of(
 
 
 def flexibility_of(
-    told: scenario_flexibility.JobFlexibility | None, n_nodes: int, scenario: Scenario
-) -> JobFlexibility:
+    told: JobFlexibility | None, n_nodes: int, scenario: Scenario
+) -> ClassFlexibility:
     """Return how the jobs of a class bend, as the engine knows it."""
     if told is None:
-        return JobFlexibility()
-    return JobFlexibility(
+        return ClassFlexibility()
+    return ClassFlexibility(
         tier=told.tier,
         kind=told.work,
         pausable=told.pausable,

@@ -112,10 +112,8 @@ class SmoothedPhases:
         shares = np.zeros((len(self.loops), steps.max()))
         for row, each in zip(shares, self.loops, strict=True):
             row[: each.size] = each
-        whole = np.zeros((3 * into_ms.size, 4), dtype=np.int64)
-        levels = np.zeros(whole.shape[0])
         spec = self.spec
-        count = _walk(
+        spans, level = _walk(
             into_ms,
             length_ms,
             level,
@@ -123,14 +121,10 @@ class SmoothedPhases:
             shares,
             steps,
             self.idle,
-            spec.up_per_s,
-            spec.down_per_s,
-            round(spec.hysteresis_s * MS_PER_S),
-            whole,
-            levels,
+            (spec.up_per_s, spec.down_per_s, round(spec.hysteresis_s * MS_PER_S)),
         )
-        phase, what, begin_ms, time_ms = whole[:count].T
-        return _Spans(phase, what, begin_ms, time_ms, levels[:count])
+        phase, what, begin_ms, time_ms = spans.T
+        return _Spans(phase, what, begin_ms, time_ms, level)
 
 
 @njit()
@@ -142,12 +136,15 @@ def _walk(
     shares: Float64Array,
     steps: Int64Array,
     now: float,
-    up: float,
-    down: float,
-    hold_ms: int,
-    whole: Int64Array,
-    levels: Float64Array,
-) -> int:
+    ramps: tuple[float, float, int],
+) -> tuple[Int64Array, Float64Array]:
+    """Return phase, kind, start and length of each span, and its first level.
+
+    From `now`; `ramps` are the slopes up and down, and the time before a fall.
+    """
+    up, down, hold_ms = ramps
+    whole = np.zeros((3 * into_ms.size, 4), dtype=np.int64)
+    levels = np.zeros(3 * into_ms.size)
     count = 0
     for phase in range(into_ms.size):
         at_ms, left_ms, of = into_ms[phase], length_ms[phase], loop[phase]
@@ -177,4 +174,4 @@ def _walk(
             elif what == STAY and of >= 0:
                 last_ms = (takes_ms - 1) % (steps[of] * PROFILE_STEP_MS)
                 now = shares[of, last_ms // PROFILE_STEP_MS]
-    return count
+    return whole[:count], levels[:count]

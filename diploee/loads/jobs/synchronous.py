@@ -35,7 +35,7 @@ from diploee.loads.jobs.source import (
 )
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
-    Phase,
+    TrainingPhase,
     TrainingPhases,
     TrainingPlan,
     expected_ettr,
@@ -72,7 +72,7 @@ SOURCE = (
 )
 
 
-def _phase_profile_id(phase: Phase, of: str = "") -> str:
+def _phase_profile_id(phase: TrainingPhase, of: str = "") -> str:
     """Return the id of what jobs play in a phase; that of training is each job's own."""  # noqa: E501
     return f"{PHASE_PREFIX}{phase.name.lower()}{of}"
 
@@ -96,10 +96,10 @@ class _Kind:
         self.period_s = spec.iteration_s(self.n_gpus)
         # Power of a GPU in each stall with a process on it, in parts of its TDP
         self.levels = {
-            Phase.CHECKPOINT: spec.checkpoint_level,
-            Phase.HUNG: spec.hung_level,
-            Phase.LOAD: spec.load_level,
-        } | ({Phase.END: spec.load_level} if smoothing is None else {})
+            TrainingPhase.CHECKPOINT: spec.checkpoint_level,
+            TrainingPhase.HUNG: spec.hung_level,
+            TrainingPhase.LOAD: spec.load_level,
+        } | ({TrainingPhase.END: spec.load_level} if smoothing is None else {})
         # Power of a GPU in each loop without smoothing, in parts of its TDP
         self.own_loops = tuple(
             loop_of_iterations(
@@ -121,8 +121,8 @@ class _Kind:
         # Profiles of rises and falls into each phase, with smoothing
         self.edges = {
             (phase, what): builder.index_of(self._edge_profile(phase, what))
-            for phase in (Phase if self.smoothed is not None else ())
-            if phase != Phase.REDO  # as TRAIN
+            for phase in (TrainingPhase if self.smoothed is not None else ())
+            if phase != TrainingPhase.REDO  # as TRAIN
             for what in (RISE, FALL)
         }
 
@@ -156,8 +156,8 @@ class _Kind:
         if smoothed is None:
             return 0, 0, 0
         load, write = (
-            self.smoothed_level(Phase.LOAD),
-            self.smoothed_level(Phase.CHECKPOINT),
+            self.smoothed_level(TrainingPhase.LOAD),
+            self.smoothed_level(TrainingPhase.CHECKPOINT),
         )
         return (
             _ms(smoothed.lost_s(smoothed.begin, write, spec.checkpoint_write_s)),
@@ -207,7 +207,7 @@ class _Kind:
         spec, names = self.spec, ("synchronous", self.frame.name, number)
         if spec.phases is not None:
             into_ms = np.array([_ms(start_s) for start_s, _ in spec.phases])
-            phase = np.array([Phase[name.upper()] for _, name in spec.phases])
+            phase = np.array([TrainingPhase[name.upper()] for _, name in spec.phases])
             length_ms = np.diff(into_ms, append=into_ms[-1] + self.plan.exit_ms)
             went = TrainingPhases(phase, into_ms, length_ms)
             return went.take(length_ms > 0)
@@ -257,7 +257,7 @@ class _Kind:
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
         """Return the end of each phase in which one GPU is in the next [ms]."""
         lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MOST_LED else 0
-        trains, writes = phase <= Phase.REDO, phase == Phase.CHECKPOINT
+        trains, writes = phase <= TrainingPhase.REDO, phase == TrainingPhase.CHECKPOINT
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
@@ -276,9 +276,9 @@ class _Kind:
         return np.array(
             [
                 self.power_w(train, trains=True)
-                if of <= Phase.REDO
+                if of <= TrainingPhase.REDO
                 else self.phase_power_w(of)
-                for of in Phase
+                for of in TrainingPhase
             ]
         )
 
@@ -295,13 +295,13 @@ class _Kind:
         of_node_w = node.n_gpus * node.gpu_tdp_w * share + cpus_w
         return self.n_nodes * of_node_w + self.spares * node.idle_power_w
 
-    def smoothed_level(self, phase: Phase) -> float:
+    def smoothed_level(self, phase: TrainingPhase) -> float:
         """Return the power of a GPU in a phase that is no training, with smoothing."""
         assert self.smoothed is not None
         levels, spec = self.levels, self.smoothed.spec
         return max(levels[phase], spec.floor) if phase in levels else self.smoothed.idle
 
-    def phase_power_w(self, phase: Phase) -> float:
+    def phase_power_w(self, phase: TrainingPhase) -> float:
         """Return the power of all nodes in a phase that is no training [W]."""
         if phase in self.levels:
             return float(self.power_w(self.levels[phase]))
@@ -325,9 +325,11 @@ class _Kind:
                 "writes, loads and hangs"
             )
         name = f":{self.frame.name}:{self.label}:{loop + 1}"
-        return self._profile(_phase_profile_id(Phase.TRAIN, name), shares, notes)
+        return self._profile(
+            _phase_profile_id(TrainingPhase.TRAIN, name), shares, notes
+        )
 
-    def _edge_profile(self, phase: Phase, what: int) -> PowerProfile:
+    def _edge_profile(self, phase: TrainingPhase, what: int) -> PowerProfile:
         """Return a rise or a fall into a phase, for all its nodes."""
         assert self.smoothed is not None
         name = f":{self.frame.name}:{self.label}:{'rise' if what == RISE else 'fall'}"
@@ -389,9 +391,12 @@ class SynchronousJobs(JobSource):
                 )
         self._phase_ids = {
             phase: builder.index_of(flat_profile(_phase_profile_id(phase), SOURCE))
-            for phase in Phase
-            if phase not in (Phase.TRAIN, Phase.REDO)
-            and (phase != Phase.END or any(kind.plan.exit_ms for kind in self._kinds))
+            for phase in TrainingPhase
+            if phase not in (TrainingPhase.TRAIN, TrainingPhase.REDO)
+            and (
+                phase != TrainingPhase.END
+                or any(kind.plan.exit_ms for kind in self._kinds)
+            )
         }
         n_jobs = len(self._kinds)
         self.classes = tuple(
@@ -453,7 +458,7 @@ class SynchronousJobs(JobSource):
     def pieces(self, number: int) -> Pieces:
         """Return what the job of a number, from 1, plays in its own time."""
         kind, phases = self._kind(number), self.phases(number)
-        trains = phases.phase <= Phase.REDO
+        trains = phases.phase <= TrainingPhase.REDO
         # Work that is done again and work anew adjoin: one stretch of iterations.
         first = np.flatnonzero(~trains | np.diff(trains, prepend=False))
         begin_ms = phases.into_ms[first]
@@ -489,7 +494,7 @@ class SynchronousJobs(JobSource):
             np.roll(power_w, -1), power_w, out=np.ones(phase.size), where=power_w > 0
         )
         factor = np.where(leads, 1 + (behind[of] - 1) / kind.n_gpus, 1.0)
-        trains = phase[of] <= Phase.REDO
+        trains = phase[of] <= TrainingPhase.REDO
         row, into_ms, piece_ms = cut(
             np.where(leads, leads_ms[of], rest_ms[of]),
             np.where(trains, kind.loop_ms[0], FLAT_DURATION_MS),
@@ -585,17 +590,17 @@ class SynchronousJobs(JobSource):
 
         All that train are `Phase.TRAIN` or `Phase.REDO`.
         """
-        smoothed, trains = kind.smoothed, phase <= Phase.REDO
+        smoothed, trains = kind.smoothed, phase <= TrainingPhase.REDO
         assert smoothed is not None
         # Work that waits for the rise is a part of the stall before: it begins so much
         # sooner.
         write_ms, warm_up_ms, load_ms = kind.waits_ms
-        wait_ms = np.where(phase == Phase.CHECKPOINT, write_ms, load_ms)
+        wait_ms = np.where(phase == TrainingPhase.CHECKPOINT, write_ms, load_ms)
         wait_ms[0] = warm_up_ms
         wait_ms = np.where(trains[1:], np.minimum(wait_ms, length_ms)[:-1], 0)
         begin_ms = begin_ms - np.append(0, wait_ms)
         length_ms = length_ms + np.append(0, wait_ms) - np.append(wait_ms, 0)
-        level = np.array([kind.smoothed_level(of) for of in Phase])[phase]
+        level = np.array([kind.smoothed_level(of) for of in TrainingPhase])[phase]
         loop = np.where(trains, rng.integers(len(kind.loops), size=phase.size), -1)
         spans = smoothed.spans(begin_ms, length_ms, level, loop)
         edges = (spans.what == RISE) | (spans.what == FALL)
@@ -611,7 +616,7 @@ class SynchronousJobs(JobSource):
             weight[rows] = [
                 kind.power_w(share) / FLAT_POWER_W for share in spans.level[rows]
             ]
-        of_phase = np.where(loop < 0, of_phase, Phase.TRAIN)
+        of_phase = np.where(loop < 0, of_phase, TrainingPhase.TRAIN)
         for (into, what), edge_id in kind.edges.items():
             profile_id[(of_phase == into) & (spans.what == what)] = edge_id
         row, into_ms, piece_ms = cut(spans.length_ms, whole_ms)

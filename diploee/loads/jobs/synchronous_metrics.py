@@ -13,23 +13,28 @@ import numpy as np
 from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_H
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.training_phases import Phase
+from diploee.loads.jobs.training_phases import TrainingPhase
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.schedule.started import Schedule
 
-_HOURS: tuple[tuple[str, str, tuple[Phase, ...]], ...] = (
-    ("redone", "work done again", (Phase.REDO,)),
-    ("checkpoint", "writing checkpoints", (Phase.CHECKPOINT,)),
-    ("hung", "hanging, until a failure is detected", (Phase.HUNG,)),
+_HOURS: tuple[tuple[str, str, tuple[TrainingPhase, ...]], ...] = (
+    ("redone", "work done again", (TrainingPhase.REDO,)),
+    ("checkpoint", "writing checkpoints", (TrainingPhase.CHECKPOINT,)),
+    ("hung", "hanging, until a failure is detected", (TrainingPhase.HUNG,)),
     (
         "restart",
         "rescheduling, loading, and falling at the end",
-        (Phase.RESCHEDULE, Phase.PLANNED, Phase.LOAD, Phase.END),
+        (
+            TrainingPhase.RESCHEDULE,
+            TrainingPhase.PLANNED,
+            TrainingPhase.LOAD,
+            TrainingPhase.END,
+        ),
     ),
-    ("waiting", "waiting for repaired nodes", (Phase.WAIT,)),
+    ("waiting", "waiting for repaired nodes", (TrainingPhase.WAIT,)),
 )
-STOPPED = len(Phase)
+STOPPED = len(TrainingPhase)
 """Beside the phases: nodes held while the pool's policy pauses, saves or restarts a
 job."""
 
@@ -85,7 +90,7 @@ class SynchronousMetrics:
 
     def __init__(self, streams: JobStreams, names: Iterable[str]) -> None:
         self._streams = streams
-        none = np.zeros(len(Phase) + 1, dtype=np.int64)
+        none = np.zeros(len(TrainingPhase) + 1, dtype=np.int64)
         self._reached_ms: dict[int, int] = {}
         self._node_ms = {name: none.copy() for name in names}
         self._begun = {name: none.copy() for name in names}
@@ -127,7 +132,9 @@ class SynchronousMetrics:
             low = max(int(np.searchsorted(phases.into_ms, low_ms, side="right")) - 1, 0)
             phase = phases.phase[low:high]
             if again:
-                phase = np.where(phase == Phase.TRAIN, Phase.REDO, phase)
+                phase = np.where(
+                    phase == TrainingPhase.TRAIN, TrainingPhase.REDO, phase
+                )
             edges_ms = np.append(np.maximum(phases.into_ms[low:high], low_ms), high_ms)
             edges_ms -= from_ms
             # A slowed job takes longer for it
@@ -141,7 +148,7 @@ class SynchronousMetrics:
                 & (inside_ms > 0)
             )
             self._begun[source.name] += np.bincount(
-                phase[begins], minlength=len(Phase) + 1
+                phase[begins], minlength=len(TrainingPhase) + 1
             )
             np.add.at(node_ms, phase, n_nodes * inside_ms)
 
@@ -151,12 +158,12 @@ class SynchronousMetrics:
 
     def _of(self, name: str) -> dict[str, Any]:
         node_ms, begun = self._node_ms[name], self._begun[name]
-        total, progress = int(node_ms.sum()), int(node_ms[Phase.TRAIN])
+        total, progress = int(node_ms.sum()), int(node_ms[TrainingPhase.TRAIN])
         return {
             "ettr": progress / total if total else None,
-            "failures": int(begun[Phase.HUNG]),
-            "planned_interruptions": int(begun[Phase.PLANNED]),
-            "checkpoints": int(begun[Phase.CHECKPOINT]),
+            "failures": int(begun[TrainingPhase.HUNG]),
+            "planned_interruptions": int(begun[TrainingPhase.PLANNED]),
+            "checkpoints": int(begun[TrainingPhase.CHECKPOINT]),
             "node_h": total / MS_PER_H,
             "stopped_node_h": int(node_ms[STOPPED]) / MS_PER_H,
             "lost_node_h": (total - progress) / MS_PER_H,

@@ -34,7 +34,7 @@ MOST_CHECKPOINTS = 5_000_000
 NEVER_MS = np.iinfo(np.int64).max // 4
 
 
-class Phase(IntEnum):
+class TrainingPhase(IntEnum):
     """Phase of a job."""
 
     TRAIN = 0
@@ -56,7 +56,7 @@ class Phase(IntEnum):
 class TrainingPhases(Table):
     """The phases of a job in its own time, which adjoin."""
 
-    phase: Int16Array = column("int16")  # a `Phase`
+    phase: Int16Array = column("int16")  # a `TrainingPhase`
     # Start of the phase since the start of the job [ms]
     into_ms: Int64Array = column("int64")
     length_ms: Int64Array = column("int64")  # its length [ms], positive
@@ -66,7 +66,7 @@ class TrainingPhases(Table):
         """Time from the start to the end of the job [ms]."""
         return int(self.into_ms[-1] + self.length_ms[-1])
 
-    def time_ms(self, phase: Phase) -> int:
+    def time_ms(self, phase: TrainingPhase) -> int:
         """Return the time spent in a phase [ms]."""
         return int(self.length_ms[self.phase == phase].sum())
 
@@ -169,8 +169,8 @@ class _Walk:
     def phases(self) -> TrainingPhases:
         """Go through the job."""
         loads_ms, n_stops = self._plan.warm_up_ms, 0
-        self._schedule(Phase.RESCHEDULE, self._plan.start_ms)
-        while not (self._play(Phase.LOAD, loads_ms) and self._train()):
+        self._schedule(TrainingPhase.RESCHEDULE, self._plan.start_ms)
+        while not (self._play(TrainingPhase.LOAD, loads_ms) and self._train()):
             n_stops += 1
             if n_stops > MOST_STOPS:
                 raise WorkloadError(
@@ -184,7 +184,7 @@ class _Walk:
             else:
                 self._come_back()
             loads_ms = self._plan.load_ms
-        self._add(np.array([Phase.END]), np.array([self._plan.exit_ms]))
+        self._add(np.array([TrainingPhase.END]), np.array([self._plan.exit_ms]))
         length_ms = np.concatenate(self._length_ms)
         kept = length_ms > 0
         length_ms = length_ms[kept]
@@ -196,7 +196,7 @@ class _Walk:
         self._length_ms.append(length_ms)
         self._now_ms += int(length_ms.sum())
 
-    def _play(self, phase: Phase, length_ms: int) -> bool:
+    def _play(self, phase: TrainingPhase, length_ms: int) -> bool:
         """Do something until it is done or a node fails; return whether it is done."""
         inside_ms = min(length_ms, self._fails_ms - self._now_ms)
         self._add(np.array([phase]), np.array([inside_ms]))
@@ -216,12 +216,12 @@ class _Walk:
         found_ms = self._now_ms + self._detection_ms()
         while self._fails_ms <= found_ms:
             self._fail()
-        self._add(np.array([Phase.HUNG]), np.array([found_ms - self._now_ms]))
+        self._add(np.array([TrainingPhase.HUNG]), np.array([found_ms - self._now_ms]))
         self._at_ms = self._saved_ms
         self._wait()
-        self._schedule(Phase.RESCHEDULE, self._plan.reschedule_ms)
+        self._schedule(TrainingPhase.RESCHEDULE, self._plan.reschedule_ms)
 
-    def _schedule(self, phase: Phase, length_ms: int) -> None:
+    def _schedule(self, phase: TrainingPhase, length_ms: int) -> None:
         while not self._play(phase, length_ms):
             self._fail()
             self._wait()
@@ -236,16 +236,16 @@ class _Walk:
         waits_ms = until_ms - self._now_ms
         # ASSUMPTION: waiting nodes are idle and do not fail.
         self._fails_ms += waits_ms
-        self._add(np.array([Phase.WAIT]), np.array([waits_ms]))
+        self._add(np.array([TrainingPhase.WAIT]), np.array([waits_ms]))
 
     def _stop_as_planned(self) -> None:
         """Write a checkpoint and be scheduled again, unless a node fails meanwhile."""
         self._stops_ms = self._now_ms + next(self._planned)
         (write_ms,) = self._next_writes_ms(1)
         del self._drawn[:1]
-        if self._play(Phase.CHECKPOINT, write_ms):
+        if self._play(TrainingPhase.CHECKPOINT, write_ms):
             self._saved_ms = self._at_ms
-            self._schedule(Phase.PLANNED, self._plan.reschedule_ms)
+            self._schedule(TrainingPhase.PLANNED, self._plan.reschedule_ms)
         else:
             self._come_back()
 
@@ -277,10 +277,10 @@ class _Walk:
         length_ms = np.empty(2 * edges_ms.size - 2 - to_end, dtype=np.int64)
         length_ms[::2] = np.diff(edges_ms)
         length_ms[1::2] = self._next_writes_ms(length_ms.size // 2)
-        phase = np.full(length_ms.size, Phase.CHECKPOINT)
-        phase[::2] = Phase.TRAIN
+        phase = np.full(length_ms.size, TrainingPhase.CHECKPOINT)
+        phase[::2] = TrainingPhase.TRAIN
         redone_ms = self._reached_ms - self._at_ms
-        phase = np.concatenate([[Phase.REDO], phase])
+        phase = np.concatenate([[TrainingPhase.REDO], phase])
         length_ms = np.concatenate([[redone_ms], length_ms])
         length_ms[1] -= redone_ms
         ends_ms = np.cumsum(length_ms)
@@ -289,14 +289,14 @@ class _Walk:
             n_kept = int(np.searchsorted(ends_ms, room_ms)) + 1
             phase, length_ms = phase[:n_kept], length_ms[:n_kept]
             length_ms[-1] -= ends_ms[n_kept - 1] - room_ms
-            saved = int((phase == Phase.CHECKPOINT).sum())
+            saved = int((phase == TrainingPhase.CHECKPOINT).sum())
             # The last write counts if it was finished in that very millisecond.
             saved -= bool(
-                phase[-1] == Phase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms
+                phase[-1] == TrainingPhase.CHECKPOINT and ends_ms[n_kept - 1] > room_ms
             )
             if saved:
                 self._saved_ms = int(writes_ms[saved - 1])
-        writes = phase == Phase.CHECKPOINT
+        writes = phase == TrainingPhase.CHECKPOINT
         del self._drawn[: int(writes.sum())]
         self._at_ms += int(length_ms[~writes].sum())
         self._reached_ms = max(self._reached_ms, self._at_ms)

@@ -375,7 +375,7 @@ class ServiceBanks:
         )
         offset_ms = np.zeros(rate.size, dtype=np.int64)
         if profiles:
-            _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels, offset_ms)
+            offset_ms = _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels)
         at = (self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
         bank = Bank(*at, first=first)
         return bank, profiles, ac_profiles
@@ -490,13 +490,12 @@ def _places_ms(
     first: Int64Array,
     place: Int32Array,
     rank: Int32Array,
-    offset_ms: Int64Array,
-) -> None:
-    """Find the place in the sample for each piece [ms].
+) -> Int64Array:
+    """Return the place in the sample for each piece [ms].
 
     It goes on, or to one of like level.
     """
-    n_jumps = 0
+    offset_ms, n_jumps = np.zeros_like(rate), 0
     # The first place is any, the first of the draws.
     size = first[profile_id[0] + 1] - first[profile_id[0]]
     at_ms = int(drawn[0] * size) * step_ms[profile_id[0]]
@@ -522,3 +521,4 @@ def _places_ms(
             within_ms = at_ms % step_ms[before] % step_ms[now]
             at_ms = place[first[now] + number] * step_ms[now] + within_ms
         offset_ms[piece] = at_ms
+    return offset_ms

@@ -81,8 +81,7 @@ def service_columns(
             piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
             waiting = served.backlog_requests > 0
             waits = waiting[:-1] | waiting[1:]
-            means = np.empty((len(_MEANS), n_steps), dtype=np.float32)
-            _means(
+            means = _means(
                 served.edges_ms,
                 served.rate_rps,
                 served.served_rps,
@@ -94,7 +93,6 @@ def service_columns(
                 waits,
                 edges_ms,
                 piece,
-                means,
             )
             has_latency = "mean_e2e" in service.latencies_s
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
@@ -132,15 +130,15 @@ def _means(
     waits: BoolArray,
     edges_ms: Int64Array,
     piece: Int64Array,
-    means: Float32Array,
-) -> None:
-    """Find means over intervals of the rates and the latency.
+) -> Float32Array:
+    """Return means over intervals of the rates and the latency, shape (4, B).
 
     What is offered is a line in each piece of time. What it lies off its mean is
     served, unless it waits or the piece has unserved requests throughout. Each mean is
     a sum of its own, so that it has the same bits in whatever run of intervals it is.
     The latency is the mean over the requests that arrive and are not rejected.
     """
+    means = np.empty((4, edges_ms.size - 1), dtype=np.float32)
     for k in range(means.shape[1]):
         incoming = served = unserved = taken = latency = 0.0
         for p in range(piece[k], min(piece[k + 1] + 1, rate_rps.size)):
@@ -166,6 +164,7 @@ def _means(
             unserved / length_ms,
         )
         means[3, k] = latency / taken if taken > 0 else np.nan
+    return means
 
 
 class ServicesLoad(BankLoad):

@@ -121,7 +121,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class Area:
     """The area between two lines; hovering tells both where their names are given."""
 
     x: Array
@@ -206,7 +206,7 @@ class Carpet:
     colour_label: str
 
 
-Layer = Line | Band | Stack | Bars | Carpet
+Layer = Line | Area | Stack | Bars | Carpet
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from diploee.reports.drawing.charts import (
+    Area,
     Array,
-    Band,
     Bars,
     Carpet,
     Layer,
@@ -22,7 +22,7 @@ from diploee.reports.drawing.charts import (
 def heights(layer: Layer) -> Iterator[Array]:
     """Yield the arrays of values that a layer draws."""
     match layer:
-        case Band():
+        case Area():
             yield from (layer.low, layer.high)
         case Stack():
             yield layer.parts.sum(axis=0)

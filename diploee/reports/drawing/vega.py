@@ -23,9 +23,9 @@ from diploee.reports.drawing.charts import (
     HEIGHT_PX,
     INK,
     MUTED,
+    Area,
     Array,
     Axis,
-    Band,
     Bars,
     Carpet,
     Chart,
@@ -224,7 +224,7 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Draw
         match layer:
             case Line():
                 _line(drawn, layer, paint)
-            case Band():
+            case Area():
                 _band(drawn, layer, paint)
             case Stack():
                 _stack(drawn, layer, paint, HEIGHT_PX / (high - low))
@@ -397,7 +397,7 @@ def _names_along(x: Array) -> bool:
     return x.dtype.kind in "UO"
 
 
-def _band(drawn: Drawn, band: Band, paint: Paint) -> None:
+def _band(drawn: Drawn, band: Area, paint: Paint) -> None:
     columns = {"x": band.x, "y": band.high, "y2": band.low}
     drawn.add(
         {
@@ -599,9 +599,9 @@ def _legend(
                 for group, _ in layer.thick(px_per_unit):  # as they are drawn
                     name = " + ".join(layer.names[k] for k in group)
                     entries.setdefault(name, (layer.colours[group[0]], [1, 0], 0.6, 10))
-            case Line() | Band() | Bars() if getattr(layer, "legend", True):
+            case Line() | Area() | Bars() if getattr(layer, "legend", True):
                 dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
-                opacity = layer.opacity if isinstance(layer, Band) else 1.0
+                opacity = layer.opacity if isinstance(layer, Area) else 1.0
                 is_line = (
                     isinstance(layer, Line) and not layer.markers_only and layer.width
                 )

@@ -9,9 +9,9 @@ import numpy as np
 from diploee.reports.drawing.charts import (
     HEIGHT_PX,
     LEAST_PX,
+    Area,
     Array,
     Axis,
-    Band,
     Bars,
     Carpet,
     Chart,
@@ -33,7 +33,7 @@ def alt_text(chart: Chart) -> str:
     """
     said = []
     for panel in chart.panels:
-        layers = [layer for layer in panel.layers if not isinstance(layer, Band)]
+        layers = [layer for layer in panel.layers if not isinstance(layer, Area)]
         title = f"{panel.title}: " if panel.title else ""
         said += [
             title + text for layer in layers if (text := _extremes(layer, panel.x))
@@ -114,7 +114,7 @@ def _notes(panel: Panel) -> list[str]:
     px = HEIGHT_PX / (high - low) if high > low else 0.0
     for layer in panel.layers:
         match layer:
-            case Band() if panel.y.kind != "log" and layer.high.size:
+            case Area() if panel.y.kind != "log" and layer.high.size:
                 spread = np.abs(np.asarray(layer.high, float) - layer.low)
                 if (
                     np.isfinite(spread).any()

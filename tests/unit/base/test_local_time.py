@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from diploee import generate_jobs, simulate
 from diploee.base.clock import RunClock, WallClock, is_skipped, local_ms, named_zone
 from diploee.base.errors import InputError, ScenarioError
-from diploee.base.measures.series import ClockSums, Series
+from diploee.base.measures.series import ClockSums, MeasureRunner
 from diploee.grid.export import Options, export_run
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import check_limits
@@ -122,7 +122,7 @@ def test_sums_over_clock_intervals_follow_the_wall_clock(
     clock = WallClock(start.replace(tzinfo=ZoneInfo(zone)), 15 * MS_PER_MIN)
     values = np.arange(1, 1 + 4 * 24 * 40, dtype=np.int64)
     sums = ClockSums(clock, minutes * MS_PER_MIN)
-    series = Series(clock.step_ms, [sums])
+    series = MeasureRunner(clock.step_ms, [sums])
     series.add(0, values[:n_first])
     series.add(n_first * clock.step_ms, values[n_first:])
     found = {int(t): (int(s), int(n)) for t, s, n in zip(*sums.result(), strict=True)}

@@ -15,7 +15,7 @@ from command_line import call, contents
 from diploee import load_scenario, open_run
 from diploee.base.files.places import shipped
 from diploee.grid.limits import load_limits
-from diploee.scenario.starter import Site, starter_text
+from diploee.scenario.starter import SiteAnswers, starter_text
 
 SHIPPED = {**shipped("scenario"), **shipped("sweep"), **shipped("limits")}
 
@@ -81,7 +81,7 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     )
     assert nodes["pretraining"] / (
         nodes["training"] + nodes["pretraining"]
-    ) == pytest.approx(Site().largest_job, abs=2e-3)
+    ) == pytest.approx(SiteAnswers().largest_job, abs=2e-3)
 
 
 def test_shares_of_more_than_all_nodes_are_refused(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(
 def test_text_of_any_answers_is_a_valid_scenario_with_all_nodes(
     training: float, let: float, largest: float, n_nodes: int, zone: str, tmp_path: Path
 ) -> None:
-    site = Site(
+    site = SiteAnswers(
         training_share=training,
         colocation_share=let,
         largest_job=largest,

@@ -17,15 +17,15 @@ from builders import tiny_library, tiny_scenario
 import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
-from diploee.facility import Block, Site
+from diploee.facility import Block, SiteView
 from diploee.facility.base import Named, StageMeters, Stages
 from diploee.facility.battery import (
     EXAMPLE,
     MODES,
+    BatteryLimits,
     BatterySpec,
     ChargeCycles,
     Hold,
-    Store,
     hold,
 )
 
@@ -44,7 +44,7 @@ def run_of(
     spec: BatterySpec, load_w: np.ndarray, dt_ms: int, cuts: list[int]
 ) -> dict[str, np.ndarray]:
     clock = RunClock(START, UTC, load_w.size * dt_ms, dt_ms)
-    stages = Stages([spec.open(Site(clock, 1e8))])
+    stages = Stages([spec.open(SiteView(clock, 1e8))])
     edges = [0, *cuts, load_w.size]
     blocks = (
         Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]})
@@ -68,7 +68,7 @@ def holding_battery(
     least_w = 1e-9 * np.ptp(load_w)
 
     def holds(power_w: float, energy_j: float) -> bool:
-        store = Store(
+        store = BatteryLimits(
             power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s
         )
         held = hold(load_w, 1.0, store, asked, (float(load_w[0]), store.reference_j))
@@ -104,7 +104,7 @@ def test_more_power_empties_the_same_energy_and_falls_by_more(
     """A fall by F = 2 MW held at r = 0.25 MW/min takes P^2 / 2r; what is left falls at
     once."""
     load_w = np.where(np.arange(1200) < 300, 2 * MW, 0.0)
-    store = Store(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
+    store = BatteryLimits(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
     held = hold(load_w, 1.0, store, Hold(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0))
     falls_w = held.supply_w[:-60] - held.supply_w[60:]
     assert falls_w.max() / MW == pytest.approx(largest_mw, abs=0.02)
@@ -116,7 +116,7 @@ def test_a_tenth_less_does_not_hold(share: float) -> None:
     asked = Hold(0.1 * MW, 0.1 * MW)
     power_w, energy_j = holding_battery(load_w, asked, 0.95, 1 / 3600)
     energy_j *= share
-    store = Store(power_w, 0.0, energy_j, energy_j / 2, 0.95, 0.95, 1 / 3600)
+    store = BatteryLimits(power_w, 0.0, energy_j, energy_j / 2, 0.95, 0.95, 1 / 3600)
     held = hold(load_w, 1.0, store, asked, (load_w[0], store.reference_j))
     steps = np.abs(np.diff(held.supply_w))
     assert (steps.max() <= 0.1 * MW * (1 + 1e-6)) == (share == 1.0)
@@ -127,7 +127,7 @@ def test_lag_leaves_its_part_of_a_sine(tau_s: float, left: float) -> None:
     # Sheet, section 5: 1 / sqrt(1 + (2 pi f tau)^2) at 0.1 Hz.
     t_s = np.arange(20_000) * 0.1
     load_w = 10 * MW + MW * np.sin(2 * np.pi * 0.1 * t_s)
-    store = Store(100 * MW, 0.0, 1e12, 5e11)
+    store = BatteryLimits(100 * MW, 0.0, 1e12, 5e11)
     held = hold(load_w, 0.1, store, Hold(lag_s=tau_s), (10 * MW, 5e11))
     settled = held.supply_w[-1_000:]
     assert np.ptp(settled) / np.ptp(load_w) == pytest.approx(left, rel=5e-3)
@@ -137,7 +137,7 @@ def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
     # (H - L) d (1 - d) T = 1.04 pu s at H 1, L 0.35, d 0.8, T 10 s; P = (H - L) max(d,
     # 1 - d).
     load_w = square(1.0, 0.35, 10, 0.8, 0.1, 100_000)
-    store = Store(10.0, 0.0, 1e6, 5e5)
+    store = BatteryLimits(10.0, 0.0, 1e6, 5e5)
     held = hold(load_w, 0.1, store, Hold(lag_s=2_000.0), (float(load_w.mean()), 5e5))
     settled = held.stored_j[-10_000:]
     assert np.ptp(settled) == pytest.approx(0.65 * 0.8 * 0.2 * 10, rel=0.02)
@@ -155,7 +155,7 @@ def test_ramps_behind_a_lag_hold_the_mean_of_iterations_and_not_their_upper_leve
     them.
     """
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 180_000)
-    store = Store(10 * MW, -np.inf, np.inf, 0.0, feedback_per_s=1 / 3600)
+    store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, feedback_per_s=1 / 3600)
     asked = Hold(5 * MW / 60, 5 * MW / 60, lag_s)
     held = hold(load_w, 0.2, store, asked, (8.8 * MW, 0.0))
     displaced = held.stored_j[-18_000:].mean() / (3600 * MW)
@@ -167,7 +167,7 @@ def test_the_supply_makes_up_for_what_the_battery_loses() -> None:
     # Without feedback a store would else run empty: by the losses, some 0.1 MW, in each
     # hour.
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 36_000)
-    store = Store(10 * MW, -np.inf, np.inf, 0.0, 0.95, 0.95)
+    store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, 0.95, 0.95)
     held = hold(load_w, 0.2, store, Hold(lag_s=60.0), (8.8 * MW, 0.0))
     given_w = held.battery_w
     lost_w = np.where(given_w > 0, given_w * (1 / 0.95 - 1), -given_w * 0.05)
@@ -340,7 +340,7 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     # the rest.
     load_w = np.repeat([8.0, 11.0, 8.0], [60, 60, 240]) * MW
     spec = battery(1, 2, peak_shaving={"target_mw": 9})
-    site = Site(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
+    site = SiteView(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
     stages = Stages([spec.open(site), Named(spec.open(site), "second")])
     (passed,) = stages.through(iter([Block(0, 60_000, {"facility_power_w": load_w})]))
     meters = StageMeters(stages, ())

@@ -18,7 +18,7 @@ from diploee import simulate
 from diploee.base.clock import RunClock
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
-from diploee.facility import STAGES, Block, Site, Weather
+from diploee.facility import STAGES, Block, SiteView, Weather
 from diploee.facility.cooling import HEAT, HEATS, STEP_K, Cooling
 from diploee.facility.wse import (
     WaterPlant,
@@ -46,7 +46,9 @@ def opened(kind: str, air: Weather, **keys: Any) -> Cooling:
     clock = RunClock(
         datetime(2023, 1, 1), UTC, (air.time_ms.size - 1) * MS_PER_H, 1_000
     )
-    plant = STAGES.read({"kind": kind, **keys}).open(Site(clock, RATED_W, True, air))
+    plant = STAGES.read({"kind": kind, **keys}).open(
+        SiteView(clock, RATED_W, True, air)
+    )
     assert isinstance(plant, Cooling)
     return plant
 
@@ -400,7 +402,7 @@ def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
     spec = STAGES.read({"kind": "cooling_table", "path": "cooling.csv"})
     assert spec.files == ("cooling.csv",)
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
-    site = Site(clock, RATED_W, True, weather([10, 10]), tmp_path)
+    site = SiteView(clock, RATED_W, True, weather([10, 10]), tmp_path)
     inline = opened("cooling_table", weather([10, 10]), points=POINTS)
     heat_w = np.linspace(0, 1.3, 50) * RATED_W
     found = passed(spec.open(site), heat_w, 60_000)["cooling_w"]
@@ -451,7 +453,7 @@ def test_a_plant_without_what_it_needs_is_refused(
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
     whole = {"rated_power_w": RATED_W, "ac": True, "weather": weather([10, 10])}
     with pytest.raises(InputError, match=text):
-        STAGES.read("wse").open(Site(clock, **{**whole, **site}))
+        STAGES.read("wse").open(SiteView(clock, **{**whole, **site}))
 
 
 def tiny_site(**changes: Any) -> Any:

@@ -18,13 +18,13 @@ from diploee import simulate
 from diploee.base.clock import RunClock
 from diploee.base.errors import InputError, StageError
 from diploee.base.model import assumed_keys
-from diploee.facility import STAGES, Block, Site, Weather
+from diploee.facility import STAGES, Block, SiteView, Weather
 from diploee.facility.base import POWER, REACTIVE, StageMeters, Stages, check_order
 from diploee.facility.transformers import PRESETS
 from diploee.facility.ups import CURVES
 
 CLOCK = RunClock(datetime(2018, 1, 1), UTC, 86_400_000, 60_000)
-SITE = Site(CLOCK, 10e6, True)
+SITE = SiteView(CLOCK, 10e6, True)
 PDU: Any = {"kind": "pdu"}
 UPS: Any = {"kind": "ups"}
 POI: Any = {"kind": "point_of_interconnection"}
@@ -37,14 +37,14 @@ TWO: Any = {
 }
 
 
-def opened(stages: Sequence[Any], site: Site = SITE) -> Stages:
+def opened(stages: Sequence[Any], site: SiteView = SITE) -> Stages:
     specs = [STAGES.read(stage) for stage in stages]
     columns = tuple(column for spec in specs for column in spec.columns)
     return Stages([spec.open(replace(site, columns=columns)) for spec in specs])
 
 
 def through(
-    stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0, site: Site = SITE
+    stages: Sequence[Any], power_w: Any, reactive_var: Any = 0.0, site: SiteView = SITE
 ) -> dict[str, np.ndarray]:
     power_w = np.atleast_1d(np.asarray(power_w, dtype=float))
     reactive_var = np.broadcast_to(
@@ -62,7 +62,7 @@ def golden_stages(cooling: str) -> list[Any]:
     return [PDU, UPS, plant, {"kind": "auxiliary_load"}, TWO, POI]
 
 
-def site_at(*wet_bulb_c: float) -> Site:
+def site_at(*wet_bulb_c: float) -> SiteView:
     """Return a site whose wet bulb goes from one temperature to the other over its day."""  # noqa: E501
     ends_ms, one = np.array([0, CLOCK.horizon_ms]), np.ones(2)
     wet_c = np.broadcast_to(np.array(wet_bulb_c, dtype=float), 2).copy()
@@ -437,10 +437,10 @@ def test_every_cooling_plant_stands_in_the_place_of_cooling() -> None:
 )
 def test_a_part_of_the_chain_asks_for_the_nodes_ac_power(kind: str) -> None:
     with pytest.raises(InputError, match=r"facility\.node_types\.<name>\.ac_power"):
-        STAGES.read(kind).open(Site(CLOCK, 10e6))
+        STAGES.read(kind).open(SiteView(CLOCK, 10e6))
     if kind != "point_of_interconnection":
         with pytest.raises(InputError, match="which is 0 W"):
-            STAGES.read(kind).open(Site(CLOCK, 0.0, True))
+            STAGES.read(kind).open(SiteView(CLOCK, 0.0, True))
 
 
 STEPS_S = {"0.1 s": 0.1, "1 s": 1, "1 min": 60, "1 h": 3_600}

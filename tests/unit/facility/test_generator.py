@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
-from diploee.facility import Block, Site
+from diploee.facility import Block, SiteView
 from diploee.facility.base import Stages
 from diploee.facility.generator import GeneratorSpec
 
@@ -42,7 +42,7 @@ def ran(
     spec = GeneratorSpec.model_validate({"power_mw": 10, **settings})
     dt_ms = round(dt_s * 1000)
     clock = RunClock(start, ZONE, load_mw.size * dt_ms, dt_ms)
-    stage = spec.open(Site(clock, 100 * MW))
+    stage = spec.open(SiteView(clock, 100 * MW))
     meter, blocks = stage.meter(), []
     parts = pairwise([0, *(cuts or []), load_mw.size])
     loads = (

@@ -20,7 +20,7 @@ from weather_writers import write_epw, write_psm
 from diploee import simulate
 from diploee.base.clock import RunClock
 from diploee.base.errors import DiploeeError
-from diploee.facility import Block, Site, Weather
+from diploee.facility import Block, SiteView, Weather
 from diploee.facility.base import POWER, Stages
 from diploee.facility.solar import SolarSpec, line_of_means, pvwatts_w
 from diploee.facility.weather import Sun
@@ -57,7 +57,7 @@ def plant(sun: Sun, dt_ms: int = 60_000, **settings: Any) -> Any:
     clock = RunClock(START.replace(tzinfo=None), UTC, 3 * 24 * HOUR_MS, dt_ms)
     one = np.ones(2)
     weather = Weather(np.array([0, clock.horizon_ms]), one, one, one, "", False, sun)
-    return SolarSpec(dc_mw=10, **settings).open(Site(clock, 100e6, weather=weather))
+    return SolarSpec(dc_mw=10, **settings).open(SiteView(clock, 100e6, weather=weather))
 
 
 def output(
@@ -291,7 +291,7 @@ def test_noon_of_the_file_is_noon_of_the_run(
     clock = RunClock(
         datetime(2018, 6, 21), scenario.facility.zone, 24 * HOUR_MS, 60_000
     )
-    stage = SolarSpec(dc_mw=10).open(Site(clock, 100e6, weather=weather))
+    stage = SolarSpec(dc_mw=10).open(SiteView(clock, 100e6, weather=weather))
     assert stage.interpolated_s == records_s
     given_w = output(stage, 60_000, n=1440)
     noon = float(np.average(np.arange(1440) + 0.5, weights=given_w)) / 60

@@ -7,7 +7,7 @@ import pytest
 
 from diploee.metrics.bands import Readings, profile_support
 from diploee.profiles import (
-    Meter,
+    MeterModel,
     PowerProfile,
     ProfileLibrary,
     flat_profile,
@@ -55,7 +55,7 @@ def test_gain_and_folds_are_within_their_bounds_up_to_what_is_claimed(
 ):
     """The amplitude of sines read through the meter, with those that fold onto them."""
     found = reach(window_s, interval_s)
-    meter = Meter("", None, "boxcar", window_s, polled_s=interval_s)
+    meter = MeterModel("", None, "boxcar", window_s, polled_s=interval_s)
 
     def amplitude(at_hz, seen_hz):
         t_s, read = meter.read(

@@ -14,14 +14,14 @@ from diploee.facility import Block
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance
 from diploee.scenario import EventTarget, JobFlexibility
-from diploee.scenario.flexibility import Event
+from diploee.scenario.flexibility import RunEvent
 from diploee.schedule.signals import Signal
 
 MIN, H, DAY = 60_000, 3_600_000, 86_400_000
 MONDAY = datetime(2018, 1, 1, tzinfo=UTC)
 
 
-def the_event(**changes: Any) -> Event:
+def the_event(**changes: Any) -> RunEvent:
     """An event at noon for an hour, ramps of 10 min, 75 % of what was drawn; known at
     11:30."""
     given: dict[str, Any] = {
@@ -35,13 +35,13 @@ def the_event(**changes: Any) -> Event:
         "tolerance": 0.02,
         "baseline_ms": 25 * MIN,
     }
-    return Event(**(given | changes))
+    return RunEvent(**(given | changes))
 
 
 def measured(
     own_w: np.ndarray,
     twin_w: np.ndarray,
-    events: Sequence[Event] = (),
+    events: Sequence[RunEvent] = (),
     signals: dict[str, Signal] | None = None,
     n_blocks: int = 1,
 ) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from builders import job_table
 from diploee.base.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario import EventTarget, JobFlexibility
-from diploee.scenario.flexibility import Event
+from diploee.scenario.flexibility import RunEvent
 from diploee.schedule import ActedSchedule, Runs, Schedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS
 
 H = 3_600_000
 WALL = WallClock(datetime(2018, 1, 1, tzinfo=UTC))
-EVENT = Event("e", 0, 10 * H, 12 * H, EventTarget(mw=1), 0, 0, 0.02, H)
+EVENT = RunEvent("e", 0, 10 * H, 12 * H, EventTarget(mw=1), 0, 0, 0.02, H)
 
 
 def costs(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from builders import tiny_run
 
-from diploee.base.measures.series import QUANTA_PER_MW, Series
+from diploee.base.measures.series import QUANTA_PER_MW, MeasureRunner
 from diploee.base.measures.voltage import PER_STEP, POWER, ShortCircuit, VoltageChanges
 from diploee.grid.limits import Limits, load_limits
 
@@ -88,7 +88,7 @@ def test_flicker_of_separate_steps_is_that_of_the_sheet(n, size, pst):
 
 def measured(p_mw, q_mvar=None, cuts=(), grid=ShortCircuit(2000, 10)):  # noqa: B008
     found = VoltageChanges(grid, STEP_MS)
-    series = Series(STEP_MS, [found])
+    series = MeasureRunner(STEP_MS, [found])
     edges = [0, *cuts, len(p_mw)]
     for a, b in pairwise(edges):
         p, q = (

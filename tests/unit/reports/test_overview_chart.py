@@ -14,7 +14,7 @@ from diploee.base.errors import InputError
 from diploee.base.units import power_unit
 from diploee.reports.build import build_report, report_page
 from diploee.reports.data import read_run
-from diploee.reports.drawing.charts import Band, Line, Stack
+from diploee.reports.drawing.charts import Area, Line, Stack
 from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
 from diploee.runs.words import short_boundary
@@ -45,7 +45,7 @@ def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -
     np.testing.assert_allclose(
         stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6
     )
-    (spread,) = (layer for layer in layers if isinstance(layer, Band))
+    (spread,) = (layer for layer in layers if isinstance(layer, Area))
     assert spread.high.max() * unit.watts == pytest.approx(run.max_w, rel=1e-6)
     assert spread.low.min() * unit.watts == pytest.approx(run.min_w, rel=1e-6)
 

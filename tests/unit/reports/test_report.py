@@ -28,8 +28,8 @@ from diploee.reports.drawing.charts import (
     MUTED,
     PALETTE,
     PEAK,
+    Area,
     Axis,
-    Band,
     Chart,
     Line,
     Panel,
@@ -463,7 +463,7 @@ def test_names_on_an_axis_keep_their_order_and_are_not_joined(
         for layer in medians:
             assert layer.x.tolist() == ["small", "large"]
             assert layer.width == 0
-        assert not any(isinstance(layer, Band) for layer in panel.layers)
+        assert not any(isinstance(layer, Area) for layer in panel.layers)
     assert "Large points are medians" in chart.caption
     by_target = report.charts[0].panels[0].layers
     assert all(layer.width > 0 for layer in by_target if not layer.markers_only)

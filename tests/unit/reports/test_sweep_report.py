@@ -16,7 +16,7 @@ from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 import diploee
 from diploee.base.errors import InputError, ScenarioError, counted
 from diploee.reports.build import Report, build_report, report_page
-from diploee.reports.drawing.charts import Band, Carpet
+from diploee.reports.drawing.charts import Area, Carpet
 from diploee.reports.drawing.pictures import Picture
 from diploee.reports.sweep_data import read_sweep
 from diploee.sweeps import run_sweep
@@ -110,7 +110,7 @@ def test_lines_of_another_axis_have_colours_of_their_own_or_are_pooled(
         assert [layer.name for layer in medians] == (
             [f"target utilization {level}" for level in levels] if named else ["median"]
         )
-    (band,) = (layer for layer in chart.panels[0].layers if isinstance(layer, Band))
+    (band,) = (layer for layer in chart.panels[0].layers if isinstance(layer, Area))
     runs = [level + seed / 10 for level in levels for seed in range(3)]
     assert [band.low[0], band.high[0]] == pytest.approx(np.percentile(runs, [5, 95]))
 
@@ -163,8 +163,8 @@ def test_an_ensemble_shows_envelopes_seeds_needed_and_what_moves_a_metric(
     ]
     for panel in section.charts[1].panels:
         widest, inner, median = panel.layers
-        assert isinstance(widest, Band)
-        assert isinstance(inner, Band)
+        assert isinstance(widest, Area)
+        assert isinstance(inner, Area)
         assert (widest.low <= inner.low).all()
         assert (inner.low <= median.y).all()
         assert (inner.high <= widest.high).all()

@@ -9,14 +9,14 @@ from builders import tiny_data, tiny_scenario
 
 from diploee.base.errors import ScenarioError
 from diploee.scenario import EventTarget, scenario_from_dict
-from diploee.scenario.flexibility import PRODUCTS, Event
+from diploee.scenario.flexibility import PRODUCTS, RunEvent
 
 MIN, H = 60_000, 3_600_000
 ONE = {"id": "one", "start": "2018-01-01 12:00", "end": "2018-01-01 15:00"}
 QUARTER = {"target": {"fraction": 0.75}}
 
 
-def event(**keys: Any) -> Event:
+def event(**keys: Any) -> RunEvent:
     scenario = tiny_scenario({"flexibility.events": [{**ONE, **QUARTER, **keys}]})
     assert scenario.flexibility is not None
     (found,) = scenario.flexibility.events_in(scenario.clock)

@@ -28,7 +28,7 @@ from diploee.schedule import (
     StrictFifo,
 )
 from diploee.schedule.context import Context
-from diploee.schedule.job_table import DRAW_MS, JobFlexibility, JobPower, JobTable
+from diploee.schedule.job_table import DRAW_MS, ClassFlexibility, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import EstimateByFactor
 from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
@@ -36,7 +36,7 @@ from diploee.schedule.schedule import Cluster
 from diploee.schedule.signals import Signal
 
 MIN, H = 60_000, 3_600_000
-QUICK = JobFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
+QUICK = ClassFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
 
 
 class Planned:
@@ -68,7 +68,7 @@ def acted(
     n_nodes: int = 4,
     horizon_ms: int = 48 * H,
     window_ms: int | None = None,
-    flexible: JobFlexibility = QUICK,
+    flexible: ClassFlexibility = QUICK,
     **context: Any,
 ) -> ActedSchedule:
     cluster = Cluster(
@@ -263,7 +263,7 @@ def test_a_class_that_is_not_pausable_is_not_stopped() -> None:
     with pytest.raises(
         PolicyError, match="preempts job 0, whose class is not pausable"
     ):
-        acted(ONE, policy, flexible=JobFlexibility(pausable=False))
+        acted(ONE, policy, flexible=ClassFlexibility(pausable=False))
 
 
 def test_the_compiled_engine_refuses_policies_that_act_and_controllers() -> None:

@@ -11,7 +11,7 @@ from builders import tiny_library, tiny_run, tiny_scenario
 
 from diploee import simulate
 from diploee.api import site_of
-from diploee.facility.base import Site
+from diploee.facility.base import SiteView
 from diploee.facility.constant_loss import ConstantLossSpec
 from diploee.metrics.flexibility import BASELINE
 from diploee.scenario import load_scenario, scenario_from_dict
@@ -23,7 +23,7 @@ OPENED: Counter[int] = Counter()
 
 @pytest.fixture(autouse=True)
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def counted(self: ConstantLossSpec, site: Site) -> ConstantLossSpec:
+    def counted(self: ConstantLossSpec, site: SiteView) -> ConstantLossSpec:
         OPENED[site.clock.horizon_ms // 3_600_000] += 1
         return self
 

@@ -13,7 +13,7 @@ import pytest
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import STAGES
 from diploee.scenario import load_scenario, scenario_from_dict
-from diploee.scenario.starter import Site
+from diploee.scenario.starter import SiteAnswers
 from diploee.studio.edits import read
 from diploee.studio.sites import (
     EQUIPMENT,
@@ -51,7 +51,7 @@ def test_first_fields_are_the_questions_of_the_template_and_its_equipment(
 ) -> None:
     found = shown(place, start="template")
     keys = [field["key"] for field in found["fields"]]
-    assert keys == [*(f"site.{name}" for name in Site.model_fields), *EQUIPMENT]
+    assert keys == [*(f"site.{name}" for name in SiteAnswers.model_fields), *EQUIPMENT]
     assert len(keys) == MOST_FIRST
     assert found["problems"] == []
 

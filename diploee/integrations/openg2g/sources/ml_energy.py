@@ -47,7 +47,7 @@ from diploee.importers.text.source import read_bytes
 from diploee.integrations.openg2g.measurements import (
     BenchmarkRun,
     BenchmarkSource,
-    Measured,
+    Measurement,
     PowerReadings,
     select,
 )
@@ -137,10 +137,10 @@ class LeaderboardSource(BenchmarkSource):
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def _title(self, selected: Sequence[Measured]) -> str:
+    def _title(self, selected: Sequence[Measurement]) -> str:
         return f"ML.ENERGY leaderboard, {selected[0].data[1].path.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
         file = _File(self._path_of(spec))
         where = str(file.path)
         board = parse_json(
@@ -148,16 +148,16 @@ class LeaderboardSource(BenchmarkSource):
         )
         of_board = {"model_id": board.model_id, "task": board.task}
         measured = (
-            Measured(of_board | config.known, config.max_num_seqs, (config, file))
+            Measurement(of_board | config.known, config.max_num_seqs, (config, file))
             for config in board.configurations
         )
         return select(measured, spec, where)
 
-    def _hash(self, selected: Sequence[Measured]) -> str:
+    def _hash(self, selected: Sequence[Measurement]) -> str:
         file: _File = selected[0].data[1]
         return file.digest.hex()
 
-    def _run(self, one: Measured, *_: Any) -> BenchmarkRun:
+    def _run(self, one: Measurement, *_: Any) -> BenchmarkRun:
         config: _Configuration = one.data[0]
         return config.run()
 
@@ -234,7 +234,7 @@ class ResultsSource(BenchmarkSource):
     def _title(self, selected: object) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark results in {self.folder.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
         files = sorted(self.folder.rglob(RESULTS))
         if not files:
             raise InputError(
@@ -243,7 +243,7 @@ class ResultsSource(BenchmarkSource):
             )
         return select(map(_measured, files), spec, str(self.folder))
 
-    def _hash(self, selected: Sequence[Measured]) -> str:
+    def _hash(self, selected: Sequence[Measurement]) -> str:
         digest = hashlib.sha256()
         for one in selected:
             if not one.data.digest:
@@ -252,7 +252,7 @@ class ResultsSource(BenchmarkSource):
         return digest.hexdigest()
 
     def _run(
-        self, one: Measured, spec: InferenceModelSpec, _: bool, counts: Counter[str]
+        self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> BenchmarkRun:
         where = str(one.data.path)
         found = parse_json(
@@ -267,7 +267,7 @@ class ResultsSource(BenchmarkSource):
         return run
 
 
-def _measured(file: Path) -> Measured:
+def _measured(file: Path) -> Measurement:
     """Return what was measured, by a file's place."""
     parts = file.parts[:-1]
     below = parts[-5:] if len(parts) >= 5 else ()
@@ -291,7 +291,7 @@ def _measured(file: Path) -> Measured:
         "gpu_model": below[3],
         "gpus_per_replica": int(n_gpus),
     }
-    return Measured(known, int(size), _File(file))
+    return Measurement(known, int(size), _File(file))
 
 
 def run_of(
@@ -403,9 +403,9 @@ class MlEnergySource(BenchmarkSource):
     def _title(self, selected: object) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark, {self.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
         measured = (
-            Measured(
+            Measurement(
                 {
                     **{
                         name: getattr(run, name)
@@ -423,7 +423,7 @@ class MlEnergySource(BenchmarkSource):
         )
         return select(measured, spec, self.name)
 
-    def _hash(self, selected: Sequence[Measured]) -> str:
+    def _hash(self, selected: Sequence[Measurement]) -> str:
         """Return the hash over all public values of runs.
 
         A new measurement changes some of them. Raw files are not downloaded for it.
@@ -451,7 +451,11 @@ class MlEnergySource(BenchmarkSource):
         return list(self._try(opened, self.name, stable_only=False))
 
     def _run(
-        self, one: Measured, _: InferenceModelSpec, traces: bool, counts: Counter[str]
+        self,
+        one: Measurement,
+        _: InferenceModelSpec,
+        traces: bool,
+        counts: Counter[str],
     ) -> BenchmarkRun:
         run = one.data
         counts["unstable_runs"] += not run.is_stable

@@ -42,7 +42,7 @@ from diploee.integrations.openg2g.measurements import (
     MATCHED,
     BenchmarkRun,
     BenchmarkSource,
-    Measured,
+    Measurement,
     PowerReadings,
     select,
 )
@@ -92,7 +92,7 @@ def _hash(spec: InferenceModelSpec) -> str:
     ]
 
 
-class _Manifest(Record):
+class _SourceManifest(Record):
     spec: dict[str, Any]
 
 
@@ -196,13 +196,13 @@ class OpenG2GSource(BenchmarkSource):
         """Return the specs of all finished folders, to be taken over as they are."""
         return tuple(folder.spec for folder in self._folders())
 
-    def _title(self, selected: Sequence[Measured]) -> str:
+    def _title(self, selected: Sequence[Measurement]) -> str:
         return f"OpenG2G spec {selected[0].data.path.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measured]:
+    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
         """Return fits of one folder, without repeated sizes in the first."""
         measured = (
-            Measured(
+            Measurement(
                 {name: getattr(folder.spec, name) for name in MATCHED}, size, folder
             )
             for folder in self._folders()
@@ -222,14 +222,14 @@ class OpenG2GSource(BenchmarkSource):
         best = min(whole, key=lambda f: f.spec.fit_batch_sizes != spec.fit_batch_sizes)
         return [one for one in found if one.data is best]
 
-    def _hash(self, selected: Sequence[Measured]) -> str:
+    def _hash(self, selected: Sequence[Measurement]) -> str:
         digest = hashlib.sha256()
         for name, data in selected[0].data.content.items():
             digest.update(name.encode() + hashlib.sha256(data).digest())
         return digest.hexdigest()
 
     def _run(
-        self, one: Measured, _: InferenceModelSpec, __: bool, counts: Counter[str]
+        self, one: Measurement, _: InferenceModelSpec, __: bool, counts: Counter[str]
     ) -> BenchmarkRun:
         folder, size = one.data, one.batch_size
         batch, t_s, power_w = folder.traces
@@ -248,7 +248,7 @@ class OpenG2GSource(BenchmarkSource):
             size, median_itl_s=median_s, power=(readings,), itl_fit=mixture
         )
 
-    def _fits(self, selected: Sequence[Measured]) -> dict[str, LogisticModel]:
+    def _fits(self, selected: Sequence[Measurement]) -> dict[str, LogisticModel]:
         folder = selected[0].data
         return fits_of(folder.path / FIT_FILE, folder.content.get(FIT_FILE, b"{}"))
 
@@ -266,7 +266,7 @@ class OpenG2GSource(BenchmarkSource):
 
 def _spec(manifest: Path) -> InferenceModelSpec:
     fields = parse_json(
-        read_bytes(manifest), str(manifest), _Manifest, LogFormatError
+        read_bytes(manifest), str(manifest), _SourceManifest, LogFormatError
     ).spec
     known = {
         name: v for name, v in fields.items() if name in InferenceModelSpec.model_fields

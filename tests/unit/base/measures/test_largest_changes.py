@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diploee import simulate
 from diploee.base.measures.ramps import LargestChanges
-from diploee.base.measures.series import Series
+from diploee.base.measures.series import MeasureRunner
 
 STEP_MS = 100
 
@@ -29,7 +29,7 @@ def test_largest_changes_are_those_of_all_pairs_however_a_series_is_cut(
     values: list[int], n: int, cuts: list[int]
 ) -> None:
     measure = LargestChanges(n)
-    series = Series(STEP_MS, [measure])
+    series = MeasureRunner(STEP_MS, [measure])
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
     for begin, end in pairwise(edges):
         series.add(begin * STEP_MS, np.array(values[begin:end], dtype=np.int64))
@@ -54,7 +54,7 @@ def test_largest_changes_of_a_long_series_are_those_of_rolling_extremes(
 ) -> None:
     walk = np.random.default_rng(seed).integers(-50, 51, 20_000).cumsum()
     measure = LargestChanges(n)
-    series = Series(STEP_MS, [measure])
+    series = MeasureRunner(STEP_MS, [measure])
     cut = first * 2_000
     for begin, part in ((0, walk[:cut]), (cut, walk[cut:])):
         series.add(begin * STEP_MS, part)

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from diploee.grid.dynamics.answer import Block, Case
+from diploee.grid.dynamics.answer import Case, LoadBlock
 from diploee.grid.dynamics.curves import CURVES, static_check, verdict
 from diploee.grid.dynamics.events import EVENTS, Event
 from diploee.grid.dynamics.machine import Voltage, respond
@@ -19,7 +19,7 @@ PERC1 = RideThrough(preset="perc1")
 
 def judged(curve, settings, voltage, frequency=(), mw=100.0):
     event = Event("test", "", series=voltage, frequency=frequency)
-    blocks = (Block("it", "it", settings, np.array([mw])),)
+    blocks = (LoadBlock("it", "it", settings, np.array([mw])),)
     found = respond(settings, voltage, mw)
     case = Case("P50", None, None, voltage, blocks, (found,), 3600.0)
     return verdict(

@@ -14,7 +14,7 @@ from diploee.loads.jobs.source import LibraryBuilder, StreamFrame
 from diploee.loads.jobs.synchronous import SynchronousJobs
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
-    Phase,
+    TrainingPhase,
     TrainingPlan,
     store_writes,
     training_phases,
@@ -203,12 +203,12 @@ def test_every_drawn_stall_is_played_once_whatever_fails() -> None:
     phases = training_phases(
         plan, failures, itertools.repeat(NEVER_MS), lambda: 2_000, writes
     )
-    played_ms = phases.length_ms[phases.phase == Phase.CHECKPOINT]
+    played_ms = phases.length_ms[phases.phase == TrainingPhase.CHECKPOINT]
     # one that is cut short by a failure counts as played
     whole = played_ms >= 1_000
     assert (played_ms[whole] == 1_000 + np.flatnonzero(whole)).all()
     assert whole.sum() >= 59
-    assert phases.time_ms(Phase.TRAIN) == 600_000
+    assert phases.time_ms(TrainingPhase.TRAIN) == 600_000
 
 
 def loop(n_nodes: int = 1, gpus: int = 8, **keys: Any) -> np.ndarray:

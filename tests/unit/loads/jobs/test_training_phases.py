@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from diploee.base.errors import WorkloadError
 from diploee.loads.jobs.training_phases import (
     NEVER_MS,
-    Phase,
+    TrainingPhase,
     TrainingPhases,
     TrainingPlan,
     poisson_gaps,
@@ -43,7 +43,7 @@ def drawn(
 
 
 def ettr(phases: TrainingPhases) -> float:
-    return phases.time_ms(Phase.TRAIN) / phases.duration_ms
+    return phases.time_ms(TrainingPhase.TRAIN) / phases.duration_ms
 
 
 def test_a_job_without_checkpoints_begins_anew_after_a_failure() -> None:
@@ -53,10 +53,10 @@ def test_a_job_without_checkpoints_begins_anew_after_a_failure() -> None:
     phases = training_phases(plan, at(5 * MIN), at(), lambda: 0)
     assert phases.duration_ms == 20 * MIN
     assert phases.phase.tolist() == [
-        Phase.TRAIN,
-        Phase.RESCHEDULE,
-        Phase.REDO,
-        Phase.TRAIN,
+        TrainingPhase.TRAIN,
+        TrainingPhase.RESCHEDULE,
+        TrainingPhase.REDO,
+        TrainingPhase.TRAIN,
     ]
 
 
@@ -66,21 +66,27 @@ def test_a_job_with_checkpoints_goes_on_from_the_last() -> None:
     plan = TrainingPlan(10 * MIN, MIN, 1_000, reschedule_ms=5 * MIN)
     phases = training_phases(plan, at(5 * MIN), at(), lambda: 0)
     assert phases.duration_ms == 15 * MIN + 9_000 + 56_000
-    assert phases.time_ms(Phase.CHECKPOINT) == 9_000
-    assert phases.time_ms(Phase.REDO) == 56_000
+    assert phases.time_ms(TrainingPhase.CHECKPOINT) == 9_000
+    assert phases.time_ms(TrainingPhase.REDO) == 56_000
 
 
 def test_a_checkpoint_counts_once_it_is_written() -> None:
     plan = TrainingPlan(10 * MIN, MIN, 1_000)
     for failure_ms, redone_ms in ((MIN + 999, MIN), (MIN + 1_000, 0)):
         phases = training_phases(plan, at(failure_ms), at(), lambda: 0)
-        assert phases.time_ms(Phase.REDO) == redone_ms
+        assert phases.time_ms(TrainingPhase.REDO) == redone_ms
 
 
 def test_a_planned_interruption_writes_a_checkpoint_and_loses_no_work() -> None:
     plan = TrainingPlan(10 * MIN, write_ms=1_000, reschedule_ms=MIN, load_ms=2 * MIN)
     phases = walk(plan, planned_ms=(4 * MIN,))
-    cycle = [Phase.TRAIN, Phase.CHECKPOINT, Phase.PLANNED, Phase.LOAD, Phase.TRAIN]
+    cycle = [
+        TrainingPhase.TRAIN,
+        TrainingPhase.CHECKPOINT,
+        TrainingPhase.PLANNED,
+        TrainingPhase.LOAD,
+        TrainingPhase.TRAIN,
+    ]
     assert phases.phase.tolist() == cycle
     assert phases.duration_ms == 13 * MIN + 1_000
 
@@ -90,20 +96,24 @@ def test_a_node_that_fails_while_the_job_hangs_is_found_with_the_first() -> None
     assert walk(plan, 2 * MIN, MIN).duration_ms == walk(plan, 2 * MIN).duration_ms
     # while it is scheduled again, that begins anew; while it loads, it hangs again
     again = walk(plan, 2 * MIN, 3 * MIN + 30_000)
-    assert again.time_ms(Phase.RESCHEDULE) == 90_000
+    assert again.time_ms(TrainingPhase.RESCHEDULE) == 90_000
     loading = TrainingPlan(10 * MIN, load_ms=MIN)
-    assert walk(loading, 2 * MIN, 3 * MIN + 30_000).time_ms(Phase.HUNG) == 6 * MIN
+    assert (
+        walk(loading, 2 * MIN, 3 * MIN + 30_000).time_ms(TrainingPhase.HUNG) == 6 * MIN
+    )
 
 
 def test_a_job_without_a_spare_node_waits_for_the_repair() -> None:
     plan = TrainingPlan(10 * MIN, repair_ms=60 * MIN)
-    waits_ms = walk(plan, 2 * MIN).time_ms(Phase.WAIT)
+    waits_ms = walk(plan, 2 * MIN).time_ms(TrainingPhase.WAIT)
     # In repair since the failure, detected after 3 min
     assert waits_ms == 60 * MIN - 3 * MIN
     spare = TrainingPlan(10 * MIN, repair_ms=60 * MIN, spare_nodes=1)
-    assert walk(spare, 2 * MIN).time_ms(Phase.WAIT) == 0
+    assert walk(spare, 2 * MIN).time_ms(TrainingPhase.WAIT) == 0
     # the second failure takes a second node while the first is in repair
-    assert walk(spare, 2 * MIN, 5 * MIN).time_ms(Phase.WAIT) == 60 * MIN - 8 * MIN
+    assert (
+        walk(spare, 2 * MIN, 5 * MIN).time_ms(TrainingPhase.WAIT) == 60 * MIN - 8 * MIN
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,12 +139,12 @@ def test_the_work_is_done_exactly_once_whatever_happens(
     rng = np.random.default_rng(seed)
     gaps = poisson_gaps(rng, mttf_ms), poisson_gaps(rng, 3 * mttf_ms)
     phases = training_phases(plan, *gaps, lambda: int(rng.integers(1, MIN)))
-    assert phases.time_ms(Phase.TRAIN) == work_ms
+    assert phases.time_ms(TrainingPhase.TRAIN) == work_ms
     assert (phases.length_ms > 0).all()
     assert (np.diff(phases.into_ms) == phases.length_ms[:-1]).all()
     # nothing is lost beyond a checkpoint's interval and its write, at each failure
-    n_failures = int((phases.phase == Phase.HUNG).sum())
-    assert phases.time_ms(Phase.REDO) <= n_failures * interval_ms
+    n_failures = int((phases.phase == TrainingPhase.HUNG).sum())
+    assert phases.time_ms(TrainingPhase.REDO) <= n_failures * interval_ms
 
 
 def law(
