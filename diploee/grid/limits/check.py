@@ -422,11 +422,6 @@ class LimitSpec(Model):
         """The limited quantity and its limit, whoever states them."""
         return f"{self.key}: {self.model_dump_json(exclude={'mark', 'note'})}"
 
-    @property
-    def is_of_frequencies(self) -> bool:
-        """Whether a lag may keep it with a smaller battery than held ramps."""
-        return False
-
     def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
         """Yield changes of power that are kept.
 

@@ -252,16 +252,6 @@ class LimitReport(Brief):
         return self.verdict == "met"
 
     @property
-    def kept(self) -> bool:
-        """The old name of `is_met`, until 0.4.0."""
-        return self.is_met
-
-    @property
-    def violated(self) -> tuple[LimitResult, ...]:
-        """The old name of `not_met`, until 0.4.0."""
-        return self.not_met
-
-    @property
     def is_part(self) -> bool:
         """Whether less than a year was checked."""
         return self.days * MS_PER_DAY < YEAR_MS

@@ -284,11 +284,6 @@ class SwingLimit(LimitSpec):
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
 
-    @property
-    def is_of_frequencies(self) -> bool:
-        """Whether the power is filtered."""
-        return self.filter is not None
-
     def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
         """Yield the range; a filter may overshoot, so that none holds behind one."""
         if self.filter is None:
@@ -379,11 +374,6 @@ class _Windows(Band, LimitSpec):
     """A band, looked at in 10-minute windows, one every 5 minutes."""
 
     is_sized_for = True
-
-    @property
-    def is_of_frequencies(self) -> bool:
-        """Always."""
-        return True
 
     def _check(
         self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
