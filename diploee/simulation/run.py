@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from diploee.base.units import MS_PER_DAY, W_PER_MW
 from diploee.facility.base import POWER, naming
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
-from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
@@ -33,6 +32,7 @@ from diploee.metrics.voltage_change import voltage_of
 from diploee.power.blocks import Window
 from diploee.power.event_windows import EventWindowSearch
 from diploee.runs.folder import (
+    LIMITS_FILE,
     MANIFEST,
     METRICS_FILE,
     RUN_FOLDER,
@@ -105,10 +105,7 @@ def simulate(
         ):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
-            peak_mw = None
-            if site.watch.asks_for_peak(scenario):
-                coarse = kept.at_start().of(scenario.model_copy(update={"step": None}))
-                peak_mw = _peak_mw(Pipeline.open(coarse), options.n_threads)
+            peak_mw = cache(partial(_peak_mw, kept))
             seen = site.watch.open(pipeline, site.rated_power_w, peak_mw)
             taken = _Taken(pipeline, site, new.path, closing)
             windows = taken.watched(pipeline.windows(options.window_days, update))
@@ -144,7 +141,7 @@ def simulate(
                 return sees
 
             content = site.watch.content(seen, again, found, boundary)
-            results[site.watch.file] = write_json(new.path / site.watch.file, content)
+            results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
     return new.place
@@ -285,11 +282,12 @@ class _Taken:
         return found
 
 
-def _peak_mw(line: Pipeline, n_threads: int | None) -> float:
+def _peak_mw(site: PreparedSite) -> float:
     """Return a site's peak, the largest of its means once it has filled up [MW]."""
-    most_w = 0.0
+    coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
+    line = Pipeline.open(site.at_start().of(coarse))
     windows = line.windows(None, lambda *_: None)
-    for block in line.blocks(windows, n_threads):
+    for block in line.blocks(windows, site.options.n_threads):
         n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
         most_w = max(most_w, float(block.columns[POWER][n_left_out:].max(initial=0.0)))
     return most_w / W_PER_MW
@@ -302,7 +300,7 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
     """
     scenario, options = line.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
-    forecast = _forecast_of(site, line.jobs.streams, line.plans)
+    forecast = forecast_of(site, line.jobs.streams.jobs_per_day, line.plans)
     time_s, again = forecast.time_s, site.watch.again(scenario)
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
@@ -374,16 +372,6 @@ class CheckedSite:
     warnings: tuple[str, ...]
 
 
-def _forecast_of(
-    site: PreparedSite, streams: JobStreams, plans: Sequence[ServicePlan]
-) -> Forecast:
-    jobs_file, n_watched = site.options.jobs_file, len(site.watch.models)
-    jobs_per_day = streams.jobs_per_day
-    return forecast_of(
-        site.scenario, jobs_per_day, plans, site.engine, jobs_file, n_watched
-    )
-
-
 @stage("validate")
 def check(site: PreparedSite) -> CheckedSite:
     """Check all that a run of a site needs, without simulating."""
@@ -398,5 +386,5 @@ def check(site: PreparedSite) -> CheckedSite:
         *unanswered_events(scenario, streams.classes),
         *odd_contracts(scenario.facility, rated_mw),
     )
-    forecast = _forecast_of(site, streams, plans)
+    forecast = forecast_of(site, streams.jobs_per_day, plans)
     return CheckedSite(scenario, rated_mw, len(streams.classes), forecast, warnings)

@@ -5,10 +5,10 @@ The step that they need, and a sink that checks them at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import gcd
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,8 @@ from diploee.grid.limits.report import (
     shown_at,
 )
 from diploee.metrics.bands import Support, profile_support
-from diploee.runs.folder import LIMITS_FILE
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import steps_ms
-from diploee.schedule.schedule import Transient
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import Again, Watch
 
@@ -101,16 +99,10 @@ class LimitWatch:
     ----------
     limits : Limits
         What is checked.
-    scenario : Scenario
-        The settled site.
-    support : Support
-        What the profiles support.
-    rated : (float, str)
-        Rated power where the power is taken [MW], and what it is.
-    columns : collection of str
-        Columns that the run's blocks have.
-    transient : Transient
-        The time in which the run fills up.
+    pipeline : Pipeline
+        What simulates the run.
+    rated_mw : float
+        Rated power where the power is taken [MW].
     peak_mw : float, optional
         The peak, where it is known before.
     """
@@ -118,23 +110,20 @@ class LimitWatch:
     def __init__(
         self,
         limits: Limits,
-        scenario: Scenario,
-        support: Support,
-        rated: tuple[float, str],
-        columns: Collection[str],
-        transient: Transient,
-        peak_mw: float | None = None,
+        pipeline: Pipeline,
+        rated_mw: float,
+        peak_mw: float | None,
     ) -> None:
-        self.limits, self.scenario, self._transient = limits, scenario, transient
-        self._reactive = reactive_of(limits, columns)
+        self.limits, self.scenario = limits, pipeline.scenario
+        self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
+        self._reactive = reactive_of(limits, {of.name for of in pipeline.columns})
         clock = WallClock(scenario.start_with_zone, scenario.step_ms)
-        site = scenario.facility
         self._whole = shown_at(
             clock,
-            support,
+            profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
             scenario.horizon_ms,
-            site,
-            rated,
+            scenario.facility,
+            (rated_mw, "rated power"),
             peak_mw,
             bool(self._reactive),
             grid=scenario.site.short_circuit,
@@ -225,15 +214,10 @@ class WatchedLimits(Watch):
     """
 
     models: Sequence[Limits]
-    file: ClassVar[str] = LIMITS_FILE
 
     def needed_step_ms(self, scenario: Scenario) -> int:
         """Return the coarsest step at which a run shows as much of all as at 0.1 s."""
         return gcd(*(needed_step_ms(each, scenario) for each in self.models))
-
-    def asks_for_peak(self, scenario: Scenario) -> bool:
-        """Return whether one is in percent of a peak that only a run of a whole year tells."""  # noqa: E501
-        return any(asks_for_peak(each, scenario) for each in self.models)
 
     def again(self, scenario: Scenario) -> str:
         """Return what it may have simulated again."""
@@ -245,17 +229,15 @@ class WatchedLimits(Watch):
         )
 
     def open(
-        self, pipeline: Pipeline, rated_power_w: float, peak_mw: float | None
+        self, pipeline: Pipeline, rated_power_w: float, peak_mw: Callable[[], float]
     ) -> list[LimitWatch]:
-        """Return a sink for each file of limits."""
-        names = {column.name for column in pipeline.columns}
-        support = profile_support(pipeline.readings, interpolated_s(pipeline.stages))
-        of_run = pipeline.scenario, support, (rated_power_w / W_PER_MW, "rated power")
-        transient = pipeline.jobs.transient
-        return [
-            LimitWatch(of, *of_run, names, transient, peak_mw=peak_mw)
-            for of in self.models
-        ]
+        """Return a sink for each file of limits.
+
+        The peak is simulated where one is in percent of a whole year's.
+        """
+        asks = any(asks_for_peak(each, pipeline.scenario) for each in self.models)
+        of_run = pipeline, rated_power_w / W_PER_MW, peak_mw() if asks else None
+        return [LimitWatch(of, *of_run) for of in self.models]
 
     def content(
         self,
