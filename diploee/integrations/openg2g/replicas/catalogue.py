@@ -5,10 +5,11 @@ What the catalogues of the core name, without their code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from diploee.base.columns import Column, Columns
 from diploee.base.metric import Metric
+from diploee.integrations.openg2g.replicas.settings import ReplicaStream
 
 REPLICA_COLUMNS = (
     Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
@@ -123,9 +124,13 @@ REPLICA_METRICS = tuple(
 )
 
 
-def replica_columns(signals: Iterable[str]) -> Columns:
-    """Return the columns that streams of replicas add, with those of some kinds of signals."""  # noqa: E501
-    of_signals = (
-        c for kind in dict.fromkeys(signals) for c in SIGNAL_COLUMNS.get(kind, ())
-    )
-    return (*REPLICA_COLUMNS, *of_signals)
+def replica_columns(specs: Mapping[str, ReplicaStream] | None) -> Columns:
+    """Return the columns that streams add to the series.
+
+    Without any, all that they may.
+    """
+    kinds: Iterable[str] = SIGNAL_COLUMNS
+    if specs is not None:
+        kinds = dict.fromkeys(of.signal.kind for of in specs.values() if of.signal)
+    columns = (column for kind in kinds for column in SIGNAL_COLUMNS.get(kind, ()))
+    return (*REPLICA_COLUMNS, *columns)

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from diploee.base.columns import Columns
 from diploee.integrations.openg2g.replicas.catalogue import (
     REPLICA_METRICS,
-    SIGNAL_COLUMNS,
     replica_columns,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaStream
 from diploee.scenario.plugged import LoadKind
-
-
-def columns_of(specs: Mapping[str, ReplicaStream] | None) -> Columns:
-    """Return the columns that streams add to the series.
-
-    Without any, all that they may.
-    """
-    if specs is None:
-        return replica_columns(SIGNAL_COLUMNS)
-    return replica_columns(spec.signal.kind for spec in specs.values() if spec.signal)
-
-
-def _read(specs: Mapping[str, ReplicaStream], folder: Path) -> Any:
-    from diploee.integrations.openg2g.replicas.load import load_replica_data
-
-    return load_replica_data(specs, folder)
 
 
 def _open(*given: Any) -> Any:
@@ -38,5 +18,5 @@ def _open(*given: Any) -> Any:
     return ReplicasLoad(*given)
 
 
-REPLICAS = LoadKind(ReplicaStream, REPLICA_METRICS, columns_of, _read, _open)
+REPLICAS = LoadKind(ReplicaStream, REPLICA_METRICS, replica_columns, _open)
 """Replicas of served models, under the key `replica_streams`."""
