@@ -55,7 +55,6 @@ from diploee.runs.words import interval, listed, moment
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_TIME = b"1980-01-01T00:00:00Z"
 TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
 MOST_MONTHS = 24
 PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))

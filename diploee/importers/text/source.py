@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 import pyarrow as pa
 
-from diploee.base.errors import InputError, LogFormatError, one_line
+from diploee.base.errors import LogFormatError, one_line
 from diploee.base.files import reason
 
 PIECE_BYTES = 1 << 23
@@ -46,20 +46,20 @@ _KINDS = {
 }
 
 
-def open_file(path: Path, error: type[InputError] = LogFormatError) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
             return path.open("rb")
         why = _KINDS.get(kind, "it is no regular file")
-        raise error(
+        raise LogFormatError(
             f"{one_line(str(path))}: can't be read ({why}); give a readable file"
         )
     # A path that no system can have is a ValueError
     except (OSError, ValueError) as problem:
         why = reason(problem) if isinstance(problem, OSError) else str(problem)
-        raise error(
+        raise LogFormatError(
             f"{one_line(str(path))}: can't be read ({why}); give a readable file"
         ) from problem
 
