@@ -360,13 +360,10 @@ def _manifest(
 class CheckedSite:
     """Result of a check.
 
-    `scenario` is the site as a run has it, in its size, and `rated_mw` its rated power
-    where that is taken [MW]; `warnings` name pools that are asked for more nodes than
-    they have, and unanswered events.
+    `warnings` name pools that are asked for more nodes than they have, and unanswered
+    events.
     """
 
-    scenario: Scenario
-    rated_mw: float
     n_classes: int
     forecast: Forecast
     warnings: tuple[str, ...]
@@ -375,7 +372,7 @@ class CheckedSite:
 @stage("validate")
 def check(site: PreparedSite) -> CheckedSite:
     """Check all that a run of a site needs, without simulating."""
-    scenario, rated_mw = site.scenario, site.rated_power_w / W_PER_MW
+    scenario = site.scenario
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
@@ -384,7 +381,7 @@ def check(site: PreparedSite) -> CheckedSite:
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
-        *odd_contracts(scenario.facility, rated_mw),
+        *odd_contracts(scenario.facility, site.rated_power_w / W_PER_MW),
     )
     forecast = forecast_of(site, streams.jobs_per_day, plans)
-    return CheckedSite(scenario, rated_mw, len(streams.classes), forecast, warnings)
+    return CheckedSite(len(streams.classes), forecast, warnings)
