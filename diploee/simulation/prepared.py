@@ -80,9 +80,7 @@ class Watch:
         """Return sinks that look at a run, whose peak is simulated if asked for."""
         return ()
 
-    def content(
-        self, seen: Sequence[Any], again: Again, metrics: Any, boundary: str
-    ) -> Any:
+    def content(self, seen: Sequence[Any], again: Again, metrics: Any) -> Any:
         """Return the content of ``limits.json``, of what its sinks have seen."""
         raise NotImplementedError
 

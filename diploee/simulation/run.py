@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diploee.base.columns import catalogue, find_column
+from diploee.base.columns import catalogue
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.files import writing
 from diploee.base.progress import Progress, Stopwatch, stage
@@ -24,7 +24,6 @@ from diploee.loads.services.load import ServicesLoad
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
-from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.metrics.run_metrics import RunMetrics
@@ -36,10 +35,8 @@ from diploee.runs.folder import (
     MANIFEST,
     METRICS_FILE,
     RUN_FOLDER,
-    build_manifest,
     default_folder,
     expected_mb,
-    serving_entries,
     write_json,
 )
 from diploee.runs.parquet_files import (
@@ -54,11 +51,11 @@ from diploee.runs.parquet_files import (
 from diploee.scenario.models import Scenario
 from diploee.simulation.forecast import Forecast, forecast_of
 from diploee.simulation.layout_power import PARTS_FILE, NodePlaces, PartSums
+from diploee.simulation.manifest import manifest_of
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import (
     odd_contracts,
     overfull_pools,
-    run_warnings,
     unanswered_events,
 )
 from diploee.simulation.prepared import PreparedSite, Sink
@@ -121,10 +118,9 @@ def simulate(
                         with naming(sink, "add", _sink_error):
                             sink.add(block)
         found = taken.metrics_found(watch)
-        manifest = _manifest(pipeline, site, found)
+        manifest = manifest_of(pipeline, site, found)
         results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
         if seen:
-            boundary = find_column(POWER, pipeline.columns)[0].boundary or "unknown"
             # With the energies of the profiles
             del pipeline, taken, windows, at_step, block, sink
 
@@ -140,7 +136,7 @@ def simulate(
                         pass
                 return sees
 
-            content = site.watch.content(seen, again, found, boundary)
+            content = site.watch.content(seen, again, found)
             results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
@@ -329,31 +325,6 @@ def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
     n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
     n_services = sum(len(plan.services) for plan in line.plans)
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
-
-
-def _manifest(
-    line: Pipeline, site: PreparedSite, found: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the manifest of a run, without its timing."""
-    jobs, inputs, size = line.jobs, site.inputs, site.asked.facility.size
-    manifest = build_manifest(
-        line.scenario,
-        jobs.streams.library,
-        line.columns,
-        [*line.stages.metrics, *added_metrics()],
-        inputs.hashes,
-        site.engine,
-        jobs.streams.classes,
-        jobs.streams.matches(),
-        run_warnings(
-            line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather
-        ),
-    ) | serving_entries(line.plans, inputs.curves)
-    if site.own_parts:
-        manifest["own_parts"] = [asdict(part) for part in site.own_parts]
-    if size is not None:  # the scenario of the manifest has its size already
-        manifest["size"] = size.model_dump(mode="json")
-    return manifest
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import WallClock
+from diploee.base.columns import find_column
 from diploee.base.units import PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
@@ -117,6 +118,8 @@ class LimitWatch:
         self.limits, self.scenario = limits, pipeline.scenario
         self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
         self._reactive = reactive_of(limits, {of.name for of in pipeline.columns})
+        power = find_column(POWER, pipeline.columns)[0]
+        self._boundary = power.boundary or "unknown"
         clock = WallClock(scenario.start_with_zone, scenario.step_ms)
         self._whole = shown_at(
             clock,
@@ -148,7 +151,7 @@ class LimitWatch:
         reactive = others[0] if others else None
         self._series.add(block.t0_ms, power, self._transient.end_ms, reactive)
 
-    def report(self, metrics: Mapping[str, Any], boundary: str) -> LimitReport:
+    def report(self, metrics: Mapping[str, Any]) -> LimitReport:
         """Return the report, with the causes of the run's metrics."""
         peak_mw = self._most_w / W_PER_MW
         seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
@@ -163,7 +166,7 @@ class LimitWatch:
                 unchecked = [of for of in unchecked if of not in left]
         transient_ms = self._transient.end_ms
         found = report_of(self.limits, checks, unchecked, seen, metrics, transient_ms)
-        return replace(found, boundary=boundary)
+        return replace(found, boundary=self._boundary)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
@@ -244,18 +247,17 @@ class WatchedLimits(Watch):
         seen: Sequence[LimitWatch],
         again: Again,
         metrics: Mapping[str, Any],
-        boundary: str,
     ) -> dict[str, Any]:
         """Return the content of ``limits.json``.
 
         The reports, with those of the lower end.
         """
-        reports = [watch.report(metrics, boundary) for watch in seen]
+        reports = [watch.report(metrics) for watch in seen]
         lower = lower_end(seen[0].scenario)
         if lower is not None and not any(report.not_met for report in reports):
             reports = [replace(r, notes=(*r.notes, UPPER_END)) for r in reports]
         elif lower is not None:
-            ends = (watch.report({}, boundary) for watch in again(lower, "lower end"))
+            ends = (watch.report({}) for watch in again(lower, "lower end"))
             pairs = zip(reports, ends, strict=True)
             reports = [report.beside(end, LOWER_END) for report, end in pairs]
         checked = [
