@@ -61,7 +61,7 @@ class Watch:
     """
 
     models: Sequence[Model] = ()
-    """What it looks at the run by, each at about the same cost."""
+    """Models that it looks at the run by, each at about the same cost."""
 
     def needed_step_ms(self, scenario: Scenario) -> int:
         """Return the coarsest step at which it sees all that it can [ms]."""
