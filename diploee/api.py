@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cached_property, partial
@@ -40,8 +40,7 @@ from diploee.scenario.starter import SiteAnswers, starter_text
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_text
 from diploee.simulation import run as running
 from diploee.simulation import steps
-from diploee.simulation.layout_power import Span
-from diploee.simulation.layout_power import part_tables as tables_of_parts
+from diploee.simulation.layout_power import Span, part_tables
 from diploee.simulation.prepared import (
     AS_USUAL,
     NO_WATCH,
@@ -242,10 +241,9 @@ class Run(RunFolder):
         InputError
             If there is no such part, step or span, or what the run read has changed.
         """
-        asked = {"of": of, "step": step, "first": span[0], "until": span[1]}
-        frame: pd.DataFrame = pa.concat_tables(
-            part_tables(self, asked, **options)
-        ).to_pandas()
+        asked = Span(of=of, step=step, first=span[0], until=span[1])
+        tables = part_tables(self, site_of_run(self, **options), asked)
+        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
         return frame.set_index("timestamp")
 
 
@@ -467,20 +465,6 @@ def site_of_run(
     """
     options = RunOptions(engine=run.manifest["engine"], **own)
     return prepare(run.scenario, load_inputs(run.scenario, library), options)
-
-
-def part_tables(
-    run: Run,
-    span: Span | Mapping[str, Any],
-    library: ProfileLibrary | None = None,
-    **own: Any,
-) -> Iterator[pa.Table]:
-    """Yield power and busy nodes of a site's parts, as its loads play again.
-
-    `own` is what the run took in Python besides, as `simulate` has it.
-    """
-    span = span if isinstance(span, Span) else Span(**span)
-    return tables_of_parts(run, site_of_run(run, library, **own), span)
 
 
 def generate_jobs(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from diploee.base.errors import InputError
+from diploee.base.units import W_PER_MW
 from diploee.cli.options import (
     Force,
     Json,
@@ -214,10 +215,11 @@ def validate(
 
     resolved = _load(scenario, set_, target_utilization, seed)
     with placing(scenario):
-        found = check(site_of(resolved, ProfileLibrary.open(*(profiles or ()))))
-    facility = found.scenario.facility
-    rated = f", rated {found.rated_mw:,.4g} MW at the meter" if facility.stages else ""
-    step_s = found.scenario.step_ms / 1000
+        site = site_of(resolved, ProfileLibrary.open(*(profiles or ())))
+        found = check(site)
+    facility, rated_mw = site.scenario.facility, site.rated_power_w / W_PER_MW
+    rated = f", rated {rated_mw:,.4g} MW at the meter" if facility.stages else ""
+    step_s = site.scenario.step_ms / 1000
     steps = (
         f" from steps of {step_s:g} s" if step_s < resolved.resolution_ms / 1000 else ""
     )
@@ -230,14 +232,14 @@ def validate(
     content = {
         "name": resolved.name,
         "n_nodes": facility.n_nodes,
-        "rated_mw": found.rated_mw,
+        "rated_mw": rated_mw,
         "n_job_classes": found.n_classes,
         "n_intervals": resolved.n_intervals,
         "resolution_s": resolved.resolution_ms / 1000,
         "step_s": step_s,
         "sha256": resolved.sha256(),
         "forecast": asdict(found.forecast),
-        "weather": _weather(found.scenario, found.weather_year),
+        "weather": _weather(site.scenario, found.weather_year),
         "warnings": found.warnings,
     }
     print_result(content, [words, *_weather_lines(content["weather"])], as_json=as_json)

@@ -25,7 +25,6 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.loading import content_hash, input_files
 from diploee.scenario.log_replay import JobReplay, LogReading, RequestReplay
 from diploee.scenario.models import Scenario
-from diploee.scenario.plugged import load_kind
 from diploee.schedule.signals import Signal, fit_to_run
 
 T = TypeVar("T")
@@ -102,9 +101,10 @@ class InputReader:
 
             batches = load_batches(batched, folder)
         if scenario.replica_streams:
-            replicas = load_kind("replica_streams").read(
-                scenario.replica_streams, folder
-            )
+            from diploee.integrations.openg2g.replicas.load import load_replica_data
+
+            specs: Any = scenario.replica_streams
+            replicas = load_replica_data(specs, folder)
         return Inputs(
             profiles=library,
             logs=logs,

@@ -105,10 +105,6 @@ def open_loads(
     before them, and `blocks` those of ``metrics.json`` that have an owner.
     """
     taken = {column.name for column in columns}
-    if not isinstance(loads, tuple | list):
-        raise WorkloadError(
-            f"loads: found {one_line(shown(loads))}, expected a list of classes"
-        )
     for i, open_load in enumerate(loads):
         if not callable(open_load):
             found = f"an object of {type(open_load).__name__}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -49,8 +48,6 @@ class LoadKind:
     metrics: tuple[Metric, ...]  # metrics of all streams
     # Columns that streams add to the series; without any, all that they may
     columns_of: Callable[[Mapping[str, Any] | None], Columns]
-    # Reads their files, relative to a folder
-    read: Callable[[Mapping[str, Any], Path], Any]
     open: Callable[..., Any]  # opens the load, as `diploee.loads.base.OpenLoad` says
 
 

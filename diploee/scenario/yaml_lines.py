@@ -83,7 +83,7 @@ _Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 
 
 def read_value(text: str, name: str) -> Any:
-    """Return a single value, as of ``--set``, as a scenario file has it."""
+    """Return a single value such as that of ``--set``, as a scenario file has it."""
     return _parse(text, lambda _: name)[0]
 
 

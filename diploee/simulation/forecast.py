@@ -18,9 +18,9 @@ from diploee.loads.jobs.source import draw_spans
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.power.blocks import BLOCK_INTERVALS
 from diploee.runs.folder import expected_mb
-from diploee.scenario.models import Scenario
 from diploee.schedule.job_table import DRAW_MS
 from diploee.schedule.schedule import Engine
+from diploee.simulation.prepared import PreparedSite
 
 START_S, START_OF_SERVICES_S, S_PER_SPAN, S_PER_POOL_INTERVAL = (
     1.7,
@@ -95,15 +95,10 @@ class Forecast:
 
 
 def forecast_of(
-    scenario: Scenario,
-    jobs_per_day: float,
-    plans: Sequence[ServicePlan],
-    engine: Engine,
-    jobs_file: bool,
-    n_watched: int = 0,
+    site: PreparedSite, jobs_per_day: float, plans: Sequence[ServicePlan]
 ) -> Forecast:
     """Return what a run takes, by its number of jobs and pieces of services."""
-    clock = scenario.clock
+    scenario, clock = site.scenario, site.scenario.clock
     n_jobs = int(jobs_per_day * clock.simulated_ms / MS_PER_DAY)
     n_spans = len(scenario.streams) * len(draw_spans(clock))
     n_pieces = n_matched = 0
@@ -113,7 +108,7 @@ def forecast_of(
         n_matched += of_plan * (plan.match.match == "plan")
     n_services = sum(len(plan.services) for plan in plans)
     time_s = START_S + START_OF_SERVICES_S * bool(plans)
-    time_s += S_PER_SPAN * n_spans + S_PER_JOB[engine] * n_jobs
+    time_s += S_PER_SPAN * n_spans + S_PER_JOB[site.engine] * n_jobs
     time_s += S_PER_PIECE * n_pieces + S_PER_PIECE_MATCHED * n_matched
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
     if scenario.step_ms < scenario.resolution_ms:
@@ -121,7 +116,7 @@ def forecast_of(
         of_step_s += S_PER_STEP_OF_JOBS * len(
             {stream.pool for stream in scenario.streams.values()}
         )
-        of_step_s += S_PER_STEP_OF_LIMITS * n_watched
+        of_step_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
     n_kept = min(n_jobs, MOST_KEPT * kept_from)
@@ -141,7 +136,7 @@ def forecast_of(
         scenario.n_intervals,
         scenario.resolution_ms,
         n_services,
-        n_jobs if jobs_file else 0,
+        n_jobs if site.options.jobs_file else 0,
     )
     return Forecast(
         time_s * slowness(), START_MB + window_mb + memory_b / 1e6, expected_mb(*files)

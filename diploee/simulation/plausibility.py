@@ -14,8 +14,8 @@ from diploee.base.files.places import shipped_folder
 from diploee.base.metric import short
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.facility.weather import Weather
+from diploee.loads.inputs import Inputs
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.jobs.queue import QueueMetrics
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.curves import Curves
@@ -26,6 +26,7 @@ from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
 from diploee.scenario.models import Facility, Scenario
+from diploee.simulation.pipeline import Pipeline
 
 SHORTFALL = 0.01
 """Simulated utilization may stay so far below its target (relative) before the run
@@ -56,15 +57,9 @@ Pools = Mapping[str, str]
 """Pool of each job stream."""
 
 
-def run_warnings(
-    scenario: Scenario,
-    jobs: JobsLoad,
-    plans: Sequence[ServicePlan],
-    curves: Curves,
-    metrics: dict[str, Any],
-    weather: Weather | None,
-) -> list[str]:
+def run_warnings(line: Pipeline, inputs: Inputs, metrics: dict[str, Any]) -> list[str]:
     """Return the warnings of a run, one line each."""
+    scenario, jobs, plans, curves = line.scenario, line.jobs, line.plans, inputs.curves
     facility, clock = scenario.facility, scenario.clock
     library, classes = jobs.streams.library, jobs.streams.classes
     pools = {name: spec.pool for name, spec in scenario.streams.items()}
@@ -86,7 +81,7 @@ def run_warnings(
         *_off_target(facility, clock, jobs.streams, jobs.queues),
         *_overload(metrics),
         *_idle_weather(facility),
-        *_weather_of_another_zone(clock, weather),
+        *_weather_of_another_zone(clock, inputs.weather),
         *unanswered_events(scenario, classes),
         *_typical_weather(facility, metrics),
         *_above_ratings(metrics),

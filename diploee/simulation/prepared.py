@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, inf
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
@@ -55,22 +55,17 @@ class Sink(Protocol):
 
 
 class Watch:
-    """Looks at a run while it passes, at the step that it needs, and adds a file to its folder.
+    """Looks at a run while it passes, at the step that it needs.
 
     This one looks at nothing.
-    """  # noqa: E501
+    """
 
     models: Sequence[Model] = ()
-    """What it looks at the run by, each at about the same cost."""
-    file: ClassVar[str] = ""
+    """Models that it looks at the run by, each at about the same cost."""
 
     def needed_step_ms(self, scenario: Scenario) -> int:
         """Return the coarsest step at which it sees all that it can [ms]."""
         return scenario.resolution_ms
-
-    def asks_for_peak(self, scenario: Scenario) -> bool:  # noqa: ARG002
-        """Return whether it must know the peak of the run before."""
-        return False
 
     def again(self, scenario: Scenario) -> str:  # noqa: ARG002
         """Return what it may have simulated again, in words behind the time of a run."""  # noqa: E501
@@ -80,15 +75,13 @@ class Watch:
         self,
         pipeline: Any,  # noqa: ARG002
         rated_power_w: float,  # noqa: ARG002
-        peak_mw: float | None,  # noqa: ARG002
+        peak_mw: Callable[[], float],  # noqa: ARG002
     ) -> Sequence[Any]:
-        """Return sinks that look at a run."""
+        """Return sinks that look at a run, whose peak is simulated if asked for."""
         return ()
 
-    def content(
-        self, seen: Sequence[Any], again: Again, metrics: Any, boundary: str
-    ) -> Any:
-        """Return the content of its file after a run that its sinks have seen."""
+    def content(self, seen: Sequence[Any], again: Again, metrics: Any) -> Any:
+        """Return the content of ``limits.json``, of what its sinks have seen."""
         raise NotImplementedError
 
 

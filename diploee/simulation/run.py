@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diploee.base.columns import catalogue, find_column
+from diploee.base.columns import catalogue
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.files import writing
 from diploee.base.progress import Progress, Stopwatch, stage
@@ -22,11 +22,9 @@ from diploee.facility.base import POWER, naming
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
-from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
-from diploee.metrics.catalogue import added_metrics
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
 from diploee.metrics.run_metrics import RunMetrics
@@ -34,13 +32,12 @@ from diploee.metrics.voltage_change import voltage_of
 from diploee.power.blocks import Window
 from diploee.power.event_windows import EventWindowSearch
 from diploee.runs.folder import (
+    LIMITS_FILE,
     MANIFEST,
     METRICS_FILE,
     RUN_FOLDER,
-    build_manifest,
     default_folder,
     expected_mb,
-    serving_entries,
     write_json,
 )
 from diploee.runs.parquet_files import (
@@ -55,11 +52,11 @@ from diploee.runs.parquet_files import (
 from diploee.scenario.models import Scenario
 from diploee.simulation.forecast import Forecast, forecast_of
 from diploee.simulation.layout_power import PARTS_FILE, NodePlaces, PartSums
+from diploee.simulation.manifest import manifest_of
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import (
     odd_contracts,
     overfull_pools,
-    run_warnings,
     unanswered_events,
 )
 from diploee.simulation.prepared import PreparedSite, Sink
@@ -106,10 +103,7 @@ def simulate(
         ):
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
-            peak_mw = None
-            if site.watch.asks_for_peak(scenario):
-                coarse = kept.at_start().of(scenario.model_copy(update={"step": None}))
-                peak_mw = _peak_mw(Pipeline.open(coarse), options.n_threads)
+            peak_mw = cache(partial(_peak_mw, kept))
             seen = site.watch.open(pipeline, site.rated_power_w, peak_mw)
             taken = _Taken(pipeline, site, new.path, closing)
             windows = taken.watched(pipeline.windows(options.window_days, update))
@@ -125,10 +119,9 @@ def simulate(
                         with naming(sink, "add", _sink_error):
                             sink.add(block)
         found = taken.metrics_found(watch)
-        manifest = _manifest(pipeline, site, found)
+        manifest = manifest_of(pipeline, site, found)
         results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
         if seen:
-            boundary = find_column(POWER, pipeline.columns)[0].boundary or "unknown"
             # With the energies of the profiles
             del pipeline, taken, windows, at_step, block, sink
 
@@ -144,8 +137,8 @@ def simulate(
                         pass
                 return sees
 
-            content = site.watch.content(seen, again, found, boundary)
-            results[site.watch.file] = write_json(new.path / site.watch.file, content)
+            content = site.watch.content(seen, again, found)
+            results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
     return new.place
@@ -286,11 +279,12 @@ class _Taken:
         return found
 
 
-def _peak_mw(line: Pipeline, n_threads: int | None) -> float:
+def _peak_mw(site: PreparedSite) -> float:
     """Return a site's peak, the largest of its means once it has filled up [MW]."""
-    most_w = 0.0
+    coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
+    line = Pipeline.open(site.at_start().of(coarse))
     windows = line.windows(None, lambda *_: None)
-    for block in line.blocks(windows, n_threads):
+    for block in line.blocks(windows, site.options.n_threads):
         n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
         most_w = max(most_w, float(block.columns[POWER][n_left_out:].max(initial=0.0)))
     return most_w / W_PER_MW
@@ -303,7 +297,7 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
     """
     scenario, options = line.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
-    forecast = _forecast_of(site, line.jobs.streams, line.plans)
+    forecast = forecast_of(site, line.jobs.streams.jobs_per_day, line.plans)
     time_s, again = forecast.time_s, site.watch.again(scenario)
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
@@ -334,62 +328,24 @@ def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
 
 
-def _manifest(
-    line: Pipeline, site: PreparedSite, found: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the manifest of a run, without its timing."""
-    jobs, inputs, size = line.jobs, site.inputs, site.asked.facility.size
-    manifest = build_manifest(
-        line.scenario,
-        jobs.streams.library,
-        line.columns,
-        [*line.stages.metrics, *added_metrics()],
-        inputs.hashes,
-        site.engine,
-        jobs.streams.classes,
-        jobs.streams.matches(),
-        run_warnings(
-            line.scenario, jobs, line.plans, inputs.curves, found, inputs.weather
-        ),
-    ) | serving_entries(line.plans, inputs.curves)
-    if site.own_parts:
-        manifest["own_parts"] = [asdict(part) for part in site.own_parts]
-    if size is not None:  # the scenario of the manifest has its size already
-        manifest["size"] = size.model_dump(mode="json")
-    return manifest
-
-
 @dataclass(frozen=True)
 class CheckedSite:
     """Result of a check.
 
-    `scenario` is the site as a run has it, in its size, and `rated_mw` its rated power
-    where that is taken [MW]; `warnings` name pools that are asked for more nodes than
-    they have, and unanswered events.
+    `warnings` name pools that are asked for more nodes than they have, and unanswered
+    events.
     """
 
-    scenario: Scenario
-    rated_mw: float
     n_classes: int
     forecast: Forecast
     weather_year: Weather | None
     warnings: tuple[str, ...]
 
 
-def _forecast_of(
-    site: PreparedSite, streams: JobStreams, plans: Sequence[ServicePlan]
-) -> Forecast:
-    jobs_file, n_watched = site.options.jobs_file, len(site.watch.models)
-    jobs_per_day = streams.jobs_per_day
-    return forecast_of(
-        site.scenario, jobs_per_day, plans, site.engine, jobs_file, n_watched
-    )
-
-
 @stage("validate")
 def check(site: PreparedSite) -> CheckedSite:
     """Check all that a run of a site needs, without simulating."""
-    scenario, rated_mw = site.scenario, site.rated_power_w / W_PER_MW
+    scenario = site.scenario
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
@@ -398,8 +354,8 @@ def check(site: PreparedSite) -> CheckedSite:
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
         *unanswered_events(scenario, streams.classes),
-        *odd_contracts(scenario.facility, rated_mw),
+        *odd_contracts(scenario.facility, site.rated_power_w / W_PER_MW),
     )
-    forecast = _forecast_of(site, streams, plans)
-    n_classes, year = len(streams.classes), site.inputs.weather_year
-    return CheckedSite(scenario, rated_mw, n_classes, forecast, year, warnings)
+    forecast = forecast_of(site, streams.jobs_per_day, plans)
+    year = site.inputs.weather_year
+    return CheckedSite(len(streams.classes), forecast, year, warnings)

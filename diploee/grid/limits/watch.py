@@ -5,13 +5,14 @@ The step that they need, and a sink that checks them at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import gcd
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from diploee.base.columns import find_column
 from diploee.base.units import PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
@@ -28,10 +29,8 @@ from diploee.grid.limits.report import (
     shown_at,
 )
 from diploee.metrics.bands import Support, profile_support
-from diploee.runs.folder import LIMITS_FILE
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import steps_ms
-from diploee.schedule.schedule import Transient
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import Again, Watch
 
@@ -97,16 +96,10 @@ class LimitWatch:
     ----------
     limits : Limits
         What is checked.
-    scenario : Scenario
-        The settled site.
-    support : Support
-        What the profiles support.
-    rated : (float, str)
-        Rated power where the power is taken [MW], and what it is.
-    columns : collection of str
-        Columns that the run's blocks have.
-    transient : Transient
-        The time in which the run fills up.
+    pipeline : Pipeline
+        What simulates the run.
+    rated_mw : float
+        Rated power where the power is taken [MW].
     peak_mw : float, optional
         The peak, where it is known before.
     """
@@ -114,21 +107,21 @@ class LimitWatch:
     def __init__(
         self,
         limits: Limits,
-        scenario: Scenario,
-        support: Support,
-        rated: tuple[float, str],
-        columns: Collection[str],
-        transient: Transient,
-        peak_mw: float | None = None,
+        pipeline: Pipeline,
+        rated_mw: float,
+        peak_mw: float | None,
     ) -> None:
-        self.limits, self.scenario, self._transient = limits, scenario, transient
-        self._reactive = reactive_of(limits, columns)
+        self.limits, self.scenario = limits, pipeline.scenario
+        self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
+        self._reactive = reactive_of(limits, {of.name for of in pipeline.columns})
+        power = find_column(POWER, pipeline.columns)[0]
+        self._boundary = power.boundary or "unknown"
         self._whole = shown_at(
             scenario,
             scenario.step_ms,
-            support,
+            profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
             scenario.facility,
-            rated,
+            (rated_mw, "rated power"),
             peak_mw,
             bool(self._reactive),
         )
@@ -151,7 +144,7 @@ class LimitWatch:
         reactive = others[0] if others else None
         self._series.add(block.t0_ms, power, self._transient.end_ms, reactive)
 
-    def report(self, metrics: Mapping[str, Any], boundary: str) -> LimitReport:
+    def report(self, metrics: Mapping[str, Any]) -> LimitReport:
         """Return the report, with the causes of the run's metrics."""
         peak_mw = self._most_w / W_PER_MW
         seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
@@ -166,7 +159,7 @@ class LimitWatch:
                 unchecked = [of for of in unchecked if of not in left]
         transient_ms = self._transient.end_ms
         found = report_of(self.limits, checks, unchecked, seen, metrics, transient_ms)
-        return replace(found, boundary=boundary)
+        return replace(found, boundary=self._boundary)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
@@ -216,15 +209,10 @@ class WatchedLimits(Watch):
     """
 
     models: Sequence[Limits]
-    file: ClassVar[str] = LIMITS_FILE
 
     def needed_step_ms(self, scenario: Scenario) -> int:
         """Return the coarsest step at which a run shows as much of all as at 0.1 s."""
         return gcd(*(needed_step_ms(each, scenario) for each in self.models))
-
-    def asks_for_peak(self, scenario: Scenario) -> bool:
-        """Return whether one is in percent of a peak that only a run of a whole year tells."""  # noqa: E501
-        return any(asks_for_peak(each, scenario) for each in self.models)
 
     def again(self, scenario: Scenario) -> str:
         """Return what it may have simulated again."""
@@ -236,35 +224,32 @@ class WatchedLimits(Watch):
         )
 
     def open(
-        self, pipeline: Pipeline, rated_power_w: float, peak_mw: float | None
+        self, pipeline: Pipeline, rated_power_w: float, peak_mw: Callable[[], float]
     ) -> list[LimitWatch]:
-        """Return a sink for each file of limits."""
-        names = {column.name for column in pipeline.columns}
-        support = profile_support(pipeline.readings, interpolated_s(pipeline.stages))
-        of_run = pipeline.scenario, support, (rated_power_w / W_PER_MW, "rated power")
-        transient = pipeline.jobs.transient
-        return [
-            LimitWatch(of, *of_run, names, transient, peak_mw=peak_mw)
-            for of in self.models
-        ]
+        """Return a sink for each file of limits.
+
+        The peak is simulated where one is in percent of a whole year's.
+        """
+        asks = any(asks_for_peak(each, pipeline.scenario) for each in self.models)
+        of_run = pipeline, rated_power_w / W_PER_MW, peak_mw() if asks else None
+        return [LimitWatch(of, *of_run) for of in self.models]
 
     def content(
         self,
         seen: Sequence[LimitWatch],
         again: Again,
         metrics: Mapping[str, Any],
-        boundary: str,
     ) -> dict[str, Any]:
         """Return the content of ``limits.json``.
 
         The reports, with those of the lower end.
         """
-        reports = [watch.report(metrics, boundary) for watch in seen]
+        reports = [watch.report(metrics) for watch in seen]
         lower = lower_end(seen[0].scenario)
         if lower is not None and not any(report.not_met for report in reports):
             reports = [replace(r, notes=(*r.notes, UPPER_END)) for r in reports]
         elif lower is not None:
-            ends = (watch.report({}, boundary) for watch in again(lower, "lower end"))
+            ends = (watch.report({}) for watch in again(lower, "lower end"))
             pairs = zip(reports, ends, strict=True)
             reports = [report.beside(end, LOWER_END) for report, end in pairs]
         checked = [

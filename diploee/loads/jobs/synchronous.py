@@ -262,7 +262,7 @@ class _Kind:
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
 
     def lags_ms(self, length_ms: Int64Array) -> Int64Array:
-        """Return the begin of each phase with nodes still in the one before."""
+        """Return the time into each phase with nodes still in the one before."""
         lags_ms = np.minimum(
             _ms(self.spec.lag_s or 0) if self.n_nodes > 1 else 0, length_ms // 2
         )

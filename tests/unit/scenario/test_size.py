@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import checked_site, tiny_library, tiny_scenario
+from builders import tiny_library, tiny_scenario
 
 import diploee
+from diploee.api import site_of
 from diploee.base.columns import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
@@ -262,12 +263,12 @@ def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> N
             "facility.size": {"poi_mw": 0.1},
         }
     )
-    found = checked_site(site, tiny_library())
+    found = site_of(site, tiny_library())
     run = diploee.simulate(
         site, tmp_path / "run", library=tiny_library(), engine="compiled"
     )
     assert found.scenario.facility == run.scenario.facility
-    assert found.rated_mw == pytest.approx(0.1, rel=0.03)
+    assert found.rated_power_w == pytest.approx(0.1e6, rel=0.03)
 
 
 def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(

@@ -5,8 +5,11 @@ What the catalogues of the core name, without their code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from diploee.base.columns import Column, Columns
 from diploee.base.metric import Metric
+from diploee.integrations.openg2g.replicas.settings import ReplicaStream
 
 REPLICA_COLUMNS = (
     Column("n_replicas", "replicas", "service", "mean", None, "replicas that run"),
@@ -117,6 +120,10 @@ REPLICA_METRICS = tuple(
 )
 
 
-def replica_columns(with_cap: bool) -> Columns:
-    """Return the columns that streams of replicas add."""
+def replica_columns(specs: Mapping[str, ReplicaStream] | None) -> Columns:
+    """Return the columns that streams add to the series.
+
+    Without any, all that they may.
+    """
+    with_cap = specs is None or any(of.signal for of in specs.values())
     return (*REPLICA_COLUMNS, CAP_COLUMN) if with_cap else REPLICA_COLUMNS

@@ -393,7 +393,7 @@ class ReplicasLoad(BankLoad):
             for name, spec in specs.items()
         ]
         super().__init__(*_banks(self.plans, facility, library))
-        self.columns = replica_columns(any(spec.signal for spec in specs.values()))
+        self.columns = replica_columns(specs)
 
     def values(self, block: Block) -> Values:
         """Return replicas, batch sizes, latency and signals of each stream.
