@@ -93,6 +93,20 @@ def test_without_compilation_kernels_are_python(
 
 
 @pytest.mark.slow
+def test_code_that_is_kept_and_can_t_be_read_is_compiled_and_kept_anew(
+    load: Callable[[], ModuleType], tmp_path: Path
+) -> None:
+    """As of a version whose classes had other names: numba reads an index whole."""
+    assert load().total(VALUES) == TOTAL
+    for path in tmp_path.rglob("*.nbi"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert load().total(VALUES) == TOTAL
+    third = load()
+    assert third.total(VALUES) == TOTAL
+    assert hits(third) == 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["", "/proc/nope"])
 def test_kernels_are_compiled_and_not_kept_where_no_folder_can_be_written(
     load: Callable[[], ModuleType],
