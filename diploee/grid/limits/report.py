@@ -41,7 +41,7 @@ from diploee.grid.limits.check import (
     Shown,
     named,
 )
-from diploee.grid.limits.file import Limits
+from diploee.grid.limits.file import LIMITS, Limits
 from diploee.metrics.bands import Support, profile_support, recorded_readings
 from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
@@ -386,7 +386,9 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
         {spec.rule: key for key, spec in limits.each()},
     )
     for theirs, report in stored:
-        specs = Limits.model_validate(theirs).each()
+        # A key of somebody's own has no meaning where its module is not imported
+        known = {k: of for k, of in theirs.items() if k in LIMITS.by_name}
+        specs = Limits.model_validate(known).each() if known else ()
         keys = {left.pop(s.rule): key for key, s in specs if s.rule in left}
         found = found.taking(report, keys) if keys else found
     return found

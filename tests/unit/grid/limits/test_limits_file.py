@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import pytest
+from builders import tiny_run
 from limit_runs import check, fake_run
 from pydantic import Field
 
@@ -82,6 +83,21 @@ def test_kind_added_after_a_first_file_is_a_key_of_the_next(tmp_path, register):
     assert limit.max_mw == 3
     (problem,) = problems(tmp_path, "nights:\n  - {max_mw: -3}\n")
     assert problem == ":2 nights.0.max_mw: must be a number above 0, found -3"
+
+
+def test_run_with_a_limit_of_one_s_own_is_checked_where_nobody_knows_the_kind(
+    tmp_path, register
+):
+    added = dict(LIMITS.added)
+    register(NightLimit)
+    own = Limits.model_validate({"nights": [{"max_mw": 3}], "peaks": [{"max_mw": 9}]})
+    run = tiny_run(tmp_path / "run", {"duration": "1 h"}, limits=[own])
+    known = run.limits("example")
+    LIMITS.added.clear()
+    LIMITS.added.update(added)
+    del Limits.model_fields["nights"]
+    Limits.model_rebuild(force=True)
+    assert run.limits("example") == known
 
 
 class Unchecked(LimitSpec):
