@@ -271,7 +271,7 @@ class Nameable(Model):
     )
 
 
-class Named:
+class NamedStage:
     """A stage, or what a scenario says of it, whose columns and metrics begin with its name."""  # noqa: E501
 
     def __init__(self, stage: Any, name: str) -> None:
@@ -318,7 +318,9 @@ class _NamedMeter:
 def named(stage: Any, spec: StageSpec) -> Any:
     """Return a stage under the name that its spec has, if any."""
     return (
-        Named(stage, spec.name) if isinstance(spec, Nameable) and spec.name else stage
+        NamedStage(stage, spec.name)
+        if isinstance(spec, Nameable) and spec.name
+        else stage
     )
 
 

@@ -18,7 +18,7 @@ import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
-from diploee.facility.base import Named, StageMeters, Stages
+from diploee.facility.base import NamedStage, StageMeters, Stages
 from diploee.facility.battery import (
     EXAMPLE,
     MODES,
@@ -341,7 +341,7 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     load_w = np.repeat([8.0, 11.0, 8.0], [60, 60, 240]) * MW
     spec = battery(1, 2, peak_shaving={"target_mw": 9})
     site = SiteView(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
-    stages = Stages([spec.open(site), Named(spec.open(site), "second")])
+    stages = Stages([spec.open(site), NamedStage(spec.open(site), "second")])
     (passed,) = stages.through(iter([Block(0, 60_000, {"facility_power_w": load_w})]))
     meters = StageMeters(stages, ())
     meters.add(passed)
