@@ -75,11 +75,14 @@ def studio_command(
     if file:
         name = str(place.inside(file).relative_to(place.folder))
     studio = Studio(place, at_most * 60, port, name)
-    with suppress(Interrupted, KeyboardInterrupt), studio.answers:
+
+    def tell() -> None:
         if not quiet:
             typer.echo(f"Studio: {studio.address} (Ctrl-C closes it)", err=True)
         if not no_browser:
             webbrowser.open(studio.address)
-        studio.serve()
+
+    with suppress(Interrupted, KeyboardInterrupt), studio.answers:
+        studio.serve(tell)
     if not quiet:
         typer.echo(f"Runs are in {studio.runs_folder}.")

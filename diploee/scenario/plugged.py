@@ -5,6 +5,7 @@ The core knows their interface alone.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,9 +36,9 @@ class LoadSpec(Model):
         return ()
 
     @property
+    @abstractmethod
     def step_ms(self) -> int:
         """Step of the stream's power, which divides the resolution [ms]."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,9 @@ class Watch:
         """Return sinks that look at a run, whose peak is simulated if asked for."""
         return ()
 
-    def content(self, seen: Sequence[Any], again: Again, metrics: Any) -> Any:
+    def content(self, seen: Sequence[Any], again: Again, metrics: Any) -> Any:  # noqa: ARG002
         """Return the content of ``limits.json``, of what its sinks have seen."""
-        raise NotImplementedError
+        return {}
 
 
 Again = Callable[[Scenario, str], Sequence[Any]]

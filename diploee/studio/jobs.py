@@ -74,8 +74,8 @@ class Jobs:
         """End the child, after the job that is being stopped."""
         await self._stopped()
         if self._starting is not None:
-            with suppress(DiploeeError, TimeoutError):
-                self.child = await asyncio.wait_for(self._starting, 5)
+            with suppress(DiploeeError):
+                self.child = await self._starting
         await self._cleared(None)
 
     async def _stopped(self) -> None:

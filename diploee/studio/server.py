@@ -17,7 +17,7 @@ import socket
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from math import inf
 from pathlib import Path
@@ -227,11 +227,12 @@ class Studio:
             )
         )
 
-    def serve(self) -> None:
+    def serve(self, tell: Callable[[], None] = lambda: None) -> None:
         """Answer until a signal or `should_exit` ends the server.
 
-        Nothing unfinished is left.
+        `tell` is called once the server takes signals. Nothing unfinished is left.
         """
+        self._tell = tell
         with self.answers:
             self.server.run(sockets=[self.socket])
 
@@ -240,6 +241,7 @@ class Studio:
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             self.jobs = Jobs()
             warm = asyncio.create_task(self.jobs.warm())
+            self._tell()
             yield
             warm.cancel()
             await self.jobs.close()
