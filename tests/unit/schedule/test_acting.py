@@ -468,7 +468,8 @@ def test_windows_change_nothing_of_what_policies_do(
     listed = table(jobs)
     whole = acted(listed, Random(seed), horizon_ms=60 * H)
     parts = acted(listed, Random(seed), horizon_ms=60 * H, window_ms=DRAW_MS)
-    assert whole.runs.to_arrow().equals(parts.runs.to_arrow())
+    for name, values in vars(whole.runs).items():
+        assert getattr(parts.runs, name).tolist() == values.tolist()
     assert whole.start_ms.tolist() == parts.start_ms.tolist()
     assert whole.end_ms.tolist() == parts.end_ms.tolist()
 
