@@ -14,21 +14,14 @@ import diploee
 try:
     import andes
 except ImportError:
-    sys.exit(
-        'needs ANDES: pip install "diploee[grid-test]" in an environment of its own'
-    )
+    sys.exit('needs ANDES: pip install "diploee[grid-test]"')
 
 BUS, FAULT_AT, FAULT_S, STEP_S, END_S = 15, 16, 0.08, 1 / 240, 3.0
 
 andes.config_logger(40)
-system = andes.load(
-    andes.get_case("ieee39/ieee39_full.xlsx"),
-    setup=False,
-    no_output=True,
-    default_config=True,
-)
-# The other loads are impedances here, ANDES' default; this one draws what the site
-# draws.
+case = andes.get_case("ieee39/ieee39_full.xlsx")
+system = andes.load(case, setup=False, no_output=True, default_config=True)
+# The other loads are impedances, ANDES' default; this one draws what the site draws.
 site = diploee.open_run(sys.argv[1]).site()
 p_mw, q_mvar = site.step(0.0, 1.0, 60.0)
 for model, idx, fields in (
@@ -54,11 +47,6 @@ def exchange(time_s: float, system: andes.System) -> None:
 
 system.TDS.callpert = exchange
 config = system.TDS.config
-config.tstep, config.fixt, config.no_tqdm, config.criteria, config.tf = (
-    STEP_S,
-    1,
-    1,
-    0,
-    END_S,
-)
+config.tstep, config.tf = STEP_S, END_S
+config.fixt, config.no_tqdm, config.criteria = 1, 1, 0
 sys.exit(not system.TDS.run())

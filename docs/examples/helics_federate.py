@@ -3,9 +3,8 @@
     helics_broker -f 2 & python your_grid.py & python helics_federate.py RUN_DIR
     --period 0.02
 
-It publishes site/p_mw and site/q_mvar, and subscribes to grid/voltage_pu, of the
-voltage at which the load is the run's own, and grid/frequency_hz. It needs HELICS: pip
-install helics.
+It publishes site/p_mw and site/q_mvar, and subscribes to grid/frequency_hz and to
+grid/voltage_pu, of the voltage at which the load is the run's own.
 """
 
 from __future__ import annotations
@@ -24,14 +23,10 @@ except ImportError:
 
 options = argparse.ArgumentParser()
 options.add_argument("run", help="run folder")
-options.add_argument(
-    "--period", type=float, default=0.02, help="time between exchanges [s]"
-)
+options.add_argument("--period", type=float, default=0.02, help="of exchanges [s]")
 options.add_argument("--until", type=float, default=10.0, help="end [s]")
 options.add_argument("--port", type=int, default=23404, help="port of the broker")
-options.add_argument(
-    "--state", type=Path, help="file of a state to go on from, and to save it to"
-)
+options.add_argument("--state", type=Path, help="file to go on from and to save to")
 given = options.parse_args()
 
 run, kept = diploee.open_run(given.run), given.state and given.state.exists()
@@ -43,14 +38,10 @@ info.core_type = "zmq"
 info.core_init = f"--federates=1 --brokerport={given.port}"
 info.property[helics.HELICS_PROPERTY_TIME_PERIOD] = given.period
 federate = helics.helicsCreateValueFederate("site", info)
-outputs = [
-    federate.register_global_publication(f"site/{n}", "double")
-    for n in ("p_mw", "q_mvar")
-]
-inputs = [
-    federate.register_subscription(f"grid/{name}")
-    for name in ("voltage_pu", "frequency_hz")
-]
+publish = federate.register_global_publication
+subscribe = federate.register_subscription
+outputs = [publish(f"site/{name}", "double") for name in ("p_mw", "q_mvar")]
+inputs = [subscribe(f"grid/{name}") for name in ("voltage_pu", "frequency_hz")]
 for value, nominal in zip(inputs, (1.0, 60.0), strict=True):
     value.set_default(nominal)
 
