@@ -68,9 +68,9 @@ class CompiledQueue:
         )
         self._plan = None
         if self._order == "reservation":
-            self._plan = Plan(
-                np.array([[begin_ms], [n_nodes]]), np.array([1, NEVER_MS, 0])
-            )
+            none = np.empty(0, dtype=np.int64)
+            known = np.array([1, NEVER_MS, 0])
+            self._plan = Plan(np.array([[begin_ms], [n_nodes]]), known, none)
         self._waiting: tuple[Any, ...] = ()
         self._n_jobs = 0
 
@@ -94,21 +94,21 @@ class CompiledQueue:
             )
         *of_jobs, numbers, reserved_ms = columns
         n_jobs = numbers.size
+        if self._plan is not None:
+            self._plan = self._plan._replace(reserved_ms=reserved_ms)
         started = np.empty((2, n_jobs), dtype=np.int64)
         ahead = None
         if self._expected is not None:
-            ahead = Ahead(self._expected, np.arange(1, n_jobs + 1))
+            ahead = Ahead(self._expected, np.arange(1, n_jobs + 1), self._depth)
         n_started = find_starts(
             QueuedJobs(*of_jobs, *started),
             self._room_for(n_jobs),
             n_waiting,
             until_ms,
-            self._depth,
             self._gpus,
             *self._ranks(of_jobs[2]),
             ahead,
             self._plan,
-            reserved_ms,
         )
         rows, start_ms = started[0, :n_started], started[1, :n_started]
         still = np.ones(n_jobs, dtype=np.bool_)
@@ -131,7 +131,7 @@ class CompiledQueue:
                 (2, max(2 * (self._most + n_jobs) + 4, steps.shape[1])), np.int64
             )
             room[:, : steps.shape[1]] = steps
-            self._plan = Plan(room, self._plan.known)
+            self._plan = self._plan._replace(steps=room)
         return self._pool
 
     def _ranks(self, estimate_ms: Int64Array) -> tuple[Ranks | None, Ranks | None]:

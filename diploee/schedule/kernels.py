@@ -81,6 +81,46 @@ def first_from(rising: Int64Array, n_values: int, least: int) -> int:
 
 NEVER_MS = 2**62
 
+N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
+"""Indices into the state of a pool: entries of its heap, free nodes, expected ends."""
+
+
+class PoolHeap(NamedTuple):
+    """Nodes, and a heap of true ends, nodes (or place) and expected ends [ms].
+
+    Nodes that will be added are in it, too: their expected end is `NEVER_MS`.
+    """
+
+    state: Int64Array
+    running: Int64Array
+
+
+class QueuedJobs(NamedTuple):
+    """Jobs in the order of submission, and room for those that start."""
+
+    submit_ms: Int64Array
+    n_nodes: Int32Array
+    estimate_ms: Int64Array
+    duration_ms: Int64Array
+    started: Int64Array
+    start_ms: Int64Array
+
+
+class Ranks(NamedTuple):
+    """Rank of each job by its estimate, and a heap of ranks and jobs."""
+
+    rank: Int64Array
+    heap: Int64Array
+
+
+class Ahead(NamedTuple):
+    """Running jobs as a policy that looks behind the head expects them to end."""
+
+    expected: Int64Array  # ends [ms] in their order, and nodes
+    behind: Int64Array  # next in the queue of each job
+    depth: int  # jobs of the queue that are looked at
+
+
 N_STEPS, EARLIEST_MS, HAS_HOLES = range(3)
 
 
@@ -93,18 +133,15 @@ class Plan(NamedTuple):
 
     steps: Int64Array
     known: Int64Array
+    reserved_ms: Int64Array  # of each job in the queue
 
 
 @njit()
 def reserve(
+    queue: QueuedJobs,
+    pool: PoolHeap,
+    ahead: Ahead,
     plan: Plan,
-    n_nodes: Int32Array,
-    estimate_ms: Int64Array,
-    reserved_ms: Int64Array,
-    behind: Int64Array,
-    expected: Int64Array,
-    n_expected: int,
-    free_nodes: int,
     head: int,
     first_new: int,
     arrived: int,
@@ -112,13 +149,15 @@ def reserve(
     has_ended: bool,
 ) -> None:
     """Reserve nodes for new jobs, and for others where they may start earlier."""
+    n_nodes, estimate_ms, expected = queue.n_nodes, queue.estimate_ms, ahead.expected
+    n_expected, reserved_ms = pool.state[N_EXPECTED], plan.reserved_ms
     known, row = plan.known, first_new
     if has_ended and known[HAS_HOLES]:
         row = head
         known[HAS_HOLES] = 0
     outran = n_expected > 0 and expected[0, 0] <= now_ms
     if outran or known[EARLIEST_MS] < now_ms:
-        _plan_anew(plan, expected, n_expected, free_nodes, now_ms)
+        _plan_anew(plan, expected, n_expected, pool.state[FREE_NODES], now_ms)
         first_new = row = head
     else:
         _begin(plan, now_ms)
@@ -130,7 +169,7 @@ def reserve(
         _take(plan, reserved_ms[row], estimate_ms[row], n_nodes[row])
         if row < first_new and reserved_ms[row] != before_ms:
             known[HAS_HOLES] = 1
-        row = behind[row]
+        row = ahead.behind[row]
 
 
 @njit()
@@ -341,61 +380,17 @@ def _change(of: Gpus, gpu: int, n_slots: int) -> None:
         )
 
 
-N_RUNNING, FREE_NODES, N_EXPECTED = range(3)
-"""Indices into the state of a pool: entries of its heap, free nodes, expected ends."""
-
-
-class PoolHeap(NamedTuple):
-    """Nodes, and a heap of true ends, nodes (or place) and expected ends [ms].
-
-    Nodes that will be added are in it, too: their expected end is `NEVER_MS`.
-    """
-
-    state: Int64Array
-    running: Int64Array
-
-
-class QueuedJobs(NamedTuple):
-    """Jobs in the order of submission, and room for those that start."""
-
-    submit_ms: Int64Array
-    n_nodes: Int32Array
-    estimate_ms: Int64Array
-    duration_ms: Int64Array
-    started: Int64Array
-    start_ms: Int64Array
-
-
-class Ranks(NamedTuple):
-    """Rank of each job by its estimate, and a heap of ranks and jobs."""
-
-    rank: Int64Array
-    heap: Int64Array
-
-
-class Ahead(NamedTuple):
-    """Expected ends [ms] of running jobs in their order, their nodes.
-
-    The next of each job.
-    """
-
-    expected: Int64Array
-    behind: Int64Array
-
-
 @njit()
 def find_starts(
     queue: QueuedJobs,
     pool: PoolHeap,
     n_waiting: int,
     until_ms: int,
-    depth: int,
     gpus: Gpus | None,
     of_all: Ranks | None,
     of_behind: Ranks | None,
     ahead: Ahead | None,
     plan: Plan | None,
-    reserved_ms: Int64Array,
 ) -> int:
     """Fill in the jobs that start before a time, and return their number."""
     submit_ms, n_nodes, state, running = (
@@ -433,22 +428,10 @@ def find_starts(
             continue
         if plan is not None and ahead is not None:
             reserve(
-                plan,
-                n_nodes,
-                queue.estimate_ms,
-                reserved_ms,
-                ahead.behind,
-                ahead.expected,
-                state[N_EXPECTED],
-                state[FREE_NODES],
-                head,
-                first_new,
-                arrived,
-                now_ms,
-                has_ended,
+                queue, pool, ahead, plan, head, first_new, arrived, now_ms, has_ended
             )
             head, n_started = _start_reserved(
-                queue, pool, head, arrived, n_started, now_ms, ahead, plan, reserved_ms
+                queue, pool, head, arrived, n_started, now_ms, ahead, plan
             )
             continue
         if ahead is not None and state[FREE_NODES] < narrowest:
@@ -465,15 +448,7 @@ def find_starts(
             narrowest = NEVER_MS
             if n_started < arrived:
                 n_started, narrowest = _backfill(
-                    queue,
-                    pool,
-                    head,
-                    arrived,
-                    n_started,
-                    now_ms,
-                    depth,
-                    ahead,
-                    of_behind,
+                    queue, pool, head, arrived, n_started, now_ms, ahead, of_behind
                 )
 
 
@@ -557,7 +532,6 @@ def _backfill(
     arrived: int,
     n_started: int,
     now_ms: int,
-    depth: int,
     ahead: Ahead,
     ranks: Ranks | None,
 ) -> tuple[int, int]:
@@ -569,7 +543,8 @@ def _backfill(
     free_nodes, before = pool.state[FREE_NODES], n_started
     shadow_ms, extra_nodes = _shadow(ahead.expected, pool, now_ms, n_nodes[head])
     # Jobs that don't fit now can't once others before them have started.
-    eligible = np.empty(min(depth, arrived - n_started), dtype=np.int64)
+    depth = min(ahead.depth, arrived - n_started)
+    eligible = np.empty(depth, dtype=np.int64)
     row, place, n_eligible, narrowest = behind[head], 1, 0, int(n_nodes[head])
     while row < arrived and place < depth:
         narrowest = min(narrowest, n_nodes[row])
@@ -637,13 +612,13 @@ def _start_reserved(
     now_ms: int,
     ahead: Ahead,
     plan: Plan,
-    reserved_ms: Int64Array,
 ) -> tuple[int, int]:
     """Start the jobs whose reservation is now.
 
     Return the head, and how many have started.
     """
-    behind, earliest_ms, row, before = ahead.behind, NEVER_MS, head, -1
+    behind, reserved_ms = ahead.behind, plan.reserved_ms
+    earliest_ms, row, before = NEVER_MS, head, -1
     while row < arrived:
         if reserved_ms[row] == now_ms:
             n_started = _start(queue, pool, row, n_started, now_ms, None, ahead)
