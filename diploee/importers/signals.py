@@ -2,7 +2,7 @@
 
 Formats: Electricity Maps (carbon intensity, UTC), CAISO OASIS (prices, GMT), NYISO
 (prices, Eastern time), gridstatus (``Interval Start, LMP``, with offsets), and any CSV
-or Parquet file whose stamps have an offset. Reference sheet ``flexibility.md``, B1.
+or Parquet file whose stamps have an offset (see docs/FLEXIBILITY.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Billing of demand, month by month: determinants of the demand, and rules on them.
 
-Rules are functions with the user's parameters; there are no prices. Reference sheet
-``point_of_interconnection.md``, section 6.
+Rules are functions with the user's parameters; there are no prices (see
+docs/meter.md).
 """
 
 from __future__ import annotations

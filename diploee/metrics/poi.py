@@ -1,9 +1,8 @@
 """The `poi` and `billing` blocks.
 
-What passes the point of interconnection, and by which part. Reference sheet
-``point_of_interconnection.md``, sections 0, 4 and 6. Energies are of all intervals;
-what depends on extremes leaves out the time in which the facility fills up, as the
-grid's do.
+Power that passes the point of interconnection, and the part of each stage (see
+docs/meter.md). Energies are of all intervals; what depends on extremes leaves out the
+time in which the facility fills up, as the grid's do.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ the CPUs draw of it, their part of the nodes' idle power as in
 it was.
 
 The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to
-no cap: sheet "Flexibility", B4, from Emerald's ``dvfs_sweep.csv`` (Apache-2.0) [S],
-means [C]. Between the measured caps they are interpolated linearly. ASSUMPTION: other
-GPUs follow the same table by their TDP [J]; no open table of H100 or later was found,
-so that capped profiles are ``reference``.
+no cap: ``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache-2.0)
+[S], means [C]. Between the measured caps they are interpolated linearly. ASSUMPTION:
+other GPUs follow the same table by their TDP [J]; no open table of H100 or later was
+found, so that capped profiles are ``reference``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Causes that may bend a load.
 
-Signals, demand-response events, and what jobs of a class tolerate. Reference sheet
-``flexibility.md``, section 4: B1 signals, B2 events, B3 jobs, B6 the controller.
+Signals, demand-response events, and what jobs of a class tolerate (see
+docs/FLEXIBILITY.md).
 """
 
 from __future__ import annotations

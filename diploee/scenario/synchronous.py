@@ -1,8 +1,7 @@
 """Large synchronous training jobs.
 
-What all their GPUs do at once, and what interrupts them. Figures without another
-source: sheet "Flexibility and mitigation", section 6. What a description calls assumed
-has no source.
+What all their GPUs do at once, and what interrupts them. A figure has its source in its
+description; what that calls assumed has none.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from diploee.schedule.started import NEVER_MS, check_widths
 
 SIZE_EXPONENT = 0.9
 """A job on a share x of its nodes works at the rate x^0.9.
-ASSUMPTION: sheet "Flexibility", A7 [A]."""
+ASSUMPTION: the exponent [A]."""
 
 ACTIONS = "actions of diploee.schedule.actions with whole numbers"
 PAIRS = "pairs of a pool's name and an action of diploee.schedule.actions"

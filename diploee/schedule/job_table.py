@@ -69,9 +69,9 @@ class ClassFlexibility:
 
     Notes
     -----
-    Defaults of the times are those of the sheet "Flexibility", B3 [A]; the shares lie
-    within the 0.1 to 0.3 of B3 and B5 [C]. ASSUMPTION: without a table any job may be
-    run on fewer nodes [J].
+    ASSUMPTION: the default times [A]. The shares of power lie within the 0.1 to 0.3 of
+    a job's that jobs drew while they restarted in the demonstration of arXiv:2507.00909
+    [C]. ASSUMPTION: without a table any job may be run on fewer nodes [J].
     """
 
     # 0 to 3: mean loss of throughput that is tolerated, 0, 10, 25 or 50 % over the job

@@ -1,7 +1,8 @@
 """Rapid voltage changes behind a short-circuit impedance, from steps of power.
 
-Reference sheet ``dynamics.md``, section 10: two buses solved exactly, as first order is
-too low for steps of active power at a high X/R.
+Two buses are solved exactly, as the first order, (R dP + X dQ) / V, is too low for
+steps of active power at a high X/R. Flicker is that of separate steps in IEC 61000-3-3
+[M].
 """
 
 from __future__ import annotations

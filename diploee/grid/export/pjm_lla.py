@@ -1,7 +1,7 @@
 """Build-out for a planner.
 
-Rows of PJM's large-load workbook, and a ramp schedule as AEP asks for. Reference sheet
-``grid_requirements.md``, sections 1.1 and 1.4; both were seen in secondary sources.
+Rows of PJM's large-load workbook, and a ramp schedule as AEP asks for; both were seen
+in secondary sources [S2].
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """PSS/E: load records (RAW) and dynamic records of the same load, from one window.
 
-Written from documents (reference sheet ``dynamics.md``, sections 6 to 8), not tried in
-PSS/E.
+Written from documents (see docs/exports.md), not tried in PSS/E.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts of named curves: the figures of section 5 of the reference sheet, and each
+"""Verdicts of named curves: the points that each curve was published with, and each
 word."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ride-through of a block: the tables of the reference sheet, and a stepped oracle."""
+"""Ride-through of a block: closed forms, and a stepped oracle."""
 
 from __future__ import annotations
 

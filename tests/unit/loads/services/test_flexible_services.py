@@ -23,7 +23,7 @@ from diploee.loads.services.service_plan import PlannedService
 from diploee.scenario import scenario_from_dict
 
 CHAT = "request_streams.chat"
-# Inference at 300 of 400 W: sheet "Flexibility", B4
+# Inference at 300 of 400 W, as diploee.profiles.derived has it
 CAP, SPEED, POWER = 0.75, 0.931, 0.784
 EVENT = {
     "id": "event",
