@@ -1,9 +1,9 @@
 """The controller of a facility.
 
-Starts held, fair caps, pauses and fewer nodes, and the way back. Sheet
-``flexibility.md``, B6, after the policies of the demonstration in Phoenix
-(arXiv:2507.00909). It acts on what is known: the mean power of jobs at each cap, their
-estimates, events that were issued and signals as far ahead as they are known.
+Starts held, fair caps, pauses and fewer nodes, and the way back, after the policies of
+the demonstration in Phoenix (arXiv:2507.00909; see docs/FLEXIBILITY.md). It acts on
+what is known: the mean power of jobs at each cap, their estimates, events that were
+issued and signals as far ahead as they are known.
 """
 
 from __future__ import annotations
@@ -192,6 +192,7 @@ class FairCaps:
     ) -> None:
         self._cap, self._overhead, self._has_sources = cap, overhead, has_sources
         self._limits = [self._limit(event) for event in events]
+        self._known_now: tuple[int, list[_Limit], int] | None = None
         self._follow = None
         if follow is not None:
             self._follow = _Following(follow, (signals or {})[follow.signal])
@@ -310,16 +311,26 @@ class FairCaps:
 
     def _known(self, view: FacilityView) -> list[_Limit]:
         """Return the limits that are known and not over."""
-        now_ms = view.now_ms
-        found = [
-            x for x in self._limits if x.event.issued_ms <= now_ms < x.event.over_ms
-        ]
-        self._holding = any(
-            max(x.event.issued_ms, x.event.ramp_ms - HOLD_MS) <= now_ms for x in found
-        )
-        if self._follow is not None and self._follow.limit is not None:
-            found.append(self._follow.limit)
-        return found
+        return self._seen(view.now_ms)[1]
+
+    def _left_ms(self, view: FacilityView) -> int:
+        """Return how long what is known goes on [ms]."""
+        return self._seen(view.now_ms)[2]
+
+    def _seen(self, now_ms: int) -> tuple[int, list[_Limit], int]:
+        """Return a time, the limits known then, and how long they go on [ms]."""
+        if self._known_now is None or self._known_now[0] != now_ms:
+            self._limits = [x for x in self._limits if now_ms < x.event.over_ms]
+            found = [x for x in self._limits if x.event.issued_ms <= now_ms]
+            self._holding = any(
+                max(x.event.issued_ms, x.event.ramp_ms - HOLD_MS) <= now_ms
+                for x in found
+            )
+            over_ms = max((x.event.over_ms for x in found), default=now_ms)
+            if self._follow is not None and self._follow.limit is not None:
+                found.append(self._follow.limit)
+            self._known_now = now_ms, found, over_ms - now_ms
+        return self._known_now
 
     def _allowed_w(self, view: FacilityView) -> float:
         """Return what all devices may draw until the next step [W]."""
@@ -430,6 +441,7 @@ class FairCaps:
             if is_high != following.high or is_low == following.high:
                 self._wake(view, since + span_ms(spec.at_least))
             return
+        self._known_now = None
         if is_high and not following.high:
             following.high, following.switched_ms = True, now_ms
             following.limit = self._limit(_open_event(spec.target, now_ms))
@@ -498,38 +510,24 @@ class FairCaps:
     def _bending(
         self, view: FacilityView
     ) -> Iterator[tuple[tuple[str, int], Float64Array, int]]:
-        """Yield running jobs to act on, their power by level [W], and level."""
-        for name, of in view.pools.items():
-            for job in of.running:
-                if self._bends(view, of, job):
-                    yield (
-                        (name, job),
-                        self._power_by_level(name, of, job),
-                        of.job_level.get(job, 0),
-                    )
+        """Yield running jobs that may be touched, their power by level [W], and level.
 
-    def _bends(self, view: FacilityView, of: ActingPool, job: int) -> bool:
-        """Return whether a running job may be touched.
-
-        It tolerates it, and has the time.
+        Those that tolerate it, and have the time.
         """
-        flexible = of.flexibility(job)
-        if flexible.tier == 0 or job in of.stopping or job in of.suspended:
-            return False
-        if of.job_level.get(job, 0):  # it was touched, and has to come back
-            return True
-        # It loses no more than what it does slower while the event lasts.
-        slack_ms = of.deadline_ms(job) - of.expected_end_ms(job)
-        left_ms = of.expected_end_ms(job) - view.now_ms
-        loss = TOLERATED_LOSS[flexible.tier]
-        return bool(slack_ms >= min(self._left_ms(view), left_ms / (1 - loss)) * loss)
-
-    def _left_ms(self, view: FacilityView) -> int:
-        """Return how long what is known goes on [ms]."""
-        over_ms = [
-            x.event.over_ms for x in self._known(view) if x.event.over_ms < _NEVER_MS
-        ]
-        return max(over_ms, default=view.now_ms) - int(view.now_ms)
+        now_ms, left_ms = view.now_ms, self._left_ms(view)
+        for name, of in view.pools.items():
+            for job, expected_ms in of.running.items():
+                tier, level = of.flexibility(job).tier, of.job_level.get(job, 0)
+                if tier == 0 or job in of.stopping or job in of.suspended:
+                    continue
+                if not level:  # one that was touched has to come back
+                    # It loses no more than what it does slower while the event lasts.
+                    end_ms = max(expected_ms, now_ms + 1)
+                    loss = TOLERATED_LOSS[tier]
+                    loss_ms = min(left_ms, (end_ms - now_ms) / (1 - loss)) * loss
+                    if of.deadline_ms(job) - end_ms < loss_ms:
+                        continue
+                yield (name, job), self._power_by_level(name, of, job), level
 
     def _power_by_level(self, name: str, of: ActingPool, job: int) -> Float64Array:
         """Return the power of a job by level.
@@ -570,7 +568,7 @@ class FairCaps:
             of = view.pools[name]
             flexible = of.flexibility(job)
             slack_ms = of.deadline_ms(job) - of.expected_end_ms(job)
-            # Deadline guard of the sheet: slack for the event and the restart.
+            # Slack for the event and the restart
             in_time = slack_ms >= self._left_ms(view) + flexible.restart_ms
             if flexible.pausable and in_time and (name, job) not in self._restarting:
                 order.append((-flexible.tier, -slack_ms, job, row))
