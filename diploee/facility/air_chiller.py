@@ -1,4 +1,7 @@
-"""Air-cooled chillers with an economizer of dry coolers (the sheet's 3.3)."""
+"""Air-cooled chillers with an economizer of dry coolers.
+
+The coefficient of performance is a fixed share of Carnot's [M].
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Power of cooling: heat behind its lags, against the weather; the base of all models.
 
-Each model is a static map from heat and one temperature to power (the sheet's section
-3), the same at every size when both are taken per design heat. The heat that reaches it
-lags (3.5): swings of the load within seconds hardly reach the cooling, and are not
-scaled by the PUE.
+Each model is a static map from heat and one temperature to power (see docs/meter.md),
+the same at every size when both are taken per design heat. The heat that reaches it
+lags: swings of the load within seconds hardly reach the cooling, and are not scaled by
+the PUE.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"
 
 DESIGN_OVER_RATED = 1.1
-"""ASSUMPTION: design heat over the nodes' rated power, the sheet's 3.1 [J]."""
+"""ASSUMPTION: design heat over the nodes' rated power [J]."""
 
 MOST_LAGS = 3
 SHORTEST_LAG_S, LONGEST_LAG_S = 0.1, 1e6
@@ -107,7 +107,7 @@ FROST_K = 20.0
 class PartLoad(Model):
     """How fans and pumps follow the load.
 
-    ``g(q) = max(q, least)^n`` (the sheet's 3.1).
+    ``g(q) = max(q, least)^n``: n = 3 of an ideal drive, 1 of constant specific power.
     """
 
     part_load_exponent: float = uncertain(

@@ -1,4 +1,7 @@
-"""Direct liquid cooling by warm water and towers, no chillers (the sheet's 3.2)."""
+"""Direct liquid cooling by warm water and towers, no chillers.
+
+Split of heat and pumps after Frontier in ExaDigiT/RAPS; the tower is that of `wse`.
+"""
 
 from __future__ import annotations
 

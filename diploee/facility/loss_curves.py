@@ -21,7 +21,7 @@ from diploee.base.model import Kind, Kinds, default
 from diploee.base.tables import Float64Array
 
 WORST_FIT = 0.005
-"""Largest miss of an efficiency: half a percentage point (sheet, section 1)."""
+"""Largest miss of an efficiency: half a percentage point."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ a minute is not modelled (they follow at once here), nor inlet temperature and l
 
 References
 ----------
-Sheet "From device power to the point of interconnection", section 1, with the sources
-of every figure; AcmeTrace (8 x A100 servers), ExaDigiT/RAPS (Frontier).
+AcmeTrace: power of 8 x A100 servers and of their GPUs, by percentile. ExaDigiT/RAPS:
+Frontier's nodes and rectifiers.
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ class _Shares(Model):
 class AirHgxSpec(_Shares, _Node):
     """An air-cooled server, as with HGX boards: fans and typical Titanium supplies."""
 
-    # Fitted to percentiles of 8 x A100 servers (AcmeTrace), to +-10 %; the sheet's
-    # golden values come out with the Titanium supply, those of `dlc` with the power
-    # shelf.
+    # Fitted to percentiles of 8 x A100 servers (AcmeTrace), to +-10 %
     kind: Literal["air_hgx"] = default(
         "air_hgx", "An air-cooled server: fans and typical Titanium supplies."
     )

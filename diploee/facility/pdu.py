@@ -19,7 +19,7 @@ Loss = Share
 class PduSpec(StageSpec):
     """Distribution between the UPS and the nodes.
 
-    ``R (p1 y + p2 y^2)`` is lost at a load y = P/R. Sheet, section 2. Reactive power
+    ``R (p1 y + p2 y^2)`` is lost at a load y = P/R (see docs/meter.md). Reactive power
     passes as it is.
     """
 

@@ -1,8 +1,7 @@
 """Moist air: saturation pressure, relative humidity and wet-bulb temperature.
 
 ASHRAE Handbook Fundamentals (2017, SI), chapter 1: equations 5 and 6 (saturation), 22
-(humidity ratio), 33 and 35 (psychrometer equation over water and over ice); the sheet's
-section 5.
+(humidity ratio), 33 and 35 (psychrometer equation over water and over ice).
 """
 
 from __future__ import annotations

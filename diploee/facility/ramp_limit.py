@@ -8,10 +8,6 @@ unless the load itself can be curtailed, whose work is lost. What is left beyond
 ramp is counted as it passes, interval by interval: the next ramp begins where the
 supply really is. ASSUMPTION [J]: ballast and curtailing act within the interval, and
 reactive power passes unchanged.
-
-References
-----------
-Sheet "Flexibility and mitigation", section 5 (C3 without a battery).
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class TransformersSpec(StageSpec):
 
     With s^2 = (P^2 + Q^2) / S^2 at the secondary and S the rating, each takes
     ``S (p0 + p_k s^2)`` and ``S (sqrt(i0^2 - p0^2) + sqrt(u_k^2 - p_k^2) s^2)`` of
-    reactive power (sheet, section 2).
+    reactive power. Dry types as 10 CFR 431.196 has them; see docs/meter.md.
     """
 
     columns = (

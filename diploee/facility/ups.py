@@ -28,7 +28,7 @@ CURVES = {
     "econversion": quadratic(0.0036, 0.0, 0.0034),
     "none": quadratic(0.0, 0.0, 0.0),
 }
-"""Losses by mode; sheet, section 2."""
+"""Losses by mode, as makers state their efficiencies."""
 
 DOUBLE_CONVERSION = ("double_conversion", "high_efficiency_dc")
 """Modes that hide the nodes' reactive power behind the converter."""
@@ -42,8 +42,8 @@ FILTER_SHARE = 0.05
 class UpsSpec(StageSpec):
     """Uninterruptible power supplies.
 
-    ``R (a0 + a1 x + a2 x^2)`` is lost at a load x = P/R. Sheet, sections 2 and 4. One
-    mode through the whole run; transfer to the battery and recharge are not modelled.
+    ``R (a0 + a1 x + a2 x^2)`` is lost at a load x = P/R (see docs/meter.md). One mode
+    through the whole run; transfer to the battery and recharge are not modelled.
     """
 
     columns = (

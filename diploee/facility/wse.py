@@ -1,4 +1,8 @@
-"""Water-cooled chillers with towers and a waterside economizer (the sheet's 3.1)."""
+"""Water-cooled chillers with towers and a waterside economizer.
+
+Equations and ranges of large sites as in the data center PUE prediction tool of Lei and
+Masanet; the exponent of part load is added here [J].
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The `flexibility` block.
 
-What events did to the power, against the run's twin without them. Sheet
-``flexibility.md``, B7. The twin is the same run with the controller off, to the last
-bit, so that no baseline is estimated.
+Effect of events on the power, against the run's twin without them (see
+docs/FLEXIBILITY.md). The twin is the same run with the controller off, to the last bit,
+so that no baseline is estimated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost of flexibility to the jobs.
 
-Waits, lost and repeated work, deadlines, throughput. Sheet ``flexibility.md``, B7: each
-job against itself in the run's twin without the controller.
+Waits, lost and repeated work, deadlines, throughput: each job against itself in the
+run's twin without the controller.
 """
 
 from __future__ import annotations

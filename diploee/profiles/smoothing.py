@@ -11,7 +11,8 @@ its CPUs draw their part of the node's idle power all the time.
 
 References
 ----------
-Sheet "Flexibility and mitigation", section 5 (C1); NVIDIA's names in NVML and DCGM.
+NVIDIA's names of power smoothing in NVML and DCGM: minimum power in percent of the TDP
+("TMP floor"), ramp-up and ramp-down rates, hysteresis. arXiv:2508.14318 for its energy.
 """
 
 from __future__ import annotations

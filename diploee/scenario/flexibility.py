@@ -98,8 +98,7 @@ PRODUCTS: dict[str, _Product] = {
     # Curtailment of some two hours an event [S]; notice and ramps are [J].
     "duke": _Product("24 h", "15 min", hours=2),
 }
-"""Demand-response products by name, with the marks of the sheet: [S] seen, [J] our
-choice."""
+"""Demand-response products by name; marks as in docs/nomenclature.md."""
 
 
 def product_of(name: str | None) -> _Product:
