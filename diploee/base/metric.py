@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isnan
 from numbers import Real
-from typing import Any, Literal, NoReturn, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from diploee.base.errors import Brief, InputError, one_line, one_of, shown
 from diploee.base.units import W_PER_MW, PowerUnit
@@ -150,22 +150,22 @@ def is_number(value: Any, least: float, most: float) -> bool:
 def check_declared(
     values: Iterable[tuple[str, Any]],
     metrics: Iterable[Metric],
-    refuse: Callable[[str], NoReturn],
+    refuse: Callable[[str], Exception],
 ) -> None:
     """Refuse values by key that are undeclared, or neither finite nor None."""
     metrics = list(metrics)
     for key, value in values:
         if str(key).startswith("pools.") or not find_metric(str(key), metrics):
             declared = one_of([metric.key for metric in metrics])
-            refuse(
-                f"gives metric '{one_line(str(key))}', which it does not declare "
+            raise refuse(
+                f" gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
         if value is not None and not is_number(
             value, -sys.float_info.max, sys.float_info.max
         ):
-            refuse(
-                f"gives {one_line(shown(value))} for '{key}', expected a finite "
+            raise refuse(
+                f" gives {one_line(shown(value))} for '{key}', expected a finite "
                 "number or None"
             )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from diploee.base.boundary import check_kind
 from diploee.base.clock import WallClock
-from diploee.base.errors import Brief, InputError, one_line, shown
+from diploee.base.errors import Brief, InputError
 from diploee.base.measures.series import Measure
 from diploee.base.metric import Metric, catalogue, find_metric
 from diploee.base.model import Registry, installed
@@ -64,19 +65,11 @@ class RunMeasure(Brief):
     open: Callable[[WallClock], Measure]
 
     def __post_init__(self) -> None:
-        declared = isinstance(self.metrics, tuple | list)
-        if not (
-            declared and all(isinstance(metric, Metric) for metric in self.metrics)
-        ):
-            found = one_line(shown(self.metrics))
-            raise InputError(
-                f"measure {self.name}: metrics must be a tuple of Metric, not {found}"
-            )
-        if not callable(self.open):
-            found = one_line(shown(self.open))
-            raise InputError(
-                f"measure {self.name}: open must be a class or function, not {found}"
-            )
+        def refuse(text: str) -> InputError:
+            return InputError(f"measure {self.name}{text}")
+
+        check_kind("metrics", self.metrics, tuple | list, "a tuple of Metric", refuse)
+        check_kind("open", self.open, Callable, "a class or function", refuse)
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
