@@ -8,6 +8,7 @@ one pool are in ``pools.<pool>.``.
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isnan
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from diploee.base.errors import Brief, InputError, one_line, one_of, shown
@@ -123,6 +125,18 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
 def short(value: float) -> str:
     """Return a number of four digits, a large one in full."""
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+_CONVERTED = {"factor": float, "of_means": bool}
+
+
+def read_metrics(path: Path) -> list[Metric]:
+    """Return the metrics of a table, a row each; an empty cell is the default."""
+    with path.open(encoding="utf-8") as file:
+        return [
+            Metric(**{k: _CONVERTED.get(k, str)(v) for k, v in row.items() if v})
+            for row in csv.DictReader(file)
+        ]
 
 
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:

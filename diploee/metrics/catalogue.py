@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from diploee.base.boundary import check_kind
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.series import Measure
-from diploee.base.metric import Metric, View, catalogue, find_metric
+from diploee.base.metric import Metric, catalogue, find_metric, read_metrics
 from diploee.base.model import Registry, installed
 from diploee.facility.base import STAGES
 from diploee.scenario.plugged import LOADS
@@ -39,25 +37,7 @@ MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
 """Measures that users add to every run, by name."""
 
 
-def _core() -> list[Metric]:
-    """Return the metrics of the core, a row of the table beside this module each."""
-    with Path(__file__).with_name("catalogue.csv").open(encoding="utf-8") as file:
-        return [
-            Metric(
-                row["key"],
-                row["unit"],
-                row["label"],
-                row["format"] or Metric.format,
-                row["text"],
-                cast(View, row["view"] or Metric.view),
-                float(row["factor"] or 1),
-                bool(row["of_means"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-DECLARED = _core()
+DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 """Metrics of the core, in the order of the tables."""
 
 

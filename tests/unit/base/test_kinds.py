@@ -150,7 +150,7 @@ def test_own_kinds_and_formats_go_by_their_import_paths(
 def test_path_without_a_kind_is_refused_in_one_line(path: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"^{text}"):
         SCHEDULERS.read(path)
-    with pytest.raises(InputError, match="^export: can't import 'own_nowhere:x'"):
+    with pytest.raises(InputError, match=r"^export: can't import 'own_nowhere:x'"):
         FORMATS.named("export", "own_nowhere:x")
 
 
