@@ -7,8 +7,11 @@ A column of one pool or service carries its owner's name after a dot, as in
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy.typing as npt
@@ -94,6 +97,16 @@ def in_words(name: str) -> str:
 
 Columns = tuple[Column, ...]
 """A catalogue: the columns that a run may hold."""
+
+
+def read_columns(path: Path) -> dict[str, Columns]:
+    """Return the columns of a table by whose they are; an empty cell is none."""
+    found = defaultdict[str, Columns](tuple)
+    with path.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            given: dict[str, Any] = {k: v or None for k, v in row.items()}
+            found[given.pop("stage")] += (Column(**given),)
+    return dict(found)
 
 
 def catalogue(*groups: Iterable[Column]) -> Columns:

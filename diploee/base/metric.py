@@ -8,6 +8,7 @@ one pool are in ``pools.<pool>.``.
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isnan
 from numbers import Real
-from typing import Any, Literal, NoReturn, TypeGuard
+from pathlib import Path
+from typing import Any, Literal, TypeGuard
 
 from diploee.base.errors import Brief, InputError, one_line, one_of, shown
 from diploee.base.units import W_PER_MW, PowerUnit
@@ -125,6 +127,18 @@ def short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
+_CONVERTED = {"factor": float, "of_means": bool}
+
+
+def read_metrics(path: Path) -> list[Metric]:
+    """Return the metrics of a table, a row each; an empty cell is the default."""
+    with path.open(encoding="utf-8") as file:
+        return [
+            Metric(**{k: _CONVERTED.get(k, str)(v) for k, v in row.items() if v})
+            for row in csv.DictReader(file)
+        ]
+
+
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
     """Join metrics declared in several places."""
     found: dict[str, Metric] = {}
@@ -150,22 +164,22 @@ def is_number(value: Any, least: float, most: float) -> bool:
 def check_declared(
     values: Iterable[tuple[str, Any]],
     metrics: Iterable[Metric],
-    refuse: Callable[[str], NoReturn],
+    refuse: Callable[[str], Exception],
 ) -> None:
     """Refuse values by key that are undeclared, or neither finite nor None."""
     metrics = list(metrics)
     for key, value in values:
         if str(key).startswith("pools.") or not find_metric(str(key), metrics):
             declared = one_of([metric.key for metric in metrics])
-            refuse(
-                f"gives metric '{one_line(str(key))}', which it does not declare "
+            raise refuse(
+                f" gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
         if value is not None and not is_number(
             value, -sys.float_info.max, sys.float_info.max
         ):
-            refuse(
-                f"gives {one_line(shown(value))} for '{key}', expected a finite "
+            raise refuse(
+                f" gives {one_line(shown(value))} for '{key}', expected a finite "
                 "number or None"
             )
 

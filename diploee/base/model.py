@@ -20,6 +20,7 @@ from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Generic,
     Literal,
     NoReturn,
@@ -48,6 +49,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from diploee.base.boundary import imported
 from diploee.base.clock import fixed_zone
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
 from diploee.base.plain_data import allowed_keys, plain_problems
@@ -362,6 +364,8 @@ class Kind(Model):
     """Base of the specs: what a scenario says of one thing."""
 
     kind: str
+    imported_as: ClassVar[str] = ""
+    """Import path that a scenario has for it in place of a name."""
 
     def open(self, *_: Any, **__: Any) -> Any:
         """Return what the spec stands for; each kind says how."""
@@ -374,7 +378,9 @@ class Kind(Model):
     def _by_name(self, handler: SerializerFunctionWrapHandler) -> Any:
         """Write a kind without keys of its own by its name, as users do."""
         dumped = handler(self)
-        return self.kind if set(dumped) == {"kind"} else dumped
+        if self.imported_as:
+            dumped["kind"] = self.imported_as
+        return dumped["kind"] if set(dumped) == {"kind"} else dumped
 
 
 class StatefulKind(Kind):
@@ -393,16 +399,8 @@ class StatefulKind(Kind):
         """Make ready what is learnt and drawn."""
 
 
-def _imported(path: str) -> str:
-    """Return an import path of something that can be called; refuse all others."""
-    module, _, name = path.partition(":")
-    try:
-        found = getattr(import_module(module), name) if module and name else None
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"can't import '{path}' ({error}); set PYTHONPATH to its folder"
-        ) from None
-    if not callable(found):
+def _importable(path: str) -> str:
+    if not callable(imported(path)):
         raise ValueError(
             f"expected 'module:Class', found {shown(path)}; name a class that takes a "
             "setting and the keys beside it"
@@ -417,7 +415,7 @@ class OwnKind(Model):
     """
 
     kind: Literal["path"] = default("path", "One of your own, by import path.")
-    path: Annotated[str, AfterValidator(_imported)] = Field(
+    path: Annotated[str, AfterValidator(_importable)] = Field(
         description=(
             "Import path, module:Class, of what is made from a setting and the other "
             "keys."
@@ -426,8 +424,7 @@ class OwnKind(Model):
 
     def open(self, setting: Any) -> Any:
         """Return a new one."""
-        module, _, name = self.path.partition(":")
-        return getattr(import_module(module), name)(setting, **(self.model_extra or {}))
+        return imported(self.path)(setting, **(self.model_extra or {}))
 
 
 KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
@@ -532,6 +529,16 @@ class Kinds(Generic[T]):
             )
         return name
 
+    def _import(self, path: str) -> str:
+        """Add the kind at an import path, and return its name."""
+        try:
+            spec = self.register(imported(path))
+        except InputError as error:
+            raise ValueError(*error.problems) from None
+        if issubclass(spec, Kind):
+            spec.imported_as = path
+        return self._name_of(spec)
+
     @property
     def by_name(self) -> dict[str, type[T]]:
         """The specs by name."""
@@ -559,6 +566,9 @@ class Kinds(Generic[T]):
                 f"must be a name or a group of keys with '{key}: ...' (have: "
                 f"{one_of(self)}), found {shown(value)}"
             )
+        if ":" in name:
+            name = self._import(name)
+            data = {**data, key: name}
         if name not in self.by_name:
             raise ValueError(
                 f"unknown {self.what} '{name}' (have: "
@@ -647,7 +657,8 @@ class Registry(Mapping[str, F]):
         self.by_name = {known.name: known for known in formats}
 
     def __getitem__(self, name: str) -> F:
-        return self.by_name[name]
+        """Return what has a name, or is found by its import path."""
+        return imported(name) if ":" in name else self.by_name[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -670,12 +681,15 @@ class Registry(Mapping[str, F]):
 
     def named(self, where: object, name: str, remedy: str = "") -> F:
         """Return the format of a name; an error ends with the remedy."""
-        if name not in self.by_name:
+        try:
+            return self[name]
+        except ValueError as error:
+            raise InputError(f"{where}: {error}") from None
+        except KeyError:
             raise InputError(
                 f"{where}: unknown {self._what} {self._noun} {shown(name)}, expected "
                 f"one of {one_of(self)}{did_you_mean(str(name), self)}{remedy}"
-            )
-        return self.by_name[name]
+            ) from None
 
 
 class NameIn:

@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from diploee.base.columns import Column
-from diploee.base.metric import Metric
 from diploee.base.model import SCALES, PositiveShare, default, optional, uncertain
 from diploee.base.units import W_PER_KW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import EnergyMeter
 
 DESIGN_SHARE = 0.01
@@ -23,27 +22,8 @@ DESIGN_SHARE = 0.01
 class AuxiliaryLoadSpec(StageSpec):
     """A constant load beside the IT equipment."""
 
-    columns = (
-        Column(
-            "auxiliary_power_w",
-            "W",
-            "facility",
-            "mean",
-            "at the loads themselves",
-            "constant load beside the IT equipment",
-            "load",
-            "auxiliary",
-        ),
-    )
-    metrics = (
-        Metric(
-            "auxiliary_load.energy_mwh",
-            "MWh",
-            "energy of the auxiliary load",
-            "{:,.1f}",
-            view="table",
-        ),
-    )
+    columns = COLUMNS["auxiliary_load"]
+    metrics = METRICS["auxiliary_load"]
     boundary = "with a constant auxiliary load"
     place = "auxiliary_load"
 

@@ -9,23 +9,20 @@ on how a run is cut into blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NoReturn, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from diploee.base.boundary import Refusal, check_kind, check_values, naming
 from diploee.base.clock import RunClock
 from diploee.base.columns import (
     ADDED,
     TAKEN_OFF,
-    Column,
     Columns,
     Role,
     catalogue,
@@ -34,7 +31,6 @@ from diploee.base.columns import (
 )
 from diploee.base.errors import (
     Brief,
-    DiploeeError,
     InputError,
     StageError,
     one_line,
@@ -44,7 +40,7 @@ from diploee.base.errors import (
 from diploee.base.metric import Metric, check_declared
 from diploee.base.model import Kind, Kinds, Model, optional
 from diploee.base.tables import Int64Array
-from diploee.base.units import MS_PER_S, PROFILE_STEP_MS, W_PER_MW
+from diploee.base.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.weather import Weather
 
 POWER = "facility_power_w"
@@ -338,14 +334,17 @@ class Stages:
     """The stages of a run in their order, from the devices on."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages = tuple(stages)
+        self._stages, self._has_passed = tuple(stages), False
         for stage in self._stages:
             if isinstance(stage, type):
                 name = stage.__name__
                 raise StageError(
                     f"stages: found the class {name}, expected an object: {name}(...)"
                 )
-            _check_shape(stage)
+            for name, kind, expected in _DECLARED:
+                check_kind(
+                    name, getattr(stage, name, 0), kind, expected, refusal(stage)
+                )
 
     def __bool__(self) -> bool:
         return bool(self._stages)
@@ -396,7 +395,7 @@ class Stages:
 
     def start(self) -> tuple[Any, ...]:
         """Return the states at the start of a run."""
-        return tuple(called(stage, "start") for stage in self._stages)
+        return tuple(stage.start() for stage in self._stages)
 
     def apply(
         self, block: Block, states: Sequence[Any]
@@ -407,26 +406,24 @@ class Stages:
         """
         after = []
         for stage, state in zip(self._stages, states, strict=True):
-            found = called(stage, "apply", for_reading(stage, block), state)
-            if not (
-                isinstance(found, tuple)
-                and len(found) == 2
-                and isinstance(found[0], Mapping)
-            ):
-                raise StageError(
-                    f"stage {type(stage).__name__}: apply must return its columns by "
-                    f"name and its state, found {one_line(shown(found))}"
+            refuse = refusal(stage, block)
+            powers = {column.name for column in stage.columns if column.role}
+            with naming("apply", refuse):
+                given, state_after = stage.apply(block, state)
+                added = {
+                    name: np.asarray(
+                        of, np.float64 if name in {*powers, POWER, REACTIVE} else None
+                    )
+                    for name, of in given.items()
+                }
+            if not self._has_passed:
+                check_values(
+                    added, stage.columns, len(block), refuse, (POWER, REACTIVE)
                 )
-            added = checked_columns(
-                found[0],
-                stage.columns,
-                len(block),
-                _stage_error(stage),
-                (POWER, REACTIVE),
-            )
-            _check_balance(stage, added, block)
+            _check_balance(stage, added, block, refuse)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
-            after.append(found[1])
+            after.append(state_after)
+        self._has_passed = True
         return block, tuple(after)
 
     def through(self, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -458,60 +455,38 @@ def check_order(stages: Sequence[object]) -> None:
             farthest, at = name, rank
 
 
-def _check_shape(stage: Stage) -> None:
-    """Refuse a stage that does not declare its columns and its boundary as expected."""
-    check_declared_columns(getattr(stage, "columns", None), _stage_error(stage))
-    boundary = getattr(stage, "boundary", 0)
-    if not isinstance(boundary, str | None):
-        found = (
-            one_line(shown(boundary))
-            if hasattr(stage, "boundary")
-            else "no such attribute"
-        )
-        raise _stage_error(stage)(f": boundary must be text or None, found {found}")
+_DECLARED: tuple[tuple[str, Any, str], ...] = (
+    ("columns", tuple | list, "a tuple of Column"),
+    ("boundary", str | None, "text or None"),
+)
 
 
-def check_declared_columns(columns: object, error: Refusal) -> None:
-    """Refuse columns of a stage or load that are not declared as expected."""
-    if not isinstance(columns, tuple | list) or not all(
-        isinstance(c, Column) for c in columns
-    ):
-        raise error(
-            f": columns must be a tuple of Column, found {one_line(shown(columns))}"
-        )
-    for column in columns:
-        if column.per not in (owners := ("facility", "pool", "service")):
-            found = one_line(shown(column.per))
-            raise error(
-                f": column '{column.name}' is per {found}, expected {one_of(owners)}"
-            )
+def refusal(stage: Stage, block: Block | None = None) -> Refusal:
+    """Return what makes an error that names a stage, and a block."""
+    at = f" (block from {block.t0_ms / MS_PER_H:,.4g} h of the run)" if block else ""
+    return lambda text: StageError(f"stage {type(stage).__name__}{text}{at}")
 
 
 def _check_roles(stage: Stage) -> None:
     """Refuse roles and parts that a stage's columns can't have."""
-    for column in (column for column in stage.columns if column.role is not None):
-        found = f"stage {type(stage).__name__}: column '{column.name}'"
-        if column.role not in (roles := (*ADDED, *TAKEN_OFF)):
-            raise StageError(
-                f"{found} has the role {one_line(shown(column.role))}, expected one of "
-                f"{one_of(roles)}; 'device' and 'overhead' are the nodes' own"
-            )
-        if column.unit != "W" or column.per != "facility":
-            raise StageError(
-                f"{found} has a role and is of {column.unit} per {column.per}; roles "
-                "are of powers of the whole facility [W]: leave it out"
-            )
-        part = column.part
-        if part is not None and (
-            part in RESERVED_PARTS or not PART_NAME.fullmatch(part)
+    roles = (*ADDED, *TAKEN_OFF)
+    for c in (column for column in stage.columns if column.role is not None):
+        part = c.part or "other"
+        if (
+            (c.role not in roles)
+            or (c.unit, c.per) != ("W", "facility")
+            or part in RESERVED_PARTS
+            or not PART_NAME.fullmatch(part)
         ):
-            raise StageError(
-                f"{found} counts to the part '{part}' of the energy; name it by "
+            raise refusal(stage)(
+                f": column '{c.name}' has the role {one_line(shown(c.role))}, part "
+                f"'{part}', and is of {c.unit} per {c.per}; a role is one of "
+                f"{one_of(roles)}, of powers of the whole facility [W], and a part is "
                 f"lower-case letters, digits and _, and not {one_of(RESERVED_PARTS)}"
             )
 
 
-def _check_balance(stage: Stage, added: Values, block: Block) -> None:
+def _check_balance(stage: Stage, added: Values, block: Block, refuse: Refusal) -> None:
     """Refuse a change of power that the stage's columns do not add up to."""
     own = [c for c in stage.columns if c.role is not None and c.name in added]
     before_w = block.columns[POWER]
@@ -522,9 +497,8 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
     )
     if worst_w > BALANCED * most_w:
         named = ": " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
-        raise StageError(
-            f"stage {type(stage).__name__} changes {POWER} by up to {worst_w:.4g} W "
-            "more or less than its columns "
+        raise refuse(
+            f" changes {POWER} by up to {worst_w:.4g} W more or less than its columns "
             f"say{named if own else ', of which none has a role'}; declare what it "
             f"adds as columns with role {one_of(ADDED)}, and what it takes off as "
             f"{one_of(TAKEN_OFF)}, such as Column(..., role='source', "
@@ -532,93 +506,8 @@ def _check_balance(stage: Stage, added: Values, block: Block) -> None:
         )
 
 
-Refusal = Callable[[str], InputError]
-"""Makes an error of what is wrong with a stage or load, which it names."""
-
-
-def _stage_error(stage: Stage) -> Refusal:
-    """Return what makes an error that names a stage."""
-    return lambda text: StageError(f"stage {type(stage).__name__}{text}")
-
-
-@contextmanager
-def naming(of: object, doing: str, error: Refusal) -> Iterator[None]:
-    """Make an error that names it of whatever code from outside raises."""
-    try:
-        yield
-    except Exception as raised:
-        if isinstance(raised, DiploeeError) or not is_outside(of):
-            raise
-        why = one_line(f"{type(raised).__name__}: {raised}")
-        raise error(f": {doing} raised {why}") from raised
-
-
-def called(stage: Stage, method: str, *arguments: Any, of: Meter | None = None) -> Any:
-    """Call a stage, or its meter; an error of one from outside names it."""
-    whose = "" if of is None else "its meter's "
-    with naming(stage, f"{whose}{method}", _stage_error(stage)):
-        return getattr(stage if of is None else of, method)(*arguments)
-
-
-def is_outside(of: object) -> bool:
-    """Return whether an object, class or function is not of the package."""
-    return not str(of.__module__).startswith("diploee.")
-
-
-def for_reading(stage: object, block: Block) -> Block:
-    """Return a block that a stage or load from outside can't write."""
-    if not is_outside(stage):
-        return block
-    columns = {name: values.view() for name, values in block.columns.items()}
-    for values in columns.values():
-        values.flags.writeable = False
-    return Block(block.t0_ms, block.dt_ms, MappingProxyType(columns))
-
-
-def checked_columns(
-    given: Values,
-    columns: Columns,
-    n_values: int,
-    error: Refusal,
-    more: tuple[str, ...] = (),
-) -> dict[str, npt.NDArray[Any]]:
-    """Return a stage's or load's checked columns, powers in double precision.
-
-    It gives those that it declares, and may give `more`, which are powers.
-    """
-    own = {column.name for column in columns}
-    declared = own.union(more)
-    powers = {column.name for column in columns if column.role}.union(more)
-    added = {}
-    for written, of_one in given.items():
-        if str(written).partition(".")[0] not in declared:
-            raise error(
-                f" gives column '{written}', which it does not declare (declared: "
-                f"{one_of(sorted(declared))}); add it to its columns"
-            )
-        try:
-            values = np.asanyarray(of_one)
-        except ValueError:  # rows of several lengths
-            values = np.array(None)
-        if values.shape != (n_values,):
-            raise error(
-                f" gives column '{written}' of shape {values.shape}, expected "
-                f"({n_values},): one value per interval of the block"
-            )
-        if (kind := values.dtype).kind not in "bfiu":
-            raise error(f" gives column '{written}' of {kind}, expected numbers")
-        if not np.isfinite(values).all():
-            raise error(f" gives values of '{written}' that are not finite")
-        added[written] = np.asarray(values, np.float64 if written in powers else None)
-    if missing := own - {str(written).partition(".")[0] for written in added}:
-        raise error(
-            f" lacks column '{min(missing)}', which it declares; give it in every block"
-        )
-    return added
-
-
 STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
-"""Stages by name: one module of this package each, and those registered from outside."""  # noqa: E501
+"""Stages by name: one module of this package each, and those registered."""
 
 
 class StageMeters:
@@ -633,32 +522,26 @@ class StageMeters:
     """
 
     def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
-        self._meters: list[tuple[Any, Meter]] = [
-            (stage, called(stage, "meter"))
-            for stage in stages
-            if hasattr(stage, "meter")
-        ]
-        seen: set[str] = set()
-        for stage, meter in self._meters:
-            if not (hasattr(meter, "add") and hasattr(meter, "values")):
-                _fail(
-                    stage,
-                    f"has a meter without add or values: {one_line(shown(meter))}",
-                )
-            for key in (metric.key for metric in stage.metrics):
+        self._meters: list[tuple[Any, Meter]] = []
+        seen = set[str]()
+        for stage in (stage for stage in stages if hasattr(stage, "meter")):
+            with naming("meter", refusal(stage)):
+                self._meters.append((stage, stage.meter()))
+                keys = [metric.key for metric in stage.metrics]
+            for key in keys:
                 block, _, name = key.partition(".")
                 if key in seen or block in taken or not name:
-                    _fail(
-                        stage,
-                        f"declares metric '{key}'; name it as in 'chiller.energy_mwh', "
-                        "with a block that no other part of a run has",
+                    raise refusal(stage)(
+                        f" declares metric '{key}'; name it as in 'chiller.energy_mwh'"
+                        ", with a block that no other part of a run has"
                     )
                 seen.add(key)
 
     def add(self, block: Block) -> None:
         """Take in a block behind all stages."""
         for stage, meter in self._meters:
-            called(stage, "add", block, of=meter)
+            with naming("its meter's add", refusal(stage, block)):
+                meter.add(block)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
         """Return the metrics, a block for each first part of their keys.
@@ -667,13 +550,10 @@ class StageMeters:
         """
         found: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
-            values = called(stage, "values", of=meter)
-            check_declared(values.items(), stage.metrics, partial(_fail, stage))
+            with naming("its meter's values", refusal(stage)):
+                values = dict(meter.values())
+            check_declared(values.items(), stage.metrics, refusal(stage))
             for key, value in values.items():
                 block, _, name = key.partition(".")
                 found.setdefault(block, {})[name] = value
         return found
-
-
-def _fail(stage: Stage, text: str) -> NoReturn:
-    raise StageError(f"stage {type(stage).__name__} {text}")

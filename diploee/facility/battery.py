@@ -1,36 +1,23 @@
-"""A battery that holds the supply steady.
-
-Each interval of length dt asks for a supply: a wish through a first-order lag of time
-constant tau, and that within a ramp limit r of the supply before,
-``clip(lagged, supply - r dt, supply + r dt)``. Held ramps alone follow the load's
-median, such as the upper level of a job's iterations, and the store stands full; with a
-lag of several iterations they follow its mean. The battery gives the difference b =
-load - supply as far as its power and its store reach; what it can't cover passes
-through, and is counted. With e the energy stored::
-
-    e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
-
-The wish is the load, what the battery lost in the interval before, and
-``feedback (e_ref - e)``, which brings the store back to its reference. All of it is
-O(1) an interval and its state is handed on, so that results do not depend on blocks.
-ASSUMPTION [J]: reactive power passes it unchanged.
-"""  # noqa: E501
+"""A battery: what a scenario says of it, a stage on a store, and what measures it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PrivateAttr,
+    model_validator,
+)
 
 from diploee.base.clock import WallClock
-from diploee.base.columns import Column, Columns
-from diploee.base.jit import njit
 from diploee.base.measures.distribution import Energy, HoursAbove, Mean, Most
 from diploee.base.measures.ramps import TurningPoints
-from diploee.base.metric import Metric
 from diploee.base.model import (
     SCALES,
     Model,
@@ -61,8 +48,18 @@ from diploee.facility.base import (
     Values,
     tenth_ms,
 )
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
+from diploee.facility.storage import (
+    BatteryLimits,
+    Before,
+    Clock,
+    DispatchState,
+    Hold,
+    dispatch,
+    hold,
+)
 
 ROUNDING_W = 1e-3
 """A smaller shortfall is rounding [W]."""
@@ -73,191 +70,6 @@ added up."""
 
 _PARTS = 10**9
 """The state of charge is counted in such parts of the nominal energy."""
-
-
-class BatteryLimits(NamedTuple):
-    """A battery in W, J and s."""
-
-    power_w: float  # most that it takes and gives [W]
-    # Energy that it may be emptied and filled to, and what it is brought back to [J]
-    least_j: float
-    most_j: float
-    reference_j: float
-    # Efficiencies, 0-1
-    charge: float = 1.0
-    discharge: float = 1.0
-    # Power that brings it back, per energy that lacks [1/s]
-    feedback_per_s: float = 0.0
-    gives_w: float = np.nan  # most that it gives [W]; as much as it takes if NaN
-
-
-class Hold(NamedTuple):
-    """Limits on the ramps and the lag of the supply."""
-
-    # Largest ramps [W/s]; infinite for none
-    up_w_per_s: float = np.inf
-    down_w_per_s: float = np.inf
-    lag_s: float = 0.0  # time constant of the lag [s]; 0 for none
-
-
-class Before(NamedTuple):
-    """State behind an interval."""
-
-    supply_w: float  # what was drawn [W]
-    stored_j: float  # energy in it [J]
-    level_w: float = np.nan  # of the lag [W]; the supply if NaN
-    loss_w: float = 0.0  # what it lost [W]
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """Supply, battery and store under a load, each of shape (n,)."""
-
-    supply_w: Float64Array  # what is drawn [W]
-    battery_w: Float64Array  # what the battery gives, negative where it takes [W]
-    stored_j: Float64Array  # energy in it at the end of each interval [J]
-    uncovered_w: Float64Array  # by how much it misses the supply that was asked for [W]
-    state: Before
-
-
-def hold(
-    load_w: Float64Array, dt_s: float, store: BatteryLimits, asked: Hold, state: Before
-) -> Held:
-    """Hold the supply of a load by a store."""
-    rows = np.empty((4, load_w.size))
-    if np.isnan(store.gives_w):
-        store = store._replace(gives_w=store.power_w)
-    before = Before(*map(float, state))
-    if np.isnan(before.level_w):
-        before = before._replace(level_w=before.supply_w)
-    numbers = BatteryLimits(*map(float, store)), Hold(*map(float, asked))
-    last = _hold(load_w, dt_s, *numbers, before, rows)
-    return Held(rows[0], rows[1], rows[2], rows[3], Before(*last))
-
-
-@njit(inline="always")
-def _given(
-    gives_w: float, dt_s: float, store: BatteryLimits, stored_j: float
-) -> tuple[float, float]:
-    """Return what a battery gives of a request [W], and its energy then [J]."""
-    if gives_w > 0:
-        room_w = max(stored_j - store.least_j, 0.0) * store.discharge / dt_s
-        gives_w = min(gives_w, store.gives_w, room_w)
-        return gives_w, stored_j - gives_w * dt_s / store.discharge
-    room_w = max(store.most_j - stored_j, 0.0) / store.charge / dt_s
-    gives_w = -min(-gives_w, store.power_w, room_w)
-    return gives_w, stored_j - gives_w * dt_s * store.charge
-
-
-@njit()
-def _hold(
-    load_w: Float64Array,
-    dt_s: float,
-    store: BatteryLimits,
-    asked: Hold,
-    before: Before,
-    rows: Float64Array,
-) -> tuple[float, float, float, float]:
-    supply_w, stored_j, level_w, loss_w = before
-    # A lag of interval means: what is left of a step after an interval, and of it on
-    # average.
-    kept = mean = 0.0
-    if asked.lag_s > 0:
-        kept = np.exp(-dt_s / asked.lag_s)
-        mean = (1 - kept) * asked.lag_s / dt_s
-    for k in range(load_w.size):
-        wish_w = (
-            load_w[k] + loss_w + store.feedback_per_s * (store.reference_j - stored_j)
-        )
-        lagged_w = wish_w + (level_w - wish_w) * mean
-        level_w = wish_w + (level_w - wish_w) * kept
-        lowest_w = supply_w - asked.down_w_per_s * dt_s
-        asked_w = min(max(lagged_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
-        gives_w = load_w[k] - asked_w
-        gives_w, stored_j = _given(gives_w, dt_s, store, stored_j)
-        loss_w = (
-            gives_w * (1 / store.discharge - 1)
-            if gives_w > 0
-            else gives_w * (store.charge - 1)
-        )
-        supply_w = load_w[k] - gives_w
-        rows[0, k] = supply_w
-        rows[1, k] = gives_w
-        rows[2, k] = stored_j
-        rows[3, k] = abs(supply_w - asked_w)
-    return supply_w, stored_j, level_w, loss_w
-
-
-class DispatchState(NamedTuple):
-    """State of a battery that shaves peaks or follows the clock, behind an interval."""
-
-    stored_j: float  # energy in it [J]
-    billed_w: float = 0.0  # largest billed mean of the month [W]
-    drawn_j: float = 0.0  # energy of the clock interval so far [J]
-    # Clock interval and month of the interval before; below all at the start
-    window: int = -(2**62)
-    month: int = -(2**62)
-
-
-class Clock(NamedTuple):
-    """Local time of intervals, each of shape (n,), for what goes by it."""
-
-    plan: Float64Array  # 1 to charge, -1 to discharge, 0 to rest
-    # Number of the clock interval that bills, where in it each begins [s], and number
-    # of the month
-    window: Int64Array
-    offset_s: Float64Array
-    month: Int64Array
-
-
-@njit()
-def _dispatch(
-    load_w: Float64Array,
-    dt_s: float,
-    store: BatteryLimits,
-    target_w: float,
-    window_s: float,
-    clock: Clock,
-    state: DispatchState,
-    rows: Float64Array,
-) -> tuple[float, float, float, int, int]:
-    """Hold the supply at a target or billed mean, or follow the clock.
-
-    `target_w` is infinite for the clock's plan, and `window_s` 0 where nothing is
-    billed.
-    """
-    stored_j, billed_w, drawn_j, window, month = state
-    for k in range(load_w.size):
-        load = load_w[k]
-        hold_w = most_w = target_w
-        if window_s > 0:
-            begins = clock.window[k] != window
-            if begins:
-                billed_w = max(billed_w, drawn_j / window_s)
-            if clock.month[k] != month:
-                billed_w = 0.0
-            window, month = clock.window[k], clock.month[k]
-            hold_w = max(billed_w, target_w)
-            if begins:  # what a run has not seen of its first counts as held
-                drawn_j = hold_w * clock.offset_s[k]
-            # The mean of the clock interval may still come to what is held
-            most_w = max(
-                (hold_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0
-            )
-        if np.isfinite(target_w):
-            filled_w = load + store.feedback_per_s * (store.reference_j - stored_j)
-            asked_w = min(filled_w, max(load, hold_w), most_w)
-        elif clock.plan[k] >= 0:
-            asked_w = load + clock.plan[k] * store.power_w
-        else:
-            asked_w = max(load - store.power_w, min(load, 0.0))
-        gives_w, stored_j = _given(load - asked_w, dt_s, store, stored_j)
-        rows[0, k] = load - gives_w
-        rows[1, k] = gives_w
-        rows[2, k] = stored_j
-        rows[3, k] = max(load - gives_w - most_w, 0.0)
-        drawn_j += (load - gives_w) * dt_s
-    return stored_j, billed_w, drawn_j, window, month
 
 
 @dataclass(frozen=True)
@@ -385,125 +197,10 @@ class TimeOfUse(Model):
 class BatterySpec(StageSpec, Nameable):
     """A battery that holds ramps, smooths, shaves peaks or follows the clock."""
 
-    columns = (
-        Column(
-            "battery_power_w",
-            "W",
-            "facility",
-            "mean",
-            "at the battery's terminals",
-            "what the battery gives, negative where it takes",
-        ),
-        Column(
-            "battery_discharge_w",
-            "W",
-            "facility",
-            "mean",
-            "within the battery",
-            "what leaves its store, losses included; negative where it fills",
-            "store",
-        ),
-        Column(
-            "battery_state_of_charge",
-            "1",
-            "facility",
-            "end",
-            None,
-            "energy in the battery, of its nominal energy",
-        ),
-        Column(
-            "battery_loss_w",
-            "W",
-            "facility",
-            "mean",
-            "within the battery",
-            "conversion losses and auxiliary power of the battery",
-            "loss",
-        ),
-        Column(
-            "battery_uncovered_w",
-            "W",
-            "facility",
-            "mean",
-            None,
-            "by how much the supply misses what the battery is asked to hold",
-        ),
-    )
-    metrics = (
-        Metric(
-            "battery.discharged_mwh",
-            "MWh",
-            "energy that the battery gave",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric(
-            "battery.loss_mwh",
-            "MWh",
-            "energy that the battery lost",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric(
-            "battery.equivalent_full_cycles",
-            "1",
-            "equivalent full cycles",
-            "{:,.1f}",
-            view="table",
-            text="energy given and taken over twice the nominal energy",
-        ),
-        Metric(
-            "battery.cycled_depth",
-            "1",
-            "depths of all rainflow cycles added up",
-            "{:,.1f}",
-            "of the state of charge, by ASTM E1049-85, half-cycles as halves",
-            "table",
-        ),
-        Metric(
-            "battery.deepest_cycle",
-            "%",
-            "depth of the deepest rainflow cycle",
-            "{:.1f}",
-            "of the nominal energy",
-            "table",
-            100,
-        ),
-        *(
-            Metric(
-                f"battery.cycles_{low}_to_{high}_percent",
-                "1",
-                f"rainflow cycles of {low} to {high} % of the nominal energy",
-                "{:,.1f}",
-                view="table",
-            )
-            for low, high in pairwise(DEPTHS_PERCENT)
-        ),
-        Metric(
-            "battery.calendar_fade",
-            "%",
-            "nominal energy lost by age alone",
-            "{:.3f}",
-            "at a constant rate; that by cycles is not in it",
-            factor=100,
-        ),
-        Metric(
-            "battery.uncovered_h",
-            "h",
-            "time beyond what the battery covers",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric(
-            "battery.uncovered_mwh", "MWh", "energy that it could not cover", "{:,.3f}"
-        ),
-        Metric("battery.least_state_of_charge", "1", "least state of charge", "{:.3f}"),
-        Metric(
-            "battery.most_state_of_charge", "1", "highest state of charge", "{:.3f}"
-        ),
-        Metric("battery.mean_state_of_charge", "1", "mean state of charge", "{:.3f}"),
-    )
+    columns = COLUMNS["battery"]
+    metrics = METRICS["battery"]
     boundary = "behind a battery"
+    _wall: WallClock = PrivateAttr()
 
     kind: Literal["battery"] = default(
         "battery",
@@ -617,11 +314,17 @@ class BatterySpec(StageSpec, Nameable):
         fills = self.peak_shaving or self.demand_charge
         return self.most_state_of_charge if fills else self.reference_state_of_charge
 
-    def open(self, site: SiteView) -> Any:
-        """Return the stage; that of some modes knows the local time."""
+    def open(self, site: SiteView) -> BatterySpec:
+        """Return the stage, which knows the local time."""
+        opened = self.model_copy()
+        opened._wall = site.clock.wall
+        return opened
+
+    def start(self) -> DispatchState | None:
+        """Return its state at the start of a run; none where it holds ramps."""
         if any((self.peak_shaving, self.demand_charge, self.time_of_use)):
-            return _Dispatched(self, site.clock.wall)
-        return self
+            return DispatchState(self.store().reference_j)
+        return None
 
     def store(self) -> BatteryLimits:
         """Return it in W, J and s."""
@@ -647,14 +350,47 @@ class BatterySpec(StageSpec, Nameable):
             return tenth_ms(self.demand_charge.interval_min * S_PER_MIN)
         return tenth_ms(self.smoothing_s or 0.0, S_PER_MIN if self.ramp_limit else 0.0)
 
-    def apply(self, block: Block, state: State) -> tuple[Values, State]:
+    def apply(
+        self, block: Block, state: State | DispatchState
+    ) -> tuple[Values, State | DispatchState]:
         """Hold the facility's power, and tell what the battery does."""
-        load_w, store = block.columns[POWER], self.store()
+        load_w, dt_s, store = block.columns[POWER], block.dt_ms / MS_PER_S, self.store()
+        if isinstance(state, DispatchState):
+            rows = np.empty((4, len(block)))
+            store = store._replace(gives_w=store.power_w)
+            asked = self._asked(block)
+            after = dispatch(load_w, dt_s, store, *asked, state, rows)
+            return self.values(*rows), DispatchState(*after)
         before = Before(float(load_w[0]), store.reference_j) if state is None else state
-        held = hold(load_w, block.dt_ms / MS_PER_S, store, self.hold(), before)
+        held = hold(load_w, dt_s, store, self.hold(), before)
         return self.values(
             held.supply_w, held.battery_w, held.stored_j, held.uncovered_w
         ), held.state
+
+    def _asked(self, block: Block) -> tuple[float, float, Clock]:
+        """Return the target [W], the clock interval that bills [s], and the clock."""
+        target_w, window_ms, wall = np.inf, MS_PER_DAY, self._wall
+        plan = np.zeros(len(block))
+        if asked := self.peak_shaving or self.demand_charge:
+            # Its own power passes the meter too, and is within what it holds.
+            target_w = asked.target_mw * W_PER_MW - self.auxiliary_kw * W_PER_KW
+        elif self.time_of_use is not None:
+            charges, discharges = (
+                any_hold(hours, wall, block.starts_ms)
+                for hours in (self.time_of_use.charge, self.time_of_use.discharge)
+            )
+            plan = np.where(charges, 1.0, np.where(discharges, -1.0, 0.0))
+        if self.demand_charge is not None:
+            window_ms = self.demand_charge.interval_min * MS_PER_MIN
+        local_ms = wall.local_ms(block.starts_ms)
+        months = local_ms.astype("datetime64[ms]").astype("datetime64[M]")
+        clock = Clock(
+            plan,
+            local_ms // window_ms,
+            local_ms % window_ms / MS_PER_S,
+            months.astype(np.int64),
+        )
+        return target_w, window_ms / MS_PER_S if self.demand_charge else 0.0, clock
 
     def values(
         self,
@@ -682,71 +418,6 @@ class BatterySpec(StageSpec, Nameable):
     def meter(self) -> _BatteryMeter:
         """Return what measures it."""
         return _BatteryMeter(self)
-
-
-@dataclass(frozen=True)
-class _Dispatched:
-    """A battery that shaves peaks or follows the clock, as a stage."""
-
-    spec: BatterySpec
-    wall: WallClock
-    kind: ClassVar[str] = "battery"
-    columns: ClassVar[Columns] = BatterySpec.columns
-    metrics: ClassVar[tuple[Metric, ...]] = BatterySpec.metrics
-    boundary: ClassVar[str | None] = BatterySpec.boundary
-
-    def start(self) -> DispatchState:
-        """Return its state at the start of a run."""
-        return DispatchState(self.spec.store().reference_j)
-
-    def apply(self, block: Block, state: DispatchState) -> tuple[Values, DispatchState]:
-        """Hold the facility's power, and tell what the battery does."""
-        spec, load_w = self.spec, block.columns[POWER]
-        store, n = spec.store(), len(block)
-        # Its own power passes the meter too, and is within what it holds.
-        auxiliary_w = spec.auxiliary_kw * W_PER_KW
-        asked, target_w, window_ms = (
-            spec.peak_shaving or spec.demand_charge,
-            np.inf,
-            MS_PER_DAY,
-        )
-        local_ms = self.wall.local_ms(block.starts_ms)
-        plan = np.zeros(n)
-        if asked is not None:
-            target_w = asked.target_mw * W_PER_MW - auxiliary_w
-        elif spec.time_of_use is not None:
-            charges, discharges = (
-                any_hold(hours, self.wall, block.starts_ms)
-                for hours in (spec.time_of_use.charge, spec.time_of_use.discharge)
-            )
-            plan = np.where(charges, 1.0, np.where(discharges, -1.0, 0.0))
-        if spec.demand_charge is not None:
-            window_ms = spec.demand_charge.interval_min * MS_PER_MIN
-        months = (
-            local_ms.astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
-        )
-        clock = Clock(
-            plan, local_ms // window_ms, local_ms % window_ms / MS_PER_S, months
-        )
-        rows = np.empty((4, n))
-        after = _dispatch(
-            load_w,
-            block.dt_ms / MS_PER_S,
-            store._replace(gives_w=store.power_w),
-            target_w,
-            window_ms / MS_PER_S if spec.demand_charge else 0.0,
-            clock,
-            state,
-            rows,
-        )
-        supply_w, battery_w, stored_j, uncovered_w = rows
-        return spec.values(supply_w, battery_w, stored_j, uncovered_w), DispatchState(
-            *after
-        )
-
-    def meter(self) -> _BatteryMeter:
-        """Return what measures it."""
-        return self.spec.meter()
 
 
 class _BatteryMeter(ColumnMeter):

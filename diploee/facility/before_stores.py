@@ -6,27 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from diploee.base.columns import Column, Columns
+from diploee.base.columns import Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Values
+from diploee.facility.declared import COLUMNS
 
-BEFORE_STORES = (
-    Column(
-        "before_stores_w",
-        "W",
-        "facility",
-        "mean",
-        "before the first battery or ramp limit",
-        "power of the load before the site's own stores",
-    ),
-    Column(
-        "before_stores_var",
-        "var",
-        "facility",
-        "mean",
-        "before the first battery or ramp limit",
-        "reactive power there, drawn positive",
-    ),
-)
+BEFORE_STORES = COLUMNS["before_stores"]
 """Columns that --before-stores keeps; the file then has double precision."""
 
 
@@ -41,7 +25,7 @@ class BeforeStores:
     @property
     def columns(self) -> Columns:
         """The columns that it adds."""
-        return BEFORE_STORES if self.ac else BEFORE_STORES[:1]
+        return BEFORE_STORES[: 1 + self.ac]
 
     def start(self) -> None:
         """Return its state at the start of a run; none."""

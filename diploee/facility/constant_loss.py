@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from diploee.base.columns import Column
-from diploee.base.metric import Metric
 from diploee.base.model import default
 from diploee.facility.base import POWER, Block, StageSpec, Values
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import EnergyMeter
 
 
@@ -23,23 +22,8 @@ class ConstantLossSpec(StageSpec):
     ``P / (1 - loss_fraction)`` for a load P.
     """
 
-    columns = (
-        Column(
-            "loss_power_w",
-            "W",
-            "facility",
-            "mean",
-            "between the load and the supply",
-            "loss, a constant part of the supply",
-            "loss",
-            "constant_loss",
-        ),
-    )
-    metrics = (
-        Metric(
-            "constant_loss.energy_mwh", "MWh", "energy lost", "{:,.1f}", view="table"
-        ),
-    )
+    columns = COLUMNS["constant_loss"]
+    metrics = METRICS["constant_loss"]
     boundary = "behind a loss that is a constant part of it"
 
     kind: Literal["constant_loss"] = default(

@@ -18,15 +18,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from diploee.base.columns import Column, Columns
 from diploee.base.errors import StageError
 from diploee.base.jit import njit
-from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Model, default, optional, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, W_PER_KW, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
-from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.facility.declared import COLUMNS, METRICS
+from diploee.facility.meters import LoadMeter
 
 IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"
@@ -46,59 +45,6 @@ last."""
 STEP_K = 0.125
 """Largest step of the temperature in the table; a model's own breaks stand in it as
 well."""
-
-COLUMNS: Columns = (
-    Column(
-        "cooling_w",
-        "W",
-        "facility",
-        "mean",
-        "at the cooling plant's supply",
-        "power of the cooling plant",
-        "cooling",
-        "cooling",
-    ),
-    Column(
-        HEAT,
-        "W",
-        "facility",
-        "mean",
-        "at the cooling plant, behind its lags",
-        "what sets the cooling plant's load",
-    ),
-    Column(
-        "t_wetbulb_c", "degC", "facility", "mean", None, "wet-bulb temperature outside"
-    ),
-)
-
-METRICS: tuple[Metric, ...] = (
-    Metric(
-        "cooling.energy_mwh",
-        "MWh",
-        "energy of the cooling plant",
-        "{:,.1f}",
-        view="table",
-    ),
-    *load_metrics("cooling", "cooling plant")[1:],
-    Metric(
-        "cooling.hours_beyond_set_point",
-        "h",
-        "hours beyond the cooling's set point",
-        "{:,.1f}",
-        (
-            "the weather does not allow the supply temperature that is set; nothing "
-            "is throttled"
-        ),
-        view="table",
-    ),
-    Metric(
-        "cooling.clamped_h",
-        "h",
-        "hours outside the cooling model's weather",
-        "{:,.1f}",
-        "weather is taken at the edge of the model's range",
-    ),
-)
 
 
 FROST_K = 20.0
@@ -200,8 +146,8 @@ class Plant(ABC):
 class CoolingSpec(StageSpec, ABC):
     """Settings of cooling in a scenario."""
 
-    columns = COLUMNS
-    metrics = METRICS
+    columns = COLUMNS["cooling"]
+    metrics = METRICS["cooling"]
     boundary = "with the cooling plant"
     place = "cooling"
     source: ClassVar[str] = POWER
@@ -324,8 +270,8 @@ class HeatCoolingSpec(CoolingSpec, Plant):
 class Cooling:
     """A cooling plant over a run, on a site with weather."""
 
-    columns = COLUMNS
-    metrics = METRICS
+    columns = COLUMNS["cooling"]
+    metrics = METRICS["cooling"]
 
     def __init__(self, spec: CoolingSpec, site: SiteView) -> None:
         self.kind = spec.kind

@@ -16,17 +16,20 @@ those of diesel and gas engines up to simple-cycle gas turbines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PrivateAttr,
+    model_validator,
+)
 
 from diploee.base.clock import WallClock
-from diploee.base.columns import Column, Columns
 from diploee.base.jit import njit
 from diploee.base.measures.distribution import CountAbove, Energy, Most
-from diploee.base.metric import Metric
 from diploee.base.model import (
     SCALES,
     PositiveShare,
@@ -46,6 +49,7 @@ from diploee.facility.base import (
     Values,
     tenth_ms,
 )
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 
@@ -62,71 +66,10 @@ class GeneratorState(NamedTuple):
 class GeneratorSpec(StageSpec, Nameable):
     """A generator that runs in local hours, or where demand is above a power."""
 
-    columns = (
-        Column(
-            "generator_w",
-            "W",
-            "facility",
-            "mean",
-            "at the generator's terminals",
-            "output of the generator",
-            "source",
-            "generator",
-        ),
-        Column(
-            "generator_fuel_w",
-            "W",
-            "facility",
-            "mean",
-            None,
-            "heat in the fuel that the generator burns, by its lower heating value",
-        ),
-        Column(
-            "generator_running",
-            "1",
-            "facility",
-            "mean",
-            None,
-            "part of the interval in which the generator runs",
-        ),
-        Column(
-            "generator_starts",
-            "1",
-            "facility",
-            "total",
-            None,
-            "starts of the generator",
-        ),
-    )
-    metrics = (
-        Metric(
-            "generator.energy_mwh",
-            "MWh",
-            "energy that the generator gave",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric(
-            "generator.fuel_mwh",
-            "MWh",
-            "heat in the fuel that the generator burnt",
-            "{:,.1f}",
-            "by its lower heating value",
-            "table",
-        ),
-        Metric(
-            "generator.starts", "1", "starts of the generator", "{:,.0f}", view="table"
-        ),
-        Metric(
-            "generator.running_h",
-            "h",
-            "hours that the generator ran",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric("generator.max_mw", "MW", "highest output of the generator"),
-    )
+    columns = COLUMNS["generator"]
+    metrics = METRICS["generator"]
     boundary = "behind a generator"
+    _wall: WallClock = PrivateAttr()
 
     kind: Literal["generator"] = default(
         "generator",
@@ -189,66 +132,49 @@ class GeneratorSpec(StageSpec, Nameable):
         """Return a tenth of its start delay, or of a shorter ramp [ms]."""
         return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
-    def open(self, site: SiteView) -> _Generator:
+    def open(self, site: SiteView) -> GeneratorSpec:
         """Return the stage, which knows the local time."""
-        return _Generator(self, site.clock.wall)
-
-
-@dataclass(frozen=True)
-class _Generator:
-    """A generator as a stage."""
-
-    spec: GeneratorSpec
-    wall: WallClock
-    kind: ClassVar[str] = "generator"
-    columns: ClassVar[Columns] = GeneratorSpec.columns
-    metrics: ClassVar[tuple[Metric, ...]] = GeneratorSpec.metrics
-    boundary: ClassVar[str | None] = GeneratorSpec.boundary
-
-    def start(self) -> GeneratorState | None:
-        """Return its state at the start of a run.
-
-        At rest, or as its schedule has it before.
-        """
-        return None
+        opened = self.model_copy()
+        opened._wall = site.clock.wall
+        return opened
 
     def apply(
         self, block: Block, state: GeneratorState | None
     ) -> tuple[Values, GeneratorState]:
         """Run it, and return what it gives and burns."""
-        spec, load_w = self.spec, block.columns[POWER]
-        rated_w = spec.power_mw * W_PER_MW
-        if spec.schedule is not None:
+        load_w = block.columns[POWER]
+        rated_w = self.power_mw * W_PER_MW
+        if self.schedule is not None:
             times_ms = np.append(block.t0_ms - block.dt_ms, block.starts_ms)
-            ran, *_ = scheduled = any_hold(spec.schedule, self.wall, times_ms)
+            ran, *_ = scheduled = any_hold(self.schedule, self._wall, times_ms)
             # It is wanted where a signal is above the first of two values, until it is
             # not above the second
             signal, bounds = scheduled[1:].astype(np.float64), (0.5, 0.5)
             wish_w = np.full(len(block), rated_w)
             first = GeneratorState(True, rated_w) if ran else GeneratorState()
         else:
-            assert spec.above_mw is not None
-            above_w = spec.above_mw * W_PER_MW
-            signal, bounds = load_w, (above_w, above_w - spec.hysteresis_mw * W_PER_MW)
+            assert self.above_mw is not None
+            above_w = self.above_mw * W_PER_MW
+            signal, bounds = load_w, (above_w, above_w - self.hysteresis_mw * W_PER_MW)
             wish_w, first = load_w - above_w, GeneratorState()
         rows = np.empty((3, len(block)))
         after = _run(
             signal,
-            np.clip(wish_w, spec.least_load * rated_w, rated_w),
+            np.clip(wish_w, self.least_load * rated_w, rated_w),
             block.dt_ms / MS_PER_S,
             bounds,
-            (spec.least_up_min * S_PER_MIN, spec.least_down_min * S_PER_MIN),
-            spec.start_delay_s,
-            spec.ramp_per_min * rated_w / S_PER_MIN,
+            (self.least_up_min * S_PER_MIN, self.least_down_min * S_PER_MIN),
+            self.start_delay_s,
+            self.ramp_per_min * rated_w / S_PER_MIN,
             first if state is None else state,
             rows,
         )
         given_w, running, starts = rows
-        idle = spec.no_load_fuel
+        idle = self.no_load_fuel
         columns = {
             "generator_w": given_w,
             "generator_fuel_w": (idle * rated_w * running + (1 - idle) * given_w)
-            / spec.efficiency,
+            / self.efficiency,
             "generator_running": running,
             "generator_starts": starts,
             POWER: load_w - given_w,

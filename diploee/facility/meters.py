@@ -11,7 +11,6 @@ from diploee.base.measures.distribution import (
     Mean,
     Most,
 )
-from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array
 from diploee.facility.base import Block, Values
 
@@ -72,30 +71,3 @@ class LoadMeter(ColumnMeter):
                 f"{part}.hours_above_rating": (HoursAbove(ABOVE_RATING), load),
             }
         )
-
-
-def load_metrics(part: str, name: str) -> tuple[Metric, ...]:
-    """Declare what a `LoadMeter` gives of a named part of the facility."""
-    return (
-        Metric(
-            f"{part}.energy_mwh",
-            "MWh",
-            f"energy lost in the {name}",
-            "{:,.1f}",
-            view="table",
-        ),
-        Metric(
-            f"{part}.max_load",
-            "1",
-            f"highest load of the {name}",
-            "{:.3f}",
-            "over the rating",
-        ),
-        Metric(
-            f"{part}.hours_above_rating",
-            "h",
-            f"hours of the {name} above the rating",
-            "{:,.1f}",
-            "counted, not clipped",
-        ),
-    )

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import PositiveFloat
 
-from diploee.base.columns import Column
 from diploee.base.model import SCALES, Share, default, optional, uncertain
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, Block, SiteView, StageSpec, Values
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.loss_curves import quadratic
-from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.facility.meters import LoadMeter
 
 Loss = Share
 
@@ -23,19 +23,8 @@ class PduSpec(StageSpec):
     passes as it is.
     """
 
-    columns = (
-        Column(
-            "pdu_loss_w",
-            "W",
-            "facility",
-            "mean",
-            "between the PDUs' input and the nodes",
-            "loss of PDUs and busways",
-            "loss",
-            "pdu",
-        ),
-    )
-    metrics = load_metrics("pdu", "PDUs")
+    columns = COLUMNS["pdu"]
+    metrics = METRICS["pdu"]
     boundary = "behind PDUs"
     place = "pdu"
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
 
-from diploee.base.columns import Column, Columns
 from diploee.base.errors import one_of
 from diploee.base.metric import short
 from diploee.base.model import SCALES, Model, PositiveShare, default, optional
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
-
-_AT = "at the point of interconnection"
+from diploee.facility.declared import COLUMNS
 
 
 class Billing(Model):
@@ -68,28 +65,9 @@ class PointOfInterconnectionSpec(StageSpec):
     they are given: `reactive_share`, `filter_share` and `u_k`.
     """
 
-    columns = (
-        Column(
-            "poi_power_w", "W", "facility", "mean", _AT, "power drawn from the grid"
-        ),
-        Column(
-            "poi_reactive_var",
-            "var",
-            "facility",
-            "mean",
-            _AT,
-            "reactive power, drawn positive",
-        ),
-        Column(
-            "loss_w",
-            "W",
-            "facility",
-            "mean",
-            "between the nodes' AC input and the grid",
-            "electrical losses of all stages, without cooling and auxiliary load",
-        ),
-    )
-    boundary = _AT
+    columns = COLUMNS["point_of_interconnection"]
+    boundary = "at the point of interconnection"
+    _losses: tuple[str, ...] = PrivateAttr()
     place = "point_of_interconnection"
 
     kind: Literal["point_of_interconnection"] = default(
@@ -127,28 +105,17 @@ class PointOfInterconnectionSpec(StageSpec):
             )
         return None
 
-    def open(self, site: SiteView) -> _PointOfInterconnection:
+    def open(self, site: SiteView) -> PointOfInterconnectionSpec:
         """Return the stage; it needs reactive power."""
         site.require_ac(self.kind)
-        return _PointOfInterconnection(site.with_role("loss"))
-
-
-@dataclass(frozen=True)
-class _PointOfInterconnection:
-    """The stage of the meter."""
-
-    losses: tuple[str, ...]  # columns of the losses on the way to it
-    columns: ClassVar[Columns] = PointOfInterconnectionSpec.columns
-    boundary: ClassVar[str | None] = _AT
-
-    def start(self) -> None:
-        """Return its state at the start of a run; none."""
-        return None
+        opened = self.model_copy()
+        opened._losses = site.with_role("loss")
+        return opened
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Return what arrives, and the sum of the losses on the way."""
         loss_w = np.zeros(len(block))
-        for name in self.losses:
+        for name in self._losses:
             loss_w = loss_w + block.columns.get(name, 0.0)
         arrives = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
         return {

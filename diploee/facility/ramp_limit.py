@@ -17,21 +17,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, model_validator
 
-from diploee.base.columns import Column
 from diploee.base.measures.distribution import CountAbove, Energy, Most
-from diploee.base.metric import Metric
 from diploee.base.model import SCALES, default, optional
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, Nameable, StageSpec, Values, tenth_ms
-from diploee.facility.battery import (
-    ROUNDING_W,
-    BatteryLimits,
-    Before,
-    RampRates,
-    State,
-    hold,
-)
+from diploee.facility.battery import ROUNDING_W, RampRates, State
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import ColumnMeter
+from diploee.facility.storage import BatteryLimits, Before, hold
 
 
 class RampLimitSpec(StageSpec, Nameable, RampRates):
@@ -40,74 +33,8 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
     A ballast on falls, and curtailing on rises.
     """
 
-    columns = (
-        Column(
-            "ballast_power_w",
-            "W",
-            "facility",
-            "mean",
-            "at the ballast's terminals",
-            "what the ballast draws so that the supply falls no faster than its ramp",
-            "load",
-        ),
-        Column(
-            "curtailed_power_w",
-            "W",
-            "facility",
-            "mean",
-            None,
-            (
-                "what is held back of the load so that the supply rises no faster "
-                "than its ramp"
-            ),
-            "hold",
-        ),
-        Column(
-            "ramp_uncovered_w",
-            "W",
-            "facility",
-            "mean",
-            None,
-            "by how much the supply misses the ramp from the interval before",
-        ),
-    )
-    metrics = (
-        Metric(
-            "ramp_limit.burnt_mwh",
-            "MWh",
-            "energy that the ballast burnt",
-            "{:,.2f}",
-            view="table",
-        ),
-        Metric(
-            "ramp_limit.max_ballast_mw",
-            "MW",
-            "highest power of the ballast",
-            view="table",
-        ),
-        Metric(
-            "ramp_limit.curtailed_mwh",
-            "MWh",
-            "energy held back of the load",
-            "{:,.2f}",
-            "its work is lost: jobs do not run longer for it",
-            "table",
-        ),
-        Metric("ramp_limit.max_curtailed_mw", "MW", "most power held back of the load"),
-        Metric(
-            "ramp_limit.uncovered_steps",
-            "1",
-            "intervals beyond the ramp",
-            "{:,.0f}",
-            view="table",
-        ),
-        Metric(
-            "ramp_limit.uncovered_mwh",
-            "MWh",
-            "energy beyond the ramp, interval by interval",
-        ),
-        Metric("ramp_limit.max_uncovered_mw", "MW", "most power beyond the ramp"),
-    )
+    columns = COLUMNS["ramp_limit"]
+    metrics = METRICS["ramp_limit"]
     boundary = "behind a ramp limit"
 
     kind: Literal["ramp_limit"] = default(

@@ -19,22 +19,20 @@ References
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, PrivateAttr
 
-from diploee.base.columns import Column, Columns
 from diploee.base.errors import StageError
 from diploee.base.measures.distribution import Energy, Most
-from diploee.base.metric import Metric
 from diploee.base.model import SCALES, Share, default, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Nameable, SiteView, StageSpec, Values
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 
@@ -52,29 +50,10 @@ MOST_TURN_DEG, COVER = 60.0, 0.4
 class SolarSpec(StageSpec, Nameable):
     """A solar plant on the irradiance of the facility's weather."""
 
-    columns = (
-        Column(
-            "solar_w",
-            "W",
-            "facility",
-            "mean",
-            "at the inverters' output",
-            "output of the solar plant",
-            "source",
-            "solar",
-        ),
-    )
-    metrics = (
-        Metric(
-            "solar.energy_mwh",
-            "MWh",
-            "energy that the solar plant gave",
-            "{:,.1f}",
-            view="table",
-        ),
-        Metric("solar.max_mw", "MW", "highest output of the solar plant"),
-    )
+    columns = COLUMNS["solar"]
+    metrics = METRICS["solar"]
     boundary = "behind a solar plant"
+    _sun: Sun = PrivateAttr()
 
     kind: Literal["solar"] = default(
         "solar",
@@ -108,7 +87,7 @@ class SolarSpec(StageSpec, Nameable):
         basis="assumed, PVWatts'",
     )
 
-    def open(self, site: SiteView) -> _Solar:
+    def open(self, site: SiteView) -> SolarSpec:
         """Return the plant under the site's weather."""
         sun = site.weather.sun if site.weather else "there is no facility.weather"
         if isinstance(sun, str):
@@ -117,37 +96,23 @@ class SolarSpec(StageSpec, Nameable):
                 "{kind: file, path: ...}, an EPW (climate.onebuilding.org), TMY3 "
                 "or NSRDB file (nsrdb.nrel.gov) with GHI, DNI, DHI and wind"
             )
-        return _Solar(self, sun)
-
-
-@dataclass(frozen=True, eq=False)
-class _Solar:
-    """A solar plant as a stage."""
-
-    spec: SolarSpec
-    sun: Sun
-    kind: ClassVar[str] = "solar"
-    columns: ClassVar[Columns] = SolarSpec.columns
-    metrics: ClassVar[tuple[Metric, ...]] = SolarSpec.metrics
-    boundary: ClassVar[str | None] = SolarSpec.boundary
+        opened = self.model_copy()
+        opened._sun = sun
+        return opened
 
     @property
     def interpolated_s(self) -> float:
         """Time within which its output is interpolated [s]."""
-        return self.sun.step_ms / MS_PER_S
-
-    def start(self) -> None:
-        """Return the state at the start: none."""
-        return None
+        return self._sun.step_ms / MS_PER_S
 
     @cached_property
     def _line(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Nodes of the output [ms], output there [W], and energy up to there [W ms]."""
-        sun, most_w = self.sun, self.spec.dc_mw * W_PER_MW / self.spec.dc_per_ac
+        sun, most_w = self._sun, self.dc_mw * W_PER_MW / self.dc_per_ac
         edges_ms = (
             np.append(sun.middle_ms, sun.middle_ms[-1] + sun.step_ms) - sun.step_ms // 2
         )
-        nodes_ms, values_w = line_of_means(edges_ms, pvwatts_w(self.spec, sun), most_w)
+        nodes_ms, values_w = line_of_means(edges_ms, pvwatts_w(self, sun), most_w)
         energy = np.cumsum((values_w[1:] + values_w[:-1]) / 2 * np.diff(nodes_ms))
         return nodes_ms, values_w, np.concatenate([[0.0], energy])
 

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.base.columns import Column
 from diploee.base.model import SCALES, Model, default, optional, uncertain
 from diploee.base.tables import Float64Array
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
-from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.facility.declared import COLUMNS, METRICS
+from diploee.facility.meters import LoadMeter
 
 
 class Losses(NamedTuple):
@@ -109,30 +109,8 @@ class TransformersSpec(StageSpec):
     reactive power. Dry types as 10 CFR 431.196 has them; see docs/meter.md.
     """
 
-    columns = (
-        Column(
-            "transformer_loss_w",
-            "W",
-            "facility",
-            "mean",
-            "between primary and secondary sides",
-            "loss of all transformers",
-            "loss",
-            "transformers",
-        ),
-        Column(
-            "transformer_load",
-            "1",
-            "facility",
-            "mean",
-            None,
-            (
-                "apparent power at the secondary of the fullest transformers, over "
-                "their rating"
-            ),
-        ),
-    )
-    metrics = load_metrics("transformers", "transformers")
+    columns = COLUMNS["transformers"]
+    metrics = METRICS["transformers"]
     boundary = "behind transformers"
     place = "transformers"
 

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import PositiveFloat, SerializeAsAny, model_validator
 
-from diploee.base.columns import Column
 from diploee.base.model import SCALES, Share, default, optional, uncertain
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
+from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.loss_curves import MEASURED, MeasuredSpec, quadratic
-from diploee.facility.meters import LoadMeter, load_metrics
+from diploee.facility.meters import LoadMeter
 
 CURVES = {
     # ASSUMPTION: "typically 95-96 %" over 25-100 % (a secondary source), 94.98 % at 25
@@ -46,27 +46,8 @@ class UpsSpec(StageSpec):
     through the whole run; transfer to the battery and recharge are not modelled.
     """
 
-    columns = (
-        Column(
-            "ups_input_w",
-            "W",
-            "facility",
-            "mean",
-            "at the UPS' input",
-            "power that the UPS draws",
-        ),
-        Column(
-            "ups_loss_w",
-            "W",
-            "facility",
-            "mean",
-            "between the UPS' input and output",
-            "loss of the UPS",
-            "loss",
-            "ups",
-        ),
-    )
-    metrics = load_metrics("ups", "UPS")
+    columns = COLUMNS["ups"]
+    metrics = METRICS["ups"]
     boundary = "behind the UPS"
     place = "ups"
 

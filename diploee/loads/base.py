@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from diploee.base.boundary import Refusal, check_kind, check_values, naming
 from diploee.base.columns import Columns
-from diploee.base.errors import WorkloadError, one_line, one_of, shown
-from diploee.base.metric import is_number
-from diploee.base.tables import MAX_SIZE, concat
-from diploee.facility.base import (
-    Block,
-    Values,
-    check_declared_columns,
-    checked_columns,
-    for_reading,
-    is_outside,
-    naming,
-)
+from diploee.base.errors import WorkloadError
+from diploee.facility.base import Block, Values
 from diploee.loads.services.banks import Bank
-from diploee.power.blocks import PowerBlock
+from diploee.power.blocks import PowerBlock, PowerModel
 from diploee.power.segments import Segments
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
@@ -87,8 +78,11 @@ before it."""
 WHOLE = 1e-6
 """Nodes by which a mean may be more than those that stand: rounding."""
 
-_ATTRIBUTES = ("columns", "library", "profile_ids", "ac_profiles", "banks")
-_METHODS = ("between", "values", "metrics")
+
+def refusal(load: object) -> Refusal:
+    """Return what makes an error that names a load, or what opens it."""
+    name = getattr(load, "__name__", type(load).__name__)
+    return lambda text: WorkloadError(f"load {name}{text}")
 
 
 def open_loads(
@@ -97,218 +91,137 @@ def open_loads(
     inputs: Any,
     library: ProfileLibrary,
     columns: Columns,
-    blocks: Collection[str],
 ) -> Iterator[Load]:
     """Open loads one after the other.
 
-    One from outside must not take a column or block of others. `columns` are declared
-    before them, and `blocks` those of ``metrics.json`` that have an owner.
+    None may take a column of others. `columns` are declared before them.
     """
     taken = {column.name for column in columns}
     for i, open_load in enumerate(loads):
         if not callable(open_load):
             found = f"an object of {type(open_load).__name__}"
             raise WorkloadError(f"loads: found {found}, expected the class of a load")
-        name = getattr(open_load, "__name__", type(open_load).__name__)
+        refuse = refusal(open_load)
         if any(open_load is other for other in loads[:i]):
-            raise WorkloadError(f"loads: load {name} is given twice; take one out")
-        with naming(open_load, "opening it", partial(_error, name)):
+            raise refuse(" is given twice; take one out")
+        with naming("opening it", refuse):
             load = open_load(scenario, inputs, library)
-        if is_outside(load):
-            load = _OutsideLoad(load, scenario, library, taken, blocks)
-            taken |= {column.name for column in load.columns}
+            check_kind(
+                "columns", load.columns, tuple | list, "a tuple of Column", refuse
+            )
+            check_kind(
+                "library", load.library, ProfileLibrary, "a ProfileLibrary", refuse
+            )
+            new = [column for column in load.columns if column not in columns]
+            twice = [column.name for column in new if column.name in taken]
+            known = set(range(len(load.library))) >= load.profile_ids
+        if twice:
+            raise refuse(
+                f": column '{twice[0]}' is declared twice, here and before it; give "
+                "it another name"
+            )
+        if not known or load.library.ids[: len(library)] != library.ids:
+            raise refuse(
+                ": library must be library.extended([...]) of the one that it is "
+                "opened with, and profile_ids indices into it"
+            )
+        taken |= {column.name for column in load.columns}
         library = load.library
         yield load
 
 
-def _error(name: str, text: str) -> WorkloadError:
-    return WorkloadError(f"load {name}{text}")
+def load_metrics(
+    loads: Iterable[Load], pool: str | None, taken: Collection[str]
+) -> dict[str, Any]:
+    """Return the blocks of ``metrics.json`` of loads, none of them `taken`."""
+    found = dict[str, Any]()
+    for load in loads:
+        with naming("metrics", refusal(load)):
+            blocks = dict(load.metrics(pool))
+        if twice := blocks.keys() & {*taken, *found}:
+            raise refusal(load)(
+                f": metrics gives '{min(twice)}', a block of the run; rename it"
+            )
+        found |= blocks
+    return found
+
+
+class Loads:
+    """Loads whose first window, or else first block, is checked."""
+
+    def __init__(self, loads: Sequence[Load], model: PowerModel) -> None:
+        self._loads, self._n_pools = loads, len(model.facility.pools)
+        self._profile_ids = model.profile_ids
+        self._has_passed = False
+
+    def between(self, begin_ms: int, end_ms: int) -> list[Segments]:
+        """Return the segments of each load that start in a window."""
+        found = []
+        for load in self._loads:
+            with naming("between", refusal(load)):
+                found.append(load.between(begin_ms, end_ms))
+                if not self._has_passed:
+                    self._check(load, found[-1], begin_ms)
+        self._has_passed = True
+        return found
+
+    def values(self, block: Block) -> dict[str, npt.NDArray[Any]]:
+        """Return a block's columns with those of all loads."""
+        found = dict(block.columns)
+        for load in self._loads:
+            refuse = refusal(load)
+            with naming("values", refuse):
+                values = load.values(block)
+                if not self._has_passed:
+                    check_values(values, load.columns, len(block), refuse)
+            found |= values
+        self._has_passed = True
+        return found
+
+    def _check(self, load: Load, found: Segments, begin_ms: int) -> None:
+        """Refuse segments that can't be summed, or of another window."""
+        check_kind("between", found, Segments, "Segments", refusal(load))
+        for name, is_right, expected in (
+            ("start_ms", found.start_ms >= begin_ms, "none before its window"),
+            ("end_ms", found.end_ms > found.start_ms, "ends after starts"),
+            ("pool_id", found.pool_id < self._n_pools, "a pool's index"),
+            ("pool_id", found.pool_id >= 0, "a pool's index"),
+            (
+                "profile_id",
+                np.isin(found.profile_id, self._profile_ids),
+                "one of the loads' profile_ids",
+            ),
+            ("n_nodes", found.n_nodes >= 0, "0 or more"),
+            ("offset_ms", found.offset_ms >= 0, "0 or more"),
+            ("weight", np.isfinite(found.weight), "finite numbers"),
+        ):
+            if not is_right.all():
+                worst = getattr(found, name)[~is_right][0]
+                raise refusal(load)(
+                    f": segments from {begin_ms} ms with {name} {worst}, expected "
+                    f"{expected}"
+                )
 
 
 def refuse_overfull(
-    loads: Iterable[Load], power: PowerBlock, scenario: Scenario
+    loads: Sequence[Load], power: PowerBlock, scenario: Scenario
 ) -> None:
-    """Refuse loads from outside that take nodes which others hold."""
-    outside = [
-        type(load._load).__name__ for load in loads if isinstance(load, _OutsideLoad)
-    ]
-    if not outside:
-        return
-    standing = power.standing_nodes
-    for k, (name, pool) in enumerate(scenario.facility.pools.items()):
-        n_nodes = (
-            np.full(power.n_intervals, pool.n_nodes)
-            if standing is None
-            else standing[k]
+    """Refuse loads with which more nodes are busy than there are.
+
+    Jobs and services do not know of them.
+    """
+    for k, (name, pool) in enumerate(scenario.facility.pools.items() if loads else ()):
+        standing = power.standing_nodes
+        n_nodes = np.broadcast_to(
+            pool.n_nodes if standing is None else standing[k], power.n_intervals
         )
         busy = power.mean_busy_nodes[k]
         worst = int(np.argmax(busy - n_nodes))
         if busy[worst] > n_nodes[worst] + WHOLE:
             at = scenario.clock.wall.at(power.t0_ms + worst * power.dt_ms)
-            raise _error(
-                ", ".join(outside),
-                (
-                    f": with it {busy[worst]:,.6g} nodes of pool '{name}' are busy at "
-                    f"{at:%Y-%m-%d %H:%M}, of {n_nodes[worst]:,.6g}; jobs and "
-                    "services do not know of it: give it a pool of its own, or fewer "
-                    "jobs or more nodes to this one"
-                ),
+            raise refusal(loads[-1])(
+                f": with it {busy[worst]:,.6g} nodes of pool '{name}' are busy at "
+                f"{at:%Y-%m-%d %H:%M}, of {n_nodes[worst]:,.6g}; jobs and services do "
+                "not know of it: give it a pool of its own, or fewer jobs or more "
+                "nodes to this one"
             )
-
-
-class _OutsideLoad:
-    """A load from outside, checked, with errors that name it."""
-
-    def __init__(
-        self,
-        load: Load,
-        scenario: Scenario,
-        before: ProfileLibrary,
-        taken: Collection[str],
-        blocks: Collection[str],
-    ) -> None:
-        self._load, self._blocks, facility = load, blocks, scenario.facility
-        self._nodes = {
-            name: p.n_nodes * facility.slots[name] for name, p in facility.pools.items()
-        }
-        for name in (*_ATTRIBUTES, *_METHODS):
-            if not hasattr(load, name):
-                raise self._error(
-                    f" has no '{name}'; a load has {one_of(_ATTRIBUTES)} and the "
-                    f"methods {one_of(_METHODS)}"
-                )
-        check_declared_columns(load.columns, self._error)
-        self.columns = tuple(load.columns)
-        if twice := [column.name for column in self.columns if column.name in taken]:
-            raise self._error(
-                f": column '{twice[0]}' is declared twice, here and before it; give "
-                "it another name"
-            )
-        self.library, self.ac_profiles = load.library, load.ac_profiles
-        if (
-            not isinstance(self.library, ProfileLibrary)
-            or self.library.ids[: len(before)] != before.ids
-        ):
-            raise self._error(
-                ": library must be library.extended([...]) of the one that it is "
-                f"opened with, found {one_line(shown(self.library))}"
-            )
-        self.profile_ids = set(load.profile_ids)
-        if unknown := self.profile_ids - set(range(len(self.library))):
-            found = one_line(shown(next(iter(unknown))))
-            raise self._error(
-                f": profile_ids has {found}, expected indices into its library of "
-                f"{len(self.library)} profiles; extend it by those that it plays"
-            )
-        self.banks = load.banks
-        if not isinstance(self.banks, tuple | list) or not all(
-            isinstance(bank, Bank) for bank in self.banks
-        ):
-            raise self._error(
-                f": banks must be a list of Bank, found {shown(self.banks)}"
-            )
-        for of in (bank.of for bank in self.banks):
-            if not isinstance(getattr(of, "stream", None), str) or (
-                getattr(of, "pool", None) not in self._nodes
-            ):
-                raise self._error(
-                    ": what a bank is 'of' needs stream, a text, and pool, one of "
-                    f"{one_of(self._nodes)}"
-                )
-            with naming(load, "mean_replicas", self._error):
-                mean = of.mean_replicas(0, scenario.horizon_ms)
-            if not is_number(mean, 0, MAX_SIZE):
-                raise self._error(
-                    ": mean_replicas must return a number from 0 on, found "
-                    f"{one_line(shown(mean))}"
-                )
-        of_banks = (bank.segments(None, None) for bank in self.banks)
-        self._check_segments(concat([Segments.empty(), *of_banks]))
-
-    def between(self, begin_ms: int, end_ms: int) -> Segments:
-        """Return the segments that start in a window."""
-        with naming(self._load, "between", self._error):
-            found = self._load.between(begin_ms, end_ms)
-        if not isinstance(found, Segments):
-            raise self._error(
-                f": between must return Segments, found {one_line(shown(found))}"
-            )
-        if (
-            len(found)
-            and not begin_ms <= found.start_ms.min() <= found.start_ms.max() < end_ms
-        ):
-            raise self._error(
-                f": between({begin_ms}, {end_ms}) gives segments that start from "
-                f"{found.start_ms.min()} to {found.start_ms.max()} ms; give those of "
-                "the window"
-            )
-        self._check_segments(found)
-        return found
-
-    def values(self, block: Block) -> Values:
-        """Return its columns over a block."""
-        with naming(self._load, "values", self._error):
-            found = self._load.values(for_reading(self._load, block))
-        if not isinstance(found, Mapping):
-            raise self._error(
-                f": values must return columns by name, found {shown(found)}"
-            )
-        return checked_columns(found, self.columns, len(block), self._error)
-
-    def metrics(self, pool: str | None = None) -> dict[str, Any]:
-        """Return its blocks of ``metrics.json``."""
-        with naming(self._load, "metrics", self._error):
-            found = self._load.metrics(pool)
-        if not isinstance(found, Mapping):
-            raise self._error(
-                f": metrics must return blocks by name, found {shown(found)}"
-            )
-        if taken := sorted(str(name) for name in found if name in self._blocks):
-            raise self._error(
-                f": metrics gives '{taken[0]}', a block of the run; rename it"
-            )
-        return dict(found)
-
-    def _error(self, text: str) -> WorkloadError:
-        return _error(type(self._load).__name__, text)
-
-    def _check_segments(self, segments: Segments) -> None:
-        """Refuse segments without a sum of power, or beyond their pool's nodes."""
-        if not len(segments):
-            return
-        n_pools, known = len(self._nodes), np.zeros(len(self.library), np.bool_)
-        known[list(self.profile_ids)] = True
-        pool_id, profile_id = segments.pool_id, segments.profile_id
-        if pool_id.min() < 0 or pool_id.max() >= n_pools:
-            worst = pool_id.min() if pool_id.min() < 0 else pool_id.max()
-            raise self._error(
-                f": pool_id {worst}, expected 0 to {n_pools - 1}, a pool's index"
-            )
-        within = (profile_id >= 0) & (profile_id < known.size)
-        if not (within.all() and known[profile_id].all()):
-            worst = profile_id[~(within & known[np.where(within, profile_id, 0)])][0]
-            raise self._error(
-                f": plays profile {worst}, expected one of its profile_ids "
-                f"({one_of(sorted(self.profile_ids))}) in its library of {known.size} "
-                "profiles"
-            )
-        for name, is_right, expected in (
-            ("end_ms", segments.end_ms > segments.start_ms, "ends after starts"),
-            ("n_nodes", segments.n_nodes >= 0, "0 or more"),
-            ("offset_ms", segments.offset_ms >= 0, "0 or more"),
-            ("weight", np.isfinite(segments.weight), "finite numbers"),
-        ):
-            if not is_right.all():
-                worst = getattr(segments, name)[~is_right][0]
-                raise self._error(
-                    f": segments with {name} {worst}, expected {expected}"
-                )
-        for index, (name, most) in enumerate(self._nodes.items()):
-            rows = segments.take(pool_id == index)
-            times_ms = np.concatenate([rows.start_ms, rows.end_ms])
-            change = np.concatenate([rows.n_nodes, -rows.n_nodes]).astype(np.int64)
-            busy = int(np.cumsum(change[np.lexsort((change, times_ms))]).max(initial=0))
-            if busy > most:
-                raise self._error(
-                    f": {busy} nodes of pool '{name}' at once, which has {most}"
-                )

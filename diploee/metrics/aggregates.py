@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import Block
@@ -22,26 +21,7 @@ from diploee.power.blocks import PowerModel
 from diploee.power.direct import add_directly
 from diploee.power.segments import ActiveSegments, class_of_owner, node_occupancy
 
-_KINDS = {"min": "minimum", "mean": "mean", "max": "maximum"}
-_QUANTITIES = (
-    ("power", "_mw", "MW", "device power", "{:,.3f}", 1),
-    ("busy_nodes", "", "nodes", "busy nodes", "{:,.1f}", 1),
-    ("utilization", "", "%", "node occupancy", "{:.2f}", 100),
-    ("queued_jobs", "", "jobs", "waiting jobs", "{:,.1f}", 1),
-)
-_TEXT = "of all, or with `--by-load` of a job class, without idle nodes"
-AGGREGATE_METRICS = tuple(
-    Metric(
-        f"aggregates.<of>.{name}.{kind}{suffix}",
-        unit,
-        f"{word} {label} of <of>",
-        form,
-        _TEXT,
-        factor=factor,
-    )
-    for name, suffix, unit, label, form, factor in _QUANTITIES
-    for kind, word in _KINDS.items()
-)
+_QUANTITIES = {"power": "_mw", "busy_nodes": "", "utilization": "", "queued_jobs": ""}
 
 
 class Aggregates:
@@ -127,12 +107,12 @@ class Aggregates:
         """Return the `aggregates` block."""
         means = self._sum / np.maximum(self._weight, np.finfo(float).tiny)
         found: dict[str, Any] = {name: {} for name in self._names}
-        for q, (quantity, suffix, *_) in enumerate(_QUANTITIES):
+        for q, (quantity, suffix) in enumerate(_QUANTITIES.items()):
             per = W_PER_MW if suffix else 1.0
             for k, name in enumerate(self._names):
                 values = (self._low[q, k], means[q, k], self._high[q, k])
                 found[name][quantity] = {
                     f"{kind}{suffix}": float(value) / per
-                    for kind, value in zip(_KINDS, values, strict=True)
+                    for kind, value in zip(("min", "mean", "max"), values, strict=True)
                 }
         return found

@@ -17,7 +17,6 @@ from diploee.base.measures.series import (
     to_mw,
     to_quanta,
 )
-from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block
 from diploee.metrics.changes import CHANGE, WITHIN_MS
@@ -26,37 +25,6 @@ from diploee.schedule.schedule import Transient
 PEAK_MS = (PROFILE_STEP_MS, MS_PER_S, MS_PER_MIN, 15 * MS_PER_MIN)
 RAMP_MS = (MS_PER_S, *(n * MS_PER_MIN for n in (1, 10, 15)))
 """Lengths of the means whose largest, and whose largest change, are given."""
-
-STEP_METRICS = (
-    Metric("grid.at_step.step_s", "s", "step at which the run was computed", "{:g}"),
-    Metric(
-        "grid.at_step.peaks.<length>.max_mw",
-        "MW",
-        "largest mean over <length>",
-        text="consecutive means from the start of the run",
-    ),
-    Metric(
-        "grid.at_step.ramps.<length>.up_mw_per_min",
-        "MW/min",
-        "largest ramp up over <length>",
-        text="of adjacent means, sliding by the step",
-    ),
-    Metric(
-        "grid.at_step.ramps.<length>.down_mw_per_min",
-        "MW/min",
-        "largest ramp down over <length>",
-        text="of adjacent means, sliding by the step",
-    ),
-    *(
-        Metric(
-            f"grid.at_step.changes.<length>.{way}.max_mw",
-            "MW",
-            f"largest {form.format('<length>')}",
-            text="between any two steps so far apart",
-        )
-        for way, form in CHANGE.items()
-    ),
-)
 
 
 class _Peak:

@@ -25,7 +25,6 @@ from diploee.base.measures.spectrum import (
     BandRms,
     strongest_lines,
 )
-from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_S
 from diploee.profiles.meters import (
     FLAGGED_WINDOWS,
@@ -66,50 +65,6 @@ NO_CLAIM = (
     "no claim on flicker, torsion or harmonics; a playback supports no fault study"
 )
 
-BANDWIDTH_METRICS = (
-    Metric(
-        "grid.bandwidth.trusted_hz",
-        "Hz",
-        "frequency up to which levels are trusted",
-        "{:g}",
-    ),
-    Metric(
-        "grid.bandwidth.flagged_hz",
-        "Hz",
-        "frequency above which nothing is claimed",
-        "{:g}",
-    ),
-    Metric(
-        "grid.bandwidth.lower_bound_below_s",
-        "s",
-        "length below which steps are lower bounds",
-        "{:g}",
-    ),
-    Metric(
-        "grid.bandwidth.interpolated_s",
-        "s",
-        "records within which a source is interpolated",
-        "{:g}",
-    ),
-    Metric(
-        "grid.bandwidth.averaging_window_s", "s", "averaging of the profiles", "{:g}"
-    ),
-    Metric(
-        "grid.bandwidth.of_profiles.<name>.trusted_hz",
-        "Hz",
-        "trusted: <name>",
-        "{:.3g}",
-    ),
-    Metric(
-        "grid.bandwidth.of_profiles.<name>.flagged_hz",
-        "Hz",
-        "flagged: <name>",
-        "{:.3g}",
-    ),
-    Metric(
-        "grid.bandwidth.of_profiles.<name>.energy_share", "1", "share of energy: <name>"
-    ),
-)
 
 NONE: Mapping[str, float] = MappingProxyType({})
 _ROUNDING = 1e-9
@@ -386,48 +341,6 @@ SLOW_BAND_NOTE = (
 )
 NO_FLOOR = "a strictly periodic load: there is no floor beside the line"
 BAND = "rms in {}"
-_BAND = "grid.spectrum.bands.<band>"
-_LINE = "grid.spectrum.lines.<rank>"
-SPECTRUM_METRICS = (
-    Metric("grid.spectrum.window_s", "s", "length of the windows", "{:g}"),
-    Metric("grid.spectrum.windows", "windows", "windows seen", "{:,.0f}"),
-    Metric("grid.spectrum.frequency_resolution_hz", "Hz", "width of a bin", "{:.4f}"),
-    Metric(
-        f"{_BAND}.rms_p50_mw",
-        "MW",
-        f"P50 {BAND.format('<band>')}",
-        text="over the windows",
-    ),
-    Metric(
-        f"{_BAND}.rms_p99_mw",
-        "MW",
-        f"P99 {BAND.format('<band>')}",
-        text="over the windows",
-    ),
-    Metric(
-        f"{_BAND}.rms_max_mw",
-        "MW",
-        f"largest {BAND.format('<band>')}",
-        text="over the windows",
-    ),
-    Metric(
-        f"{_BAND}.worst_window_strongest_hz",
-        "Hz",
-        "strongest of <band> there",
-        "{:.4f}",
-    ),
-    Metric(f"{_LINE}.frequency_hz", "Hz", "frequency of line <rank>", "{:.4f}"),
-    Metric(f"{_LINE}.period_s", "s", "period of line <rank>", "{:.3g}"),
-    Metric(f"{_LINE}.rms_mw", "MW", "rms of line <rank>"),
-    Metric(
-        f"{_LINE}.over_floor",
-        "1",
-        "line <rank> over the floor beside it",
-        "{:.1f}",
-        "null where a strictly periodic load has no floor",
-    ),
-    Metric(f"{_BAND}.gain_at_high", "1", "gain at the upper edge of <band>", "{:.2f}"),
-)
 
 
 def why_no_spectrum(step_ms: int) -> str:

@@ -17,114 +17,12 @@ import numpy as np
 from diploee.base.clock import WallClock
 from diploee.base.errors import InputError, one_of
 from diploee.base.measures.series import QUANTA_PER_MW, ClockSums, Intervals
-from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_H, MS_PER_MIN
 from diploee.facility.point_of_interconnection import Billing
 from diploee.metrics.demand import absent_demand, demand_sums, load_factor
 
 RATCHET_MONTHS = 11
 """Months before its own that a ratchet looks back."""
-
-_MONTH = "billing.months.<month>"
-_DEMAND = f"{_MONTH}.demand.<interval>"
-
-BILLING_METRICS = (
-    Metric(f"{_MONTH}.hours", "h", "hours of <month> that the run covers", "{:,.1f}"),
-    Metric(
-        f"{_MONTH}.energy_mwh",
-        "MWh",
-        "energy in <month>",
-        "{:,.1f}",
-        "drawn less exported",
-    ),
-    Metric(
-        f"{_MONTH}.exported_mwh",
-        "MWh",
-        "energy exported to the grid in <month>",
-        "{:,.1f}",
-    ),
-    Metric(
-        f"{_MONTH}.drawn_mvarh",
-        "Mvarh",
-        "reactive energy drawn in <month>",
-        "{:,.1f}",
-        "sum over the intervals that draw it; what others supply is not taken off",
-    ),
-    Metric(
-        f"{_MONTH}.supplied_mvarh",
-        "Mvarh",
-        "reactive energy supplied in <month>",
-        "{:,.1f}",
-    ),
-    Metric(
-        f"{_MONTH}.lagging_power_factor",
-        "1",
-        "average lagging power factor in <month>",
-        "{:.2f}",
-        text="energy over the root of its square and that of the drawn reactive energy",
-    ),
-    Metric(
-        f"{_MONTH}.leading_power_factor",
-        "1",
-        "average leading power factor in <month>",
-        "{:.2f}",
-        text="the same with the supplied reactive energy",
-    ),
-    Metric(
-        f"{_DEMAND}.max_mw",
-        "MW",
-        "maximum demand over <interval> in <month>",
-        text="at the point of interconnection",
-    ),
-    Metric(f"{_DEMAND}.load_factor", "1", "load factor in <month>, <interval> demand"),
-    Metric(
-        f"{_DEMAND}.power_factor",
-        "1",
-        "power factor at the maximum demand, <interval>, <month>",
-        "{:.2f}",
-    ),
-    Metric(
-        f"{_DEMAND}.max_mva",
-        "MVA",
-        "maximum apparent demand over <interval> in <month>",
-        text="of the interval's mean active and reactive power",
-    ),
-    Metric(
-        f"{_DEMAND}.max_mvar",
-        "Mvar",
-        "maximum reactive demand over <interval> in <month>",
-        text="drawn positive",
-    ),
-    Metric(
-        f"{_DEMAND}.min_mvar",
-        "Mvar",
-        "minimum reactive demand over <interval> in <month>",
-        text="below 0 where it is supplied",
-    ),
-    Metric(
-        f"{_MONTH}.billed.interval_min",
-        "min",
-        "demand interval of the rules, <month>",
-        "{:.0f}",
-    ),
-    Metric(
-        f"{_MONTH}.billed.for_power_factor_mw",
-        "MW",
-        "demand after the rule of the power factor, <month>",
-    ),
-    Metric(
-        f"{_MONTH}.billed.ratchet_mw",
-        "MW",
-        "demand that the ratchet asks for, <month>",
-        text="of up to 11 months before; a lower bound where the run has fewer",
-    ),
-    Metric(f"{_MONTH}.billed.max_mw", "MW", "billed demand, <month>"),
-    Metric(
-        f"{_MONTH}.billed.reactive_mvar",
-        "Mvar",
-        "reactive demand beyond its free share, <month>",
-    ),
-)
 
 
 def power_factor(active: float, reactive: float) -> float | None:

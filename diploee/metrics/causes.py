@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.metric import Metric
 from diploee.base.tables import Int64Array, concat
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Stages
@@ -22,48 +21,6 @@ from diploee.power.segments import Segments
 
 if TYPE_CHECKING:
     from diploee.loads.jobs.load import JobWindow
-
-CAUSE_METRICS = (
-    Metric(
-        "<event>.cause.change_mw",
-        "MW",
-        "change in the event",
-        text=(
-            "from the mean before to the mean after; of a peak from the mean of the run"
-        ),
-    ),
-    Metric(
-        "<event>.cause.parts.mw",
-        "MW",
-        "part of an event's change, or of a peak",
-        text=(
-            "in a list: `of` which job stream, service or stage in which `pool`, "
-            "`what` it did, how many jobs (`count`) or instances (`started`, "
-            "`stopped`), the requests before and after (`rate_rps`); of a peak its "
-            "mean over the run (`mean_mw`); `noise of serving samples` is the change "
-            "at unchanged rates and instances; `node overhead` is the nodes' AC power "
-            "less that of their devices; they sum to the event"
-        ),
-    ),
-    Metric(
-        "<event>.cause.calendar.mw",
-        "MW",
-        "what the calendar gave to an event's change",
-        text=(
-            "in a list: what would be missing had the calendar mean of a service's "
-            "requests or a stream's submissions stayed as before, and the `change` of "
-            "it relative to before (-1 to nothing, none from nothing); among the "
-            "parts already"
-        ),
-    ),
-    Metric(
-        "<event>.cause.queued_jobs",
-        "jobs",
-        "jobs that waited before and after an event",
-        "{:,.0f}",
-        "in a list; absent where none did",
-    ),
-)
 
 
 IT, AC = "it_power_w", "it_ac_power_w"

@@ -23,7 +23,6 @@ from diploee.base.measures.ramps import (
     ramps,
 )
 from diploee.base.measures.series import to_mw
-from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.metrics.bands import Support
 
@@ -59,62 +58,6 @@ SIZES = {"max": "largest", "p999": "P99.9", "p99": "P99"}
 
 RAMP, SWING = "ramp {} over {}", "swing within {}"
 CHANGE = {"up": "rise within {}", "down": "fall within {}"}
-CHANGE_METRICS = tuple(
-    Metric(
-        f"grid.changes.windows.<window>.{way}.max_mw",
-        "MW",
-        f"largest {form.format('<window>')}",
-        text=(
-            "between any two of the run's interval means that start at most so far "
-            "apart"
-        ),
-        of_means=True,
-    )
-    for way, form in CHANGE.items()
-)
-RAMP_METRICS = tuple(
-    Metric(
-        f"grid.ramps.intervals.<interval>.{way}.{key}_{rate}",
-        unit,
-        f"{size} {RAMP.format(way, '<interval>')}",
-        text="of two adjacent means of that length",
-    )
-    for way in ("up", "down")
-    for key, size in SIZES.items()
-    for rate, unit in (("mw", "MW"), ("mw_per_min", "MW/min"))
-)
-SWING_METRICS = tuple(
-    Metric(
-        f"grid.rolling_range.windows.<window>.{key}_mw",
-        "MW",
-        f"{size} {SWING.format('<window>')}",
-    )
-    for key, size in SIZES.items()
-)
-RAINFLOW_METRICS = (
-    Metric("grid.rainflow.threshold_mw", "MW", "hysteresis of the swing count"),
-    Metric("grid.rainflow.swings", "swings", "closed swings", "{:,.0f}"),
-    Metric("grid.rainflow.swings_per_day", "1/d", "closed swings per day", "{:,.1f}"),
-    Metric("grid.rainflow.max_mw", "MW", "largest closed swing"),
-    Metric("grid.rainflow.p50_mw", "MW", "median closed swing"),
-    Metric("grid.rainflow.p99_mw", "MW", "P99 closed swing"),
-    Metric(
-        "grid.rainflow.classes.<sizes>.swings",
-        "swings",
-        "closed swings of <sizes>",
-        "{:,.0f}",
-    ),
-)
-HISTOGRAM_METRICS = (
-    Metric(
-        "<block>.percentile_relative_error",
-        "%",
-        "largest error of a percentile",
-        "{:.1f}",
-        "relative to it",
-        factor=100,
-    ),
-)
 
 
 def absent(

@@ -16,87 +16,10 @@ import numpy as np
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import Distribution, Largest
 from diploee.base.measures.series import ClockSums, Intervals
-from diploee.base.metric import Metric, View
 from diploee.base.tables import Float64Array
 from diploee.base.units import J_PER_MWH, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.metrics.changes import absent
 from diploee.scenario.models import Facility
-
-POWER_METRICS = (
-    Metric("power.mean_mw", "MW", "mean power", view="main"),
-    Metric("power.std_mw", "MW", "standard deviation of power", view="table"),
-    Metric("power.median_mw", "MW", "median power", view="table"),
-    Metric("power.p90_mw", "MW", "90th percentile of power", view="table"),
-    Metric(
-        "power.min_mw",
-        "MW",
-        "minimum power",
-        text="the time in which a run that begins empty "
-        "fills up included; without it: grid.minimum.min_mw",
-        view="table",
-    ),
-    Metric("power.max_mw", "MW", "maximum power", view="main", of_means=True),
-    Metric(
-        "power.peak_to_average_ratio",
-        "1",
-        "peak-to-average ratio",
-        text="maximum over mean power",
-        view="main",
-        of_means=True,
-    ),
-    Metric(
-        "power.load_factor",
-        "1",
-        "load factor of the maximum power",
-        view="table",
-        text="mean over maximum power",
-        of_means=True,
-    ),
-    Metric(
-        "power.rated_mw",
-        "MW",
-        "rated power",
-        text=(
-            "where the power is taken: of the devices rated_power_mw or their "
-            "ratings; behind AC supplies and stages what they draw with all nodes at "
-            "their ratings, in the hour of the weather's year in which that is most, "
-            "without sources, stores and held back load"
-        ),
-    ),
-    Metric(
-        "power.max_over_rated",
-        "%",
-        "maximum over rated power",
-        "{:.1f}",
-        view="table",
-        factor=100,
-    ),
-    Metric("power.energy_mwh", "MWh", "energy", "{:,.1f}", view="main"),
-    Metric(
-        "power.percentile_error_mw", "MW", "largest error of a percentile", "{:.2g}"
-    ),
-    Metric(
-        "<block>.resolution_s",
-        "s",
-        "resolution",
-        "{:g}",
-        "interval of the means in the block",
-    ),
-)
-
-
-def _occupancy(key: str, name: str, view: View = "table") -> Metric:
-    label, text = f"{name} node occupancy", "busy nodes over all nodes that stand"
-    return Metric(f"utilization.{key}", "%", label, "{:.2f}", text, view, 100)
-
-
-UTILIZATION_METRICS = (
-    _occupancy("mean", "mean", "main"),
-    _occupancy("std", "standard deviation of"),
-    _occupancy("median", "median"),
-    _occupancy("p90", "90th percentile of"),
-    _occupancy("max", "maximum"),
-)
 
 
 def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str]:
@@ -208,55 +131,6 @@ DEMAND_MIN = (15, 30, 60)
 """WallClock intervals of the maximum demand [min]."""
 
 NO_WHOLE = "the run holds no whole interval"
-
-_DEMAND = "grid.maximum_demand.intervals.<interval>"
-
-DEMAND_METRICS = (
-    Metric("grid.mean_mw", "MW", "mean power"),
-    Metric("grid.peak.max_mw", "MW", "peak", of_means=True),
-    Metric(
-        "grid.minimum.min_mw",
-        "MW",
-        "minimum",
-        text="once the facility has filled up",
-        of_means=True,
-    ),
-    Metric(f"{_DEMAND}.max_mw", "MW", "maximum demand over <interval>"),
-    Metric(
-        "grid.load_factor",
-        "1",
-        "load factor of the peak",
-        text="mean power over the peak",
-        of_means=True,
-    ),
-    Metric(f"{_DEMAND}.load_factor", "1", "load factor of the <interval> demand"),
-    Metric("grid.headroom.rated_mw", "MW", "rated power"),
-    Metric("grid.headroom.mw", "MW", "headroom", text="rated power less the peak"),
-    Metric(
-        "grid.headroom.fraction",
-        "%",
-        "headroom, of the rated power",
-        "{:.1f}",
-        factor=100,
-    ),
-    Metric("grid.coincidence.factor", "1", "coincidence factor of the pools"),
-)
-PEAK_METRICS = (
-    Metric("grid.monthly_peaks.<month>.max_mw", "MW", "peak of <month>"),
-    Metric(
-        f"{_DEMAND}.monthly.<month>.max_mw",
-        "MW",
-        "maximum demand over <interval> in <month>",
-    ),
-    Metric("grid.coincidence.together.max_mw", "MW", "peak of the pools together"),
-    Metric("grid.coincidence.pools.<name>.max_mw", "MW", "peak of pool <name>"),
-    Metric(
-        "grid.load_duration_curve.<share>.exceeded_mw",
-        "MW",
-        "power exceeded <share> of the time",
-    ),
-)
-"""Parts of the former, not in the table of the demand."""
 
 
 class Peaks:

@@ -15,7 +15,6 @@ import numpy as np
 
 from diploee.base.clock import WallClock
 from diploee.base.columns import Column
-from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block
@@ -46,119 +45,6 @@ REBOUND_WINDOW_MS = 15 * MS_PER_MIN
 """ASSUMPTION: peaks of a rebound are of 15 minutes, as demand is billed [J]."""
 RAMP_MS = MS_PER_MIN
 KG_PER_T = 1000.0
-
-_E = "flexibility.events.<event>"
-FLEXIBILITY_METRICS = (
-    Metric(f"{_E}.twin_mw", "MW", "mean power without the event, <event>"),
-    Metric(f"{_E}.mean_mw", "MW", "mean power in the event, <event>"),
-    Metric(f"{_E}.before_mw", "MW", "mean power before the ramp of event <event>"),
-    Metric(f"{_E}.target_mw", "MW", "target of event <event>"),
-    Metric(
-        f"{_E}.mean_reduction",
-        "%",
-        "mean reduction in event <event>",
-        "{:.1f}",
-        "of the power without it",
-        "detail",
-        100,
-    ),
-    Metric(
-        f"{_E}.held_fraction",
-        "%",
-        "intervals at or under the target of event <event>",
-        "{:.1f}",
-        "with its tolerance",
-        "detail",
-        100,
-    ),
-    Metric(
-        f"{_E}.issue_to_target_s",
-        "s",
-        "time from the issue of event <event> to its target",
-        "{:,.0f}",
-    ),
-    Metric(f"{_E}.overshoot_mw", "MW", "largest power above what event <event> allows"),
-    Metric(
-        f"{_E}.not_drawn_mwh",
-        "MWh",
-        "energy not drawn in event <event>",
-        text="its ramps and starts held before it included",
-    ),
-    Metric(
-        f"{_E}.rebound_mw",
-        "MW",
-        "largest rebound after event <event>",
-        text=(
-            "above the power without it, over 15 min; within 24 h, up to another event"
-        ),
-    ),
-    Metric(
-        f"{_E}.rebound_mwh",
-        "MWh",
-        "energy of the rebound after event <event>",
-        text="drawn beyond that without it; within 24 h, up to another event",
-    ),
-    Metric(
-        f"{_E}.money",
-        "1",
-        "money not spent on event <event>",
-        "{:,.2f}",
-        (
-            "price times energy not drawn, its rebound taken off; events at once "
-            "share evenly"
-        ),
-    ),
-    Metric(
-        f"{_E}.t_co2",
-        "t",
-        "CO2 not emitted by event <event>",
-        "{:,.3f}",
-        "carbon intensity times energy not drawn, its rebound taken off; likewise",
-    ),
-    Metric(
-        "flexibility.events_held",
-        "%",
-        "intervals of events at or under their targets",
-        "{:.1f}",
-        view="main",
-        factor=100,
-    ),
-    Metric(
-        "flexibility.mean_reduction",
-        "%",
-        "mean reduction in events",
-        "{:.1f}",
-        "of the power without them",
-        "main",
-        100,
-    ),
-    Metric(
-        "flexibility.not_drawn_mwh", "MWh", "energy not drawn in events", view="table"
-    ),
-    Metric(
-        "flexibility.energy_mwh",
-        "MWh",
-        "energy beyond that without control",
-        view="table",
-        text="over the whole run; below 0 is saved",
-    ),
-    Metric(
-        "flexibility.money",
-        "1",
-        "money spent beyond that without control",
-        "{:,.2f}",
-        "over the whole run, by the price",
-        "table",
-    ),
-    Metric(
-        "flexibility.t_co2",
-        "t",
-        "CO2 emitted beyond that without control",
-        "{:,.3f}",
-        "over the whole run, by the carbon intensity",
-        "table",
-    ),
-)
 
 
 class _EventMeter:

@@ -13,7 +13,6 @@ import numpy as np
 
 from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import Distribution
-from diploee.base.metric import Metric
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
 from diploee.scenario.flexibility import JobFlexibility, RunEvent
@@ -35,53 +34,6 @@ BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
 """Actions of the widest jobs are kept from this long before an event's ramp until after
 it [ms]."""
 STATES = (*KINDS, "capped")
-
-_J = "flexibility.jobs"
-FLEXIBLE_JOB_METRICS = (
-    Metric(
-        f"{_J}.mean_wait_change_h",
-        "h",
-        "mean change of the queue time",
-        view="main",
-        text="of each job, against the run without control",
-    ),
-    Metric(
-        f"{_J}.p95_wait_change_h",
-        "h",
-        "95th percentile of the change of the queue time",
-        view="table",
-    ),
-    Metric(f"{_J}.lost_node_h", "node h", "work lost and done again", view="table"),
-    Metric(f"{_J}.restart_node_h", "node h", "time to stop and restart", view="table"),
-    Metric(
-        f"{_J}.paused_node_h",
-        "node h",
-        "time of paused jobs on their nodes",
-        view="table",
-    ),
-    Metric(f"{_J}.deadlines", "jobs", "jobs due within the run", "{:,.0f}"),
-    Metric(
-        f"{_J}.deadline_misses",
-        "jobs",
-        "jobs that missed their deadline",
-        "{:,.0f}",
-        "within the run, under control",
-        "table",
-    ),
-    Metric(
-        f"{_J}.twin_deadline_misses",
-        "jobs",
-        "jobs that missed it without control",
-        "{:,.0f}",
-        view="table",
-    ),
-    Metric(
-        "flexibility.events.<event>.weighted_performance",
-        "1",
-        "weighted performance of jobs in event <event>",
-        text="work over that without the event, by 1 less the tolerated loss",
-    ),
-)
 
 
 def weighted_performance(

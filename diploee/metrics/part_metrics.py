@@ -10,47 +10,12 @@ from typing import Any
 import numpy as np
 
 from diploee.base.jit import njit
-from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, Int32Array
 from diploee.base.units import MS_PER_H, W_PER_MW
 
 N_BINS = 1 << 10
 """Bins of the power of a part: a percentile is off by at most a thousandth of its peak."""  # noqa: E501
 
-_L, _ALIKE = "layout.<level>", "the nodes of a load draw alike"
-LAYOUT_METRICS = (
-    Metric(f"{_L}.count", "1", "number of parts of the level <level>", "{:,.0f}"),
-    Metric(f"{_L}.mean_mw", "MW", "mean power of a <level>", "{:.4f}"),
-    Metric(f"{_L}.p99_mw", "MW", "largest 99th percentile of a <level>", "{:.4f}"),
-    Metric(f"{_L}.max_mw", "MW", "largest peak of a <level>", "{:.4f}"),
-    Metric(
-        f"{_L}.peak_to_average",
-        "1",
-        "peak-to-average ratio of a <level>",
-        "{:.2f}",
-        "sum of all peaks over the mean of all; " + _ALIKE,
-    ),
-    Metric(
-        f"{_L}.coincidence_factor",
-        "1",
-        "coincidence factor of the level <level>",
-        "{:.3f}",
-        "peak of all together over the sum of their peaks; an upper bound, as "
-        + _ALIKE,
-    ),
-    Metric(
-        f"{_L}.above_rating",
-        "1",
-        "number of them that were above their rating",
-        "{:,.0f}",
-    ),
-    Metric(
-        f"{_L}.above_rating_h",
-        "h",
-        "hours above their rating, of all together",
-        "{:,.1f}",
-    ),
-)
 MIN, MAX, SUM, ABOVE = range(4)
 
 

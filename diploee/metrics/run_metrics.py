@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
+from diploee.base.boundary import Refusal, check_kind, naming
 from diploee.base.clock import RunClock, WallClock
-from diploee.base.errors import InputError, one_line, shown
+from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
 from diploee.base.measures.ramps import Rainflow
 from diploee.base.measures.series import Measure, MeasureRunner, to_mw, to_quanta
@@ -16,15 +16,9 @@ from diploee.base.measures.spectrum import BandRms, Spectrum
 from diploee.base.metric import check_declared, flatten
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, W_PER_MW
-from diploee.facility.base import (
-    POWER,
-    Block,
-    Stage,
-    StageMeters,
-    interpolated_s,
-    naming,
-)
+from diploee.facility.base import POWER, Block, Stage, StageMeters, interpolated_s
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
+from diploee.loads.base import Load, load_metrics
 from diploee.metrics.bands import (
     NONE,
     Readings,
@@ -42,10 +36,6 @@ from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.profiles.profile import Provenance
 from diploee.scenario.models import Facility
 from diploee.schedule.schedule import Transient
-
-if TYPE_CHECKING:
-    from diploee.loads.base import Load
-
 
 RELATIVE_THRESHOLD = 0.01
 """Hysteresis of the swing count, as a part of the rated power."""
@@ -65,50 +55,32 @@ DURATION_PERCENTS = (
 """Points of the load duration curve, denser where few hours decide [% of the time]."""
 
 
-def _error(name: str, text: str) -> InputError:
-    return InputError(f"measure '{name}'{text}")
-
-
-def _fail(name: str, text: str) -> NoReturn:
-    raise _error(name, f" {text}")
+def _refusal(name: str) -> Refusal:
+    return lambda text: InputError(f"measure '{name}'{text}")
 
 
 def _opened(added: RunMeasure, clock: WallClock) -> Measure:
-    """Open a measure from outside, which must have what one has."""
-    error = partial(_error, added.name)
-    with naming(added.open, "opening it", error):
+    """Open an added measure, which must have what one has."""
+    with naming("opening it", _refusal(added.name)):
         measure = added.open(clock)
-    n_window = getattr(measure, "n_window", None)
-    if not isinstance(n_window, int) or n_window < 1:
-        raise error(
-            ": n_window must be a whole number above 0, found "
-            f"{one_line(shown(n_window))}"
+        check_kind(
+            "n_window", measure.n_window, int, "a whole number", _refusal(added.name)
         )
-    for method in ("add", "result"):
-        if not callable(getattr(measure, method, None)):
-            raise error(f" has no method {method}")
     return measure
 
 
 def _result(name: str, measure: Measure) -> Mapping[str, Any]:
-    """Return the values of a measure from outside.
-
-    All that it declared and nothing else.
-    """
-    with naming(measure, "result", partial(_error, name)):
+    """Return the values of an added measure: all that it declared, nothing else."""
+    refuse = _refusal(name)
+    with naming("result", refuse):
         values = measure.result()
-    if not isinstance(values, Mapping):
-        _fail(
-            name,
-            f"gives {one_line(shown(values))} as its result, expected values by name",
-        )
+        check_kind("its result", values, Mapping, "values by name", refuse)
     keyed = dict(flatten(values, f"measures.{name}."))
     declared = MEASURES[name].metrics
-    check_declared(keyed.items(), declared, partial(_fail, name))
+    check_declared(keyed.items(), declared, refuse)
     if missing := [m.key for m in declared if "<" not in m.key and m.key not in keyed]:
-        _fail(
-            name,
-            f"lacks metric '{missing[0]}', which it declares; give it, None if unknown",
+        raise refuse(
+            f" lacks metric '{missing[0]}', which it declares; give it, None if unknown"
         )
     return values
 
@@ -350,21 +322,18 @@ class RunMetrics:
         self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
         """Return the metrics, with those of loads and profile energies [J], by id."""
-        found = self._whole.blocks() | _of_loads(loads)
+        found = self._whole.blocks()
+        taken = {*found, "grid", "measures", "pools", "poi"}
+        found |= load_metrics(loads, None, taken)
         found["grid"] = self._grid.block(self._whole.power_w, energy_j)
         found |= self._grid.added()
         if self._causes is not None:
             add_causes(found["grid"], self._causes.entries())
         if self._pools:
             found["pools"] = {
-                name: of_pool.blocks() | _of_loads(loads, name)
+                name: of_pool.blocks() | load_metrics(loads, name, taken)
                 for name, of_pool in self._pools.items()
             }
         if self._poi is not None:
             found |= self._poi.blocks()
         return found | self.stages.blocks()
-
-
-def _of_loads(loads: Sequence[Load], pool: str | None = None) -> dict[str, Any]:
-    """Return the blocks of all loads, of one pool or of all."""
-    return {key: block for load in loads for key, block in load.metrics(pool).items()}

@@ -7,68 +7,9 @@ from typing import Any
 from diploee.base.clock import RunClock
 from diploee.base.measures.series import MeasureRunner, to_quanta
 from diploee.base.measures.voltage import ShortCircuit, VoltageChanges
-from diploee.base.metric import Metric
 from diploee.base.units import PROFILE_STEP_MS
 from diploee.facility.base import POWER, REACTIVE, Block
 from diploee.schedule.schedule import Transient
-
-_KEY = "grid.voltage_change"
-VOLTAGE_METRICS = (
-    Metric(
-        f"{_KEY}.largest_percent",
-        "%",
-        "largest rapid voltage change",
-        "{:.3g}",
-        text=(
-            "settled: means over 1 s before and behind; two buses, the grid's side "
-            "constant"
-        ),
-    ),
-    Metric(
-        f"{_KEY}.within_percent",
-        "%",
-        "largest change within that one",
-        "{:.3g}",
-        text="of a mean over 0.1 s within the second behind it",
-    ),
-    Metric(
-        f"{_KEY}.lower_bound",
-        "1",
-        "whether voltage changes are lower bounds",
-        "{:g}",
-        text="as no reactive power is modelled",
-    ),
-    Metric(
-        f"{_KEY}.collapses",
-        "1",
-        "instants at which the voltage would collapse",
-        "{:,.0f}",
-    ),
-    Metric(
-        f"{_KEY}.flicker_pst",
-        "1",
-        "flicker of separate steps, an estimate",
-        "{:.3g}",
-        text="largest of 10 min, for lamps at 230 V; no periodic swings are in it",
-    ),
-    Metric(
-        f"{_KEY}.steps.<size>.total", "1", "voltage steps from <size> on", "{:,.0f}"
-    ),
-    Metric(
-        f"{_KEY}.steps.<size>.most_per_hour",
-        "1",
-        "most voltage steps in an hour from <size> on",
-        "{:,.0f}",
-        text="hours of the run",
-    ),
-    Metric(
-        f"{_KEY}.steps.<size>.most_per_day",
-        "1",
-        "most voltage steps in a day from <size> on",
-        "{:,.0f}",
-        text="days of the run",
-    ),
-)
 
 
 class StepVoltage:

@@ -18,7 +18,6 @@ import numpy as np
 
 from diploee.base.errors import Brief
 from diploee.base.measures.ramps import ramp_sums
-from diploee.base.metric import Metric
 from diploee.base.tables import Float64Array, concat
 from diploee.base.units import (
     MS_PER_DAY,
@@ -54,12 +53,6 @@ MARGIN_MS = 2 * MS_PER_MIN
 """Kept before and after each extreme, under an hour."""
 BASIS = (
     "exact 1 s means of the whole run; steps between adjacent means, at every second"
-)
-EVENT_WINDOW_METRICS = (
-    Metric("zooms.windows.<name>.value_mw", "MW", "<name> of 1 s means"),
-    Metric(
-        "zooms.windows.<name>.window_s", "s", "length of the window of <name>", "{:g}"
-    ),
 )
 _LONGEST = 2 * max(STEPS_S)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from diploee.base.boundary import naming
 from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
 from diploee.scenario.pools import StandingNodes
@@ -30,11 +31,13 @@ from diploee.schedule.context import (
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import (
     EXACT,
-    actions_read,
+    JOBS,
+    are_actions,
+    are_jobs,
+    are_pairs,
     asked,
     estimated_ms,
-    jobs_read,
-    pairs_read,
+    refusal,
     wake_ms,
 )
 from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN, ActedSchedule, Runs
@@ -82,6 +85,18 @@ class ActingEngine(SimpyLoop):
             for name, policy in policies.items()
         }
         self._by_id = list(self.pools.values())
+        self._asks = {
+            pool.name: asked(pool.policy, "decide", are_actions, ACTIONS)
+            if pool.decides
+            else asked(pool.policy, "select", are_jobs, JOBS)
+            for pool in self._by_id
+        }
+        controller = context.controller
+        self._controls = [
+            asked(controller, method, are_pairs, PAIRS)
+            for method in ("decide", "settled")
+            if hasattr(controller, method)
+        ]
         self._most = [standing[name].most for name in policies]
         for pool, idle_w in zip(self._by_id, context.idle_power_w, strict=False):
             pool.idle_w = idle_w
@@ -422,11 +437,9 @@ class ActingEngine(SimpyLoop):
     # Decisions: the controller, then each pool's policy, once at each instant.
 
     def _decide(self) -> None:
-        controller = self.context.controller
-        if controller is not None:
-            self._control(
-                controller, asked(controller, "decide", pairs_read, PAIRS)(self._view)
-            )
+        controller, controls = self.context.controller, self._controls
+        if controls:
+            self._control(controller, controls[0](self._view))
         for pool in self._by_id:
             # What another pool frees may serve a policy that acts; one that only starts
             # jobs waits for its own pool.
@@ -435,18 +448,11 @@ class ActingEngine(SimpyLoop):
             self._hold(pool)
             if not is_due or not (pool.queue or pool.wants_idle):
                 continue
-            if pool.decides:
-                actions = asked(pool.policy, "decide", actions_read, ACTIONS)(pool)
-            else:
-                select = asked(
-                    pool.policy, "select", jobs_read, "numbers of jobs of view.queue"
-                )
-                actions = [Start(job) for job in select(pool)]
-            for action in actions:
+            for answer in self._asks[pool.name](pool):
+                action = answer if pool.decides else Start(answer)
                 self._act(pool, action, pool.policy)
-        if hasattr(controller, "settled"):
-            settled = asked(controller, "settled", pairs_read, PAIRS)
-            while actions := settled(self._view):
+        for settled in controls[1:]:
+            while actions := list(settled(self._view)):
                 self._control(controller, actions)
 
     def _control(
@@ -468,8 +474,12 @@ class ActingEngine(SimpyLoop):
         if controller is None or not getattr(controller, "holds", True):
             pool.queue = pool.waiting
             return
-        may_start = asked(controller, "may_start", bool, "true or false")
-        may = [n for n in pool.waiting if may_start(self._view, pool.name, n)]
+        with naming("may_start", refusal(controller)):
+            may = [
+                n
+                for n in pool.waiting
+                if controller.may_start(self._view, pool.name, n)
+            ]
         pool.due |= len(may) < len(pool.waiting)
         pool.queue = deque(may) if pool.due else pool.waiting
 

@@ -19,7 +19,6 @@ from diploee.profiles.derived import CapLevels
 from diploee.scenario.flexibility import RunEvent
 from diploee.schedule.actions import Action
 from diploee.schedule.job_table import BY_DEFAULT, ClassFlexibility, JobPower
-from diploee.schedule.policy import Viewed
 from diploee.schedule.runs import RUN
 from diploee.schedule.signals import Signal
 
@@ -101,7 +100,7 @@ class Engine(Protocol):
         ...
 
 
-class _Sight(Viewed):
+class _Sight:
     """The view that all share: time, services, signals and events."""
 
     def __init__(self, engine: Engine) -> None:

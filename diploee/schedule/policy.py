@@ -10,15 +10,14 @@ an end would.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
-from importlib import import_module
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from diploee.base.boundary import Refusal, imported
 from diploee.base.clock import WallClock
 from diploee.base.errors import DiploeeError, PolicyError, one_line, shown
 from diploee.base.model import Model, default
@@ -122,177 +121,93 @@ def twin_of(policy: object) -> Callable[..., Any] | None:
     """Return the engine that is the twin of a policy, None where it has none."""
     if (engine := _TWINS.get(type(policy))) is None:
         return None
-    module, _, name = engine.partition(":")
     try:
-        made: Callable[..., Any] = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise PolicyError(
-            f"policy {type(policy).__name__}: can't import its twin {shown(engine)} "
-            f"({one_line(str(error))}), expected 'module:Class'"
-        ) from None
+        made: Callable[..., Any] = imported(engine)
+    except ValueError as error:
+        raise refusal(policy)(f": its twin: {error}") from None
     return made
 
 
-class Viewed:
-    """View of an engine for policies and controllers."""
+def refusal(of: object) -> Refusal:
+    """Return what makes an error that names a policy, its twin or a controller."""
+    return lambda text: PolicyError(f"policy {type(of).__name__}{text}")
 
 
 def asked(
-    of: Any, method: str, read: Callable[[Any], Any], expected: str
+    of: object, method: str, is_right: Callable[[Any], bool], expected: str
 ) -> Callable[..., Any]:
-    """Return a method of a policy or controller; one from outside is not trusted.
+    """Return a method of a policy or controller, whose first answer is checked.
 
-    It sees views that it can't change, and its answer is read; what goes wrong in it is
-    a `PolicyError` that names it and the `expected` answer.
+    The answer is a list, or arrays of a twin. What is wrong is a `PolicyError` that
+    names it and the `expected` answer.
     """
-    where = f"policy {type(of).__name__}"
-    call: Callable[..., Any] | None = getattr(of, method, None)
-    if not callable(call):
-        raise PolicyError(f"{where} has no method {method}")
-    if type(of).__module__.startswith("diploee."):
-        return call
+    refuse, call = refusal(of), getattr(of, method, None)
+    has_answered = False
+    if call is None:
+        raise refuse(f" has no method {method}")
 
     def ask(*arguments: Any) -> Any:
+        nonlocal has_answered
         try:
-            return read(call(*map(_read_only, arguments)))
-        except DiploeeError:
+            found = call(*arguments)
+            if not (has_answered or is_right(found)):
+                what = one_line(shown(found))
+                raise refuse(f": {method} must return {expected}, found {what}")
+        except (DiploeeError, MemoryError):
             raise
-        except _UnexpectedError as wrong:
-            found = one_line(shown(wrong.args[0]))
-            raise PolicyError(
-                f"{where}: {method} must return {expected}, found {found}"
-            ) from None
         except Exception as error:
             why = one_line(f"{type(error).__name__}: {error}")
-            raise PolicyError(f"{where}: {method} raised {why}") from error
+            raise refuse(f": {method} raised {why}") from error
+        has_answered = True
+        return found
 
     return ask
 
 
-def jobs_read(found: Any) -> list[int]:
-    """Return numbers of jobs, of any sequence or array of whole numbers."""
-    return [_whole(job) for job in _items(found)]
+JOBS = "numbers of jobs of view.queue"
+"""Answers of `select`, for errors."""
 
 
-def actions_read(found: Any) -> list[Any]:
-    """Return actions with whole numbers; the engine refuses what is no action."""
-    return [_action(action) for action in _items(found)]
+def are_jobs(found: Sequence[Any]) -> bool:
+    """Return whether an answer is numbers of jobs."""
+    return all(map(_is_whole, found))
 
 
-def pairs_read(found: Any) -> list[tuple[str, Any]]:
-    """Return actions with the names of their pools."""
-    pairs = _items(found)
-    for pair in pairs:
-        if not (
-            isinstance(pair, tuple | list)
-            and len(pair) == 2
-            and isinstance(pair[0], str)
-        ):
-            raise _UnexpectedError(pair)
-    return [(pool, _action(action)) for pool, action in pairs]
+def are_actions(found: Sequence[Any]) -> bool:
+    """Return whether an answer is actions, with whole numbers."""
+    return all(
+        isinstance(action, get_args(Action))
+        and all(
+            _is_whole(v) or v in (None, getattr(action, "how", None))
+            for v in astuple(action)
+        )
+        for action in found
+    )
+
+
+def are_pairs(found: Sequence[Any]) -> bool:
+    """Return whether an answer is actions, each with the name of its pool."""
+    return are_actions([action for _, action in found])
+
+
+def are_starts(found: tuple[Int64Array, Int64Array]) -> bool:
+    """Return whether an answer of a twin is numbers of jobs and their starts [ms]."""
+    numbers, start_ms = found
+    return numbers.shape == start_ms.shape and numbers.dtype == start_ms.dtype == "i8"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def wake_ms(who: object, time_ms: Any, now_ms: int) -> int:
     """Return the time at which a policy asks to be woken [ms]; it must be after now."""
-    if isinstance(time_ms, int | np.integer) and time_ms > now_ms:
+    if _is_whole(time_ms) and time_ms > now_ms:
         return int(time_ms)
-    raise PolicyError(
-        f"policy {type(who).__name__} asks to be woken at {shown(time_ms)} ms, "
-        f"expected a whole number after now ({now_ms} ms); it is asked again at each "
-        "event anyway"
+    raise refusal(who)(
+        f" asks to be woken at {shown(time_ms)} ms, expected a whole number after now "
+        f"({now_ms} ms); it is asked again at each event anyway"
     )
-
-
-def starts_read(found: Any) -> tuple[Int64Array, Int64Array]:
-    """Return numbers of jobs and their starts [ms], of a twin."""
-    if not (isinstance(found, tuple | list) and len(found) == 2):
-        raise _UnexpectedError(found)
-    numbers, start_ms = (np.array(_items(of_one)) for of_one in found)
-    if numbers.shape != start_ms.shape or not all(
-        of_one.dtype.kind in "iu" or not of_one.size for of_one in (numbers, start_ms)
-    ):
-        raise _UnexpectedError(found)
-    return numbers.astype(np.int64), start_ms.astype(np.int64)
-
-
-class _UnexpectedError(Exception):
-    """An answer is not of the kind that was expected."""
-
-
-def _items(found: Any) -> list[Any]:
-    is_flat = isinstance(found, Iterable) and getattr(found, "ndim", 1) == 1
-    if isinstance(found, str | bytes) or not is_flat:
-        raise _UnexpectedError(found)
-    return list(found)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return int(value)
-    raise _UnexpectedError(value)
-
-
-def _action(action: Any) -> Any:
-    if not isinstance(action, get_args(Action)):
-        return action
-    values = {field.name: getattr(action, field.name) for field in fields(action)}
-    numbers = {
-        k: v for k, v in values.items() if k != "how" and (k, v) != ("n_nodes", None)
-    }
-    return replace(action, **{name: _whole(value) for name, value in numbers.items()})
-
-
-def _read_only(value: Any) -> Any:
-    """Return what a policy from outside gets in place of an engine's own object."""
-    match value:
-        case Viewed():
-            return _ReadOnly(value)
-        case deque():
-            return _QueueView(value)
-        case dict():
-            if isinstance(next(iter(value.values()), None), Viewed):
-                value = {name: _ReadOnly(view) for name, view in value.items()}
-            return MappingProxyType(value)
-        case list():
-            return value.copy()
-    return value
-
-
-class _ReadOnly:
-    """The public side of a view, which can't be written."""
-
-    __slots__ = ("_of",)
-
-    def __init__(self, of: Viewed) -> None:
-        object.__setattr__(self, "_of", of)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"a view has no '{name}'")
-        return _read_only(getattr(self._of, name))
-
-    def __setattr__(self, name: str, _: object) -> None:
-        raise AttributeError(f"view.{name} is read only")
-
-
-class _QueueView(Sequence[int]):
-    """A queue that can't be changed."""
-
-    __slots__ = ("_jobs",)
-
-    def __init__(self, jobs: deque[int]) -> None:
-        self._jobs = jobs
-
-    def __getitem__(self, place: Any) -> Any:
-        return (
-            tuple(self._jobs)[place] if isinstance(place, slice) else self._jobs[place]
-        )
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._jobs)
 
 
 EXACT: Literal["exact"] = "exact"

@@ -15,7 +15,7 @@ import numpy as np
 
 from diploee.base.clock import RunClock, WallClock
 from diploee.base.columns import Column
-from diploee.base.errors import PolicyError, WorkloadError, did_you_mean, one_of, shown
+from diploee.base.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.base.tables import BoolArray, Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.profiles.derived import CapLevels
@@ -24,7 +24,7 @@ from diploee.scenario.pools import Pool, StandingNodes
 from diploee.schedule.context import RUN_TIME, Context
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import StrictFifo
-from diploee.schedule.policy import Policy, asked, starts_read, twin_of
+from diploee.schedule.policy import Policy, are_starts, asked, refusal, twin_of
 from diploee.schedule.started import NEVER_MS, Schedule, check_widths
 
 Engine = Literal["simpy", "compiled"]
@@ -61,7 +61,9 @@ class _PoolSchedule:
         self, engine: PoolEngine, n_nodes: int, horizon_ms: int, slots_per_node: int = 1
     ) -> None:
         self._engine, self._n_nodes, self._horizon_ms = engine, n_nodes, horizon_ms
-        self._from_ms = NEVER_MS
+        expected = "numbers of jobs and their starts [ms], two arrays of int64"
+        self._ask = asked(engine, "advance", are_starts, expected)
+        self._has_started = False
         self._slots_per_node = slots_per_node
         self._waiting = JobTable.empty()
         self._numbers = np.empty(0, dtype=np.int64)
@@ -73,19 +75,15 @@ class _PoolSchedule:
         Arguments as in `PoolEngine.advance`.
         """
         check_widths(jobs, self._n_nodes, self._slots_per_node)
-        expected = "numbers of jobs and their starts [ms], two arrays"
-        numbers, start_ms = asked(self._engine, "advance", starts_read, expected)(
-            jobs, until_ms
-        )
+        numbers, start_ms = self._ask(jobs, until_ms)
         waiting = concat([self._waiting, jobs])
         new = np.arange(self._n_jobs, self._n_jobs + len(jobs))
         waiting_numbers = np.concatenate([self._numbers, new])
         self._n_jobs += len(jobs)
-        if not type(self._engine).__module__.startswith("diploee."):
+        if numbers.size and not self._has_started:
             self._check_starts(
                 numbers, start_ms, waiting_numbers, waiting.submit_ms, until_ms
             )
-        self._from_ms = until_ms
         rows: slice | Int64Array
         still: Int64Array | BoolArray
         # In turn: nothing to copy
@@ -108,26 +106,24 @@ class _PoolSchedule:
         submit_ms: Int64Array,
         until_ms: int,
     ) -> None:
-        """Refuse starts of a twin from outside that its jobs can't have."""
-        name, (found, count) = (
-            type(self._engine).__name__,
-            np.unique(numbers, return_counts=True),
-        )
-        if (unknown := found[(count > 1) | ~np.isin(found, waiting)]).size:
-            raise PolicyError(
-                f"policy {name}: advance starts job {unknown[0]}, which does not "
-                "wait; jobs are numbered from 0 in the order in which it takes them "
-                "in, and start once"
+        """Refuse first starts that the jobs can't have."""
+        self._has_started = True
+        refuse = refusal(self._engine)
+        if (
+            np.unique(numbers).size < numbers.size
+            or not np.isin(numbers, waiting).all()
+        ):
+            raise refuse(
+                ": advance starts jobs which do not wait; they are numbered from 0 in "
+                "the order in which it takes them in, and start once"
             )
-        first_ms = np.maximum(
-            submit_ms[np.searchsorted(waiting, numbers)], self._from_ms
-        )
-        if (wrong := (start_ms < first_ms) | (start_ms >= until_ms)).any():
-            at = int(np.flatnonzero(wrong)[0])
-            raise PolicyError(
-                f"policy {name}: advance starts job {numbers[at]} at {start_ms[at]} "
-                f"ms, expected {first_ms[at]}, when it is submitted or this call "
-                f"begins, or later, and before {until_ms} ms"
+        first_ms = submit_ms[np.searchsorted(waiting, numbers)]
+        wrong = np.flatnonzero((start_ms < first_ms) | (start_ms >= until_ms))
+        for at in wrong[:1]:
+            raise refuse(
+                f": advance starts job {numbers[at]} at {start_ms[at]} ms, expected "
+                f"{first_ms[at]}, when it is submitted, or later, and before "
+                f"{until_ms} ms"
             )
 
 

@@ -22,17 +22,17 @@ from diploee.schedule.kernels import Gpus, fits_gpus, free_gpus, take_gpus
 from diploee.schedule.policies.easy import StrictFifo
 from diploee.schedule.policy import (
     EXACT,
+    JOBS,
     Policy,
-    Viewed,
+    are_jobs,
     asked,
     estimated_ms,
-    jobs_read,
     wake_ms,
 )
 from diploee.schedule.simpy_loop import SimpyLoop
 
 
-class SimpyCluster(SimpyLoop, Viewed):
+class SimpyCluster(SimpyLoop):
     """One pool of nodes with its queue, simulated by SimPy.
 
     The `ClusterView` of its policy.
@@ -60,9 +60,7 @@ class SimpyCluster(SimpyLoop, Viewed):
         self._jobs, self._numbers = JobTable.empty(), list[int]()
         self._asked_for: dict[str, dict[int, Any]] = {}
         self.policy = policy
-        self._select = asked(
-            policy, "select", jobs_read, "numbers of jobs of view.queue"
-        )
+        self._select = asked(policy, "select", are_jobs, JOBS)
         self._estimate = getattr(policy, "estimate", EXACT)
         self._wants_idle = getattr(policy, "wants_idle", False)
         self._n_jobs = 0

@@ -16,15 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path, PurePath
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from diploee.base.boundary import imported
 from diploee.base.model import Model, OwnKind, parts_of
-from diploee.facility.base import is_outside
 from diploee.loads.inputs import Inputs
 from diploee.metrics.catalogue import MEASURES
 from diploee.scenario.models import Scenario
@@ -74,6 +73,11 @@ Known = dict[int, tuple[Any, OwnPart]]
 """Objects that were hashed, before they ran, by their identity."""
 
 
+def is_outside(of: type | FunctionType) -> bool:
+    """Return whether a class or function is not of the package."""
+    return of.__module__.partition(".")[0] != "diploee"
+
+
 def own_parts(
     scenario: Scenario,
     inputs: Inputs,
@@ -108,8 +112,7 @@ def _outside(
         pair for root in (scenario, *models) for pair in _models(root, "")
     ):
         if isinstance(model, OwnKind):
-            module, _, name = model.path.partition(":")
-            yield key, getattr(import_module(module), name)
+            yield key, imported(model.path)
         elif is_outside(type(model)):
             yield getattr(model, "part_of_run", key), type(model)
     yield from (("format", read) for read in inputs.readers if is_outside(read))

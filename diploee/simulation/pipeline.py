@@ -25,13 +25,12 @@ from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.facility.base import POWER, Block, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
-from diploee.loads.base import Load, open_loads, refuse_overfull
+from diploee.loads.base import Load, Loads, open_loads, refuse_overfull
 from diploee.loads.jobs.load import JobsLoad
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.bands import Readings
-from diploee.metrics.catalogue import own_blocks
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
 from diploee.power.blocks import Method, PowerModel, Window, device_block, power_stream
 from diploee.power.node_ac import with_ac_profiles
@@ -89,9 +88,7 @@ class Pipeline:
         n_own = len(opened)
         if scenario.replica_streams:
             loads = (load_kind("replica_streams").open, *loads)
-        opened += open_loads(
-            loads, scenario, inputs, opened[-1].library, columns, own_blocks()
-        )
+        opened += open_loads(loads, scenario, inputs, opened[-1].library, columns)
         further, banks = (
             tuple(opened[n_own:]),
             [bank for load in opened for bank in load.banks],
@@ -190,9 +187,9 @@ class Pipeline:
     def windows(self, window_days: float | None, update: Update) -> Iterator[Window]:
         """Yield the segments that start in each window, and its end [ms]."""
         clock, jobs = self.scenario.clock, self.jobs
-        ends_ms = jobs.edges(window_days)
+        loads, ends_ms = Loads(self.loads, self.model), jobs.edges(window_days)
         for begin_ms, end_ms in pairwise(chain([clock.begin_ms], ends_ms)):
-            parts = [load.between(begin_ms, end_ms) for load in self.loads]
+            parts = loads.between(begin_ms, end_ms)
             segments = concat(parts)
             for sink in self.sinks:
                 sink(parts, begin_ms, end_ms)
@@ -282,6 +279,7 @@ class Pipeline:
         block_intervals = None  # a transform sets its blocks itself
         if self.model.fft_lengths is None:
             block_intervals = max(1, self.block_ms // self.model.dt_ms)
+        loads = Loads(self.loads, self.model)
         for power in power_stream(
             self.model,
             windows,
@@ -292,11 +290,7 @@ class Pipeline:
             whole = device_block(power, self.model.facility)
             for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
                 block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))
-                values = (load.values(block) for load in self.loads)
-                columns = dict(
-                    chain(block.columns.items(), *(of.items() for of in values))
-                )
-                yield Block(block.t0_ms, block.dt_ms, columns)
+                yield Block(block.t0_ms, block.dt_ms, loads.values(block))
 
 
 def power_model(

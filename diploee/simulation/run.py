@@ -13,12 +13,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from diploee.base.boundary import naming
 from diploee.base.columns import catalogue
 from diploee.base.errors import InputError, RunTooLongError
 from diploee.base.files import writing
 from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, W_PER_MW
-from diploee.facility.base import POWER, naming
+from diploee.facility.base import POWER
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.load import ServicesLoad
@@ -116,7 +117,7 @@ def simulate(
                     for sink in taken.sinks:
                         sink.add(block)
                     for sink in options.sinks:
-                        with naming(sink, "add", _sink_error):
+                        with naming("add", _sink_error):
                             sink.add(block)
         found = taken.metrics_found(watch)
         manifest = manifest_of(pipeline, site, found)

@@ -32,7 +32,7 @@ def with_night(monkeypatch: pytest.MonkeyPatch) -> None:
         return block | {"night_mw": block["mean_mw"] / 2}
 
     monkeypatch.setattr(demand, "power_metrics", power_metrics)
-    monkeypatch.setattr(catalogue, "DECLARED", [*catalogue.DECLARED, (NIGHT,)])
+    monkeypatch.setattr(catalogue, "DECLARED", [*catalogue.DECLARED, NIGHT])
 
 
 @pytest.mark.usefixtures("with_night")

@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from diploee.base.boundary import naming
 from diploee.base.clock import named_zone
 from diploee.base.errors import InputError, one_line, one_of, shown
 from diploee.base.files import (
@@ -23,7 +24,6 @@ from diploee.base.model import Registry
 from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
-from diploee.facility.base import naming
 from diploee.grid.export.base import ExportRequest, Format, Options, Written, flag
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.grid.export.pjm_lla import write_pjm_lla
@@ -324,7 +324,7 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
     def error(text: str) -> InputError:
         return InputError(f"export format '{fmt.name}'{text}")
 
-    with naming(fmt.write, "its writer", error):
+    with naming("its writer", error, OSError):
         written = fmt.write(request)
     if not isinstance(written, Written):
         raise error(

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from diploee.base.boundary import naming
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
@@ -38,7 +39,6 @@ from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
-from diploee.facility.base import naming
 from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
 from diploee.profiles.meters import TRUSTED_WINDOWS
@@ -466,7 +466,11 @@ class LimitSpec(Model):
 
 def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
     """Make an error that names the kind of whatever one from outside raises."""
-    return nullcontext() if spec is None else naming(spec, "its checks", spec.refused)
+    return (
+        nullcontext()
+        if spec is None
+        else naming("its checks", spec.refused, NotAssessable)
+    )
 
 
 def power_check(

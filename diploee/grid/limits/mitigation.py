@@ -38,14 +38,8 @@ from diploee.base.units import (
     W_PER_MW,
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
-from diploee.facility.battery import (
-    DEPTHS_PERCENT,
-    BatterySpec,
-    Before,
-    Held,
-    RampRates,
-    hold,
-)
+from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, RampRates
+from diploee.facility.storage import Before, Held, hold
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.grid.limits.report import (

@@ -6,60 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.metric import Metric
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H
 from diploee.schedule.started import Schedule
-
-_QUEUED = "queued: started later than submitted"
-
-QUEUE_METRICS = (
-    Metric("jobs.submitted", "jobs", "jobs submitted", "{:,.0f}"),
-    Metric(
-        "jobs.submitted_per_day",
-        "1/d",
-        "jobs submitted per day",
-        "{:,.0f}",
-        view="main",
-    ),
-    Metric(
-        "jobs.queued_fraction",
-        "%",
-        "jobs that queued",
-        "{:.2f}",
-        f"of those that started; {_QUEUED}",
-        "main",
-        100,
-    ),
-    Metric(
-        "jobs.mean_queue_time_queued_h",
-        "h",
-        "mean queue time of those that queued",
-        text=_QUEUED,
-        view="main",
-    ),
-    Metric(
-        "jobs.mean_queue_time_all_h",
-        "h",
-        "mean queue time of jobs that started",
-        view="table",
-    ),
-    Metric(
-        "jobs.max_queue_time_h",
-        "h",
-        "longest queue time of jobs that started",
-        "{:.2f}",
-        view="table",
-    ),
-    Metric(
-        "jobs.unstarted",
-        "jobs",
-        "jobs never started",
-        "{:,.0f}",
-        "they are in no queue time",
-        "main",
-    ),
-)
 
 
 class QueueMetrics:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.metric import Metric
 from diploee.base.units import MS_PER_H
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import TrainingPhase
@@ -18,71 +17,21 @@ from diploee.schedule.job_table import JobTable
 from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.schedule.started import Schedule
 
-_HOURS: tuple[tuple[str, str, tuple[TrainingPhase, ...]], ...] = (
-    ("redone", "work done again", (TrainingPhase.REDO,)),
-    ("checkpoint", "writing checkpoints", (TrainingPhase.CHECKPOINT,)),
-    ("hung", "hanging, until a failure is detected", (TrainingPhase.HUNG,)),
-    (
-        "restart",
-        "rescheduling, loading, and falling at the end",
-        (
-            TrainingPhase.RESCHEDULE,
-            TrainingPhase.PLANNED,
-            TrainingPhase.LOAD,
-            TrainingPhase.END,
-        ),
+_HOURS: dict[str, tuple[TrainingPhase, ...]] = {
+    "redone": (TrainingPhase.REDO,),
+    "checkpoint": (TrainingPhase.CHECKPOINT,),
+    "hung": (TrainingPhase.HUNG,),
+    "restart": (
+        TrainingPhase.RESCHEDULE,
+        TrainingPhase.PLANNED,
+        TrainingPhase.LOAD,
+        TrainingPhase.END,
     ),
-    ("waiting", "waiting for repaired nodes", (TrainingPhase.WAIT,)),
-)
+    "waiting": (TrainingPhase.WAIT,),
+}
 STOPPED = len(TrainingPhase)
 """Beside the phases: nodes held while the pool's policy pauses, saves or restarts a
 job."""
-
-OF_STREAM = (
-    Metric(
-        "ettr",
-        "1",
-        "effective training time ratio",
-        "{:.4f}",
-        "progress over the time that its jobs hold their nodes, weighted by nodes",
-        "table",
-    ),
-    Metric("failures", "1", "failures", "{:,.0f}", "that interrupted a job", "table"),
-    Metric(
-        "planned_interruptions", "1", "planned interruptions", "{:,.0f}", view="table"
-    ),
-    Metric("checkpoints", "1", "checkpoints", "{:,.0f}", "begun", "table"),
-    Metric(
-        "node_h",
-        "h",
-        "node-hours of its jobs",
-        "{:,.0f}",
-        "spare nodes included",
-        "table",
-    ),
-    Metric(
-        "lost_node_h", "h", "lost node-hours", "{:,.0f}", "without progress", "table"
-    ),
-    *(
-        Metric(f"{key}_node_h", "h", f"node-hours: {label}", "{:,.0f}", view="table")
-        for key, label, _ in _HOURS
-    ),
-    Metric(
-        "stopped_node_h", "h", "node-hours: stopped by the pool's policy", "{:,.0f}"
-    ),
-)
-
-SYNCHRONOUS_METRICS = tuple(
-    Metric(
-        f"synchronous.<stream>.{m.key}",
-        m.unit,
-        f"{m.label}, stream <stream>",
-        m.format,
-        m.text,
-        m.view,
-    )
-    for m in OF_STREAM
-)
 
 
 class SynchronousMetrics:
@@ -169,6 +118,6 @@ class SynchronousMetrics:
             "lost_node_h": (total - progress) / MS_PER_H,
             **{
                 f"{key}_node_h": int(node_ms[list(of)].sum()) / MS_PER_H
-                for key, _, of in _HOURS
+                for key, of in _HOURS.items()
             },
         }

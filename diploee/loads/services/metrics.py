@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy
 
-from diploee.base.metric import Metric
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import S_PER_H
 from diploee.loads.services.curves import LATENCY_COLUMNS
@@ -36,116 +34,14 @@ there."""
 LIMIT_TOLERANCE = 1e-9
 """Relative rounding by which a latency may pass its cap without violating it."""
 
-_OVER_REQUESTS = (
-    "over requests, their wait included: at each moment log-normal (assumed) through "
-    "the median and the P90 of the curve"
-)
+
 _VOLUMES = (
-    Metric(
-        "per_day", "million/d", "requests per day", "{:,.2f}", view="table", factor=1e-6
-    ),
-    Metric("incoming_rps", "1/s", "incoming requests", "{:,.2f}", view="main"),
-    Metric("effective_rps", "1/s", "served requests", "{:,.2f}", view="table"),
-    Metric(
-        "incomplete_rps",
-        "1/s",
-        "unserved requests",
-        "{:,.2f}",
-        "rejected, or still waiting at the end",
-        "main",
-    ),
-    Metric("rejected_rps", "1/s", "rejected requests", "{:,.2f}"),
-    Metric(
-        "backlog_end_requests", "requests", "requests that wait at the end", "{:,.0f}"
-    ),
-)
-_PER_NODE = Metric(
-    "per_node_rps",
-    "1/s",
-    "served requests per node in use",
-    "{:,.2f}",
-    "over the mean nodes of the instances that are up",
-    "table",
-)
-_OF_SERVICE = (
-    Metric("reserved_nodes", "nodes", "reserved nodes", "{:,.0f}", view="table"),
-    Metric(
-        "max_request_rate_rps", "1/s", "highest rate per instance", "{:g}", view="table"
-    ),
-    Metric(
-        "mean_instances", "instances", "mean instances in use", "{:,.1f}", view="table"
-    ),
-    Metric("max_instances", "instances", "most instances in use", "{:,.0f}"),
-    Metric(
-        "instance_changes_per_hour", "1/h", "instances started or stopped", "{:,.1f}"
-    ),
-    *_VOLUMES,
-    Metric(
-        "hours_with_unserved_requests",
-        "h",
-        "time with unserved requests",
-        "{:,.1f}",
-        view="table",
-    ),
-    Metric("hours_over_latency_limit", "h", "time over its latency cap", "{:,.1f}"),
-    Metric(
-        "hours_beyond_measured_rate",
-        "h",
-        "time beyond the measured rates",
-        "{:,.1f}",
-        (
-            "an instance gets more requests than the latency curve has; its last "
-            "latency is taken"
-        ),
-    ),
-    Metric(
-        "latency_s.mean",
-        "s",
-        "mean end-to-end latency",
-        "{:.2f}",
-        "weighted by requests, their wait included",
-        "table",
-    ),
-    Metric("latency_s.p50", "s", "median end-to-end latency", "{:.2f}", _OVER_REQUESTS),
-    Metric(
-        "latency_s.p90",
-        "s",
-        "90th percentile of end-to-end latency",
-        "{:.2f}",
-        _OVER_REQUESTS,
-        "table",
-    ),
-    Metric(
-        "latency_s.max_mean",
-        "s",
-        "largest mean end-to-end latency",
-        "{:.2f}",
-        "of any moment",
-    ),
-    Metric("latency_cap.<latency>.limit_s", "s", "cap of <latency>", "{:.3g}"),
-    Metric(
-        "latency_cap.<latency>.mean_s",
-        "s",
-        "<latency>, which is capped",
-        "{:.3g}",
-        "weighted by requests; the wait included but in itl, the time between tokens",
-        "table",
-    ),
-    Metric(
-        "latency_cap.<latency>.max_s",
-        "s",
-        "largest <latency>",
-        "{:.3g}",
-        "of any moment",
-    ),
-)
-_VOLUME_KEYS = tuple(volume.key for volume in _VOLUMES)
-REQUEST_METRICS = tuple(
-    replace(volume, key=f"requests.{volume.key}") for volume in (*_VOLUMES, _PER_NODE)
-)
-SERVICE_METRICS = tuple(
-    replace(metric, key=f"requests.services.<service>.{metric.key}")
-    for metric in (*_OF_SERVICE, _PER_NODE)
+    "per_day",
+    "incoming_rps",
+    "effective_rps",
+    "incomplete_rps",
+    "rejected_rps",
+    "backlog_end_requests",
 )
 
 
@@ -159,7 +55,7 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
         for plan, labels in zip(plans, service_labels(plans), strict=True)
         for service, label in zip(plan.services, labels, strict=True)
     }
-    sums = {key: sum(of[key] for of in services.values()) for key in _VOLUME_KEYS}
+    sums = {key: sum(of[key] for of in services.values()) for key in _VOLUMES}
     planned = (service.in_run() for plan in plans for service in plan.services)
     nodes = sum(
         service.nodes_per_instance * _mean_instances(service.served)
@@ -173,7 +69,7 @@ def _mean_instances(served: ServedRequests) -> float:
 
 
 def _per_node(served_rps: float, nodes: float) -> dict[str, float | None]:
-    return {_PER_NODE.key: served_rps / nodes if nodes else None}
+    return {"per_node_rps": served_rps / nodes if nodes else None}
 
 
 def service_metrics(service: PlannedService) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -111,6 +112,46 @@ def test_kind_without_open_is_named_where_it_is_used() -> None:
 
     with pytest.raises(InputError, match=r"^kind 'silent': Silent has no method open"):
         Silent().open()
+
+
+OWN = """
+from typing import Literal
+from diploee.grid.export import Format
+from diploee.scenario import SchedulerSpec
+class Last(SchedulerSpec):
+    kind: Literal["last"] = "last"
+    depth: int = 3
+PIPES = Format(name="pipes", summary="", write=print)
+"""
+
+
+def test_own_kinds_and_formats_go_by_their_import_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_queue.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(SCHEDULERS, "added", {})
+    given = {"kind": "own_queue:Last", "depth": 5}
+    spec = SCHEDULERS.read(given)
+    assert (type(spec).__name__, spec.depth, spec.model_dump()) == ("Last", 5, given)
+    SCHEDULERS.added.clear()  # as in another process
+    assert SCHEDULERS.read(spec.model_dump()) == spec
+    assert FORMATS.named("export", "own_queue:PIPES").name == "pipes"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("own_nowhere:Last", "can't import 'own_nowhere:Last'"),
+        ("diploee.scenario:Nope", "can't import 'diploee.scenario:Nope'"),
+        ("pathlib:Path", "scheduler kinds are derived from SchedulerSpec"),
+    ],
+)
+def test_path_without_a_kind_is_refused_in_one_line(path: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}"):
+        SCHEDULERS.read(path)
+    with pytest.raises(InputError, match=r"^export: can't import 'own_nowhere:x'"):
+        FORMATS.named("export", "own_nowhere:x")
 
 
 def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:

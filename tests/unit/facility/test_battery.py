@@ -19,15 +19,8 @@ from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
 from diploee.facility.base import NamedStage, StageMeters, Stages
-from diploee.facility.battery import (
-    EXAMPLE,
-    MODES,
-    BatteryLimits,
-    BatterySpec,
-    ChargeCycles,
-    Hold,
-    hold,
-)
+from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles
+from diploee.facility.storage import BatteryLimits, Hold, hold
 
 MW = 1e6
 START = datetime(2018, 1, 31)

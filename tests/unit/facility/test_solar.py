@@ -137,9 +137,7 @@ def test_energy_of_each_record_is_pvwatts_at_any_step(dt_ms: int) -> None:
     stage = plant(sun, dc_per_ac=1.5)
     given_w = output(stage, dt_ms)
     of_hours_w = given_w.reshape(-1, HOUR_MS // dt_ms).mean(axis=1)
-    assert of_hours_w == pytest.approx(
-        pvwatts_w(stage.spec, sun)[1:-1], rel=1e-9, abs=1
-    )
+    assert of_hours_w == pytest.approx(pvwatts_w(stage, sun)[1:-1], rel=1e-9, abs=1)
 
 
 def test_steps_longer_than_a_record_have_its_mean_and_cuts_change_nothing() -> None:

@@ -131,49 +131,49 @@ def measures(key: str, given: dict[str, float] | None = None) -> dict[str, Any]:
     return {"metrics": (metric,), "meter": lambda _: meter}
 
 
-LAGS = {"apply": Lag.apply, "start": Lag.start}
-ROLES = "expected one of 'loss', 'cooling', 'load'"
+LAGS: dict[str, Any] = {"apply": Lag.apply, "start": Lag.start}
+FROM = r" \(block from 0 h of the run\)$"
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    (late_w(lambda n: np.zeros(n + 1)), r"gives .*shape \(\d+,\), expected \(\d+,\)"),
-    (late_w(lambda _: 5.0), r"gives .*of shape \(\), expected"),
-    (late_w(lambda n: np.full(n, 1j)), "gives .*of complex128, expected numbers"),
-    (late_w(lambda n: ["x"] * n), "gives .*of <U1, expected numbers"),
+    (
+        late_w(lambda n: np.zeros(n + 1)),
+        r"gives .*shape \(\d+,\) .*, expected \(\d+,\)",
+    ),
+    (
+        late_w(lambda _: 5.0),
+        r"gives .*of shape \(\) of float64, expected" + f".*{FROM}",
+    ),
+    (late_w(lambda n: np.full(n, 1j)), "gives .*of complex128, expected"),
+    (late_w(lambda n: ["x"] * n), "gives .*of <U1, expected"),
     (
         gives(lambda b: ({POWER: np.full(len(b), np.nan)}, None)),
         "gives .*that are not finite",
     ),
     (
         gives(lambda b: ({"other_w": b.power}, None)),
-        "apply raised AttributeError: 'Block' object",
+        f"apply raised AttributeError: 'Block' object.*{FROM}",
     ),
     (
         gives(lambda b: ({"o_w": np.zeros(len(b))}, None)),
         "gives .*'o_w', which it does not decla",
     ),
-    (
-        gives(lambda _: None),
-        "apply must return its columns by name and its state, found null",
-    ),
+    (gives(lambda _: None), "apply raised TypeError: cannot unpack"),
     ({}, "lacks column 'lag_w', which it declares"),
     (
         gives(lambda _: open("/none")),  # noqa: PTH123, SIM115
-        (
-            r"apply raised "
-            r"FileNotFoundError: .*No such "
-            r"file"
-        ),
+        "apply raised FileNotFoundError: .*No such file",
     ),
-    (gives(lambda b: b.columns[POWER].fill(0)), "apply raised ValueError: .*read-only"),
     (
-        gives(lambda b: b.columns.update(a=1)),
-        "apply raised AttributeError: 'mappingproxy'",
+        role(role="loss") | gives(lambda b: ({"odd_w": -b.columns[POWER]}, None)),
+        "gives column 'odd_w' with -.*, expected 0 or more",
     ),
     ({"columns": "lag_w"}, "columns must be a tuple of Column, found 'lag_w'"),
-    ({"columns": None}, "columns must be a tuple of Column, found null"),
     ({"boundary": 5}, "boundary must be text or None, found 5"),
     ({"place": "roof"}, "has the place 'roof', expected 'pdu', "),
-    ({"meter": lambda _: None}, "has a meter without add or values: null"),
-    ({"meter": lambda _: open("/none")}, ("meter raised FileNotFoundError")),  # noqa: PTH123, SIM115
+    (
+        LAGS | measures("lag.a") | {"meter": lambda _: None},
+        "its meter's add raised AttributeError",
+    ),
+    ({"meter": lambda _: open("/none")}, "meter raised FileNotFoundError"),  # noqa: PTH123, SIM115
     (measures("power.max_mw"), "declares metric 'power.max_mw'; name it as in"),
     (measures("pools.late"), "declares metric 'pools.late'"),
     (measures("late"), "declares metric 'late'"),
@@ -185,17 +185,11 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         LAGS | measures("lag.a", {"lag.a": np.nan}),
         "gives nan for 'lag.a', expected a finite",
     ),
-    (role(role="device"), f"column 'odd_w' has the role 'device', {ROLES}"),
-    (role(role="sauce"), f"column 'odd_w' has the role 'sauce', {ROLES}"),
-    (
-        role(role="load", unit="kW"),
-        "column 'odd_w' has a role and is of kW per facility",
-    ),
-    (role(role="load", part="total"), "column 'odd_w' counts to the part 'total'"),
-    (
-        role(role="load", part="Solar PV"),
-        "column 'odd_w' counts to the part 'Solar PV'",
-    ),
+    (role(role="device"), "column 'odd_w' has the role 'device'"),
+    (role(role="sauce"), "column 'odd_w' has the role 'sauce'"),
+    (role(role="load", unit="kW"), "column 'odd_w' has .* is of kW per facility"),
+    (role(role="load", part="total"), "column 'odd_w' has .*, part 'total'"),
+    (role(role="load", part="Solar PV"), "column 'odd_w' has .*, part 'Solar PV'"),
 ]
 
 
@@ -211,7 +205,7 @@ def test_a_mistake_in_a_stage_names_it_in_one_line_and_nothing_is_kept(
 
 
 def test_what_is_no_stage_or_is_given_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match="must be a tuple of Column, found null"):
+    with pytest.raises(StageError, match="must be a tuple of Column, found 0"):
         run_chain(tmp_path, "1 h", [object()])
     with pytest.raises(
         StageError, match=r"^stages: found the class Odd, expected an object"

@@ -1,0 +1,19 @@
+"""Columns and metrics of the shipped stages, by stage: a row of a table each."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from diploee.base.columns import Columns, read_columns
+from diploee.base.metric import Metric, read_metrics
+
+COLUMNS: dict[str, Columns] = read_columns(Path(__file__).with_name("columns.csv"))
+
+METRICS: dict[str, tuple[Metric, ...]] = {
+    stage: tuple(metrics)
+    for stage, metrics in groupby(
+        read_metrics(Path(__file__).with_name("metrics.csv")),
+        key=lambda metric: metric.key.partition(".")[0],
+    )
+}
