@@ -22,9 +22,10 @@ from diploee.base.model import (
     Name,
     Share,
     default,
-    named_preset,
+    named_in,
     optional,
     uncertain,
+    with_preset,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.scenario.times import Duration, Moment
@@ -317,7 +318,7 @@ class CheckpointStore(Model):
 class SynchronousJob(Model):
     """One training job whose GPUs all work, wait and fail together."""
 
-    preset: str | None = optional(
+    preset: Annotated[str, named_in(PRESETS)] | None = optional(
         (
             f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All "
             "but Llama 3's size, speed and failures, and the levels of gpt_8xh100 "
@@ -533,19 +534,18 @@ class SynchronousJob(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("preset") is None:
+        if not isinstance(given, dict):
             return given
-        preset = named_preset(given["preset"], PRESETS)
-        given_keys = {key for key, value in given.items() if value is not None}
-        for pair in ALTERNATIVES:
-            for one, other in (pair, pair[::-1]):
-                if given_keys & one:
-                    preset = {
-                        key: preset[key]
-                        for key in preset
-                        if key in given_keys or key not in other
-                    }
-        return {**preset, **given}
+        keys = {key for key, value in given.items() if value is not None}
+        aside = {
+            key
+            for pair in ALTERNATIVES
+            for one, other in (pair, pair[::-1])
+            if keys & one
+            for key in other - keys
+        }
+        whole = with_preset(given, PRESETS)
+        return {key: whole[key] for key in whole if key in given or key not in aside}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
