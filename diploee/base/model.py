@@ -113,6 +113,28 @@ class Model(Brief, BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False
     )
 
+    def keys_set(self, *keys: str) -> list[str]:
+        """Return those of some keys that differ from their defaults."""
+        fields = type(self).model_fields
+        return [key for key in keys if getattr(self, key) != fields[key].default]
+
+    def need_one(self, *keys: str, least: int = 1) -> None:
+        """Refuse more than one of some keys, and none unless that is allowed."""
+        found = self.keys_set(*keys)
+        if not least <= len(found) <= 1:
+            raise ValueError(f"give one of {one_of(keys)}, found {one_of(found)}")
+
+    def need(self, key: str, *others: str) -> None:
+        """Refuse a key without others that it needs."""
+        missing = [other for other in others if not self.keys_set(other)]
+        if missing and self.keys_set(key):
+            raise ValueError(f"'{key}' needs {one_of(missing)}; give both, or neither")
+
+    def refuse(self, key: str, *others: str) -> None:
+        """Refuse a key with others that can't go with it."""
+        if self.keys_set(key) and (found := self.keys_set(*others)):
+            raise ValueError(f"'{key}' can't go with {one_of(found)}; remove one")
+
     def given_otherwise(self) -> Collection[str]:
         """Return keys replaced by another key, so nothing is assumed of them."""
         return ()
@@ -183,7 +205,7 @@ class Choices(Model):
 def _printable(text: str) -> str:
     """Refuse names that would end a line, or hide or reverse text."""
     if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
-        raise must_be(f"a name of 1 to {LONGEST_NAME} characters, all printable")
+        raise must_be(f"a name of 1 to {LONGEST_NAME} characters, all printable", text)
     return text
 
 
@@ -285,22 +307,17 @@ def uncertain(
     )
 
 
-def named_in(names: Iterable[str]) -> AfterValidator:
-    """Return the check that a text is one of some names."""
-
-    def check(name: str) -> str:
-        if name not in names:
-            raise must_be(one_of(names))
-        return name
-
-    return AfterValidator(check)
-
-
 def with_preset(given: Any, presets: Mapping[str, dict[str, Any]]) -> Any:
     """Return the keys that are given beside those of the preset that they name."""
-    if not isinstance(given, dict):
+    name = given.get("preset") if isinstance(given, dict) else None
+    if name is None:
         return given
-    return presets.get(str(given.get("preset")), {}) | given
+    if not isinstance(name, str) or name not in presets:
+        error = must_be(one_of(presets), name)
+        raise ValidationError.from_exception_data(
+            "preset", [{"type": error, "loc": ("preset",), "input": name}]
+        )
+    return presets[name] | given
 
 
 def marks_of(field: FieldInfo) -> dict[str, Any]:
@@ -571,14 +588,9 @@ class Kinds(Generic[T]):
         ):
             data = {key: "path", **data}  # an import path says of itself what it is
         name = data.get(key) if isinstance(data, dict) else None
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name not in self.by_name:
             raise must_be(
-                f"a name or a group of keys with '{key}: ...' (have: {one_of(self)})"
-            )
-        if name not in self.by_name:
-            raise ValueError(
-                f"unknown {self.what} '{name}' (have: "
-                f"{one_of(self)}){did_you_mean(name, self)}"
+                f"a {self.what} ({one_of(self)})", value if name is None else name
             )
         spec = self.by_name[name]
         if isinstance(value, str) and (needed := _needed(spec)):
@@ -691,7 +703,7 @@ class NameIn:
 
     def _check(self, name: str) -> str:
         if name not in self._names():
-            raise must_be(one_of(self._names()))
+            raise must_be(one_of(self._names()), name)
         return name
 
     def __get_pydantic_core_schema__(

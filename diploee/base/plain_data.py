@@ -110,9 +110,10 @@ def _texts(details: list[ErrorDetails]) -> Iterator[str]:
     """Yield what is wrong with one value, in one line what it might have been."""
     allowed = list(dict.fromkeys(filter(None, map(_allowed, details))))
     if allowed:
-        text, value = " or ".join(allowed), details[0]["input"]
-        near = did_you_mean(shown(value), re.findall("'([^']*)'", text))
-        yield f"must be {text}, found {shown(value)}{near}"
+        text = " or ".join(allowed)
+        found = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
+        near = did_you_mean(found, re.findall("'([^']*)'", text))
+        yield f"must be {text}, found {found}{near}"
     for detail in details:
         context = detail.get("ctx", {})
         match detail["type"]:
@@ -151,9 +152,10 @@ def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
     return tuple(key_path)
 
 
-def must_be(allowed: str) -> PydanticCustomError:
-    """Return the error of a validator; what was found is added to it."""
-    return PydanticCustomError("must_be", "must be {allowed}", {"allowed": allowed})
+def must_be(allowed: str, found: Any) -> PydanticCustomError:
+    """Return the error of a validator."""
+    context = {"allowed": allowed, "found": shown(found)}
+    return PydanticCustomError("must_be", "must be {allowed}, found {found}", context)
 
 
 MAX_BYTES = 1 << 30
@@ -243,8 +245,9 @@ def parse_json(
     try:
         data = from_json(given.removeprefix(BOM_UTF8), allow_inf_nan=not finite)
     except ValueError as problem:
+        what, _, at = str(problem).rpartition(" at line ")
         raise error(
-            f"{where}: not valid JSON ({problem}); is the file complete?"
+            f"{where}:{at.split()[0]}: not valid JSON ({what}); is the file complete?"
         ) from problem
     return checked_record(data, root, where, error)
 

@@ -27,7 +27,6 @@ from diploee.base.model import (
     Kinds,
     Model,
     default,
-    named_in,
     optional,
     with_preset,
 )
@@ -40,7 +39,7 @@ def _check_hour(value: datetime) -> datetime:
     if value.tzinfo is not None or value != value.replace(
         minute=0, second=0, microsecond=0
     ):
-        raise must_be("a date or a whole hour of local time, without a zone")
+        raise must_be("a date or a whole hour of local time, without a zone", value)
     return value
 
 
@@ -235,7 +234,7 @@ NODE_PRESETS = {
 class NodeType(Model):
     """A kind of server node, with its rated power and idle draw."""
 
-    preset: Annotated[str, named_in(NODE_PRESETS)] | None = optional(
+    preset: str | None = optional(
         (
             "Ratings, idle and warm power that are not given, by name: "
             f"{one_of(NODE_PRESETS)}. GPUs as measured on open traces; the host of "

@@ -22,7 +22,6 @@ from diploee.base.model import (
     Name,
     Share,
     default,
-    named_in,
     optional,
     uncertain,
     with_preset,
@@ -318,7 +317,7 @@ class CheckpointStore(Model):
 class SynchronousJob(Model):
     """One training job whose GPUs all work, wait and fail together."""
 
-    preset: Annotated[str, named_in(PRESETS)] | None = optional(
+    preset: str | None = optional(
         (
             f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All "
             "but Llama 3's size, speed and failures, and the levels of gpt_8xh100 "
@@ -549,19 +548,12 @@ class SynchronousJob(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
-        pairs = [("n_gpus", "n_nodes")] + [("work_days", "tokens")] * (
-            self.phases is None
-        )
-        for one, other in pairs:
-            if (getattr(self, one) is None) == (getattr(self, other) is None):
-                raise ValueError(f"give either {one} or {other}, or a preset")
+        self.need_one("n_gpus", "n_nodes")
+        if self.phases is None:
+            self.need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            fields = type(self).model_fields
-            if beside := sorted(
-                of for of in DRAWN if getattr(self, of) != fields[of].default
-            ):
-                raise ValueError(f"phases go without {one_of(beside)}; remove them")
+            self.refuse("phases", *DRAWN)
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))
@@ -571,20 +563,12 @@ class SynchronousJob(Model):
                     "phases begin at 0, each after the one before by 1 ms or more, "
                     "and end with end"
                 )
-        work = [self.parameters, self.tflops_per_gpu]
-        if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
-            raise ValueError(
-                "give either period_s, or parameters, tokens_per_step and "
-                "tflops_per_gpu"
-            )
-        if self.tokens_per_step is None and (
-            self.period_s is None or self.tokens is not None
-        ):
-            raise ValueError("give tokens_per_step, which parameters and tokens need")
-        if self.submit is not None and self.submit_after is not None:
-            raise ValueError("give either submit or submit_after")
-        if self.second_dip is not None and self.micro_steps is not None:
-            raise ValueError("give either second_dip or micro_steps")
+        self.need_one("period_s", "parameters")
+        self.need("parameters", "tokens_per_step", "tflops_per_gpu")
+        self.need("tflops_per_gpu", "parameters")
+        self.need("tokens", "tokens_per_step")
+        self.need_one("submit", "submit_after", least=0)
+        self.need_one("second_dip", "micro_steps", least=0)
         if not self.low <= self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         return self

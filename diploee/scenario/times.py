@@ -65,8 +65,7 @@ def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None or match[2] not in units or float(match[1]) > MAX_NUMBER:
         raise must_be(
-            f"a number up to {MAX_NUMBER:,} and a unit ({', '.join(units)}), such as "
-            f"'{example}'"
+            f"a number and a unit ({', '.join(units)}), such as '{example}'", text
         )
     return float(match[1]), match[2]
 
@@ -79,7 +78,7 @@ def parse_resolution_ms(text: object) -> int:
         span_ms % MIN_RESOLUTION_MS
         or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS
     ):
-        raise must_be("a multiple of 0.1 s from 0.1 s to 1 h")
+        raise must_be("a multiple of 0.1 s from 0.1 s to 1 h", text)
     return int(span_ms)
 
 
@@ -88,7 +87,7 @@ def parse_step_ms(text: str) -> int:
     try:
         return parse_resolution_ms(text)
     except ValueError as error:
-        raise InputError(f"--step: {error}, found {shown(text)}") from None
+        raise InputError(f"--step: {error}") from None
 
 
 def steps_ms(resolution_ms: int) -> Iterator[int]:
@@ -102,14 +101,14 @@ def _parse_span_ms(text: object) -> int:
     number, unit = _split(text, _FIXED_MS, "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:
-        raise must_be("a whole number of ms from 1 up")
+        raise must_be("a whole number of ms from 1 up", text)
     return int(span_ms)
 
 
 def _check_duration(text: object) -> str:
     number, unit = _split(text, _UNITS, "1 year")
     if number <= 0 or (unit in _CALENDAR_MONTHS and number % 1):
-        raise must_be("longer than 0, and of whole months or years")
+        raise must_be("longer than 0, and of whole months or years", text)
     # A float has 15 exact digits; fewer would change a long span, an exponent would not
     # be read.
     return f"{number:.15g} {unit}"
@@ -182,7 +181,7 @@ FixedSpan = Annotated[
 
 def _check_moment(value: datetime) -> datetime:
     if value.tzinfo is not None or value.microsecond % 1000:
-        raise must_be("local time in whole milliseconds, without a zone")
+        raise must_be("local time in whole milliseconds, without a zone", value)
     return value
 
 
@@ -250,7 +249,7 @@ Weight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
 
 def _some(weights: tuple[float, ...]) -> tuple[float, ...]:
     if not any(weights):
-        raise must_be("weights of which one or more are above 0")
+        raise must_be("weights of which one or more are above 0", weights)
     return weights
 
 
@@ -342,14 +341,8 @@ class Calendar(Model):
 
     @model_validator(mode="after")
     def _week_is_given_once(self) -> Calendar:
-        if self.hour_of_week is not None and (self.hour_of_day or self.day_of_week):
-            raise ValueError(
-                "give either hour_of_week or hour_of_day and day_of_week, not both"
-            )
-        if self.holiday_as != "sunday" and self.holidays is None:
-            raise ValueError(
-                "holiday_as needs holidays, a country such as US; give both"
-            )
+        self.refuse("hour_of_week", "hour_of_day", "day_of_week")
+        self.need("holiday_as", "holidays")
         return self
 
     def week_weights(self) -> tuple[float, ...]:

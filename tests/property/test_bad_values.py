@@ -73,8 +73,8 @@ class Key(NamedTuple):
     @property
     def number(self) -> str:
         """Its bounds, if it takes a single number."""
-        alone = self.allowed.rpartition("; ")[2]
-        return self.allowed.split("; ")[0] if "each" in alone else alone
+        parts = self.allowed.split("; ")
+        return next((part for part in parts if BOUND.search(part)), "")
 
     @property
     def takes(self) -> set[str]:
@@ -248,14 +248,39 @@ def test_number_beyond_a_bound_is_refused_and_one_at_it_is_not(
                 n = int(count[0]) if count else 1
                 shapes = [lambda value, n=n: [1] * (n - 1) + [value]]
             elif key.kind.endswith(" by name"):
-                shapes = [lambda value: {"1": value}]
+                shapes = [lambda value: {"1": value}, lambda value: {"5": value}]
             elif "number" not in key.kind:
                 continue
             for shape in shapes:
-                check_refused(tmp_path, kind, section, key, shape(beyond))
+                inner = {key.name: shape(beyond)}
+                _, said = problems(tmp_path, kind, section, inner)
+                assert any(
+                    re.search(r": must be .*(above|below|at (mo|lea)st) ", p)
+                    for p in said
+                ), (key, beyond, said)
                 inner = {key.name: shape(within)}
                 _, said = problems(tmp_path, kind, section, inner)
                 assert not [p for p in said if f"{key.name}: must" in p], said
+
+
+@pytest.mark.parametrize(
+    ("title", "key", "at", "values"),
+    [
+        ("SynchronousJob", "phases", ".0.0", [[-1, "load"], [2, "end"]]),
+        ("SynchronousJob", "phases", ".1.0", [[0, "load"], [86_401, "end"]]),
+        ("SynchronousJob", "phases", ".1.1", [[0, "load"], [1, "ends"]]),
+        ("SynchronousJob", "phases", "", [[0, "load"]]),
+        ("ReplicaStream", "amplitude_range", ".0", [-1, 1]),
+        ("ReplicaStream", "amplitude_range", ".1", [1, 11]),
+    ],
+)
+def test_item_of_a_list_is_refused_at_its_place(
+    tmp_path: Path, title: str, key: str, at: str, values: list[Any]
+) -> None:
+    where, (said,) = problems(
+        tmp_path, "scenario", page("scenario")[title], {key: values}
+    )
+    assert re.search(rf" {where.split()[1]}{at}: must be .*, found ", said)
 
 
 @pytest.mark.parametrize(("kind", "title"), ALL)
