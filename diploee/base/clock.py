@@ -44,7 +44,7 @@ def named_zone(name: str) -> ZoneInfo:
             or ["America/Chicago"]
         )
         raise ValueError(
-            f"unknown time zone {shown(name)}, expected a name such as {one_of(alike)}"
+            f"must be a time zone such as {one_of(alike)}, found {shown(name)}"
         ) from None
 
 
@@ -53,7 +53,7 @@ def fixed_zone(text: str) -> timezone:
     match = _UTC_OFFSET.fullmatch(text)
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
         raise ValueError(
-            f"expected a fixed UTC offset such as '+00:00' or '-07:00', found '{text}'"
+            f"must be a UTC offset such as '+00:00' or '-07:00', found {shown(text)}"
         )
     offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
     return timezone(-offset if match[1] == "-" else offset)

@@ -11,12 +11,11 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import date
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
-from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -26,33 +25,35 @@ from typing import (
     NoReturn,
     Protocol,
     TypeVar,
-    Union,
-    get_args,
-    get_origin,
 )
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
-    ValidationInfo,
-    field_validator,
     model_serializer,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import (
+    CoreSchema,
+    ErrorDetails,
+    InitErrorDetails,
+    PydanticCustomError,
+    PydanticKnownError,
+    core_schema,
+)
 
 from diploee.base.boundary import imported
 from diploee.base.clock import fixed_zone
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
-from diploee.base.plain_data import allowed_keys, plain_problems
+from diploee.base.plain_data import must_be, plain_problems
 
 PROBABILITY_TOLERANCE = 1e-6
 MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
@@ -62,6 +63,51 @@ LONGEST_NAME = 200
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 
 
+def _with_keys(detail: ErrorDetails, keys: list[str]) -> InitErrorDetails:
+    """Return an error that knows the allowed keys, if it is of one beside them."""
+    context = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+        context = {"allowed": keys}
+    kind = PydanticCustomError(detail["type"], detail["msg"], context)
+    return {"type": kind, "loc": detail["loc"], "input": detail["input"]}
+
+
+def _number(value: Any) -> Any:
+    """Refuse what pydantic would take for a whole number, which 5.0 is."""
+    if isinstance(value, bool | str):
+        raise PydanticKnownError("int_type")
+    return value
+
+
+def _date(value: Any) -> Any:
+    """Refuse what pydantic would take for seconds since 1970."""
+    if isinstance(value, str) and _ISO_DATE.fullmatch(value):
+        return value
+    if not isinstance(value, date):
+        raise PydanticKnownError("datetime_type")
+    return value
+
+
+def _be_strict(schema: Any) -> None:
+    """Take neither text nor truth values for numbers, nor numbers for dates.
+
+    Keys are left: JSON has them as text. Pydantic's strict mode is no help: it also
+    refuses lists as tuples and 5.0 as a whole number.
+    """
+    parts = schema.items() if isinstance(schema, dict) else enumerate(schema)
+    for name, part in parts:
+        if name != "keys_schema" and isinstance(part, dict | list | tuple):
+            _be_strict(part)
+    match schema:
+        case {"type": "float" | "bool"}:
+            schema["strict"] = True
+        case {"type": "int" | "date" | "datetime" as kind}:
+            check = _number if kind == "int" else _date
+            inner = {**schema}
+            schema.clear()
+            schema |= core_schema.no_info_before_validator_function(check, inner)
+
+
 class Model(Brief, BaseModel):
     """A part of a scenario. Every key has a description; unknown keys are refused."""
 
@@ -69,37 +115,65 @@ class Model(Brief, BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False
     )
 
+    def keys_set(self, *keys: str) -> list[str]:
+        """Return those of some keys that differ from their defaults."""
+        fields = type(self).model_fields
+        return [key for key in keys if getattr(self, key) != fields[key].default]
+
+    def need_one(self, *keys: str, least: int = 1) -> None:
+        """Refuse more than one of some keys, and none unless that is allowed."""
+        found = self.keys_set(*keys)
+        if not least <= len(found) <= 1:
+            raise ValueError(f"give one of {one_of(keys)}, found {one_of(found)}")
+
+    def need(self, key: str, *others: str) -> None:
+        """Refuse a key without others that it needs."""
+        missing = [other for other in others if not self.keys_set(other)]
+        if missing and self.keys_set(key):
+            raise ValueError(f"'{key}' needs {one_of(missing)}; give both, or neither")
+
+    def refuse(self, key: str, *others: str) -> None:
+        """Refuse a key with others that can't go with it."""
+        if self.keys_set(key) and (found := self.keys_set(*others)):
+            raise ValueError(f"'{key}' can't go with {one_of(found)}; remove one")
+
     def given_otherwise(self) -> Collection[str]:
         """Return keys replaced by another key, so nothing is assumed of them."""
         return ()
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _refuse_other_types(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what pydantic would convert.
+    def _name_allowed_keys(cls, data: Any, handler: Any) -> Any:
+        """Say of an unknown key which there are; the nearest is not missing besides."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            slips = [
+                str(detail["loc"][0])
+                for detail in details
+                if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1
+            ]
+            if not slips:
+                raise
+            left = [
+                detail
+                for detail in details
+                if detail["type"] != "missing"
+                or not any(did_you_mean(s, map(str, detail["loc"])) for s in slips)
+            ]
+            raise ValidationError.from_exception_data(
+                cls.__name__, [_with_keys(d, list(cls.model_fields)) for d in left]
+            ) from None
 
-        ``"5"`` and ``true`` to numbers, ``"5"`` to a date. Its strict mode is no help:
-        it also refuses lists as tuples and text as dates.
-        """
-        field = cls.model_fields[info.field_name or ""]
-        kinds = _unchecked(_kinds(field.annotation), field.metadata)
-        if isinstance(value, bool | str) and (allowed := _only_numbers(kinds)):
-            raise ValueError(f"must be {allowed}, found {shown(value)}")
-        if (
-            kinds == {datetime}
-            and isinstance(value, str)
-            and not _ISO_DATE.fullmatch(value)
-        ):
-            raise ValueError(
-                f"must be an ISO date such as 2018-01-01, found {shown(value)}"
-            )
-        if isinstance(value, dict | list | tuple) and _only_numbers(_item_kinds(kinds)):
-            for key, item in (
-                value.items() if isinstance(value, dict) else enumerate(value)
-            ):
-                if isinstance(item, bool | str):
-                    raise ValueError(f"'{key}' must be a number, found {shown(item)}")
-        return value
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the schema of the model, strict about numbers and dates."""
+        schema = handler(source)
+        _be_strict(handler.resolve_ref_schema(schema))
+        return schema
 
 
 M = TypeVar("M", bound=Model)
@@ -125,7 +199,7 @@ class Choices(Model):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problems = plain_problems(error, type(self), values)
+            problems = plain_problems(error, values)
             words = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
             raise InputError("; ".join(words)) from error
 
@@ -133,10 +207,7 @@ class Choices(Model):
 def _printable(text: str) -> str:
     """Refuse names that would end a line, or hide or reverse text."""
     if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
-        raise ValueError(
-            f"must be a name of 1 to {LONGEST_NAME} characters, none of them a "
-            f"control character, found {shown(text)}"
-        )
+        raise must_be(f"a name of 1 to {LONGEST_NAME} characters, all printable", text)
     return text
 
 
@@ -238,14 +309,17 @@ def uncertain(
     )
 
 
-def named_preset(name: Any, presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return a preset by its name."""
-    if name not in presets:
-        raise ValueError(
-            f"unknown preset {shown(name)} (have: {one_of(presets)})"
-            f"{did_you_mean(str(name), presets)}"
+def with_preset(given: Any, presets: Mapping[str, dict[str, Any]]) -> Any:
+    """Return the keys that are given beside those of the preset that they name."""
+    name = given.get("preset") if isinstance(given, dict) else None
+    if name is None:
+        return given
+    if not isinstance(name, str) or name not in presets:
+        error = must_be(one_of(presets), name)
+        raise ValidationError.from_exception_data(
+            "preset", [{"type": error, "loc": ("preset",), "input": name}]
         )
-    return presets[name]
+    return presets[name] | given
 
 
 def marks_of(field: FieldInfo) -> dict[str, Any]:
@@ -309,46 +383,6 @@ def parts_of(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]
             yield from (
                 (f"{at}.{index}", inner, None, "") for index, inner in enumerate(value)
             )
-
-
-def _kinds(annotation: Any) -> set[Any]:
-    """Return the plain types that an annotation allows besides None."""
-    arguments = get_args(annotation)
-    if not arguments:
-        return {annotation} - {NoneType}
-    if hasattr(annotation, "__metadata__"):
-        return _unchecked(_kinds(arguments[0]), annotation.__metadata__)
-    if get_origin(annotation) not in (Union, UnionType):  # a list, a mapping, a literal
-        return {annotation}
-    return set[Any]().union(*map(_kinds, arguments))
-
-
-def _unchecked(kinds: set[Any], metadata: Iterable[Any]) -> set[Any]:
-    """Return the types that no validator of the field's own looks at first."""
-    own = any(isinstance(check, BeforeValidator) for check in metadata)
-    return kinds & {datetime} if own else kinds
-
-
-def _only_numbers(kinds: set[Any]) -> str:
-    """Return what stands for a number that is neither text nor truth value."""
-    others = kinds - {int, float}
-    if others == kinds or not all(get_origin(kind) in (list, tuple) for kind in others):
-        return ""
-    return "a number or a list" if others else "a number"
-
-
-def _item_kinds(kinds: set[Any]) -> set[Any]:
-    """Return the plain types of the values of mappings and lists.
-
-    None where there are none.
-    """
-    inner = [
-        get_args(kind) for kind in kinds if get_origin(kind) in (dict, list, tuple)
-    ]
-    items = [
-        args[1] if len(args) == 2 and args[1] is not ... else args[0] for args in inner
-    ]
-    return set[Any]().union(*map(_kinds, items))
 
 
 def check_probabilities(probabilities: Iterable[float], of_what: str) -> None:
@@ -561,18 +595,12 @@ class Kinds(Generic[T]):
         ):
             data = {key: "path", **data}  # an import path says of itself what it is
         name = data.get(key) if isinstance(data, dict) else None
-        if not isinstance(name, str):
-            raise ValueError(
-                f"must be a name or a group of keys with '{key}: ...' (have: "
-                f"{one_of(self)}), found {shown(value)}"
-            )
-        if ":" in name:
+        if isinstance(name, str) and ":" in name:
             name = self._import(name)
             data = {**data, key: name}
-        if name not in self.by_name:
-            raise ValueError(
-                f"unknown {self.what} '{name}' (have: "
-                f"{one_of(self)}){did_you_mean(name, self)}"
+        if not isinstance(name, str) or name not in self.by_name:
+            raise must_be(
+                f"a {self.what} ({one_of(self)})", value if name is None else name
             )
         spec = self.by_name[name]
         if isinstance(value, str) and (needed := _needed(spec)):
@@ -580,10 +608,7 @@ class Kinds(Generic[T]):
                 f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: "
                 f"{name}' and these"
             )
-        try:
-            return spec.model_validate(data)
-        except ValidationError as error:
-            raise _with_keys(error, spec) from None
+        return spec.model_validate(data)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -613,18 +638,6 @@ class Kinds(Generic[T]):
         if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
             found.insert(0, {"type": "string", "enum": plain})
         return {"anyOf": found}
-
-
-def _with_keys(error: ValidationError, spec: type[Model]) -> ValidationError:
-    """Return an error with the kind's keys, which its annotation doesn't tell."""
-    details: list[InitErrorDetails] = []
-    for detail in error.errors(include_url=False):
-        keys = allowed_keys(spec, detail["loc"][:-1])
-        known = {"allowed": list(keys)} if keys else {}
-        context = {**detail.get("ctx", {}), **known}
-        kind = PydanticCustomError(detail["type"], detail["msg"], context)
-        details.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})
-    return ValidationError.from_exception_data(spec.__name__, details)
 
 
 def _needed(spec: type[Model]) -> list[str]:
@@ -703,12 +716,8 @@ class NameIn:
         return found
 
     def _check(self, name: str) -> str:
-        known = self._names()
-        if name not in known:
-            raise ValueError(
-                f"must be {one_of(known)}, found "
-                f"{shown(name)}{did_you_mean(name, known)}"
-            )
+        if name not in self._names():
+            raise must_be(one_of(self._names()), name)
         return name
 
     def __get_pydantic_core_schema__(

@@ -284,7 +284,7 @@ def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) ->
     except InputError as error:  # a model that names its own fields, as in Python
         if not isinstance(error.__cause__, ValidationError):
             raise
-        problems = plain_problems(error.__cause__, model, given)
+        problems = plain_problems(error.__cause__, given)
         raise InputError(
             "; ".join(f"{where(at)}: {why}" for at, why in problems)
         ) from error

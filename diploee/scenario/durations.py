@@ -76,8 +76,7 @@ class DurationModel(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> DurationModel:
-        if (self.quantiles_s is None) == (self.lognormal is None):
-            raise ValueError("give either quantiles_s or lognormal")
+        self.need_one("quantiles_s", "lognormal")
         if self.lognormal is not None:
             check_probabilities((part.weight for part in self.lognormal), "lognormals")
         if (

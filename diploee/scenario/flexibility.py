@@ -124,11 +124,7 @@ class EventTarget(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (
-            sum(value is not None for value in (self.fraction, self.mw, self.delta_mw))
-            != 1
-        ):
-            raise ValueError("give exactly one of 'fraction', 'mw', 'delta_mw'")
+        self.need_one("fraction", "mw", "delta_mw")
         return self
 
     def level_w(self, before_w: float) -> float:
@@ -510,8 +506,7 @@ class JobFlexibility(Model):
                 f"{self.checkpoint_interval} between two; shorten it, or lengthen "
                 "checkpoint_interval"
             )
-        if self.slack is not None and self.deadline is not None:
-            raise ValueError("give either slack or deadline")
+        self.need_one("slack", "deadline", least=0)
         return self
 
     @property

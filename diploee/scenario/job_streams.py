@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from diploee.base.errors import one_of
 from diploee.base.model import (
     SCALES,
     Model,
@@ -220,24 +219,11 @@ class JobClass(Model):
             raise ValueError(
                 f"n_gpus needs n_nodes: 1, found {self.n_nodes}; leave n_gpus out"
             )
-        if self.n_gpus is not None and self.batch_inference is not None:
-            raise ValueError(
-                "n_gpus can't go with batch_inference, an instance a node; remove it"
-            )
+        self.refuse("batch_inference", "n_gpus", "scale_from_n_nodes", "duration")
         return self
 
     @model_validator(mode="after")
     def _batches_give_time_and_power(self) -> JobClass:
-        beside = {
-            "scale_from_n_nodes": self.scale_from_n_nodes,
-            "duration": self.duration,
-        }
-        if self.batch_inference and (
-            given := [name for name, value in beside.items() if value]
-        ):
-            raise ValueError(
-                f"{one_of(given)} can't go with batch_inference, which gives it"
-            )
         if (
             self.duration is None
             and self.arrays is not None
@@ -359,29 +345,16 @@ class JobStream(Model):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
-        sources = {
-            "mix": self.mix,
-            "classes": self.classes,
-            "replay": self.replay,
-            "zeus": self.zeus,
-            "synchronous": self.synchronous,
-        }
-        given = [name for name, source in sources.items() if source]
-        if len(given) != 1:
-            raise ValueError(
-                f"give exactly one of {one_of(sources)}, found "
-                f"{one_of(given) if given else 'none'}"
-            )
+        self.need_one("mix", "classes", "replay", "zeus", "synchronous")
         if self.replay is not None:
             return self._checked_replay()
         if self.zeus is not None:
             return self._checked_zeus(self.zeus)
         if self.synchronous is not None:
             return self._checked_synchronous()
-        if (self.target_utilization is None) == (self.jobs_per_day is None):
-            raise ValueError("give either target_utilization or jobs_per_day")
-        if self.match == "simulated" and self.target_utilization is None:
-            raise ValueError("match: simulated needs target_utilization")
+        self.need_one("target_utilization", "jobs_per_day")
+        if self.match == "simulated":
+            self.need("match", "target_utilization")
         classes = self.job_classes()
         check_probabilities((job_class.probability for job_class in classes), "classes")
         names = [job_class.name for job_class in classes]
@@ -399,27 +372,19 @@ class JobStream(Model):
         return self
 
     def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
-        if self.flexibility is not None:
-            raise ValueError("flexibility can't go with zeus; remove it")
-        timed = {"calendar", "dispersion", "day_dispersion", "jobs_per_day"}
-        never = {"target_utilization", "match", "profile_variants", "power_smoothing"}
-        if given := self._given(never if zeus.groups is None else never | timed):
-            raise ValueError(f"{one_of(given)} can't go with zeus; remove it")
-        if zeus.groups is None and self.jobs_per_day is None:
-            raise ValueError(
-                "zeus needs jobs_per_day, or the submissions of zeus.groups"
-            )
+        self.refuse("zeus", "flexibility", "target_utilization", "match")
+        self.refuse("zeus", "profile_variants", "power_smoothing")
+        if zeus.groups is None:
+            self.need("zeus", "jobs_per_day")
+        else:
+            self.refuse("zeus", "calendar", "dispersion", "day_dispersion")
+            self.refuse("zeus", "jobs_per_day")
         return self
 
     def _checked_synchronous(self) -> JobStream:
         kept = {"pool", "synchronous", "flexibility", "power_smoothing"}
-        if given := self._given(set(type(self).model_fields) - kept):
-            raise ValueError(f"{one_of(given)} can't go with synchronous; remove it")
-        if self.flexibility is not None and self.power_smoothing is not None:
-            raise ValueError(
-                "power_smoothing can't go with the flexibility of a synchronous "
-                "stream, whose caps would cross the floor; remove one of them"
-            )
+        self.refuse("synchronous", *(type(self).model_fields.keys() - kept))
+        self.refuse("power_smoothing", "flexibility")
         jobs = self.synchronous.jobs if self.synchronous is not None else ()
         if self.power_smoothing is not None and any(
             job.lead_s or job.exit_s or job.lag_s for job in jobs
@@ -441,23 +406,9 @@ class JobStream(Model):
                 "flexibility.min_nodes can't go with replay, whose jobs have any "
                 "width; remove it"
             )
-        drawn = {"calendar", "dispersion", "day_dispersion", "target_utilization"}
-        if given := self._given(drawn | {"jobs_per_day", "match"}):
-            raise ValueError(
-                "replay takes the times of jobs from the log; remove "
-                f"{one_of(given)}, or scale with replay.rate_factor"
-            )
+        self.refuse("replay", "calendar", "dispersion", "day_dispersion")
+        self.refuse("replay", "target_utilization", "jobs_per_day", "match")
         return self
-
-    def _given(self, names: set[str]) -> list[str]:
-        """Return which keys differ from their defaults.
-
-        A dump writes out the others too.
-        """
-        fields = type(self).model_fields
-        return sorted(
-            name for name in names if getattr(self, name) != fields[name].default
-        )
 
     def job_classes(self) -> tuple[JobClass, ...]:
         """Return the classes, those of a mix in the order of its keys.

@@ -158,7 +158,7 @@ def key_type(of_key: Schema) -> str:
     if "$ref" in of_key:
         name = _model_name(of_key)
         return f"[{name}](#{name.lower()})"
-    if of_key.get("format") == "date-time":
+    if of_key.get("format") in ("date", "date-time"):
         return "date"
     kind = of_key.get("type")
     if kind == "array" and of_key.get("items"):

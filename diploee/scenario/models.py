@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from diploee.base.clock import RunClock, fixed_zone, instant_ms, named_zone
-from diploee.base.errors import InputError, one_of, shown
+from diploee.base.errors import InputError, one_of
 from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.model import (
     MAX_SEED,
@@ -75,8 +75,7 @@ class Size(Model):
 
     @model_validator(mode="after")
     def _one_size(self) -> Size:
-        if (self.poi_mw is None) == (self.nodes_factor is None):
-            raise ValueError("give either poi_mw or nodes_factor")
+        self.need_one("poi_mw", "nodes_factor")
         return self
 
 
@@ -168,11 +167,7 @@ class Facility(Model):
             "utc_offset",
             "time_zone",
         }:
-            raise ValueError(
-                "weather needs the facility's zone, as its hours are those of a "
-                "place: give utc_offset, such as '-07:00', or time_zone, such as "
-                "America/Denver"
-            )
+            raise ValueError("'weather' needs 'utc_offset' or 'time_zone'; give one")
         return self
 
     @model_validator(mode="before")
@@ -181,10 +176,7 @@ class Facility(Model):
         if not isinstance(given, dict) or given.get("time_zone") is None:
             return given
         if given.get("utc_offset") is not None:
-            raise ValueError(
-                "give either utc_offset or time_zone, not both; found "
-                f"{shown(given['utc_offset'])} and {shown(given['time_zone'])}"
-            )
+            raise ValueError("'time_zone' can't go with 'utc_offset'; remove one")
         return {**given, "utc_offset": None}
 
     @property

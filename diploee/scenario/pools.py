@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from diploee.base.clock import RunClock
-from diploee.base.errors import one_of, shown
+from diploee.base.errors import one_of
 from diploee.base.model import (
     MAX_DEVICES,
     MAX_NODES,
@@ -27,29 +27,26 @@ from diploee.base.model import (
     Kinds,
     Model,
     default,
-    named_preset,
     optional,
+    with_preset,
 )
+from diploee.base.plain_data import must_be
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.facility.node_power import AC_POWER, AcPowerSpec
-from diploee.scenario.times import LocalTime
 
 
 def _check_hour(value: datetime) -> datetime:
     if value.tzinfo is not None or value != value.replace(
         minute=0, second=0, microsecond=0
     ):
-        raise ValueError(
-            "must be a date or a whole hour of local time, without a zone, found "
-            f"{shown(value)}"
-        )
+        raise must_be("a date or a whole hour of local time, without a zone", value)
     return value
 
 
 class Phase(Model):
     """Nodes of a pool that stand from a date on."""
 
-    since: Annotated[LocalTime, AfterValidator(_check_hour)] = Field(
+    since: Annotated[datetime, AfterValidator(_check_hour)] = Field(
         description="When they stand, local time, an ISO date such as 2027-01-01."
     )
     n_nodes: Annotated[PositiveInt, SCALES] = Field(
@@ -277,9 +274,7 @@ class NodeType(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("preset") is None:
-            return given
-        return {**named_preset(given["preset"], NODE_PRESETS), **given}
+        return with_preset(given, NODE_PRESETS)
 
     @property
     def rated_power_w(self) -> float:

@@ -145,10 +145,8 @@ class RecurringTraining(ZeusSpec):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RecurringTraining:
-        if (self.train is None) != (self.power is None):
-            raise ValueError(
-                "give both train and power, or neither for the synthetic traces"
-            )
+        self.need("train", "power")
+        self.need("power", "train")
         if self.groups is not None and len(set(self.workloads.values())) > 1:
             raise ValueError(
                 "groups give the shares; give all workloads the same, such as 1"

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from diploee.base.model import Model, PositiveShare, Share, default, optional
+from diploee.base.model import (
+    Model,
+    PositiveShare,
+    Share,
+    default,
+    optional,
+    with_preset,
+)
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
@@ -81,8 +88,7 @@ class Recovery(Model):
 
     @model_validator(mode="after")
     def _one_ramp(self) -> Recovery:
-        if (self.ramp_s is None) == (self.ramp_mw_per_min is None):
-            raise ValueError("give either ramp_s or ramp_mw_per_min")
+        self.need_one("ramp_s", "ramp_mw_per_min")
         return self
 
 
@@ -174,20 +180,14 @@ class RideThrough(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: object) -> object:
-        preset = (
-            PRESETS.get(str(given.get("preset"))) if isinstance(given, dict) else None
-        )
-        return {**preset, **given} if preset and isinstance(given, dict) else given
+        return with_preset(given, PRESETS)
 
     @model_validator(mode="after")
     def _goes_together(self) -> RideThrough:
         if not self.stages and self.counter is None:
             raise ValueError("has neither stages nor a counter; give one, or a preset")
+        self.need("manual_reset_s", "recovery")
         if self.recovery is None:
-            if self.manual_reset_s is not None:
-                raise ValueError(
-                    "manual_reset_s needs recovery, which says how it then returns"
-                )
             return self
         under = (stage.voltage_pu for stage in self.stages if stage.side == "under")
         back = self.recovery.voltage_pu

@@ -151,10 +151,8 @@ class PowerLaw(Model):
 
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
-        if (self.prefill_tokens_per_s is None) != (self.time_per_token_s is None):
-            raise ValueError(
-                "prefill_tokens_per_s and time_per_token_s go together; give both"
-            )
+        self.need("prefill_tokens_per_s", "time_per_token_s")
+        self.need("time_per_token_s", "prefill_tokens_per_s", "input_tokens")
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
                 f"active_parameters_b {self.active_parameters_b:g} is above "
@@ -312,66 +310,33 @@ class Service(Model):
 
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
-        means = (self.power_curve, self.logistic, self.power_law)
-        n_means = sum(of is not None for of in means)
-        if n_means > 1 or (n_means == 0 and self.power_samples is None):
-            raise ValueError(
-                "give one of power_curve, logistic and power_law, or power_samples "
-                "without them"
-            )
-        if self.power_law is not None:
-            self._check_power_law(self.power_law)
-        if n_means == 0 and len(self.power_samples or ()) < MIN_SAMPLES:
+        means = ("power_curve", "logistic", "power_law")
+        self.need_one(*means, least=self.power_samples is None)
+        has_mean = bool(self.keys_set(*means))
+        if not has_mean and len(self.power_samples or ()) < MIN_SAMPLES:
             raise ValueError(
                 f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a "
                 "power_curve beside it that tells the mean power at other rates"
             )
-        if self.power_samples_boundary is not None and self.power_samples is None:
+        self.need("power_samples_boundary", "power_samples")
+        if self.power_samples_boundary == "node_ac" and has_mean:
             raise ValueError(
-                "power_samples_boundary needs power_samples; give them, or drop it"
+                "power_samples_boundary: node_ac can't go with a power_curve or "
+                "logistic, which are of the devices; remove one"
             )
-        if self.power_samples_boundary == "node_ac" and n_means > 0:
-            raise ValueError(
-                "power_samples_boundary: node_ac needs samples that keep their own "
-                "mean, as a power_curve or logistic is of the devices; remove it, and "
-                "give two rates or more"
-            )
-        if self.logistic is not None:
-            return self._checked_logistic()
-        if (self.max_request_rate_rps is None) == (self.latency_cap is None):
-            raise ValueError("give either max_request_rate_rps or latency_cap")
-        if self.latency_cap is not None and self.latency_curve is None:
-            raise ValueError(
-                "latency_cap needs a latency_curve, such as llama3_70b_coding_latency"
-            )
-        return self
-
-    def _check_power_law(self, law: PowerLaw) -> None:
-        if self.power_samples is not None:
-            raise ValueError("power_law has samples of its own; remove power_samples")
-        if not law.has_speeds and self.latency_curve is None:
-            raise ValueError(
-                "power_law needs the sequences in flight: give its input_tokens, "
-                "prefill_tokens_per_s and time_per_token_s as you measured them, or "
-                "the service a latency_curve such as llama3_70b_coding_latency"
-            )
-        if law.has_speeds and law.input_tokens is None:
-            raise ValueError(
-                "power_law needs input_tokens, the mean length of a prompt; give it"
-            )
-
-    def _checked_logistic(self) -> Service:
-        if self.latency_curve is not None:
-            raise ValueError("logistic has a latency of its own; remove latency_curve")
-        if self.max_request_rate_rps is not None and self.latency_cap is not None:
-            raise ValueError("give max_request_rate_rps or latency_cap, not both")
-        if (
-            self.latency_cap is not None
-            and self.latency_cap.metric not in LOGISTIC_METRICS
-        ):
+        self.refuse("power_law", "power_samples")
+        if self.power_law is not None and not self.power_law.has_speeds:
+            self.need("power_law", "latency_curve")
+        self.refuse("logistic", "latency_curve")
+        self.need_one(
+            "max_request_rate_rps", "latency_cap", least=self.logistic is None
+        )
+        if self.logistic is None:
+            self.need("latency_cap", "latency_curve")
+        elif (cap := self.latency_cap) and cap.metric not in LOGISTIC_METRICS:
             raise ValueError(
                 f"logistic gives the latencies {one_of(LOGISTIC_METRICS)}, found "
-                f"latency_cap of '{self.latency_cap.metric}'"
+                f"latency_cap of '{cap.metric}'"
             )
         return self
 

@@ -21,9 +21,9 @@ from diploee.base.model import (
     Name,
     Share,
     default,
-    named_preset,
     optional,
     uncertain,
+    with_preset,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.scenario.times import Duration, Moment
@@ -532,35 +532,27 @@ class SynchronousJob(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("preset") is None:
+        if not isinstance(given, dict):
             return given
-        preset = named_preset(given["preset"], PRESETS)
-        given_keys = {key for key, value in given.items() if value is not None}
-        for pair in ALTERNATIVES:
-            for one, other in (pair, pair[::-1]):
-                if given_keys & one:
-                    preset = {
-                        key: preset[key]
-                        for key in preset
-                        if key in given_keys or key not in other
-                    }
-        return {**preset, **given}
+        keys = {key for key, value in given.items() if value is not None}
+        aside = {
+            key
+            for pair in ALTERNATIVES
+            for one, other in (pair, pair[::-1])
+            if keys & one
+            for key in other - keys
+        }
+        whole = with_preset(given, PRESETS)
+        return {key: whole[key] for key in whole if key in given or key not in aside}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
-        pairs = [("n_gpus", "n_nodes")] + [("work_days", "tokens")] * (
-            self.phases is None
-        )
-        for one, other in pairs:
-            if (getattr(self, one) is None) == (getattr(self, other) is None):
-                raise ValueError(f"give either {one} or {other}, or a preset")
+        self.need_one("n_gpus", "n_nodes")
+        if self.phases is None:
+            self.need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            fields = type(self).model_fields
-            if beside := sorted(
-                of for of in DRAWN if getattr(self, of) != fields[of].default
-            ):
-                raise ValueError(f"phases go without {one_of(beside)}; remove them")
+            self.refuse("phases", *DRAWN)
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))
@@ -570,20 +562,12 @@ class SynchronousJob(Model):
                     "phases begin at 0, each after the one before by 1 ms or more, "
                     "and end with end"
                 )
-        work = [self.parameters, self.tflops_per_gpu]
-        if (self.period_s is None) == (None in work) or (self.period_s and any(work)):
-            raise ValueError(
-                "give either period_s, or parameters, tokens_per_step and "
-                "tflops_per_gpu"
-            )
-        if self.tokens_per_step is None and (
-            self.period_s is None or self.tokens is not None
-        ):
-            raise ValueError("give tokens_per_step, which parameters and tokens need")
-        if self.submit is not None and self.submit_after is not None:
-            raise ValueError("give either submit or submit_after")
-        if self.second_dip is not None and self.micro_steps is not None:
-            raise ValueError("give either second_dip or micro_steps")
+        self.need_one("period_s", "parameters")
+        self.need("parameters", "tokens_per_step", "tflops_per_gpu")
+        self.need("tflops_per_gpu", "parameters")
+        self.need("tokens", "tokens_per_step")
+        self.need_one("submit", "submit_after", least=0)
+        self.need_one("second_dip", "micro_steps", least=0)
         if not self.low <= self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         return self

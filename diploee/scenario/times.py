@@ -7,7 +7,7 @@ the rate of jobs or requests varies over the week and the year.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -25,8 +25,8 @@ from pydantic import (
 )
 
 from diploee.base.errors import InputError, did_you_mean, one_of, shown
-from diploee.base.metric import is_plain_number
 from diploee.base.model import Model, default, optional, unset
+from diploee.base.plain_data import must_be
 from diploee.base.tables import Int64Array
 from diploee.base.units import (
     DAYS_PER_WEEK,
@@ -53,6 +53,7 @@ _FIXED_MS = {
     "weeks": MS_PER_WEEK,
 }
 _CALENDAR_MONTHS = {"month": 1, "months": 1, "year": 12, "years": 12}
+_UNITS = (*_FIXED_MS, *_CALENDAR_MONTHS)
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 MAX_NUMBER = 10**12
@@ -60,19 +61,13 @@ MIN_RESOLUTION_MS = 100
 MAX_RESOLUTION_MS = MS_PER_H
 
 
-def _split(text: object, units: tuple[str, ...], example: str) -> tuple[float, str]:
+def _split(text: object, units: Iterable[str], example: str) -> tuple[float, str]:
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
-    if match is None or match[2] not in units:
-        raise ValueError(
-            f"expected a number and a unit ({', '.join(units)}), such as '{example}', "
-            f"found {shown(text)}"
+    if match is None or match[2] not in units or float(match[1]) > MAX_NUMBER:
+        raise must_be(
+            f"a number and a unit ({', '.join(units)}), such as '{example}'", text
         )
-    number = float(match[1])
-    if number > MAX_NUMBER:
-        raise ValueError(
-            f"must be a number up to {MAX_NUMBER:,} and a unit, found {shown(text)}"
-        )
-    return number, match[2]
+    return float(match[1]), match[2]
 
 
 def parse_resolution_ms(text: object) -> int:
@@ -83,9 +78,7 @@ def parse_resolution_ms(text: object) -> int:
         span_ms % MIN_RESOLUTION_MS
         or not MIN_RESOLUTION_MS <= span_ms <= MAX_RESOLUTION_MS
     ):
-        raise ValueError(
-            f"must be a multiple of 0.1 s from 0.1 s to 1 h, found {shown(text)}"
-        )
+        raise must_be("a multiple of 0.1 s from 0.1 s to 1 h", text)
     return int(span_ms)
 
 
@@ -105,41 +98,36 @@ def steps_ms(resolution_ms: int) -> Iterator[int]:
 
 def _parse_span_ms(text: object) -> int:
     """Return a span of fixed length such as ``"30 min"`` in milliseconds."""
-    number, unit = _split(text, tuple(_FIXED_MS), "30 min")
+    number, unit = _split(text, _FIXED_MS, "30 min")
     span_ms = round(number * _FIXED_MS[unit], 6)
     if span_ms % 1 or span_ms <= 0:
-        raise ValueError(f"must be a whole number of ms from 1 up, found {shown(text)}")
+        raise must_be("a whole number of ms from 1 up", text)
     return int(span_ms)
 
 
 def _check_duration(text: object) -> str:
-    number, unit = _split(text, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
-    if unit in _CALENDAR_MONTHS and number != int(number):
-        raise ValueError(f"months and years must be whole numbers, found {shown(text)}")
-    if number <= 0:
-        raise ValueError(f"must be longer than 0, found {shown(text)}")
+    number, unit = _split(text, _UNITS, "1 year")
+    if number <= 0 or (unit in _CALENDAR_MONTHS and number % 1):
+        raise must_be("longer than 0, and of whole months or years", text)
     # A float has 15 exact digits; fewer would change a long span, an exponent would not
     # be read.
     return f"{number:.15g} {unit}"
 
 
 def _check_fixed_span(text: object) -> str:
-    number, unit = _split(text, (*_FIXED_MS,), "15 min")
+    number, unit = _split(text, _FIXED_MS, "15 min")
     return f"{number:.15g} {unit}"
 
 
 def span_ms(text: str) -> int:
     """Return the length of a span of a fixed unit, such as ``"15 min"`` [ms]."""
-    number, unit = _split(text, (*_FIXED_MS,), "15 min")
+    number, unit = _split(text, _FIXED_MS, "15 min")
     return round(number * _FIXED_MS[unit])
 
 
 def is_calendar_span(duration: str) -> bool:
     """Tell whether a span is of months or years, whose length follows the calendar."""
-    return (
-        _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")[1]
-        in _CALENDAR_MONTHS
-    )
+    return _split(duration, _UNITS, "1 year")[1] in _CALENDAR_MONTHS
 
 
 def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
@@ -148,7 +136,7 @@ def end_of(start: datetime, duration: str, sign: int = 1) -> datetime:
     Months and years follow the calendar. A start on a day that the last month does not
     have ends on that month's last day. With a sign of -1 the span lies before the date.
     """
-    number, unit = _split(duration, (*_FIXED_MS, *_CALENDAR_MONTHS), "1 year")
+    number, unit = _split(duration, _UNITS, "1 year")
     if unit in _FIXED_MS:
         return start + sign * timedelta(milliseconds=number * _FIXED_MS[unit])
     years, month = divmod(
@@ -191,27 +179,13 @@ FixedSpan = Annotated[
 """A length of time that is the same on every day; may be 0."""
 
 
-def _refuse_number_as_date(value: object) -> object:
-    """Refuse a number where a date is expected."""
-    # pydantic would read a bare year such as 2018 as seconds since 1970.
-    if isinstance(value, int | float):
-        raise ValueError(f"expected an ISO date such as 2018-01-01, found {value!r}")
-    return value
-
-
 def _check_moment(value: datetime) -> datetime:
-    if value.tzinfo is not None:
-        raise ValueError(
-            "must be local time without a zone; set facility.time_zone instead"
-        )
-    if value.microsecond % 1000:
-        raise ValueError("must be a whole number of milliseconds")
+    if value.tzinfo is not None or value.microsecond % 1000:
+        raise must_be("local time in whole milliseconds, without a zone", value)
     return value
 
 
-LocalTime = Annotated[datetime, BeforeValidator(_refuse_number_as_date)]
-"""A date or time as users write it; a zone is for its field to refuse."""
-Moment = Annotated[LocalTime, AfterValidator(_check_moment)]
+Moment = Annotated[datetime, AfterValidator(_check_moment)]
 """A local time in whole milliseconds."""
 
 
@@ -270,63 +244,31 @@ MAX_WEIGHT = 1_000_000_000
 """Only ratios matter; products of weights of any size would overflow."""
 
 
-def _is_weight(value: object) -> bool:
-    return is_plain_number(value) and 0 <= value <= MAX_WEIGHT
+Weight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
 
 
-def _weights(n_weights: int, meaning: str) -> Callable[[object], tuple[float, ...]]:
-    def check(values: object) -> tuple[float, ...]:
-        if not isinstance(values, list | tuple):
-            raise ValueError(
-                f"must be a list of {n_weights} weights ({meaning}), found "
-                f"{shown(values)}"
-            )
-        if len(values) != n_weights:
-            raise ValueError(
-                f"must have {n_weights} weights ({meaning}), found {len(values)}"
-            )
-        bad = [index for index, value in enumerate(values) if not _is_weight(value)]
-        if bad:
-            others = f" ({len(bad)} such weights)" if len(bad) > 1 else ""
-            raise ValueError(
-                f"weight {bad[0] + 1} of {n_weights} must be a number from 0 to "
-                f"{MAX_WEIGHT:,}, found {shown(values[bad[0]])}{others}"
-            )
-        if not any(values):
-            raise ValueError("all weights are zero; at least one must be positive")
-        return tuple(map(float, values))
-
-    return check
+def _some(weights: tuple[float, ...]) -> tuple[float, ...]:
+    if not any(weights):
+        raise must_be("weights of which one or more are above 0", weights)
+    return weights
 
 
-def _schema(n_weights: int) -> WithJsonSchema:
-    number = {"type": "number", "minimum": 0}
-    return WithJsonSchema(
-        {"type": "array", "items": number, "minItems": n_weights, "maxItems": n_weights}
-    )
-
-
+_SOME = AfterValidator(_some)
 HourOfWeekWeights = Annotated[
-    tuple[float, ...],
-    BeforeValidator(
-        _weights(HOURS_PER_WEEK, "one per hour of the week, Monday 00:00 first")
-    ),
-    _schema(HOURS_PER_WEEK),
+    tuple[Weight, ...],
+    Field(min_length=HOURS_PER_WEEK, max_length=HOURS_PER_WEEK),
+    _SOME,
 ]
 HourOfDayWeights = Annotated[
-    tuple[float, ...],
-    BeforeValidator(_weights(HOURS_PER_DAY, "one per hour of the day, 00:00 first")),
-    _schema(HOURS_PER_DAY),
+    tuple[Weight, ...], Field(min_length=HOURS_PER_DAY, max_length=HOURS_PER_DAY), _SOME
 ]
 DayOfWeekWeights = Annotated[
-    tuple[float, ...],
-    BeforeValidator(_weights(DAYS_PER_WEEK, "one per day of the week, Monday first")),
-    _schema(DAYS_PER_WEEK),
+    tuple[Weight, ...], Field(min_length=DAYS_PER_WEEK, max_length=DAYS_PER_WEEK), _SOME
 ]
 MonthWeights = Annotated[
-    tuple[float, ...],
-    BeforeValidator(_weights(MONTHS_PER_YEAR, "one per month, January first")),
-    _schema(MONTHS_PER_YEAR),
+    tuple[Weight, ...],
+    Field(min_length=MONTHS_PER_YEAR, max_length=MONTHS_PER_YEAR),
+    _SOME,
 ]
 
 
@@ -399,14 +341,8 @@ class Calendar(Model):
 
     @model_validator(mode="after")
     def _week_is_given_once(self) -> Calendar:
-        if self.hour_of_week is not None and (self.hour_of_day or self.day_of_week):
-            raise ValueError(
-                "give either hour_of_week or hour_of_day and day_of_week, not both"
-            )
-        if self.holiday_as != "sunday" and self.holidays is None:
-            raise ValueError(
-                "holiday_as needs holidays, a country such as US; give both"
-            )
+        self.refuse("hour_of_week", "hour_of_day", "day_of_week")
+        self.need("holiday_as", "holidays")
         return self
 
     def week_weights(self) -> tuple[float, ...]:

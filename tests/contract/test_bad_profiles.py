@@ -144,11 +144,11 @@ def test_bad_data_of_a_profile_is_named(
         ),
         (
             {"dt_ms": 0},
-            "dt_ms: must be a whole number of 1 or more and at most 86,400,000, fo",
+            "dt_ms: must be at least 1, fo",
         ),
         (
             {"n_nodes": -2},
-            "n_nodes: must be a whole number of 1 or more and at most 1,000,000, f",
+            "n_nodes: must be at least 1, f",
         ),
         ({"dt_ms": 100}, "step after row 0 is 1000 ms, expected 100 ms without gaps"),
     ],
@@ -299,11 +299,11 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
     [
         (
             ("--averaging-s", -1),
-            "--averaging-s: must be a number of 0 or more and at most 86,400",
+            "--averaging-s: must be at least 0",
         ),
         (
             ("--sampling-s", 0),
-            "--sampling-s: must be a number of 1e-06 or more and at most 86,400",
+            "--sampling-s: must be at least 1e-06",
         ),
         (
             ("--bandwidth-hz", 5),
@@ -311,11 +311,11 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
         ),
         (
             ("--nodes", 0),
-            "--nodes: must be a whole number of 1 or more and at most 1,000,000",
+            "--nodes: must be at least 1",
         ),
         (
             ("--add-w", -5),
-            "--add-w: must be a number of 0 or more and at most 1,000,000",
+            "--add-w: must be at least 0",
         ),
     ],
 )

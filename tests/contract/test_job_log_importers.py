@@ -495,7 +495,9 @@ def test_a_line_cut_short_before_the_last_is_refused_with_its_number(
     lines[place] = lines[place][:8]
     lines.insert(1, "")
     path = write_lines(tmp_path / "log", lines)
-    assert f"log:{place + 2}: " in failure(path, writer)
+    # JSON's text ends where its line does
+    line = place + 2 + (writer.name == "philly")
+    assert f"log:{line}: " in failure(path, writer)
 
 
 @formats(delimited=True)

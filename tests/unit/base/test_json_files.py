@@ -28,55 +28,22 @@ class Whole(Record):
 
 GOOD = {"name": "x", "parts": [{"size": 1, "count": 2, "more": None}], "other": [1]}
 BAD: list[tuple[str, str]] = [
-    ("", ":1: not valid JSON"),
-    ('{"name": "x"', ":1: not valid JSON"),
-    ('{"name": "x"} {}', ":1: not valid JSON (Extra data)"),
-    ("[" * 150 + "]" * 150, ": is nested more than 100 deep"),
-    ("[" * 200_000, ": is nested more than 100 deep"),
-    ('{"a":' * 200_000 + "1" + "}" * 200_000, ": is nested more than 100 deep"),
-    (
-        '{"name": "x", "name": "y"}',
-        ": the key 'name' is given twice in one group of keys",
-    ),
-    ('{"name": "x", "other": {"a": 1, "a": 1}}', ": the key 'a' is given twice"),
-    ('{"name": NaN}', ": holds NaN, which is no number of JSON"),
-    (
-        '{"name": "x", "other": [-Infinity]}',
-        ": holds -Infinity, which is no number of JSON",
-    ),
-    ('{"name": "x", "other": 1e999}', ": holds a number that is too large"),
-    (
-        '{"name": "x", "other": 1' + "0" * 400 + "}",
-        ": holds a number that is too large",
-    ),
-    ('{"name": "x", "other": 1' + "0" * 5000 + "}", ": Exceeds the limit"),
-    ('{"name": "\\ud800"}', ": holds half a character (a surrogate), which is no text"),
-    ('{"\\udfff": 1}', ": holds half a character (a surrogate), which is no text"),
-    ("null", ": must be a group of keys ('name', 'parts'), found null"),
-    ("[1, 2]", ": must be a group of keys ('name', 'parts'), found a list of 2"),
+    ("", ": not valid JSON (EOF while parsing a value"),
+    ('{"name": "x"} {}', ": not valid JSON (trailing characters"),
+    ("[" * 200_000, ": not valid JSON (recursion limit exceeded"),
+    ('{"a":' * 200_000 + "1" + "}" * 200_000, ": not valid JSON (recursion limit"),
+    ('{"name": NaN}', ": not valid JSON"),
+    ('{"name": "x", "other": [-Infinity]}', ": not valid JSON"),
+    ('{"name": "x", "other": 1' + "0" * 5000 + "}", "(number out of range"),
+    ('{"name": "\\ud800"}', ": not valid JSON"),
+    ('{"\\udfff": 1}', ": not valid JSON"),
+    ("null", ": must be a group of keys, found null"),
+    ("[1, 2]", ": must be a group of keys, found a list of 2"),
     ("{}", ": name: this key is missing"),
-    ('{"name": 5}', ": name: must be text, found 5"),
-    (
-        '{"name": "x", "parts": {}}',
-        ": parts: must be a list, found an empty group of keys",
-    ),
-    ('{"name": "x", "parts": [{"size": true}]}', ": parts.0.size: must be a number"),
-    (
-        '{"name": "x", "parts": [{"size": "5"}]}',
-        ": parts.0.size: must be a number above 0, found",
-    ),
-    (
-        '{"name": "x", "parts": [{"size": 0}]}',
-        ": parts.0.size: must be a number above 0, found 0",
-    ),
-    (
-        '{"name": "x", "parts": [{"size": 1, "count": 1.5}]}',
-        ": parts.0.count: must be a whole num",
-    ),
-    (
-        '{"name": "x", "parts": [{"size": 1, "count": 11}]}',
-        ": parts.0.count: must be a whole numb",
-    ),
+    ('{"name": 5}', ": name: must be text (in quotes), found 5"),
+    ('{"name": "x", "parts": {}}', ": parts: must be a list, found an empty group"),
+    ('{"name": "x", "parts": [{"size": "5"}]}', ": parts.0.size: must be a number"),
+    ('{"name": "x", "parts": [{"size": 1e999}]}', ": parts.0.size: must be a number"),
     (
         '{"name": "x", "parts": [{}, {}, {}, {}]}',
         "1.size: this key is missing; 2 more such problems",
@@ -116,9 +83,11 @@ def test_what_is_no_text_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     assert problem_of(path) == ": no such file"
     path.write_bytes(b'{"name": "\xff"}')
-    assert problem_of(path) == ": is not UTF-8 text (byte 10)"
+    assert problem_of(path) == (
+        ":1: not valid JSON (invalid unicode code point); is the file complete?"
+    )
     path.write_text("{}", "utf-16")
-    assert problem_of(path).startswith(": is not UTF-8 text")
+    assert problem_of(path).startswith(":1: not valid JSON")
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)  # takes no space on the disk
     assert problem_of(path).startswith(

@@ -192,12 +192,12 @@ def test_months_and_years_end_at_their_date_and_days_have_24_hours() -> None:
     [
         (
             {"facility.time_zone": "America/Chicage"},
-            "expected a name such as 'America/Chicago'",
+            "must be a time zone such as 'America/Chicago'",
         ),
-        ({"facility.time_zone": "../etc"}, "unknown time zone '../etc'"),
+        ({"facility.time_zone": "../etc"}, "must be a time zone such as"),
         (
             {"facility.time_zone": "Europe/Berlin", "facility.utc_offset": "+01:00"},
-            "not both",
+            "'time_zone' can't go with 'utc_offset'",
         ),
         (
             {"facility.time_zone": "Europe/Berlin", "start": "2018-03-25 02:30"},
@@ -387,7 +387,7 @@ def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
 def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(
     name: str, near: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"expected a name such as {near}"):
+    with pytest.raises(ValueError, match=f"must be a time zone such as {near}"):
         named_zone(name)
 
 

@@ -32,11 +32,11 @@ def refused(ended: Ended) -> str:
     [
         (
             ("--target-utilization", "1.5"),
-            "--target-utilization: must be a number above 0 and at",
+            "--target-utilization: must be at most 1",
         ),
         (
             ("--seed", "-1"),
-            "--seed: must be a whole number of 0 or more and at most 9,223,3",
+            "--seed: must be at least 0",
         ),
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
         (

@@ -266,14 +266,14 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
     [
         (
             ("--confidence", "1"),
-            "--confidence: must be a number above 0 and below 1, found 1",
+            "--confidence: must be below 1, found 1",
         ),
         (("--step-s", "7"), "--step-s: must divide the hour"),
         (("--step-s", "nan"), "--step-s: must be a number, found nan"),
         (("--step-s", "0"), "--step-s: must divide the hour"),
         (
             ("--zero-hour-of-week", "168"),
-            "--zero-hour-of-week: must be a number of 0 or more and below 168",
+            "--zero-hour-of-week: must be below 168",
         ),
         (
             ("--zero-hour-of-week", "5"),
@@ -285,7 +285,7 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
             "expected steps that divide the hour",
         ),
         (("--column", "time"), "--column: expected MEANING=NAME"),
-        (("--column", "unix=time_ms"), "--column: must be 'timestamp' or 'unix_s' or"),
+        (("--column", "unix=time_ms"), "--column: must be 'timestamp', 'unix_s', "),
         (("--format", "azur-llm"), "unknown trace format 'azur-llm'"),
         (
             ("--format", "swf"),

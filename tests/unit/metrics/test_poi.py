@@ -487,20 +487,6 @@ def metered(**keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"contract_mva": 0}, "contract_mva: must be a number above 0, found 0"),
-        (
-            {"billing": {"power_factor_min": 1.2}},
-            "power_factor_min: must be a number at most 1",
-        ),
-        ({"billing": {"ratchet": 80}}, "ratchet: must be a number at most 1, found 80"),
-        (
-            {"billing": {"kvar_free_share": -0.1}},
-            "kvar_free_share: must be a number of 0 or more",
-        ),
-        (
-            {"billing": {"contract_minimum_mw": 0}},
-            "contract_minimum_mw: must be a number above 0",
-        ),
         (
             {"billing": {"interval_min": 30}},
             "bills nothing without a rule; give one of 'power_f",

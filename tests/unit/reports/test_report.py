@@ -633,9 +633,12 @@ def test_damaged_sweep_is_one_clear_line(sweep_folder: Path, run_folder: Path) -
     [
         ("[]", "must be a group of keys"),
         ('{"axes": 5}', "axes: must be a list, found 5"),
-        ('{"axes": [{}]}', "axes.0: must be text, found an empty group of keys"),
+        (
+            '{"axes": [{}]}',
+            "axes.0: must be text (in quotes), found an empty group of keys",
+        ),
         ("{}", "axes: this key is missing"),
-        ("[" * 10_000, "is nested more than 100 deep"),
+        ("[" * 10_000, "not valid JSON (recursion limit exceeded"),
         ('{"axes": ["', "not valid JSON"),
     ],
 )

@@ -15,12 +15,8 @@ NODES = "facility.pools.main.n_nodes"
 NODE = "facility.node_types.node"
 STREAM = "streams.training"
 TARGET = f"{STREAM}.target_utilization"
-CALENDAR = f"{STREAM}.calendar"
 MIX = f"{STREAM}.mix"
 CLASSES = f"{STREAM}.classes"
-
-HOURS, DAYS, WEEK, MONTHS = 24, 7, 168, 12
-NAN, INF = float("nan"), float("inf")
 
 
 def problems_of(data: Any) -> tuple[str, ...]:
@@ -34,178 +30,30 @@ def problem_of(changes: dict[str, Any]) -> str:
     return problem
 
 
-def one_in(n_weights: int, weight: object) -> list[object]:
-    return [1.0] * (n_weights - 1) + [weight]
-
-
 WRONG: list[tuple[str, Any, str]] = [
-    # numbers
-    (NODES, 0, "must be a whole number of 1 or more and at most 1,000,000, found 0"),
-    (
-        NODES,
-        2.5,
-        "must be a whole number of 1 or more and at most 1,000,000, found 2.5",
-    ),
-    (NODES, True, "must be a number, found true"),
-    (NODES, "12", "must be a number, found '12'"),
-    (
-        NODES,
-        NAN,
-        "must be a whole number of 1 or more and at most 1,000,000, found nan",
-    ),
-    (NODES, 10**6000, "and at most 1,000,000, found a number of 19932 bits"),
-    (TARGET, 0, "must be a number above 0 and at most 1, found 0"),
-    (TARGET, 1.5, "must be a number above 0 and at most 1, found 1.5"),
-    (TARGET, NAN, "must be a number above 0 and at most 1, found nan"),
-    (
-        f"{NODE}.idle_power_w",
-        -5,
-        "must be a number of 0 or more and at most 1,000,000, found -5",
-    ),
-    (f"{NODE}.idle_power_w", 1e300, "at most 1,000,000, found 1e+300"),
-    (
-        "facility.rated_power_mw",
-        0,
-        "must be a number above 0 and at most 1,000,000, found 0",
-    ),
-    (
-        "seed",
-        -1,
-        (
-            "must be a whole number of 0 or more and at most "
-            "9,223,372,036,854,775,807, fou"
-        ),
-    ),
-    ("seed", 2**63, "at most 9,223,372,036,854,775,807, found 9223372036854775808"),
-    # groups, lists, text
-    (
-        "facility",
-        ["x"],
-        "must be a group of keys ('node_types', 'pools', 'rated_power_mw', ",
-    ),
-    ("streams", ["x"], "must be a group of keys, found a list of 1"),
-    (
-        "facility.pools",
-        {},
-        "must be given with one entry or more, found an empty group of keys",
-    ),
-    (f"{STREAM}.classes", {"a": 1}, "must be a list, found a group of keys"),
-    (f"{STREAM}.classes.0", 5, "must be a group of keys ('workload', 'n_nodes', "),
-    ("name", 5, "must be text, found 5; put it in quotes"),
-    (
-        "name",
-        "a/b",
-        "must be of letters, digits, '_', '.', '-', the first no sign, found 'a/b'",
-    ),
-    ("facility.utc_offset", -420, "must be text, found -420; put it in quotes"),
-    (
-        "facility.utc_offset",
-        "CET",
-        "expected a fixed UTC offset such as '+00:00' or '-07:00'",
-    ),
-    # names
-    (
-        f"{STREAM}.pool",
-        "mian",
-        "unknown pool 'mian' (have: 'main'); did you mean 'main'?",
-    ),
+    (NODES, 10**6000, "must be at most 1,000,000, found a number of 19932 bits"),
+    ("facility.pools", {}, "must be of 1 entries or more, found an empty group"),
+    ("name", "a/b", "must be text that matches ^[A-Za-z0-9]"),
+    ("facility.utc_offset", "CET", "must be a UTC offset such as '+00:00'"),
+    (f"{STREAM}.pool", "mian", "unknown pool 'mian' (have: 'main'); did you mean"),
     (f"{STREAM}.pool", "a\nb", r"unknown pool 'a\nb' (have: 'main')"),
-    (
-        "facility.pools.main.node_type",
-        "nod",
-        "unknown node type 'nod' (have: 'node'); did you",
-    ),
-    (
-        "facility.pools.main.scheduler",
-        "lifo",
-        "unknown scheduler 'lifo' (have: 'conservative',",
-    ),
-    (
-        f"{STREAM}.match",
-        "simulate",
-        "must be 'list' or 'simulated', found 'simulate'; did you",
-    ),
-    # dates and lengths of time
-    ("start", "soon", "must be an ISO date such as 2018-01-01, found 'soon'"),
-    ("start", 2018, "expected an ISO date such as 2018-01-01, found 2018"),
-    ("start", "2018-01-01T00:00:00Z", "without a zone; set facility.time_zone instead"),
+    ("facility.pools.main.node_type", "nod", "unknown node type 'nod' (have: 'node')"),
+    ("start", "2018-01-01T00:00:00Z", "must be local time in whole milliseconds"),
     ("start", "9999-12-31", "must lie in the years 1900 to 2199, found 9999-12-31"),
-    (
-        "duration",
-        "101 years",
-        "must be at most 100 years and end within the years 1900 to 2199",
-    ),
-    (
-        "duration",
-        f"{'9' * 400} years",
-        "must be a number up to 1,000,000,000,000 and a unit",
-    ),
-    ("duration", "0 d", "must be longer than 0, found '0 d'"),
+    ("duration", "101 years", "must be at most 100 years and end within the years"),
+    ("duration", f"{'9' * 400} years", "must be a number and a unit"),
+    ("duration", "0 d", "must be longer than 0"),
     ("duration", "0.0001 ms", "must be at least one interval of the resolution, 60 s"),
-    (
-        "duration",
-        "1.5 months",
-        "months and years must be whole numbers, found '1.5 months'",
-    ),
-    ("duration", "-2 d", "expected a number and a unit (ms, s, min, h, d, "),
-    (
-        "resolution",
-        60,
-        "expected a number and a unit (ms, s, min, h), such as '60 s', found 60",
-    ),
-    (
-        "resolution",
-        "0.05 s",
-        "must be a multiple of 0.1 s from 0.1 s to 1 h, found '0.05 s'",
-    ),
-    ("resolution", "2 h", "must be a multiple of 0.1 s from 0.1 s to 1 h, found '2 h'"),
+    ("duration", "1.5 months", "must be longer than 0, and of whole months or years"),
+    ("duration", "-2 d", "and a unit (ms, s, min, h, d, "),
+    ("resolution", "0.05 s", "must be a multiple of 0.1 s from 0.1 s to 1 h"),
+    ("resolution", "2 h", "must be a multiple of 0.1 s from 0.1 s to 1 h"),
     ("resolution", "7 min", "420 s does not divide the duration of 172800 s (2 d)"),
-    # calendar weights
-    (
-        f"{CALENDAR}.hour_of_day",
-        [1] * 23,
-        "must have 24 weights (one per hour of the day, 00:00",
-    ),
-    (
-        f"{CALENDAR}.hour_of_week",
-        [1] * 24,
-        "must have 168 weights (one per hour of the week, Mo",
-    ),
-    (
-        f"{CALENDAR}.month",
-        5,
-        "must be a list of 12 weights (one per month, January first), fo",
-    ),
-    (
-        f"{CALENDAR}.hour_of_day",
-        [0] * HOURS,
-        "all weights are zero; at least one must be positive",
-    ),
-    (
-        f"{CALENDAR}.month",
-        one_in(MONTHS, -1),
-        "weight 12 of 12 must be a number from 0 to 1,000",
-    ),
-    (
-        f"{CALENDAR}.day_of_week",
-        one_in(DAYS, NAN),
-        "weight 7 of 7 must be a number from 0 to",
-    ),
-    (f"{CALENDAR}.day_of_week", one_in(DAYS, "1"), "found '1'"),
-    (f"{CALENDAR}.day_of_week", one_in(DAYS, 10**400), "found a number of 1329 bits"),
-    (f"{CALENDAR}.day_of_week", ["1"] * DAYS, "found '1' (7 such weights)"),
-    # classes
-    (
-        f"{STREAM}.classes.0.n_nodes",
-        13,
-        "class 'tune/13' needs 13 nodes, pool 'main' has 12; ",
-    ),
-    (
-        f"{STREAM}.classes.0.probability",
-        -1,
-        "must be a number of 0 or more and at most 1, fou",
-    ),
-    (f"{STREAM}.classes.0.workload", None, "this key is missing; add it"),
+    (f"{STREAM}.calendar.hour_of_day", [0] * 24, "of which one or more are above 0"),
+    (f"{STREAM}.calendar.hour_of_day", [1] * 23, "must be of 24 entries or more"),
+    (f"{STREAM}.calendar.hour_of_week", [1] * 169, "must be of 168 entries at most"),
+    (f"{CLASSES}.0.n_nodes", 13, "class 'tune/13' needs 13 nodes, pool 'main' has 12"),
+    (f"{CLASSES}.0.workload", None, "this key is missing; add it"),
 ]
 
 
@@ -222,44 +70,11 @@ def test_wrong_value_gives_one_line_with_key_found_and_allowed(
     assert words in problem
 
 
-@pytest.mark.parametrize(
-    ("key", "nearest"),
-    [
-        ("seeed", "seed"),
-        ("facilty", "facility"),
-        ("facility.pool", "pools"),
-        ("facility.pools.main.nodes", "n_nodes"),
-        (f"{NODE}.idle_power", "idle_power_w"),
-        (f"{STREAM}.target_utilisation", "target_utilization"),
-        (f"{STREAM}.classes.1.probabilty", "probability"),
-        (f"{CALENDAR}.hours_of_day", "hour_of_day"),
-    ],
-)
-def test_unknown_key_names_the_nearest_right_one(key: str, nearest: str) -> None:
-    problem = problem_of({key: 1})
-    assert problem.startswith(
-        f"{key}: unknown key '{key.rpartition('.')[2]}' (allowed: '"
-    )
-    assert problem.endswith(f"did you mean '{nearest}'?")
-
-
 MIXES: list[tuple[dict[str, Any], str]] = [
     ({"workload": {"a": 0.5}, "n_nodes": {1: 1}}, "workloads must sum to 1, found 0.5"),
     (
         {"workload": {"a": 1}, "n_nodes": {1: 0.9}},
         "node counts must sum to 1, found 0.9",
-    ),
-    (
-        {"workload": {"a": 1}, "n_nodes": {0: 1}},
-        "n_nodes.0: must be a whole number of 1 or m",
-    ),
-    (
-        {"workload": {"a": 1}, "n_nodes": {"x": 1}},
-        "n_nodes.x: must be a whole number of 1 or",
-    ),
-    (
-        {"workload": {"a": "1"}, "n_nodes": {1: 1}},
-        "mix.workload: 'a' must be a number, found",
     ),
     (
         {"workload": {"a": 1}, "n_nodes": {13: 1}},
@@ -276,19 +91,15 @@ MIXES: list[tuple[dict[str, Any], str]] = [
             "the classes must sum to 1, found 1.2",
         ),
         ({f"{STREAM}.classes.1.n_nodes": 2}, "class 'tune/2' is given twice; add up"),
-        ({CLASSES: []}, "give exactly one of 'mix', 'classes', 'replay'"),
-        ({TARGET: None}, "give either target_utilization or jobs_per_day"),
+        ({CLASSES: []}, "give one of 'mix', 'classes', 'replay'"),
+        ({TARGET: None}, "give one of 'target_utilization', 'jobs_per_day'"),
         (
             {f"{STREAM}.jobs_per_day": 5},
-            "give either target_utilization or jobs_per_day",
+            "give one of 'target_utilization', 'jobs_per_day'",
         ),
         (
             {f"{STREAM}.jobs_per_day": 5, TARGET: None, f"{STREAM}.match": "simulated"},
-            "match: simulated needs target_utilization",
-        ),
-        (
-            {f"{STREAM}.jobs_per_day": 1e15, TARGET: None},
-            "jobs_per_day: must be a number above 0 and at most 2,732,240, found 1000",
+            "'match' needs 'target_utilization'",
         ),
         *(({CLASSES: None, MIX: mix}, words) for mix, words in MIXES),
     ],
@@ -307,7 +118,7 @@ def test_all_problems_are_reported_at_once() -> None:
         NODES: 0,
         "colour": "red",
         TARGET: 2,
-        f"{CALENDAR}.month": [1],
+        f"{STREAM}.calendar.month": [1],
     }
     problems = problems_of(tiny_data(changes))
     assert len(problems) == len(changes)
@@ -318,9 +129,7 @@ def test_all_problems_are_reported_at_once() -> None:
 @pytest.mark.parametrize("data", [None, 5, "text", [], [1]])
 def test_data_that_is_no_mapping_is_refused(data: Any) -> None:
     (problem,) = problems_of(data)
-    assert problem.startswith(
-        "scenario: must be a group of keys ('name', 'description', "
-    )
+    assert problem.startswith("scenario: must be a group of keys, found ")
 
 
 def test_every_problem_names_file_and_line(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_rows_tell_type_default_and_what_is_allowed() -> None:
     assert by_start["| `hour_of_week`"].split(" | ")[1:4] == [
         "list of 168 numbers",
         "none",
-        "each from 0",
+        "each from 0 up to 1,000,000,000",
     ]
     assert "| text | `list` | `list`, `simulated` |" in by_start["| `match`"]
     assert "At `streams.<name>.calendar`, `request_streams.<name>.calendar`." in lines

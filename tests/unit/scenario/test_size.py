@@ -75,7 +75,7 @@ def test_run_tells_the_size_that_was_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"poi_mw": 3.0, "nodes_factor": 2.0}])
 def test_one_size_is_given(given: dict[str, float]) -> None:
-    with pytest.raises(ScenarioError, match="give either poi_mw or nodes_factor"):
+    with pytest.raises(ScenarioError, match="give one of 'poi_mw', 'nodes_factor'"):
         tiny_scenario({"facility.size": given})
 
 

@@ -50,7 +50,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ({"holidays": "Germny"}, "the nearest are 'DE' (Germany)"),
         ({"holidays": "USX"}, "unknown country 'USX', expected a code such as 'US'"),
         ({"holidays": "DE-XX"}, "DE has no subdivision 'XX'"),
-        ({"holiday_as": "monday"}, "holiday_as needs holidays"),
+        ({"holiday_as": "monday"}, "'holiday_as' needs 'holidays'"),
         ({"holidays": "US", "holiday_as": "someday"}, "holiday_as"),
         ({"week_to_week": {"relative_std": -0.1}}, "relative_std"),
         (
@@ -60,7 +60,6 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
     ],
     f"{STREAM}.classes": [
         (arrays(sizes={2: 0.5}), "must sum to 1"),
-        (arrays(sizes={1: 1.0}), "2 or more"),
         (arrays(job_share=0), "job_share"),
         (
             [{**CLASS, "arrays": ARRAYS | {"duration": arrays()[0]["duration"]}}],
@@ -77,21 +76,12 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
             "estimate: must be 'exact', 'logged', 'logged_or",
         ),
         (
-            {"kind": "easy", "estimate": {"factor": 0}},
-            "estimate.factor: must be a number above 0",
-        ),
-        (
             {"kind": "sjf", "estimate": {"classes": ["1 x"]}},
-            "classes.0: expected a number and a",
-        ),
-        ({"kind": "easy", "depth": 0}, "depth: must be a number of 1 or more, found 0"),
-        (
-            {"kind": "easy", "order": "lifo"},
-            "order: must be 'submission' or 'sjbf', found 'lifo'",
+            "classes.0: must be a number and a",
         ),
         (
             {"kind": "power_capped", "cap_mw": 1},
-            "unknown scheduler 'power_capped' (have: 'cons",
+            "must be a scheduler ('cons",
         ),
     ],
     f"{POOL}.phases": [
@@ -123,7 +113,6 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
             phases(("2018-01-01 00:30", 8)),
             "must be a date or a whole hour of local time",
         ),
-        (phases((2018, 8)), "expected an ISO date such as 2018-01-01, found 2018"),
         ([], "phases"),
     ],
     STAGES: [
@@ -133,37 +122,37 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ),
         (
             [{**BATTERY, "name": "2nd"}],
-            "name: must be of lower-case letters, digits and '_', the",
+            "name: must be text that matches ^[a-z]",
         ),
     ]
     + [
         ([stage], words)
         for stage, words in (
             (AUXILIARY | {"kind": "auxiliary_loads"}, "did you mean 'auxiliary_load'"),
-            (AUXILIARY | {"power_kw": -1}, "must be a number of 0 or more, found -1"),
+            (AUXILIARY | {"power_kw": -1}, "must be at least 0, found -1"),
             (
                 AUXILIARY | {"power_kw": 5, "design_share": 0.1},
                 "either power_kw or des",
             ),
-            (AUXILIARY | {"power_factor": 0}, "power_factor: must be a number above 0"),
+            (AUXILIARY | {"power_factor": 0}, "power_factor: must be above 0"),
             ({"kind": "constant_loss"}, "loss_fraction"),
             (
                 {"kind": "constant_loss", "loss_fraction": 1},
-                "must be a number below 1, found 1",
+                "must be below 1, found 1",
             ),
             (
                 {"kind": "constant_loss", "loss": 0.1},
                 "unknown key 'loss' (allowed: 'kind', 'lo",
             ),
-            ({"power_kw": 1}, "must be a name or a group of keys with 'kind: ...'"),
+            ({"power_kw": 1}, "must be a stage ("),
             (
                 "constant_loss",
                 "'constant_loss' needs 'loss_fraction'; write a group of keys",
             ),
-            (PDU | {"rated_mw": 0}, "rated_mw: must be a number above 0, found 0"),
+            (PDU | {"rated_mw": 0}, "rated_mw: must be above 0, found 0"),
             (
                 UPS | {"installed_mw": 0},
-                "installed_mw: must be a number above 0, found 0",
+                "installed_mw: must be above 0, found 0",
             ),
             (
                 {"kind": "point_of_interconnection", "contract_mva": 0},
@@ -198,14 +187,6 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
             ),
             (units(preset="mv_lv", u_k=0.001), "u_k must be p_k"),
             (
-                BATTERY | {"charge_efficiency": -0.9},
-                "must be a number above 0, found -0.9",
-            ),
-            (
-                BATTERY | {"discharge_efficiency": 1.1},
-                "must be a number at most 1, found 1.1",
-            ),
-            (
                 BATTERY | {"peak_shaving": {"target_mw": 8}},
                 "found ramp_limit and peak_shaving",
             ),
@@ -218,7 +199,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
                 "must rise, found 0.6, 0.5, 0.9",
             ),
             (LIMIT, "give up_mw_per_min, down_mw_per_min or both"),
-            (LIMIT | {"down_mw_per_min": -1}, "must be a number above 0, found -1"),
+            (LIMIT | {"down_mw_per_min": -1}, "must be above 0, found -1"),
             (
                 LIMIT | {"up_mw_per_min": 1, "ballast_mw": 2},
                 "ballast_mw holds falls alone",
@@ -230,10 +211,10 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         )
     ],
     "warm_up": [
-        ("-1 week", "warm_up: expected a number and a unit"),
+        ("-1 week", "warm_up: must be a number and a unit"),
         ("0 d", "warm_up: must be longer than 0"),
-        (7, "warm_up: expected a number and a unit"),
-        ("1.5 months", "warm_up: months and years must be whole numbers"),
+        (7, "warm_up: must be a number and a unit"),
+        ("1.5 months", "warm_up: must be longer than 0, and of whole months"),
         ("200 years", "warm_up: begins before 1900"),
         ("999999999 weeks", "warm_up: begins before 1900"),
         ("99999 years", "warm_up: begins before 1900"),

@@ -335,7 +335,7 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
         (
             ("--workload", "tune", "--column", "submitted=a"),
             (
-                "--column: must be 'submit' or .*, found 'submitted'; did you mean "
+                "--column: must be 'submit', .*, found 'submitted'; did you mean "
                 "'submit'"
             ),
         ),

@@ -96,7 +96,10 @@ def test_a_window_is_local_time_and_keeps_its_edges(
         ),
         (Options(step="90 s"), "no multiple of the run's 60 s"),
         (Options(step="7 min"), "no whole number of steps of 420 s"),
-        (Options(step="15"), "--step: expected a number and a unit"),
+        (
+            Options(step="15"),
+            "--step: must be a number and a unit",
+        ),
         (
             Options(first=datetime(2019, 1, 1)),
             "--from: 2019-01-01T00:00:00 lies outside the run",
@@ -119,9 +122,9 @@ def test_a_window_is_local_time_and_keeps_its_edges(
         ),
         (
             Options(time_zone="Amerika/Denver"),
-            "expected a name such as 'America/Denver'",
+            "must be a time zone such as 'America/Denver'",
         ),
-        (Options(time_zone="../etc"), "--time-zone: unknown time zone '../etc'"),
+        (Options(time_zone="../etc"), "--time-zone: must be a time zone such as"),
     ],
 )
 def test_bad_choices_are_one_clear_line(

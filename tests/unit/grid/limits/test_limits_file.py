@@ -82,7 +82,7 @@ def test_kind_added_after_a_first_file_is_a_key_of_the_next(tmp_path, register):
     (limit,) = load_limits(write(tmp_path, "nights:\n  - {max_mw: 3}\n")).nights
     assert limit.max_mw == 3
     (problem,) = problems(tmp_path, "nights:\n  - {max_mw: -3}\n")
-    assert problem == ":2 nights.0.max_mw: must be a number above 0, found -3"
+    assert problem == ":2 nights.0.max_mw: must be above 0, found -3"
 
 
 def test_run_with_a_limit_of_one_s_own_is_checked_where_nobody_knows_the_kind(
@@ -180,7 +180,7 @@ peek: 3
 """
     assert problems(tmp_path, text) == [
         (
-            ":2 ramps.0.interval: expected a number and a unit (ms, s, min, h), such "
+            ":2 ramps.0.interval: must be a number and a unit (ms, s, min, h), such "
             "as '60 s', found 10"
         ),
         (
@@ -189,7 +189,7 @@ peek: 3
             "'down_mw_per_s', 'mw_per_s', 'up_mw_per_min', 'down_mw_per_min', "
             "'mw_per_min'); did you mean 'up_mw_per_s'?"
         ),
-        ":8 swings.0.max_mw: must be a number above 0, found -1",
+        ":8 swings.0.max_mw: must be above 0, found -1",
         (
             ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', "
             "'status', 'notes', 'not_stated', 'ramps', 'changes', 'swings', "
@@ -213,14 +213,6 @@ peek: 3
             ":1: sets no limit; give ramps, swings, band_rms, peaks or others",
         ),
         (
-            "ramps:\n  interval: 10 s\n",
-            ":1 ramps: must be a list, found a group of keys",
-        ),
-        (
-            "ramps:\n  - 3\n",
-            ":2 ramps.0: must be a group of keys ('mark', 'note', 'interval', ",
-        ),
-        (
             "ramps:\n  - {interval: 10 s}\n",
             ":2 ramps.0: give a rate: up_mw_per_s, down_mw_per_s",
         ),
@@ -237,16 +229,8 @@ peek: 3
             ":2 swings.0.filter: high_hz must be above low_hz, found 5 to 1",
         ),
         (
-            "swings:\n  - {window: 5 s, max_mw: x}\n",
-            ":2 swings.0.max_mw: must be a number",
-        ),
-        (
             "peaks:\n  - {max_mw: {}}\n",
             ":2 peaks.0.max_mw: give mw, percent_of_peak or",
-        ),
-        (
-            "peaks:\n  - {max_mw: {percent_of_nominal: -3}}\n",
-            ":2 peaks.0.max_mw.percent_of_nominal: must be a number above 0, found -3",
         ),
         (
             "ramps:\n  - {interval: 1 min, percentile: 75, up_mw_per_min: 3}\n",
@@ -260,19 +244,8 @@ peek: 3
             ),
         ),
         (
-            (
-                "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 1e-9, "
-                "high_hz: 1}}\n"
-            ),
-            ":2 swings.0.filter.low_hz: must be a number of 0.001 or more, found 1e-09",
-        ),
-        (
             "changes:\n  - {above_mw: 5}\n",
             ":2 changes.0.max_mw_per_s: this key is missing",
-        ),
-        (
-            "load_factor:\n  - {min: 75}\n",
-            ":2 load_factor.0.min: must be a number above 0 and",
         ),
         (
             "reactive_power:\n  - {min_mvar: 2, max_mvar: 1}\n",

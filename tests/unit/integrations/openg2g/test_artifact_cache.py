@@ -255,7 +255,7 @@ def test_without_a_source_an_empty_cache_says_what_to_do(data_dir):
             )
         ),
         (LogisticModelStore, "logistic_fit.json", b"{}", "no fit of"),
-        (LogisticModelStore, "logistic_fit.json", b"\xff\xfe", "is not UTF-8"),
+        (LogisticModelStore, "logistic_fit.json", b"\xff\xfe", "not valid JSON"),
     ],
 )
 def test_damaged_artifact_is_compiled_anew(

@@ -73,7 +73,7 @@ def test_hash_covers_what_changes_data_alone(changes, same):
             2,
             "has '64', which is not in batch_sizes",
         ),
-        ("0.08", "-1", 7, "must be a number above 0, found -1"),
+        ("0.08", "-1", 7, "must be above 0, found -1"),
         (
             "label: Tiny",
             "label: Llama-3.1-70B",

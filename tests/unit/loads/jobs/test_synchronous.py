@@ -309,7 +309,7 @@ def test_fast_iterations_are_played_and_their_sharp_edges_warned_of(
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"second_dip": {}, "micro_steps": {"count": 4, "low": 0.6}},
-        "either second_dip or micro_",
+        "one of 'second_dip', 'micro_",
     ),
     (
         {"micro_steps": {"count": 60, "low": 0.6}},
@@ -319,18 +319,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"failures_per_1000_node_days": 9_000, "checkpoint_write_s": 600},
         "young's interval of",
     ),
-    ({"n_gpus": 512}, "give either n_gpus or n_nodes"),
-    ({"tokens": 1e12}, "give either work_days or tokens"),
-    ({"work_days": None}, "give either work_days or tokens"),
-    ({"period_s": None}, "give either period_s, or parameters"),
-    ({"parameters": 1e9}, "give either period_s, or parameters"),
+    ({"n_gpus": 512}, "give one of 'n_gpus', 'n_nodes'"),
+    ({"tokens": 1e12}, "give one of 'work_days', 'tokens'"),
+    ({"work_days": None}, "give one of 'work_days', 'tokens'"),
+    ({"period_s": None}, "give one of 'period_s', 'parameters'"),
+    ({"parameters": 1e9}, "give one of 'period_s', 'parameters'"),
     ({"low": 0.95}, "low 0.95 is above high 0.92"),
     ({"edge_s": 2.0}, "2 s is longer than a level lasts"),
     ({"n_nodes": 290}, "takes 290 nodes and 149 spare ones, pool 'main' has 300"),
-    ({"preset": "llama4"}, "unknown preset 'llama4'"),
+    ({"preset": "llama4"}, "must be 'llama3_405b_16k', "),
     (
         {"submit": "2026-01-01", "submit_after": "1 h"},
-        "give either submit or submit_after",
+        "give one of 'submit', 'submit_after'",
     ),
     (
         {"second_dip": {"at": 0.77}},
@@ -343,7 +343,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"checkpoint_interval": 0.001, "checkpoint_write_s": 0},
         "checkpoints, at most 5,000,000",
     ),
-    ({"duty": 0}, "must be a number above 0 and below 1, found 0"),
 ]
 
 
@@ -360,10 +359,10 @@ def test_bad_input_gives_one_clear_line(changes: dict[str, Any], text: str) -> N
 @pytest.mark.parametrize(
     ("stream", "text"),
     [
-        ({"jobs_per_day": 3}, "'jobs_per_day' can't go with synchronous"),
+        ({"jobs_per_day": 3}, "'synchronous' can't go with 'jobs_per_day'"),
         (
             {"power_smoothing": {}, "flexibility": {"tier": 3}},
-            "caps would cross the floor; remove",
+            "'power_smoothing' can't go with 'flexibility'",
         ),
         (
             {"power_smoothing": {}, "synchronous": {"jobs": [JOB | {"exit_s": 5}]}},

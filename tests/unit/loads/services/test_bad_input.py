@@ -25,16 +25,11 @@ from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"
 HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
-MILLION = "and at most 1,000,000, found 1000000000000"
+MILLION = "at most 1,000,000, found 1000000000000"
 SIZES = [
-    (f"{CHAT}.request_rate_rps", -1, "above 0 and at most 1,000,000,000, found -1"),
-    (f"{CHAT}.requests_per_day", 1e308, "and at most 86,400,000,000,000, found 1e+308"),
+    (f"{CHAT}.request_rate_rps", -1, "above 0, found -1"),
+    (f"{CHAT}.requests_per_day", 1e308, "at most 86,400,000,000,000, found 1e+308"),
     (f"{CODING}.max_request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
-    (
-        f"{CODING}.max_request_rate_rps",
-        1e-300,
-        "must be a number of 1e-06 or more and at most",
-    ),
     (f"{CODING}.startup_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.scaling_interval_s", 1e300, "at most 31,622,400, found 1e+300"),
     (f"{CODING}.min_instances", 10**12, MILLION),
@@ -56,47 +51,25 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
         CODING,
         "power_samples has one rate, expected 2",
     ),
-    ({"power_samples": {}}, SAMPLES, "must be given with one entry or more"),
-    (
-        {"power_samples": {0: "a.csv"}},
-        f"{SAMPLES}.0",
-        "must be a number above 0, found 0",
-    ),
-    (
-        {"power_samples": {-3: "a.csv"}},
-        f"{SAMPLES}.-3",
-        "must be a number above 0, found -3",
-    ),
-    (
-        {"power_samples": {"fast": "a.csv"}},
-        f"{SAMPLES}.fast",
-        "must be a number above 0",
-    ),
-    ({"power_samples": {40: 5}}, f"{SAMPLES}.40", "must be text, found 5"),
-    (
-        {**ALONE, **TWO, "power_samples_boundary": "wall"},
-        BOUNDARY,
-        "must be 'devices' or 'node_ac', found 'wall'",
-    ),
     (
         {"power_samples_boundary": "node_ac"},
         CODING,
-        "power_samples_boundary needs power_samples",
+        "'power_samples_boundary' needs 'power_samples'",
     ),
     (
         {**TWO, "power_samples_boundary": "node_ac"},
         CODING,
-        "needs samples that keep their own mean",
+        "can't go with a power_curve or",
     ),
     (
         ALONE,
         CODING,
-        "give one of power_curve, logistic and power_law, or power_samples",
+        "give one of 'power_curve', 'logistic', 'power_law'",
     ),
     (
         {"flexibility": {"power_limit": 0.4}},
         f"{CODING}.flexibility.power_limit",
-        "0.5 or more",
+        "at least 0.5",
     ),
     (
         {"flexibility": {"power_limit": 1.0}},
@@ -113,11 +86,11 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
     ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
     ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
-    (CAPPED, CODING, "either max_request_rate_rps or"),
+    (CAPPED, CODING, "one of 'max_request_rate_rps'"),
     (
         {FIXED: None, **NO_LATENCY, **CAPPED},
         CODING,
-        "latency_cap needs a latency_curve",
+        "'latency_cap' needs 'latency_curve'",
     ),
     (
         {f"{CHAT}.capacity": "sustained", **NO_LATENCY},
@@ -151,19 +124,6 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
         {"resolution": "7 s"},
         "resolution",
         "7 s does not divide the duration of 86400 s",
-    ),
-    *(
-        (
-            {f"{CHAT}.fluctuation": {"relative_std": 0.1, key: value}},
-            f"{CHAT}.fluctuation.{key}",
-            "must be a number",
-        )
-        for key, value in (
-            ("correlation_time_s", 0),
-            ("relative_std", float("nan")),
-            ("common_share", 1.1),
-            ("reference_rate_rps", -1),
-        )
     ),
 ]
 

@@ -179,24 +179,21 @@ def test_run_says_that_it_is_experimental() -> None:
     [
         (
             EIGHT_B,
-            (
-                "power_law needs the sequences in flight: give its input_tokens, "
-                "prefill_tok"
-            ),
+            "'power_law' needs 'latency_curve'",
         ),
         (
             {**EIGHT_B, "time_per_token_s": 9},
-            "prefill_tokens_per_s and time_per_token_s go tog",
+            "'time_per_token_s' needs 'prefill_tok",
         ),
         (
             {**EIGHT_B, **SPEEDS, "input_tokens": None},
-            "power_law needs input_tokens, the mean",
+            "'time_per_token_s' needs 'input_tokens'",
         ),
         (
             {**EIGHT_B, **SPEEDS, "active_parameters_b": 9},
             "active_parameters_b 9 is above param",
         ),
-        ({**EIGHT_B, **SPEEDS, "gpu": "B200"}, "gpu: must be 'H100' or 'H200'"),
+        ({**EIGHT_B, **SPEEDS, "gpu": "B200"}, "gpu: must be 'H100', 'H200'"),
     ],
 )
 def test_what_the_law_lacks_is_asked_for_by_name(
@@ -208,7 +205,7 @@ def test_what_the_law_lacks_is_asked_for_by_name(
 
 def test_power_comes_from_one_source() -> None:
     with pytest.raises(
-        ScenarioError, match="give one of power_curve, logistic and power_law"
+        ScenarioError, match="give one of 'power_curve', 'logistic', 'power_law'"
     ):
         serving_scenario(one_service(power_law={**EIGHT_B, **SPEEDS}))
 
