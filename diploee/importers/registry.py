@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from diploee.base.model import Registry
+from diploee.importers.text.tables import header_words
 from diploee.importers.text.text import Text
 
 R = TypeVar("R")
@@ -32,3 +33,8 @@ class Formats(Registry[FileFormat[R]]):
     def recognised(self, text: Text) -> FileFormat[R] | None:
         """Return the format of a text, None where it is of none."""
         return next((known for known in self.values() if known.recognises(text)), None)
+
+
+def has_columns(*names: str) -> Callable[[Text], bool]:
+    """Return what recognises a file by names in its first line, in any case."""
+    return lambda text: header_words(text) >= {name.casefold() for name in names}

@@ -19,9 +19,8 @@ from diploee.base.clock import Zone, fixed_zone
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_MIN
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import stamps, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms

@@ -42,7 +42,7 @@ from diploee.importers.job_logs.raw_log import (
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    RowFormat,
+    Sheet,
     header_words,
     read_header,
 )
@@ -83,12 +83,11 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read the task table of Alibaba's trace of 2020."""
-    layout = read_header(text)
-    if not layout.has("job_name") and len(layout.names) == len(NAMES):
-        layout = RowFormat(NAMES)
-    table = read_job_columns(
-        text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace"
-    )
+    sheet = read_header(text)
+    if not sheet.has("job_name") and len(sheet.names) == len(NAMES):
+        sheet = Sheet(text, NAMES)
+    what = "pai_task_table of Alibaba's 2020 trace"
+    table = read_job_columns(sheet, COLUMNS, {}, what)
     zone = options.zone or LOCAL_ZONE
     job = ids(table, "job").dictionary_encode()
     task, task_names = labels(table, "task")

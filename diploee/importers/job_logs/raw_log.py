@@ -28,9 +28,7 @@ from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     ReadTable,
-    RowFormat,
-    header_words,
-    read_columns,
+    Sheet,
 )
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import (
@@ -167,30 +165,18 @@ rest."""
 JobLogFormat = FileFormat[JobLogReader]
 
 
-def has_columns(*names: str) -> Callable[[Text], bool]:
-    """Return what recognises a file by names in its first line, in any case."""
-    return lambda text: header_words(text) >= set(names)
-
-
 def read_job_columns(
-    text: Text,
-    layout: RowFormat,
+    sheet: Sheet,
     required: Mapping[str, str],
     optional: Mapping[str, str],
     what: str,
 ) -> ReadTable:
     """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``."""
-    layout.require(text.path, required.values(), what)
-    table = read_columns(
-        text, layout, {**required, **layout.found(optional)}, may_be_cut=True
-    )
+    columns = {**required, **sheet.found(optional)}
+    table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
-        text.fail(
-            text.start_line,
-            (
-                f"a {'header' if layout.header_line else 'line'} without a whole row, "
-                "expected jobs; give a complete log"
-            ),
+        sheet.text.fail(
+            sheet.text.start_line, "no whole row, expected jobs; give a complete log"
         )
     return table
 

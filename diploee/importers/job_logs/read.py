@@ -27,8 +27,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
-from diploee.importers.text.sheets import sheet_text
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import Text, read_text
 from diploee.loads.jobs.job_log import JobLog
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
@@ -98,20 +97,10 @@ def _read(
 
     The text is given up on return, as it is large.
     """
-    text = sheet_text(path, "a job log")
+    text = read_text(path, "a job log")
     chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
     _check_options(path, chosen, options)
-    try:
-        raw = chosen.read(text, options)
-    except InputError as error:
-        if log_format is None or chosen.recognises(text):
-            raise
-        other = JOB_LOG_FORMATS.recognised(text)
-        if other is None:
-            raise
-        raise type(error)(
-            f"{error}; the content is that of format '{other.name}', not '{log_format}'"
-        ) from error
+    raw = chosen.read(text, options)
     pa.default_memory_pool().release_unused()
     return chosen, raw
 

@@ -280,7 +280,7 @@ def read_node_log(
     path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
 ) -> Device:
     """Read and repair the ``power_reading`` lines of a node."""
-    text = read_text(path, "MLLOG lines of power", hashed=True)
+    text = read_text(path, "MLLOG lines of power")
     rows = list(text.rows())
     readings = [
         (line, event.time_ms * US_PER_MS, _watts(event.value))

@@ -42,9 +42,9 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import DELIMITERS, ReadTable, Sheet, read_header
+from diploee.importers.text.text import read_text
 from diploee.importers.text.values import numbers, value_shown
 from diploee.profiles.meters import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
@@ -230,14 +230,10 @@ def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     """Read a log and repair the readings of each GPU."""
-    sheet = _sheet(path)
+    sheet, n_cut = _sheet(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
-    if not powers:
-        raise LogFormatError(
-            f"{sheet.header}: no column of power (found: {listed(sheet.names)}), "
-            f"expected {_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
-        )
+    powers = powers or ["power.draw [W]"]
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
     for key, known in _COLUMNS.items():
         there = (sheet.names[plain.index(name)] for name in known if name in plain)
@@ -245,7 +241,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
-    counts = Counter(repeated_headers=table.n_headers, cut_rows=sheet.n_cut)
+    counts = Counter(repeated_headers=table.n_headers, cut_rows=n_cut)
     log = Log(
         path,
         options.max_gap_s,
@@ -307,25 +303,22 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         gpus,
         found.n_hosts,
         model,
-        sheet.sha256,
+        sheet.text.sha256,
         counts,
         list(repairs),
         found.has_unique_names,
     )
 
 
-def _sheet(path: Path) -> Sheet:
-    """Return the file from its header on; say which columns another table has."""
-    expected = f"columns {_EXPECTED}"
-    try:
-        return read_sheet(path, expected, header_word="timestamp", may_be_cut=True)
-    except LogFormatError as error:
-        # Empty or no text: refused here
-        sheet = read_sheet(path, expected, may_be_cut=True)
-        raise LogFormatError(
-            f"{sheet.header}: no column 'timestamp' (found: {listed(sheet.names)}), "
-            f"expected columns {_EXPECTED}; give a log of nvidia-smi with its header"
-        ) from error
+def _sheet(path: Path) -> tuple[Sheet, int]:
+    """Return the file from its header on, and how many lines at its end were cut."""
+    text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
+    end = text.data.rfind(b"\n") + 1
+    n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
+    text = text.upto(end) if n_cut else text
+    header = max(text.data.find(b"timestamp"), 0)
+    text = text.after(text.data.rfind(b"\n", 0, header) + 1)
+    return read_header(text, DELIMITERS), n_cut
 
 
 def _power_w(

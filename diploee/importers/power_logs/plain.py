@@ -45,9 +45,8 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import PlainOptions
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import YEARS_US, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import (
@@ -188,7 +187,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         mean_w,
         options,
         source=sheet.path.name,
-        source_sha256=sheet.sha256,
+        source_sha256=sheet.text.sha256,
         meter=meter,
         bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
         repairs=repairs,

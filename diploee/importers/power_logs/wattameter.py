@@ -50,7 +50,7 @@ from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import ReadTable, RowFormat, listed, read_columns
+from diploee.importers.text.tables import ReadTable, Sheet, listed
 from diploee.importers.text.text import Text, text_of
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
@@ -132,9 +132,9 @@ class WattAMeterLog:
 class _Section(NamedTuple):
     """A header and the rows below it."""
 
-    layout: RowFormat
+    sheet: Sheet
     channels: dict[Channel, str]  # their columns' names
-    rows: Text
+    n_short: int  # rows without the last columns, where these may be missing
 
 
 def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
@@ -483,16 +483,18 @@ def parse_log(
     """Parse the bytes of one log, and put its rows in the order of one clock."""
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
-    tables = []
-    for layout, channels, rows in blocks:
-        names = {channel.device: name for channel, name in channels.items()}
-        tables.append(
-            read_columns(rows, layout, {"timestamp": layout.names[0], **names})
+    tables = [
+        sheet.read(
+            {"timestamp": sheet.names[0]}
+            | {channel.device: name for channel, name in channels.items()},
+            "a WattAMeter header",
         )
+        for sheet, channels, _ in blocks
+    ]
     sizes = [len(table) for table in tables]
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
-        text.fail(blocks[-1].layout.header_line, problem)
+        text.fail(blocks[-1].sheet.header_line, problem)
     t_us = np.concatenate([_stamps_us(table) for table in tables])
     readings = {
         channel: np.concatenate(
@@ -500,7 +502,7 @@ def parse_log(
         )
         for channel in blocks[0].channels
     }
-    lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
+    lines = np.concatenate([block.sheet.text.filled_lines(0) for block in blocks])
     limits = Log(path, max_gap_s, max_lost, is_local=True)
     account = Account(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
@@ -513,7 +515,7 @@ def parse_log(
     t_us, kept = in_order(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
-        "rows_without_power": sum(table.n_short for table in tables),
+        "rows_without_power": sum(block.n_short for block in blocks),
     }
     run = np.repeat(np.arange(len(blocks)), sizes)
     of_kept = {channel: values[kept] for channel, values in readings.items()}
@@ -545,11 +547,11 @@ def _blocks(text: Text) -> list[_Section]:
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
-                block.layout.header_line,
+                block.sheet.header_line,
                 (
                     f"the devices change to {', '.join(block.channels.values())} from "
                     f"{', '.join(blocks[0].channels.values())} in line "
-                    f"{blocks[0].layout.header_line}, expected the same; split the log "
+                    f"{blocks[0].sheet.header_line}, expected the same; split the log "
                     "here"
                 ),
             )
@@ -579,10 +581,9 @@ def _block(part: Text) -> _Section:
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
-    layout = RowFormat(names, " ", False, part.first_line, n_least)
-    layout.require(part.path, channels.values(), "a WattAMeter header")
     rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
-    return _Section(layout, channels, rows)
+    rows, n_short = rows.filled_up(" ", n_least, len(names))
+    return _Section(Sheet(rows, names, " ", False, part.first_line), channels, n_short)
 
 
 def _fail_without_header(text: Text) -> NoReturn:

@@ -18,8 +18,7 @@ from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.plain import import_plain
-from diploee.importers.text.sheets import read_sheet
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.serving import logistic_curves
 from diploee.loads.services.curves import (
@@ -224,8 +223,8 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
     """Read a curve file without interpreting its values."""
     path = _find_curve_file(name, folder)
     sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
-    table = sheet.read([column for column in sheet.names if column], "a curve")
-    return CurveFile(name, path, sheet.sha256, table)
+    columns = [column for column in sheet.names if column] or [RATE_COLUMN]
+    return CurveFile(name, path, sheet.text.sha256, sheet.read(columns, "a curve"))
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:

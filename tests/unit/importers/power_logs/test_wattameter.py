@@ -532,9 +532,7 @@ def test_bad_log_is_refused_in_one_line_with_its_place(tmp_path, lines, problem)
 def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
     lines = rapl(grid(1.0))
     lines[-1] = lines[-1].rsplit(" ", 1)[0]
-    with pytest.raises(
-        LogFormatError, match=r":12: 5 fields, expected 10 \(6 without the trailing"
-    ):
+    with pytest.raises(LogFormatError, match=r":12: 5 fields, expected 10 "):
         load_pair(tmp_path, ROWS, lines)
 
 
