@@ -264,12 +264,10 @@ def stamps_ms(
         )
         remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
         column = stamps(table, key, time_format, remedy)
-        local = column.there & ~column.is_aware
-        ms = np.where(column.there, column.us // _US_PER_MS, MISSING_MS)
-        n_naive = max(n_naive, int(local.sum()))
-        if local.any():
-            ms = np.where(column.is_aware, ms, (zone or Zone()).utc_ms(ms))
-        found[key] = ms
+        n_local = int((column.there & ~column.is_aware).sum())
+        n_naive = max(n_naive, n_local)
+        utc_ms = column.utc_us(zone) // _US_PER_MS
+        found[key] = np.where(column.there, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n

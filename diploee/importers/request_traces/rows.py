@@ -93,18 +93,12 @@ def _times(
         time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
     found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
-    time_us, local = found.us, found.there & ~found.is_aware
-    if zone is not None and local.any():
-        in_utc = (
-            zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000
-            + time_us % 1000
-        )
-        time_us = np.where(local, in_utc, time_us)
+    n_local = int(np.count_nonzero(found.there & ~found.is_aware))
     named = found.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
     return RequestRows(
-        *(table.where, time_us, None, None),
-        n_naive=int(np.count_nonzero(local)) if zone is None else 0,
+        *(table.where, found.utc_us(zone), None, None),
+        n_naive=n_local if zone is None else 0,
         zone=None if named is None else Zone("", offset_min),
     )
 

@@ -31,8 +31,9 @@ from pydantic import Field, RootModel
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.base.files import reason
 from diploee.base.plain_data import parse_json
-from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
+from diploee.importers.registry import leave_out
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
@@ -156,15 +157,13 @@ def _read_client(
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
     dropped[TRUNCATED] += table.n_cut
     keep = np.ones(time_s.size, dtype=bool)
-    causes: tuple[tuple[str, BoolArray], ...] = (
+    causes = (
         ("no time", np.isnan(time_s)),
         ("no rate", np.isnan(rate_rps)),
         ("negative time", time_s < 0),
         ("negative rate", rate_rps < 0),
     )
-    for cause, wrong in causes:
-        dropped[cause] += int(np.count_nonzero(wrong & keep))
-        keep &= ~wrong
+    leave_out(keep, causes, dropped)
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0

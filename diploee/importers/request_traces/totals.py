@@ -18,7 +18,7 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import option
 from diploee.base.tables import BoolArray, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
-from diploee.importers.registry import FileFormat, has_columns
+from diploee.importers.registry import FileFormat, has_columns, leave_out
 from diploee.importers.request_traces.counts import (
     UNKNOWN_SERVICE,
     Counts,
@@ -141,9 +141,7 @@ class _TraceTotals:
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
-        for cause, wrong in self._reasons(rows, service, repeated):
-            self._dropped[cause] += int(np.count_nonzero(wrong & keep))
-            keep &= ~wrong
+        leave_out(keep, self._reasons(rows, service, repeated), self._dropped)
         if not self._is_fine:
             cause = (
                 "equal to the row before; kept, as the stamps are too coarse to tell"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.clock import MISSING
+from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import InputError, option
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.importers.text.tables import ReadTable
@@ -61,6 +61,15 @@ class Stamps:
     def there(self) -> BoolArray:
         """Which rows have a time."""
         return np.asarray(self.us != MISSING)
+
+    def utc_us(self, zone: Zone | None) -> Int64Array:
+        """Return all in UTC [us since 1970], local time by a zone, else as UTC."""
+        local = self.there & ~self.is_aware
+        if zone is None or not local.any():
+            return self.us
+        ms, rest_us = np.divmod(self.us, 1000)
+        utc_ms = zone.utc_ms(np.where(local, ms, MISSING))
+        return np.where(local, utc_ms * 1000 + rest_us, self.us)
 
     @cached_property
     def offsets_min(self) -> dict[int, int]:

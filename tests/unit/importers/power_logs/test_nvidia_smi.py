@@ -312,7 +312,5 @@ def test_a_folder_gives_all_logs_in_it_and_an_empty_one_is_refused(tmp_path):
     assert profile.n_nodes == 2
     np.testing.assert_allclose(profile.power_w, 300.0)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        LogFormatError, match=r"empty: no log in this folder, expected '\*.csv'"
-    ):
+    with pytest.raises(LogFormatError, match=r"empty: no '\*.csv', .* in this folder"):
         load(tmp_path / "empty")

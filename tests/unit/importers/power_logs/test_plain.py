@@ -160,15 +160,15 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
     [
         (
             "t_s,power\n0,1\n1,1",
-            r"job.csv:1: column 'power' does not tell its unit; give its unit",
+            r"job.csv:1: column 'power' does not tell its unit.*give its unit",
         ),
         (
             "t_s,power_mW\n0,1\n1,1",
-            r"job.csv:1: column 'power_mW' may be megawatts or milliwatts",
+            r"job.csv:1: column 'power_mW' .*may be megawatts or milliwatts",
         ),
         (
             "t_s,load\n0,1\n1,1",
-            r"job.csv:1: no column of power \(found: 't_s', 'load'\)",
+            r"job.csv:1: 0 columns of power \(found: 't_s', 'load'\)",
         ),
         (
             "t_s,cpu_power_w,gpu_power_w\n0,1,1\n1,1,1",
@@ -176,7 +176,7 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
         ),
         (
             "x,power_w\n0,1\n1,1",
-            r"job.csv:1: no column of time .*name it \(--time-column\)",
+            r"job.csv:1: column 't_s' is missing.*--time-column",
         ),
         ("t_s,power_w,t_s\n0,1,0", r"job.csv:1: column 't_s' is there several times"),
         ("t_s,power_w\n", r"job.csv: 0 readings of a device, expected two or more"),
@@ -221,9 +221,9 @@ def test_bad_csv_is_refused_in_one_line_with_its_row(tmp_path, text, problem):
         ),
         (
             {"t_s": [[0.0], [1.0]], "power_w": [1.0, 1.0]},
-            r"no column of time \(found: 'power_w'\)",
+            r"'t_s' is missing.*found: 'power_w'",
         ),
-        ({"t_s": [0.0, 1.0]}, r"no column of power"),
+        ({"t_s": [0.0, 1.0]}, r"0 columns of power"),
         (None, "not a readable Parquet file"),
     ],
 )
@@ -261,12 +261,9 @@ def test_every_importer_names_an_option_out_of_range(read, option):
         read("nowhere", **job | option)
 
 
-def test_a_column_summed_twice_and_more_bandwidth_than_samples_are_refused(tmp_path):
+def test_a_column_is_summed_once_and_more_bandwidth_than_samples_is_refused(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n1,1")
-    with pytest.raises(
-        ProfileError, match=r"power_column .*each column is summed once"
-    ):
-        load(path, power_column=["power_w", "power_w"])
+    assert load(path, power_column=["power_w", "power_w"]).mean_power_w == 1
     with pytest.raises(
         ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"
     ):
