@@ -246,7 +246,7 @@ def test_devices_that_nobody_named_are_not_summed(tmp_path):
     assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
     with pytest.raises(InputError, match=r"no device 'PS3' \(have: 'PS1'"):
         plain(tmp_path, named, devices=["PS3"])
-    with pytest.raises(InputError, match="no device .*--devices"):
+    with pytest.raises(InputError, match=r"no device .*--devices"):
         plain(tmp_path, table, devices=["PS1"])
 
 

@@ -509,7 +509,7 @@ def swap(old, new):
         (ROWS[:2], r":2: a single row"),
         (
             nvml(grid(1.0), 0),
-            r":2: gpu-0: 0 good power readings in 11 rows, .*take the others \(--devices gpu-1",
+            r":2: gpu-0: 0 good power readings in 11 rows, .*\(--devices gpu-1",
         ),
         (
             nvml(grid(1.0), -5),
