@@ -6,6 +6,7 @@ fault named by file and line; samples are power in time.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,15 +207,13 @@ def _find_curve_file(name: str, folder: Path) -> Path:
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
-    try:
-        if path.is_file() or (path.exists() and name not in shipped):
-            return path  # what is no file is refused where it is read
-    except OSError as error:  # such as a name that is too long for any file
-        raise InputError(f"{shown(name)}: can't be read ({error.strerror})") from error
+    # Unlike pathlib's, no error for any text
+    if os.path.isfile(path) or (os.path.exists(path) and name not in shipped):  # noqa: PTH110, PTH113
+        return path  # what is no file is refused where it is read
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{one_line(name)}: no such curve file beside the scenario and no shipped "
+        f"{shown(name)}: no such curve file beside the scenario and no shipped "
         f"curve (shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 
