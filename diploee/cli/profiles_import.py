@@ -165,13 +165,10 @@ def _import_nlr_genai_command(
 
 
 def _show_skipped(skipped: Sequence[SkippedRun]) -> None:
-    from diploee.importers.power_logs.curves import by_cause
-
     if skipped:
         typer.echo(f"{plural(len(skipped), 'run')} skipped:")
-    for runs in by_cause(skipped):
-        others = f" (and {len(runs) - 1:,} others alike)" if len(runs) > 1 else ""
-        typer.echo(f"  {runs[0].place}: {runs[0].problem}{others}")
+    for run in skipped:
+        typer.echo(f"  {run.place}: {run.problem}")
 
 
 def _show_repairs(provenance: Provenance) -> None:

@@ -207,10 +207,9 @@ def _recognised(formats: Formats[Any], path: Path) -> str | None:
             else None
         )
     try:
-        known = formats.recognised(first_block(path)[0])
+        return formats.recognised(first_block(path)[0]).name
     except LogFormatError:
         return None
-    return None if known is None else str(known.name)
 
 
 def comments(texts: Iterable[str]) -> list[str]:

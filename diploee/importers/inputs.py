@@ -79,12 +79,10 @@ class InputReader:
             name: self._once(content_hash, folder / name)
             for name in input_files(scenario)
         }
-        formats = [
-            installed(FORMATS)["job_logs"].get(log.log_format) for log in logs.values()
-        ]
+        known = installed(FORMATS)
+        formats = [known["job_logs"].get(log.log_format) for log in logs.values()]
         formats += [
-            installed(FORMATS)["request_traces"].get(trace.trace_format)
-            for trace in traces.values()
+            known["request_traces"].get(trace.trace_format) for trace in traces.values()
         ]
         batched = {
             name: spec
@@ -118,7 +116,7 @@ class InputReader:
             hashes={
                 name: sha256 for name, sha256 in hashes.items() if sha256 is not None
             },
-            readers=[known.read for known in formats if known is not None],
+            readers=[of.read for of in formats if of is not None],
             replicas=replicas,
         )
 

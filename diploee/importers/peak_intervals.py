@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from diploee.base.clock import NamedSpan
-from diploee.base.errors import LogFormatError
+from diploee.base.errors import LogFormatError, one_of
 from diploee.importers.text.stamps import Stamps, moment, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, read_columns, read_header
-from diploee.importers.text.text import read_text
+from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
@@ -25,19 +24,15 @@ _EXPECTED = (
 
 def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     """Read the intervals of system peaks."""
-    text = read_text(Path(path), _EXPECTED)
-    layout = read_header(text, ",;\t")
-    names = layout.found(
-        {name: name for name in ("start", "end", "duration_min", "name")}
-    )
+    sheet = read_sheet(path, _EXPECTED)
+    known = ("start", "end", "duration_min", "name")
+    names = ["start", *(name for name in known[1:] if sheet.has(name))]
     if ("end" in names) == ("duration_min" in names):
-        both = "both there" if "end" in names else "both missing"
         raise LogFormatError(
-            f"{path}:{layout.header_line}: columns 'end' and 'duration_min' are "
-            f"{both}, expected one of them: {_EXPECTED}"
+            f"{sheet.header}: found {one_of(sheet.names)}, expected one of 'end' and "
+            f"'duration_min': {_EXPECTED}"
         )
-    layout.require(Path(path), ["start"], _EXPECTED)
-    table = read_columns(text, layout, names)
+    table = sheet.read(names, _EXPECTED)
     if not 0 < len(table) <= MAX_INTERVALS:
         raise LogFormatError(
             f"{path}: {len(table):,} intervals, expected 1 to {MAX_INTERVALS:,}; give "

@@ -19,9 +19,8 @@ from diploee.base.clock import Zone, fixed_zone
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_MIN
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import stamps, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms
@@ -141,10 +140,10 @@ def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
     """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
-    stated = (
-        form for form in FORMATS if _find(sheet, form.time) and _find(sheet, form.value)
-    )
-    return next(stated, ANY)
+    for form in FORMATS:
+        if _find(sheet, form.time) and _find(sheet, form.value):
+            return form
+    return ANY
 
 
 def _find(sheet: Sheet, patterns: str) -> str:
@@ -160,12 +159,7 @@ def _find(sheet: Sheet, patterns: str) -> str:
 
 def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
     """Return the columns ``time`` and ``value`` of the rows that are meant."""
-    time = _find(sheet, form.time)
-    if not time and form is ANY:
-        raise LogFormatError(
-            f"{sheet.header}: no column of times (found: {listed(sheet.names)}), "
-            f"expected one whose name begins with {one_of(TIMES)}; rename it"
-        )
+    time = _find(sheet, form.time) or (TIMES[0] if form is ANY else form.time)
     others = [name for name in sheet.names if name != time]
     value = spec.column or _find(sheet, form.value) or form.value
     if not value and len(others) != 1:
@@ -173,7 +167,7 @@ def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
             f"{sheet.header}: {len(others)} columns beside the time (found: "
             f"{listed(others)}), expected one; name it as column"
         )
-    wanted = {"time": time or form.time, "value": value or others[0]}
+    wanted = {"time": time, "value": value or others[0]}
     found = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
     wanted |= {key: name for key, name in found.items() if name}
     table = sheet.read(wanted, "a signal")
@@ -194,25 +188,13 @@ def _words(table: ReadTable, key: str) -> np.ndarray[tuple[int], np.dtype[np.obj
 
 def _of_place(table: ReadTable, place: str | None) -> ReadTable:
     """Return the rows of a place; without one, there must be one place alone."""
-    if "place" not in table:
-        if place is not None:
-            raise LogFormatError(
-                f"{table.path}: has no column of places, found place '{place}'; "
-                "remove it"
-            )
-        return table
-    names = _words(table, "place")
+    names = _words(table, "place") if "place" in table else np.array([], dtype=object)
     known = list(dict.fromkeys(names.tolist()))
-    if place is None and len(known) > 1:
+    if place not in known and (place is not None or len(known) > 1):
+        near = did_you_mean(place or "", known)
         raise LogFormatError(
-            f"{table.path}: column '{table.names['place']}' names {len(known):,} "
-            f"places ({one_line(one_of(known))}), expected one; give place"
-        )
-    if place is not None and place not in known:
-        raise LogFormatError(
-            f"{table.path}: column '{table.names['place']}' has no "
-            f"'{one_line(place)}' (have: "
-            f"{one_line(one_of(known))}){one_line(did_you_mean(place, known))}"
+            f"{table.path}: rows of {len(known):,} places ({one_line(one_of(known))}), "
+            f"expected place to be one of them{one_line(near)}"
         )
     return table if place is None else table.take(names == place)
 
@@ -233,11 +215,7 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
         return _of_zone(ms, form.zone)
     if spec.utc_offset is None:
         table.fail(
-            0,
-            (
-                "a time without an offset from UTC, expected one such as 2023-05-17 "
-                "11:00+02:00; give utc_offset"
-            ),
+            0, "a time without an offset from UTC, expected one; give utc_offset"
         )
     offset = fixed_zone(spec.utc_offset).utcoffset(None)
     return ms - round(offset.total_seconds() * 1000)

@@ -14,7 +14,7 @@ from diploee.base.errors import InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import S_PER_H
 from diploee.facility.cooling_table import LIMITS, Point
-from diploee.importers.text.sheets import read_sheet
+from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 
 
@@ -77,8 +77,8 @@ def read_voltage(
     """
     what = "a table 't_s,voltage_pu[,frequency_hz]'"
     sheet = read_sheet(path, what)
-    of = "waveform_pu" if sheet.layout.has("waveform_pu") else "voltage_pu"
-    has_hz = sheet.layout.has("frequency_hz")
+    of = "waveform_pu" if sheet.has("waveform_pu") else "voltage_pu"
+    has_hz = sheet.has("frequency_hz")
     names = ("t_s", of, *(["frequency_hz"] if has_hz else []))
     table = sheet.read(names, what)
     if not len(table):

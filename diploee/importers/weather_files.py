@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -51,91 +51,54 @@ MOST_IRRADIANCE_W_M2, MOST_WIND_M_S = 2_000.0, 100.0
 
 
 class _Format(NamedTuple):
-    """A format by pvlib's reader, lines of its head, and how to take them."""
+    """A format by pvlib's reader, and how to take what it reads."""
 
     name: str
-    read: Callable[[ModuleType, Any], tuple[pd.DataFrame, dict[str, Any]]]
-    n_head: int
-    zone: str
-    pressure: tuple[str, float]
-    minutes: Callable[[pd.DataFrame], Int64Array]
+    reader: str  # of pvlib
+    n_head: int  # lines of its head
+    zone: str  # of its head
+    pressure: tuple[str, float]  # column, and its unit [Pa]
+    time: tuple[str, ...]  # columns of month, day, hour and minute, or date and time
     # Of what a record of irradiance is the mean of, from its stamp, in records
     middle: float
 
 
-def _by_columns(data: pd.DataFrame) -> Int64Array:
-    return _minutes(
-        *(data[name].to_numpy(np.int64) for name in ("Month", "Day", "Hour", "Minute"))
-    )
+_FORMATS = {
+    "epw": _Format(
+        *("EPW", "read_epw", 8, "TZ", ("atmospheric_pressure", 1.0)),
+        *(("month", "day", "hour", "minute"), -0.5),
+    ),
+    "tmy3": _Format(
+        *("TMY3", "read_tmy3", 2, "TZ", ("pressure", 100.0)),
+        *(("Date (MM/DD/YYYY)", "Time (HH:MM)"), -0.5),
+    ),
+    "psm": _Format(
+        *("NSRDB", "read_nsrdb_psm4", 3, "Time Zone", ("pressure", 100.0)),
+        *(("Month", "Day", "Hour", "Minute"), 0.0),
+    ),
+}
 
 
-def _by_hours(data: pd.DataFrame) -> Int64Array:
-    """Return the ends of records of hours 1 to 24, or of parts by minute.
-
-    The minute of an hourly record, 0, 60 or any, says nothing.
-    """
-    month, day, hour, minute = (
-        data[name].to_numpy(np.int64) for name in ("month", "day", "hour", "minute")
-    )
-    n_hours = np.unique(_minutes(month, day, hour, np.zeros_like(hour))).size
-    if len(data) < 2 * n_hours:
-        return _minutes(month, day, hour, np.zeros_like(hour))
-    return _minutes(month, day, hour - hour.min(), minute)
-
-
-def _by_stamp(data: pd.DataFrame) -> Int64Array:
-    date = (
-        data["Date (MM/DD/YYYY)"]
-        .str.split("/", expand=True)
-        .astype(np.int64)
-        .to_numpy()
-    )
-    time = data["Time (HH:MM)"].str.split(":", expand=True).astype(np.int64).to_numpy()
-    return _minutes(date[:, 0], date[:, 1], time[:, 0], time[:, 1])
-
-
-def _minutes(
-    month: Int64Array, day: Int64Array, hour: Int64Array, minute: Int64Array
-) -> Int64Array:
+def _minutes(form: _Format, data: pd.DataFrame) -> Int64Array:
     """Return minutes since a leap year's beginning.
 
-    A month that does not exist is far off.
+    A month that does not exist is far off. Records of hours 1 to 24 hold at their end,
+    or at the minute of its parts; the minute of an hourly one, 0, 60 or any, says
+    nothing.
     """
+    fields = data[list(form.time)]
+    if len(form.time) == 2:
+        stamps = data[form.time[0]] + ":" + data[form.time[1]]
+        fields = stamps.str.split("[/:]", regex=True, expand=True)[[0, 1, 3, 4]]
+    month, day, hour, minute = fields.to_numpy().astype(np.int64).T
+    if form.name == "EPW":
+        n_hours = len(fields.iloc[:, :3].drop_duplicates())
+        is_hourly = len(data) < 2 * n_hours
+        hour, minute = (hour, 0 * minute) if is_hourly else (hour - hour.min(), minute)
     before = np.append(DAYS_BEFORE_MONTH, -LEAP_DAYS)[np.clip(month, 0, 13) - 1]
     return np.asarray(
         (before + day - 1) * MIN_PER_DAY + hour * S_PER_MIN + minute, dtype=np.int64
     )
-
-
-_FORMATS = {
-    "epw": _Format(
-        "EPW",
-        lambda io_, file: io_.read_epw(file),
-        8,
-        "TZ",
-        ("atmospheric_pressure", 1.0),
-        _by_hours,
-        -0.5,
-    ),
-    "tmy3": _Format(
-        "TMY3",
-        lambda io_, file: io_.read_tmy3(file),
-        2,
-        "TZ",
-        ("pressure", 100.0),
-        _by_stamp,
-        -0.5,
-    ),
-    "psm": _Format(
-        "NSRDB",
-        lambda io_, file: io_.read_nsrdb_psm4(file),
-        3,
-        "Time Zone",
-        ("pressure", 100.0),
-        _by_columns,
-        0.0,
-    ),
-}
 
 
 def read_weather(path: Path) -> WeatherYear:
@@ -160,8 +123,9 @@ def read_weather(path: Path) -> WeatherYear:
     text = text_of(path, data, "a year of weather")
     form = _FORMATS[_format_of(text)]
     with _naming_the_file(text, form):
-        frame, head = form.read(_pvlib(path), io.StringIO(text.data.decode()))
-        minutes = form.minutes(frame)
+        reader = getattr(_pvlib(path), form.reader)
+        frame, head = reader(io.StringIO(text.data.decode()))
+        minutes = _minutes(form, frame)
         zone = timezone(timedelta(hours=float(head[form.zone])))
     lines = text.filled_lines(0)[form.n_head :]
     if not len(frame) or len(frame) > lines.size:

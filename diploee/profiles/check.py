@@ -14,6 +14,7 @@ import numpy as np
 
 from diploee.base.errors import Brief, ProfileError
 from diploee.profiles.library import library_files
+from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import StoredProfile
 
 IDLE_W, RATED_W, GPUS_W = 420.0, 3_520.0, 2_800.0
@@ -77,61 +78,39 @@ def check_library(
     first: dict[str, Path] = {}
     checks = []
     for path in library_files(*folders):
-        stored, problems = None, list[str]()
+        head: tuple[str, str, int] = "", "", 0
         try:
             stored = StoredProfile(path)
-            problems = list(_value_problems(stored, idle_w, rated_w))
-            if not problems:
-                _ = stored.profile  # what is left: the types of the columns, the hash
+            head = stored.profile_id, stored.workload, stored.n_nodes
+            problems = list(_value_problems(stored.profile, idle_w, rated_w))
         except ProfileError as error:
             problems = [str(error).removeprefix(f"{path}: ")]
-        if stored is None:
-            checks.append(_FileCheck(path, "", "", 0, tuple(problems)))
-            continue
-        if (other := first.setdefault(stored.profile_id, path)) is not path:
-            problems.append(f"its id '{stored.profile_id}' is that of {other}, too")
-        head = stored.profile_id, stored.workload, stored.n_nodes
+        other = first.setdefault(head[0], path)
+        if head[0] and other is not path:
+            problems.append(f"its id '{head[0]}' is that of {other}, too")
         checks.append(_FileCheck(path, *head, tuple(problems)))
     return LibraryCheck(tuple(checks))
 
 
 def _value_problems(
-    stored: StoredProfile, idle_w: float | None, rated_w: float | None
+    profile: PowerProfile, idle_w: float | None, rated_w: float | None
 ) -> Iterator[str]:
-    origin = stored.provenance
+    origin = profile.provenance
     gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
     idle_w = IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w
     rated_w = RATED_W * gpus_w / GPUS_W if rated_w is None else rated_w
-    t_ms, power_w = stored.columns()
-    uneven = np.flatnonzero(np.diff(t_ms) != stored.dt_ms)
-    if uneven.size:
-        row = int(uneven[0])
-        yield (
-            f"step after row {row} is {t_ms[row + 1] - t_ms[row]:g} ms, expected "
-            f"{stored.dt_ms} ms without gaps ({uneven.size} such rows)"
-        )
-    finite = np.isfinite(power_w)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        yield f"power_w[{row}] is {power_w[row]} ({int((~finite).sum())} such values)"
-    power_w = power_w[finite].astype(np.float64)
-    if (power_w < 0).any():
-        worst_w = float(power_w.min())
-        yield f"{int((power_w < 0).sum())} values below 0, down to {worst_w:,.4g} W"
-    if power_w.size == 0:
-        return
-    node_w = power_w / stored.n_nodes
+    node_w = profile.power_w.astype(np.float64) / profile.n_nodes
     high = node_w > ABOVE_RATED * rated_w
     if high.any():
         yield (
             f"{int(high.sum())} values above {ABOVE_RATED:g} times the rated "
             f"{rated_w:,g} W of a node, up to {node_w.max():,.4g} W: is it of "
-            f"{stored.n_nodes} nodes, and in W?"
+            f"{profile.n_nodes} nodes, and in W?"
         )
     mean_w = float(node_w.mean())
     if not idle_w <= mean_w <= rated_w:
         yield (
             f"mean of {mean_w:,.4g} W a node is outside {idle_w:,g} W idle to "
-            f"{rated_w:,g} W rated: is it of {stored.n_nodes} nodes, in W, and of a "
+            f"{rated_w:,g} W rated: is it of {profile.n_nodes} nodes, in W, and of a "
             "job?"
         )

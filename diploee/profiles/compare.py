@@ -78,7 +78,9 @@ class ClassDifference:
 def figures_of(profile: PowerProfile) -> ProfileStatistics:
     """Return the figures of one profile."""
     step_s = profile.dt_ms / MS_PER_S
-    frequency_hz, power_w2 = _line_spectrum(profile.power_w, step_s)
+    frequency_hz, power_w2 = scipy.signal.periodogram(
+        np.asarray(profile.power_w, np.float64), 1 / step_s, scaling="spectrum"
+    )
     in_band = (frequency_hz > 0) & (frequency_hz <= BAND_HZ)
     reaches = 0.5 / step_s >= BAND_HZ
     return ProfileStatistics(
@@ -130,17 +132,12 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     frequency_hz, density = scipy.signal.welch(
         np.asarray(power_w, np.float64), 1 / step_s, nperseg=n_segment
     )
-    floor = _floor(density)
-    peaks = np.flatnonzero(
-        (density[1:-1] > density[:-2])
-        & (density[1:-1] >= density[2:])
-        & (density[1:-1] > LINE_OVER_FLOOR * floor[1:-1])
-        & (frequency_hz[1:-1] >= SWING_HZ)
-        & (frequency_hz[1:-1] <= BAND_HZ)
-    )
+    peaks, _ = scipy.signal.find_peaks(density, LINE_OVER_FLOOR * _floor(density))
+    line_hz = frequency_hz[peaks]
+    peaks = peaks[(line_hz >= SWING_HZ) & (line_hz <= BAND_HZ)]
     if peaks.size == 0:
         return np.nan
-    peak = int(peaks[np.argmax(density[peaks + 1])]) + 1
+    peak = int(peaks[np.argmax(density[peaks])])
     left, top, right = np.log(density[peak - 1 : peak + 2] + np.finfo(np.float64).tiny)
     shift = (left - right) / (2 * (left - 2 * top + right))
     return float((peak + shift) * frequency_hz[1])
@@ -156,22 +153,6 @@ def _floor(density: Float64Array) -> Float64Array:
             for a, b in zip(low, high, strict=True)
         ]
     )
-
-
-def _line_spectrum(
-    power_w: Float32Array, step_s: float
-) -> tuple[Float64Array, Float64Array]:
-    """Return frequencies [Hz] and the mean square of each [W2].
-
-    They add up to the variance.
-    """
-    values = np.asarray(power_w, dtype=np.float64)
-    amplitude = np.abs(np.fft.rfft(values - values.mean())) / values.size
-    power_w2 = 2 * amplitude**2
-    if values.size % 2 == 0:
-        power_w2[-1] /= 2
-    frequency_hz = np.asarray(np.fft.rfftfreq(values.size, step_s), dtype=np.float64)
-    return frequency_hz, np.asarray(power_w2, dtype=np.float64)
 
 
 def _rms(power_w2: Float64Array) -> float:

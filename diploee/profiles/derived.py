@@ -20,11 +20,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from diploee.base.errors import InputError, ProfileError, one_of, plural, shown
+from diploee.base.errors import ProfileError, plural
 from diploee.base.tables import Float32Array, Float64Array
 from diploee.base.units import MS_PER_S
 from diploee.profiles.profile import PowerProfile, Provenance
@@ -101,13 +101,14 @@ def gpus_of(provenance: Provenance) -> str:
 
 def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
     """Return whether a profile is of other GPUs than a node's, if known."""
-    return provenance.gpus_per_node not in (
-        None,
-        node.n_gpus,
-    ) or provenance.gpu_tdp_w not in (
-        None,
-        node.gpu_tdp_w,
+    known = (
+        (provenance.gpus_per_node, node.n_gpus),
+        (
+            provenance.gpu_tdp_w,
+            node.gpu_tdp_w,
+        ),
     )
+    return any(of not in (None, own) for of, own in known)
 
 
 def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
@@ -161,13 +162,11 @@ def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
     )
     mean_w = np.diff(energy) / np.diff(edges) / (profile.dt_ms / 1000)
     power_w: Float32Array = np.maximum(mean_w, 0).astype(np.float32)
-    return PowerProfile(
+    return replace(
+        profile,
         profile_id=f"{profile.profile_id}~{time_factor:.10g}",
-        workload=profile.workload,
-        n_nodes=profile.n_nodes,
-        dt_ms=profile.dt_ms,
         power_w=power_w,
-        provenance=profile.provenance,
+        periodic=False,
     )
 
 
@@ -225,7 +224,6 @@ def trim_profile(
 
 
 WorkKind = Literal["pre_training", "fine_tuning", "inference"]
-WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
 
 MEASURED_CAPS = (0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
 """Measured caps over the TDP: 100, 200, 250, 300, 350 and 400 W of 400 W [S]."""
@@ -247,52 +245,25 @@ MEASURED: dict[WorkKind, tuple[tuple[float, ...], tuple[float, ...]]] = {
 """Throughput and GPU power at each measured cap, relative to no cap: 3, 2 and 1
 workloads [C]."""
 
-LOWEST_CAP = 0.5
-"""Below half of the TDP a job takes more energy than without a cap: 1.18 to 1.43 times
-at 0.25."""
-
 
 @dataclass(frozen=True)
 class CapLevels:
     """The caps that jobs may be run at; level 0 is none."""
 
-    # Caps over the TDP, falling from 1, by level
+    # Caps over the TDP, falling from 1, by level. Below half of it a job takes more
+    # energy than without a cap: 1.18 to 1.43 times at 0.25
     caps: tuple[float, ...] = (1.0, 0.875, 0.75, 0.625, 0.5)
-
-    def __post_init__(self) -> None:
-        falling = all(
-            low < high for high, low in zip(self.caps, self.caps[1:], strict=False)
-        )
-        if (
-            not self.caps
-            or self.caps[0] != 1
-            or self.caps[-1] < LOWEST_CAP
-            or not falling
-        ):
-            raise InputError(
-                f"cap levels: found {shown(self.caps)}, expected shares of the TDP "
-                f"that fall from 1 to {LOWEST_CAP:g} at least, below which a job "
-                "takes more energy than uncapped"
-            )
 
     def __len__(self) -> int:
         return len(self.caps)
 
     def speed(self, kind: WorkKind, level: int) -> float:
         """Return the rate of work at a level over that without a cap."""
-        return float(np.interp(self.caps[level], MEASURED_CAPS, _measured(kind)[0]))
+        return float(np.interp(self.caps[level], MEASURED_CAPS, MEASURED[kind][0]))
 
     def power(self, kind: WorkKind, level: int) -> float:
         """Return the power of GPUs at a level over that without a cap."""
-        return float(np.interp(self.caps[level], MEASURED_CAPS, _measured(kind)[1]))
-
-
-def _measured(kind: WorkKind) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if kind not in MEASURED:
-        raise InputError(
-            f"kind of work: found {shown(kind)}, expected {one_of(WORK_KINDS)}"
-        )
-    return MEASURED[kind]
+        return float(np.interp(self.caps[level], MEASURED_CAPS, MEASURED[kind][1]))
 
 
 def cpu_power_w(node: NodeType) -> float:

@@ -162,15 +162,16 @@ class ProfileLibrary:
         )
         if found:
             return found
-        workloads = sorted({profile.workload for profile in self._profiles})
-        if workload not in workloads:
-            raise ProfileError(
-                f"no profile of workload '{workload}' (have: {one_of(workloads)})"
-                f"{did_you_mean(workload, workloads)}"
-            )
-        counts = sorted({p.n_nodes for p in self._profiles if p.workload == workload})
+        have: dict[str, list[int]] = {}
+        for profile in self._profiles:
+            have.setdefault(profile.workload, []).append(profile.n_nodes)
+        nodes = ", ".join(map(str, sorted({*have.get(workload, ())})))
+        on = f"on {n_nodes} nodes (have: {nodes}); to scale one linearly, set "
         raise ProfileError(
-            f"no profile of workload '{workload}' on {n_nodes} nodes (have: "
-            f"{', '.join(map(str, counts))}); to scale one linearly, set "
-            "'scale_from_n_nodes'"
+            f"no profile of workload '{workload}' "
+            + (
+                f"{on}'scale_from_n_nodes'"
+                if nodes
+                else f"(have: {one_of(sorted(have))}){did_you_mean(workload, have)}"
+            )
         )

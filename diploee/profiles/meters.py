@@ -126,21 +126,16 @@ class MeterModel(Brief):
 
         Refused where it can't be.
         """
-        reason, interval_s, window_s = "", self.interval_s, self.window_s or np.inf
+        window_s, interval_s = self.window_s or np.inf, self.interval_s
         last_hz = float(f"{RESTORED_WINDOWS[1] / window_s:.2g}")
-        fold = _fold(np.array([last_hz]), window_s, interval_s)[0] if last_hz else 0.0
-        if self.kind != "boxcar" or not self.lti or not last_hz:
-            reason = "it is unknown, or not a mean that is the same at all times"
-        elif not 0 < (self.window_uncertainty or 0) <= MOST_UNCERTAIN:
-            reason = f"its window is not known to {MOST_UNCERTAIN:.0%}"
-        elif fold > _MOST_FOLDED[0]:
-            reason = (
-                f"readings every {interval_s:g} s fold {fold:.0%} into {last_hz:g} Hz"
-            )
-        if reason:
+        is_mean = self.kind == "boxcar" and self.lti and last_hz > 0
+        is_known = is_mean and 0 < (self.window_uncertainty or 0) <= MOST_UNCERTAIN
+        if not is_known or _fold(np.array([last_hz]), window_s, interval_s)[0] > 0.1:
             raise ProfileError(
-                f"meter {self.words}: can't be restored, as {reason}; import it "
-                "without --restore, or name its GPU (--gpu)"
+                f"meter {self.words}, a reading each {interval_s:g} s: can't be "
+                "restored, expected means over a window that is the same at all times "
+                f"and known to {MOST_UNCERTAIN:.0%}, and readings that fold little; "
+                "import it without --restore, or name its GPU (--gpu)"
             )
         return last_hz
 

@@ -173,23 +173,18 @@ class PowerProfile(Brief):
         power_w = np.ascontiguousarray(self.power_w, dtype=np.float32)
         power_w.setflags(write=False)
         object.__setattr__(self, "power_w", power_w)
-        if self.n_nodes < 1:
-            raise ProfileError(f"n_nodes must be 1 or more, found {self.n_nodes}")
-        if self.dt_ms < 1:
-            raise ProfileError(f"step must be 1 ms or more, found {self.dt_ms} ms")
+        if self.n_nodes < 1 or self.dt_ms < 1:
+            raise ProfileError(
+                f"n_nodes and step must be 1 or more, found {self.n_nodes} nodes and "
+                f"{self.dt_ms} ms"
+            )
         if power_w.ndim != 1 or power_w.size == 0:
             raise ProfileError("no power values; a profile needs at least one sample")
-        bad = np.flatnonzero(~np.isfinite(power_w))
+        bad = np.flatnonzero(~((power_w >= 0) & (power_w < np.inf)))
         if bad.size:
             raise ProfileError(
-                f"power_w[{bad[0]}] is {power_w[bad[0]]} ({bad.size} such values); "
-                "all values must be finite"
-            )
-        negative = np.flatnonzero(power_w < 0)
-        if negative.size:
-            raise ProfileError(
-                f"power_w[{negative[0]}] is {power_w[negative[0]]:g} W "
-                f"({negative.size} such values); power must not be negative"
+                f"power_w[{bad[0]}] is {power_w[bad[0]]:g} W ({bad.size} such values); "
+                "power must be finite and not negative"
             )
 
     @property

@@ -221,22 +221,15 @@ class StoredProfile:
         """The profile with its power, checked for gaps, steps and values."""
         t_ms, power_w = self.columns()
         steps_ms = np.diff(t_ms)
-        wrong = np.flatnonzero(steps_ms != self.dt_ms)
-        if wrong.size:
-            raise ProfileError(
-                f"{self.path}: step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, "
-                f"expected {self.dt_ms} ms without gaps ({wrong.size} such rows); "
-                "resample the data"
-            )
+        head = self.profile_id, self.workload, self.n_nodes, self.dt_ms
         try:
-            profile = PowerProfile(
-                self.profile_id,
-                self.workload,
-                self.n_nodes,
-                self.dt_ms,
-                power_w,
-                self.provenance,
-            )
+            if (wrong := np.flatnonzero(steps_ms != self.dt_ms)).size:
+                raise ProfileError(
+                    f"step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, expected "
+                    f"{self.dt_ms} ms without gaps ({wrong.size} such rows); resample "
+                    "the data"
+                )
+            profile = PowerProfile(*head, power_w, self.provenance)
         except ProfileError as error:
             raise ProfileError(f"{self.path}: {error}") from error
         if profile.sha256 != self.sha256:

@@ -67,14 +67,18 @@ BAD_DATA: list[tuple[str, Callable[[dict[str, list[Any]]], object], str]] = [
     (
         "NaN",
         put("power_w", 7, float("nan")),
-        "power_w[7] is nan (1 such values); all values must",
+        "power_w[7] is nan W (1 such values); power must be finite",
     ),
-    ("infinite", put("power_w", 7, float("inf")), "power_w[7] is inf (1 such values)"),
-    ("null", put("power_w", 7, None), "power_w[7] is nan (1 such values)"),
+    (
+        "infinite",
+        put("power_w", 7, float("inf")),
+        "power_w[7] is inf W (1 such values)",
+    ),
+    ("null", put("power_w", 7, None), "power_w[7] is nan W (1 such values)"),
     (
         "negative",
         put("power_w", 9, -3.0),
-        "power_w[9] is -3 W (1 such values); power must not be",
+        "power_w[9] is -3 W (1 such values); power must be finite",
     ),
     (
         "gap",

@@ -278,7 +278,7 @@ def test_a_row_that_cannot_be_read_is_named_by_file_and_line(
 
 
 @each_format
-def test_a_row_far_away_in_time_is_named_and_not_allocated(
+def test_a_row_far_away_in_time_is_refused_and_not_allocated(
     trace_format: str, tmp_path: Path
 ) -> None:
     lines = LINES[trace_format](
@@ -286,10 +286,9 @@ def test_a_row_far_away_in_time_is_named_and_not_allocated(
     )
     path = write(tmp_path / "trace", lines)
     with pytest.raises(
-        LogFormatError, match=r"steps of 1 s.*correct its time"
-    ) as error:
+        LogFormatError, match=r"steps of 1 s.*correct the times that are wrong"
+    ):
         read_request_trace(path, step_s=1)
-    assert str(error.value).startswith(f"{path}:{len(lines)}: ")
 
 
 @pytest.mark.parametrize("year", ["0001", "1970", "2100"])
@@ -333,9 +332,7 @@ def test_a_span_of_more_than_twenty_years_is_refused(
     far_ms = 22 * 366 * 86_400_000
     few = replace(some_requests(6), time_ms=[*some_requests(6).time_ms[:-1], far_ms])
     path = write(tmp_path / "few", LINES[trace_format](few))
-    with pytest.raises(
-        LogFormatError, match=r"reach over 22\.0 years, expected 20 at most"
-    ):
+    with pytest.raises(LogFormatError, match=r"reach over 22\.0 years"):
         read_request_trace(path)
 
 
@@ -343,9 +340,7 @@ def test_a_span_of_more_than_twenty_years_is_refused(
 def test_a_trace_without_requests_is_refused(trace_format: str, tmp_path: Path) -> None:
     nothing = replace(some_requests(2), time_ms=[None, None])
     path = write(tmp_path / "trace", LINES[trace_format](nothing))
-    with pytest.raises(
-        LogFormatError, match=r"no request is left .*dropped 2: no time"
-    ):
+    with pytest.raises(LogFormatError, match=r"no row is left .*dropped 2: no time"):
         read_request_trace(path)
 
 

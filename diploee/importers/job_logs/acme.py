@@ -19,11 +19,11 @@ from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
     RawLog,
-    has_columns,
     raw_log,
     read_job_columns,
     stamps_ms,
 )
+from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
 from diploee.importers.text.text import Text
 
@@ -37,7 +37,7 @@ OPTIONAL = {"type": "type"}
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
     table = read_job_columns(
-        text, read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
+        read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"
     )
     ms, clock = stamps_ms(table, ("submit", "start", "end"), options)
     return raw_log(table, ms, **clock)

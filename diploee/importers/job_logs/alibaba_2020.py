@@ -24,7 +24,6 @@ import re
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from diploee.base.clock import Zone
 from diploee.base.tables import arrow_numbers, as_numpy
@@ -42,7 +41,7 @@ from diploee.importers.job_logs.raw_log import (
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    RowFormat,
+    Sheet,
     header_words,
     read_header,
 )
@@ -83,14 +82,14 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read the task table of Alibaba's trace of 2020."""
-    layout = read_header(text)
-    if not layout.has("job_name") and len(layout.names) == len(NAMES):
-        layout = RowFormat(NAMES)
-    table = read_job_columns(
-        text, layout, COLUMNS, {}, "pai_task_table of Alibaba's 2020 trace"
-    )
+    import pandas as pd
+
+    sheet = read_header(text)
+    if not sheet.has("job_name") and len(sheet.names) == len(NAMES):
+        sheet = Sheet(text, NAMES)
+    what = "pai_task_table of Alibaba's 2020 trace"
+    table = read_job_columns(sheet, COLUMNS, {}, what)
     zone = options.zone or LOCAL_ZONE
-    job = ids(table, "job").dictionary_encode()
     task, task_names = labels(table, "task")
     instances, percent = (
         numbers(table, key, COUNT) for key in ("instances", "percent")
@@ -99,45 +98,39 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         np.where(instances > 0, instances, 1) * np.where(percent > 0, percent, 0) / 100
     )
     state = state_ids(*labels(table, "state"))
-    start_ms, end_ms = times_ms(table, "start"), times_ms(table, "end")
-    tasks = pa.table(
+    times = {key: times_ms(table, key).astype(np.float64) for key in ("start", "end")}
+    job = ids(table, "job").dictionary_encode()
+    tasks = pd.DataFrame(
         {
-            "job": job.indices,
-            "task": arrow_numbers(task),
-            "start": arrow_numbers(start_ms, missing=start_ms == MISSING_MS),
-            "end": arrow_numbers(end_ms, missing=end_ms == MISSING_MS),
-            "gpus": arrow_numbers(n_gpus),
-            "state": arrow_numbers(state),
-            "rank": arrow_numbers(_RANKS[state]),
+            "job": as_numpy(pa.chunked_array([job.indices]), np.int64, -1),
+            "task": task,
+            **{
+                key: np.where(ms == MISSING_MS, np.nan, ms) for key, ms in times.items()
+            },
+            "gpus": n_gpus,
+            "rank": _RANKS[state],
+            "state": state,
         }
     )
-    named = tasks.filter(pc.is_valid(tasks["job"]))
-    row = arrow_numbers(np.arange(len(named)))
-    different = named.append_column("row", row).group_by(
-        named.column_names, use_threads=False
-    )
-    different = different.aggregate([("row", "min")]).sort_by("row_min")
-    jobs = different.group_by("job", use_threads=False).aggregate(
-        [("start", "min"), ("end", "max"), ("gpus", "sum"), ("rank", "min")]
-    )
-    jobs = jobs.sort_by("job")
-    job_of = as_numpy(different["job"], np.int64)
-    by_gpus = np.lexsort((-as_numpy(different["gpus"], np.float64), job_of))
-    widest = by_gpus[np.searchsorted(job_of[by_gpus], as_numpy(jobs["job"], np.int64))]
-    has_end = different.filter(pc.is_valid(different["end"]))["job"]
-    without_end = pc.and_(
-        pc.is_null(different["end"]), pc.is_in(different["job"], has_end)
+    named = tasks[tasks["job"] >= 0]
+    different = named.drop_duplicates()
+    of_job = different.groupby("job")
+    jobs = of_job.agg({"start": "min", "end": "max", "gpus": "sum", "rank": "min"})
+    has_end = different["job"].map(jobs["end"].notna())
+    without_end = different["end"].isna() & has_end
+    start_ms, end_ms = (
+        jobs[key].fillna(MISSING_MS).to_numpy(np.int64) for key in ("start", "end")
     )
     return RawLog(
         rows=RawJobs(
-            start_ms=as_numpy(jobs["start_min"], np.int64, MISSING_MS),
-            end_ms=as_numpy(jobs["end_max"], np.int64, MISSING_MS),
-            n_gpus=as_numpy(jobs["gpus_sum"], np.float64),
-            state_id=_STATES[as_numpy(jobs["rank_min"], np.int64)],
-            type_id=as_numpy(different["task"], np.int32)[widest],
+            start_ms=start_ms,
+            end_ms=end_ms,
+            n_gpus=jobs["gpus"].to_numpy(),
+            state_id=_STATES[jobs["rank"]],
+            type_id=different.loc[of_job["gpus"].idxmax(), "task"].to_numpy(np.int32),
         ),
         types=task_names,
-        job_ids=job.dictionary.take(jobs["job"].combine_chunks()),
+        job_ids=job.dictionary.take(arrow_numbers(jobs.index.to_numpy(np.int64))),
         utc_offset_min=zone.offset_min(0),
         dropped={
             TRUNCATED: table.n_cut,
@@ -146,7 +139,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
             "task merged into its job": len(different) - len(jobs),
         },
         repaired={REPEATED_HEADER: table.n_headers},
-        noted={TASK_WITHOUT_END: int(pc.sum(without_end).as_py() or 0)},
+        noted={TASK_WITHOUT_END: int(without_end.sum())},
         dates_are_shifted=True,
     )
 

@@ -23,11 +23,11 @@ from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
     RawLog,
-    has_columns,
     raw_log,
     read_job_columns,
     times_ms,
 )
+from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
 from diploee.importers.text.text import Text
 from diploee.importers.text.values import numbers
@@ -43,7 +43,7 @@ OPTIONAL = {"type": "qos"}
 def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001
     """Read a pod list of Alibaba's trace of 2023."""
     what = "a pod list of Alibaba's 2023 trace"
-    table = read_job_columns(text, read_header(text), COLUMNS, OPTIONAL, what)
+    table = read_job_columns(read_header(text), COLUMNS, OPTIONAL, what)
     ms = {key: times_ms(table, key) for key in ("submit", "start", "end")}
     whole, share = numbers(table, "gpus", COUNT), numbers(table, "share", COUNT) / 1000
     n_gpus = np.where((whole == 1) & (share > 0), share, whole)

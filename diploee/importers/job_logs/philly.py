@@ -25,11 +25,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from diploee.base.errors import LogFormatError
 from diploee.base.plain_data import Record, parse_json
-from diploee.base.tables import arrow_texts
 from diploee.importers.job_logs.raw_log import (
     JobLogFormat,
     JobLogOptions,
@@ -38,7 +36,7 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
     state_ids,
 )
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.tables import ReadTable, columns_of
 from diploee.importers.text.text import Text
 from diploee.importers.text.values import ids, labels
 from diploee.loads.jobs.job_log import MISSING_MS
@@ -85,15 +83,11 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     jobs = parse_json(
         text.data, str(text.path), list[_Job], LogFormatError, finite=False
     )
-    if not jobs:
-        text.fail(1, "an empty list, expected jobs; give a complete log")
     if all(job.attempts is None for job in jobs):
         text.fail(
             1,
-            (
-                "a list without the key 'attempts' of Philly's cluster_job_log; write "
-                "other logs as a CSV table, with a row for each job"
-            ),
+            "no job with the key 'attempts' of Philly's cluster_job_log; give a "
+            "complete log, or write other logs as a CSV table",
         )
 
     def where(job: int) -> str:
@@ -107,13 +101,21 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
             else f"{text.path}:{text.line_at(offset)}"
         )
 
-    table = _columns(text, jobs, where, ("jobid", "submitted_time", "status"))
+    def table_of(
+        records: Sequence[Record], place: Callable[[int], str], *names: str
+    ) -> ReadTable:
+        fields = {name: [getattr(record, name) for record in records] for name in names}
+        return ReadTable(
+            text.path, columns_of(fields), {name: name for name in names}, place
+        )
+
+    table = table_of(jobs, where, "jobid", "submitted_time", "status")
     submissions, clock = stamps_ms(table, ("submitted_time",), options)
     noted = clock.pop("noted", {})
     rows = [attempt for job in jobs for attempt in job.attempts or ()]
     of_job = np.repeat(np.arange(len(jobs)), [len(job.attempts or ()) for job in jobs])
     edges, _ = stamps_ms(
-        _columns(text, rows, lambda row: where(of_job[row]), EDGES), EDGES, options
+        table_of(rows, lambda row: where(of_job[row]), *EDGES), EDGES, options
     )
     widths = [attempt.width() for attempt in rows]
     start_ms, end_ms = (edges[name] for name in EDGES)
@@ -148,18 +150,3 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 
 
 FORMAT = JobLogFormat("philly", "Philly's cluster_job_log (JSON)", recognises, read)
-
-
-def _columns(
-    text: Text,
-    records: Sequence[Record],
-    where: Callable[[int], str],
-    names: Sequence[str],
-) -> ReadTable:
-    """Return fields of records as columns of text."""
-    columns = {}
-    for name in names:
-        values = (getattr(record, name) for record in records)
-        texts = ["" if value is None else str(value) for value in values]
-        columns[name] = pa.chunked_array([arrow_texts(texts)])
-    return ReadTable(text.path, columns, {name: name for name in names}, where)

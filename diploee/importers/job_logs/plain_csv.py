@@ -28,14 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.errors import (
-    InputError,
-    did_you_mean,
-    one_line,
-    one_of,
-    option,
-    shown,
-)
+from diploee.base.errors import InputError, one_of, option, shown
 from diploee.base.tables import Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.job_logs.raw_log import (
@@ -49,10 +42,10 @@ from diploee.importers.job_logs.raw_log import (
     stamps_ms,
 )
 from diploee.importers.text.tables import (
+    DELIMITERS,
     ReadTable,
-    RowFormat,
+    Sheet,
     header_words,
-    listed,
     read_header,
 )
 from diploee.importers.text.text import Text
@@ -86,7 +79,6 @@ ALIKE = 2.0
 """Durations may hold a wait or leave out a pause: within this factor of end less start
 a unit is theirs."""
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
-_DELIMITERS = ",;\t|"
 
 
 def recognises(text: Text) -> bool:
@@ -100,10 +92,9 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read a plain table of jobs."""
-    layout = read_header(text, _DELIMITERS)
+    sheet = read_header(text, DELIMITERS)
     mapped = options.columns or {}
-    columns = _columns(text, layout, mapped)
-    table = read_job_columns(text, layout, columns, {}, "a table of jobs")
+    table = read_job_columns(sheet, _columns(sheet, mapped), {}, "a table of jobs")
     ms, clock = stamps_ms(table, TIME_KEYS, options)
     unit = options.duration_unit or _duration_unit(table, ms, clock["time_unit"])
     ms["run"] = spans_ms(table, "duration", unit)
@@ -119,28 +110,19 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
 
 
-def _columns(
-    text: Text, layout: RowFormat, mapped: Mapping[Any, str]
-) -> dict[str, str]:
+def _columns(sheet: Sheet, mapped: Mapping[Any, str]) -> dict[str, str]:
     """Return the name of the column of each key that there is."""
-    for key, name in mapped.items():
-        if name and not layout.has(name):
-            near = one_line(did_you_mean(str(name), layout.names))
-            raise InputError(
-                f"{text.path}: columns: no column {shown(name)} for '{key}' "
-                f"(found: {listed(layout.names)}){near}{option(f'--column {key}=NAME')}"
-            )
     found = {
-        key: next((name for name in usual if layout.has(name)), "")
+        key: next((name for name in usual if sheet.has(name)), "")
         for key, usual in USUAL_NAMES.items()
     }
     column_of = {key: name for key, name in (found | dict(mapped)).items() if name}
     for keys in _NEEDED:
         if not any(key in column_of for key in keys):
             raise InputError(
-                f"{text.path}: no column for '{keys[0]}' or '{keys[1]}', expected one "
+                f"{sheet.path}: no column for '{keys[0]}' or '{keys[1]}', expected one "
                 f"of them; name it{option(f'--column {keys[0]}=NAME')}, such as "
-                f"columns: {{{keys[0]}: {shown(layout.names[0])}}}"
+                f"columns: {{{keys[0]}: {shown(sheet.names[0])}}}"
             )
     return column_of
 

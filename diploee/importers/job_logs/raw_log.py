@@ -28,9 +28,7 @@ from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
     ReadTable,
-    RowFormat,
-    header_words,
-    read_columns,
+    Sheet,
 )
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import (
@@ -167,30 +165,18 @@ rest."""
 JobLogFormat = FileFormat[JobLogReader]
 
 
-def has_columns(*names: str) -> Callable[[Text], bool]:
-    """Return what recognises a file by names in its first line, in any case."""
-    return lambda text: header_words(text) >= set(names)
-
-
 def read_job_columns(
-    text: Text,
-    layout: RowFormat,
+    sheet: Sheet,
     required: Mapping[str, str],
     optional: Mapping[str, str],
     what: str,
 ) -> ReadTable:
     """Read the columns of a log by their keys, such as ``{"gpus": "gpu_num"}``."""
-    layout.require(text.path, required.values(), what)
-    table = read_columns(
-        text, layout, {**required, **layout.found(optional)}, may_be_cut=True
-    )
+    columns = {**required, **sheet.found(optional)}
+    table = sheet.read(columns, what, may_be_cut=True)
     if not len(table):
-        text.fail(
-            text.start_line,
-            (
-                f"a {'header' if layout.header_line else 'line'} without a whole row, "
-                "expected jobs; give a complete log"
-            ),
+        sheet.text.fail(
+            sheet.text.start_line, "no whole row, expected jobs; give a complete log"
         )
     return table
 
@@ -278,12 +264,10 @@ def stamps_ms(
         )
         remedy += f"'%d/%m/%Y %H:%M', as time_format{option('--time-format')}"
         column = stamps(table, key, time_format, remedy)
-        local = column.there & ~column.is_aware
-        ms = np.where(column.there, column.us // _US_PER_MS, MISSING_MS)
-        n_naive = max(n_naive, int(local.sum()))
-        if local.any():
-            ms = np.where(column.is_aware, ms, (zone or Zone()).utc_ms(ms))
-        found[key] = ms
+        n_local = int((column.there & ~column.is_aware).sum())
+        n_naive = max(n_naive, n_local)
+        utc_ms = column.utc_us(zone) // _US_PER_MS
+        found[key] = np.where(column.there, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n

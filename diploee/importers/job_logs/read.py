@@ -27,8 +27,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.job_logs.rules import apply_rules
 from diploee.importers.registry import Formats
-from diploee.importers.text.sheets import sheet_text
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import read_text
 from diploee.loads.jobs.job_log import JobLog
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
@@ -98,40 +97,22 @@ def _read(
 
     The text is given up on return, as it is large.
     """
-    text = sheet_text(path, "a job log")
-    chosen = JOB_LOG_FORMATS[log_format] if log_format else _recognised(text, options)
+    text = read_text(path, "a job log")
+    log_format = log_format or ("csv" if options.columns else None)
+    columns = option("--column MEANING=NAME")
+    chosen = (
+        JOB_LOG_FORMATS[log_format]
+        if log_format
+        else JOB_LOG_FORMATS.recognised(
+            text,
+            f"or for another table its columns{columns}, such as {{submit: NAME, "
+            "duration: NAME, nodes: NAME}",
+        )
+    )
     _check_options(path, chosen, options)
-    try:
-        raw = chosen.read(text, options)
-    except InputError as error:
-        if log_format is None or chosen.recognises(text):
-            raise
-        other = JOB_LOG_FORMATS.recognised(text)
-        if other is None:
-            raise
-        raise type(error)(
-            f"{error}; the content is that of format '{other.name}', not '{log_format}'"
-        ) from error
+    raw = chosen.read(text, options)
     pa.default_memory_pool().release_unused()
     return chosen, raw
-
-
-def _recognised(text: Text, options: JobLogOptions) -> JobLogFormat:
-    if options.columns:
-        return JOB_LOG_FORMATS["csv"]
-    known = JOB_LOG_FORMATS.recognised(text)
-    if known is not None:
-        return known
-    text.fail(
-        text.start_line,
-        (
-            "not a job log of a known format, the first line is "
-            f"{shown(text.first_row)}; give its format{option('--format')}, one of "
-            f"{one_of(JOB_LOG_FORMATS)}, or for another table its "
-            f"columns{option('--column MEANING=NAME')}, such as {{submit: NAME, "
-            "duration: NAME, nodes: NAME}"
-        ),
-    )
 
 
 _OF_STAMPS = tuple(m.FORMAT.name for m in (plain_csv, slurm, acme, philly))

@@ -56,6 +56,7 @@ from diploee.importers.job_logs.raw_log import (
     RawLog,
     RunTime,
 )
+from diploee.importers.registry import leave_out
 from diploee.loads.import_counts import (
     NOT_BELIEVED,
     STRAY,
@@ -111,9 +112,7 @@ def apply_rules(
         yield STRAY, _strays(rows.submit_ms, kept)
 
     dropped = Counter(raw.dropped)
-    for cause, mask in causes():
-        dropped[cause] += int((kept & mask).sum())
-        kept &= ~mask
+    leave_out(kept, causes(), dropped)
     order = np.flatnonzero(kept)
     submit_ms = rows.submit_ms[order]
     n_out_of_order = (

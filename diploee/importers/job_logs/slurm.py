@@ -37,7 +37,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.errors import did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.importers.job_logs.raw_log import (
     COUNT,
@@ -54,9 +53,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.text.tables import (
     ReadTable,
-    RowFormat,
     header_words,
-    listed,
     read_header,
 )
 from diploee.importers.text.text import Text
@@ -109,18 +106,8 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean
     # nothing
     is_quoted = text.head.startswith('"') or (delimiter in ",;\t" and '"' in text.head)
-    layout = read_header(text, delimiter, is_quoted=is_quoted)
-    _require_all(text, layout)
-    second = text.head.partition("\n")[2].partition("\n")[0]
-    if (
-        delimiter == ","
-        and not is_quoted
-        and second.count(",") > text.first_row.count(",")
-    ):
-        text.fail(
-            text.start_line + 1, f"commas within fields, without quotes; {EXPORT}"
-        )
-    table = read_job_columns(text, layout, COLUMNS, OPTIONAL, "what sacct -P prints")
+    sheet = read_header(text, delimiter, is_quoted=is_quoted)
+    table = read_job_columns(sheet, COLUMNS, OPTIONAL, f"a log; {EXPORT}")
     if dashes:
         _refuse_cut(table)
     steps = pc.match_substring(ids(table, "id"), ".")
@@ -180,23 +167,6 @@ def _refuse_cut(table: ReadTable) -> None:
             np.asarray(whole, dtype=bool),
             "a value that was not cut",
             EXPORT,
-        )
-
-
-def _require_all(text: Text, layout: RowFormat) -> None:
-    """Name all missing columns at once, and the command that prints them."""
-    missing = [name for name in COLUMNS.values() if not layout.has(name)]
-    if missing:
-        (near, *_) = [
-            h for name in missing if (h := did_you_mean(name, layout.names))
-        ] or [""]
-        others = f", and so are {one_of(missing[1:])}" if len(missing) > 1 else ""
-        text.fail(
-            text.start_line,
-            (
-                f"column '{missing[0]}' is missing{others} (found: "
-                f"{listed(layout.names)}); {EXPORT}{near}"
-            ),
         )
 
 

@@ -51,7 +51,7 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.importers.text.tables import ReadTable, RowFormat
+from diploee.importers.text.tables import ReadTable, Sheet
 from diploee.importers.text.text import Text
 from diploee.importers.text.values import numbers
 from diploee.loads.import_counts import YEARS_MS
@@ -115,13 +115,13 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     further = tuple(
         f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1)
     )
-    layout = RowFormat(FIELDS + further, " ", is_quoted=False)
+    sheet = Sheet(rows, FIELDS + further, " ", is_quoted=False)
     further_of = {
         ALEA_FIELDS: {"used_gpus": "field 19", "asked": "field 21"},
         FRONTIER_FIELDS: {"asked": "field 20"},
     }
     columns = COLUMNS | further_of.get(n_fields, {})
-    table = read_job_columns(rows, layout, columns, {}, "an SWF log")
+    table = read_job_columns(sheet, columns, {}, "an SWF log")
     status = numbers(table, "status", COUNT)
     is_job = ~np.isin(status, PARTIAL_STATUS)
     table, status = table.take(is_job), status[is_job]

@@ -9,16 +9,14 @@ that they share. All of it is counted and limited (`guard`).
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from traceback import walk_tb
 from typing import Any
 
 import numpy as np
 
-from diploee.base.errors import Brief, InputError, LogFormatError, plural
+from diploee.base.errors import Brief, InputError, LogFormatError, one_of, plural
 from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
 from diploee.importers.power_logs.guard import (
@@ -45,6 +43,7 @@ from diploee.profiles.resample import (
     EnergyCurve,
     joint_power_w,
     round_keeping_energy,
+    unshared_s,
 )
 
 LONGER = 1.05
@@ -112,18 +111,6 @@ class SkippedRun(Brief):
 
     place: str  # which one
     problem: str  # why, in one line
-    raised_at: tuple[str, ...] = ()  # the statements of the program that refused it
-
-
-def by_cause(skipped: Sequence[SkippedRun]) -> list[list[SkippedRun]]:
-    """Return runs that were refused at the same place of the program together.
-
-    The most first.
-    """
-    found: dict[tuple[str, ...], list[SkippedRun]] = {}
-    for run in skipped:
-        found.setdefault(run.raised_at, []).append(run)
-    return sorted(found.values(), key=len, reverse=True)
 
 
 class ProfilesOfRuns(list[PowerProfile]):
@@ -141,11 +128,7 @@ class ProfilesOfRuns(list[PowerProfile]):
         try:
             self.append(read())
         except InputError as error:
-            frames = walk_tb(error.__traceback__)
-            raised_at = tuple(
-                f"{frame.f_code.co_filename}:{line}" for frame, line in frames
-            )
-            self.skipped.append(SkippedRun(place, str(error), raised_at))
+            self.skipped.append(SkippedRun(place, str(error)))
 
 
 def device_of(
@@ -269,13 +252,63 @@ def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
 
     Devices that share a clock change it once.
     """
-    rows: Counter[str] = Counter()
+    rows: dict[str, list[int]] = {}
     for of in repairs:
-        if of.cause in (REPEATED_HOURS, SKIPPED_HOURS):
-            rows[of.cause] = max(rows[of.cause], of.n_rows)
-        else:
-            rows[of.cause] += of.n_rows
-    return {cause: n for cause, n in rows.items() if n}
+        rows.setdefault(of.cause, []).append(of.n_rows)
+    by_clock = (REPEATED_HOURS, SKIPPED_HOURS)
+    found = {cause: (max if cause in by_clock else sum)(n) for cause, n in rows.items()}
+    return {cause: n for cause, n in found.items() if n}
+
+
+def files_in(path: Path, *endings: str) -> list[Path]:
+    """Return the files in a folder by their endings, packed or not, or a path alone."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.iterdir() if {*endings} & {*p.suffixes[-2:]})
+    if not found:
+        raise LogFormatError(
+            f"{path}: no {one_of(f'*{ending}' for ending in endings)} in this folder; "
+            "give a folder of logs"
+        )
+    return found
+
+
+def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> None:
+    """Raise `LogFormatError` for devices to take that are not there."""
+    if missing := sorted({*wanted} - {*known}):
+        raise LogFormatError(
+            f"{path}: no device {one_of(missing)} (have: {one_of(sorted(known))}); "
+            "correct devices (--devices)"
+        )
+
+
+def of_devices(
+    devices: Sequence[Device],
+    named: tuple[str, str, int],
+    step_ms: int,
+    options: Reading,
+    *,
+    what: str,
+    counts: Mapping[str, int],
+    add_w: float = 0.0,
+    repairs: Sequence[Repair] = (),
+    **facts: Any,
+) -> PowerProfile:
+    """Return the profile of devices, summed over the time that they share.
+
+    `what` they are called in its counts; further arguments as for `measured`.
+    """
+    power_w, found = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
+    unshared = unshared_s([device.curve for device in devices])
+    return measured(
+        named,
+        step_ms,
+        power_w,
+        options,
+        repairs=[*found, *repairs],
+        counts={**counts, f"seconds_that_not_all_{what}_cover": unshared},
+        **facts,
+    )
 
 
 def joint_hash(hashes: Sequence[str]) -> str:

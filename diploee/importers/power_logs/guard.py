@@ -132,16 +132,12 @@ class Account:
         cause, first, *_ = max(lost, key=lambda entry: entry[3:])
         n_rows = sum(entry[2] for entry in lost if entry[0] == cause)
         named = self.device and f" of {self.device}"
-        remedy = "cut the log there, leave the device out (--devices)"
-        if cause in (OUT_OF_ORDER, REPEATED, SHORT):
-            remedy = (
-                f"{self.log.apart}correct a clock that was set back or comes to an "
-                "hour twice (write offsets from UTC), remove copies"
-            )
         raise LogFormatError(
             f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, "
-            f"this the first: {loss_text(energy, time)}; "
-            f"{remedy}{allowing(energy, time)}"
+            f"this the first: {loss_text(energy, time)}; {self.log.apart}correct a "
+            "clock that was set back or comes to an hour twice (write offsets from "
+            "UTC), remove copies, cut the log there, leave the device out "
+            f"(--devices){allowing(energy, time)}"
         )
 
 
@@ -298,21 +294,12 @@ def bridge(
     at_most = max(log.max_bridged, log.max_lost or 0.0)
     max_gap_s = max(log.max_gap_s, log.max_gap_intervals * interval_us / US_PER_S)
     if gap_s > max_gap_s or bridged_s > at_most * span_s:
-        expected = f"{max_gap_s:.4g} s at most; split the log here, or raise max_gap_s"
-        option = "--max-gap-s"
-        if gap_s <= max_gap_s:
-            found = (
-                f"{at_most:.0%} of its time in gaps at most, found "
-                f"{bridged_s / span_s:.1%}"
-            )
-            expected, option = (
-                f"{found}; split the log here, or raise max_lost",
-                "--max-lost",
-            )
         raise LogFormatError(
             f"{account.where(int(rows[known[longest + 1]]))}: {gap_s:,.1f} s without "
             f"a good reading{account.device and f' of {account.device}'}, expected "
-            f"{expected} ({option})"
+            f"{max_gap_s:.4g} s at most, and {at_most:.0%} of its time in gaps at "
+            f"most, found {bridged_s / span_s:.1%}; split the log here, or raise "
+            "max_gap_s (--max-gap-s) or max_lost (--max-lost)"
         )
     energy_j = curve.energy_j
     held = np.concatenate((np.arange(first), np.arange(last + 1, t_us.size)))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -280,7 +280,7 @@ def read_node_log(
     path: Path, max_gap_s: float = 60.0, max_lost: float | None = None
 ) -> Device:
     """Read and repair the ``power_reading`` lines of a node."""
-    text = read_text(path, "MLLOG lines of power", hashed=True)
+    text = read_text(path, "MLLOG lines of power")
     rows = list(text.rows())
     readings = [
         (line, event.time_ms * US_PER_MS, _watts(event.value))
@@ -300,26 +300,19 @@ def read_node_log(
     return replace(device, sha256=text.sha256, n_readings=len(readings))
 
 
-def _events(text: Text, rows: Sequence[tuple[int, str]]) -> list[_Event]:
-    """Return the events of MLLOG lines.
-
-    Read all at once, else one by one, to name a wrong line.
-    """
-    contents = [row.partition(_MARK)[2] for _, row in rows]
-    try:
-        found = parse_json(f"[{','.join(contents)}]", "", list[_Event], LogFormatError)
-        if len(found) == len(rows):
-            return found
-    except LogFormatError:
-        pass
+def _events(text: Text, rows: Iterable[tuple[int, str]]) -> list[_Event]:
+    """Return the events of MLLOG lines."""
     found = []
-    for (line, row), content in zip(rows, contents, strict=True):
-        if _MARK not in row:
-            problem = f"expected '{_MARK} {{...}}'; give the log as it was written"
-            text.fail(line, f"{shown(row[:60])}, {problem}")
-        found.append(
-            parse_json(content.strip(), f"{text.path}:{line}", _Event, LogFormatError)
-        )
+    for line, row in rows:
+        content = row.partition(_MARK)[2].strip()
+        if not content:
+            text.fail(line, f"{shown(row[:60])}, expected '{_MARK} {{...}}'")
+        try:
+            event = _Event.model_validate_json(content)
+        except ValueError:  # said in our words
+            where = f"{text.path}:{line}"
+            event = parse_json(content, where, _Event, LogFormatError)
+        found.append(event)
     return found
 
 
@@ -337,14 +330,12 @@ def _phases(path: Path) -> _Spans:
     if not path.is_file():
         return found
     text = read_text(path, "events of a run")
-    marked = (
-        (line, row, _EVENT.search(row)) for line, row in text.rows() if _MARK in row
-    )
-    edges = [(line, row, edge) for line, row, edge in marked if edge]
-    events = _events(text, [(line, row) for line, row, _ in edges])
-    for (_, _, edge), event in zip(edges, events, strict=True):
-        name, t_us = PHASES[edge[1]], event.time_ms * US_PER_MS
-        if edge[2] == "start":
+    rows = [(line, row) for line, row in text.rows() if _MARK in row]
+    edges = [(line, row) for line, row in rows if _EVENT.search(row)]
+    for event in _events(text, edges):
+        name, _, edge = event.key.rpartition("_")
+        name, t_us = PHASES.get(name, name), event.time_ms * US_PER_MS
+        if edge == "start":
             begun[name] = t_us
         elif name in begun:
             found.setdefault(name, []).append([begun.pop(name), t_us])

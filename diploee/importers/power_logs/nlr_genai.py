@@ -171,14 +171,14 @@ def _raw_runs(group: Path, top: Path) -> Iterator[_DatasetRun | SkippedRun]:
             str(group.relative_to(top)),
             "no NVML or RAPL logs in this folder",
         )
-        yield SkippedRun(place, problem, ("logs",))
+        yield SkippedRun(place, problem)
     for (folder, name), paths in of_run.items():
         place = str(folder.relative_to(top))
         parts = folder.relative_to(group).parts
         matches = [match for part in parts if (match := _N_NODES.fullmatch(part))]
         if not matches:
             problem = "no folder such as '16node' above the logs, which gives the nodes"
-            yield SkippedRun(place, problem, ("nodes",))
+            yield SkippedRun(place, problem)
             continue
         facts = (workload_of(group.name), int(matches[-1][1]), _slug(name))
         yield _DatasetRun(*facts, tuple(paths), f"{place}, {name}")

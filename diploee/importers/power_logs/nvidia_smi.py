@@ -22,15 +22,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.errors import LogFormatError, one_of, plural
+from diploee.base.errors import LogFormatError, plural
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
 from diploee.importers.power_logs.curves import (
     Device,
+    check_devices,
     device_of,
+    files_in,
     joint_hash,
-    measured,
+    of_devices,
     restored,
-    sum_w,
 )
 from diploee.importers.power_logs.guard import (
     FAILED,
@@ -42,13 +43,13 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import DELIMITERS, ReadTable, Sheet, read_header
+from diploee.importers.text.text import read_text
 from diploee.importers.text.values import numbers, value_shown
 from diploee.profiles.meters import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
-from diploee.profiles.resample import US_PER_S, unshared_s
+from diploee.profiles.resample import US_PER_S
 
 POWER_COLUMNS = ("power.draw", "power.draw.average", "power.draw.instant")
 """Columns of power in the order of preference: what is not averaged before it is read
@@ -104,15 +105,18 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     options = NvidiaSmiOptions(**given)
     if not paths:
         raise LogFormatError("no nvidia-smi log given; give one per machine")
-    files = [path for given_path in paths for path in _logs(Path(given_path))]
+    files = [
+        path
+        for given_path in paths
+        for path in files_in(Path(given_path), ".csv", ".log", ".txt")
+    ]
     machines = [_read_machine(path, options) for path in files]
     nodes = options.n_nodes or sum(machine.n_hosts for machine in machines)
     gpus = [gpu for machine in machines for gpu in machine.gpus]
-    _refuse_copies(files, machines)
+    _refuse_copies(machines)
     counts: Counter[str] = Counter()
     for machine in machines:
         counts.update(machine.counts)
-    counts["seconds_that_not_all_gpus_cover"] = unshared_s([gpu.curve for gpu in gpus])
     columns = sorted({machine.column for machine in machines})
     gpu = options.gpu or next(
         filter(None, (machine.model for machine in machines)), None
@@ -121,40 +125,22 @@ def import_nvidia_smi(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     meter = known_meter(columns[-1], gpu, interval_s, options.averaging_window_s)
     if options.restore:
         gpus = [restored(gpu, meter) for gpu in gpus]
-    power_w, repairs = sum_w(
-        gpus, options.step_ms, options.max_lost, add_w=options.add_w * nodes
-    )
-    return measured(
+    return of_devices(
+        gpus,
         options.of_nodes(nodes),
         options.step_ms,
-        power_w,
         options,
+        what="gpus",
+        add_w=options.add_w * nodes,
         source=", ".join(path.name for path in files),
         source_sha256=joint_hash([machine.sha256 for machine in machines]),
         meter=meter,
-        repairs=[
-            *repairs,
-            *(repair for machine in machines for repair in machine.repairs),
-        ],
+        repairs=[repair for machine in machines for repair in machine.repairs],
         counts=counts,
         power_boundary=_boundary(options.add_w),
         notes=_notes(gpus, columns, meter),
         gpus_per_node=len(gpus) // nodes if len(gpus) % nodes == 0 else None,
     )
-
-
-def _logs(path: Path) -> list[Path]:
-    """Return the logs of a folder, or the one that was given."""
-    if not path.is_dir():
-        return [path]
-    found = sorted(
-        p for p in path.iterdir() if {".csv", ".log", ".txt"} & set(p.suffixes[-2:])
-    )
-    if not found:
-        raise LogFormatError(
-            f"{path}: no log in this folder, expected '*.csv', '*.log' or '*.txt'"
-        )
-    return found
 
 
 def _boundary(add_w: float) -> str:
@@ -192,52 +178,39 @@ class _Machine(NamedTuple):
     has_unique_names: bool
 
 
-def _refuse_copies(files: list[Path], machines: list[_Machine]) -> None:
-    """Refuse a file, or a GPU by a name that is its own, that is there twice."""
-    seen: dict[str, Path] = {}
-    for path, machine in zip(files, machines, strict=True):
-        names = [gpu.label for gpu in machine.gpus] if machine.has_unique_names else []
-        for name in (machine.sha256, *names):
-            if (other := seen.setdefault(name, path)) is not path:
-                what = (
-                    "is a copy of"
-                    if name == machine.sha256
-                    else f"has {name}, which is also in"
-                )
-                raise LogFormatError(
-                    f"{path}: {what} {other}, expected each GPU once; leave one out, "
-                    "or put the parts of one machine's log one after the other in "
-                    "one file"
-                )
+def _refuse_copies(machines: list[_Machine]) -> None:
+    """Refuse a GPU that is there twice, by a name of its own, its file or readings."""
     gpus = [gpu for machine in machines for gpu in machine.gpus]
     start_us = max(int(gpu.curve.t_us[0]) for gpu in gpus)
     end_us = min(int(gpu.curve.t_us[-1]) for gpu in gpus)
-    read: dict[bytes, Device] = {}
-    for gpu in gpus:
-        shared = slice(*np.searchsorted(gpu.curve.t_us, (start_us, end_us)))
-        assert gpu.curve.power_w is not None
-        power_w = gpu.curve.power_w[shared]
-        copied = read.setdefault(
-            gpu.curve.t_us[shared].tobytes() + power_w.tobytes(), gpu
-        )
-        if copied.name != gpu.name and np.diff(power_w).any():
-            raise LogFormatError(
-                f"{gpu.name}: {gpu.label} has the same readings at the same times as "
-                f"{copied.label} of {copied.name}, expected each GPU once; leave one "
-                "out"
-            )
+    seen: dict[object, tuple[_Machine, Device]] = {}
+    for machine in machines:
+        for gpu in machine.gpus:
+            t_us, power_w = gpu.curve.t_us, gpu.curve.power_w
+            assert power_w is not None
+            shared = slice(*np.searchsorted(t_us, (start_us, end_us)))
+            keys: list[object] = [machine.sha256]
+            if machine.has_unique_names:
+                keys.append(gpu.label)
+            if np.diff(power_w[shared]).any():
+                keys.append((t_us[shared].tobytes(), power_w[shared].tobytes()))
+            for key in keys:
+                of, other = seen.setdefault(key, (machine, gpu))
+                if of is not machine:
+                    raise LogFormatError(
+                        f"{gpu.name}: {gpu.label} has the name or the readings of "
+                        f"{other.label} in {other.name}, expected each GPU once; leave "
+                        "one out, or put the parts of one machine's log one after the "
+                        "other in one file"
+                    )
 
 
 def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     """Read a log and repair the readings of each GPU."""
-    sheet = _sheet(path)
+    sheet, n_cut = _sheet(path)
     plain = [_BRACKETS.sub("", name) for name in sheet.names]
     powers = [sheet.names[plain.index(name)] for name in POWER_COLUMNS if name in plain]
-    if not powers:
-        raise LogFormatError(
-            f"{sheet.header}: no column of power (found: {listed(sheet.names)}), "
-            f"expected {_EXPECTED}; query 'power.draw.instant' or 'power.draw'"
-        )
+    powers = powers or ["power.draw [W]"]
     names = {"timestamp": "timestamp"} | {name: name for name in powers}
     for key, known in _COLUMNS.items():
         there = (sheet.names[plain.index(name)] for name in known if name in plain)
@@ -245,7 +218,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     table = sheet.read(names, "a log of nvidia-smi")
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
-    counts = Counter(repeated_headers=table.n_headers, cut_rows=sheet.n_cut)
+    counts = Counter(repeated_headers=table.n_headers, cut_rows=n_cut)
     log = Log(
         path,
         options.max_gap_s,
@@ -280,11 +253,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         causes = {FAILED: failed[rows], above: too_high[rows]}
         account = Account(log, label, table.where)
         gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
-    if missing := sorted(set(options.devices) - set(found.rows)):
-        raise LogFormatError(
-            f"{path}: no GPU {one_of(missing)} (have: {one_of(found.rows)}); correct "
-            "devices (--devices)"
-        )
+    check_devices(path, options.devices, found.rows)
     mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
     whole = Account(log, "", table.where)
@@ -307,25 +276,22 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
         gpus,
         found.n_hosts,
         model,
-        sheet.sha256,
+        sheet.text.sha256,
         counts,
         list(repairs),
         found.has_unique_names,
     )
 
 
-def _sheet(path: Path) -> Sheet:
-    """Return the file from its header on; say which columns another table has."""
-    expected = f"columns {_EXPECTED}"
-    try:
-        return read_sheet(path, expected, header_word="timestamp", may_be_cut=True)
-    except LogFormatError as error:
-        # Empty or no text: refused here
-        sheet = read_sheet(path, expected, may_be_cut=True)
-        raise LogFormatError(
-            f"{sheet.header}: no column 'timestamp' (found: {listed(sheet.names)}), "
-            f"expected columns {_EXPECTED}; give a log of nvidia-smi with its header"
-        ) from error
+def _sheet(path: Path) -> tuple[Sheet, int]:
+    """Return the file from its header on, and how many lines at its end were cut."""
+    text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
+    end = text.data.rfind(b"\n") + 1
+    n_cut = int(end > 0 and not (text.data[end:].isspace() or end == len(text.data)))
+    text = text.upto(end) if n_cut else text
+    header = max(text.data.find(b"timestamp"), 0)
+    text = text.after(text.data.rfind(b"\n", 0, header) + 1)
+    return read_header(text, DELIMITERS), n_cut
 
 
 def _power_w(

@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from diploee.base.errors import LogFormatError, ProfileError, one_of, plural, shown
+from diploee.base.errors import LogFormatError, ProfileError, one_of, plural
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
-from diploee.base.units import MS_PER_DAY, MS_PER_S
+from diploee.base.units import MS_PER_DAY, MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.power_logs.curves import (
     Device,
+    check_devices,
     device_of,
     measured,
     restored,
@@ -45,9 +46,9 @@ from diploee.importers.power_logs.guard import (
     in_turn,
 )
 from diploee.importers.power_logs.options import PlainOptions
-from diploee.importers.text.sheets import Sheet, read_sheet
 from diploee.importers.text.stamps import YEARS_US, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, listed
+from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
+from diploee.importers.text.time_units import unit_in
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import (
@@ -59,45 +60,18 @@ from diploee.profiles.profile import (
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
-UNITS_US = {"h": 3.6e9, "min": 6e7, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 LARGEST_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = (
-    *(
-        "device",
-        "gpu",
-        "index",
-        "uuid",
-        "node",
-        "host",
-        "hostname",
-        "sensor",
-        "meter",
-        "name",
-    ),
-    *(
-        "server",
-        "machine",
-        "chassis",
-        "rack",
-        "pdu",
-        "psu",
-        "outlet",
-        "feed",
-        "circuit",
-        "channel",
-    ),
+    "device gpu index uuid node host hostname sensor meter name server machine chassis "
+    "rack pdu psu outlet feed circuit channel"
 )
 _APART = "tell devices apart (--device-column; --devices for some), "
 US_PER_DAY = 86_400e6
 _OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
 _TOLERANCE_US = 1.0
-_BEFORE, _AFTER = r"^(?P<stem>.*?)(?:^|[\s_.\-]+[\[(]?|[\[(])(?P<unit>", r")[\])]?$"
-_UNIT = re.compile(f"{_BEFORE}[kmM]?[wW]|[wW]atts?|[kK]ilowatts?{_AFTER}")
-_TIME_UNIT = re.compile(
-    f"{_BEFORE}s|ms|us|ns|sec|seconds?|min|minutes?|h|hours?{_AFTER}"
-)
+_KNOWN_W = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
 
 
 def import_plain(path: Path | str, **given: Any) -> PowerProfile:
@@ -117,15 +91,10 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     options = PlainOptions(**given)
     sheet = read_sheet(path, "columns of time and power, such as 't_s,power_w'")
     time_column = options.time_column or _time_column(sheet)
-    powers = options.power_column or [_power_column(sheet)]
-    if len(set(powers)) < len(powers):
-        raise ProfileError(
-            "power_column (--power-column): each column is summed once, found "
-            f"{shown(powers)}"
-        )
+    powers = [*dict.fromkeys(options.power_column)] or [_power_column(sheet)]
     units_w = [_unit_w(sheet, name, options.power_unit) for name in powers]
     devices = options.device_column or [
-        n for n in sheet.names if _plain_name(n) in DEVICES
+        n for n in sheet.names if _plain_name(n) in DEVICES.split()
     ]
     names = {"time": time_column} | {
         f"power.{k}": name for k, name in enumerate(powers)
@@ -133,14 +102,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     names |= {
         f"device.{k}": n for k, n in enumerate(devices) if n and n not in names.values()
     }
-    table = sheet.read(names, "a table of power")
-    if not len(table) and table.n_headers:
-        raise LogFormatError(
-            f"{sheet.header}: all rows have '{time_column}' and '{powers[0]}' again, "
-            "so that names and values stand in turn, expected a header with the "
-            "names alone; write the values of time and power below "
-            "'timestamp,power_w' (see 'Telemetry of operators' in the docs)"
-        )
+    table = sheet.read(names, "a table of power (--time-column names another)")
     t_us, is_local = _times_us(table)
     power_w = np.zeros(len(table))
     for k, unit_w in enumerate(units_w):
@@ -188,7 +150,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
         mean_w,
         options,
         source=sheet.path.name,
-        source_sha256=sheet.sha256,
+        source_sha256=sheet.text.sha256,
         meter=meter,
         bandwidth_hz=_given_hz(options.bandwidth_hz, max(known_s, dt_ms / MS_PER_S)),
         repairs=repairs,
@@ -329,27 +291,18 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
             if np.unique(names).size < len(table)
         }
     if not words or not len(table):
-        if options.devices:
-            raise LogFormatError(
-                f"{table.path}: no column is known to tell devices apart, expected "
-                f"one that has {listed(options.devices)}; name it (--device-column)"
-            )
+        check_devices(table.path, options.devices, ())
         return {"": np.arange(len(table))}
     joined = np.array(
         [" ".join(parts).strip() for parts in zip(*words.values(), strict=True)]
     )
     names, device = np.unique(joined, return_inverse=True)
     found = {name: np.flatnonzero(device == k) for k, name in enumerate(names.tolist())}
-    columns = one_of(table.names[key] for key in words)
-    if missing := sorted(set(options.devices) - set(found)):
-        raise LogFormatError(
-            f"{table.path}: no device {one_of(missing)} in column {columns} (have: "
-            f"{one_of(found)}); correct devices (--devices)"
-        )
+    check_devices(table.path, options.devices, found)
     if len(found) > 1 and not (options.devices or options.device_column):
         first = table.names[next(iter(words))]
         raise LogFormatError(
-            f"{table.path}: column {columns} has {len(found)} devices "
+            f"{table.path}: column '{first}' has {len(found)} devices "
             f"({one_of(list(found)[:9])}), which may hold each other, as sensors and "
             f"their total; sum all (--device-column '{first}'), take some "
             "(--devices), or leave the column out (--device-column '')"
@@ -379,37 +332,33 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
             t_us[found.there] += US_PER_DAY * np.cumsum(falls)
         return t_us, not is_of_day and not found.is_aware.any()
     values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
-    unit = _TIME_UNIT.match(table.names["time"].lower())
-    scale = _named_unit_us(unit["unit"]) if unit else _epoch_unit_us(values)
+    unit = unit_in(f"t {table.names['time'].lower()}") or _epoch_unit(values)
+    scale = US_PER_UNIT[unit]
     believed = ~(np.abs(values * scale) >= YEARS_US[1])
     fail_values(table, "time", believed, "a time before the year 2200")
     return values * scale, False
 
 
-def _named_unit_us(unit: str) -> float:
-    """Return the unit that a column's name tells, short or as a word."""
-    return UNITS_US.get(unit) or next(
-        us for short, us in UNITS_US.items() if unit.startswith(short)
-    )
-
-
-def _epoch_unit_us(values: Float64Array) -> float:
+def _epoch_unit(values: Float64Array) -> TimeUnit:
     """Return the unit of times without one.
 
     Seconds, unless their size is an epoch's in others.
     """
-    largest = float(np.nanmax(np.abs(values))) if not np.isnan(values).all() else 0.0
-    at_least = {"ns": 1e17, "us": 1e14, "ms": 1e11, "s": 0.0}
-    return UNITS_US[next(name for name, size in at_least.items() if largest >= size)]
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    at_least: dict[TimeUnit, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
+    return next((unit for unit, size in at_least.items() if largest >= size), "s")
+
+
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z]+", name.lower())
 
 
 def _stem(name: str) -> str:
     """Return a column's name without unit and number, in small letters."""
-    lower = name.strip().lower()
-    for pattern in (_UNIT, _TIME_UNIT):
-        if (found := pattern.match(lower)) and found["stem"]:
-            lower = found["stem"]
-    return _plain_name(lower)
+    words = _words(name)
+    if len(words) > 1 and (unit_in(name.lower()) or words[-1] in _KNOWN_W):
+        words = words[:-1]
+    return _plain_name(" ".join(words))
 
 
 def _plain_name(name: str) -> str:
@@ -419,31 +368,19 @@ def _plain_name(name: str) -> str:
 
 
 def _time_column(sheet: Sheet) -> str:
-    named = [name for name in sheet.names if _stem(name) in TIMES]
-    if not named:
-        raise LogFormatError(
-            f"{sheet.header}: no column of time (found: {listed(sheet.names)}), "
-            "expected one of 't_s', 'time_s', 'timestamp'; name it (--time-column)"
-        )
+    named = [name for name in sheet.names if _stem(name) in TIMES] or ["t_s"]
     return next((name for name in named if name.lower() == "t_s"), named[0])
 
 
 def _power_column(sheet: Sheet) -> str:
-    exact = [name for name in sheet.names if name.lower() == "power_w"]
-    named = exact[:1] or [
-        n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)
-    ]
-    if "power_w" in sheet.names or len(exact) > 1:
-        return "power_w"  # more than one of its letters is refused as it is read
+    if sheet.has("power_w"):
+        return "power_w"
+    named = [n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)]
     if len(named) != 1:
-        what = (
-            f"{len(named)} columns of power ({listed(named)})"
-            if named
-            else "no column of power"
-        )
         raise LogFormatError(
-            f"{sheet.header}: {what} (found: {listed(sheet.names)}), expected one, "
-            "such as 'power_w'; name it, or several to be summed (--power-column)"
+            f"{sheet.header}: {plural(len(named), 'column')} of power (found: "
+            f"{listed(sheet.names)}), expected one, such as 'power_w'; name it, or "
+            "several to be summed (--power-column)"
         )
     return named[0]
 
@@ -451,14 +388,12 @@ def _power_column(sheet: Sheet) -> str:
 def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
     if stated is not None:
         return UNITS_W[stated]
-    found = _UNIT.match(name.strip())
-    unit = found["unit"] if found else ""
-    known = {"w": 1.0, "watt": 1.0, "kw": 1e3, "kilowatt": 1e3}
-    if (short := unit.lower().removesuffix("s")) in known:
-        return known[short]
-    why = "may be megawatts or milliwatts" if unit else "does not tell its unit"
+    unit = (_words(name) or [""])[-1].removesuffix("s")
+    if unit in _KNOWN_W:
+        return _KNOWN_W[unit]
     raise LogFormatError(
-        f"{sheet.header}: column '{name}' {why}; give its unit (--power-unit), one of "
+        f"{sheet.header}: column '{name}' does not tell its unit, or one that may be "
+        "megawatts or milliwatts; give its unit (--power-unit), one of "
         f"{one_of(UNITS_W)}"
     )
 

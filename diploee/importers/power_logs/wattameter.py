@@ -34,7 +34,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -45,17 +45,23 @@ import pyarrow.compute as pc
 
 from diploee.base.errors import LogFormatError, one_of, plural, shown
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
-from diploee.importers.power_logs.curves import Device, measured, restored, sum_w
+from diploee.importers.power_logs.curves import (
+    Device,
+    check_devices,
+    files_in,
+    of_devices,
+    restored,
+)
 from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_order
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import ReadTable, RowFormat, listed, read_columns
+from diploee.importers.text.tables import ReadTable, Sheet, listed
 from diploee.importers.text.text import Text, text_of
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.profiles.meters import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
-from diploee.profiles.resample import US_PER_S, EnergyCurve, unshared_s
+from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 REFRESH_S = 0.1
 """Longest time between two refreshes of a GPU's energy counter."""
@@ -66,10 +72,12 @@ _KIND_PREFIX = re.compile(r"^(nvml|rapl)(_\d+)*_", re.IGNORECASE)
 _SLURM_ID = re.compile(r"slurmid_(\d+)")
 _HOST = re.compile(r"node_([^_]+?)(?:\.log)?$")
 _HEADER = re.compile(rb"^# ?timestamp\b[^\n]*", re.M)
-_COMMENT = re.compile(rb"^#[^\n]*", re.M)
 _STAMP = r"^\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d\.\d{1,6}$"
 _READING = Number(may_miss=False)
 _COLUMN = re.compile(r"time\s+\(s\)|[a-z]+\s+\d+\s+\(W\)|[^\s\[\]]+\[[^\]]*\]|\S+")
+_TAG = re.compile(
+    r"(gpu|cpu)(?:-|\s+)([0-9]{1,4})(-r[0-9]+)?\s*(\[mW\]|\[mJ\]|\[uJ\]|\(W\))"
+)
 _DERIVED = re.compile(r".*\[W\]")
 _POWER_TAGS = "'gpu-0[mW]', 'gpu-0[mJ]', 'cpu-0[uJ]', 'cpu 0 (W)' or 'gpu 0 (W)'"
 
@@ -87,17 +95,15 @@ class Channel:
     unit: float  # size of the column's unit [W or J]
 
 
-_CHANNELS: tuple[tuple[re.Pattern[str], str, Kind, float], ...] = (
-    # A package may be listed once per interface (-r0, -r1): the first of a device's
-    # columns counts, and power goes before energy. cpu-0-core lies inside the package
-    # and is not a device.
-    (re.compile(r"gpu-([0-9]{1,4})\[mW\]"), "gpu", "power", 1e-3),
-    (re.compile(r"gpu-([0-9]{1,4})\[mJ\]"), "gpu", "counter", 1e-3),
-    (re.compile(r"cpu-([0-9]{1,4})\[uJ\]"), "cpu", "counter", 1e-6),
-    (re.compile(r"cpu-([0-9]{1,4})-r[0-9]+\[uJ\]"), "cpu", "counter", 1e-6),
-    (re.compile(r"gpu\s+([0-9]{1,4})\s+\(W\)"), "gpu", "power", 1.0),
-    (re.compile(r"cpu\s+([0-9]{1,4})\s+\(W\)"), "cpu", "power", 1.0),
-)
+_UNITS: Mapping[str, tuple[Kind, float]] = {
+    "[mW]": ("power", 1e-3),
+    "[mJ]": ("counter", 1e-3),
+    "[uJ]": ("counter", 1e-6),
+    "(W)": ("power", 1.0),
+}
+"""Of several columns of a device the first by unit is read, power before energy. A
+package may be listed once per interface (-r0, -r1), the first of which counts.
+cpu-0-core lies inside the package and is not a device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +138,9 @@ class WattAMeterLog:
 class _Section(NamedTuple):
     """A header and the rows below it."""
 
-    layout: RowFormat
+    sheet: Sheet
     channels: dict[Channel, str]  # their columns' names
-    rows: Text
+    n_short: int  # rows without the last columns, where these may be missing
 
 
 def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile:
@@ -189,19 +195,15 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
             )
         gpus = {str(path) for path, log in logs.items() if log.device_types == {"gpu"}}
         devices = [restored(of, meter) if of.name in gpus else of for of in devices]
-    power_w, repairs = sum_w(devices, options.step_ms, options.max_lost)
-    counts["seconds_that_not_all_logs_cover"] = unshared_s(
-        [device.curve for device in devices]
-    )
-    return measured(
+    return of_devices(
+        devices,
         options.of_nodes(n_nodes),
         options.step_ms,
-        power_w,
         options,
+        what="logs",
         source=", ".join(path.name for path in sorted(logs)),
         source_sha256=digest.hexdigest(),
         meter=meter,
-        repairs=repairs,
         counts=counts,
         notes=_notes(devices),
     )
@@ -211,15 +213,8 @@ def _taken(
     logs: dict[Path, WattAMeterLog], devices: list[str]
 ) -> dict[Path, WattAMeterLog]:
     """Return the logs with the devices to take alone, all where none is named."""
-    known = dict.fromkeys(
-        channel.device for log in logs.values() for channel in log.readings
-    )
-    if missing := sorted(set(devices) - set(known)):
-        path = next(iter(logs))
-        raise LogFormatError(
-            f"{path}: no device {one_of(missing)} (have: {one_of(known)}); correct "
-            "devices (--devices)"
-        )
+    known = {channel.device for log in logs.values() for channel in log.readings}
+    check_devices(next(iter(logs)), devices, known)
     if not devices:
         return logs
     kept = {
@@ -245,43 +240,26 @@ def _place(path: Path) -> tuple[str, str, Path]:
 
 
 def _find(paths: Sequence[Path | str]) -> list[Path]:
-    found: dict[Path, None] = {}
+    found: list[Path] = []
     for path in map(Path, paths):
-        if path.is_dir():
-            logs = sorted(path.glob("*.log"))
-            if not logs:
-                raise LogFormatError(
-                    f"{path}: no *.log in this folder; give a folder of logs"
-                )
-            known = [
-                log for log in logs if re.search("nvml|rapl", log.name, re.IGNORECASE)
-            ]
-            found.update(dict.fromkeys(known or logs))
-        else:
-            found[path] = None
+        logs = files_in(path, ".log")
+        known = [of for of in logs if re.search("nvml|rapl", of.name, re.IGNORECASE)]
+        found += known or logs
     if not found:
         raise LogFormatError(
             "no WattAMeter log given; give NVML and RAPL logs or their folder"
         )
-    return sorted(found, key=_place)
+    return sorted(dict.fromkeys(found), key=_place)
 
 
 def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
     ids = sorted(set(map(_slurm_id, paths)) - {""})
-    folder = paths[0].parent
-    if slurm_id is not None:
-        if slurm_id not in ids:
-            raise LogFormatError(
-                f"{folder}: no log of Slurm job {slurm_id} (have: {one_of(ids)}); "
-                "choose one"
-            )
-        return [path for path in paths if _slurm_id(path) == slurm_id]
-    if len(ids) > 1:
+    if slurm_id not in ids and (slurm_id is not None or len(ids) > 1):
         raise LogFormatError(
-            f"{folder}: logs of {len(ids)} Slurm jobs ({one_of(ids)}), expected one; "
+            f"{paths[0].parent}: logs of Slurm jobs {one_of(ids)}, expected one job; "
             "choose one with 'slurm_id'"
         )
-    return paths
+    return [path for path in paths if slurm_id in (None, _slurm_id(path))]
 
 
 def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
@@ -297,21 +275,13 @@ def _count_nodes(logs: dict[Path, WattAMeterLog]) -> int:
     for _, node in groupby(sorted(logs, key=_place), key=lambda path: _place(path)[:2]):
         n_nodes += 1
         paths = list(node)
-        having = {
-            kind: [p for p in paths if kind in logs[p].device_types]
-            for kind in PARTNERS
-        }
-        for kind, of_kind in having.items():
-            if len(of_kind) > 1:
+        for kind, what in PARTNERS.items():
+            n_logs = sum(kind in logs[path].device_types for path in paths)
+            if n_logs != 1:
                 raise LogFormatError(
-                    f"{of_kind[1]}: a second log of {kind.upper()} power of one node, "
-                    f"after {of_kind[0].name}, expected one; leave one out"
-                )
-        for kind, of_kind in having.items():
-            if not of_kind:
-                raise LogFormatError(
-                    f"{paths[0]}: no partner, expected {PARTNERS[kind]} of the same "
-                    "node; add it, with the same 'node_<host>' in its name"
+                    f"{paths[-1]}: {plural(n_logs, 'log')} of {kind.upper()} power of "
+                    f"its node, no partner or a second one, expected {what} of each "
+                    "node; give it 'node_<host>' in its name, or leave one out"
                 )
     return n_nodes
 
@@ -353,41 +323,37 @@ def _log_power(
         if channel.kind == "power":
             over = values * channel.unit > options.max_reading_w
             good &= ~over
-        failed, at = np.flatnonzero(~good & ~over), np.flatnonzero(good)
+        at = np.flatnonzero(good)
         if at.size < (1 if channel.kind == "power" else 2):
             _fail_device(log, channel, at.size)
         if channel.kind == "power":
             filled_w = _filled_w(log.t_us, values * channel.unit, good, over)
-            sums["power"] = sums.get("power", 0.0) + filled_w
-            curve = EnergyCurve.from_readings(log.t_us, filled_w)
+            summed, curve = filled_w, EnergyCurve.from_readings(log.t_us, filled_w)
         else:
             counter_j = values[good] * channel.unit
-            energy_j = _counter_energy_j(
+            summed = _counter_energy_j(
                 log, channel, counter_j, good, options, account, counts
             )
-            sums["counter"] = sums.get("counter", 0.0) + energy_j
-            curve = EnergyCurve(log.t_us, energy_j)
-            filled_w = (
-                np.append(np.diff(energy_j), 0.0)
-                / np.append(np.diff(log.t_us), 1)
-                * US_PER_S
-            )
+            curve = EnergyCurve(log.t_us, summed)
+            filled_w = np.append(np.diff(summed) / np.diff(log.t_us), 0.0) * US_PER_S
+        sums[channel.kind] = sums.get(channel.kind, 0.0) + summed
         interval_s = log.interval_us / US_PER_S
-        for cause, lost in ((FAILED, failed), (above, np.flatnonzero(over))):
+        for cause, is_lost in ((FAILED, ~good & ~over), (above, over)):
+            lost = np.flatnonzero(is_lost)
             account.add(
                 cause, lost, filled_w[lost].sum() * interval_s, lost.size * interval_s
             )
         longest_s = max(longest_s, bridge(account, every, log.t_us, at, curve))
         repairs += account.settle(float(curve.energy_j[-1]), span_s)
-    devices = []
-    for kind, summed in sums.items():
-        is_power = kind == "power"
-        curve = (
-            EnergyCurve.from_readings(log.t_us, summed)
-            if is_power
-            else EnergyCurve(log.t_us, summed)
-        )
-        devices.append(Device(str(log.path), "", curve, log.interval_us, longest_s))
+    curves = [
+        EnergyCurve.from_readings(log.t_us, summed)
+        if kind == "power"
+        else EnergyCurve(log.t_us, summed)
+        for kind, summed in sums.items()
+    ]
+    devices = [
+        Device(str(log.path), "", curve, log.interval_us, longest_s) for curve in curves
+    ]
     whole_j = sum(float(device.curve.energy_j[-1]) for device in devices)
     of_rows = log.account.settle(whole_j, span_s)
     devices[0] = replace(devices[0], repairs=(*of_rows, *repairs))
@@ -461,19 +427,13 @@ def _bridge(step_w: Float64Array, plausible: BoolArray) -> Float64Array:
 
 def _fail_device(log: WattAMeterLog, channel: Channel, n_good: int) -> NoReturn:
     """Refuse a device without working readings; the others of its log can be taken."""
-    values, place = log.readings[channel], f"{log.path}:{log.line[0]}: {channel.device}"
     others = [other.device for other in log.readings if log.readings[other].any()]
-    if not values.any() and others:
-        raise LogFormatError(
-            f"{place}: 0 in all {values.size:,} rows, as of the second die of a "
-            "package, whose power is in the first's, or of a device that reports "
-            f"none; take the others (--devices {' --devices '.join(others)}, and "
-            "those of other logs)"
-        )
     raise LogFormatError(
-        f"{place}: {plural(n_good, f'good {channel.kind} reading')} in {values.size} "
-        "rows, expected working readings; take the other devices (--devices), leave "
-        "this log out, or check the node's driver"
+        f"{log.path}:{log.line[0]}: {channel.device}: "
+        f"{plural(n_good, f'good {channel.kind} reading')} in "
+        f"{log.t_us.size:,} rows, as of a device that reports none or of the second "
+        "die of a package; take the others "
+        f"({' '.join(f'--devices {other}' for other in others) or 'of other logs'})"
     )
 
 
@@ -483,16 +443,18 @@ def parse_log(
     """Parse the bytes of one log, and put its rows in the order of one clock."""
     text = text_of(path, data, "a WattAMeter log").single_spaced()
     blocks = _blocks(text)
-    tables = []
-    for layout, channels, rows in blocks:
-        names = {channel.device: name for channel, name in channels.items()}
-        tables.append(
-            read_columns(rows, layout, {"timestamp": layout.names[0], **names})
+    tables = [
+        sheet.read(
+            {"timestamp": sheet.names[0]}
+            | {channel.device: name for channel, name in channels.items()},
+            "a WattAMeter header",
         )
+        for sheet, channels, _ in blocks
+    ]
     sizes = [len(table) for table in tables]
     if not sum(sizes):
         problem = "a header without rows, expected readings; give a complete log"
-        text.fail(blocks[-1].layout.header_line, problem)
+        text.fail(blocks[-1].sheet.header_line, problem)
     t_us = np.concatenate([_stamps_us(table) for table in tables])
     readings = {
         channel: np.concatenate(
@@ -500,7 +462,7 @@ def parse_log(
         )
         for channel in blocks[0].channels
     }
-    lines = np.concatenate([block.rows.filled_lines(0) for block in blocks])
+    lines = np.concatenate([block.sheet.text.filled_lines(0) for block in blocks])
     limits = Log(path, max_gap_s, max_lost, is_local=True)
     account = Account(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
@@ -513,7 +475,7 @@ def parse_log(
     t_us, kept = in_order(account, every, t_us, row_w)
     counts = {
         "repeated_headers": len(blocks) - 1,
-        "rows_without_power": sum(table.n_short for table in tables),
+        "rows_without_power": sum(block.n_short for block in blocks),
     }
     run = np.repeat(np.arange(len(blocks)), sizes)
     of_kept = {channel: values[kept] for channel, values in readings.items()}
@@ -531,25 +493,24 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
 
 def _blocks(text: Text) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
-    if not starts:
-        _fail_without_header(text)
-    before = text.upto(starts[0]).without_comments("#")
-    if before.first_row:
+    before = text.upto(starts[0]) if starts else text
+    rows = before.without_comments("#")
+    if rows.first_row or not starts:
         text.fail(
-            before.start_line,
-            f"a row before the first header (line {text.line_at(starts[0])}); "
-            "restore the file's beginning or remove these rows",
+            rows.start_line,
+            "a row without a header '# timestamp reading-time[ns] ...' above it, the "
+            f"first line is {shown(text.first_row)}; restore the file's beginning",
         )
     parts = zip(starts, [*starts[1:], len(text.data)], strict=True)
     blocks = [_block(text.upto(end).after(start)) for start, end in parts]
     for block in blocks[1:]:
         if block.channels.keys() != blocks[0].channels.keys():
             text.fail(
-                block.layout.header_line,
+                block.sheet.header_line,
                 (
                     f"the devices change to {', '.join(block.channels.values())} from "
                     f"{', '.join(blocks[0].channels.values())} in line "
-                    f"{blocks[0].layout.header_line}, expected the same; split the log "
+                    f"{blocks[0].sheet.header_line}, expected the same; split the log "
                     "here"
                 ),
             )
@@ -559,12 +520,13 @@ def _blocks(text: Text) -> list[_Section]:
 def _block(part: Text) -> _Section:
     """Return what the header in the first line says of the lines below it."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
+    tags = [match for name in names if (match := _TAG.fullmatch(name))]
     found: dict[str, tuple[Channel, str]] = {}
-    for pattern, device, kind, unit in _CHANNELS:
-        for name in names:
-            if match := pattern.fullmatch(name):
-                channel = Channel(f"{device}-{int(match[1])}", kind, unit)
-                found.setdefault(channel.device, (channel, name))
+    for unit, (kind, size) in _UNITS.items():
+        for tag in sorted(tags, key=lambda tag: bool(tag[3])):
+            if tag[4] == unit:
+                device = f"{tag[1]}-{int(tag[2])}"
+                found.setdefault(device, (Channel(device, kind, size), tag[0]))
     if not found:
         part.fail(
             part.first_line,
@@ -579,25 +541,9 @@ def _block(part: Text) -> _Section:
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these
             n_least -= 1
-    layout = RowFormat(names, " ", False, part.first_line, n_least)
-    layout.require(part.path, channels.values(), "a WattAMeter header")
     rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
-    return _Section(layout, channels, rows)
-
-
-def _fail_without_header(text: Text) -> NoReturn:
-    expected = "expected a header '# timestamp reading-time[ns] ...'"
-    rows = text.without_comments("#")
-    comments = [match.start() for match in _COMMENT.finditer(text.data)]
-    if comments and (not rows.first_row or comments[-1] < rows.start):
-        # The line above the rows is what stands in the header's place.
-        found = text.after(comments[-1])
-        problem = (
-            f"not a WattAMeter header: {shown(found.first_row)}, {expected}; restore it"
-        )
-        text.fail(found.first_line, problem)
-    problem = f"a row without a header, {expected}; restore the file's beginning"
-    text.fail(rows.start_line, problem)
+    rows, n_short = rows.filled_up(" ", n_least, len(names))
+    return _Section(Sheet(rows, names, " ", False, part.first_line), channels, n_short)
 
 
 def _stamps_us(table: ReadTable) -> Int64Array:

@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from diploee.base.errors import InputError, did_you_mean, one_of
-from diploee.base.tables import Float64Array, Int64Array
+from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
+from diploee.base.tables import Float64Array, Int64Array, arrow_numbers, as_numpy
+from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.importers.request_traces.rows import LARGEST_TOKENS, RequestRows
+from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.request_trace import TokenLengths
 
 MAX_SERVICES = 1_000
@@ -20,11 +24,13 @@ ALL_SERVICES = "all"
 UNKNOWN_SERVICE = "unknown"
 MAX_CELLS = 2**25
 """Steps times services: a year of seconds for one service, of minutes for sixty."""
-_SPARSE = 4
+MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
+"""Longest span that is believed [ms]."""
+_SERVICES = 1 << 10  # numbers of services are below
+_MANY = 1 << 22
 
 N_SINGLE = 128
 BINS_PER_OCTAVE = 64
-_TABLE_SIZE = 2**16
 
 
 def _edges() -> Int64Array:
@@ -37,110 +43,81 @@ def _edges() -> Int64Array:
 EDGES: Int64Array = _edges()
 """Bin edges [tokens], from 0 to 2^31."""
 
-_BIN_OF = (np.searchsorted(EDGES, np.arange(_TABLE_SIZE), side="right") - 1).astype(
-    np.int64
-)
-
 
 def bins_of(tokens: Int64Array) -> Int64Array:
     """Return the bin of each length; lengths are from 0 to `LARGEST_TOKENS`."""
-    if tokens.max(initial=0) < _TABLE_SIZE:
-        return np.asarray(_BIN_OF[tokens], dtype=np.int64)
     return np.asarray(np.searchsorted(EDGES, tokens, side="right") - 1, dtype=np.int64)
 
 
-class TokenCounts:
-    """Growing histograms of the lengths of several services."""
+class Counts:
+    """How often each whole number occurs in each service, of rows in any order."""
 
     def __init__(self) -> None:
-        self._n_requests = np.zeros((0, EDGES.size - 1), dtype=np.int64)
-        self._total_tokens = np.zeros(0, dtype=np.int64)
+        self._parts: list[pa.Table] = []
 
-    def add(self, tokens: Int64Array, service: Int64Array, n_services: int) -> None:
-        """Add lengths."""
-        self._widen(n_services)
-        n_bins = EDGES.size - 1
-        found = np.bincount(
-            bins_of(tokens) + service * n_bins, minlength=n_services * n_bins
-        )
-        self._n_requests += found.reshape(n_services, n_bins)
-        # Exact: a block's sums stay far below 2^53.
-        sums = np.bincount(service, weights=tokens, minlength=n_services)
-        self._total_tokens += sums.astype(np.int64)
+    def add(self, numbers: Int64Array, service: Int64Array) -> None:
+        """Count numbers of the services of the same rows."""
+        found = pc.value_counts(arrow_numbers(numbers * _SERVICES + service))
+        self._parts.append(pa.Table.from_arrays(found.flatten(), ["key", "n"]))
+        if sum(map(len, self._parts[1:])) > max(_MANY, len(self._parts[0])):
+            self._merge()
+
+    def _merge(self) -> None:
+        table = pa.concat_tables(self._parts).group_by("key").aggregate([("n", "sum")])
+        self._parts = [table.select(["key", "n_sum"]).rename_columns(["key", "n"])]
+
+    def result(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return numbers, services, and how often they occur together."""
+        if not self._parts:
+            return (np.zeros(0, dtype=np.int64),) * 3
+        self._merge()
+        key, n = (as_numpy(column, np.int64) for column in self._parts[0].columns)
+        return key // _SERVICES, key % _SERVICES, n
 
     def lengths(self, n_services: int) -> tuple[TokenLengths, ...]:
-        """Return the lengths of each service."""
-        self._widen(n_services)
+        """Return the numbers as lengths of each service."""
+        tokens, service, n = self.result()
+        n_requests = np.zeros((n_services, EDGES.size - 1), dtype=np.int64)
+        np.add.at(n_requests, (service, bins_of(tokens)), n)
+        totals = np.zeros(n_services, dtype=np.int64)
+        np.add.at(totals, service, n * tokens)
         return tuple(
-            TokenLengths(EDGES, n_requests, int(total))
-            for n_requests, total in zip(
-                self._n_requests, self._total_tokens, strict=True
-            )
+            TokenLengths(EDGES, of_bins, total)
+            for of_bins, total in zip(n_requests, totals.tolist(), strict=True)
         )
 
-    def _widen(self, n_services: int) -> None:
-        more = n_services - self._total_tokens.size
-        if more > 0:
-            self._n_requests = np.pad(self._n_requests, ((0, more), (0, 0)))
-            self._total_tokens = np.pad(self._total_tokens, (0, more))
-
-
-class StepCounts:
-    """Counts of requests in steps numbered from any origin, in any order."""
-
-    def __init__(self) -> None:
-        self._first = 0
-        self._last = -1
-        self._origin = 0
-        self._counts = np.zeros((0, 0), dtype=np.int64)
-
-    def span_with(self, steps: Int64Array) -> tuple[int, int]:
-        """Return the first and last step if these steps were added."""
-        first, last = int(steps.min()), int(steps.max())
-        if self._last < self._first:
-            return first, last
-        return min(first, self._first), max(last, self._last)
-
-    def add(self, steps: Int64Array, service: Int64Array, n_services: int) -> None:
-        """Count requests."""
-        self._make_room(*self.span_with(steps), n_services)
-        low, high = int(steps.min()), int(steps.max())
-        width = high - low + 1
-        cell = steps - low
-        if n_services > 1:
-            cell += service * width
-        if width * n_services > _SPARSE * cell.size:
-            # Few requests over a long span, as in an unsorted trace: touch their cells
-            # alone.
-            used, n = np.unique(cell, return_counts=True)
-            self._counts[used // width, used % width + low - self._origin] += n
-            return
-        found = np.bincount(cell, minlength=width * n_services).reshape(
-            n_services, width
-        )
-        self._counts[:, low - self._origin : high - self._origin + 1] += found
-
-    def result(self, n_services: int) -> tuple[int, Float64Array]:
+    def steps(
+        self, path: Path, n_services: int, step_ms: int
+    ) -> tuple[int, Float64Array]:
         """Return the first step and requests in each, (n_services, n_steps)."""
-        self._make_room(self._first, self._last, n_services)
-        begin = self._first - self._origin
-        n_steps = self._last - self._first + 1
-        return self._first, self._counts[:, begin : begin + n_steps].astype(np.float64)
+        step, service, n = self.result()
+        first = int(step.min())
+        n_steps = int(step.max()) - first + 1
+        check_span(path, n_steps, n_services, step_ms)
+        found = np.zeros((n_services, n_steps))
+        found[service, step - first] = n
+        return first, found
 
-    def _make_room(self, first: int, last: int, n_services: int) -> None:
-        rows, columns = self._counts.shape
-        if not columns:
-            self._origin = first
-        n_steps = last - first + 1
-        # A trace that grew on one side may do so again.
-        spare = min(n_steps // 2, max(MAX_CELLS // n_services - n_steps, 0))
-        sides = (self._origin - first, last + 1 - self._origin - columns)
-        before, after = (lacking + spare if lacking > 0 else 0 for lacking in sides)
-        if before or after or n_services > rows:
-            grown = ((0, max(n_services - rows, 0)), (before, after))
-            self._counts = np.pad(self._counts, grown)
-            self._origin -= before
-        self._first, self._last = first, last
+
+def check_span(path: Path, n_steps: int, n_services: int, step_ms: int) -> None:
+    """Raise `LogFormatError` if a trace has too many steps, or spans too many years."""
+    if n_steps * n_services > MAX_CELLS or n_steps * step_ms > MAX_SPAN_MS:
+        years = n_steps * step_ms / 365.25 / MS_PER_DAY
+        raise LogFormatError(
+            f"{path}: the requests reach over {years:,.1f} years, {n_steps:,} steps of "
+            f"{step_ms / MS_PER_S:g} s of {n_services:,} services, expected 20 years "
+            f"and {MAX_CELLS:,} in all at most; correct the times that are wrong, or "
+            "take longer steps"
+        )
+
+
+def check_kept(path: Path, counts: ImportCounts) -> None:
+    """Raise `LogFormatError` if no row was kept, with the causes."""
+    if not counts.n_kept:
+        raise LogFormatError(
+            f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete "
+            "trace"
+        )
 
 
 class ServiceNames:
@@ -149,10 +126,8 @@ class ServiceNames:
     def __init__(self, path: Path, wanted: Sequence[str] | None) -> None:
         self._path = path
         self._wanted = wanted
-        self._number: dict[str, int] = {}
         self._seen: set[str] = set()
-        for name in wanted or ():
-            self._number.setdefault(name, len(self._number))
+        self._number = {name: k for k, name in enumerate(dict.fromkeys(wanted or ()))}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,44 +136,36 @@ class ServiceNames:
 
     def numbers(self, rows: RequestRows) -> Int64Array:
         """Return the service of each row; -1 where it is not wanted."""
-        if rows.service is None:
-            self._one_for_all()
-            return np.broadcast_to(np.int64(0), len(rows))
-        self._seen.update(name or UNKNOWN_SERVICE for name in rows.service_names)
-        numbers = np.array(
-            [self._number_of(name or UNKNOWN_SERVICE) for name in rows.service_names],
-            dtype=np.int64,
-        )
+        named = [name or UNKNOWN_SERVICE for name in rows.service_names]
+        if rows.service is None and self._wanted is not None:
+            if len(self._number) != 1:
+                raise InputError(
+                    f"{self._path}: the trace does not name services, so that "
+                    f"{one_of(self._number)} can't be distinguished; give one name "
+                    "for all its requests"
+                )
+            named = list(self._number)
+        named = named or [ALL_SERVICES]
+        self._seen.update(named)
+        if self._wanted is None:
+            for name in named:
+                self._number.setdefault(name, len(self._number))
         if len(self._number) > MAX_SERVICES:
             rows.fail(
                 0,
-                (
-                    f"found more than {MAX_SERVICES:,} services by here; map another "
-                    "column to 'service', or none"
-                ),
+                f"found more than {MAX_SERVICES:,} services by here; map another "
+                "column to 'service', or none",
             )
-        return numbers[rows.service]
+        numbers = np.array([self._number.get(name, -1) for name in named])
+        return numbers[0 if rows.service is None else rows.service] + np.zeros(
+            len(rows), dtype=np.int64
+        )
 
     def check_wanted(self) -> None:
         """Raise an `InputError` if a wanted service did not occur."""
         for name in self._wanted or ():
-            if self._seen and name not in self._seen:
+            if name not in self._seen:
                 raise InputError(
                     f"{self._path}: no request of service '{name}' (have: "
                     f"{one_of(sorted(self._seen))}){did_you_mean(name, self._seen)}"
                 )
-
-    def _number_of(self, name: str) -> int:
-        if self._wanted is None:
-            return self._number.setdefault(name, len(self._number))
-        return self._number.get(name, -1)
-
-    def _one_for_all(self) -> None:
-        if self._wanted is None:
-            self._number.setdefault(ALL_SERVICES, 0)
-        elif len(self._number) != 1:
-            raise InputError(
-                f"{self._path}: the trace does not name services, so that "
-                f"{one_of(self._number)} can't be distinguished; give one name for "
-                "all its requests"
-            )

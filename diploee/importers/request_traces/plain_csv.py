@@ -9,19 +9,13 @@ semicolon, tab or bar) is inferred from the header.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal, get_args
 
 from diploee.base.errors import InputError, did_you_mean, one_of
-from diploee.importers.request_traces.rows import (
-    RequestRows,
-    Rules,
-    TraceOptions,
-    csv_tables,
-    rows_of,
-)
-from diploee.importers.request_traces.totals import row_format
-from diploee.importers.text.tables import RowFormat, header_words, read_header
+from diploee.importers.request_traces.rows import TraceOptions
+from diploee.importers.request_traces.totals import Blocks, csv_tables, row_format
+from diploee.importers.text.tables import DELIMITERS, header_words, read_header
 from diploee.importers.text.text import Text
 from diploee.importers.text.time_units import Counting
 
@@ -52,51 +46,34 @@ def recognises(text: Text) -> bool:
     return bool(_TIMES.keys() & header_words(text))
 
 
-def rows(
-    first: Text, blocks: Iterator[Text], options: TraceOptions
-) -> tuple[Iterator[RequestRows], Rules]:
-    """Return the rows of a trace and how to understand them.
+def opened(first: Text, blocks: Iterator[Text], options: TraceOptions) -> Blocks:
+    """Return the requests of a trace.
 
     The columns are those that the options map, such as
     ``{"unix_s": "arrived", "output_tokens": "out"}``; where there are none, those named
     by their meaning (`MEANINGS`) but for meanings that are mapped to an empty name.
     """
-    layout = read_header(first, ",;\t|")
+    sheet = read_header(first, DELIMITERS)
     given = options.columns or {}
     mapping = {meaning: name for meaning, name in given.items() if name}
     if not mapping:
         mapping = {
-            name: name for name in MEANINGS if name not in given and layout.has(name)
+            name: name for name in MEANINGS if name not in given and sheet.has(name)
         }
-    columns, counting = _columns(first, layout, mapping)
-    found, counting = rows_of(csv_tables(blocks, layout, columns), options, counting)
-    return found, Rules(counting)
-
-
-FORMAT = row_format("csv", "a CSV trace with named columns", recognises, rows)
-
-
-def _columns(
-    text: Text, layout: RowFormat, mapping: Mapping[str, str]
-) -> tuple[dict[str, str], Counting | None]:
     for meaning in mapping:
         if meaning not in MEANINGS:
             raise InputError(
                 f"columns: unknown meaning '{meaning}', expected {one_of(MEANINGS)}"
                 f"{did_you_mean(meaning, MEANINGS)}"
             )
-    where = f"{text.path}:{text.start_line}"
     times = [meaning for meaning in mapping if meaning in _TIMES]
-    if len(times) != 1:
+    if len(times) != 1 or len(set(mapping.values())) < len(mapping):
         raise InputError(
-            f"{where}: expected one time column, found {one_of(times)}; "
-            f"map one column to one of {one_of(_TIMES)}"
-        )
-    layout.require(text.path, mapping.values(), "the trace")
-    if len({layout.index(name) for name in mapping.values()}) < len(mapping):
-        raise InputError(
-            f"{where}: two of {one_of(mapping)} are mapped to one column; give each "
-            "its own"
+            f"{sheet.header}: found {one_of(mapping)} mapped, expected one of "
+            f"{one_of(_TIMES)}, and a column of its own for each"
         )
     columns = {_OTHERS.get(meaning, "time"): name for meaning, name in mapping.items()}
-    return columns, _TIMES[times[0]]
+    return Blocks(csv_tables(sheet, blocks, columns, "the trace"), _TIMES[times[0]])
+
+
+FORMAT = row_format("csv", "a CSV trace with named columns", recognises, opened)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diploee.base.clock import zone_of
-from diploee.base.errors import InputError, LogFormatError, one_of, option, shown
+from diploee.base.errors import InputError, option
 from diploee.base.progress import stage
 from diploee.base.units import MS_PER_S, TimeUnit
 from diploee.importers.registry import Formats
@@ -113,13 +113,8 @@ def _sniff(path: Path) -> TraceFormat:
     if path.is_dir():
         return servegen.FORMAT
     text, _ = first_block(path, "requests")
-    known = TRACE_FORMATS.recognised(text)
-    if known is not None:
-        return known
-    raise LogFormatError(
-        f"{path}:{text.start_line}: starts with {shown(text.first_row)}, which fits "
-        f"none of the formats {one_of(TRACE_FORMATS)}; name the format, map the "
-        "columns of a CSV file, or write JSON as one object a line"
+    return TRACE_FORMATS.recognised(
+        text, "map the columns of a CSV file, or write JSON as one object a line"
     )
 
 

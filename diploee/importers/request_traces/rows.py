@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import chain
 from typing import NoReturn
 
 import numpy as np
 
 from diploee.base.clock import MISSING, Zone
-from diploee.base.errors import LogFormatError, option
+from diploee.base.errors import LogFormatError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
 from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import ReadTable, RowFormat, read_columns
-from diploee.importers.text.text import Text
-from diploee.importers.text.time_units import Counting, counting_in
+from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.time_units import Counting
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
 LARGEST_TIME_US = 10**18
@@ -40,23 +38,6 @@ class TraceOptions:
     zone: Zone | None = None
     time_unit: TimeUnit | None = None
     requests: bool = False  # whether each request is kept, too
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How a trace is to be understood."""
-
-    counting: Counting | None  # how its times count; None where they are stamps
-    # A request without response tokens failed and is left out
-    zero_output_fails: bool = False
-
-    @property
-    def is_relative(self) -> bool:
-        """Whether times count from the trace's own origin.
-
-        Then they can't be negative.
-        """
-        return self.counting is not None and self.counting.is_relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,44 +67,10 @@ class RequestRows:
         raise LogFormatError(f"{self.where(row)}: {problem}")
 
 
-def csv_tables(
-    blocks: Iterable[Text], layout: RowFormat, columns: Mapping[str, str]
-) -> Iterator[ReadTable]:
-    """Read blocks of a CSV file."""
-    for block in blocks:
-        if not block.data.isspace():
-            yield read_columns(block, layout, columns, may_be_cut=True)
-
-
 def rows_of(
-    tables: Iterator[ReadTable],
-    options: TraceOptions,
-    counting: Counting | None = None,
-    documented: TimeUnit | None = None,
-) -> tuple[Iterator[RequestRows], Counting | None]:
-    """Return rows of tables and how their times count, given or found."""
-    first: list[ReadTable] = []
-    for table in tables:
-        first.append(table)
-        if len(table):
-            break
-    if first:
-        counting = counting_in(
-            first[-1],
-            ["time"],
-            options.time_unit,
-            documented=documented,
-            stated=counting,
-            instead=f"map it as timestamp{option('--column timestamp=NAME')}",
-        )
-    return (
-        _rows(table, counting, options.zone) for table in chain(first, tables)
-    ), counting
-
-
-def _rows(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
+    """Return the requests of a table, whose times count as told."""
     rows = _times(table, counting, zone)
     lengths = {
         f"{side}_tokens": whole(numbers(table, side, TOKENS))
@@ -136,36 +83,22 @@ def _rows(
     return replace(rows, **lengths, n_headers=table.n_headers, n_cut=table.n_cut)  # type: ignore[arg-type]
 
 
-def us_of(times: Float64Array, unit: TimeUnit) -> Int64Array:
-    """Return times in a unit as whole microseconds, `MISSING` where they are NaN."""
-    return whole(np.rint(times * US_PER_UNIT[unit]))
-
-
-def time_of(unit: TimeUnit) -> Number:
-    """Return what numbers a column of times in a unit may hold."""
-    return Number(LARGEST_TIME_US / US_PER_UNIT[unit], of=unit)
-
-
 def _times(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
     """Return rows with their times alone."""
     if counting is not None:
-        time_us = us_of(numbers(table, "time", time_of(counting.unit)), counting.unit)
+        unit_us = US_PER_UNIT[counting.unit]
+        kind = Number(LARGEST_TIME_US / unit_us, of=counting.unit)
+        time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
     found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
-    time_us, local = found.us, found.there & ~found.is_aware
-    if zone is not None and local.any():
-        in_utc = (
-            zone.utc_ms(np.where(local, time_us // 1000, MISSING)) * 1000
-            + time_us % 1000
-        )
-        time_us = np.where(local, in_utc, time_us)
+    n_local = int(np.count_nonzero(found.there & ~found.is_aware))
     named = found.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
     return RequestRows(
-        *(table.where, time_us, None, None),
-        n_naive=int(np.count_nonzero(local)) if zone is None else 0,
+        *(table.where, found.utc_us(zone), None, None),
+        n_naive=n_local if zone is None else 0,
         zone=None if named is None else Zone("", offset_min),
     )
 

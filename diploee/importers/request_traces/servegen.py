@@ -31,23 +31,21 @@ from pydantic import Field, RootModel
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
 from diploee.base.files import reason
 from diploee.base.plain_data import parse_json
-from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
+from diploee.importers.registry import leave_out
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
-    MAX_CELLS,
     MAX_SERVICES,
     bins_of,
-)
-from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import (
-    OUT_OF_ORDER,
-    TraceFormat,
+    check_kept,
     check_span,
 )
+from diploee.importers.request_traces.rows import TraceOptions
+from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.tables import TRUNCATED, RowFormat, read_columns
+from diploee.importers.text.tables import TRUNCATED, Sheet
 from diploee.importers.text.text import Text, read_text
 from diploee.importers.text.values import Number, numbers
 from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
@@ -61,11 +59,8 @@ COVERED = 0.9
 """Share of a service's requests whose clients' lengths are read. ASSUMPTION [J]:
 enough."""
 
-LAYOUT = RowFormat(
-    ("time", "rate", "cv", "family", "first", "second"),
-    is_quoted=False,
-    n_least=4,  # rows of an idle client may lack the parameters
-)
+COLUMNS = ("time", "rate", "cv", "family", "first", "second")
+N_LEAST = 4  # rows of an idle client may lack the parameters
 TIME_S, RATE_RPS = Number(1e10), Number(1e9)
 
 _NUMBER = r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*"
@@ -99,11 +94,7 @@ def read(path: Path, options: TraceOptions) -> RequestTrace:
         client.time_s.size for of_name in clients.values() for client in of_name
     )
     counts = ImportCounts(n_kept + sum(dropped.values()), n_kept, dropped, repaired)
-    if not n_kept:
-        raise LogFormatError(
-            f"{path}:1: no row is left ({'; '.join(counts.lines())}); give a complete "
-            "trace"
-        )
+    check_kept(path, counts)
     step_ms = options.step_ms
     lengths = _lengths(clients)
     first, n_requests, own_span_ms = _rebinned(path, list(clients.values()), step_ms)
@@ -160,21 +151,19 @@ def _read_client(
 ) -> _ClientRates:
     """Read one chunk."""
     text = read_text(path, "the rates of a ServeGen chunk")
-    table = read_columns(
-        text, LAYOUT, {"time": "time", "rate": "rate"}, may_be_cut=True
-    )
+    text, _ = text.filled_up(",", N_LEAST, len(COLUMNS))
+    sheet = Sheet(text, COLUMNS, is_quoted=False)
+    table = sheet.read(("time", "rate"), may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
     dropped[TRUNCATED] += table.n_cut
     keep = np.ones(time_s.size, dtype=bool)
-    causes: tuple[tuple[str, BoolArray], ...] = (
+    causes = (
         ("no time", np.isnan(time_s)),
         ("no rate", np.isnan(rate_rps)),
         ("negative time", time_s < 0),
         ("negative rate", rate_rps < 0),
     )
-    for cause, wrong in causes:
-        dropped[cause] += int(np.count_nonzero(wrong & keep))
-        keep &= ~wrong
+    leave_out(keep, causes, dropped)
     repaired[OUT_OF_ORDER] += int(np.count_nonzero(np.diff(time_s[keep]) < 0))
     order = np.flatnonzero(keep)[np.argsort(time_s[keep], kind="stable")]
     repeated = np.diff(time_s[order], prepend=-np.inf) == 0
@@ -331,13 +320,7 @@ def _rebinned(
     first = int(begin_s // step_s)
     end_s = max(client.time_s[-1] for client in used) + ROW_S
     n_steps = int(-(-end_s // step_s)) - first
-    if n_steps * len(services) > MAX_CELLS:
-        raise LogFormatError(
-            f"{path}:1: the trace spans {n_steps:,} steps of {step_s:g} s for "
-            f"{len(services)} service(s), allowed are {MAX_CELLS:,} in all; correct "
-            "its times, or take longer steps"
-        )
-    check_span(path, n_steps * step_ms)
+    check_span(path, n_steps, len(services), step_ms)
     edges_s: Float64Array = (first + np.arange(n_steps + 1, dtype=np.float64)) * step_s
     n_requests = np.zeros((len(services), n_steps))
     for row, clients in zip(n_requests, services, strict=True):

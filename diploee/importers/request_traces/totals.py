@@ -6,38 +6,35 @@ Formats, the rules for odd rows, counted by cause, and sums.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from diploee.base.clock import MISSING, Zone
-from diploee.base.errors import LogFormatError
+from diploee.base.errors import option
 from diploee.base.tables import BoolArray, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeUnit
-from diploee.importers.registry import FileFormat
+from diploee.importers.registry import FileFormat, has_columns, leave_out
 from diploee.importers.request_traces.counts import (
-    MAX_CELLS,
     UNKNOWN_SERVICE,
+    Counts,
     ServiceNames,
-    StepCounts,
-    TokenCounts,
+    check_kept,
 )
-from diploee.importers.request_traces.rows import (
-    RequestRows,
-    Rules,
-    TraceOptions,
-    csv_tables,
-    rows_of,
-)
+from diploee.importers.request_traces.rows import RequestRows, TraceOptions, rows_of
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    header_words,
+    ReadTable,
+    Sheet,
     read_header,
 )
 from diploee.importers.text.text import Text, first_block
-from diploee.importers.text.time_units import spacing_of
+from diploee.importers.text.time_units import Counting, counting_in, spacing_of
 from diploee.loads.import_counts import (
     NAIVE,
     NOT_BELIEVED,
@@ -50,20 +47,9 @@ from diploee.loads.import_counts import (
 from diploee.loads.services.request_trace import RequestTrace
 
 OUT_OF_ORDER = "earlier than the row before; put in order"
-MAX_SPAN_MS = 20 * 366 * MS_PER_DAY
-"""Longest span that is believed [ms]."""
 
 MOST_TOGETHER = 0.01
 _US_PER_MS = 1000
-
-
-def check_span(path: Path, span_ms: int) -> None:
-    """Raise `LogFormatError` if a trace spans more than `MAX_SPAN_MS`."""
-    if span_ms > MAX_SPAN_MS:
-        raise LogFormatError(
-            f"{path}: the requests reach over {span_ms / 365.25 / MS_PER_DAY:,.1f} "
-            "years, expected 20 at most; correct the times that are wrong"
-        )
 
 
 def _own_span_ms(first_us: int, last_us: int, n_gaps: int) -> tuple[int, int] | None:
@@ -118,25 +104,24 @@ class _TraceTotals:
     def __init__(
         self,
         path: Path,
-        trace_format: str,
-        rules: Rules,
+        counting: Counting | None,
         options: TraceOptions,
-        within: tuple[int, int] | None = None,
+        within: tuple[int, int] | None,
+        zero_output_fails: bool,
     ) -> None:
-        self._path = path
-        self._format = trace_format
-        self._rules = rules
+        self._path, self._counting, self._options = path, counting, options
+        self._is_relative = counting is not None and counting.is_relative
+        self._zero_output_fails = zero_output_fails
         self._is_fine = False
-        self._step_ms = options.step_ms
         self._zone = options.zone
-        self._requests: list[Int64Array] | None = [] if options.requests else None
+        self._requests: list[Int64Array] = []
         self._within = within
         self._services = ServiceNames(path, options.services)
         self._n_rows = self._n_kept = 0
         self._dropped: Counter[str] = Counter()
         self._repaired: Counter[str] = Counter()
-        self._steps = StepCounts()
-        self._lengths: dict[str, TokenCounts] = {}
+        self._steps = Counts()
+        self._lengths: dict[str, Counts] = {}
         self._last_row: tuple[int, ...] | None = None
         self._last_us = MISSING
         self._span_us = (-MISSING, MISSING)
@@ -156,10 +141,7 @@ class _TraceTotals:
         service = self._services.numbers(rows)
         repeated = self._repeats(rows, service)
         keep = np.ones(len(rows), dtype=bool)
-        for cause, wrong in self._reasons(rows, service, repeated):
-            if wrong.any():
-                self._dropped[cause] += int(np.count_nonzero(wrong & keep))
-                keep &= ~wrong
+        leave_out(keep, self._reasons(rows, service, repeated), self._dropped)
         if not self._is_fine:
             cause = (
                 "equal to the row before; kept, as the stamps are too coarse to tell"
@@ -169,45 +151,36 @@ class _TraceTotals:
             nameless = np.array(rows.service_names)[rows.service] == ""
             self._repair(f"no service; named '{UNKNOWN_SERVICE}'", nameless & keep)
         if keep.any():
-            self._count(
-                rows, service, slice(None) if keep.all() else np.flatnonzero(keep)
-            )
+            self._count(rows, service, keep)
 
     def _repair(self, cause: str, mask: BoolArray) -> None:
         self._repaired[cause] += int(np.count_nonzero(mask))
 
-    def trace(self) -> RequestTrace:
+    def trace(self, trace_format: str) -> RequestTrace:
         """Return the whole trace."""
         self._services.check_wanted()
+        noted = {} if self._counting is None else self._counting.noted(self._n_kept)
         counts = ImportCounts(
             self._n_rows,
             self._n_kept,
             self._dropped,
             self._repaired,
-            {NAIVE: self._n_naive}
-            | (
-                self._rules.counting.noted(self._n_kept) if self._rules.counting else {}
-            ),
+            {NAIVE: self._n_naive} | noted,
         )
-        if not self._n_kept:
-            raise LogFormatError(
-                f"{self._path}:1: no request is left ({'; '.join(counts.lines())}); "
-                "give a complete trace"
-            )
-        names = self._services.names
-        first, n_requests = self._steps.result(len(names))
-        check_span(self._path, n_requests.shape[1] * self._step_ms)
+        check_kept(self._path, counts)
+        names, step_ms = self._services.names, self._options.step_ms
+        first, n_requests = self._steps.steps(self._path, len(names), step_ms)
         inputs, outputs = (
             self._lengths[side].lengths(len(names)) if side in self._lengths else ()
             for side in ("input", "output")
         )
         return RequestTrace(
             source=str(self._path),
-            trace_format=self._format,
+            trace_format=trace_format,
             services=names,
-            origin_ms=first * self._step_ms,
-            is_relative=self._rules.is_relative,
-            step_ms=self._step_ms,
+            origin_ms=first * step_ms,
+            is_relative=self._is_relative,
+            step_ms=step_ms,
             n_requests=n_requests,
             input_tokens=inputs,
             output_tokens=outputs,
@@ -219,12 +192,10 @@ class _TraceTotals:
 
     def without_strays(self) -> tuple[int, int] | None:
         """Return the steps of nearly all requests where a few lie years away."""
-        if not self._n_kept:
-            return None
-        first, n_requests = self._steps.result(len(self._services.names))
-        of_step = n_requests.sum(axis=0)
-        used = np.flatnonzero(of_step)
-        return believed_span(first + used, of_step[used], STRAY_GAP_MS // self._step_ms)
+        step, _, n = self._steps.result()
+        used, place = np.unique(step, return_inverse=True)
+        gap = STRAY_GAP_MS // self._options.step_ms
+        return believed_span(used, np.bincount(place, n), gap) if used.size else None
 
     def _repeats(self, rows: RequestRows, service: Int64Array) -> BoolArray:
         """Return which rows equal the one before in all that is read."""
@@ -233,12 +204,9 @@ class _TraceTotals:
             for column in (rows.time_us, rows.input_tokens, rows.output_tokens, service)
             if column is not None
         ]
-        repeated = np.zeros(len(rows), dtype=bool)
-        same_time = np.flatnonzero(columns[0][1:] == columns[0][:-1]) + 1
-        same = np.ones(same_time.size, dtype=bool)
-        for column in columns[1:]:
-            same &= column[same_time] == column[same_time - 1]
-        repeated[same_time[same]] = True
+        repeated = np.ones(len(rows), dtype=bool)
+        for column in columns:
+            repeated[1:] &= column[1:] == column[:-1]
         repeated[0] = tuple(int(column[0]) for column in columns) == self._last_row
         self._last_row = tuple(int(column[-1]) for column in columns)
         return repeated
@@ -248,119 +216,122 @@ class _TraceTotals:
     ) -> Iterator[tuple[str, BoolArray]]:
         """Yield the causes for leaving rows out; the first that holds counts."""
         yield "no time", rows.time_us == MISSING
-        if self._rules.is_relative:
+        if self._is_relative:
             yield "negative time", rows.time_us < 0
         else:
             first_us, end_us = (ms * _US_PER_MS for ms in YEARS_MS)
             yield NOT_BELIEVED, (rows.time_us < first_us) | (rows.time_us >= end_us)
         if self._within is not None:
             first, last = self._within
-            steps = rows.time_us // (self._step_ms * _US_PER_MS)
+            steps = rows.time_us // (self._options.step_ms * _US_PER_MS)
             yield STRAY, (steps < first) | (steps > last)
-        if rows.service is not None:
-            yield "other services", service < 0
+        yield "other services", service < 0
         if self._is_fine:
             yield "repeated rows", repeated
-        if self._rules.zero_output_fails and rows.output_tokens is not None:
+        if self._zero_output_fails and rows.output_tokens is not None:
             yield "failed requests (no response tokens)", rows.output_tokens == 0
 
-    def _count(
-        self, rows: RequestRows, service: Int64Array, keep: slice | Int64Array
-    ) -> None:
+    def _count(self, rows: RequestRows, service: Int64Array, keep: BoolArray) -> None:
         time_us, service = rows.time_us[keep], service[keep]
         self._n_kept += time_us.size
-        self._repair(
-            OUT_OF_ORDER, time_us < np.concatenate(([self._last_us], time_us[:-1]))
+        before_us = np.concatenate(([self._last_us], time_us[:-1]))
+        self._repair(OUT_OF_ORDER, time_us < before_us)
+        self._n_gaps += int(
+            np.count_nonzero((time_us != before_us) & (before_us != MISSING))
         )
-        self._n_gaps += int(np.count_nonzero(time_us[1:] != time_us[:-1]))
-        self._n_gaps += int(self._last_us not in (MISSING, int(time_us[0])))
         first_us, last_us = self._span_us
         self._span_us = (
             min(first_us, int(time_us.min())),
             max(last_us, int(time_us.max())),
         )
         self._last_us = int(time_us[-1])
-        n_services = len(self._services.names)
-        steps = time_us // (self._step_ms * _US_PER_MS)
-        self._check_span(rows, keep, steps, n_services)
-        self._steps.add(steps, service, n_services)
-        prompt, answer = rows.input_tokens, rows.output_tokens
-        if self._requests is not None and prompt is not None and answer is not None:
-            of_each = np.stack([time_us, prompt[keep], answer[keep]])
+        self._steps.add(time_us // (self._options.step_ms * _US_PER_MS), service)
+        sides = {"input": rows.input_tokens, "output": rows.output_tokens}
+        of_sides = {
+            side: tokens[keep] for side, tokens in sides.items() if tokens is not None
+        }
+        if self._options.requests and len(of_sides) == len(sides):
+            of_each = np.stack([time_us, *of_sides.values()])
             self._requests.append(of_each[:, (of_each[1:] >= 0).all(axis=0)])
-        for side, column in (
-            ("input", rows.input_tokens),
-            ("output", rows.output_tokens),
-        ):
-            if column is None:
-                continue
-            tokens, of_service = column[keep], service
-            if tokens.min() < 0:
-                missing = tokens == MISSING
-                self._repair("no token count; counted without a length", missing)
-                negative = ~missing & (tokens < 0)
-                self._repair("negative token count; counted without a length", negative)
-                known = tokens >= 0
-                tokens, of_service = tokens[known], of_service[known]
-            self._lengths.setdefault(side, TokenCounts()).add(
-                tokens, of_service, n_services
+        for side, tokens in of_sides.items():
+            missing, known = tokens == MISSING, tokens >= 0
+            self._repair("no token count; counted without a length", missing)
+            self._repair(
+                "negative token count; counted without a length", ~missing & ~known
             )
-
-    def _check_span(
-        self,
-        rows: RequestRows,
-        keep: slice | Int64Array,
-        steps: Int64Array,
-        n_services: int,
-    ) -> None:
-        first, last = self._steps.span_with(steps)
-        if (last - first + 1) * n_services <= MAX_CELLS:
-            return
-        outer = (
-            int(np.argmax(steps)) if int(steps.max()) == last else int(np.argmin(steps))
-        )
-        row = int(np.arange(len(rows))[keep][outer])
-        rows.fail(
-            row,
-            (
-                f"with this row the trace spans {last - first + 1:,} steps of "
-                f"{self._step_ms / 1000:g} s for {n_services} "
-                f"service{'s' * (n_services > 1)}, allowed are {MAX_CELLS:,} in all; "
-                "correct its time, or take longer steps"
-            ),
-        )
+            counts = self._lengths.setdefault(side, Counts())
+            counts.add(tokens[known], service[known])
 
 
 TraceReader = Callable[[Path, TraceOptions], RequestTrace]
 TraceFormat = FileFormat[TraceReader]
 
-Rows = Callable[
-    [Text, Iterator[Text], TraceOptions], tuple[Iterator[RequestRows], Rules]
-]
-"""Of a file's first block, all its blocks and the options: its rows, and how to take
-them."""
+
+class Blocks(NamedTuple):
+    """The requests of a file, a table at a time, and how their times count."""
+
+    tables: Iterator[ReadTable]  # columns time, input, output and service
+    stated: Counting | None = None  # as the user says
+    documented: TimeUnit | None = None  # unit of times that the format documents
+
+
+Opened = Callable[[Text, Iterator[Text], TraceOptions], Blocks]
+"""Of a file's first block, all its blocks and the options: its requests."""
 
 
 def row_format(
-    name: str, title: str, recognises: Callable[[Text], bool], rows: Rows
+    name: str,
+    title: str,
+    recognises: Callable[[Text], bool],
+    opened: Opened,
+    *,
+    zero_output_fails: bool = False,
 ) -> TraceFormat:
     """Return a format whose files hold a request a row.
 
-    Parameters as in `FileFormat`.
+    Parameters as in `FileFormat`; with `zero_output_fails` a request without response
+    tokens failed, and is left out.
     """
 
     def read(path: Path, options: TraceOptions) -> RequestTrace:
         within = None
         while True:
-            first, blocks = first_block(path, "requests")
-            stream, rules = rows(first, blocks, options)
-            totals = _TraceTotals(path, name, rules, options, within)
-            for of_block in stream:
-                totals.add(of_block)
+            tables, counting, documented = opened(
+                *first_block(path, "requests"), options
+            )
+            first: list[ReadTable] = []
+            for table in tables:
+                first.append(table)
+                if len(table):
+                    break
+            if first:
+                counting = counting_in(
+                    first[-1],
+                    ["time"],
+                    options.time_unit,
+                    documented=documented,
+                    stated=counting,
+                    instead=f"map it as timestamp{option('--column timestamp=NAME')}",
+                )
+            totals = _TraceTotals(path, counting, options, within, zero_output_fails)
+            for table in chain(first, tables):
+                totals.add(rows_of(table, counting, options.zone))
             if within is not None or (within := totals.without_strays()) is None:
-                return totals.trace()
+                return totals.trace(name)
 
     return TraceFormat(name, title, recognises, read)
+
+
+def csv_tables(
+    sheet: Sheet, blocks: Iterable[Text], columns: Mapping[str, str], what: str
+) -> Iterator[ReadTable]:
+    """Yield columns of the blocks of a CSV file."""
+    sheet.require(columns.values(), what)
+    return (
+        replace(sheet, text=block).read(columns, what, may_be_cut=True)
+        for block in blocks
+        if not block.data.isspace()
+    )
 
 
 def csv_format(
@@ -373,17 +344,14 @@ def csv_format(
 ) -> TraceFormat:
     """Return a format of CSV files with fixed column names."""
 
-    def recognises(text: Text) -> bool:
-        return {column.casefold() for column in columns.values()} <= header_words(text)
+    def opened(first: Text, blocks: Iterator[Text], _: TraceOptions) -> Blocks:
+        tables = csv_tables(read_header(first), blocks, columns, title)
+        return Blocks(tables, documented=documented)
 
-    def rows(
-        first: Text, blocks: Iterator[Text], options: TraceOptions
-    ) -> tuple[Iterator[RequestRows], Rules]:
-        layout = read_header(first)
-        layout.require(first.path, columns.values(), title)
-        found, counting = rows_of(
-            csv_tables(blocks, layout, columns), options, documented=documented
-        )
-        return found, Rules(counting, zero_output_fails)
-
-    return row_format(name, title, recognises, rows)
+    return row_format(
+        name,
+        title,
+        has_columns(*columns.values()),
+        opened,
+        zero_output_fails=zero_output_fails,
+    )

@@ -6,6 +6,7 @@ fault named by file and line; samples are power in time.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +19,7 @@ from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.plain import import_plain
-from diploee.importers.text.sheets import read_sheet
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.serving import logistic_curves
 from diploee.loads.services.curves import (
@@ -207,15 +207,13 @@ def _find_curve_file(name: str, folder: Path) -> Path:
     files = sorted((shipped_folder("profiles") / "curves").glob("*.csv"))
     shipped = {path.stem: path for path in files}
     path = folder / name
-    try:
-        if path.is_file() or (path.exists() and name not in shipped):
-            return path  # what is no file is refused where it is read
-    except OSError as error:  # such as a name that is too long for any file
-        raise InputError(f"{shown(name)}: can't be read ({error.strerror})") from error
+    # Unlike pathlib's, no error for any text
+    if os.path.isfile(path) or (os.path.exists(path) and name not in shipped):  # noqa: PTH110, PTH113
+        return path  # what is no file is refused where it is read
     if name in shipped:
         return shipped[name]
     raise InputError(
-        f"{one_line(name)}: no such curve file beside the scenario and no shipped "
+        f"{shown(name)}: no such curve file beside the scenario and no shipped "
         f"curve (shipped: {one_of(shipped)}){did_you_mean(Path(name).stem, shipped)}"
     )
 
@@ -224,8 +222,8 @@ def read_curve_file(name: str, folder: Path) -> CurveFile:
     """Read a curve file without interpreting its values."""
     path = _find_curve_file(name, folder)
     sheet = read_sheet(path, f"a header such as '{RATE_COLUMN},...'")
-    table = sheet.read([column for column in sheet.names if column], "a curve")
-    return CurveFile(name, path, sheet.sha256, table)
+    columns = [column for column in sheet.names if column] or [RATE_COLUMN]
+    return CurveFile(name, path, sheet.text.sha256, sheet.read(columns, "a curve"))
 
 
 def rows_where(file: CurveFile, column: str, value: int) -> CurveFile:

@@ -12,6 +12,7 @@ import lzma
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -48,20 +49,11 @@ _KINDS = {
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
-    try:
+    with _reading(path, "give a readable file"):
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
             return path.open("rb")
-        why = _KINDS.get(kind, "it is no regular file")
-        raise LogFormatError(
-            f"{one_line(str(path))}: can't be read ({why}); give a readable file"
-        )
-    # A path that no system can have is a ValueError
-    except (OSError, ValueError) as problem:
-        why = reason(problem) if isinstance(problem, OSError) else str(problem)
-        raise LogFormatError(
-            f"{one_line(str(path))}: can't be read ({why}); give a readable file"
-        ) from problem
+        raise ValueError(_KINDS.get(kind, "it is no regular file"))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -69,23 +61,35 @@ def read_bytes(path: Path) -> bytes:
 
     Errors as in `open_file`.
     """
-    with open_file(path) as file:
-        try:
-            return file.read()
-        except OSError as problem:
-            raise LogFormatError(
-                f"{path}: can't be read ({reason(problem)})"
-            ) from problem
+    with open_file(path) as file, _reading(path, "give a readable file"):
+        return file.read()
 
 
-def _is_packed(data: bytes) -> bool:
-    """Return whether content begins as that of a packed file."""
-    return data.startswith(tuple(_PACKINGS))
+def readable(path: Path, key: str) -> Path:
+    """Return a path that stands there.
+
+    Raises `LogFormatError` with the key that names it.
+    """
+    with _reading(path, f"{key} is relative to the scenario file"):
+        path.stat()
+    return path
+
+
+@contextmanager
+def _reading(path: Path, remedy: str) -> Iterator[None]:
+    """Name the file in what the system raises about it."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise LogFormatError(
+            f"{one_line(str(path))}: can't be read ({why}); {remedy}"
+        ) from error
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
     """Return stored content, unpacked where it is packed; errors name the path."""
-    if not _is_packed(data):
+    if not data.startswith(tuple(_PACKINGS)):
         return data
     parts, size = [], 0
     for part in unpacked_pieces(path, io.BytesIO(data)):
@@ -105,7 +109,7 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
     file.seek(0)
     name, unpack = next(
         (packing for head, packing in _PACKINGS.items() if magic.startswith(head)),
-        ("", None),
+        ("plain", None),
     )
     try:
         stream = cast("BinaryIO", unpack(file) if unpack else file)
@@ -116,22 +120,10 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
             if unpack and done > limit:
                 fail_size(path, limit, f", {MAX_RATIO} times its size or more")
             yield piece
-    except EOFError as error:
-        raise LogFormatError(
-            f"{path}: the {name} stream ends before its end; copy the file again"
-        ) from error
-    except (
-        OSError,
-        ValueError,
-        zlib.error,
-        lzma.LZMAError,
-        pa.ArrowException,
-    ) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         why = one_line((str(error).splitlines() or [type(error).__name__])[0])
         raise LogFormatError(
-            f"{path}: not a whole {name} file ({why}); pack it again"
+            f"{path}: not a whole {name} file ({why}); copy it again"
         ) from error
 
 
@@ -141,19 +133,3 @@ def fail_size(path: Path, limit: float, which: str = "") -> NoReturn:
         f"{path}: unpacks to more than {limit / 2**20:,.0f} MiB{which}, which is no "
         "log that can be read; unpack it and look at it, or split it"
     )
-
-
-def readable(path: Path, key: str) -> Path:
-    """Return a path that stands there.
-
-    Raises `LogFormatError` with the key that names it.
-    """
-    try:
-        path.stat()
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise LogFormatError(
-            f"{one_line(str(path))}: can't be read ({why}); {key} is relative to the "
-            "scenario file"
-        ) from error
-    return path

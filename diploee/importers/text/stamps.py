@@ -6,14 +6,13 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.clock import MISSING
+from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import InputError, option
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers
 from diploee.importers.text.tables import ReadTable
@@ -38,12 +37,6 @@ _AS_ARROW_READS_IT = (
     (r"\s*(?:[zZ]|UTC|GMT)$", "Z"),
     (r"\s+([+-]\d\d(?::?\d\d)?)$", r"\1"),
 )
-_NOT_OF_ARROW = {
-    "%f": r"(?P<f>\d{1,9})",
-    "%z": r"(?P<z>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)",
-    "%Z": r"(?P<z>Z|UTC|GMT)",
-}
-_PART = re.compile(r"%[-_0^#EO]?.|\s+|[^%\s]")
 _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
@@ -61,6 +54,15 @@ class Stamps:
     def there(self) -> BoolArray:
         """Which rows have a time."""
         return np.asarray(self.us != MISSING)
+
+    def utc_us(self, zone: Zone | None) -> Int64Array:
+        """Return all in UTC [us since 1970], local time by a zone, else as UTC."""
+        local = self.there & ~self.is_aware
+        if zone is None or not local.any():
+            return self.us
+        ms, rest_us = np.divmod(self.us, 1000)
+        utc_ms = zone.utc_ms(np.where(local, ms, MISSING))
+        return np.where(local, utc_ms * 1000 + rest_us, self.us)
 
     @cached_property
     def offsets_min(self) -> dict[int, int]:
@@ -145,58 +147,27 @@ def _us(values: Any) -> Int64Array:
 
 
 def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stamps:
-    """Read ``%f``, ``%z`` and ``%Z``, unlike Arrow's ``strptime``."""
-    parts = re.split(r"(%[fzZ])", time_format)
-    plain, own = parts[::2], parts[1::2]
-    if len(set(map(str.lower, own))) < len(own):
+    import pandas as pd
+
+    try:
+        parsed = pd.to_datetime(
+            words.to_pandas(), format=time_format, errors="coerce", utc=True
+        )
+    except ValueError as error:
         raise InputError(
-            f"{table.path}: time_format has %f or a zone twice; give each once"
-        )
-    rest, found = words, {}
-    if own:
-        groups = [
-            f"(?P<t{k}>{_PART.sub(_loosely, text)})" for k, text in enumerate(plain)
-        ]
-        between = [*(_NOT_OF_ARROW[part] for part in own), ""]
-        pattern = "".join(chain.from_iterable(zip(groups, between, strict=True)))
-        fields = pc.extract_regex(words, pattern=f"^{pattern}$")
-        found = {
-            field.name: pc.struct_field(fields, field.name) for field in fields.type
-        }
-        rest = pc.binary_join_element_wise(
-            *(found[f"t{k}"] for k in range(len(plain))), ""
-        )
-    parsed = pc.strptime(rest, format="".join(plain), unit="us", error_is_null=True)
-    us = np.array(_us(parsed))
-    there = us != MISSING
-    good = there | np.asarray(pc.is_null(words), dtype=bool)
+            f"{table.path}: time_format is no format of strptime ({error}); correct it"
+        ) from error
+    good = np.asarray(parsed.notna() | pc.is_null(words).to_pandas(), dtype=bool)
     remedy = f"{CORRECT_LINE}, or time_format{option('--time-format')}"
-    if "%Z" in own:
-        remedy = (
-            "for zones by other names than UTC write the name itself in place of %Z "
-            "and give "
+    if "%Z" in time_format:
+        remedy += (
+            "; for zones by other names than UTC write the name itself in place of %Z "
+            f"and give utc_offset{option('--utc-offset')}"
         )
-        remedy += f"utc_offset{option('--utc-offset')}, or export with offsets (%z)"
     fail_values(table, key, good, f"a time as {time_format!r}", remedy)
-    if "f" in found:
-        digits = pc.utf8_slice_codeunits(pc.utf8_rpad(found["f"], 6, "0"), 0, 6)
-        us[there] += _us(pc.cast(digits, pa.int64()))[there]
-    if "z" not in found:
-        return Stamps(us, np.zeros(len(us), dtype=bool), words)
-    zones = pc.unique(found["z"])
-    minutes = np.array(
-        [_minutes(text or "") for text in zones.to_pylist()], dtype=np.int64
-    )
-    zone_of_row = np.asarray(pc.index_in(found["z"], value_set=zones), dtype=np.int64)
-    us[there] -= minutes[zone_of_row][there] * 60_000_000
-    return Stamps(us, there, found["z"])
-
-
-def _loosely(part: re.Match[str]) -> str:
-    """Return a pattern of what a part of a time format stands for."""
-    if part[0].startswith("%"):
-        return ".+?"
-    return r"\s*" if part[0].isspace() else re.escape(part[0])
+    us = _us(pa.chunked_array([pa.array(parsed)]).cast(_UTC))
+    is_aware = re.search("%[zZ]", time_format) is not None
+    return Stamps(us, (us != MISSING) & is_aware, words)
 
 
 def _cast(

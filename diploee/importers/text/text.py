@@ -1,6 +1,7 @@
 """Foreign text that is safe to parse.
 
-Unpacked, UTF-8, lines ended by LF, with their numbers.
+Unpacked, UTF-8, lines ended by LF, with their numbers. A Parquet file is the CSV file
+of its table.
 """
 
 from __future__ import annotations
@@ -16,33 +17,34 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 
 from diploee.base.errors import Brief, LogFormatError, one_line
 from diploee.base.tables import Int64Array
 from diploee.importers.text.source import (
+    MAX_UNPACKED_BYTES,
+    fail_size,
     open_file,
     read_bytes,
     unpacked,
     unpacked_pieces,
 )
 
-CHUNK_BYTES = 1 << 24
 HEAD_BYTES = 1 << 16
 LONGEST_LINE_BYTES = 1 << 23
 
+_PARQUET = b"PAR1"
 _NOT_TEXT = {
     b"PK\x03\x04": "a zip archive",
-    b"PAR1": "a Parquet file",
+    _PARQUET: "a Parquet file",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
 _FILLED = re.compile(rb"\S")
-_NEWLINE, _SPACE = ord("\n"), ord(" ")
-_MAY_STAND = np.zeros(256, dtype=bool)
-_MAY_STAND[[9, 10, 13]] = True
-
-Bytes = npt.NDArray[np.uint8]
+_CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,7 @@ class Text(Brief):
     # The lines: UTF-8 without a byte order mark, no control bytes, ended by LF
     data: bytes
     first_line: int = 1  # number of the first line in the file, from 1
-    # Hash of the file as it is stored; empty where it was not asked for
-    sha256: str = ""
+    sha256: str = ""  # hash of the file as it is stored; empty for parts of one
 
     @cached_property
     def head(self) -> str:
@@ -85,14 +86,9 @@ class Text(Brief):
 
     def filled_lines(self, start: int) -> Int64Array:
         """Return the numbers of the lines from a byte on that are not empty."""
-        newlines = [
-            np.flatnonzero(_raw(self.data[first : first + CHUNK_BYTES]) == _NEWLINE)
-            + first
-            for first in range(start, len(self.data), CHUNK_BYTES)
-        ]
-        ends = np.concatenate([*newlines, [len(self.data)]])
-        starts = np.concatenate(([start], ends[:-1] + 1))
-        return np.flatnonzero(ends > starts) + self.line_at(start)
+        raw = np.frombuffer(self.data, np.uint8, offset=start)
+        ends = np.append(np.flatnonzero(raw == ord("\n")), raw.size)
+        return np.flatnonzero(np.diff(ends, prepend=-1) > 1) + self.line_at(start)
 
     def rows(self) -> Iterator[tuple[int, str]]:
         """Yield the number and the text of each line that is not blank."""
@@ -110,82 +106,78 @@ class Text(Brief):
 
     def without_comments(self, sign: str) -> Text:
         """Return the text with lines that begin with a sign left empty."""
-        mark = sign.encode()
-        if mark not in self.data:
-            return self
-        comment = re.compile(rb"^[ \t]*" + re.escape(mark) + rb"[^\n]*", re.M)
-        parts = (
-            comment.sub(b"", part) if mark in part else part for part in self._parts()
-        )
-        return replace(self, data=b"".join(parts))
+        last = self.data.rfind(sign.encode()) + 1
+        comment = re.compile(rb"^[ \t]*" + re.escape(sign.encode()) + rb"[^\n]*", re.M)
+        end = self.data.find(b"\n", last) if last else 0
+        end = len(self.data) if end < 0 else end
+        data = comment.sub(b"", self.data[:end]) + self.data[end:]
+        return replace(self, data=data)
 
     def single_spaced(self) -> Text:
         """Return the text with single blanks between words, and none around."""
-        return replace(self, data=b"".join(map(_single_spaced, self._parts())))
+        data = self.data.replace(b"\t", b" ")
+        while b"  " in data:
+            data = data.replace(b"  ", b" ")
+        data = data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
+        return replace(self, data=data)
 
-    def _parts(self) -> Iterator[bytes]:
-        """Yield the lines, about `CHUNK_BYTES` at a time."""
-        offset = 0
-        while offset < len(self.data):
-            end = self.data.rfind(b"\n", offset, offset + CHUNK_BYTES) + 1
-            end = end or self.data.find(b"\n", offset) + 1 or len(self.data)
-            yield self.data[offset:end]
-            offset = end
+    def filled_up(
+        self, delimiter: str, n_least: int, n_fields: int
+    ) -> tuple[Text, int]:
+        """Return the text with empty fields at the end of rows that lack the last ones.
+
+        And how many those are.
+        """
+        sign = delimiter.encode()
+        lines = self.data.split(b"\n")
+        n_missing = [n_fields - 1 - line.count(sign) for line in lines]
+        n_short = 0
+        for row, (line, n) in enumerate(zip(lines, n_missing, strict=True)):
+            if line and 0 < n <= n_fields - n_least:
+                lines[row], n_short = line + n * sign, n_short + 1
+        return replace(self, data=b"\n".join(lines)), n_short
 
     def fail(self, line: int, problem: str) -> NoReturn:
         """Raise a `LogFormatError` about a line."""
         raise LogFormatError(f"{self.path}:{line}: {one_line(problem)}")
 
 
-def read_text(path: Path, expected: str, *, hashed: bool = False) -> Text:
-    """Read a text file as a whole, packed or not."""
-    stored = read_bytes(path)
-    sha256 = hashlib.sha256(stored).hexdigest() if hashed else ""
-    return text_of(path, stored, expected, sha256)
+def read_text(path: Path, expected: str) -> Text:
+    """Read a text file as a whole, packed or not, or a Parquet file's table."""
+    return text_of(path, read_bytes(path), expected)
 
 
-def text_of(path: Path, stored: bytes, expected: str, sha256: str = "") -> Text:
-    """Return the content of a file, as it is stored, as text.
-
-    Arguments as in `read_text`.
-    """
+def text_of(path: Path, stored: bytes, expected: str) -> Text:
+    """Return the content of a file, as it is stored, as text."""
     data = unpacked(path, stored)
-    _check_kind(path, data)
-    data = b"".join(_plain(iter([data])))
-    _check_text(path, data, 1)
-    if not data or data.isspace():
+    if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
+        data = _csv_of_parquet(path, data)
+    text = _text(path, data)
+    if not text.data or text.data.isspace():
         raise LogFormatError(
             f"{path}:1: the file is empty, expected {expected}; give a complete file"
         )
-    return Text(path, data, sha256=sha256)
+    return replace(text, sha256=hashlib.sha256(stored).hexdigest())
 
 
 def read_blocks(path: Path) -> Iterator[Text]:
     """Read a text file of any length a few MiB at a time."""
     line, rest = 1, b""
     with open_file(path) as file:
-        pieces = unpacked_pieces(path, file)
-        first = next(pieces, b"")
-        _check_kind(path, first)
-        for piece in _plain(chain([first], pieces)):
-            head, newline, tail = piece.rpartition(b"\n")
-            if not newline:
-                rest += piece
-            else:
-                data = rest + head + newline
-                _check_text(path, data, line)
-                yield Text(path, data, line)
-                line += data.count(b"\n")
-                rest = tail
-            if len(rest) > LONGEST_LINE_BYTES:
-                raise LogFormatError(
-                    f"{path}:{line}: a line of more than "
-                    f"{LONGEST_LINE_BYTES / 2**20:g} MiB, expected one row a line; is "
-                    "this the log itself?"
+        for piece in chain(unpacked_pieces(path, file), [b""]):
+            rest += piece
+            # A CR at the end may have its LF in the next piece
+            end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
+            block = _text(path, rest[: end if piece else None], line)
+            if len(rest) - end > LONGEST_LINE_BYTES:
+                block.fail(
+                    line,
+                    f"a line of more than {LONGEST_LINE_BYTES / 2**20:g} MiB, expected "
+                    "one row a line; is this the log itself?",
                 )
-    if rest:
-        _check_text(path, rest, line)
-        yield Text(path, rest, line)
+            if block.data:
+                yield block
+            line, rest = line + block.data.count(b"\n"), rest[end:]
 
 
 def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text]]:
@@ -199,76 +191,74 @@ def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text
     )
 
 
-def _plain(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield pieces without a byte order mark, their lines ended by LF."""
-    held = codecs.BOM_UTF8  # compared with the beginning
-    is_first = True
-    for piece in pieces:
-        if is_first:
-            piece, held, is_first = piece.removeprefix(held), b"", False
-        piece, held = held + piece if held else piece, b""
-        if piece.endswith(b"\r"):  # its LF may begin the next piece
-            piece, held = piece[:-1], b"\r"
-        if b"\r" in piece:
-            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        yield piece
-    if not is_first and held:
-        yield b"\n"
-
-
-def _check_kind(path: Path, data: bytes) -> None:
-    kind = next(
-        (name for magic, name in _NOT_TEXT.items() if data.startswith(magic)), None
-    )
-    if data[257:262] == b"ustar":
-        kind = "a tar archive"
-    if kind:
-        raise LogFormatError(
-            f"{path}:1: found {kind}, expected UTF-8 text, plain or packed; unpack or "
-            "convert it"
-        )
-
-
-def _check_text(path: Path, data: bytes, first_line: int) -> None:
-    for first in range(0, len(data), CHUNK_BYTES):
-        chunk = _raw(data[first : first + CHUNK_BYTES])
-        low = np.flatnonzero(chunk < _SPACE)
-        control = low[~_MAY_STAND[chunk[low]]]
-        if control.size:
-            _fail_byte(
-                path, data, first + int(control[0]), "a control byte", first_line
+def _text(path: Path, data: bytes, first_line: int = 1) -> Text:
+    """Return lines without a byte order mark, ended by LF; refuse what is no text."""
+    if first_line == 1:
+        kinds = [name for magic, name in _NOT_TEXT.items() if data.startswith(magic)]
+        if kinds or data[257:262] == b"ustar":
+            raise LogFormatError(
+                f"{path}:1: found {[*kinds, 'a tar archive'][0]}, expected UTF-8 text, "
+                "plain or packed; unpack or convert it"
             )
-    if data.isascii():
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for first in range(0, len(data), CHUNK_BYTES):
-        n_pending = len(decoder.getstate()[0])
-        is_last = first + CHUNK_BYTES >= len(data)
+        data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    text, wrong = Text(path, data, first_line), None
+    if len(data.translate(None, _CONTROL)) < len(data):
+        at = next(at for at, byte in enumerate(data) if byte in _CONTROL)
+        wrong = at, "a control byte"
+    elif not data.isascii():
         try:
-            decoder.decode(data[first : first + CHUNK_BYTES], final=is_last)
+            data.decode()
         except UnicodeDecodeError as error:
-            offset = first - n_pending + error.start
-            _fail_byte(path, data, offset, "a byte that is not UTF-8", first_line)
+            wrong = error.start, "a byte that is not UTF-8"
+    if wrong:
+        at, what = wrong
+        text.fail(
+            text.line_at(at),
+            f"found {what} (0x{data[at]:02x}), expected UTF-8 text; convert the file "
+            "to UTF-8 or export it again",
+        )
+    return text
 
 
-def _fail_byte(
-    path: Path, data: bytes, offset: int, what: str, first_line: int
-) -> NoReturn:
-    line = data.count(b"\n", 0, offset) + first_line
-    raise LogFormatError(
-        f"{path}:{line}: found {what} (0x{data[offset]:02x}), expected UTF-8 text; "
-        "convert the file to UTF-8 or export it again"
-    )
+def _csv_of_parquet(path: Path, data: bytes) -> bytes:
+    """Return a Parquet file as CSV; row n, from 0, is line n + 2.
+
+    Columns that no CSV file holds, such as lists, are left out; spans of time are
+    seconds, stamps with a zone are UTC.
+    """
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            kept = [
+                k
+                for k, field in enumerate(file.schema_arrow)
+                if not pa.types.is_nested(field.type)
+            ]
+            if file.metadata.num_rows * len(kept) > MAX_UNPACKED_BYTES // 8:
+                fail_size(path, MAX_UNPACKED_BYTES)
+            table = file.read().select(kept)  # by index, as a name may be there twice
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        why = one_line((str(error).splitlines() or [repr(error)])[0])[:200]
+        raise LogFormatError(
+            f"{path}: not a readable Parquet file ({why}); write it again"
+        ) from error
+    text = pa.BufferOutputStream()
+    columns = [_written(column) for column in table.columns]
+    pa_csv.write_csv(pa.table(columns, names=table.column_names), text)
+    return bytes(text.getvalue().to_pybytes())
 
 
-def _raw(data: bytes) -> Bytes:
-    return np.frombuffer(data, dtype=np.uint8)
-
-
-def _single_spaced(lines: bytes) -> bytes:
-    raw = _raw(lines.replace(b"\t", b" "))
-    is_space, is_gap = raw == _SPACE, (raw == _SPACE) | (raw == _NEWLINE)
-    # One at most, none before
-    raw = raw[~(is_space & np.concatenate(([True], is_gap[:-1])))]
-    is_last = np.concatenate((raw[1:] == _NEWLINE, [True]))
-    return bytes(raw[~((raw == _SPACE) & is_last[: raw.size])])
+def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as a CSV file has it."""
+    kind = column.type
+    if pa.types.is_duration(kind):
+        us = pc.cast(pc.cast(column, pa.duration("us"), safe=False), pa.int64())
+        return pc.divide(pc.cast(us, pa.float64()), 1e6)
+    if pa.types.is_floating(kind):  # of fewer bits, the text would be another number
+        return pc.cast(column, pa.float64())
+    if pa.types.is_dictionary(kind) or pa.types.is_decimal(kind):
+        column = pc.cast(column, pa.string())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.replace_substring_regex(column, pattern=r"[\r\n]+", replacement=" ")
+    return column

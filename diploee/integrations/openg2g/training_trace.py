@@ -27,8 +27,8 @@ from diploee.base.model import (
 from diploee.base.rng import stream
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
-from diploee.importers.text.sheets import read_sheet
 from diploee.importers.text.source import read_bytes
+from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.sources.openg2g import format_columns
 from diploee.integrations.openg2g.spec import StepS

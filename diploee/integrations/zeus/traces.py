@@ -28,8 +28,7 @@ from diploee.base.errors import (
     one_of,
 )
 from diploee.base.files.places import shipped_folder
-from diploee.importers.text.sheets import read_sheet
-from diploee.importers.text.tables import ReadTable
+from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, numbers, texts
 from diploee.integrations.zeus.workload import (
     KNOWN_WORKLOADS,

@@ -165,7 +165,7 @@ def test_several_places_are_refused_until_one_is_named(tmp_path: Path) -> None:
         for place in ("HUB", "NODE")
     ]
     text = "\n".join(["Interval Start,Location,LMP", *rows])
-    assert "names 2 places ('HUB', 'NODE'), expected one" in refused(tmp_path, text)
+    assert "rows of 2 places ('HUB', 'NODE'), expected place" in refused(tmp_path, text)
     assert "did you mean 'NODE'?" in refused(tmp_path, text, place="NODES")
     assert read(tmp_path, text, place="NODE").values.tolist() == [0, 1, 2]
 

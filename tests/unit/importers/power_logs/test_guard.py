@@ -124,7 +124,9 @@ def test_a_copy_of_a_log_and_of_its_rows_is_refused(tmp_path):
     rows = smi_rows(range(60), [0] * 60, wave_w(range(60)))
     bare = [row.replace(", 0,", ",") for row in rows]
     paths = [smi(tmp_path, rows, name=f"{k}.csv") for k in range(2)]
-    with pytest.raises(InputError, match=r"1.csv: is a copy of .*0.csv"):
+    with pytest.raises(
+        InputError, match=r"1.csv: GPU 0 has the name or the readings .*0.csv"
+    ):
         import_nvidia_smi(paths, workload="w")
     for text in (rows * 2, [row for row in rows for _ in "ab"]):
         with pytest.raises(InputError, match="copies"):
@@ -242,11 +244,9 @@ def test_devices_that_nobody_named_are_not_summed(tmp_path):
     assert taken.mean_power_w == 1_000
     named = table.replace("place", "sensor")
     assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
-    with pytest.raises(
-        InputError, match=r"no device 'PS3' in column 'sensor' \(have: 'PS1'"
-    ):
+    with pytest.raises(InputError, match=r"no device 'PS3' \(have: 'PS1'"):
         plain(tmp_path, named, devices=["PS3"])
-    with pytest.raises(InputError, match="no column is known to tell devices apart"):
+    with pytest.raises(InputError, match=r"no device .*--devices"):
         plain(tmp_path, table, devices=["PS1"])
 
 
@@ -303,7 +303,9 @@ def test_a_log_that_is_there_twice_is_refused_however_it_is_written(tmp_path):
     rows = smi_rows(np.arange(60), [0] * 60, wave_w(np.arange(60)))
     bare = [row.replace(" W", "") for row in rows[:-3]]
     paths = [smi(tmp_path, of, name=f"{k}.csv") for k, of in enumerate((rows, bare))]
-    with pytest.raises(InputError, match=r"1.csv: GPU 0 has the same readings .*0.csv"):
+    with pytest.raises(
+        InputError, match=r"1.csv: GPU 0 has the name or the readings .*0.csv"
+    ):
         import_nvidia_smi(paths, workload="w")
 
 
@@ -386,9 +388,7 @@ def test_a_table_of_names_and_values_in_turn_is_refused_with_what_to_write(tmp_p
     rows = "".join(
         f"Time,03-04-2024 09:00:0{k}.100,Watts,350.4,Volts,208.1\n" for k in range(4)
     )
-    with pytest.raises(
-        InputError, match=r"names and values stand in turn, .*'timestamp,power_w'"
-    ):
+    with pytest.raises(InputError, match=r"0 readings of a device"):
         plain(tmp_path, rows)
 
 

@@ -15,7 +15,7 @@ from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
 from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
-from diploee.importers.text import sheets
+from diploee.importers.text import text
 from diploee.metrics.bands import profile_support
 from diploee.profiles import known_meter
 from diploee.profiles.profile import PowerBoundary
@@ -102,7 +102,7 @@ def test_case_of_a_column_does_not_matter_where_one_is_meant(tmp_path, header):
 
 
 def test_two_columns_that_differ_from_the_name_in_case_are_refused(tmp_path):
-    with pytest.raises(LogFormatError, match="column 'power_w' is there 2 times"):
+    with pytest.raises(LogFormatError, match="column 'power_w' is there several times"):
         load(csv(tmp_path, "t_s,power_W,Power_W\n0,1,1\n1,1,1\n"))
     with pytest.raises(LogFormatError, match=":3: column 'power_W' is '-2'"):
         load(csv(tmp_path, "t_s,power_W\n0,1\n1,-2\n"))
@@ -134,7 +134,7 @@ def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read
     names = ["t_s", "power_w", "power_w", "note", "note"]
     table = pa.Table.from_arrays([pa.array(np.arange(10.0))] * 5, names)
     pq.write_table(table, tmp_path / "job.parquet")
-    with pytest.raises(LogFormatError, match=r"'power_w' is there 2 times"):
+    with pytest.raises(LogFormatError, match=r"'power_w' is there several times"):
         load(tmp_path / "job.parquet")
     pq.write_table(table.select([0, 1, 3, 4]), tmp_path / "job.parquet")
     assert len(load(tmp_path / "job.parquet").power_w) == 10
@@ -142,7 +142,7 @@ def test_column_that_is_twice_in_a_parquet_file_is_refused_only_where_it_is_read
 
 def test_parquet_that_unpacks_beyond_the_limit_is_refused_unread(tmp_path, monkeypatch):
     path = parquet(tmp_path, t_s=np.arange(10_000.0), power_w=np.ones(10_000))
-    monkeypatch.setattr(sheets, "MAX_UNPACKED_BYTES", 1 << 17)
+    monkeypatch.setattr(text, "MAX_UNPACKED_BYTES", 1 << 17)
     with pytest.raises(
         LogFormatError, match=r"job\.parquet: unpacks to more than 0 MiB"
     ):
@@ -160,15 +160,15 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
     [
         (
             "t_s,power\n0,1\n1,1",
-            r"job.csv:1: column 'power' does not tell its unit; give its unit",
+            r"job.csv:1: column 'power' does not tell its unit.*give its unit",
         ),
         (
             "t_s,power_mW\n0,1\n1,1",
-            r"job.csv:1: column 'power_mW' may be megawatts or milliwatts",
+            r"job.csv:1: column 'power_mW' .*may be megawatts or milliwatts",
         ),
         (
             "t_s,load\n0,1\n1,1",
-            r"job.csv:1: no column of power \(found: 't_s', 'load'\)",
+            r"job.csv:1: 0 columns of power \(found: 't_s', 'load'\)",
         ),
         (
             "t_s,cpu_power_w,gpu_power_w\n0,1,1\n1,1,1",
@@ -176,9 +176,9 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
         ),
         (
             "x,power_w\n0,1\n1,1",
-            r"job.csv:1: no column of time .*name it \(--time-column\)",
+            r"job.csv:1: column 't_s' is missing.*--time-column",
         ),
-        ("t_s,power_w,t_s\n0,1,0", r"job.csv:1: column 't_s' is there 2 times"),
+        ("t_s,power_w,t_s\n0,1,0", r"job.csv:1: column 't_s' is there several times"),
         ("t_s,power_w\n", r"job.csv: 0 readings of a device, expected two or more"),
         ("t_s,power_w\n0,1", r"job.csv: 1 reading of a device, expected two or more"),
         ("t_s,power_w\n0,1\n1,nan\n2,nan", r"job.csv: 1 reading of a device"),
@@ -221,9 +221,9 @@ def test_bad_csv_is_refused_in_one_line_with_its_row(tmp_path, text, problem):
         ),
         (
             {"t_s": [[0.0], [1.0]], "power_w": [1.0, 1.0]},
-            r"no column of time \(found: 'power_w'\)",
+            r"'t_s' is missing.*found: 'power_w'",
         ),
-        ({"t_s": [0.0, 1.0]}, r"no column of power"),
+        ({"t_s": [0.0, 1.0]}, r"0 columns of power"),
         (None, "not a readable Parquet file"),
     ],
 )
@@ -261,12 +261,9 @@ def test_every_importer_names_an_option_out_of_range(read, option):
         read("nowhere", **job | option)
 
 
-def test_a_column_summed_twice_and_more_bandwidth_than_samples_are_refused(tmp_path):
+def test_a_column_is_summed_once_and_more_bandwidth_than_samples_is_refused(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n1,1")
-    with pytest.raises(
-        ProfileError, match=r"power_column .*each column is summed once"
-    ):
-        load(path, power_column=["power_w", "power_w"])
+    assert load(path, power_column=["power_w", "power_w"]).mean_power_w == 1
     with pytest.raises(
         ProfileError, match=r"at most 0\.5 Hz, half the rate of readings every 1 s"
     ):

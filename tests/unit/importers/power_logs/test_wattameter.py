@@ -401,18 +401,18 @@ def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_
         (
             ["nvml_node_a", "rapl_node_a", "nvml_node_b"],
             {},
-            r"nvml_node_b.log: no partner, expected a RAPL log",
+            r"nvml_node_b.log: 0 logs of CPU power .* expected a RAPL log",
         ),
         # A single pair names two hosts
         (["nvml_node_a", "rapl_node_b"], {}, r"no partner"),
-        (["nvml_1_w", "nvml_2_w", "rapl_1_w"], {}, r"a second log of GPU power"),
+        (["nvml_1_w", "nvml_2_w", "rapl_1_w"], {}, r"2 logs of GPU power"),
         (
             ["nvml_slurmid_7_node_a", "nvml_slurmid_8_node_a"],
             {},
-            r"2 Slurm jobs \('7', '8'\), expected one; choose",
+            r"Slurm jobs '7', '8', expected one",
         ),
-        (["nvml_slurmid_7_node_a"], {"slurm_id": "9"}, r"no log of Slurm job 9"),
-        ([], {}, r"no \*.log in this folder"),
+        (["nvml_slurmid_7_node_a"], {"slurm_id": "9"}, r"Slurm jobs '7', expected one"),
+        ([], {}, r"no '\*.log' in this folder"),
     ],
 )
 def test_logs_that_are_not_those_of_the_nodes_of_one_job_are_refused(
@@ -476,13 +476,13 @@ def swap(old, new):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (TWO_LINES, r":2: not a WattAMeter header: '# 2025"),
+        (TWO_LINES, r":1: a row without a header"),
         ([*TWO_LINES, header(NVML_TAGS)], r":3: a header without rows"),
         (ROWS[1:], r":1: a row without a header"),
-        (["# time power", *ROWS[1:]], r":1: not a WattAMeter header: '# time power'"),
+        (["# time power", *ROWS[1:]], r":2: a row without a header.*'# time power'"),
         (
             [*ROWS[1:3], ROWS[0], *ROWS[3:]],
-            r":1: a row before the first header \(line 3\)",
+            r":1: a row without a header",
         ),
         (
             [header(["gpu-0[C]", "psys[uJ]"]), row(0, 1, 2)],
@@ -509,11 +509,11 @@ def swap(old, new):
         (ROWS[:2], r":2: a single row"),
         (
             nvml(grid(1.0), 0),
-            r":2: gpu-0: 0 in all 11 rows, .*take the others \(--devices gpu-1",
+            r":2: gpu-0: 0 good power readings in 11 rows, .*\(--devices gpu-1",
         ),
         (
             nvml(grid(1.0), -5),
-            r":2: gpu-0: 0 good power readings in 11 rows, expected working",
+            r":2: gpu-0: 0 good power readings in 11 rows",
         ),
         (
             [*ROWS, header(["gpu-0[mW]"]), row(9, 1)],
@@ -532,9 +532,7 @@ def test_bad_log_is_refused_in_one_line_with_its_place(tmp_path, lines, problem)
 def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
     lines = rapl(grid(1.0))
     lines[-1] = lines[-1].rsplit(" ", 1)[0]
-    with pytest.raises(
-        LogFormatError, match=r":12: 5 fields, expected 10 \(6 without the trailing"
-    ):
+    with pytest.raises(LogFormatError, match=r":12: 5 fields, expected 10 "):
         load_pair(tmp_path, ROWS, lines)
 
 

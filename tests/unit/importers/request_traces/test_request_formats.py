@@ -165,16 +165,22 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
             {"when": "t"},
             r"columns: unknown meaning 'when', expected 'timestamp', 'unix_s'",
         ),
-        ({"output_tokens": "b"}, r"log.csv:1: expected one time column, found none"),
+        (
+            {"output_tokens": "b"},
+            r"log.csv:1: found 'output_tokens' mapped, expected one of",
+        ),
         ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
         (
             {"time_s": "T_s"},
             r"log.csv:1: column 'T_s' is missing, .* \(found: 't', 'b', 'b'\)",
         ),
-        ({"time_s": "t", "service": "b"}, r"log.csv:1: column 'b' is there 2 times"),
+        (
+            {"time_s": "t", "service": "b"},
+            r"log.csv:1: column 'b' is there several times",
+        ),
         (
             {"time_s": "t", "service": "t"},
-            r"log.csv:1: two of 'time_s', 'service' are mapped",
+            r"log.csv:1: found 'time_s', 'service' mapped",
         ),
     ],
 )
@@ -248,9 +254,7 @@ def test_servegen_row_years_from_all_others_is_dropped_and_few_are_refused(
         "submitted more than a year apart from all others": 1
     }
     path = write(tmp_path / "chunk-2-trace.csv", rows[0], "999999600,1.0,1,Gamma,1,1")
-    with pytest.raises(
-        InputError, match=r"reach over 31\.7 years, expected 20 at most"
-    ):
+    with pytest.raises(InputError, match=r"reach over 31\.7 years"):
         read_request_trace(path, "servegen", step_s=600)
 
 
@@ -278,7 +282,8 @@ def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(
 ) -> None:
     path = write(tmp_path / "t.csv", "a,b,c", "1,2,3")
     with pytest.raises(
-        LogFormatError, match=r":1: starts with 'a,b,c', which .*'azure-llm'"
+        LogFormatError,
+        match=r":1: not a trace of a known format, .*'a,b,c'.*'azure-llm'",
     ):
         read_request_trace(path)
     with pytest.raises(

@@ -176,7 +176,7 @@ CURVES = [
 ]
 OTHER_HEADS = [
     ("request_rate_rps,mean_power\n1,5\n", ": column 'mean_power_w' is missing"),
-    ("# nothing\n", ":1: the file holds comments alone"),
+    ("# nothing\n", ":1: column 'request_rate_rps' is missing"),
 ]
 
 
