@@ -55,7 +55,7 @@ from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import COLUMNS, Figure, Section, SectionTable, long_rows
-from diploee.runs.words import interval, listed, moment
+from diploee.runs.words import interval, listed
 
 if TYPE_CHECKING:
     import pandas as pd
