@@ -37,9 +37,6 @@ CIVIDIS = (
 HEIGHT_PX = 300
 """Height of a panel's axes."""
 
-LEAST_PX = 3
-"""No layer of a stack is thinner at the median: it is drawn together with a neighbour."""  # noqa: E501
-
 
 def colour(index: int) -> str:
     """Return the colour of the n-th run, service or group."""
@@ -153,23 +150,6 @@ class Stack:
     digits: int = 2
     steps: bool = True
     total: str = "total"
-
-    def thick(self, px_per_unit: float) -> list[tuple[list[int], Array]]:
-        """Return the parts drawn together, and their sums.
-
-        None too thin, no colour twice.
-        """
-        groups = [([k], part) for k, part in enumerate(self.parts)]
-        while len(groups) > 1:
-            px = [abs(float(np.nanmedian(part))) * px_per_unit for _, part in groups]
-            thin = int(np.argmin(px))
-            if px[thin] >= LEAST_PX and len(groups) <= len(PALETTE):
-                break
-            beside = [k for k in (thin - 1, thin + 1) if 0 <= k < len(groups)]
-            first = min(thin, min(beside, key=lambda k: px[k]))
-            (below, low), (above, high) = groups[first : first + 2]
-            groups[first : first + 2] = [(below + above, low + high)]
-        return groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,7 +240,7 @@ def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(
     folders = [found[name].folder for name in ("without", "with")]
     lines = call("compare", *folders).out.splitlines()
     (added,) = (k for k, line in enumerate(lines) if line.startswith("battery"))
-    assert lines[added].split(maxsplit=2) == ["battery", "–", "0.05 MW, 0.05 MWh"]
+    assert lines[added].split(maxsplit=2) == ["battery", NONE, "0.05 MW, 0.05 MWh"]
     assert not any("facility.stages" in line for line in lines)
     before, after = (found[name].verdicts[0].results[0] for name in stages)
     assert (before.verdict, after.verdict) == ("not met", "met")
