@@ -70,9 +70,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MOST_ROWS)
     block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
-    load, twin = (
-        block.columns[n].astype(np.float32) / unit.watts for n in (POWER, BASELINE)
-    )
+    load, twin = (block.columns[n] / unit.watts for n in (POWER, BASELINE))
     local = {
         n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0]
         for n, ms in at.items()
@@ -80,7 +78,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     layers = []
 
     def add(x: Array, y: Any, name: str, main: str, dashed: str = "solid") -> None:
-        values = np.asarray(y, dtype=np.float32)
+        values = np.asarray(y)
         layers.append(Line(x, values, name, main, unit.power, 3, dash=dashed))
 
     add(times, twin, "without the event", MUTED)
@@ -141,9 +139,7 @@ def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
             ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype(
                 "timedelta64[ms]"
             )
-            y = np.array(
-                [(row, row, np.nan) for row, *_ in found], dtype=np.float32
-            ).ravel()
+            y = np.array([(row, row, np.nan) for row, *_ in found]).ravel()
             yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
 
 
@@ -224,7 +220,7 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
     time = Axis("Time of day [h:min:s]", "clock", (x[shown][0], x[shown][-1] + step))
 
     def line(x: Array, y: Any, name: str, main: str, width: float, **how: Any) -> Line:
-        values = np.asarray(y, np.float32)
+        values = np.asarray(y)
         return Line(x, values, name, main, unit.power, 4, width=width, **how)
 
     drawn = line(x, power, "every 0.1 s", PALETTE[0], 1.3, steps=True, legend=False)

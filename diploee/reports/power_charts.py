@@ -197,7 +197,7 @@ def _week(
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts
     return Line(
         since_monday(run.local_ms[first] - monday_ms),
-        y.astype(np.float32),
+        y,
         run.label,
         colour_of(index, run),
         unit.power,
@@ -238,7 +238,7 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             share, values_w = duration_curve(run.power_w)
             percent, steps = share * 100, run.step_ms
             values_w[0], values_w[-1] = run.max_w, run.min_w
-        x, y = percent.astype(np.float32), (values_w / unit.watts).astype(np.float32)
+        x, y = percent, (values_w / unit.watts)
         steps_ms.add(steps)
         ends += y[x <= TOP_PERCENT].tolist()
         lines.append(
@@ -309,7 +309,7 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
         joules = (months["count"] * months["mean"] * step_s / unit.joules).to_numpy(
             np.float32
         )
-        mean, peak = (months[["mean", "max"]].to_numpy(np.float32) / unit.watts).T
+        mean, peak = (months[["mean", "max"]].to_numpy() / unit.watts).T
         main, many = colour_of(k, run), len(shown) > 1
         energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
         peak_name, mean_name = (

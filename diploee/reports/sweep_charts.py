@@ -173,7 +173,7 @@ def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
     table = sweep.finished.pivot_table(
         values=metric.key, index=up, columns=across, aggfunc="median", sort=numeric
     )
-    z = (table.to_numpy(float) * metric.factor).astype(np.float32)
+    z = table.to_numpy(float) * metric.factor
     x, y = (
         np.array([value_text(v) for v in names])
         for names in (table.columns, table.index)

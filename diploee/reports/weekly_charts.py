@@ -273,7 +273,7 @@ def _daily(
     for k, name, run, values in named:
         days = by_date(run.local_ms, values, "D")
         x, few = days.index.to_numpy().astype("datetime64[D]"), len(days) <= FEW_DAYS
-        mean, low, high = days[["mean", "min", "max"]].to_numpy(np.float32).T
+        mean, low, high = days[["mean", "min", "max"]].to_numpy().T
         if spread:
             name, ends = "daily mean", ("lowest", "highest")
             yield Area(

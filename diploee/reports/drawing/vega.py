@@ -96,7 +96,7 @@ class Drawn:
         """Add a layer: its mark, its columns, and how they are thinned."""
         channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
         self.layers.append({"mark": mark, "encoding": channels})
-        self.columns.append((columns, how))
+        self.columns.append((_short(columns), how))
 
     def show(
         self, name: str, unit: str, digits: int | None, how: str, **columns: Array
@@ -108,9 +108,17 @@ class Drawn:
                 "unit": unit,
                 "digits": digits,
                 "how": how,
-                "columns": columns,
+                "columns": _short(columns),
             }
         )
+
+
+def _short(columns: dict[str, Array]) -> dict[str, Array]:
+    """Return columns with numbers of 32 bits, which no picture tells from more."""
+    return {
+        name: values.astype(np.float32) if values.dtype.kind == "f" else values
+        for name, values in columns.items()
+    }
 
 
 def config(paint: Paint, background: str | None) -> Json:
@@ -431,17 +439,15 @@ def _stack(drawn: Drawn, stack: Stack, paint: Paint) -> None:
                 "clip": True,
                 "interpolate": "step-after" if stack.steps else "linear",
             },
-            {"x": stack.x, "y": high.astype(np.float32), "y2": low.astype(np.float32)},
+            {"x": stack.x, "y": high, "y2": low},
             "means",
             y2={"field": "y2"},
         )
         low = high
     kind = "step" if stack.steps else "near"
     for name, part in zip(stack.names, stack.parts, strict=True):
-        drawn.show(
-            name, stack.unit, stack.digits, kind, x=stack.x, y=part.astype(np.float32)
-        )
-    total = stack.parts.sum(axis=0).astype(np.float32)
+        drawn.show(name, stack.unit, stack.digits, kind, x=stack.x, y=part)
+    total = stack.parts.sum(axis=0)
     drawn.show(stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total)
 
 
