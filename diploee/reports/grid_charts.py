@@ -238,7 +238,6 @@ def _by_length(
                 3,
                 dash=dash(7 * len(drawn)),
                 markers=True,
-                level=True,
             )
         )
     words = " A limit is drawn up to the length that it is over." if drawn else ""
@@ -288,7 +287,6 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
                     psd_unit,
                     significant=True,
                     markers_only=True,
-                    hollow=True,
                     legend=False,
                 )
             )
@@ -319,7 +317,7 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             f"{plural(block['windows'], 'window')}"
             f"{', pins: its strongest lines with their periods' if pins else ''}. "
             "Coloured: each band in the window where that band was worst (the table "
-            "says when); a ring marks its strongest bin. A single window scatters "
+            "says when); a point marks its strongest bin. A single window scatters "
             "about its level by much more than the mean. Both scales are logarithmic."
         ),
         (Panel(axis, y_axis, (*layers, *pins), wide=True),),

@@ -87,9 +87,9 @@ class Line:
     """A line through points, or markers alone.
 
     Hovering shows `digits` decimals, or three significant digits where `significant`.
-    Error bars reach from the first of the `limits` to the second. A `level` through one
-    point is a short dash. Where there are more points than pixels, a line of `means` is
-    drawn through their means, another through their extremes.
+    Error bars reach from the first of the `limits` to the second. Where there are more
+    points than pixels, a line of `means` is drawn through their means, another through
+    their extremes.
     """
 
     x: Array
@@ -104,17 +104,10 @@ class Line:
     markers: bool = False
     markers_only: bool = False
     texts: tuple[str, ...] = ()
-    hollow: bool = False
     legend: bool = True
     significant: bool = False
     limits: tuple[Array, Array] | None = None
-    level: bool = False
     means: bool = False
-
-    @property
-    def is_dash(self) -> bool:
-        """Whether it is a level through one point."""
-        return self.level and int(np.isfinite(self.y).sum()) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +203,7 @@ class Panel:
 class Chart:
     """A figure: a title, panels, and a caption that says what one sees and how it was made.
 
-    `boundary` says where its power is taken; `alt` what it is, where the title does
-    not.
+    `boundary` says where its power is taken.
     """  # noqa: E501
 
     id: str
@@ -219,7 +211,6 @@ class Chart:
     caption: str
     panels: tuple[Panel, ...]
     boundary: str = ""
-    alt: str = ""
 
     @property
     def n_columns(self) -> int:

@@ -354,24 +354,10 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
             y2={"field": "y2"},
         )
     point = {"type": "point", "filled": True, "color": colour, "opacity": 1}
-    if line.is_dash:
-        drawn.add(
-            {
-                "type": "tick",
-                "orient": "horizontal",
-                "thickness": 3,
-                "size": 30,
-                "color": colour,
-            },
-            columns,
-        )
-    elif line.markers_only:
-        bold = line.limits is not None or line.texts or line.hollow or line.x.size < FEW
-        point |= {
-            "size": 50 if line.hollow else 30 if bold else 14,
-            "opacity": 1 if bold else 0.45,
-        }
-        drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
+    if line.markers_only:
+        bold = line.limits is not None or line.texts or line.x.size < FEW
+        point |= {"size": 30 if bold else 14, "opacity": 1 if bold else 0.45}
+        drawn.add(point, columns)
         if line.texts:
             texts = columns | {"text": np.array(line.texts)}
             drawn.add(

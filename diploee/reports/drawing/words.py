@@ -35,7 +35,7 @@ def alt_text(chart: Chart) -> str:
         texts = (_extremes(layer, panel.x) for layer in panel.layers)
         said += [title + text for text in texts if text]
     more = f" And {len(said) - _MOST_NAMED} more." if len(said) > _MOST_NAMED else ""
-    return f"{chart.alt or chart.title}. {' '.join(said[:_MOST_NAMED])}{more}".strip()
+    return f"{chart.title}. {' '.join(said[:_MOST_NAMED])}{more}".strip()
 
 
 def _extremes(layer: Layer, axis: Axis) -> str:
