@@ -37,7 +37,7 @@ from diploee.reports.grid_charts import (
     swings_chart,
 )
 from diploee.reports.power_charts import (
-    carpet_charts,
+    carpet_chart,
     duration_chart,
     months_chart,
     peak_week_chart,
@@ -110,10 +110,9 @@ def build_report(
         raise InputError(
             f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders"
         )
-    if by_load and (sweeps or len(places) > 1):
-        raise InputError("--by-load: is of one run; give its folder alone")
-    if bands is not None and (sweeps or len(places) > 1):
-        raise InputError("--bands: is of one run; give its folder alone")
+    if (by_load or bands is not None) and (sweeps or len(places) > 1):
+        option = "--by-load" if by_load else "--bands"
+        raise InputError(f"{option}: is of one run; give its folder alone")
     if sweeps:
         return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
     if len(places) > MAX_RUNS:
@@ -266,6 +265,9 @@ _Made = Chart | Sequence[Chart] | None
 _Makes = Mapping[str, Callable[[_Drawn], _Made]]
 
 _SINGLE: _Makes = {
+    "carpet-pools": lambda d: (
+        carpet_chart(d.run.parts, d.unit) if d.run.parts else None
+    ),
     "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
     "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
     "swings": lambda d: swings_chart(d.run, d.unit, d.levels),
@@ -281,7 +283,7 @@ _SINGLE: _Makes = {
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""  # noqa: E501
 
 _ANY: _Makes = {
-    "carpet": lambda d: carpet_charts(d.runs, d.unit),
+    "carpet": lambda d: carpet_chart(d.runs, d.unit),
     "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
     "bands": lambda d: bands_chart(d.runs, d.unit),
     "duration": lambda d: duration_chart(d.runs, d.unit),
@@ -342,12 +344,10 @@ def _runs_sections(
                 [(run.run, r, run.label) for run, of in pairs for r in of]
             )
         made = [
-            chart for id_ in section.charts if drawn for chart in _charts(id_, page)
-        ]
-        # Those of pools behind those of the whole facility.
-        made = [
-            _with_boundary(c, runs)
-            for c in sorted(made, key=lambda c: c.id == "carpet-pools")
+            _with_boundary(chart, runs)
+            for id_ in section.charts
+            if drawn
+            for chart in _charts(id_, page)
         ]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         if section or made:  # tables of one run alone are not beside each other

@@ -40,20 +40,7 @@ MAX_WEEK_POINTS = 24_000
 highest."""
 
 
-def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
-    """Return the carpet of the runs, and another of the pools of a single one."""
-    charts = [_carpet(runs, unit)]
-    if len(runs) == 1 and runs[0].parts:
-        pools = _carpet(runs[0].parts, unit)
-        charts.append(
-            replace(
-                pools, id="carpet-pools", title=f"The whole period {runs[0].by_part}"
-            )
-        )
-    return charts
-
-
-def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
+def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the carpet: days from left to right, time of day from bottom to top.
 
     Pools differ in size by far more than runs of one facility: each has a colour scale
@@ -82,8 +69,8 @@ def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
     )
     return Chart(
-        "carpet",
-        "The whole period at a glance",
+        "carpet-pools" if own else "carpet",
+        f"The whole period {runs[0].by_part if own else 'at a glance'}",
         (
             "Each column is a day, midnight at the bottom; colour is the facility's "
             f"power. Cells are means of {interval(cell_ms)}, so short peaks look lower "
