@@ -11,19 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from diploee.base.columns import TAKEN_OFF
 from diploee.base.errors import InputError
 from diploee.base.tables import (
     Float32Array,
-    Float64Array,
     Int64Array,
     Kind,
-    numbers,
     open_parquet,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN, W_PER_MW
@@ -34,6 +31,9 @@ from diploee.runs.parquet_files import JOBS_FILE
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import CHANGED, RunSeries, averaged
 from diploee.runs.words import short_boundary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as means of a minute; its extremes stay those of the
@@ -56,17 +56,6 @@ _Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Waits:
-    """Queue times of the started jobs.
-
-    Submission (local time) [ms] and time waited [s].
-    """
-
-    submit_ms: Int64Array
-    wait_s: Float64Array
-
-
-@dataclass(frozen=True)
 class RunData:
     """A run, or a part of its facility, ready to draw."""
 
@@ -81,7 +70,8 @@ class RunData:
     taken_off_w: Float32Array
     # By service: its columns by name (`incoming_rps`, ...)
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
-    waits: Waits | None = None  # queue times, if the run has jobs
+    # Queue times of the started jobs [s] by submission, local time [ms]
+    waits: pd.Series[float] | None = None
     groups: _Groups = field(default_factory=dict)  # columns of each part but the rest
     # Of a run on its own page: its pools or loads, and all else that the facility
     # takes; their `power_w` add up to the run's
@@ -287,23 +277,18 @@ def _read_series(
 _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 
-def _read_waits(run: RunFolder, series: RunSeries) -> Waits | None:
+def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
     """Return the queue times of the jobs that started; None for a run without."""
+    import pandas as pd
+
     path = run.folder / JOBS_FILE
     if not os.path.lexists(path):
         return None
     with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        jobs = file.read(columns=list(_WAIT_COLUMNS)).drop_null()
-        submit_ms = jobs["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    columns = zip(_WAIT_COLUMNS, (submit_ms, jobs["queue_time_s"]), strict=True)
-    submit, wait = (
-        numbers(values, f"{path}: column '{name}'") for name, values in columns
-    )
-    if wait.min(initial=0) < 0:
-        raise InputError(
-            f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}"
-        )
-    return Waits(series.local_ms(submit.astype(np.int64)), wait) if wait.size else None
+        jobs = file.read(columns=list(_WAIT_COLUMNS)).to_pandas().dropna()
+    submit_ms = jobs["submit_time"].to_numpy("datetime64[ms]").astype(np.int64)
+    waits = pd.Series(jobs["queue_time_s"].to_numpy(float), series.local_ms(submit_ms))
+    return waits if len(waits) else None
 
 
 MAX_DIFFERENCES = 2
