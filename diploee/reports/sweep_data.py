@@ -70,8 +70,6 @@ def is_sweep(folder: Path) -> bool:
 
 def read_sweep(folder: Path) -> SweepData:
     """Read a sweep folder."""
-    import pandas as pd
-
     path = folder / SUMMARY_FILE
     spec = read_json(folder / SWEEP_FILE, _SweepFile)
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
@@ -85,7 +83,7 @@ def read_sweep(folder: Path) -> SweepData:
             f"{path}: no run of this sweep has finished; see its column 'status'"
         )
     for axis in axes:
-        if not pd.api.types.is_numeric_dtype(finished[axis]):
+        if finished[axis].dtype.kind not in "iuf":
             finished[axis] = finished[axis].map(str)
     warned = counted((run.warnings for run in spec.runs), len(finished), "run")
     return SweepData(
