@@ -91,6 +91,11 @@ class MetricRow:
         return [None if value is None else value * factor for value in self.values]
 
     @property
+    def changes(self) -> list[float | None]:
+        """How far all but the first lie from it."""
+        return [self.change(run) for run in range(1, len(self.values))]
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Values of all runs as text, and the changes of all but the first."""
         runs = range(len(self.values))
@@ -130,17 +135,19 @@ class Comparison(Brief):
         """
         import pandas as pd
 
-        table: dict[str, list[Any]] = {
-            "metric": [row.metric.name for row in self.rows],
-            "unit": [row.metric.suffix for row in self.rows],
+        changes = [f"{label}: change" for label in self.labels[1:]]
+        columns = ("metric", "unit", *self.labels, *changes)
+        table = {
+            row.metric.key: (
+                row.metric.name,
+                row.metric.suffix,
+                *row.in_unit,
+                *row.changes,
+            )
+            for row in self.rows
         }
-        for k, label in enumerate(self.labels):
-            table[label] = [row.in_unit[k] for row in self.rows]
-        for k, label in list(enumerate(self.labels))[1:]:
-            table[f"{label}: change"] = [row.change(k) for row in self.rows]
-        return pd.DataFrame(
-            table, index=pd.Index([r.metric.key for r in self.rows], name="key")
-        )
+        frame = pd.DataFrame.from_dict(table, orient="index", columns=columns)
+        return frame.rename_axis("key")
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it in plain types, for JSON."""
@@ -148,7 +155,7 @@ class Comparison(Brief):
             row.metric.key: {
                 "unit": row.metric.suffix,
                 "values": row.in_unit,
-                "changes": [row.change(k) for k in range(1, len(self.labels))],
+                "changes": row.changes,
                 **({"lower_bounds": row.bounds} if any(row.bounds) else {}),
             }
             for row in self.rows
