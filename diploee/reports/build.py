@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import DrawingError
-from diploee.reports.drawing.page import POLICY, Figures
+from diploee.reports.drawing.page import POLICY, Figures, rendered
 from diploee.reports.drawing.pictures import Kind, Picture
 from diploee.reports.drawing.pictures import write_pictures as write_charts
 from diploee.reports.event_charts import event_charts, event_windows_chart
@@ -433,24 +432,10 @@ def is_report(path: Path) -> bool:
         return False
 
 
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    templates = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return templates.get_template("page.html")
-
-
 def report_page(report: Report) -> str:
     """Return a report, or a data sheet, as the text of its page."""
-    page: str = _template().render(
+    return rendered(
+        "page.html",
         version=full_version(),
         mark=MARK,
         policy=POLICY,
@@ -458,7 +443,6 @@ def report_page(report: Report) -> str:
         figures=Figures(),
         report=report,
     )
-    return page
 
 
 def period(run: RunFolder) -> str:
