@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import DrawingError
-from diploee.reports.drawing.page import POLICY, Figures
+from diploee.reports.drawing.page import POLICY, Figures, rendered
 from diploee.reports.drawing.pictures import Kind, Picture
 from diploee.reports.drawing.pictures import write_pictures as write_charts
 from diploee.reports.event_charts import event_charts, event_windows_chart
@@ -37,7 +36,7 @@ from diploee.reports.grid_charts import (
     swings_chart,
 )
 from diploee.reports.power_charts import (
-    carpet_charts,
+    carpet_chart,
     duration_chart,
     months_chart,
     peak_week_chart,
@@ -110,10 +109,9 @@ def build_report(
         raise InputError(
             f"{sweeps[0]}: is a sweep; give one sweep alone, or run folders"
         )
-    if by_load and (sweeps or len(places) > 1):
-        raise InputError("--by-load: is of one run; give its folder alone")
-    if bands is not None and (sweeps or len(places) > 1):
-        raise InputError("--bands: is of one run; give its folder alone")
+    if (by_load or bands is not None) and (sweeps or len(places) > 1):
+        option = "--by-load" if by_load else "--bands"
+        raise InputError(f"{option}: is of one run; give its folder alone")
     if sweeps:
         return _sweep_report(read_sweep(sweeps[0]), limits, drawn)
     if len(places) > MAX_RUNS:
@@ -266,6 +264,9 @@ _Made = Chart | Sequence[Chart] | None
 _Makes = Mapping[str, Callable[[_Drawn], _Made]]
 
 _SINGLE: _Makes = {
+    "carpet-pools": lambda d: (
+        carpet_chart(d.run.parts, d.unit) if d.run.parts else None
+    ),
     "overview": lambda d: overview_chart(d.run, d.unit, d.levels),
     "ramps": lambda d: ramps_chart(d.run, d.unit, d.levels),
     "swings": lambda d: swings_chart(d.run, d.unit, d.levels),
@@ -281,7 +282,7 @@ _SINGLE: _Makes = {
 """Charts of one run alone, by id; each returns None where the run has nothing to draw."""  # noqa: E501
 
 _ANY: _Makes = {
-    "carpet": lambda d: carpet_charts(d.runs, d.unit),
+    "carpet": lambda d: carpet_chart(d.runs, d.unit),
     "peak-week": lambda d: peak_week_chart(d.runs, d.unit),
     "bands": lambda d: bands_chart(d.runs, d.unit),
     "duration": lambda d: duration_chart(d.runs, d.unit),
@@ -342,12 +343,10 @@ def _runs_sections(
                 [(run.run, r, run.label) for run, of in pairs for r in of]
             )
         made = [
-            chart for id_ in section.charts if drawn for chart in _charts(id_, page)
-        ]
-        # Those of pools behind those of the whole facility.
-        made = [
-            _with_boundary(c, runs)
-            for c in sorted(made, key=lambda c: c.id == "carpet-pools")
+            _with_boundary(chart, runs)
+            for id_ in section.charts
+            if drawn
+            for chart in _charts(id_, page)
         ]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         if section or made:  # tables of one run alone are not beside each other
@@ -433,24 +432,10 @@ def is_report(path: Path) -> bool:
         return False
 
 
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    templates = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return templates.get_template("page.html")
-
-
 def report_page(report: Report) -> str:
     """Return a report, or a data sheet, as the text of its page."""
-    page: str = _template().render(
+    return rendered(
+        "page.html",
         version=full_version(),
         mark=MARK,
         policy=POLICY,
@@ -458,7 +443,6 @@ def report_page(report: Report) -> str:
         figures=Figures(),
         report=report,
     )
-    return page
 
 
 def period(run: RunFolder) -> str:

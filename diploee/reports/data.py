@@ -11,29 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from diploee.base.columns import TAKEN_OFF
 from diploee.base.errors import InputError
 from diploee.base.tables import (
     Float32Array,
-    Float64Array,
     Int64Array,
     Kind,
-    numbers,
     open_parquet,
 )
-from diploee.base.units import MS_PER_DAY, MS_PER_MIN
+from diploee.base.units import MS_PER_DAY, MS_PER_MIN, W_PER_MW
 from diploee.grid.dynamics.answer import Answer, ride_through
 from diploee.metrics.attribution import IDLE, LOAD
 from diploee.reports.drawing.charts import PALETTE, colour
 from diploee.runs.parquet_files import JOBS_FILE
 from diploee.runs.reader import RunFolder
-from diploee.runs.series import CHANGED, RunSeries, SeriesBlock, averaged
+from diploee.runs.series import CHANGED, RunSeries, averaged
 from diploee.runs.words import short_boundary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_INTERVALS = 3_000_000
 """A run of more intervals is read as means of a minute; its extremes stay those of the
@@ -56,17 +56,6 @@ _Groups = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Waits:
-    """Queue times of the started jobs.
-
-    Submission (local time) [ms] and time waited [s].
-    """
-
-    submit_ms: Int64Array
-    wait_s: Float64Array
-
-
-@dataclass(frozen=True)
 class RunData:
     """A run, or a part of its facility, ready to draw."""
 
@@ -76,14 +65,13 @@ class RunData:
     step_ms: int  # interval of the arrays here [ms]
     resolution_ms: int  # that of the run [ms]; shorter where it was averaged on reading
     power_w: Float32Array  # facility power, or that of the part [W]
-    max_w: float  # extremes over the run's own intervals [W]
-    min_w: float
     utilization: Float32Array  # node occupancy, 0-1
     # What sources, stores and held back load take off the power [W]
     taken_off_w: Float32Array
     # By service: its columns by name (`incoming_rps`, ...)
     services: dict[str, dict[str, Float32Array]] = field(default_factory=dict)
-    waits: Waits | None = None  # queue times, if the run has jobs
+    # Queue times of the started jobs [s] by submission, local time [ms]
+    waits: pd.Series[float] | None = None
     groups: _Groups = field(default_factory=dict)  # columns of each part but the rest
     # Of a run on its own page: its pools or loads, and all else that the facility
     # takes; their `power_w` add up to the run's
@@ -95,6 +83,20 @@ class RunData:
     def parts(self) -> tuple[RunData, ...]:
         """The layers, where they split the facility further than its one pool."""
         return self.layers if self.groups != _ONE_POOL else ()
+
+    @property
+    def max_w(self) -> float:
+        """The highest power of the run's own intervals, of a part of those here [W]."""
+        most_w = 0.0 if self.is_part else self.metrics["power"]["max_mw"] * W_PER_MW
+        return max(most_w, float(self.power_w.max()))
+
+    @property
+    def min_w(self) -> float:
+        """The lowest power, likewise [W]."""
+        least_w = float(self.power_w.min())
+        if self.is_part:
+            return least_w
+        return min(self.metrics["power"]["min_mw"] * W_PER_MW, least_w)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -145,12 +147,11 @@ def read_run(
     run = RunFolder.open(folder)
     series = run.series()
     groups = _groups(run, by_load) if in_parts or by_load else {}
-    columns, extremes, starts_ms, step_ms = _read_series(series, groups)
+    columns, starts_ms, step_ms = _read_series(series, groups)
     services: dict[str, dict[str, Float32Array]] = {}
     for name in _of_services(series):
         kind, _, service = name.partition(".")
         services.setdefault(service, {})[kind] = columns[name]
-    low, high = extremes[POWER]
     whole = RunData(
         run,
         label or run.folder.absolute().name,
@@ -158,8 +159,6 @@ def read_run(
         step_ms,
         series.step_ms,
         columns[POWER],
-        high,
-        low,
         columns["utilization"],
         columns[TAKEN],
         services,
@@ -167,18 +166,12 @@ def read_run(
         groups,
     )
     part = replace(whole, waits=None, is_part=True, services={})
-    names = [name for name in (*groups, REST) if name in extremes]
-    none = REST in names and max(map(abs, extremes[REST])) <= _ROUNDING * abs(high)
+    parts = [name for name in (*groups, REST) if name in columns]
+    if parts and np.abs(columns[REST]).max() <= _ROUNDING * abs(whole.max_w):
+        parts.remove(REST)
     layers = (
-        replace(
-            part,
-            label=name,
-            power_w=columns[name],
-            colour=colour(k),
-            min_w=extremes[name][0],
-            max_w=extremes[name][1],
-        )
-        for k, name in enumerate(names[: len(names) - none])
+        replace(part, label=name, power_w=columns[name], colour=colour(k))
+        for k, name in enumerate(parts)
     )
     return replace(whole, layers=tuple(layers))
 
@@ -261,62 +254,41 @@ def _of_services(series: RunSeries) -> list[str]:
 
 def _read_series(
     series: RunSeries, groups: _Groups
-) -> tuple[dict[str, Float32Array], dict[str, tuple[float, float]], Int64Array, int]:
-    """Return columns and parts, extremes, starts and length of intervals [ms]."""
+) -> tuple[dict[str, Float32Array], Int64Array, int]:
+    """Return columns and parts, starts and length of intervals [ms]."""
     series.check(NEEDED_COLUMNS)
-    of_services = _of_services(series)
+    kept = [*NEEDED_COLUMNS, *_of_services(series)]
     of_parts = [name for names in groups.values() for name in names]
     taken = [column.name for column in series.columns if column.role in TAKEN_OFF]
-    extremes: dict[str, tuple[float, float]] = {}
-
-    def watched() -> Iterator[SeriesBlock]:
-        for block in series.blocks([*NEEDED_COLUMNS, *of_services, *of_parts, *taken]):
-            parts = parts_of(block.columns, groups)
-            for name, power_w in {POWER: block.columns[POWER], **parts}.items():
-                low, high = extremes.get(name, (np.inf, -np.inf))
-                extremes[name] = (
-                    min(low, float(power_w.min())),
-                    max(high, float(power_w.max())),
-                )
-            kept = {
-                name: block.columns[name] for name in (*NEEDED_COLUMNS, *of_services)
-            }
-            off = sum(
-                (block.columns[n] for n in taken), np.zeros_like(block.columns[POWER])
-            )
-            yield SeriesBlock(block.starts_ms, kept | parts | {TAKEN: off})
-
     n_rows = 1 if series.n_rows <= MAX_INTERVALS else -(-MS_PER_MIN // series.step_ms)
     starts_ms, read = [], []
-    for block in averaged(watched(), n_rows):
-        starts_ms.append(block.starts_ms)
-        read.append(
-            {name: values.astype(np.float32) for name, values in block.columns.items()}
+    for block in averaged(series.blocks([*kept, *of_parts, *taken]), n_rows):
+        off = sum(
+            (block.columns[name] for name in taken), np.zeros(len(block.starts_ms))
         )
+        found = {name: block.columns[name] for name in kept}
+        found |= parts_of(block.columns, groups) | {TAKEN: off}
+        starts_ms.append(block.starts_ms)
+        read.append({name: of.astype(np.float32) for name, of in found.items()})
     columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
-    return columns, extremes, np.concatenate(starts_ms), n_rows * series.step_ms
+    return columns, np.concatenate(starts_ms), n_rows * series.step_ms
 
 
 _WAIT_COLUMNS: dict[str, Kind] = {"submit_time": "time", "queue_time_s": "number"}
 
 
-def _read_waits(run: RunFolder, series: RunSeries) -> Waits | None:
+def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
     """Return the queue times of the jobs that started; None for a run without."""
+    import pandas as pd
+
     path = run.folder / JOBS_FILE
     if not os.path.lexists(path):
         return None
     with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        jobs = file.read(columns=list(_WAIT_COLUMNS)).drop_null()
-        submit_ms = jobs["submit_time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-    columns = zip(_WAIT_COLUMNS, (submit_ms, jobs["queue_time_s"]), strict=True)
-    submit, wait = (
-        numbers(values, f"{path}: column '{name}'") for name, values in columns
-    )
-    if wait.min(initial=0) < 0:
-        raise InputError(
-            f"{path}: column 'queue_time_s' is {wait.min():g} s in a row; {CHANGED}"
-        )
-    return Waits(series.local_ms(submit.astype(np.int64)), wait) if wait.size else None
+        jobs = file.read(columns=list(_WAIT_COLUMNS)).to_pandas().dropna()
+    submit_ms = jobs["submit_time"].to_numpy("datetime64[ms]").astype(np.int64)
+    waits = pd.Series(jobs["queue_time_s"].to_numpy(float), series.local_ms(submit_ms))
+    return waits if len(waits) else None
 
 
 MAX_DIFFERENCES = 2

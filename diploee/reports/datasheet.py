@@ -45,7 +45,7 @@ from diploee.metrics.bands import FLAGGED_STEPS
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
 from diploee.reports.build import Report, is_report, period, report_page
-from diploee.reports.coincident import coincident_demand
+from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import refuse_in_run, run_files
 from diploee.runs.labels import LABELS
@@ -55,7 +55,7 @@ from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
 from diploee.runs.sections import COLUMNS, Figure, Section, SectionTable, long_rows
-from diploee.runs.words import interval, listed, moment
+from diploee.runs.words import interval, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -491,21 +491,22 @@ def _shares(run: RunFolder) -> Iterator[Figure]:
             "AI training", None, "%", "the run's metrics do not split its energy"
         )
         return
-    training, inference, idle = list[Entry](), list[Entry](), list[Entry]()
-    for part in parts:
+
+    def kind(part: Entry) -> str:
         classes = getattr(run.scenario.streams.get(part.get("of", "")), "classes", ())
-        serves = part["what"] != What.JOBS or (
-            classes and all(c.batch_inference for c in classes)
-        )
-        of_device = inference if serves else training
-        (idle if part["what"] == What.IDLE_NODES else of_device).append(part)
-    kinds = {"AI training": training, "Inference": inference, "Idle nodes": idle}
+        infers = bool(classes) and all(c.batch_inference for c in classes)
+        return {
+            What.IDLE_NODES: "Idle nodes",
+            What.JOBS: "Inference" if infers else "AI training",
+        }.get(part["what"], "Inference")
+
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
         whole = sum(part[key] for part in parts)
-        for kind, of_kind in kinds.items():
+        for name in ("AI training", "Inference", "Idle nodes"):
+            of_kind = [part for part in parts if kind(part) == name]
             share = 100 * sum(part[key] for part in of_kind) / whole if whole else None
-            names = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
-            yield Figure(kind, share, "%", names, quantity)
+            of = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
+            yield Figure(name, share, "%", of, quantity)
 
 
 def _demands(
@@ -537,105 +538,78 @@ def _demands(
     return pd.Series(found.mean_mw, found.starts_ms, dtype=float), why
 
 
-def _span(grid: Entry | None) -> str:
+def _span(grid: Entry) -> str:
     """Return what the demands are of: of many months, years."""
-    return (
-        "month"
-        if len((grid or {}).get("monthly_peaks") or {}) <= MOST_MONTHS
-        else "year"
-    )
+    return "month" if len(grid.get("monthly_peaks") or ()) <= MOST_MONTHS else "year"
 
 
 def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
     """Yield demand and load factor of every month, of many months of every year."""
+    import pandas as pd
+
     grid: Entry = run.metrics.get("grid") or {}
-    largest: Entry = grid.get("monthly_peaks") or {}
-    digits, clock = (
-        len("2018-01" if _span(grid) == "month" else "2018"),
-        run.scenario.clock,
-    )
+    if not grid.get("monthly_peaks"):
+        yield Figure("Demand by month", None, "MW", _NOT_THERE)
+        return
+    digits = len("2018-01" if _span(grid) == "month" else "2018")
+    series, wall = run.series(), run.scenario.clock.wall
+
+    def by_span(values: pd.Series[float]) -> Any:
+        return values.groupby([wall.month(int(ms))[:digits] for ms in values.index])
+
+    every = _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    peaks = {month: entry["max_mw"] for month, entry in grid["monthly_peaks"].items()}
     reactive = {
         month["month"]: demand["max_mvar"]
         for month in (run.metrics.get("billing") or {}).get("months") or ()
         for demand in month["demand"]
         if demand["interval_min"] == 15
     }
-    months = [clock.wall.month(int(ms))[:digits] for ms in quarters.index]
-    largest_mw = quarters.groupby(months).max()
-    all_quarters = (
-        _demands(run, QUARTER_MS, whole=True)[0] if run.transient_h else quarters
+    peak, most_mvar = (
+        pd.Series(of, dtype=float).groupby(lambda month: month[:digits]).max()
+        for of in (peaks, reactive)
     )
-    all_months = [clock.wall.month(int(ms))[:digits] for ms in all_quarters.index]
-    means = all_quarters.groupby(all_months).mean()
-    demands = {
-        str(m): (float(means[m]), float(largest_mw[m])) for m in largest_mw.index
-    }
-    series = run.series()
+    demand, mean = by_span(quarters).max(), by_span(every).mean()
     edges = {
         f"{at:%Y-%m}"[:digits]
         for at in (series.start, series.end)
         if at.isoformat()[digits:19] != "2018-01-01T00:00:00"[digits:]
     }
     filled = series.start + timedelta(hours=run.transient_h)
-    for name in dict.fromkeys(month[:digits] for month in largest):
+    means = f"{interval(run.scenario.resolution_ms)} means"
+    for name, peak_mw in peak.items():
         note = "in part" if name in edges else ""
-        of = demands.get(name)
-        factor = load_factor(*of) if of else None
-        fills_up = (
-            f"{series.start:%Y-%m}"[:digits] <= name
-            and filled.isoformat() > f"{name}-01"
-        )
+        factor = load_factor(mean[name], demand[name]) if name in demand else None
+        starts, ends = f"{series.start:%Y-%m}"[:digits], f"{name}-01"
+        is_filling = starts <= name and filled.isoformat() > ends
         about = ""
-        if filled > series.start and fills_up:
+        if run.transient_h and is_filling:
             about = "mean of all of it, demand without the time of filling up"
         if factor is None:
-            about = (
-                "more is exported than drawn"
-                if of and of[0] < 0
-                else "there is no load"
-            )
-        peak = max(
-            entry["max_mw"]
-            for month, entry in largest.items()
-            if month.startswith(name)
-        )
-        peaked, demand, of_demand, drawn = (
-            LABELS[f"month.{key}"].name
-            for key in ("peak", "demand", "load_factor", "reactive")
-        )
-        yield Figure(
-            name,
-            peak,
-            "MW",
-            note,
-            f"{peaked}, {interval(run.scenario.resolution_ms)} means",
-        )
-        yield Figure(name, of[1] if of else None, "MW", why, demand)
-        yield Figure(name, factor, "", why or about, of_demand)
-        if reactive:
-            most = max(
-                (v for m, v in reactive.items() if m.startswith(name)), default=None
-            )
-            yield Figure(name, most, "Mvar", note, drawn)
-    if not largest:
-        yield Figure("Demand by month", None, "MW", _NOT_THERE)
+            is_source = name in demand and mean[name] < 0
+            about = "more is exported than drawn" if is_source else "there is no load"
+        cells = {
+            "peak": (peak_mw, "MW", note),
+            "demand": (demand.get(name), "MW", why),
+            "load_factor": (factor, "", why or about),
+            "reactive": (most_mvar.get(name), "Mvar", note),
+        }
+        for key, (value, unit, of) in cells.items():
+            quantity = LABELS[f"month.{key}"].name
+            if key == "peak":
+                quantity = f"{quantity}, {means}"
+            if reactive or key != "reactive":
+                yield Figure(name, value, unit, of, quantity)
 
 
 def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Figure]:
     if not peaks:
         return
-    found = coincident_demand(run, peaks)
-    rows = {f"{d.name} {moment(d.start.isoformat())}".strip(): [d] for d in found}
-    for item, of in {**rows, "mean": found}.items():
-        mvar = [demand.mvar for demand in of if demand.mvar is not None]
-        for values, factor, unit, quantity in (
-            ([d.mw for d in of], 1, "MW", "demand"),
-            (mvar, 1, "Mvar", "reactive"),
-            ([d.own_peak_mw for d in of], 1, "MW", "own peak"),
-            ([d.share for d in of], 100, "%", "of own peak"),
-        ):
-            if values:
-                yield Figure(item, float(np.mean(values)) * factor, unit, "", quantity)
+    table = coincident_demand(run, peaks)
+    table.loc["mean"] = table.mean()
+    for item, row in table.to_dict("index").items():
+        for quantity, value in row.items():
+            yield Figure(item, value, UNITS[quantity], "", quantity)
 
 
 def _build_out(
@@ -650,39 +624,32 @@ def _build_out(
         )
         yield Figure("Phases", text)
         return
-    standing = {name: pool.standing(clock) for name, pool in facility.pools.items()}
-    ratings_w = {
-        name: facility.node_type_of(name).rated_power_w for name in facility.pools
-    }
-    steps_ms = sorted(
-        {0, *(ms for nodes in standing.values() for ms, _ in nodes.added)}
-    )
+    pools = [
+        (pool.standing(clock), facility.node_type_of(name).rated_power_w)
+        for name, pool in facility.pools.items()
+    ]
+    steps_ms = sorted({0, *(ms for nodes, _ in pools for ms, _ in nodes.added)})
     whole_w = sum(facility.pool_rated_power_w(name) for name in facility.pools)
     scale = rated_of(run.metrics, facility)[0] / whole_w if whole_w else 0.0
-    before_mw, before_ms = 0.0, 0
+    before_mw, after_d = 0.0, None
     for begin_ms, end_ms in pairwise([*steps_ms, run.scenario.horizon_ms]):
         at_ms = np.array([begin_ms])
-        nodes = {
-            name: float(of_pool.at(at_ms)[0]) for name, of_pool in standing.items()
+        nodes = [float(standing.at(at_ms)[0]) for standing, _ in pools]
+        rated_mw = scale * sum(
+            rated_w * n for n, (_, rated_w) in zip(nodes, pools, strict=True)
+        )
+        inside = quarters.loc[begin_ms : end_ms - 1]
+        cells = {
+            "nodes": (sum(nodes), "", ""),
+            "rated": (rated_mw, "MW", ""),
+            "step": (rated_mw - before_mw, "MW", ""),
+            "after": (after_d, "d", ""),
+            "15 min demand": (inside.max() if len(inside) else None, "MW", why),
         }
-        rated_mw = scale * sum(ratings_w[name] * n for name, n in nodes.items())
-        inside = quarters[(quarters.index >= begin_ms) & (quarters.index < end_ms)]
-        for value, unit, note, quantity in (
-            (sum(nodes.values()), "", "", "nodes"),
-            (rated_mw, "MW", "", "rated"),
-            (rated_mw - before_mw, "MW", "", "step"),
-            (
-                (begin_ms - before_ms) / MS_PER_DAY if begin_ms else None,
-                "d",
-                "",
-                "after",
-            ),
-            (float(inside.max()) if len(inside) else None, "MW", why, "15 min demand"),
-        ):
-            yield Figure(
-                f"{clock.wall.at(begin_ms):%Y-%m-%d}", value, unit, note, quantity
-            )
-        before_mw, before_ms = rated_mw, begin_ms
+        for quantity, (value, unit, note) in cells.items():
+            item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"
+            yield Figure(item, value, unit, note, quantity)
+        before_mw, after_d = rated_mw, (end_ms - begin_ms) / MS_PER_DAY
 
 
 @stage("data sheet")

@@ -70,9 +70,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MOST_ROWS)
     block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
-    load, twin = (
-        block.columns[n].astype(np.float32) / unit.watts for n in (POWER, BASELINE)
-    )
+    load, twin = (block.columns[n] / unit.watts for n in (POWER, BASELINE))
     local = {
         n: series.local_ms(np.array([ms])).astype("datetime64[ms]")[0]
         for n, ms in at.items()
@@ -80,7 +78,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     layers = []
 
     def add(x: Array, y: Any, name: str, main: str, dashed: str = "solid") -> None:
-        values = np.asarray(y, dtype=np.float32)
+        values = np.asarray(y)
         layers.append(Line(x, values, name, main, unit.power, 3, dash=dashed))
 
     add(times, twin, "without the event", MUTED)
@@ -141,9 +139,7 @@ def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
             ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype(
                 "timedelta64[ms]"
             )
-            y = np.array(
-                [(row, row, np.nan) for row, *_ in found], dtype=np.float32
-            ).ravel()
+            y = np.array([(row, row, np.nan) for row, *_ in found]).ravel()
             yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
 
 
@@ -199,114 +195,67 @@ def event_windows_chart(run: RunData, unit: PowerUnit) -> Chart | None:
 
 def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
     """Yield a window's panel, and that of its parts' changes if there are any."""
-    series, kind = run.run.series(entry["name"]), str(entry["name"]).partition("_")[0]
-    length = str(entry["name"]).partition("_")[2]
-    length_ms = int(length.removesuffix("s") or 1) * MS_PER_S
-    at, is_peak = datetime.fromisoformat(entry["at"]), kind == "peak"
-    first = (
-        series.row_at(at, f"{run.run.folder}: zooms.{entry['name']}.at") - MAX_ROWS // 2
+    series, (kind, _, length) = (
+        run.run.series(entry["name"]),
+        entry["name"].partition("_"),
     )
-    first = max(first, 0)
+    length_ms = int(length.removesuffix("s") or 1) * MS_PER_S
+    at = datetime.fromisoformat(entry["at"])
+    row = series.row_at(at, f"{run.run.folder}: zooms.{entry['name']}.at")
+    first = max(row - MAX_ROWS // 2, 0)
     names = [name for of_part in run.groups.values() for name in of_part]
     groups = run.groups if run.parts and set(names) <= set(series.check()) else {}
     rows = first, min(first + MAX_ROWS, series.n_rows)
     block = series.read([POWER, *(names if groups else [])], rows)
-    local_ms, power = (
-        series.local_ms(block.starts_ms),
-        block.columns[POWER] / unit.watts,
+    x = series.local_ms(block.starts_ms).astype("datetime64[ms]")
+    power, row = block.columns[POWER] / unit.watts, row - first
+    n, n_side = (
+        ms // series.step_ms
+        for ms in (length_ms, SHOWN_MS.get(length or kind, 10 * MS_PER_MIN))
     )
-    at_ms = int(series.local_ms(np.array([_instant_ms(entry["at"])]))[0])
-    side_ms = SHOWN_MS.get(length or kind, 10 * MS_PER_MIN)
-    shown = (
-        max(at_ms - side_ms, int(local_ms[0])),
-        min(at_ms + side_ms, int(local_ms[-1]) + 100),
-    )
-
-    def within(begin_ms: int, end_ms: int) -> slice:
-        return slice(*np.searchsorted(local_ms, [begin_ms, end_ms]))
-
-    def mean(begin_ms: int, end_ms: int) -> float:
-        part = power[within(begin_ms, end_ms)]
-        return float(part.mean()) if part.size else float("nan")
-
-    x, seen = local_ms.astype("datetime64[ms]"), power[within(*shown)]
+    shown = slice(max(row - n_side, 0), row + n_side)
+    before, after = slice(max(row - n, 0), row), slice(row, row + n)
+    step, seen = np.timedelta64(series.step_ms, "ms"), power[shown]
     ends = near_range(float(seen.min()), float(seen.max()))
-    time = Axis(
-        "Time of day [h:min:s]", "clock", tuple(np.array(shown, "datetime64[ms]"))
-    )
-    line = Line(
-        x,
-        power.astype(np.float32),
-        "every 0.1 s",
-        PALETTE[0],
-        unit.power,
-        4,
-        width=1.3,
-        steps=True,
-        legend=False,
-    )
-    after, before = mean(at_ms, at_ms + length_ms), mean(at_ms - length_ms, at_ms)
-    if is_peak:
-        middle = np.array([at_ms + length_ms // 2], "datetime64[ms]")
-        found = Line(
-            middle,
-            np.array([after]),
-            "highest second",
-            PALETTE[1],
-            unit.power,
-            4,
-            markers_only=True,
-            texts=("",),
-            legend=False,
+    time = Axis("Time of day [h:min:s]", "clock", (x[shown][0], x[shown][-1] + step))
+
+    def line(x: Array, y: Any, name: str, main: str, width: float, **how: Any) -> Line:
+        values = np.asarray(y)
+        return Line(x, values, name, main, unit.power, 4, width=width, **how)
+
+    drawn = line(x, power, "every 0.1 s", PALETTE[0], 1.3, steps=True, legend=False)
+    what, sign = f"Largest {interval(length_ms)} {kind}", ""
+    if kind == "peak":
+        what = f"Highest {interval(length_ms)} mean"
+        middle = x[row : row + 1] + n // 2 * step
+        how = {"markers_only": True, "texts": ("",), "legend": False}
+        found = line(
+            middle, [power[after].mean()], "highest second", PALETTE[1], 2, **how
         )
     else:
-        corners = np.array(
-            [at_ms - length_ms, at_ms, at_ms, at_ms + length_ms], "datetime64[ms]"
-        )
-        y = np.array([before, before, after, after], dtype=np.float32)
-        found = Line(
-            corners, y, "means", PALETTE[1], unit.power, 4, width=2.6, legend=False
-        )
-    size = entry["value_mw"] * W_PER_MW / unit.watts
-    what, sign = (
-        f"Largest {interval(length_ms)} {kind}",
-        "\N{MINUS SIGN}" if size < 0 else "+",
-    )
-    if is_peak:
-        what, sign = f"Highest {interval(length_ms)} mean", ""
-    when = np.datetime64(at_ms, "ms").item()
-    title = (
-        f"{what}: {sign}{abs(size):,.3f} {unit.power}, {when.day} "
-        f"{when:%b %Y, %H:%M:%S}"
-    )
+        corners = x[row] + np.array([-n, 0, 0, n]) * step
+        means_mw = np.repeat([power[before].mean(), power[after].mean()], 2)
+        found = line(corners, means_mw, "means", PALETTE[1], 2.6, legend=False)
+        sign = "\N{MINUS SIGN}" if entry["value_mw"] < 0 else "+"
+    size = abs(entry["value_mw"]) * W_PER_MW / unit.watts
+    when = x[row].item()
+    title = f"{what}: {sign}{size:,.3f} {unit.power}, {when.day} {when:%b %Y, %H:%M:%S}"
     yield Panel(
-        time, Axis(f"Facility power [{unit.power}]", range=ends), (line, found), title
+        time, Axis(f"Facility power [{unit.power}]", range=ends), (drawn, found), title
     )
     if groups:
-        parts = {n: w / unit.watts for n, w in parts_of(block.columns, groups).items()}
-        drawn = {"facility": power} | {
-            part.label: parts[part.label] for part in run.parts
-        }
-        base = within(*(shown if is_peak else (at_ms - length_ms, at_ms)))
+        base = shown if kind == "peak" else before
+        parts = parts_of(block.columns, groups)
+        of_parts = {part.label: parts[part.label] / unit.watts for part in run.parts}
         every, lines = -(-seen.size // MAX_PART_POINTS), []
-        for k, (name, values) in enumerate(drawn.items()):
-            y = means(values[within(*shown)], every) - values[base].mean()
-            lines.append(
-                Line(
-                    x[within(*shown)][::every],
-                    y.astype(np.float32),
-                    name,
-                    colour(k - 1) if k else INK,
-                    unit.power,
-                    4,
-                    width=1.3,
-                    steps=True,
-                )
-            )
+        for k, (name, values) in enumerate({"facility": power, **of_parts}.items()):
+            y = means(values[shown], every) - values[base].mean()
+            main = colour(k - 1) if k else INK
+            lines.append(line(x[shown][::every], y, name, main, 1.3, steps=True))
         # As high as the panel of the facility, so that noise does not look like its
         # step.
-        level = power[base].mean()
-        low, high = (pick(float(pick(of.y)) for of in lines) for pick in (min, max))
+        level, heights = power[base].mean(), [of.y for of in lines]
+        low, high = float(np.min(heights)), float(np.max(heights))
         range_ = min(ends[0] - level, 1.05 * low), max(ends[1] - level, 1.05 * high)
         axis = Axis(f"Change of power [{unit.power}]", range=range_)
         yield Panel(time, axis, tuple(lines), f"The same {run.by_part}")

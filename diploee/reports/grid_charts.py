@@ -161,9 +161,7 @@ def swings_chart(
             f"{low:.3g}\N{EN DASH}{high * per_mw:.3g}" if high else f"from {low:.3g}"
             for low, high in sizes
         ]
-        counts = np.array(
-            [e["swings"] or np.nan for e in flow["classes"]], dtype=np.float32
-        )
+        counts = np.array([e["swings"] or np.nan for e in flow["classes"]])
         texts = tuple("" if np.isnan(n) else f"{n:,.0f}" for n in counts)
         bars = Bars(
             np.array(names), counts, "closed swings", PALETTE[2], "", 0, texts=texts
@@ -214,7 +212,7 @@ def _by_length(
         lines.append(
             Line(
                 x,
-                found.astype(np.float32),
+                found,
                 name,
                 colour(k),
                 unit.power,
@@ -229,7 +227,7 @@ def _by_length(
         if level.size_mw > FAR * top_mw or not within.any():
             left.append(level.name)
             continue
-        y = np.where(within, level.size_mw * per_mw, np.nan).astype(np.float32)
+        y = np.where(within, level.size_mw * per_mw, np.nan)
         drawn.append(
             Line(
                 x,
@@ -240,7 +238,6 @@ def _by_length(
                 3,
                 dash=dash(7 * len(drawn)),
                 markers=True,
-                level=True,
             )
         )
     words = " A limit is drawn up to the length that it is over." if drawn else ""
@@ -273,7 +270,7 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             layers.append(
                 Line(
                     x,
-                    y.astype(np.float32),
+                    y,
                     name,
                     colour(k),
                     psd_unit,
@@ -290,14 +287,13 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
                     psd_unit,
                     significant=True,
                     markers_only=True,
-                    hollow=True,
                     legend=False,
                 )
             )
     layers.append(
         Line(
             frequency_hz,
-            density.astype(np.float32),
+            density,
             "mean of all windows",
             PEAK,
             psd_unit,
@@ -321,7 +317,7 @@ def spectrum_chart(run: RunData, unit: PowerUnit) -> Chart | None:
             f"{plural(block['windows'], 'window')}"
             f"{', pins: its strongest lines with their periods' if pins else ''}. "
             "Coloured: each band in the window where that band was worst (the table "
-            "says when); a ring marks its strongest bin. A single window scatters "
+            "says when); a point marks its strongest bin. A single window scatters "
             "about its level by much more than the mean. Both scales are logarithmic."
         ),
         (Panel(axis, y_axis, (*layers, *pins), wide=True),),
@@ -374,7 +370,7 @@ def _pins(
             y[k] *= 6
     at = np.clip(np.rint(x / frequency_hz[0]).astype(int) - 1, 0, density.size - 1)
     nothing = np.full(x.size, np.nan)
-    stems = np.array([(x, x, nothing), (density[at], y, nothing)], np.float32)
+    stems = np.array([(x, x, nothing), (density[at], y, nothing)])
     stems_x, stems_y = stems.transpose(0, 2, 1).reshape(2, -1)
     texts = tuple(f"{line['period_s']:.3g} s" for line in lines)
     yield Line(

@@ -40,20 +40,7 @@ MAX_WEEK_POINTS = 24_000
 highest."""
 
 
-def carpet_charts(runs: Sequence[RunData], unit: PowerUnit) -> list[Chart]:
-    """Return the carpet of the runs, and another of the pools of a single one."""
-    charts = [_carpet(runs, unit)]
-    if len(runs) == 1 and runs[0].parts:
-        pools = _carpet(runs[0].parts, unit)
-        charts.append(
-            replace(
-                pools, id="carpet-pools", title=f"The whole period {runs[0].by_part}"
-            )
-        )
-    return charts
-
-
-def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
+def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     """Return the carpet: days from left to right, time of day from bottom to top.
 
     Pools differ in size by far more than runs of one facility: each has a colour scale
@@ -82,8 +69,8 @@ def _carpet(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
         f" {'Each panel has its own' if own else 'All panels share one'} colour scale."
     )
     return Chart(
-        "carpet",
-        "The whole period at a glance",
+        "carpet-pools" if own else "carpet",
+        f"The whole period {runs[0].by_part if own else 'at a glance'}",
         (
             "Each column is a day, midnight at the bottom; colour is the facility's "
             f"power. Cells are means of {interval(cell_ms)}, so short peaks look lower "
@@ -197,7 +184,7 @@ def _week(
     y = np.maximum.reduceat(run.power_w[:stop], first) / unit.watts
     return Line(
         since_monday(run.local_ms[first] - monday_ms),
-        y.astype(np.float32),
+        y,
         run.label,
         colour_of(index, run),
         unit.power,
@@ -238,7 +225,7 @@ def duration_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
             share, values_w = duration_curve(run.power_w)
             percent, steps = share * 100, run.step_ms
             values_w[0], values_w[-1] = run.max_w, run.min_w
-        x, y = percent.astype(np.float32), (values_w / unit.watts).astype(np.float32)
+        x, y = percent, (values_w / unit.watts)
         steps_ms.add(steps)
         ends += y[x <= TOP_PERCENT].tolist()
         lines.append(
@@ -309,7 +296,7 @@ def months_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart | None:
         joules = (months["count"] * months["mean"] * step_s / unit.joules).to_numpy(
             np.float32
         )
-        mean, peak = (months[["mean", "max"]].to_numpy(np.float32) / unit.watts).T
+        mean, peak = (months[["mean", "max"]].to_numpy() / unit.watts).T
         main, many = colour_of(k, run), len(shown) > 1
         energy.append(Bars(x, joules, run.label, main, unit.energy, 0))
         peak_name, mean_name = (

@@ -106,7 +106,7 @@ def overview_chart(
     for k, (name, watts, main) in enumerate(
         level for level in levels if level[1] <= far_w
     ):
-        tops.append(np.full(2, watts / unit.watts, np.float32))
+        tops.append(np.full(2, watts / unit.watts))
         dashed = "dash" if k % 2 else "dot"
         layers.append(
             Line(x[[0, -1]], tops[-1], name, main, unit.power, 3, dashed, 1.4)
@@ -170,7 +170,7 @@ def _mean_line(
 ) -> Line:
     return Line(
         x,
-        y.astype(np.float32),
+        y,
         name,
         INK,
         unit.power,
@@ -187,7 +187,7 @@ def _spread(run: RunData, every: int, unit: PowerUnit) -> tuple[Area, ...]:
         return ()
     first, names = np.arange(0, run.power_w.size, every), ("lowest", "highest")
     low, high = (
-        closed(most.reduceat(run.power_w, first) / unit.watts).astype(np.float32)
+        closed(most.reduceat(run.power_w, first) / unit.watts)
         for most in (np.minimum, np.maximum)
     )
     return (
@@ -329,8 +329,8 @@ def _points(
 ) -> tuple[Line, ...]:
     return tuple(
         Line(
-            x[rows].astype(np.float32),
-            y[rows].astype(np.float32),
+            x[rows],
+            y[rows],
             name,
             colour(index),
             unit,

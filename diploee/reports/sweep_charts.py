@@ -173,7 +173,7 @@ def _map(sweep: SweepData, metric: Metric, across: str, up: str) -> Panel:
     table = sweep.finished.pivot_table(
         values=metric.key, index=up, columns=across, aggfunc="median", sort=numeric
     )
-    z = (table.to_numpy(float) * metric.factor).astype(np.float32)
+    z = table.to_numpy(float) * metric.factor
     x, y = (
         np.array([value_text(v) for v in names])
         for names in (table.columns, table.index)
@@ -208,7 +208,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         # Of names there is nothing between two values to join over.
         by_axis = values.groupby(part[axis], sort=numeric)
         low, y, high = (by_axis.quantile(level) for level in (lower, 0.5, upper))
-        x, ends = _values(y.index), (low.to_numpy(), high.to_numpy())
+        x, ends = y.index.to_numpy(), (low.to_numpy(), high.to_numpy())
         many, about = len(values) > len(y), (main, metric.suffix, metric.digits)
         is_band = many and numeric and group is None
         if is_band:
@@ -229,7 +229,7 @@ def _panel(sweep: SweepData, metric: Metric, axis: str, group: str | None) -> Pa
         if many:
             layers.append(
                 Line(
-                    _values(part[axis]),
+                    part[axis].to_numpy(),
                     values.to_numpy(),
                     name,
                     *about,
@@ -270,11 +270,6 @@ def _number_axis(label: str, values: Float64Array) -> Axis:
 
 def _is_numeric(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
-
-
-def _values(values: Any) -> Any:
-    array = np.asarray(values)
-    return array if array.dtype.kind in "iuf" else array.astype(str)
 
 
 def _table(sweep: SweepData) -> SectionTable:

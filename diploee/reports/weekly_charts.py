@@ -125,31 +125,29 @@ def occupancy_chart(runs: Sequence[RunData]) -> Chart:
 
 def queue_chart(runs: Sequence[RunData]) -> Chart | None:
     """Return the queue times; None where no job of any run waited."""
-    waiting = [(k, run.label, run.waits) for k, run in enumerate(runs) if run.waits]
-    waiting = [found for found in waiting if found[2].wait_s.any()]
-    if not waiting:
-        return None
-    edges = round_edges(
-        0, max(float(w.wait_s.max()) for *_, w in waiting) / S_PER_H, N_BINS
-    )
     hours = [
-        (k, name, waits.wait_s[waits.wait_s > 0] / S_PER_H)
-        for k, name, waits in waiting
+        (k, run.label, run.waits / S_PER_H)
+        for k, run in enumerate(runs)
+        if run.waits is not None and run.waits.any()
     ]
-    alone, weekly, queued = len(waiting) == 1, list[Line](), []
-    for k, name, waits in waiting:
+    if not hours:
+        return None
+    edges = round_edges(0, max(float(of.max()) for *_, of in hours), N_BINS)
+    alone, weekly, queued = len(hours) == 1, list[Line](), []
+    for k, name, waits_h in hours:
         ms, (mean, p95) = by_time(
-            waits.submit_ms, waits.wait_s / S_PER_H, MS_PER_WEEK, MS_PER_H, (0.95,)
+            waits_h.index.to_numpy(), waits_h.to_numpy(), MS_PER_WEEK, MS_PER_H, (0.95,)
         )
         x, main = since_monday(ms), colour(k)
         if alone:
             weekly.append(Line(x, p95, "95 %", main, "h", dash="dot"))
         weekly.append(Line(x, mean, "mean" if alone else name, main, "h", dash=dash(k)))
-        share = number(float((waits.wait_s > 0).mean()), "{:.1f}", 100)
+        share = number(float((waits_h > 0).mean()), "{:.1f}", 100)
         queued.append(
             f"{'' if alone else f'{name}: '}{share} % of the started jobs queued at "
             "all."
         )
+    samples = [(k, name, of[of > 0].to_numpy()) for k, name, of in hours]
     return Chart(
         "queue",
         "Queue times",
@@ -163,7 +161,7 @@ def queue_chart(runs: Sequence[RunData]) -> Chart | None:
             Panel(
                 Axis("Queue time of queued jobs [h]", range=(0, edges[-1])),
                 Axis("Share of queued jobs [%]", from_zero=True),
-                histogram_layers(hours, edges, "% of queued jobs"),
+                histogram_layers(samples, edges, "% of queued jobs"),
                 "How long queued jobs wait",
                 notes=tuple(queued),
             ),
@@ -273,7 +271,7 @@ def _daily(
     for k, name, run, values in named:
         days = by_date(run.local_ms, values, "D")
         x, few = days.index.to_numpy().astype("datetime64[D]"), len(days) <= FEW_DAYS
-        mean, low, high = days[["mean", "min", "max"]].to_numpy(np.float32).T
+        mean, low, high = days[["mean", "min", "max"]].to_numpy().T
         if spread:
             name, ends = "daily mean", ("lowest", "highest")
             yield Area(

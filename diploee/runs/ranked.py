@@ -152,7 +152,7 @@ RANKED = (
                 "Month",
             ),
         ),
-        ("carpet", "peak-week", "bands", "duration", "months"),
+        ("carpet", "peak-week", "bands", "duration", "months", "carpet-pools"),
     ),
     Part(
         "ramps",

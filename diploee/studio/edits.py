@@ -35,40 +35,36 @@ def read(text: str) -> tuple[dict[str, Any], Any]:
 def edited(text: str, key: str, value: Any) -> str:
     """Return a scenario's text with a dotted key set, or taken out with `TAKEN_OUT`."""
     data, _ = read(text)
-    parts = key.split(".")
-    if value is TAKEN_OUT:
-        parent = get_value(data, ".".join(parts[:-1])) if parts[1:] else data
-        if not isinstance(parent, dict) or parts[-1] not in parent:
-            return text
-        left = {name: inner for name, inner in parent.items() if name != parts[-1]}
-        target = (
-            with_value(data, ".".join(parts[:-1]), left, lambda: key)
-            if parts[1:]
-            else left
-        )
-        return _whole(
-            target, lambda: _without(text, _node(text, parts[:-1]), parts[-1])
-        )
-    target = with_value(data, key, value, lambda: key)
-    return _whole(target, lambda: _with(text, parts, value))
+    at, _, name = key.rpartition(".")
+    parent = get_value(data, at) if at else data
+    if value is not TAKEN_OUT:
+        target = with_value(data, key, value, lambda: key)
+        return _whole(target, lambda: _with(text, key.split("."), value))
+    if not isinstance(parent, dict) or name not in parent:
+        return text
+    left = {k: inner for k, inner in parent.items() if k != name}
+    target = with_value(data, at, left, lambda: key) if at else left
+    return _whole(target, lambda: _without(text, _node(text, at), name))
 
 
 def listed(text: str, key: str, items: list[Any]) -> str:
     """Return a scenario's text with a list's items replaced where they differ."""
     data, _ = read(text)
-    old = get_value(data, key)
+    old = get_value(data, key) or []
     target = with_value(data, key, items, lambda: key)
-    if not isinstance(old, list) or not old:
-        return _whole(target, lambda: _with(text, key.split("."), items))
-    k = next(
-        (k for k, (a, b) in enumerate(zip(old, items, strict=False)) if a != b), None
-    )
-    at = min(len(old), len(items)) if k is None else k
-    splice = {0: _replaced, 1: _inserted, -1: _removed}.get(len(items) - len(old))
-    if splice is None:
-        return _whole(target, lambda: _with(text, key.split("."), items))
-    item = items[at] if at < len(items) else None
-    return _whole(target, lambda: splice(text, _node(text, key.split(".")), at, item))
+    pairs = enumerate(zip(old, items, strict=False))
+    k = next((k for k, (a, b) in pairs if a != b), min(len(old), len(items)))
+
+    def spliced() -> str:
+        if not old or abs(len(items) - len(old)) > 1:
+            return _with(text, key.split("."), items)
+        if len(items) == len(old):
+            return _with(text, [*key.split("."), str(k)], items[k])
+        if len(items) > len(old):
+            return _inserted(text, _node(text, key), k, flow(items[k]))
+        return _without(text, _node(text, key), str(k))
+
+    return _whole(target, spliced)
 
 
 def flow(value: Any) -> str:
@@ -93,98 +89,77 @@ def _whole(target: Any, spliced: Callable[[], str]) -> str:
     return yaml.safe_dump(target, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _node(text: str, parts: list[str]) -> Any:
+def _node(text: str, key: str) -> Any:
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    for part in parts:
-        node = _child(node, part)
+    for part in key.split(".") if key else ():
+        node = _children(node)[part][1]
     return node
 
 
-def _child(node: Any, part: str) -> Any:
-    """Return a node within another; `LookupError` where there is none."""
+def _children(node: Any) -> dict[str, tuple[Any, Any]]:
+    """Return by name or place where each entry of a node begins, and its value."""
     if isinstance(node, yaml.SequenceNode):
-        return node.value[int(part)]
+        return {str(k): (item, item) for k, item in enumerate(node.value)}
     if isinstance(node, yaml.MappingNode):
-        return {str(name.value): inner for name, inner in node.value}[part]
-    raise LookupError(part)
+        return {str(name.value): (name, value) for name, value in node.value}
+    return {}
 
 
 def _with(text: str, parts: list[str], value: Any) -> str:
-    node, rest = _node(text, []), [*parts]
-    while rest:
-        try:
-            node = _child(node, rest[0])
-        except (LookupError, ValueError):
-            break
-        rest.pop(0)
+    node, rest = _node(text, ""), [*parts]
+    while rest and rest[0] in _children(node):
+        node = _children(node)[rest.pop(0)][1]
     for name in reversed(rest[1:]):
         value = {name: value}
-    if not rest:
-        start, end = _span(text, node)
-        gap = " " if text[start - 1 : start] == ":" else ""  # of a key without a value
-        return f"{text[:start]}{gap}{flow(value)}{text[end:]}"
-    if not isinstance(node, yaml.MappingNode):
-        raise LookupError(rest[0])
-    entry = flow({rest[0]: value})[1:-1]
-    if node.flow_style:
-        end = node.end_mark.index - 1
-        return f"{text[:end].rstrip()}{', ' if node.value else ''}{entry}{text[end:]}"
-    end = _span(text, node, to_line=True)[1]
-    return f"{text[:end]}\n{' ' * node.start_mark.column}{entry}{text[end:]}"
+    if rest:
+        if not isinstance(node, yaml.MappingNode):
+            raise LookupError(rest[0])
+        return _inserted(text, node, len(node.value), flow({rest[0]: value})[1:-1])
+    start, end = _start(node), _end(text, node)
+    gap = " " if text[start - 1 : start] == ":" else ""  # of a key without a value
+    return f"{text[:start]}{gap}{flow(value)}{text[end:]}"
 
 
 def _without(text: str, node: Any, name: str) -> str:
-    entries = [
-        (_start(key), _span(text, inner)[1], str(key.value))
-        for key, inner in node.value
-    ]
-    at = next(k for k, (*_, key) in enumerate(entries) if key == name)
-    return _cut(text, node, [(start, end) for start, end, _ in entries], at)
-
-
-def _removed(text: str, node: Any, at: int, _: Any) -> str:
-    return _cut(text, node, [_span(text, item) for item in node.value], at)
-
-
-def _cut(text: str, node: Any, spans: list[tuple[int, int]], at: int) -> str:
+    entries = _children(node)
+    at = [*entries].index(name)
+    spans = [(_start(key), _end(text, value)) for key, value in entries.values()]
     start, end = spans[at]
+    if not node.flow_style:
+        line_end = text.find("\n", end)
+        rest = text[line_end + 1 if line_end >= 0 else end :]
+        return text[: text.rfind("\n", 0, start) + 1] + rest
+    if at + 1 < len(spans):
+        return text[:start] + text[spans[at + 1][0] :]
+    return text[: spans[at - 1][1] if at else start] + text[end:]
+
+
+def _inserted(text: str, node: Any, at: int, entry: str) -> str:
+    """Return a text with an entry of a mapping or a list before that at a place."""
+    entries = [*_children(node).values()]
     if node.flow_style:
-        if at + 1 < len(spans):
-            return text[:start] + text[spans[at + 1][0] :]
-        return text[: spans[at - 1][1] if at else start] + text[end:]
-    line_end = text.find("\n", end)
-    return (
-        text[: text.rfind("\n", 0, start) + 1]
-        + text[line_end + 1 if line_end >= 0 else end :]
-    )
-
-
-def _replaced(text: str, node: Any, at: int, item: Any) -> str:
-    start, end = _span(text, node.value[at])
-    return text[:start] + flow(item) + text[end:]
-
-
-def _inserted(text: str, node: Any, at: int, item: Any) -> str:
-    spans = [_span(text, inner, to_line=not node.flow_style) for inner in node.value]
-    if node.flow_style:
-        if at < len(spans):
-            return f"{text[: spans[at][0]]}{flow(item)}, {text[spans[at][0] :]}"
-        return f"{text[: spans[-1][1]]}, {flow(item)}{text[spans[-1][1] :]}"
-    line = f"{' ' * node.start_mark.column}- {flow(item)}"
-    if at < len(spans):
-        start = text.rfind("\n", 0, spans[at][0]) + 1
+        if at < len(entries):
+            start = _start(entries[at][0])
+            return f"{text[:start]}{entry}, {text[start:]}"
+        end = node.end_mark.index - 1
+        return f"{text[:end].rstrip()}{', ' if entries else ''}{entry}{text[end:]}"
+    dash = "- " if isinstance(node, yaml.SequenceNode) else ""
+    line = f"{' ' * node.start_mark.column}{dash}{entry}"
+    if at < len(entries):
+        start = text.rfind("\n", 0, _start(entries[at][0])) + 1
         return f"{text[:start]}{line}\n{text[start:]}"
-    return f"{text[: spans[-1][1]]}\n{line}{text[spans[-1][1] :]}"
+    end = _end(text, node, to_line=True)
+    return f"{text[:end]}\n{line}{text[end:]}"
 
 
 def _start(node: Any) -> int:
     return int(node.start_mark.index)
 
 
-def _span(text: str, node: Any, to_line: bool = False) -> tuple[int, int]:
-    """Return a node's begin and end in the text, without comments behind it.
+def _end(text: str, node: Any, to_line: bool = False) -> int:
+    """Return where a node ends in the text, without comments behind it.
 
-    `to_line`: to the end of its last line, a comment there included.
+    `to_line`: at the end of its last line, a comment there included.
     """
     start, end = _start(node), int(node.end_mark.index)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
@@ -193,12 +168,10 @@ def _span(text: str, node: Any, to_line: bool = False) -> tuple[int, int]:
             not lines[-1].strip() or lines[-1].lstrip().startswith("#")
         ):
             lines.pop()
-        last = node.value[-1] if node.value else None
-        inner = last[1] if isinstance(last, tuple) else last
         end = start + len("\n".join(lines))
-        if inner is not None and not to_line:
-            end = min(end, max(_span(text, inner)[1], start))
+        if not to_line and (entries := [*_children(node).values()]):
+            end = min(end, max(_end(text, entries[-1][1]), start))
     if to_line:
         line_end = text.find("\n", end)
         end = line_end if line_end >= 0 else len(text.rstrip("\n"))
-    return start, end
+    return end

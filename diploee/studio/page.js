@@ -13,10 +13,6 @@
       method: "POST", signal, body: JSON.stringify({ page, ...body }),
       headers: { "Content-Type": "application/json", "X-Studio": token },
     });
-    if (answer.status === 429) {
-      await new Promise((go) => setTimeout(go, 1000));
-      return post(name, body, signal);
-    }
     if (!answer.ok) {
       const refusal = await answer.json().catch(() => null);
       throw Object.assign(new Error(words(refusal) || "the studio refused this; is it still open?"), refusal);

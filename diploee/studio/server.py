@@ -1,8 +1,8 @@
 """The studio's server: one page on the loopback address, for who has its address.
 
 The address holds a random token, and every request is checked before anything is done:
-the host (a name of others' could lead here), where it comes from, the token, its size,
-and its rate.
+the host (a name of others' could lead here), where it comes from, the token and its
+size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import secrets
 import shutil
 import socket
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -27,6 +26,7 @@ import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -43,8 +43,6 @@ from diploee.studio.sites import Draft, Place, checked_scenario, opened, search,
 
 HOST = "127.0.0.1"
 MOST_BYTES = 1_000_000
-PER_S, AT_ONCE = 20.0, 60.0
-"""Requests of a second that are answered, after as many at once."""
 AUTOMATIC_S, KEPT = 60.0, 4
 """Longer runs are not started without being asked for; weeks of a page kept for
 differences."""
@@ -68,6 +66,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _ID = r"^[A-Za-z0-9_-]{1,64}$"
+_ONCE = ("host", "origin", "x-studio", "content-length")
+"""Headers that no request has twice."""
 FRAMES = ("picture", "report")
 
 
@@ -98,100 +98,53 @@ class Guard:
     """Passes on requests of the studio's own page, and refuses all others."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        self._app, self._token = app, token.encode()
-        self._hosts = {f"{name}:{port}".encode() for name in (HOST, "localhost")}
-        self.now_s = time.monotonic
-        self.rest()
-
-    def rest(self) -> None:
-        """Have as many requests answered at once as after a pause."""
-        self._left, self._at_s = AT_ONCE, self.now_s()
+        self._app, self._token = app, token
+        self._hosts = [f"{name}:{port}" for name in (HOST, "localhost")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, and pass it on."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope) if scope["type"] == "http" else (403, "refused")
-        if refusal is not None:
-            status, words = refusal
-            await Response(f"{words}\n", status, _HEADERS, "text/plain")(
-                scope, receive, send
-            )
+        if refusal := self._refusal(scope, Headers(scope=scope)):
+            words = "too large" if refusal == 413 else "refused"
+            answer = Response(f"{words}\n", refusal, _HEADERS, "text/plain")
+            await answer(scope, receive, send)
             return
-        body, is_more = b"", True
-        while is_more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            is_more = message.get("more_body", False)
-            if len(body) > MOST_BYTES:
-                await Response("too large\n", 413, _HEADERS, "text/plain")(
-                    scope, receive, send
-                )
-                return
-        whole: list[Message] = [{"type": "http.request", "body": body}]
-
-        async def received() -> Message:
-            return whole.pop() if whole else await receive()
 
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(n.lower().encode(), v.encode()) for n, v in _HEADERS.items()]
-                message["headers"] = [*message["headers"], *own]
+                MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
         path = scope["path"].partition("/")[2].partition("/")[2]
-        await self._app(
-            {**scope, "path": f"/{path}", "root_path": ""}, received, headed
-        )
+        await self._app({**scope, "path": f"/{path}", "root_path": ""}, receive, headed)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Return status and words of what is refused.
-
-        What is wrong is said to the page alone.
-        """
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            if name in headers and name in (
-                b"host",
-                b"origin",
-                b"x-studio",
-                b"content-length",
-            ):
-                return 403, "refused"
-            headers[name] = value
-        if headers.get(b"host") not in self._hosts:
-            return 403, "refused"
-        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-            return 403, "refused"
-        origin = headers.get(b"origin")
-        if origin is not None and origin != b"http://" + headers[b"host"]:
-            return 403, "refused"
+    def _refusal(self, scope: Scope, headers: Headers) -> int | None:
+        """Return the status of what is refused, which says no more."""
+        if scope["type"] != "http" or any(len(headers.getlist(n)) > 1 for n in _ONCE):
+            return 403
+        host, origin = headers.get("host"), headers.get("origin")
         token, slash, _ = scope["path"].removeprefix("/").partition("/")
-        if not hmac.compare_digest(token.encode(), self._token) or not slash:
-            return 403, "refused"
-        if scope["method"] == "POST":
-            is_json = (
-                headers.get(b"content-type", b"").partition(b";")[0]
-                == b"application/json"
-            )
-            is_own = hmac.compare_digest(headers.get(b"x-studio", b""), self._token)
-            if not (is_own and is_json and origin is not None):
-                return 403, "refused"
-            size = headers.get(b"content-length", b"0")
-            if not size.isdigit() or int(size[:20]) > MOST_BYTES:
-                return 413, "too large"
-        elif scope["method"] not in ("GET", "HEAD"):
-            return 405, "refused"
-        now_s = self.now_s()
-        self._left = min(AT_ONCE, self._left + (now_s - self._at_s) * PER_S)
-        self._at_s = now_s
-        if self._left < 1:
-            return 429, "too many requests; wait a second"
-        self._left -= 1
-        return None
+        if not (
+            host in self._hosts
+            and headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+            and origin in (None, f"http://{host}")
+            and hmac.compare_digest(token.encode(), self._token.encode())
+            and slash
+        ):
+            return 403
+        if scope["method"] != "POST":
+            return None if scope["method"] in ("GET", "HEAD") else 405
+        own = headers.get("x-studio", "").encode()
+        kind = headers.get("content-type", "").partition(";")[0]
+        if not hmac.compare_digest(own, self._token.encode()) or not origin:
+            return 403
+        if kind != "application/json":
+            return 403
+        size = headers.get("content-length", "")  # of pieces none is known
+        is_known = size.isdigit() and "transfer-encoding" not in headers
+        return None if is_known and int(size[:20]) <= MOST_BYTES else 413
 
 
 class Studio:

@@ -29,6 +29,7 @@ import numpy as np
 from diploee.api import open_run, simulate
 from diploee.base.errors import DiploeeError, RunTooLongError
 from diploee.base.files import is_late, reason
+from diploee.base.metric import NONE
 from diploee.base.progress import Progress, Update, stop_with
 from diploee.base.units import MS_PER_H, power_unit
 from diploee.base.version import full_version
@@ -289,15 +290,11 @@ def _in_words(found: Comparison) -> list[str]:
     rows = [row for row in found.rows if not row.is_shown_equal]
     lines = []
     for row in rows[:MOST_DIFFERENCES]:
-        before, after = (row.metric.show(value) for value in row.values)
-        change = row.change_text(1)
-        lines.append(
-            f"{row.metric.heading}: {before} to {after}{f' ({change})' * bool(change)}"
-        )
-    if not rows:
-        return ["No figure differs from the run before."]
-    left = len(rows) - len(lines)
-    return [*lines, *([f"{left} more figures differ"] if left else [])]
+        before, after, change = row.cells
+        lines.append(f"{row.metric.heading}: {before} to {after} ({change or NONE})")
+    if left := len(rows) - len(lines):
+        lines.append(f"{left} more figures differ")
+    return lines or ["No figure differs from the run before."]
 
 
 def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:

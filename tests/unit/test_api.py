@@ -293,7 +293,7 @@ def test_runs_are_compared_by_metric_from_the_top(
     assert found[DEMAND].values == tuple(
         float(run.metric(DEMAND)) for run in (tiny_run, busier)
     )
-    assert DEMAND in found._repr_html_()
+    assert found[DEMAND].metric.heading in found._repr_html_()
 
 
 def test_simulate_takes_no_name_of_a_scenario() -> None:

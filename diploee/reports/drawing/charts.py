@@ -37,9 +37,6 @@ CIVIDIS = (
 HEIGHT_PX = 300
 """Height of a panel's axes."""
 
-LEAST_PX = 3
-"""No layer of a stack is thinner at the median: it is drawn together with a neighbour."""  # noqa: E501
-
 
 def colour(index: int) -> str:
     """Return the colour of the n-th run, service or group."""
@@ -90,9 +87,9 @@ class Line:
     """A line through points, or markers alone.
 
     Hovering shows `digits` decimals, or three significant digits where `significant`.
-    Error bars reach from the first of the `limits` to the second. A `level` through one
-    point is a short dash. Where there are more points than pixels, a line of `means` is
-    drawn through their means, another through their extremes.
+    Error bars reach from the first of the `limits` to the second. Where there are more
+    points than pixels, a line of `means` is drawn through their means, another through
+    their extremes.
     """
 
     x: Array
@@ -107,17 +104,10 @@ class Line:
     markers: bool = False
     markers_only: bool = False
     texts: tuple[str, ...] = ()
-    hollow: bool = False
     legend: bool = True
     significant: bool = False
     limits: tuple[Array, Array] | None = None
-    level: bool = False
     means: bool = False
-
-    @property
-    def is_dash(self) -> bool:
-        """Whether it is a level through one point."""
-        return self.level and int(np.isfinite(self.y).sum()) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,23 +143,6 @@ class Stack:
     digits: int = 2
     steps: bool = True
     total: str = "total"
-
-    def thick(self, px_per_unit: float) -> list[tuple[list[int], Array]]:
-        """Return the parts drawn together, and their sums.
-
-        None too thin, no colour twice.
-        """
-        groups = [([k], part) for k, part in enumerate(self.parts)]
-        while len(groups) > 1:
-            px = [abs(float(np.nanmedian(part))) * px_per_unit for _, part in groups]
-            thin = int(np.argmin(px))
-            if px[thin] >= LEAST_PX and len(groups) <= len(PALETTE):
-                break
-            beside = [k for k in (thin - 1, thin + 1) if 0 <= k < len(groups)]
-            first = min(thin, min(beside, key=lambda k: px[k]))
-            (below, low), (above, high) = groups[first : first + 2]
-            groups[first : first + 2] = [(below + above, low + high)]
-        return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,8 +203,7 @@ class Panel:
 class Chart:
     """A figure: a title, panels, and a caption that says what one sees and how it was made.
 
-    `boundary` says where its power is taken; `alt` what it is, where the title does
-    not.
+    `boundary` says where its power is taken.
     """  # noqa: E501
 
     id: str
@@ -239,7 +211,6 @@ class Chart:
     caption: str
     panels: tuple[Panel, ...]
     boundary: str = ""
-    alt: str = ""
 
     @property
     def n_columns(self) -> int:

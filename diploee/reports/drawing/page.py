@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 from functools import cache
 from pathlib import Path
@@ -54,46 +53,31 @@ class Figures:
 
     def figure(self, chart: Chart) -> str:
         """Return the element of a chart."""
-        panels = "".join(self._panel(panel) for panel in chart.panels)
-        columns = ("one", "two", "three")[chart.n_columns - 1]
-        text = html.escape(caption(chart))
-        where = (
-            f" Power boundary: {html.escape(chart.boundary)}." if chart.boundary else ""
-        )
-        return (
-            f"<figure id='{chart.id}' tabindex='0' role='group' aria-label='"
-            f"{html.escape(alt_text(chart))}'><h3>{html.escape(chart.title)}</h3>"
-            f"<div class='panels {columns}'>{panels}</div>"
-            f"<figcaption>{text}{where}</figcaption></figure>\n"
-        )
+        panels = [(panel, self._content(panel)) for panel in chart.panels]
+        words = {"alt": alt_text(chart), "caption": caption(chart)}
+        return rendered("figure.html", chart=chart, panels=panels, json=_json, **words)
 
     def scripts(self) -> str:
         """Return what draws the figures above.
 
         Colours, columns, Vega and the script.
         """
-        columns = list(self._columns.values())
-        return (
-            f"<style>{self._style()}</style>\n"
-            f"<script type='application/json' id='columns'>{_json(columns)}</script>\n"
-            f"<script>{_program()}</script>\n"
-            f"<script>\n{(_HERE / 'page.js').read_text('utf-8')}</script>\n"
+        return rendered(
+            "scripts.html",
+            json=_json,
+            columns=list(self._columns.values()),
+            colours=list(self._colours),
+            dark=DARK,
+            style=(_HERE / "page.css").read_text("utf-8"),
+            vega=_program(),
+            script=(_HERE / "page.js").read_text("utf-8"),
         )
 
     def page(self, chart: Chart) -> str:
         """Return a page of one chart."""
-        figure = self.figure(chart)
-        return (
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta '
-            f'http-equiv="Content-Security-Policy" content="{POLICY}"><meta '
-            'name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html.escape(chart.title)}</title><style>:root {{ color-scheme: "
-            "light dark; } figure { margin: 0; } body { margin: 10px 16px; font: "
-            "15px/1.45 Helvetica, Arial, sans-serif; }</style></head>\n"
-            f"<body>{figure}{self.scripts()}</body></html>\n"
-        )
+        return rendered("chart.html", chart=chart, figures=self, policy=POLICY)
 
-    def _panel(self, panel: Panel) -> str:
+    def _content(self, panel: Panel) -> Json:
         spec, drawn = panel_spec(panel, "width", self._paint)
         for k, layer in enumerate(spec["layer"][: len(drawn.columns)]):
             layer["data"] = {"name": f"d{k}"}
@@ -113,7 +97,7 @@ class Figures:
                     layer["encoding"]["x"] = x | {
                         "scale": scale | {"domainRaw": {"expr": "shown"}}
                     }
-        content = {
+        return {
             "spec": spec,
             "layers": [
                 {"how": how, "columns": {n: self._put(v) for n, v in columns.items()}}
@@ -128,15 +112,6 @@ class Figures:
             "label": panel.x.label,
             "domain": domain,
         }
-        title = f"<h4>{html.escape(panel.title)}</h4>" if panel.title else ""
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in panel.notes)
-        notes = f"<ul class='notes'>{notes}</ul>" if notes else ""
-        return (
-            f"<div class='panel'>{title}<div class='plot' aria-hidden='true' "
-            f"style='min-height: {spec['height'] + 60}px'></div><script "
-            "type='application/json' "
-            f"class='spec'>{_json(content)}</script>{notes}</div>\n"
-        )
 
     def _put(self, values: Array) -> int:
         """Keep a column once, and return its place."""
@@ -155,13 +130,25 @@ class Figures:
         self._colours[colour] = None
         return f"var(--c{colour[1:]})"
 
-    def _style(self) -> str:
-        light = "".join(f"--c{c[1:]}:{c};" for c in self._colours)
-        dark = "".join(f"--c{c[1:]}:{DARK.get(c, c)};" for c in self._colours)
-        return (
-            f"{(_HERE / 'page.css').read_text('utf-8')}:root{{{light}}}@media screen "
-            f"and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-        )
+
+@cache
+def _templates() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader([_HERE, _HERE.parent]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def rendered(template: str, **given: Any) -> str:
+    """Return a filled template; jinja2 escapes what is not marked safe."""
+    text: str = _templates().get_template(template).render(**given)
+    return text
 
 
 @cache

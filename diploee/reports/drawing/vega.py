@@ -96,7 +96,7 @@ class Drawn:
         """Add a layer: its mark, its columns, and how they are thinned."""
         channels: Json = {"x": {"field": "x"}, "y": {"field": "y"}} | encoding
         self.layers.append({"mark": mark, "encoding": channels})
-        self.columns.append((columns, how))
+        self.columns.append((_short(columns), how))
 
     def show(
         self, name: str, unit: str, digits: int | None, how: str, **columns: Array
@@ -108,9 +108,17 @@ class Drawn:
                 "unit": unit,
                 "digits": digits,
                 "how": how,
-                "columns": columns,
+                "columns": _short(columns),
             }
         )
+
+
+def _short(columns: dict[str, Array]) -> dict[str, Array]:
+    """Return columns with numbers of 32 bits, which no picture tells from more."""
+    return {
+        name: values.astype(np.float32) if values.dtype.kind == "f" else values
+        for name, values in columns.items()
+    }
 
 
 def config(paint: Paint, background: str | None) -> Json:
@@ -227,7 +235,7 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Draw
             case Area():
                 _band(drawn, layer, paint)
             case Stack():
-                _stack(drawn, layer, paint, HEIGHT_PX / (high - low))
+                _stack(drawn, layer, paint)
             case Bars():
                 _bars(drawn, layer, paint, bars, low if panel.y.kind == "log" else 0.0)
             case Carpet():
@@ -239,7 +247,7 @@ def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Draw
     for encoding in (layer["encoding"] for layer in drawn.layers):
         encoding["x"] = x | encoding["x"]
         encoding["y"] = y | encoding["y"]
-    layers = [*drawn.layers, *_legend(panel, width, paint, HEIGHT_PX / (high - low))]
+    layers = [*drawn.layers, *_legend(panel, width, paint)]
     height = HEIGHT_PX if not panel.small else HEIGHT_PX - (140 if panel.wide else 60)
     return {"width": width, "height": height, "layer": layers}, drawn
 
@@ -346,24 +354,10 @@ def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
             y2={"field": "y2"},
         )
     point = {"type": "point", "filled": True, "color": colour, "opacity": 1}
-    if line.is_dash:
-        drawn.add(
-            {
-                "type": "tick",
-                "orient": "horizontal",
-                "thickness": 3,
-                "size": 30,
-                "color": colour,
-            },
-            columns,
-        )
-    elif line.markers_only:
-        bold = line.limits is not None or line.texts or line.hollow or line.x.size < FEW
-        point |= {
-            "size": 50 if line.hollow else 30 if bold else 14,
-            "opacity": 1 if bold else 0.45,
-        }
-        drawn.add(point | {"filled": not line.hollow, "strokeWidth": 1.5}, columns)
+    if line.markers_only:
+        bold = line.limits is not None or line.texts or line.x.size < FEW
+        point |= {"size": 30 if bold else 14, "opacity": 1 if bold else 0.45}
+        drawn.add(point, columns)
         if line.texts:
             texts = columns | {"text": np.array(line.texts)}
             drawn.add(
@@ -419,30 +413,27 @@ def _band(drawn: Drawn, band: Area, paint: Paint) -> None:
             drawn.show(name, band.unit, band.digits, kind, x=band.x, y=values)
 
 
-def _stack(drawn: Drawn, stack: Stack, paint: Paint, px_per_unit: float) -> None:
+def _stack(drawn: Drawn, stack: Stack, paint: Paint) -> None:
     low = np.zeros(stack.x.size)
-    groups = stack.thick(px_per_unit)
-    for group, part in groups:
+    for colour, part in zip(stack.colours, stack.parts, strict=True):
         high = low + part
         drawn.add(
             {
                 "type": "area",
-                "color": paint(stack.colours[group[0]]),
+                "color": paint(colour),
                 "fillOpacity": 0.6,
                 "clip": True,
                 "interpolate": "step-after" if stack.steps else "linear",
             },
-            {"x": stack.x, "y": high.astype(np.float32), "y2": low.astype(np.float32)},
+            {"x": stack.x, "y": high, "y2": low},
             "means",
             y2={"field": "y2"},
         )
         low = high
     kind = "step" if stack.steps else "near"
     for name, part in zip(stack.names, stack.parts, strict=True):
-        drawn.show(
-            name, stack.unit, stack.digits, kind, x=stack.x, y=part.astype(np.float32)
-        )
-    total = stack.parts.sum(axis=0).astype(np.float32)
+        drawn.show(name, stack.unit, stack.digits, kind, x=stack.x, y=part)
+    total = stack.parts.sum(axis=0)
     drawn.show(stack.total, stack.unit, stack.digits, kind, x=stack.x, y=total)
 
 
@@ -588,25 +579,21 @@ def _image(carpet: Carpet) -> str:
     )
 
 
-def _legend(
-    panel: Panel, width: int | str, paint: Paint, px_per_unit: float
-) -> Iterator[Json]:
+def _legend(panel: Panel, width: int | str, paint: Paint) -> Iterator[Json]:
     """Yield a layer that draws the legend alone, for several names."""
     entries: dict[str, tuple[str, list[int], float, float]] = {}
     for layer in panel.layers:
         match layer:
             case Stack():
-                for group, _ in layer.thick(px_per_unit):  # as they are drawn
-                    name = " + ".join(layer.names[k] for k in group)
-                    entries.setdefault(name, (layer.colours[group[0]], [1, 0], 0.6, 10))
-            case Line() | Area() | Bars() if getattr(layer, "legend", True):
-                dash = _DASHES[layer.dash] if isinstance(layer, Line) else [1, 0]
-                opacity = layer.opacity if isinstance(layer, Area) else 1.0
-                is_line = (
-                    isinstance(layer, Line) and not layer.markers_only and layer.width
-                )
-                thick = 2 if is_line else 10
-                entries.setdefault(layer.name, (layer.colour, dash, opacity, thick))
+                for name, colour in zip(layer.names, layer.colours, strict=True):
+                    entries.setdefault(name, (colour, [1, 0], 0.6, 10))
+            case Line() if layer.legend:
+                is_line = layer.width and not layer.markers_only
+                drawn = _DASHES[layer.dash], 1.0, 2 if is_line else 10
+                entries.setdefault(layer.name, (layer.colour, *drawn))
+            case Area(legend=True) | Bars():
+                opacity = getattr(layer, "opacity", 1.0)
+                entries.setdefault(layer.name, (layer.colour, [1, 0], opacity, 10))
     if len(entries) < 2:
         return
     colours, dashes, opacities, widths = zip(*entries.values(), strict=True)

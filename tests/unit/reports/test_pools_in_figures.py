@@ -15,7 +15,7 @@ from diploee.reports.data import REST, RunData, read_run
 from diploee.reports.drawing.charts import Bars, Carpet, Chart, Line
 from diploee.reports.event_charts import event_windows_chart
 from diploee.reports.power_charts import (
-    carpet_charts,
+    carpet_chart,
     duration_chart,
     months_chart,
     peak_week_chart,
@@ -88,7 +88,7 @@ def test_cells_lines_and_bars_of_the_pools_add_up_to_the_facility(run: RunData) 
         panel.title or "facility": layer.z.reshape(24, -1, layer.z.shape[1])
         .mean(axis=1)
         .ravel()
-        for chart in carpet_charts([run], MEGAWATT)
+        for chart in (carpet_chart([run], MEGAWATT), carpet_chart(run.parts, MEGAWATT))
         for panel in chart.panels
         for layer in panel.layers
         if isinstance(layer, Carpet)

@@ -27,7 +27,6 @@ class Page:
             "Content-Type": "application/json",
         }
         data = None if body is None else json.dumps({"page": self._page, **body})
-        self._studio.guard.rest()
         connection.request(method, f"/{self._studio.token}/{name}", data, headers)
         return connection, connection.getresponse()
 
