@@ -52,7 +52,6 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
             scenario,
             step_ms,
             _ALL_SEEN,
-            scenario.facility,
             (1.0, ""),
             1.0,
             has_reactive,
@@ -120,7 +119,6 @@ class LimitWatch:
             scenario,
             scenario.step_ms,
             profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
-            scenario.facility,
             (rated_mw, "rated power"),
             peak_mw,
             bool(self._reactive),
@@ -164,7 +162,7 @@ class LimitWatch:
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
     """Return whether limits are in percent of a peak known from whole years."""
-    of_site = scenario, scenario.step_ms, _ALL_SEEN, scenario.facility, (1.0, "")
+    of_site = scenario, scenario.step_ms, _ALL_SEEN, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
         return False

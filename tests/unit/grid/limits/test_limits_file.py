@@ -146,7 +146,7 @@ def signal_fails(self, shown):
             {"checks": lambda self, shown: shown.nothing},
             "its checks raised AttributeError",
         ),
-        ({"checks": lambda self, shown: [3]}, "checks must yield Check, found 3"),
+        ({"checks": lambda self, shown: [3]}, "its checks raised AttributeError"),
         (
             {"what": property(lambda self: self.nothing)},
             "its checks raised AttributeError",
