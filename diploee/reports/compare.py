@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,25 @@ from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
 from diploee.runs.ranked import ranks
 from diploee.runs.reader import RunFolder
+from diploee.runs.sections import Figure, Section, SectionTable, as_html
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_ROWS, MOST_SETTINGS = 10, 3
+"""Differences and keys of a short list."""
+
+ALWAYS = (
+    "power.max_mw",
+    "power.energy_mwh",
+    "jobs.mean_queue_time_queued_h",
+    "jobs.unstarted",
+    "jobs.queued_fraction",
+)
+"""Metrics that head the list, equal or not."""
+
+PerRun = Mapping[str, tuple[Any, ...]]
+"""By name what each run has; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,18 @@ class MetricRow:
             else f"{100 * change:+.1g} %"
         )
 
+    @property
+    def in_unit(self) -> list[float | None]:
+        """The values in the unit that is shown."""
+        factor = self.metric.factor
+        return [None if value is None else value * factor for value in self.values]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Values of all runs as text, and the changes of all but the first."""
+        runs = range(len(self.values))
+        return (*map(self.shown, runs), *map(self.change_text, runs[1:]))
+
     def shown(self, run: int) -> str:
         """Return a run's value as text, marked where it is a lower bound."""
         mark = "≥ " if any(self.bounds[run : run + 1]) else ""
@@ -84,22 +113,15 @@ class Comparison(Brief):
 
     labels: tuple[str, ...]  # names of the runs, all different
     rows: tuple[MetricRow, ...]  # all metrics that a run has, the most asked for first
-    # Keys of the scenarios that differ, with the value of each run; None where a run
-    # has none
-    settings: Mapping[str, tuple[Any, ...]]
+    settings: PerRun  # keys of the scenarios that differ
+    stages: PerRun  # sizes of the stages that not all runs have
+    verdicts: PerRun  # limits with different verdicts
     # Each warning once, with the runs that have it
     warnings: Mapping[str, tuple[str, ...]]
-    # Stages that a run has beyond the first, or lacks, with their sizes
-    stages: tuple[str, ...] = ()
-    # Limits with other verdicts than in the first run: what each run has of them
-    verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> MetricRow:
         """Return the row of a metric by its key, such as ``"power.max_mw"``."""
-        found = next((row for row in self.rows if row.metric.key == key), None)
-        if found is None:
-            raise KeyError(key)
-        return found
+        return {row.metric.key: row for row in self.rows}[key]
 
     def frame(self) -> pd.DataFrame:
         """Return the metrics by key.
@@ -113,18 +135,79 @@ class Comparison(Brief):
             "unit": [row.metric.suffix for row in self.rows],
         }
         for k, label in enumerate(self.labels):
-            table[label] = [
-                None if row.values[k] is None else row.values[k] * row.metric.factor  # type: ignore[operator]
-                for row in self.rows
-            ]
+            table[label] = [row.in_unit[k] for row in self.rows]
         for k, label in list(enumerate(self.labels))[1:]:
             table[f"{label}: change"] = [row.change(k) for row in self.rows]
         return pd.DataFrame(
             table, index=pd.Index([r.metric.key for r in self.rows], name="key")
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it in plain types, for JSON."""
+        metrics = {
+            row.metric.key: {
+                "unit": row.metric.suffix,
+                "values": row.in_unit,
+                "changes": [row.change(k) for k in range(1, len(self.labels))],
+                **({"lower_bounds": row.bounds} if any(row.bounds) else {}),
+            }
+            for row in self.rows
+        }
+        return {
+            "runs": self.labels,
+            "settings": {
+                key: [str(v) for v in of] for key, of in self.settings.items()
+            },
+            "stages": self.stages,
+            "verdicts": self.verdicts,
+            "metrics": metrics,
+            "warnings": [{"text": t, "runs": of} for t, of in self.warnings.items()],
+        }
+
+    def sections(self, everything: bool = True) -> list[Section]:
+        """Return what differs as tables, the most asked for first."""
+        first = [row for row in self.rows if row.metric.key in ALWAYS]
+        first.sort(key=lambda row: ALWAYS.index(row.metric.key))
+        same = [row for row in self.rows if row.is_shown_equal]
+        listed = first + [r for r in self.rows if r not in same and r not in first]
+        rows = self.rows if everything else listed[:MOST_ROWS]
+        settings = list(self.settings.items())
+        n_keys = len(settings) if everything else MOST_SETTINGS
+        changes = [f"change of {label}" for label in self.labels[1:]]
+        metrics = {row.metric.heading: row.cells for row in rows}
+        tables = (
+            self._table("Stages", self.stages),
+            self._table(f"Settings, {len(settings)} differ", dict(settings[:n_keys])),
+            self._table("Verdicts", self.verdicts),
+            self._table("Metrics", metrics, changes),
+        )
+        notes = [
+            f"warning ({'all' if len(of) == len(self.labels) else ', '.join(of)}): "
+            f"{text}"
+            for text, of in self.warnings.items()
+        ]
+        if not everything:
+            notes = [
+                f"{plural(len(listed) - len(rows), 'more metric')} differ, "
+                f"{len(same)} are equal; --all shows them, all settings and warnings."
+            ]
+        shown = tuple(table for table in tables if table.figures)
+        return [Section("comparison", "Differences", (), shown, (), tuple(notes))]
+
+    def _table(
+        self, title: str, found: PerRun, more: Sequence[str] = ()
+    ) -> SectionTable:
+        """Return a table of texts, with a column for each run, and more."""
+        columns = (*self.labels, *more)
+        cells = (
+            Figure(item, NONE if value is None else str(value), quantity=column)
+            for item, values in found.items()
+            for column, value in zip(columns, values, strict=True)
+        )
+        return SectionTable(title, tuple(cells))
+
     def _repr_html_(self) -> str:
-        return self.frame().to_html(float_format="{:.4g}".format)
+        return as_html(f"{len(self.labels)} runs compared", self.sections())
 
 
 def compare(*runs: RunFolder | Path | str) -> Comparison:
@@ -153,18 +236,13 @@ def compare(*runs: RunFolder | Path | str) -> Comparison:
         if not any(f"{key}.".startswith(f"{_STAGES}.{name}.") for name in stages)
         and not (key == _STAGES and stages)
     }
-    lines = (
-        f"{labels[k]}: {line}" if len(opened) > 2 else line
-        for of in stages.values()
-        for k, line in of.items()
-    )
     return Comparison(
         tuple(labels),
         tuple(_rows(opened)),
         settings,
-        by_warning(opened, labels),
-        tuple(lines),
+        stages,
         _verdicts(opened),
+        by_warning(opened, labels),
     )
 
 
@@ -172,62 +250,52 @@ _STAGES = "facility.stages"
 _SIZES = {"mw": "MW", "mwh": "MWh", "mva": "MVA"}
 
 
-def _stages(runs: Sequence[RunFolder]) -> dict[str, dict[int, str]]:
-    """Return stages by name that a run has beyond the first, or lacks.
-
-    By run, in words.
-    """
+def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
+    """Return the sizes in each run of the stages that not all have."""
     named = [stages_of(run) for run in runs]
-    found: dict[str, dict[int, str]] = {}
-    for k, stages in enumerate(named[1:], start=1):
-        for name in dict.fromkeys([*named[0], *stages]):
-            if (name in stages) != (name in named[0]):
-                did, stage = (
-                    ("added", stages) if name in stages else ("removed", named[0])
-                )
-                sizes = (
-                    f"{short(value)} {unit}"
-                    for key, unit in _SIZES.items()
-                    for name_, value in stage[name].items()
-                    if name_.rpartition("_")[2] == key
-                    and isinstance(value, int | float)
-                )
-                words = ", ".join(sizes)
-                found.setdefault(name, {})[k] = f"stage {did}: {name} {words}".rstrip()
-    return found
+    return {
+        name: tuple(_sizes(of[name]) if name in of else None for of in named)
+        for name in dict.fromkeys(chain(*named))
+        if not all(name in of for of in named)
+    }
+
+
+def _sizes(stage: Mapping[str, Any]) -> str:
+    """Return the sizes of a stage, such as ``0.05 MW, 0.05 MWh``."""
+    return ", ".join(
+        f"{short(value)} {unit}"
+        for key, unit in _SIZES.items()
+        for name, value in stage.items()
+        if name.rpartition("_")[2] == key and isinstance(value, int | float)
+    )
 
 
 def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
     """Return the limits with different verdicts, each source's first ones first."""
-    found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
-    names: dict[tuple[str, ...], str] = {}
-    for k, run in enumerate(runs):
-        for report in reports_of(run):
-            name = report.name or "limits"
-            entries: list[tuple[tuple[str, ...], str, str, str]]
-            entries = [((name,), name, report.verdict, report.verdict)]
-            for of in report.results:
-                how = (
-                    f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
-                ).rstrip()
-                text = f"{name}: {of.text.partition(' (')[0]}"
-                entries.append(((name, of.key, str(of.number)), text, of.verdict, how))
-            for left in report.unchecked:
-                said = "inconclusive"
-                entries.append(
-                    ((name, left.key, "0"), f"{name}: {left.text}", said, said)
-                )
-            for place, text, verdict, how in entries:
-                names.setdefault(place, text)
-                of_runs = found.setdefault(
-                    place, [("not checked", "not checked")] * len(runs)
-                )
-                of_runs[k] = verdict, how
-    return {
-        names[place]: tuple(how for _, how in of_runs)
-        for place, of_runs in found.items()
-        if len({verdict for verdict, _ in of_runs}) > 1
-    }
+    of_runs = [_verdicts_of(run) for run in runs]
+    none = "", "not checked", "not checked"
+    found = {}
+    for place in dict.fromkeys(chain(*of_runs)):
+        texts, verdicts, hows = zip(*(of.get(place, none) for of in of_runs))
+        if len(set(verdicts)) > 1:
+            found[next(filter(None, texts))] = hows
+    return found
+
+
+def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
+    """Return text, verdict, and what it rests on, of each limit of a run."""
+    found: dict[tuple[str, ...], tuple[str, str, str]] = {}
+    for report in reports_of(run):
+        name = report.name or "limits"
+        found[name,] = name, report.verdict, report.verdict
+        for of in report.results:
+            how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
+            text = f"{name}: {of.text.partition(' (')[0]}"
+            found[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
+        for left in report.unchecked:
+            text, said = f"{name}: {left.text}", "inconclusive"
+            found[name, left.key, "0"] = text, said, said
+    return found
 
 
 def by_warning(

@@ -412,9 +412,7 @@ def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None
 
 
 MIN_HZ, MAX_HZ = 0.01, 15.0
-"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s. What is
-slower is a course of the load, as a day's, which no study of seconds to minutes
-repeats."""
+"""Of a wave that is looked for: those that `hz` of the options takes."""
 
 STEPS_PER_CYCLE = 4
 """Steps of a cycle that is looked for: means over a quarter of one read its amplitude
@@ -430,12 +428,6 @@ def _linjbl(window: _Window) -> Written:
     """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
     step_s = request.series.step_s
-    for option, asked_hz in (("--hz", options.hz), ("--fast-hz", options.fast_hz)):
-        if asked_hz is not None and not MIN_HZ <= asked_hz <= MAX_HZ:
-            raise InputError(
-                f"{option}: must be {MIN_HZ:g} to {MAX_HZ:g} for PSS/E, found "
-                f"{asked_hz:g}"
-            )
     hz, fast_hz = (
         options.hz or _strongest_hz(window.p_mw, step_s),
         options.fast_hz or 0.0,

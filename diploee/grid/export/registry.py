@@ -10,8 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from diploee.base.clock import named_zone
-from diploee.base.errors import InputError, one_line, one_of, shown
+from diploee.base.errors import InputError
 from diploee.base.files import (
     FolderKind,
     check_file,
@@ -326,32 +325,21 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
 
     with naming(fmt.write, "its writer", error):
         written = fmt.write(request)
-    if not isinstance(written, Written):
+        written.files, written.notes  # noqa: B018
+    if request.series.peak_w == -inf or not request.path.exists():
         raise error(
-            f": its writer must return Written, found {one_line(shown(written))}"
+            ": its writer must write request.path, and take all of "
+            "request.series.blocks()"
         )
-    if not request.path.exists():
-        raise error(": its writer wrote no file; it must write request.path")
-    if request.series.peak_w == -inf:
-        raise error(": its writer did not take all of request.series.blocks()")
     return written
 
 
 def _check_options(fmt: Format, options: Options) -> None:
-    for name in options.given():
-        if name not in fmt.accepts():
-            takers = [
-                other.name for other in FORMATS.values() if name in other.accepts()
-            ]
-            raise InputError(
-                f"{flag(name)}: the format '{fmt.name}' has no use for it (these have: "
-                f"{one_of(takers)}); leave it out"
-            )
-    if options.time_zone is not None:
-        try:
-            named_zone(options.time_zone)
-        except ValueError as error:
-            raise InputError(f"--time-zone: {error}") from None
+    if unused := options.given() - fmt.accepts():
+        raise InputError(
+            f"{flag(min(unused))}: the format '{fmt.name}' has no use for it; leave it "
+            "out"
+        )
 
 
 def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
@@ -369,7 +357,7 @@ def _series(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[Series, str | None]:
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
-    step_ms = default_ms if options.step is None else parse_step_ms(options.step)
+    step_ms = parse_step_ms(options.step) if options.step else default_ms
     spans: tuple[Rows, ...]
     leap_rule = None
     check_step(run, source, step_ms)

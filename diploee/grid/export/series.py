@@ -165,21 +165,12 @@ YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 
 def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
     """Refuse a step that the source can't be averaged to."""
-    folder, step_s = run.folder, step_ms / MS_PER_S
-    if step_ms < source.step_ms:
-        names = run.event_windows
-        window = (
-            f", or export one of its worst windows with --event-window {one_of(names)}"
-        )
+    if step_ms < source.step_ms or step_ms % source.step_ms:
         raise InputError(
-            f"{folder}: a step of {step_s:g} s is finer than the {source.name}'s "
-            f"{source.step_s:g} s, which holds no more detail; run again with "
-            f'--set "resolution={step_s:g} s"{window * bool(names)}'
-        )
-    if step_ms % source.step_ms:
-        raise InputError(
-            f"{folder}: a step of {step_s:g} s is no multiple of the {source.name}'s "
-            f"{source.step_s:g} s; choose a --step that is"
+            f"{run.folder}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
+            f"{source.name}'s {source.step_s:g} s, which holds no more detail; choose "
+            "a --step that is, an --event-window at 0.1 s, or run again with a finer "
+            "--set resolution"
         )
 
 
@@ -217,66 +208,47 @@ def year_spans(
         raise InputError(
             f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
-    year = _choose(source, year, leap_day, format_name)
-    start = datetime(year, 1, 1)
-    if not isleap(year):
-        spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
-    elif leap_day is None:
+    start, end = (at.replace(tzinfo=None) for at in (source.start, source.end))
+    spans = {k: _spans(k, leap_day) for k in range(start.year, end.year + 1)}
+    whole = [k for k, of in spans.items() if start <= of[0][0] and of[-1][1] <= end]
+    if year is None and len(whole) == 1:
+        (year,) = whole
+    if year not in whole:
+        asked = "a whole calendar year" if year is None else f"the whole of {year}"
+        years = ", ".join(map(str, whole))
+        remedy = f"holds the years {years}; choose one with --year"
+        if not whole:
+            remedy = "run again with --set 'duration=1 year', or export 'csv'"
+        raise InputError(
+            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for "
+            f"8,760 hours, and the run covers {source.covered}; {remedy}"
+        )
+    if isleap(year) and leap_day is None:
         raise InputError(
             f"{source.folder}: {year} is a leap year and '{format_name}' takes 365 "
             "days; choose what it loses with --leap-day "
             f"{' or --leap-day '.join(get_args(LeapDay))}"
         )
-    elif leap_day == "drop-last-day":
-        spans, rule = (
-            [(start, datetime(year, 12, 31))],
-            "drop-last-day: 31 December is left out",
-        )
-    else:
-        spans = [
-            (start, datetime(year, 2, 29)),
-            (datetime(year, 3, 1), datetime(year + 1, 1, 1)),
-        ]
-        rule = (
-            "drop-feb29: 29 February is left out; later days are one weekday off the "
-            "calendar"
-        )
     where = f"'{format_name}', year {year}"
-    return tuple(
-        (source.row_at(a, where), source.row_at(b, where)) for a, b in spans
-    ), rule
+    rows = [tuple(source.row_at(at, where) for at in span) for span in spans[year]]
+    rule = _LEAP_RULES[leap_day if isleap(year) else None]
+    return tuple((a, b) for a, b in rows), rule
 
 
-def _choose(
-    source: RunSeries, year: int | None, leap_day: LeapDay | None, format_name: str
-) -> int:
-    whole = _whole_years(source, leap_day)
-    if year not in whole and (year is not None or not whole):
-        asked = "a whole calendar year" if year is None else f"the whole of {year}"
-        raise InputError(
-            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 "
-            "for 8,760 "
-            f"hours, and the run covers {source.covered}; run again with --set "
-            '"duration=1 year" '
-            "and such a start, or export 'csv'"
-        )
-    if year is None and len(whole) > 1:
-        raise InputError(
-            f"{source.folder}: holds the years {', '.join(map(str, whole))}; choose "
-            "one with --year"
-        )
-    return whole[0] if year is None else year
+_LEAP_RULES = {
+    None: "the year has no 29 February",
+    "drop-last-day": "drop-last-day: 31 December is left out",
+    "drop-feb29": (
+        "drop-feb29: 29 February is left out; later days are one weekday off the "
+        "calendar"
+    ),
+}
 
 
-def _whole_years(source: RunSeries, leap_day: LeapDay | None) -> list[int]:
-    start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
-    shorter = leap_day == "drop-last-day"
-    ends = {
-        year: datetime(year, 12, 31)
-        if shorter and isleap(year)
-        else datetime(year + 1, 1, 1)
-        for year in range(start.year, end.year + 1)
-    }
-    return [
-        k for k, end_of in ends.items() if start <= datetime(k, 1, 1) and end >= end_of
-    ]
+def _spans(year: int, leap_day: LeapDay | None) -> list[tuple[datetime, datetime]]:
+    begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
+    if not isleap(year) or leap_day is None:
+        return [(begin, end)]
+    if leap_day == "drop-last-day":
+        return [(begin, datetime(year, 12, 31))]
+    return [(begin, datetime(year, 2, 29)), (datetime(year, 3, 1), end)]

@@ -266,9 +266,8 @@ class LimitReport(Brief):
 
     def figures(self) -> Iterator[Figure]:
         """Yield the cells of a table of the limits, the worst verdict first."""
-        ranked = sorted(self.results, key=lambda of: -VERDICTS.index(of.verdict))
         step_ms = round(self.resolution_s * MS_PER_S)
-        rows = [(of.text, of.cells(step_ms)) for of in ranked]
+        rows = [(of.text, of.cells(step_ms)) for of in self.results]
         for verdict, found in (
             ("inconclusive", self.unchecked),
             ("not covered", self.outside),
@@ -276,6 +275,8 @@ class LimitReport(Brief):
             rows += [
                 (of.text, {"Verdict": verdict, COVERAGE: of.reason}) for of in found
             ]
+        order = (*reversed(VERDICTS), "not covered")
+        rows.sort(key=lambda of: order.index(of[1]["Verdict"]))
         for k, (text, cells) in enumerate(rows, start=1):
             for name, cell in cells.items():
                 if cell:
@@ -410,17 +411,20 @@ def check_limits(
         If the run's power can't be read.
     """
     reactive = reactive_of(limits, {column.name for column in run.columns})
-    whole = seen_by(run, bool(reactive), supply)
-    checks, unchecked = all_checks(limits, whole)
-    transient_ms = round(run.transient_h * MS_PER_H)
-    series = Checked(checks, whole.clock.step_ms)
-    for begin_ms, power, of_run in _blocks(run, reactive, supply):
-        series.add(begin_ms, power, transient_ms, of_run)
-    found = report_of(limits, checks, unchecked, whole, run.metrics, transient_ms)
-    results = found.results
-    if supply is not None:  # Causes of the load's events are not those of a supply's.
-        results = tuple(replace(result, cause="") for result in results)
-    return replace(found, results=results, boundary=run.boundary())
+    checked = Checked(limits, seen_by(run, bool(reactive), supply), reactive)
+    transient_ms, first = round(run.transient_h * MS_PER_H), 0
+    for block in run.blocks([POWER_COLUMN, *reactive]):
+        columns, last = block.columns, first + block.starts_ms.size
+        if supply is not None:
+            columns = {**columns, POWER_COLUMN: supply.power_w[first:last]}
+        begin_ms = first * run.scenario.resolution_ms
+        checked.take(begin_ms, columns, transient_ms, f"{run.folder}: ")
+        first = last
+    found = checked.report(run.metrics, run.boundary(), transient_ms)
+    if supply is None:
+        return found
+    # Causes of the load's events are not those of a supply's.
+    return replace(found, results=tuple(replace(of, cause="") for of in found.results))
 
 
 def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
@@ -429,44 +433,98 @@ def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
 
-def report_of(
-    limits: Limits,
-    checks: Sequence[Check],
-    unchecked: Sequence[tuple[Unchecked, bool]],
-    whole: Shown,
-    metrics: Mapping[str, Any],
-    transient_ms: int,
-) -> LimitReport:
-    """Return what checks found of a series, and the `unchecked`."""
-    for check in checks:
-        check.result()
-        if transient_ms and check.of_run and not check.whole:
-            check.text += (
-                f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+class Checked:
+    """A series that is passed to checks, those of what it is filled up apart.
+
+    Parameters
+    ----------
+    limits : Limits
+        What is checked.
+    whole : Shown
+        What the series shows.
+    reactive : list of str
+        Its column of reactive power, where limits need one.
+    """
+
+    def __init__(self, limits: Limits, whole: Shown, reactive: list[str]) -> None:
+        self.limits, self.whole = limits, whole
+        self._columns = [POWER_COLUMN, *reactive]
+        self.checks: list[Check] = []
+        self.unchecked: list[tuple[Unchecked, bool]] = []  # and if no run shows it
+        for key, spec in limits.each():
+            with named(spec):
+                found, why = checks_of(spec, whole)
+                is_seen = bool(found) and not any(check.note for check in found)
+                if not is_seen and (below := spec.below(whole)):
+                    found = [below]
+                if not found:
+                    source = f" ({spec.read_from})" if spec.read_from else ""
+                    need = why.need if why else Need.OTHER
+                    left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
+                    self.unchecked.append((left_out, isinstance(why, Outside)))
+            for number, check in enumerate(found):
+                check.key, check.spec, check.number = key, spec, number
+            self.checks += found
+        self._runners = [
+            (of_all, MeasureRunner(whole.clock.step_ms, checks))
+            for of_all in (True, False)
+            if (checks := [check for check in self.checks if check.whole is of_all])
+        ]
+
+    def take(
+        self,
+        begin_ms: int,
+        columns: Mapping[str, Float64Array],
+        transient_ms: int,
+        where: str = "",
+    ) -> None:
+        """Take in the next values; those before `transient_ms` fill it up."""
+        power, *others = (
+            _quanta(as_stored(columns[name]), f"{where}column '{name}'")
+            for name in self._columns
+        )
+        reactive = others[0] if others else None
+        for of_all, runner in self._runners:
+            runner.add(begin_ms, power, 0 if of_all else transient_ms, reactive)
+
+    def report(
+        self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
+    ) -> LimitReport:
+        """Return what the checks found, with the causes of a run's metrics."""
+        filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+        causes = {
+            (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
+        }
+        results, limits, clock = list[LimitResult](), self.limits, self.whole.clock
+        unchecked, outside = (
+            [of for of, is_outside in self.unchecked if is_outside is kind]
+            for kind in (False, True)
+        )
+        for check in self.checks:
+            found, why = check.result(), check.why_none
+            check.text += filling * bool(
+                transient_ms and check.of_run and not check.whole
             )
-    seen = [check for check in checks if check.exceedance.n_values]
-    nothing = [
-        Unchecked(c.key, c.text, str(c.why_none), c.why_none.need)
-        for c in checks
-        if not c.exceedance.n_values
-    ]
-    causes = {
-        (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
-    }
-    not_stated = [
-        Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
-        for k, text in enumerate(limits.not_stated)
-    ]
-    return LimitReport(
-        resolution_s=whole.clock.step_s,
-        results=tuple(_result(check, whole.clock, causes) for check in seen),
-        unchecked=(*(of for of, is_outside in unchecked if not is_outside), *nothing),
-        outside=(*(of for of, is_outside in unchecked if is_outside), *not_stated),
-        days=whole.horizon_ms / MS_PER_DAY,
-        name=limits.name,
-        origin=limits.origin,
-        notes=(*limits.notes, *covered(metrics)),
-    )
+            if found.n_values:
+                results.append(_result(check, clock, causes))
+            else:
+                none = Unchecked(check.key, check.text, str(why), why.need)
+                unchecked.append(none)
+        outside += [
+            Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
+            for k, text in enumerate(limits.not_stated)
+        ]
+        return LimitReport(
+            resolution_s=clock.step_s,
+            results=tuple(results),
+            unchecked=tuple(unchecked),
+            outside=tuple(outside),
+            days=self.whole.horizon_ms / MS_PER_DAY,
+            boundary=boundary,
+            name=limits.name,
+            origin=limits.origin,
+            notes=(*limits.notes, *covered(metrics)),
+        )
 
 
 def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -478,29 +536,6 @@ def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"detail of the profiles, of which the weakest decides: {said}"
 
 
-def all_checks(
-    limits: Limits, whole: Shown
-) -> tuple[list[Check], list[tuple[Unchecked, bool]]]:
-    """Return the checks that a series allows, and those that it does not."""
-    checks: list[Check] = []
-    unchecked: list[tuple[Unchecked, bool]] = []
-    for key, spec in limits.each():
-        with named(spec):
-            found, why = checks_of(spec, whole)
-            is_seen = bool(found) and not any(check.note for check in found)
-            if not is_seen and (below := spec.below(whole)):
-                found = [below]
-            if not found:
-                source = f" ({spec.read_from})" if spec.read_from else ""
-                need = why.need if why else Need.OTHER
-                left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
-                unchecked.append((left_out, isinstance(why, Outside)))
-        for number, check in enumerate(found):
-            check.key, check.spec, check.number = key, spec, number
-        checks += found
-    return checks, unchecked
-
-
 def checks_of(
     spec: LimitSpec, shown_: Shown
 ) -> tuple[list[Check], NotAssessable | None]:
@@ -510,23 +545,6 @@ def checks_of(
     except NotAssessable as answer:
         return [], answer
     return found, None
-
-
-class Checked:
-    """A series that is passed to checks, those of what it is filled up apart."""
-
-    def __init__(self, checks: Sequence[Check], step_ms: int) -> None:
-        self._whole = MeasureRunner(step_ms, [check for check in checks if check.whole])
-        self._filled = MeasureRunner(
-            step_ms, [check for check in checks if not check.whole]
-        )
-
-    def add(
-        self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None
-    ) -> None:
-        """Take in the next values [quanta]; those before `transient_ms` fill it up."""
-        self._whole.add(begin_ms, power, reactive=reactive)
-        self._filled.add(begin_ms, power, transient_ms, reactive)
 
 
 def seen_by(
@@ -596,33 +614,12 @@ def _contract(facility: Facility) -> tuple[float, str] | None:
     return next(((float(of[0]), str(of[1])) for of in found if of), None)
 
 
-Piece = tuple[int, Int64Array, Int64Array | None]
-"""Start [ms since the run's start], power and reactive power [quanta] of consecutive
-values."""
-
-
-def _blocks(
-    run: RunFolder, reactive: Sequence[str], supply: Supply | None
-) -> Iterator[Piece]:
-    begin_ms = 0
-    for block in run.blocks([POWER_COLUMN, *reactive]):
-        power, *others = (
-            quanta(block.columns[name], f"{run.folder}: column '{name}'")
-            for name in (POWER_COLUMN, *reactive)
-        )
-        if supply is not None:
-            first = begin_ms // run.scenario.resolution_ms
-            power = quanta(as_stored(supply.power_w[first:][: power.size]), "supply")
-        yield begin_ms, power, others[0] if others else None
-        begin_ms += power.size * run.scenario.resolution_ms
-
-
 def as_stored(power_w: Float64Array) -> Float64Array:
     """Return power as runs are stored, so that verdicts are the same."""
     return power_w.astype(np.float32).astype(np.float64)
 
 
-def quanta(values: Float64Array, where: str) -> Int64Array:
+def _quanta(values: Float64Array, where: str) -> Int64Array:
     """Return power in quanta; an error names where it is from."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)

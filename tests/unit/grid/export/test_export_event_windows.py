@@ -156,7 +156,7 @@ def test_command_line_takes_an_event_window(event_run: Run, tmp_path: Path) -> N
         ),
         (
             Options(step="1 s"),
-            "or export one of its worst windows with --event-window 'peak', ",
+            "choose a --step that is, an --event-window at 0.1 s, or run again",
         ),
     ],
 )

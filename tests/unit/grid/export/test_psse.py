@@ -361,7 +361,7 @@ def test_the_course_of_a_day_is_no_wave(tmp_path, step_s):
         InputError, match=r"steps of \d+ s hold no wave of .* Hz, which needs steps"
     ):
         psse(run, tmp_path / "psse", "linjbl")
-    with pytest.raises(InputError, match=r"--hz: must be 0\.01 to 15"):
+    with pytest.raises(InputError, match=r"hz: must be .*0\.01"):
         psse(run, tmp_path / "psse", "linjbl", hz=5.8e-5)
 
 

@@ -303,9 +303,7 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     )
     shown = call("limits", path, run_folder)
     assert shown.code == 0
-    assert re.findall(
-        r"^[12]. power, 60 s means +(not met|met)", shown.out, re.M
-    ) == [
+    assert re.findall(r"^[12]. power, 60 s means +(not met|met)", shown.out, re.M) == [
         "not met",
         "met",
     ]
