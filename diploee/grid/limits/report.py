@@ -420,7 +420,7 @@ def check_limits(
         begin_ms = first * run.scenario.resolution_ms
         checked.take(begin_ms, columns, transient_ms, f"{run.folder}: ")
         first = last
-    found = checked.report(run.metrics, run.boundary(), transient_ms)
+    found = checked.found(run.metrics, run.boundary(), transient_ms)
     if supply is None:
         return found
     # Causes of the load's events are not those of a supply's.
@@ -447,10 +447,10 @@ class Checked:
     """
 
     def __init__(self, limits: Limits, whole: Shown, reactive: list[str]) -> None:
-        self.limits, self.whole = limits, whole
+        self.limits, self._whole = limits, whole
         self._columns = [POWER_COLUMN, *reactive]
-        self.checks: list[Check] = []
-        self.unchecked: list[tuple[Unchecked, bool]] = []  # and if no run shows it
+        self._checks: list[Check] = []
+        self._unchecked: list[tuple[Unchecked, bool]] = []  # and if no run shows it
         for key, spec in limits.each():
             with named(spec):
                 found, why = checks_of(spec, whole)
@@ -461,14 +461,14 @@ class Checked:
                     source = f" ({spec.read_from})" if spec.read_from else ""
                     need = why.need if why else Need.OTHER
                     left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
-                    self.unchecked.append((left_out, isinstance(why, Outside)))
+                    self._unchecked.append((left_out, isinstance(why, Outside)))
             for number, check in enumerate(found):
                 check.key, check.spec, check.number = key, spec, number
-            self.checks += found
+            self._checks += found
         self._runners = [
             (of_all, MeasureRunner(whole.clock.step_ms, checks))
             for of_all in (True, False)
-            if (checks := [check for check in self.checks if check.whole is of_all])
+            if (checks := [check for check in self._checks if check.whole is of_all])
         ]
 
     def take(
@@ -487,7 +487,7 @@ class Checked:
         for of_all, runner in self._runners:
             runner.add(begin_ms, power, 0 if of_all else transient_ms, reactive)
 
-    def report(
+    def found(
         self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
     ) -> LimitReport:
         """Return what the checks found, with the causes of a run's metrics."""
@@ -495,12 +495,12 @@ class Checked:
         causes = {
             (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
         }
-        results, limits, clock = list[LimitResult](), self.limits, self.whole.clock
+        results, limits, clock = list[LimitResult](), self.limits, self._whole.clock
         unchecked, outside = (
-            [of for of, is_outside in self.unchecked if is_outside is kind]
+            [of for of, is_outside in self._unchecked if is_outside is kind]
             for kind in (False, True)
         )
-        for check in self.checks:
+        for check in self._checks:
             found, why = check.result(), check.why_none
             check.text += filling * bool(
                 transient_ms and check.of_run and not check.whole
@@ -519,7 +519,7 @@ class Checked:
             results=tuple(results),
             unchecked=tuple(unchecked),
             outside=tuple(outside),
-            days=self.whole.horizon_ms / MS_PER_DAY,
+            days=self._whole.horizon_ms / MS_PER_DAY,
             boundary=boundary,
             name=limits.name,
             origin=limits.origin,

@@ -129,22 +129,22 @@ class LimitWatch(Checked):
         self._least_w = min(self._least_w, float(power_w.min()))
         self.take(block.t0_ms, block.columns, self._transient.end_ms)
 
-    def found(self, metrics: Mapping[str, Any]) -> LimitReport:
+    def report(self, metrics: Mapping[str, Any]) -> LimitReport:
         """Return the report, with the causes of the run's metrics.
 
         The peak is known now: a load that is wholly below a limit keeps it.
         """
         peak_mw = self._most_w / W_PER_MW
-        seen = replace(self.whole, peak_mw=peak_mw, exports=self._least_w < 0)
+        seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
         for key, spec in self.limits.each():
-            left = [of for of in self.unchecked if of[0][0] == key]
-            partly = [c for c in self.checks if c.key == key and c.note]
+            left = [of for of in self._unchecked if of[0][0] == key]
+            partly = [c for c in self._checks if c.key == key and c.note]
             if (left or partly) and (below := spec.below(seen)):
                 below.key, below.spec = key, spec
                 below.exceedance.add(np.array([peak_mw]), 0)
-                self.checks = [c for c in self.checks if c.key != key] + [below]
-                self.unchecked = [of for of in self.unchecked if of not in left]
-        return self.report(metrics, self._boundary, self._transient.end_ms)
+                self._checks = [c for c in self._checks if c.key != key] + [below]
+                self._unchecked = [of for of in self._unchecked if of not in left]
+        return self.found(metrics, self._boundary, self._transient.end_ms)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
@@ -229,12 +229,12 @@ class WatchedLimits(Watch):
 
         The reports, with those of the lower end.
         """
-        reports = [watch.found(metrics) for watch in seen]
+        reports = [watch.report(metrics) for watch in seen]
         lower = lower_end(seen[0].scenario)
         if lower is not None and not any(report.not_met for report in reports):
             reports = [replace(r, notes=(*r.notes, UPPER_END)) for r in reports]
         elif lower is not None:
-            ends = (watch.found({}) for watch in again(lower, "lower end"))
+            ends = (watch.report({}) for watch in again(lower, "lower end"))
             pairs = zip(reports, ends, strict=True)
             reports = [report.beside(end, LOWER_END) for report, end in pairs]
         checked = [
