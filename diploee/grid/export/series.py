@@ -7,7 +7,7 @@ days only.
 from __future__ import annotations
 
 from calendar import isleap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of
+from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
@@ -93,8 +94,8 @@ class Series(Brief):
     spans: tuple[Rows, ...]
     # Where reactive power comes from: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
-    # Called with the fraction streamed after each block
-    progress: Callable[[float], None] = field(default=lambda _fraction: None)
+    # Called with the fraction streamed after each block, and what that is
+    progress: Update = field(default=lambda _fraction, _text: None)
     # Energy [J] and largest mean power over a step [W] of the last complete pass over
     # `blocks`
     energy_j: float = 0.0
@@ -127,7 +128,6 @@ class Series(Brief):
     def blocks(self) -> Iterator[ExportBlock]:
         """Stream the series from its start; memory is bounded by the block."""
         energy_j, peak_w, done = 0.0, -np.inf, 0
-        self.progress(0.0)
         columns = [
             self.column,
             *([self.reactive] if isinstance(self.reactive, str) else []),
@@ -144,7 +144,7 @@ class Series(Brief):
                     q_mvar = self.reactive.at(power_w)
                 yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
                 done += power_w.size
-                self.progress(done / self.n_steps)
+                self.progress(done / self.n_steps, f"{done:,} steps")
         self.energy_j, self.peak_w = energy_j, peak_w
 
 
