@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from glob import escape
 from math import inf
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
@@ -327,13 +328,9 @@ def _check_options(fmt: Format, options: Options) -> None:
 
 def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
-    folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
-    names = [
-        folder.name,
-        *([options.event_window] if options.event_window else []),
-        fmt.name,
-    ]
-    return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
+    place = Path(abspath(run.folder))
+    names = filter(None, (place.name, options.event_window, fmt.name))
+    return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
 def _series(

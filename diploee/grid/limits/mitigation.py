@@ -393,19 +393,12 @@ class _Sizing:
         without = [check_limits(run, one) for one in self.limits]
         if not any(report.results for report in without):
             names = ", ".join(one.name for one in limits if one.name)
+            remedy = "there is nothing to size a battery for"
+            if needed_s < dt_s:
+                remedy = f"run the site with --set resolution='{needed_s:g} s'"
             raise InputError(
-                (
-                    f"{names or 'these limits'}: no limit on ramps, swings, changes, "
-                    f"bands or lines that means over {dt_s:g} s show; "
-                )
-                + (
-                    (
-                        f"run the site with --set resolution='{needed_s:g} s' and "
-                        "size it on that"
-                    )
-                    if needed_s < dt_s
-                    else "there is nothing to size a battery for"
-                )
+                f"{names or 'these limits'}: no limit on ramps, swings, changes, "
+                f"bands or lines that means over {dt_s:g} s show; {remedy}"
             )
         self._is_kept = not any(report.not_met for report in without)
 
