@@ -93,7 +93,7 @@ def of_run(folder: Path, name: str, values: dict[str, Any]) -> dict[str, Any]:
 def of_limits(folder: Path, name: str) -> Any:
     """Return a report, as data and as text."""
     report: LimitReport = diploee.limits(folder, name)
-    return report.as_dict(), report.lines(), report.brief()
+    return report.as_dict(), as_dict(report.sections())
 
 
 def said(*command: object) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from diploee.api import open_run, simulate
 from diploee.base.units import MS_PER_S, S_PER_MIN
-from diploee.cli.display import show_texts
+from diploee.cli.display import show_sections
 from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
 from diploee.grid.limits.file import load_limits
@@ -73,14 +73,8 @@ def battery_command(
                     at_most_s=at_most * S_PER_MIN,
                 )
         found = mitigate(run, *rules)
-        print_result(None, found.lines(), as_json=False, quiet=as_json)
         sections = battery_sections(run, rules, found, again, at_most * S_PER_MIN)
     if as_json:
         print_result({**found.as_dict(), "sections": as_dict(sections)})
-    show_texts(() if as_json else [table for of in sections for table in of.tables])
-    print_result(
-        None,
-        [note for of in sections for note in of.notes],
-        as_json=False,
-        quiet=as_json,
-    )
+    else:
+        show_sections(sections)

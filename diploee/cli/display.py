@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -24,7 +25,12 @@ from rich.table import Table
 
 from diploee.base.metric import NONE
 from diploee.base.progress import Progress, Update
-from diploee.cli.limits import next_steps
+from diploee.base.units import MS_PER_S
+from diploee.grid.limits.check import Need
+from diploee.grid.limits.file import LIMITS, load_limits
+from diploee.grid.limits.mitigation import sizing_steps_ms
+from diploee.grid.limits.report import LimitReport
+from diploee.runs.reader import RunFolder
 
 if TYPE_CHECKING:
     from diploee.api import Run
@@ -114,15 +120,13 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
     from diploee.runs.ranked import BY_POOL
     from diploee.runs.run_view import RunView
 
-    console, answer = Console(), run.sections()[0]
+    console, (answer, *sections) = Console(), run.sections()
+    show_sections([section for section in sections if section.id == "limits"])
     for name, report in zip(
         limits or ["LIMITS"] * len(run.verdicts), run.verdicts, strict=True
     ):
-        for line in (*report.brief(), *next_steps(report, name, run.folder)):
+        for line in next_steps(report, name, run.folder):
             console.print(escape(line), soft_wrap=True)
-        console.print(
-            f"how it was read: diploee limits {name} {run.folder}\n", soft_wrap=True
-        )
     show_figures(run.scenario.name, answer)
     if pools := RunView(run).table(BY_POOL):
         show_texts([pools])
@@ -137,6 +141,45 @@ def show_run(run: Run, limits: Sequence[str] = ()) -> None:
         f"Files in [bold]{place}[/]; all figures: diploee report {place}",
         soft_wrap=True,
     )
+
+
+def next_steps(report: LimitReport, limits: str, run_dir: Path) -> Iterator[str]:
+    """Yield what would meet missed limits, and what settles open ones."""
+    kinds = {result.key.partition(".")[0] for result in report.not_met}
+    if any(LIMITS.by_name[kind].is_sized_for for kind in kinds):
+        scenario = RunFolder.open(run_dir).scenario
+        most_ms, shows_all_ms = sizing_steps_ms(load_limits(limits), scenario)
+        battery = f"diploee battery {run_dir} --limits {limits}"
+        if scenario.resolution_ms > most_ms:
+            step = f"{min(most_ms, shows_all_ms) / MS_PER_S:g} s"
+            battery = (
+                f"diploee run SITE --set 'resolution={step}', then diploee battery on "
+                "that run"
+            )
+        yield f"next: {battery}"
+    if "inconclusive" in (report.verdict, *(of.verdict for of in report.results)):
+        yield f"next: {_settled_by(report, limits)}"
+
+
+def _settled_by(report: LimitReport, limits: str) -> str:
+    needs = {of.need for of in report.unchecked}
+    needs |= {of.need for of in report.results if of.verdict == "inconclusive"}
+    steps = ["change what the reasons above name"] if Need.OTHER in needs else []
+    year = ", of a whole year" if Need.LONGER in needs or report.is_part else ""
+    step = ", at the step that it needs" if Need.FINER in needs else ""
+    return ", then ".join([*steps, f"diploee run SITE --limits {limits}{year}{step}"])
+
+
+def show_sections(sections: Iterable[Section]) -> None:
+    """Print sections: figures, tables, and what a reader must know of them."""
+    for section in sections:
+        if section.figures:
+            show_figures(section.title, section)
+        show_texts(section.tables)
+        Console().print()
+        for note in (*(table.note for table in section.tables), *section.notes):
+            if note:
+                Console().print(escape(f"- {note}"), soft_wrap=True)
 
 
 def show_figures(title: str, section: Section) -> None:

@@ -14,7 +14,7 @@ from diploee.base.errors import InputError
 from diploee.base.files import writing
 from diploee.base.progress import Progress
 from diploee.base.units import S_PER_MIN
-from diploee.cli.display import ProgressBars, show_figures, show_texts
+from diploee.cli.display import ProgressBars, show_sections
 from diploee.cli.options import (
     MOMENTS,
     Force,
@@ -106,12 +106,6 @@ def ride_through_command(
             found.write(files.file(out))
         if picture is not None:
             write_picture(ride_through_chart(found), picture, force, joins=files)
-    section = found.section()
-    if as_json:
-        print_result(found.as_dict())
-        return
-    if not quiet:
-        show_figures(section.title, section)
-    show_texts(() if quiet else section.tables)
-    notes = ("", *(f"- {note}" for note in section.notes))
-    print_result(None, notes, as_json=False, quiet=quiet)
+    if not quiet and not as_json:
+        show_sections([found.section()])
+    print_result(found.as_dict() if as_json else None, as_json=as_json)

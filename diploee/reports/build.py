@@ -17,8 +17,7 @@ from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import reports_of
-from diploee.grid.limits.section import limits_section
+from diploee.grid.limits.report import limits_section, reports_of
 from diploee.reports.common import MAX_TOGETHER, one_chart
 from diploee.reports.compare import by_warning
 from diploee.reports.data import RunData, boundary_of, read_run, run_labels
@@ -339,9 +338,7 @@ def _runs_sections(
         section = beside({label: s[name] for label, s in by_run.items() if name in s})
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
-            section = limits_section(
-                [(run.run, r, run.label) for run, of in pairs for r in of]
-            )
+            section = limits_section([(r, run.label) for run, of in pairs for r in of])
         made = [
             _with_boundary(chart, runs)
             for id_ in section.charts

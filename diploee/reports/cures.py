@@ -18,7 +18,6 @@ from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import pattern_for
 from diploee.scenario.loading import scenario_from_dict, with_overrides
 
 SHARES = (0.5, 0.25, 0.125)
@@ -56,14 +55,7 @@ def battery_sections(
         left out.
     """
     if found.stage is None:
-        return []
-    changes = (
-        Figure(
-            f"{name} [{unit}]", value, quantity=quantity, pattern=pattern_for([value])
-        )
-        for name, (*values, unit) in found.beside.items()
-        for quantity, value in zip(("without", "with battery"), values, strict=True)
-    )
+        return [found.section()]
     before, after = zip(*(values for *values, _ in found.beside.values()), strict=True)
     sizes = found.power_mw, found.usable_mwh, found.full_cycles
     rows = [
@@ -106,12 +98,7 @@ def battery_sections(
         *notes,
     )
     return [
-        Section(
-            "battery",
-            "Battery",
-            (),
-            (SectionTable("Load", tuple(changes), first="of the load"),),
-        ),
+        found.section(),
         Section(
             "cures",
             "Cures",

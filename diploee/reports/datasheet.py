@@ -37,8 +37,7 @@ from diploee.base.units import (
 )
 from diploee.grid.dynamics.answer import ride_through
 from diploee.grid.limits.file import load_limits
-from diploee.grid.limits.report import reports_of
-from diploee.grid.limits.section import COVERAGE, limits_section
+from diploee.grid.limits.report import COVERAGE, limits_section, reports_of
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
 from diploee.metrics.attribution import What
 from diploee.metrics.bands import FLAGGED_STEPS
@@ -176,7 +175,7 @@ def data_sheet(
     if run.scenario.facility.ride_through:
         sections.append(_ride_through(run))
     if verdicts := reports_of(run, map(load_limits, limits)):
-        sections.append(limits_section([(run, report, "") for report in verdicts]))
+        sections.append(limits_section([(report, "") for report in verdicts]))
     return Report(
         run.scenario.name,
         f"{period(run)}; power: {run.boundary()}",

@@ -10,8 +10,7 @@ from typing import Any
 from diploee.base.metric import short
 from diploee.base.units import W_PER_MW
 from diploee.grid.dynamics.answer import Answer
-from diploee.grid.limits.report import LimitReport
-from diploee.grid.limits.section import limits_section
+from diploee.grid.limits.report import LimitReport, limits_section
 from diploee.metrics.cause_words import cause_words, causes_of, event_words
 from diploee.metrics.changes import Key
 from diploee.runs.labels import LABELS
@@ -41,7 +40,7 @@ def run_sections(
     view = RunView(run)
     found = [_answer(view, limits)]
     if limits:
-        found.append(limits_section([(run, report, "") for report in limits]))
+        found.append(limits_section([(report, "") for report in limits]))
     found += [view.section(part) for part in RANKED]
     ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
     found[ramps] = _with_causes(found[ramps], view)

@@ -167,7 +167,7 @@ def test_console_of_one_byte_a_character_shows_a_mark_for_what_it_lacks(
     code = f"import sys; sys.argv[1:] = {asked}; import diploee.cli as c; c.main()"
     ended = command_of(code, PYTHONIOENCODING="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("power ? 1 MW: ")
+    assert ended.stdout.lstrip().startswith("power ? 1 MW, on means of ")
 
 
 @pytest.mark.slow

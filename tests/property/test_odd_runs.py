@@ -102,8 +102,8 @@ def made_of(run: Run, folder: Path) -> Iterator[Callable[[], object]]:
     yield lambda: diploee.datasheet(run, folder / "datasheet.html", limits=["ieso_3_0"])
     yield lambda: str(diploee.compare(run, run))
     for name in ("example", "ieso_3_0", "ercot_lcl_2026_06"):
-        yield lambda name=name: list(run.limits(name).lines())
-    yield lambda: mitigate(run, load_limits("example")).lines()
+        yield lambda name=name: run.limits(name).sections()
+    yield lambda: mitigate(run, load_limits("example")).section()
     for name in FORMATS:
         out = {"pandapower": folder / "export.csv"}.get(name, folder / f"export-{name}")
         yield lambda name=name, out=out: run.export(name, out)

@@ -35,7 +35,7 @@ from diploee.grid.dynamics.curves import (
     worst,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
-from diploee.grid.dynamics.machine import Change, Response, Voltage, respond
+from diploee.grid.dynamics.machine import Response, Voltage, respond
 from diploee.runs.load_parts import LoadParts, summed
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Figure, Section, SectionTable
@@ -64,13 +64,14 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class LoadBlock(Brief):
-    """A block of load with its settings, and its power without the event."""
+    """A block of load with its settings, its power without the event, its answer."""
 
     name: str
     of: str
     settings: RideThrough | None  # None for what stays on whatever happens
     # Over each interval of the run from the event's start on, shape (n,)
     mw: Float64Array
+    response: Response
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,12 @@ class Case(Brief):
     residual_pu: float | None
     voltage: Voltage
     blocks: tuple[LoadBlock, ...]
-    responses: tuple[Response, ...]
     step_s: float  # of the blocks' power
 
     @cached_property
     def course(self) -> Course:
         """The power of each block over time."""
-        times = {t for r in self.responses for t, _ in r.points if isfinite(t)}
+        times = {t for b in self.blocks for t, _ in b.response.points if isfinite(t)}
         first, last = self.voltage.time_s[0], max({*self.voltage.time_s, *times}) + 5.0
         n = min(ceil(max(last, 0) / self.step_s), self.blocks[0].mw.size)
         rows = np.arange(1, n) * self.step_s
@@ -102,7 +102,7 @@ class Case(Brief):
         without_mw = np.array([block.mw[row] for block in self.blocks])
         # Within each piece, as the fraction jumps at its ends
         near, far = (
-            np.array([_fractions(r, of) for r in self.responses])
+            np.array([_fractions(b.response, of) for b in self.blocks])
             for of in (a + (b - a) / 4, b - (b - a) / 4)
         )
         on = np.dstack([1.5 * near - 0.5 * far, 1.5 * far - 0.5 * near]).reshape(
@@ -112,10 +112,9 @@ class Case(Brief):
 
     def answering(self) -> dict[str, tuple[RideThrough, Response]]:
         """Return the blocks that have settings, with their responses."""
-        pairs = zip(self.blocks, self.responses, strict=True)
         return {
-            b.name: (b.settings, response)
-            for b, response in pairs
+            b.name: (b.settings, b.response)
+            for b in self.blocks
             if b.settings is not None
         }
 
@@ -138,27 +137,38 @@ class Case(Brief):
         )
         return {b.name: float(e) for b, e in zip(self.blocks, energy, strict=True)}
 
-    def moves(self) -> Iterator[tuple[LoadBlock, Change, int, float]]:
+    def moves(self) -> Iterator[dict[str, Any]]:
         """Yield each transfer and return with its dip (from 1) and size [MW]."""
         low, high = NORMAL_PU
         spans = [*self.voltage.beyond(low), *self.voltage.beyond(high, "over")]
         starts = sorted(span.start for span in spans)
-        for block, response in zip(self.blocks, self.responses, strict=True):
-            for change in response.changes:
+        for block in self.blocks:
+            for change in block.response.changes:
                 row = min(max(int(change.time_s // self.step_s), 0), block.mw.size - 1)
-                dip = int(np.searchsorted(starts, change.start_s, "right"))
-                yield (
-                    block,
-                    change,
-                    dip,
-                    abs(change.after - change.before) * float(block.mw[row]),
-                )
+                yield {
+                    "block": block.name,
+                    "dip": int(np.searchsorted(starts, change.start_s, "right")),
+                    "what": change.what,
+                    "mw": abs(change.after - change.before) * float(block.mw[row]),
+                    "t_s": change.time_s,
+                    "start_s": change.start_s,
+                    "cause": change.cause,
+                }
+
+    def longest_away_s(self) -> float:
+        """Return the longest time that a block is away without a break."""
+        of = self.course
+        away = of.power_mw < of.without_mw - LEAST_MW
+        either = away.reshape(len(self.blocks), -1, 2).any(axis=2)
+        starts_s, ends_s = of.time_s.reshape(-1, 2).T
+        since_s = np.maximum.accumulate(np.where(either, starts_s[0], ends_s), axis=1)
+        return float((ends_s - since_s).max())
 
     def sums(self) -> dict[str, float]:
         """Return what moved, over all blocks [MW], and the energy on battery [MWh]."""
         moved = dict.fromkeys(("transfer", "return"), 0.0)
-        for _, change, _, mw in self.moves():
-            moved[change.what] += mw
+        for move in self.moves():
+            moved[move["what"]] += move["mw"]
         energy = self.energy_mwh()
         away_mw = (self.course.without_mw - self.course.power_mw).sum(axis=0)
         carried = (
@@ -244,32 +254,8 @@ class Answer(Brief):
                         for name, (_, of) in case.answering().items()
                         if of.latched_s is not None
                     },
-                    "moves": [
-                        {
-                            "block": block.name,
-                            "dip": dip,
-                            "what": change.what,
-                            "mw": mw,
-                            "t_s": change.time_s,
-                            "start_s": change.start_s,
-                            "cause": change.cause,
-                        }
-                        for block, change, dip, mw in case.moves()
-                    ],
-                    "verdicts": {
-                        name: asdict(of[k])
-                        | {
-                            "recovered_s": [
-                                t if isfinite(t) else None for t in of[k].recovered_s
-                            ],
-                            "settings": {
-                                block: [asdict(at) for at in inside]
-                                for block, inside in of[k].settings.items()
-                                if inside
-                            },
-                        }
-                        for name, of in self.verdicts.items()
-                    },
+                    "moves": [*case.moves()],
+                    "verdicts": {n: asdict(of[k]) for n, of in self.verdicts.items()},
                 }
                 for k, case in enumerate(self.cases)
             ],
@@ -330,7 +316,7 @@ def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
     note = f"{part} ({case.name})" if part else ""
     yield Figure("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
     if away_mw > LEAST_MW:
-        longest_s = longest_away_s(case)
+        longest_s = case.longest_away_s()
         stays = latched_mw > LEAST_MW
         yield Figure(
             "Away without a break",
@@ -375,10 +361,10 @@ def _sums(cases: Iterable[Case]) -> Iterator[Figure]:
 def _by_dip(case: Case) -> Iterator[Figure]:
     sums: dict[tuple[int, str], float] = {}
     form = pattern_for([case.load_mw], DIGITS)
-    for block, change, dip, mw in case.moves():
-        what = change.cause if change.what == "transfer" else "returns"
-        key = (dip, f"{block.name}: {what}")
-        sums[key] = sums.get(key, 0.0) + mw
+    for move in case.moves():
+        what = move["cause"] if move["what"] == "transfer" else "returns"
+        key = (move["dip"], f"{move['block']}: {what}")
+        sums[key] = sums.get(key, 0.0) + move["mw"]
     for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
         if dip > MAX_DIPS:  # --out and --json have all
             break
@@ -464,30 +450,15 @@ def ride_through(
     instants = list(load.instants(at))
     for k, (label, row) in enumerate(instants):
         report(0.5 * k / len(instants), label)
+        when = load.series.at(row)
         for residual in event.residuals or (None,):
             voltage = event.voltage(residual)
-            blocks = tuple(load.blocks(row, settings, voltage.time_s[-1] + AFTER_S))
-            responses = tuple(
-                respond(b.settings, voltage, float(b.mw[0]))
-                if b.settings
-                else Response()
-                for b in blocks
-            )
-            when = load.series.at(row)
-            cases.append(
-                Case(
-                    label,
-                    when,
-                    residual,
-                    voltage,
-                    blocks,
-                    responses,
-                    load.series.step_s,
-                )
-            )
+            blocks = tuple(load.blocks(row, settings, voltage))
+            step_s = load.series.step_s
+            cases.append(Case(label, when, residual, voltage, blocks, step_s))
     assumed = [name for name, of in settings.items() if of.preset is not None]
     carried_s = run.scenario.site.ups_ride_through_s
-    longest_s = max(longest_away_s(case) for case in cases)
+    longest_s = max(case.longest_away_s() for case in cases)
     notes = [
         (
             "a screening at positive sequence: no phase jump, unbalance, harmonics or "
@@ -520,19 +491,6 @@ def ride_through(
     return answer
 
 
-def longest_away_s(case: Case) -> float:
-    """Return the longest time that a block is away without a break."""
-    of = case.course
-    away = (
-        (of.power_mw < of.without_mw - LEAST_MW)
-        .reshape(len(case.blocks), -1, 2)
-        .any(axis=2)
-    )
-    starts_s, ends_s = of.time_s.reshape(-1, 2).T
-    since_s = np.maximum.accumulate(np.where(away, starts_s[0], ends_s), axis=1)
-    return float((ends_s - since_s).max())
-
-
 class _Load:
     """The load of a run, from which its blocks take their parts."""
 
@@ -562,23 +520,21 @@ class _Load:
             yield f"P{level}", (first + int(np.abs(load[first:] - wanted).argmin())) * n
 
     def blocks(
-        self, row: int, settings: Mapping[str, RideThrough], length_s: float
+        self, row: int, settings: Mapping[str, RideThrough], voltage: Voltage
     ) -> Iterator[LoadBlock]:
         """Yield the blocks from a row on; the load without settings comes last."""
-        of, end = (
-            self.of,
-            min(row + ceil(length_s / self.series.step_s), self.series.n_rows),
-        )
+        of, rows = self.of, ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s)
+        end = min(row + rows, self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
         left, groups = summed(columns, of.load), of.powers(columns)
         for name, block in settings.items():
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share
-            left = left - power_w
-            yield LoadBlock(name, part, block, power_w / W_PER_MW)
-        yield LoadBlock(
-            "without settings", "rest", None, np.maximum(left, 0.0) / W_PER_MW
-        )
+            left, mw = left - power_w, power_w / W_PER_MW
+            response = respond(block, voltage, float(mw[0]))
+            yield LoadBlock(name, part, block, mw, response)
+        rest_mw = np.maximum(left, 0.0) / W_PER_MW
+        yield LoadBlock("without settings", "rest", None, rest_mw, Response())
 
     def notes(self) -> Iterator[str]:
         """Yield what a reader must know of the load."""

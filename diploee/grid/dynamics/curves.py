@@ -296,7 +296,11 @@ def verdict(
     blocks: Mapping[str, tuple[RideThrough, Response]],
 ) -> Verdict:
     """Return the verdict of a curve on a site's answer."""
-    settings = {name: static_check(curve, of) for name, (of, _) in blocks.items()}
+    settings = {
+        name: inside
+        for name, (of, _) in blocks.items()
+        if (inside := static_check(curve, of))
+    }
     found: list[tuple[Kind, str]] = [
         ("not met", f"{name} counts dips, which is prohibited")
         for name, (of, _) in blocks.items()

@@ -11,10 +11,8 @@ from math import ceil, pi
 
 import scipy
 
-from diploee.grid.export.psse import CMLD
-
-LOADING, RA, LS, LP = CMLD[38:42]
-TPO_S, H_S = CMLD[43], CMLD[45]
+LOADING, RA, LS, LP = 0.75, 0.04, 1.8, 0.12
+TPO_S, H_S = 0.095, 0.1
 """Motor A of pnnl/LL-risk-assessment's record for a data center: pu of its rating, s."""  # noqa: E501
 
 STEP_S = 0.001

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
 
+from diploee.base.clock import named_zone
 from diploee.base.errors import Brief, shown
 from diploee.base.model import Choices, Share, default, documented, unset
 from diploee.base.tables import Float64Array
@@ -32,6 +33,15 @@ def _load_name(text: str) -> str:
     return text
 
 
+def _zone_name(text: str) -> str:
+    return named_zone(text).key
+
+
+ZoneName = Annotated[str, AfterValidator(_zone_name)]
+Hertz = Annotated[float, Field(ge=0.01, le=15)]
+"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s. What is
+slower is a course of the load, as a day's, which no study of seconds to minutes
+repeats."""
 LoadName = Annotated[str, AfterValidator(_load_name)]
 _FLAGS = {"first": "--from", "until": "--to"}
 
@@ -57,7 +67,7 @@ class Options(Choices):
     leap_day: LeapDay | None = unset(
         "Day that a leap year loses in an 8760 format, which refuses one otherwise."
     )
-    time_zone: str | None = unset(
+    time_zone: ZoneName | None = unset(
         "Zone of csv stamps, as America/Denver; else the facility's."
     )
     q_table: InstanceOf[ReactiveTable] | None = unset(
@@ -94,12 +104,8 @@ class Options(Choices):
         "Head of PERC1's record from your manual, such as \"'USRLOD' '1' 'NAME' 12 1 "
         '0 NC 0 0"; without it PERC1 is written by name alone.'
     )
-    hz: PositiveFloat | None = unset(
-        "Frequency of linjbl's wave; else the window's strongest."
-    )
-    fast_hz: PositiveFloat | None = unset(
-        "A second, faster one: the wave is biperiodic then."
-    )
+    hz: Hertz | None = unset("Frequency of linjbl's wave; else the window's strongest.")
+    fast_hz: Hertz | None = unset("A second, faster one: the wave is biperiodic then.")
     equal: Literal["fundamental", "peak_to_peak"] = default(
         "fundamental", "Property that linjbl's square shares with the window."
     )
@@ -107,12 +113,9 @@ class Options(Choices):
         "p_mw", "pscad: power, or its change against the mean in pu of --mva."
     )
 
-    def given(self) -> tuple[str, ...]:
+    def given(self) -> set[str]:
         """Return the names of the options that differ from their defaults."""
-        known = type(self).model_fields.items()
-        return tuple(
-            name for name, field in known if getattr(self, name) != field.default
-        )
+        return set(self.model_dump(exclude_defaults=True))
 
 
 def flag(option: str) -> str:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from math import floor, inf, pi, sin
+from operator import attrgetter
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import scipy
+from scipy.cluster.vq import kmeans2
 
-from diploee.base.clock import moment_at
+from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.tables import Float64Array, Int64Array
-from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, S_PER_MIN, W_PER_MW
+from diploee.base.tables import Float64Array
+from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_MIN, W_PER_MW
 from diploee.grid.export.base import ExportRequest, Written
 from diploee.metrics.bands import profile_support, recorded_readings
 from diploee.runs.load_parts import LoadParts, by_kind
@@ -37,7 +39,6 @@ class _Window(Brief):
     """The exported window, and the moment of it that is studied."""
 
     request: ExportRequest
-    starts_ms: Int64Array
     p_mw: Float64Array
     q_mvar: Float64Array | None
     # What each is, and its steps, by the load's id
@@ -53,43 +54,32 @@ class _Window(Brief):
         """Its step."""
         return int(self.moments[self.load_id][1].start)
 
-    @property
-    def when(self) -> str:
-        zone = self.request.run.scenario.facility.zone
-        return moment_at(int(self.starts_ms[self.studied]), zone).isoformat(
-            timespec="seconds"
-        )
+    def when(self, step: int) -> str:
+        """Return when a step starts, local time."""
+        series = self.request.series
+        row = series.spans[0][0] + step * series.rows_per_step
+        return series.edge(row).isoformat(timespec="seconds")
 
     def parts_mw(self, of: LoadParts) -> dict[str, float]:
         """Return the power of each part of the load at the moment [MW]."""
         series = self.request.series
         first = series.spans[0][0] + self.studied * series.rows_per_step
-        names = dict.fromkeys((*of.load, *of.pools))
-        columns = series.source.read(
-            list(names), (first, first + series.rows_per_step)
-        ).columns
-        means = {name: power_w.mean(keepdims=True) for name, power_w in columns.items()}
+        rows = first, first + series.rows_per_step
+        found = of.powers(series.source.read([*of.load, *of.pools], rows).columns)
         return {
-            name: float(power_w[0]) / W_PER_MW
-            for name, power_w in of.powers(means).items()
+            name: float(of_part.mean()) / W_PER_MW for name, of_part in found.items()
         }
 
 
 def write_psse(request: ExportRequest) -> Written:
     """Write the parts that are asked for into a folder."""
-    blocks = list(request.series.blocks())
-    starts_ms = np.concatenate([block.starts_ms for block in blocks])
-    parts = zip(*(request.power_columns(block) for block in blocks), strict=True)
+    parts = zip(*map(request.power_columns, request.series.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
-    moments = dict(_moments(request, starts_ms, p_mw))
-    window = _Window(request, starts_ms, p_mw, q_mvar[0] if q_mvar else None, moments)
-    files: dict[str, str] = {}
-    notes = [NOT_VERIFIED]
-    for part in dict.fromkeys(request.options.parts):
-        found = _PARTS[part](window)
-        files |= found.files
-        notes += found.notes
-    return Written(files, tuple(notes))
+    moments = _moments(request, p_mw)
+    window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, moments)
+    found = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
+    files = {name: what for part in found for name, what in part.files.items()}
+    return Written(files, (NOT_VERIFIED, *(n for part in found for n in part.notes)))
 
 
 def _raw(window: _Window) -> Written:
@@ -101,14 +91,13 @@ def _raw(window: _Window) -> Written:
             "--q-table, or simulate the site to its point of interconnection "
             "(facility.stages)"
         )
-    zone, bus = request.run.scenario.facility.zone, request.options.bus_number
+    bus = request.options.bus_number
     # Fields: I, ID, STATUS, AREA, ZONE, PL, QL, IP, IQ, YP, YQ, OWNER, SCALE.
     lines = [
         (
             f"{bus},'{load_id}',{int(load_id == window.load_id)},1,1,"
             f"{window.p_mw[rows].mean():.6f},{q_mvar[rows].mean():.6f},0.0,0.0,0.0,"
-            f"0.0,1,1 / {what}, from "
-            f"{moment_at(int(window.starts_ms[rows.start]), zone).isoformat(timespec='seconds')}"  # noqa: E501
+            f"0.0,1,1 / {what}, from {window.when(rows.start)}"
         )
         for load_id, (what, rows) in window.moments.items()
     ]
@@ -131,65 +120,74 @@ def _raw(window: _Window) -> Written:
 
 
 def _moments(
-    request: ExportRequest, starts_ms: Int64Array, p_mw: Float64Array
-) -> Iterator[tuple[str, tuple[str, slice]]]:
-    """Yield the id of each moment, with what it is and its steps."""
-    step_ms, length = request.series.step_ms, f"mean of {request.series.step_s:g} s"
-
-    def one(name: str, what: str, first: int) -> tuple[str, tuple[str, slice]]:
-        return name, (f"{what}, {length}", slice(first, first + 1))
-
-    yield one("PK", "peak", int(p_mw.argmax()))
+    request: ExportRequest, p_mw: Float64Array
+) -> dict[str, tuple[str, slice]]:
+    """Return what each moment is, and its steps, by its id."""
+    series, scenario, moment = request.series, request.run.scenario, request.options.at
+    step_ms, clock = series.step_ms, WallClock(series.edge(series.spans[0][0]))
     # A run that begins empty has its least power before it has filled up, which no site
     # draws.
-    began_ms = request.run.scenario.start_with_zone.timestamp() * MS_PER_S
-    filled_ms = began_ms + request.run.transient_h * MS_PER_H
-    filled = int(np.searchsorted(starts_ms, filled_ms))
+    filled_ms = clock.time_ms(scenario.start_with_zone) + round(
+        request.run.transient_h * MS_PER_H
+    )
+    filled = max(-(-filled_ms // step_ms), 0)
     filled = filled if filled < p_mw.size else 0
-    yield one("MN", "minimum", filled + int(p_mw[filled:].argmin()))
-    n = WORST_MS // step_ms
-    if n >= 1 and WORST_MS % step_ms == 0 and p_mw.size >= n:
+    least = filled + int(p_mw[filled:].argmin())
+    rows = {"PK": ("peak", int(p_mw.argmax()), 1), "MN": ("minimum", least, 1)}
+    n, rest_ms = divmod(WORST_MS, step_ms)
+    if n and not rest_ms and p_mw.size >= n:
         energy = np.concatenate([[0.0], np.cumsum(p_mw)])
         first = int((energy[n:] - energy[:-n]).argmax())
-        yield "15", ("highest rolling mean of 15 min", slice(first, first + n))
-    if (moment := request.options.at) is not None:
-        zone = request.run.scenario.facility.zone
-        at_ms = (
-            moment if moment.tzinfo else moment.replace(tzinfo=zone)
-        ).timestamp() * MS_PER_S
-        first = int(np.searchsorted(starts_ms, at_ms, side="right")) - 1
-        if first < 0 or at_ms >= starts_ms[first] + step_ms:
-            ends_ms = (starts_ms[0], starts_ms[-1] + step_ms)
-            begin, end = (datetime.fromtimestamp(ms / MS_PER_S, zone) for ms in ends_ms)
+        rows["15"] = "highest rolling mean of 15 min", first, n
+    if moment is not None:
+        first = clock.time_ms(moment) // step_ms
+        if not 0 <= first < p_mw.size:
+            begin, end = (series.edge(row) for row in series.spans[0])
             raise InputError(
                 f"--at: {moment} lies outside of what is exported, "
                 f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
             )
-        yield one("AT", f"{moment}", first)
+        rows["AT"] = f"{moment}", first, 1
+    length = f", mean of {series.step_s:g} s"
+    return {
+        name: (what + length * (name != "15"), slice(first, first + n))
+        for name, (what, first, n) in rows.items()
+    }
 
 
 CMLD_HEAD = "'CMLDBLU2' 12 1 2 133 27 146 48 0 0"
-CMLD_ROWS = (6, 5, 7, 5, 3, 6, 5, *(6, 5, 5, 4) * 3, 4, 5, 5, 5, 5, 6, 6)
-"""Numbers in each line of the record."""
-CMLD: tuple[float, ...] = (
-    -0.8, 0, 0.04, 0.04, 0.75, 0.08, 1, 1, 1, 0.9, 1.1, 0.00625, 1.025, 1.04, 30, 5, 0,
-    0, 0, 0, 0, 0, 0, 1, 0.65, 0.6,
-    1, 2, 1, 1, 0, 0, 2, 1, 1, 0, 0,
-    3, 0.75, 0.04, 1.8, 0.12, 0.104, 0.095, 0.0021, 0.1, 0, 0.65, 0.5, 0.3, 1, 99999,
-    0.5, 0.25, 0.6, 0.65, 0.1,
-    3, 0.75, 0.03, 1.8, 0.19, 0.14, 0.2, 0.0026, 0.5, 2, 0, 0.02, 0, 0.65, 0.05, 0,
-    0.025, 0, 0.6, 0.05,
-    3, 0.75, 0.03, 1.8, 0.19, 0.14, 0.2, 0.0026, 0.1, 2, 0, 0.03, 0, 0.68, 0.05, 0,
-    0.03, 0, 0.62, 0.1,
-    0.03, 0.3, 0.025, 0.05, 1, 0.98, 0.45, 0.1, 0.1, 0, 0, 1, 6, 2, 12, 3.2, 11, 2.5,
-    0.86, 0.2, 0.95, 1, -3.3, 0.5, 0.4, 0.6,
-    0.5, 15, 0.7, 1.9, 0.1, 0.6, 0.2, 0, 9999, 0.8,
-)  # fmt: skip
+CMLD = """\
+-0.8  0  0.04  0.04  0.75  0.08
+1  1  1  0.9  1.1
+0.00625  1.025  1.04  30  5  0  0
+{fma:.10g}  0  0  0  {fel:.10g}
+1  {vd1:.10g}  {vd2:.10g}
+1  2  1  1  0  0
+2  1  1  0  0
+3  0.75  0.04  1.8  0.12  0.104
+0.095  0.0021  0.1  0  0.65
+0.5  0.3  1  99999  0.5
+0.25  0.6  0.65  0.1
+3  0.75  0.03  1.8  0.19  0.14
+0.2  0.0026  0.5  2  0
+0.02  0  0.65  0.05  0
+0.025  0  0.6  0.05
+3  0.75  0.03  1.8  0.19  0.14
+0.2  0.0026  0.1  2  0
+0.03  0  0.68  0.05  0
+0.03  0  0.62  0.1
+0.03  0.3  0.025  0.05
+1  0.98  0.45  0.1  0.1
+0  0  1  6  2
+12  3.2  11  2.5  0.86
+0.2  0.95  1  -3.3  0.5
+0.4  0.6  0.5  15  0.7  1.9
+0.1  0.6  0.2  0  9999  {frcel:.10g}   /
+"""
 """CMLDBLU2's CONs as pnnl/LL-risk-assessment ships them for a data center (RATLLE).
 
-The shares of the load are 0 here, and the MVA base is 1.25 MVA per MW.
+The MVA base is 1.25 MVA per MW.
 """
-FMA, FEL, VD1, VD2, FRCEL = 18, 22, 24, 25, 132
 
 
 def _cmld(window: _Window) -> Written:
@@ -198,31 +196,24 @@ def _cmld(window: _Window) -> Written:
     options, mw = request.options, window.parts_mw(of)
     electronic, motors, static = by_kind(mw, options.drives)
     whole = electronic + motors + static - mw["network"]
+    when = window.when(window.studied)
     if not whole > 0:
-        raise InputError(
-            f"{request.run.folder}: there is no load at {window.when}; give --at"
-        )
-    values = list(CMLD)
-    values[FEL] = round(electronic / whole, 6)
-    values[FMA] = round(motors / whole, 6)
-    values[VD1], values[VD2], values[FRCEL] = options.vd1, options.vd2, options.frcel
-    rows, at = [f"{options.bus_number} 'USRLOD' '{window.load_id}' {CMLD_HEAD}"], 0
-    for n in CMLD_ROWS:
-        rows.append("  ".join(f"{value:.10g}" for value in values[at : at + n]))
-        at += n
-    rows[-1] += "   /"
-    (request.path / "cmld.dyr").write_text("\n".join([*rows, ""]), encoding="ascii")
+        raise InputError(f"{request.run.folder}: there is no load at {when}; give --at")
+    fel, fma = (round(power / whole, 6) for power in (electronic, motors))
+    voltages = options.model_dump(include={"vd1", "vd2", "frcel"})
+    head = f"{options.bus_number} 'USRLOD' '{window.load_id}' {CMLD_HEAD}"
+    record = f"{head}\n{CMLD.format(fel=fel, fma=fma, **voltages)}"
+    (request.path / "cmld.dyr").write_text(record, encoding="ascii")
     return Written(
         {
             "cmld.dyr": (
-                f"CMLDBLU2 of load '{window.load_id}', shares of the load at "
-                f"{window.when}"
+                f"CMLDBLU2 of load '{window.load_id}', shares of the load at {when}"
             )
         },
         (
             (
-                f"cmld: Fel {values[FEL]:g} is the nodes with PDUs and UPS "
-                f"({mw['it']:.4g} MW), FmA {values[FMA]:g} the cooling without drives "
+                f"cmld: Fel {fel:g} is the nodes with PDUs and UPS "
+                f"({mw['it']:.4g} MW), FmA {fma:g} the cooling without drives "
                 f"({mw['motors']:.4g} MW); the rest is static; losses of transformers "
                 "are the network's (Xxf), and not in the shares"
             ),
@@ -314,7 +305,8 @@ def _perc1(window: _Window) -> Written:
     (request.path / "perc1.json").write_text(f"{text}\n", encoding="ascii")
     files = {
         "perc1.json": (
-            f"PERC1 by name; Pnom, Qnom: pu of {BASE_MVA:g} MVA at {window.when}"
+            f"PERC1 by name; Pnom, Qnom: pu of {BASE_MVA:g} MVA at "
+            f"{window.when(window.studied)}"
         )
     }
     if options.perc1_head is not None:
@@ -349,64 +341,53 @@ def _perc1_of(
                 "under-voltage stage"
             )
         ]
-    mw = window.parts_mw(of)
-
-    def load_mw(name: str) -> float:
-        return settings[name].share * mw.get(settings[name].of or name, mw["it"])
-
-    chosen = max(
-        first, key=lambda name: (first[name][0] * load_mw(name), first[name][1], name)
-    )
+    mw, alike = window.parts_mw(of), attrgetter("recovery", "delay_s", "filter_s")
+    load_mw = {
+        name: settings[name].share * mw.get(settings[name].of or name, mw["it"])
+        for name in first
+    }
+    chosen = max(first, key=lambda of: (first[of][0] * load_mw[of], first[of][1], of))
     block, stage = settings[chosen], first[chosen][2]
-
-    def kind(name: str) -> tuple[Any, ...]:
-        return first[name][2], *(getattr(settings[name], of) for of in _ALIKE)
-
-    obey = [name for name in first if kind(name) == kind(chosen)]
-    whole, load = (
-        mw["it"] + mw["motors"] + mw["rest"],
-        sum(load_mw(name) for name in obey),
-    )
-    back = block.recovery
-    returns = back is not None and back.automatic
-    ramp_s = NEVER_S if back is None else back.ramp_s
-    if back is not None and ramp_s is None:
-        ramp_s = (
-            back.fraction
-            * stage.fraction
-            * load
-            / (back.ramp_mw_per_min or inf)
-            * S_PER_MIN
-        )
-    lost = [
-        f"{name}: all, as its settings differ" for name in settings if name not in obey
+    obey = [
+        name
+        for name, (*_, own) in first.items()
+        if own == stage and alike(settings[name]) == alike(block)
     ]
-    for name in obey:
-        other = settings[name]
-        lost += [
-            (
-                f"{name}: stage {s.side} {s.voltage_pu:g} pu, {s.time_s:g} s, "
-                f"{s.fraction:g}"
-            )
-            for s in other.stages
-            if s != stage
-        ]
-        lost += [f"{name}: counter"] * (other.counter is not None)
-        lost += [f"{name}: manual reset"] * (other.manual_reset_s is not None)
-        lost += [f"{name}: no automatic return, here after {NEVER_S:g} s"] * (
-            not returns
-        )
+    back, load = block.recovery, sum(load_mw[name] for name in obey)
+    whole = mw["it"] + mw["motors"] + mw["rest"]
     values = {
         "Fcease": round(stage.fraction * load / whole, 6) if whole else 0.0,
         "Vcease": stage.voltage_pu,
         "Tcease": stage.time_s,
         "Tdelay": block.delay_s,
-        "Vrecon": max(stage.voltage_pu, 0.6) if back is None else back.voltage_pu,
-        "Trecon": back.time_s if back is not None and returns else NEVER_S,
-        "Tramp": ramp_s or 0.0,
-        "Frecon": 1.0 if back is None else back.fraction,
+        "Vrecon": max(stage.voltage_pu, 0.6),
+        "Trecon": NEVER_S,
+        "Tramp": NEVER_S,
+        "Frecon": 1.0,
         "Tv": block.filter_s,
     }
+    if back is not None:
+        moved_mw = back.fraction * stage.fraction * load
+        per_s = (back.ramp_mw_per_min or inf) / S_PER_MIN
+        values["Vrecon"], values["Frecon"] = back.voltage_pu, back.fraction
+        values["Trecon"] = back.time_s if back.automatic else NEVER_S
+        values["Tramp"] = moved_mw / per_s if back.ramp_s is None else back.ramp_s
+    lost = [
+        f"{name}: all, as its settings differ" for name in settings if name not in obey
+    ]
+    for name in obey:
+        own = settings[name]
+        says = {
+            f"stage {s.side} {s.voltage_pu:g} pu, {s.time_s:g} s, {s.fraction:g}": (
+                s != stage
+            )
+            for s in own.stages
+        }
+        says["counter"] = own.counter is not None
+        says["manual reset"] = own.manual_reset_s is not None
+        stays = back is None or not back.automatic
+        says[f"no automatic return, here after {NEVER_S:g} s"] = stays
+        lost += [f"{name}: {what}" for what, is_lost in says.items() if is_lost]
     notes = [
         (
             f"from facility.ride_through of {', '.join(obey)}; Fcease is their share "
@@ -417,9 +398,6 @@ def _perc1_of(
         f"{name}: {settings[name].source}" for name in obey if settings[name].source
     ]
     return values, [*notes, *(f"lost: {each}" for each in lost), *_of_load(of)]
-
-
-_ALIKE = ("recovery", "delay_s", "filter_s")
 
 
 def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None:
@@ -433,9 +411,7 @@ def _first_stage(block: RideThrough) -> tuple[float, float, VoltageStage] | None
 
 
 MIN_HZ, MAX_HZ = 0.01, 15.0
-"""ASSUMPTION: of a wave in PSS/E, which the published scripts step at 1/300 s. What is
-slower is a course of the load, as a day's, which no study of seconds to minutes
-repeats."""
+"""Of a wave that is looked for: those that `hz` of the options takes."""
 
 STEPS_PER_CYCLE = 4
 """Steps of a cycle that is looked for: means over a quarter of one read its amplitude
@@ -451,12 +427,6 @@ def _linjbl(window: _Window) -> Written:
     """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
     step_s = request.series.step_s
-    for option, asked_hz in (("--hz", options.hz), ("--fast-hz", options.fast_hz)):
-        if asked_hz is not None and not MIN_HZ <= asked_hz <= MAX_HZ:
-            raise InputError(
-                f"{option}: must be {MIN_HZ:g} to {MAX_HZ:g} for PSS/E, found "
-                f"{asked_hz:g}"
-            )
     hz, fast_hz = (
         options.hz or _strongest_hz(window.p_mw, step_s),
         options.fast_hz or 0.0,
@@ -552,14 +522,9 @@ def _untrusted(window: _Window, hz: float) -> Iterator[str]:
 
 def _levels(p_mw: Float64Array, n: int) -> tuple[Float64Array, Float64Array]:
     """Return n levels of a power, rising, and the shares of the time near each."""
-    levels = np.quantile(p_mw, np.linspace(0.02, 0.98, n))
-    near = np.zeros(p_mw.size, dtype=int)
-    for _ in range(50):
-        near = np.abs(p_mw[:, None] - levels).argmin(axis=1)
-        found = [
-            p_mw[near == k].mean() if (near == k).any() else levels[k] for k in range(n)
-        ]
-        levels = np.array(found)
+    begins = np.quantile(p_mw, np.linspace(0.02, 0.98, n))
+    with catch_warnings(action="ignore"):  # a level that nothing is near stays
+        levels, near = kmeans2(p_mw, begins, iter=50, minit="matrix")
     return levels, np.bincount(near, minlength=n) / p_mw.size
 
 

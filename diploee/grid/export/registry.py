@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from glob import escape
 from math import inf
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
 from diploee.base.boundary import naming
-from diploee.base.clock import named_zone
-from diploee.base.errors import InputError, one_line, one_of, shown
+from diploee.base.errors import InputError
 from diploee.base.files import (
     FolderKind,
-    check_file,
-    check_folder,
     local_place,
     writing,
 )
@@ -287,34 +285,19 @@ def export_run(
             f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    if fmt.is_folder:
-        check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
-    else:
-        check_file(place, force, inputs=inputs)
-        check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     series, leap_rule = _series(run, source, fmt, options)
-
-    done = 0.0
-    with (progress or Progress()).stage(f"export {fmt.name}") as update:
-
-        def tell(fraction: float) -> None:
-            nonlocal done
-            done = fraction
-            update(fraction, f"{fraction * series.n_steps:,.0f} steps")
-
-        series.progress = tell
-        with writing(force, inputs) as files:
-            files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
-            if fmt.is_folder:
-                target = files.folder(place, EXPORT_FOLDER).path
-                sidecar = sidecar_of(target, is_folder=True)
-            else:
-                target = files.file(place)
-                sidecar = files.file(sidecar_of(place, is_folder=False))
-            request = ExportRequest(run, series, options, target)
-            write_json(
-                sidecar, _describe(fmt, request, _written(fmt, request), leap_rule)
-            )
+    with (
+        (progress or Progress()).stage(f"export {fmt.name}") as series.progress,
+        writing(force, inputs) as files,
+    ):
+        if fmt.is_folder:
+            target = files.folder(place, EXPORT_FOLDER).path
+            sidecar = sidecar_of(target, is_folder=True)
+        else:
+            target = files.file(place)
+            sidecar = files.file(sidecar_of(place, is_folder=False))
+        request = ExportRequest(run, series, options, target)
+        write_json(sidecar, _describe(fmt, request, _written(fmt, request), leap_rule))
     return place
 
 
@@ -326,50 +309,35 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
 
     with naming("its writer", error, OSError):
         written = fmt.write(request)
-    if not isinstance(written, Written):
+        written.files, written.notes  # noqa: B018
+    if request.series.peak_w == -inf or not request.path.exists():
         raise error(
-            f": its writer must return Written, found {one_line(shown(written))}"
+            ": its writer must write request.path, and take all of "
+            "request.series.blocks()"
         )
-    if not request.path.exists():
-        raise error(": its writer wrote no file; it must write request.path")
-    if request.series.peak_w == -inf:
-        raise error(": its writer did not take all of request.series.blocks()")
     return written
 
 
 def _check_options(fmt: Format, options: Options) -> None:
-    for name in options.given():
-        if name not in fmt.accepts():
-            takers = [
-                other.name for other in FORMATS.values() if name in other.accepts()
-            ]
-            raise InputError(
-                f"{flag(name)}: the format '{fmt.name}' has no use for it (these have: "
-                f"{one_of(takers)}); leave it out"
-            )
-    if options.time_zone is not None:
-        try:
-            named_zone(options.time_zone)
-        except ValueError as error:
-            raise InputError(f"--time-zone: {error}") from None
+    if unused := options.given() - fmt.accepts():
+        raise InputError(
+            f"{flag(min(unused))}: the format '{fmt.name}' has no use for it; leave it "
+            "out"
+        )
 
 
 def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
-    folder = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
-    names = [
-        folder.name,
-        *([options.event_window] if options.event_window else []),
-        fmt.name,
-    ]
-    return folder.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
+    place = Path(abspath(run.folder))
+    names = filter(None, (place.name, options.event_window, fmt.name))
+    return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
 def _series(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
 ) -> tuple[Series, str | None]:
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
-    step_ms = default_ms if options.step is None else parse_step_ms(options.step)
+    step_ms = parse_step_ms(options.step) if options.step else default_ms
     spans: tuple[Rows, ...]
     leap_rule = None
     check_step(run, source, step_ms)

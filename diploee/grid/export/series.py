@@ -7,7 +7,7 @@ days only.
 from __future__ import annotations
 
 from calendar import isleap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of
+from diploee.base.progress import Update
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
@@ -93,8 +94,8 @@ class Series(Brief):
     spans: tuple[Rows, ...]
     # Where reactive power comes from: a user's table, or a column of the source [var]
     reactive: ReactiveTable | str | None = None
-    # Called with the fraction streamed after each block
-    progress: Callable[[float], None] = field(default=lambda _fraction: None)
+    # Called with the fraction streamed after each block, and what that is
+    progress: Update = field(default=lambda _fraction, _text: None)
     # Energy [J] and largest mean power over a step [W] of the last complete pass over
     # `blocks`
     energy_j: float = 0.0
@@ -127,7 +128,6 @@ class Series(Brief):
     def blocks(self) -> Iterator[ExportBlock]:
         """Stream the series from its start; memory is bounded by the block."""
         energy_j, peak_w, done = 0.0, -np.inf, 0
-        self.progress(0.0)
         columns = [
             self.column,
             *([self.reactive] if isinstance(self.reactive, str) else []),
@@ -144,7 +144,7 @@ class Series(Brief):
                     q_mvar = self.reactive.at(power_w)
                 yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
                 done += power_w.size
-                self.progress(done / self.n_steps)
+                self.progress(done / self.n_steps, f"{done:,} steps")
         self.energy_j, self.peak_w = energy_j, peak_w
 
 
@@ -165,21 +165,12 @@ YEAR_STEPS_MS = (MS_PER_H, 30 * MS_PER_MIN, 15 * MS_PER_MIN)
 
 def check_step(run: RunFolder, source: RunSeries, step_ms: int) -> None:
     """Refuse a step that the source can't be averaged to."""
-    folder, step_s = run.folder, step_ms / MS_PER_S
-    if step_ms < source.step_ms:
-        names = run.event_windows
-        window = (
-            f", or export one of its worst windows with --event-window {one_of(names)}"
-        )
+    if step_ms < source.step_ms or step_ms % source.step_ms:
         raise InputError(
-            f"{folder}: a step of {step_s:g} s is finer than the {source.name}'s "
-            f"{source.step_s:g} s, which holds no more detail; run again with "
-            f'--set "resolution={step_s:g} s"{window * bool(names)}'
-        )
-    if step_ms % source.step_ms:
-        raise InputError(
-            f"{folder}: a step of {step_s:g} s is no multiple of the {source.name}'s "
-            f"{source.step_s:g} s; choose a --step that is"
+            f"{run.folder}: a step of {step_ms / MS_PER_S:g} s is no multiple of the "
+            f"{source.name}'s {source.step_s:g} s, which holds no more detail; choose "
+            "a --step that is, an --event-window at 0.1 s, or run again with a finer "
+            "--set resolution"
         )
 
 
@@ -217,66 +208,47 @@ def year_spans(
         raise InputError(
             f"'{format_name}' takes a --step of {steps}, found {step_ms / MS_PER_S:g} s"
         )
-    year = _choose(source, year, leap_day, format_name)
-    start = datetime(year, 1, 1)
-    if not isleap(year):
-        spans, rule = [(start, datetime(year + 1, 1, 1))], "the year has no 29 February"
-    elif leap_day is None:
+    start, end = (at.replace(tzinfo=None) for at in (source.start, source.end))
+    spans = {k: _spans(k, leap_day) for k in range(start.year, end.year + 1)}
+    whole = [k for k, of in spans.items() if start <= of[0][0] and of[-1][1] <= end]
+    if year is None and len(whole) == 1:
+        (year,) = whole
+    if year not in whole:
+        asked = "a whole calendar year" if year is None else f"the whole of {year}"
+        years = ", ".join(map(str, whole))
+        remedy = f"holds the years {years}; choose one with --year"
+        if not whole:
+            remedy = "run again with --set 'duration=1 year', or export 'csv'"
+        raise InputError(
+            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for "
+            f"8,760 hours, and the run covers {source.covered}; {remedy}"
+        )
+    if isleap(year) and leap_day is None:
         raise InputError(
             f"{source.folder}: {year} is a leap year and '{format_name}' takes 365 "
             "days; choose what it loses with --leap-day "
             f"{' or --leap-day '.join(get_args(LeapDay))}"
         )
-    elif leap_day == "drop-last-day":
-        spans, rule = (
-            [(start, datetime(year, 12, 31))],
-            "drop-last-day: 31 December is left out",
-        )
-    else:
-        spans = [
-            (start, datetime(year, 2, 29)),
-            (datetime(year, 3, 1), datetime(year + 1, 1, 1)),
-        ]
-        rule = (
-            "drop-feb29: 29 February is left out; later days are one weekday off the "
-            "calendar"
-        )
     where = f"'{format_name}', year {year}"
-    return tuple(
-        (source.row_at(a, where), source.row_at(b, where)) for a, b in spans
-    ), rule
+    rows = [tuple(source.row_at(at, where) for at in span) for span in spans[year]]
+    rule = _LEAP_RULES[leap_day if isleap(year) else None]
+    return tuple((a, b) for a, b in rows), rule
 
 
-def _choose(
-    source: RunSeries, year: int | None, leap_day: LeapDay | None, format_name: str
-) -> int:
-    whole = _whole_years(source, leap_day)
-    if year not in whole and (year is not None or not whole):
-        asked = "a whole calendar year" if year is None else f"the whole of {year}"
-        raise InputError(
-            f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 "
-            "for 8,760 "
-            f"hours, and the run covers {source.covered}; run again with --set "
-            '"duration=1 year" '
-            "and such a start, or export 'csv'"
-        )
-    if year is None and len(whole) > 1:
-        raise InputError(
-            f"{source.folder}: holds the years {', '.join(map(str, whole))}; choose "
-            "one with --year"
-        )
-    return whole[0] if year is None else year
+_LEAP_RULES = {
+    None: "the year has no 29 February",
+    "drop-last-day": "drop-last-day: 31 December is left out",
+    "drop-feb29": (
+        "drop-feb29: 29 February is left out; later days are one weekday off the "
+        "calendar"
+    ),
+}
 
 
-def _whole_years(source: RunSeries, leap_day: LeapDay | None) -> list[int]:
-    start, end = (moment.replace(tzinfo=None) for moment in (source.start, source.end))
-    shorter = leap_day == "drop-last-day"
-    ends = {
-        year: datetime(year, 12, 31)
-        if shorter and isleap(year)
-        else datetime(year + 1, 1, 1)
-        for year in range(start.year, end.year + 1)
-    }
-    return [
-        k for k, end_of in ends.items() if start <= datetime(k, 1, 1) and end >= end_of
-    ]
+def _spans(year: int, leap_day: LeapDay | None) -> list[tuple[datetime, datetime]]:
+    begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
+    if not isleap(year) or leap_day is None:
+        return [(begin, end)]
+    if leap_day == "drop-last-day":
+        return [(begin, datetime(year, 12, 31))]
+    return [(begin, datetime(year, 2, 29)), (datetime(year, 3, 1), end)]

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     Field,
     PositiveFloat,
     SerializerFunctionWrapHandler,
@@ -47,17 +46,6 @@ Positive = PositiveFloat
 Percent = Annotated[float, Field(gt=0, le=100)]
 Mark = Literal["S", "S2", "M", "J"]
 
-
-def _no_number(text: str) -> str:
-    if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
-        raise ValueError(
-            f"must be text, found {text}, what is left of a number; name it in words"
-        )
-    return text
-
-
-Text = Annotated[str, AfterValidator(_no_number)]
-"""Text of a file of limits, which is printed with what is found."""
 
 MARKS: dict[Mark, str] = {
     "S": "seen in the source",
@@ -399,7 +387,7 @@ class LimitSpec(Model):
         "How sure the figure is: S seen in the source, S2 in a secondary one, M from "
         "memory, J our reading."
     )
-    note: Text = default("", "Words of the source, or how it was read.")
+    note: str = default("", "Words of the source, or how it was read.")
 
     @property
     @abstractmethod

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from diploee.base.errors import InputError, shown
+from diploee.base.errors import InputError
 from diploee.base.files.places import find_shipped
 from diploee.base.model import Kinds, Model, default
 from diploee.base.plain_data import checked
-from diploee.grid.limits.check import LimitSpec, Text
+from diploee.grid.limits.check import LimitSpec
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
@@ -31,11 +31,7 @@ class _LimitKinds(Kinds[LimitSpec]):
 
         Returns it, so that it serves as a decorator.
         """
-        key, number = getattr(spec, "key", None), getattr(spec, "number", "")
-        if number and number not in spec.model_fields:
-            raise InputError(
-                f"limit kind '{key}': number is {shown(number)}, which is no field"
-            )
+        key = getattr(spec, "key", None)
         if key in Limits.model_fields and key not in self.by_name:
             raise InputError(
                 f"limit kind '{key}': files of limits have that key; give it another"
@@ -56,12 +52,12 @@ LIMITS = _LimitKinds(
 class Limits(Model):
     """Limits on a load; every key may be left out."""
 
-    name: Text = default("", "Where the limits come from.")
-    source: Text = default("", "Document, and where it was seen.")
-    date: Text = default("", "Date of the document.")
-    status: Text = default("", "Such as 'proposed' or 'in force'.")
-    notes: tuple[Text, ...] = default((), "Omissions and assumptions of the file.")
-    not_stated: tuple[Text, ...] = default(
+    name: str = default("", "Where the limits come from.")
+    source: str = default("", "Document, and where it was seen.")
+    date: str = default("", "Date of the document.")
+    status: str = default("", "Such as 'proposed' or 'in force'.")
+    notes: tuple[str, ...] = default((), "Omissions and assumptions of the file.")
+    not_stated: tuple[str, ...] = default(
         (), "Quantities that the source limits without a figure that was seen."
     )
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import scipy
 import yaml
 
 from diploee.base.errors import Brief, InputError
+from diploee.base.metric import find_metric
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array
 from diploee.base.units import (
@@ -38,7 +38,7 @@ from diploee.base.units import (
     W_PER_MW,
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
-from diploee.facility.battery import DEPTHS_PERCENT, BatterySpec, RampRates
+from diploee.facility.battery import BatterySpec, RampRates
 from diploee.facility.storage import Before, Held, hold
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
@@ -48,9 +48,13 @@ from diploee.grid.limits.report import (
     Supply,
     as_stored,
     check_limits,
+    limits_section,
 )
 from diploee.grid.limits.watch import needed_step_ms
+from diploee.metrics.demand import rated_of
 from diploee.runs.reader import RunFolder
+from diploee.runs.sections import Figure, Section, SectionTable
+from diploee.runs.words import pattern_for
 from diploee.scenario.times import steps_ms
 
 if TYPE_CHECKING:
@@ -127,7 +131,7 @@ class Mitigation(Brief):
     @property
     def full_cycles(self) -> float:
         """Equivalent full cycles of the nominal energy over the run."""
-        return self._measured("equivalent_full_cycles")
+        return self.metrics.get("battery.equivalent_full_cycles") or 0.0
 
     def entry(self) -> dict[str, Any] | None:
         """Return the stage as an entry of `facility.stages`."""
@@ -137,60 +141,50 @@ class Mitigation(Brief):
             mode="json", exclude_none=True, exclude={"auxiliary_kw"}
         )
 
-    def lines(self) -> list[str]:
-        """Return the report, line by line."""
+    def section(self) -> Section:
+        """Return the battery, what it changes of the load, and the verdicts."""
         seen_on = f"on means over {self.before[0].resolution_s:g} s"
-        without = [f"without it: {line}" for line in _briefs(self.before)]
+        reports = [(report, "without it") for report in self.before]
+        notes = [*self._left_over()]
         if self.stage is None:
-            return [
-                f"battery: none, {seen_on} no limit that it is sized for is broken",
-                *without,
-                *self._left_over(),
+            none = f"{seen_on} no limit that it is sized for is broken"
+            figures, tables = [Figure("Battery", "none", note=none)], []
+        else:
+            reports += [(report, "with it") for report in self.after]
+            figures = [*self._figures(self.stage, seen_on)]
+            cells = (
+                Figure(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
+                for name, (*values, unit) in self.beside.items()
+                for pattern in (pattern_for(values),)
+                for of, value in zip(("without", "with battery"), values, strict=True)
+            )
+            tables = [SectionTable("Load", tuple(cells), first="of the load")]
+            entry = yaml.safe_dump([self.entry()], sort_keys=False)
+            notes += [
+                "worse with it: "
+                + ("; ".join(self.worse()) or "nothing that was looked at"),
+                ENTRY + RESIZED * self.is_resized + f":\n{entry}".rstrip(),
             ]
-        stage, measured = self.stage, self._measured
-        window = (
-            f"{stage.least_state_of_charge:.0%} and {stage.most_state_of_charge:.0%}"
+        verdicts = limits_section(reports)
+        every = (*tables, *verdicts.tables)
+        said = (*verdicts.notes[1:], *notes)
+        return Section("battery", "Battery", tuple(figures), every, (), said)
+
+    def _figures(self, stage: BatterySpec, seen_on: str) -> Iterator[Figure]:
+        part = (
+            f"{stage.least_state_of_charge:.0%} to {stage.most_state_of_charge:.0%} of "
+            f"{stage.energy_mwh:.4g} MWh nominal"
         )
-        lines = [
-            (
-                f"battery, {seen_on}: {stage.power_mw:.4g} MW, {self.usable_mwh:.4g} "
-                f"MWh usable (between {window} of {stage.energy_mwh:.4g} MWh "
-                f"nominal), {self._control(stage)}"
-            ),
-            *without,
-            *(f"with it: {line}" for line in _briefs(self.after)),
-            *self._left_over(),
-            f"worse with it: {'; '.join(self.worse()) or 'nothing that was looked at'}",
-            (
-                f"{self.full_cycles:,.4g} equivalent full cycles of the nominal "
-                f"energy, mean charge {measured('mean_state_of_charge'):.0%}, gives "
-                f"{measured('discharged_mwh'):,.4g} MWh, loses "
-                f"{measured('loss_mwh'):,.4g} MWh (ASSUMPTION: "
-                f"{stage.charge_efficiency:.0%} in, {stage.discharge_efficiency:.0%} "
-                f"out, {stage.feedback_per_h:g} of the lacking energy asked for per "
-                "hour)"
-            ),
-        ]
-        if measured("deepest_cycle"):
-            cycles = (
-                f"{measured(f'cycles_{low}_to_{high}_percent'):,.4g} of {low}-{high} %"
-                for low, high in pairwise(DEPTHS_PERCENT)
-            )
-            lines.append(
-                f"rainflow cycles of its state of charge: {', '.join(cycles)}; the "
-                f"deepest {measured('deepest_cycle'):.1%}, all depths added up "
-                f"{measured('cycled_depth'):,.4g}"
-            )
-        lines.append(
-            "entry for facility.stages, the last one before the point of "
-            "interconnection:"
-        )
-        if self.is_resized:
-            lines[-1] += (
-                " (for the site in its size, as in manifest.json; in a scenario with "
-                "facility.size it would be multiplied as the nodes are)"
-            )
-        return [*lines, *yaml.safe_dump([self.entry()], sort_keys=False).splitlines()]
+        yield Figure("Power", stage.power_mw, "MW", seen_on)
+        yield Figure("Usable energy", self.usable_mwh, "MWh", part)
+        yield Figure("Lag of the supply", stage.smoothing_s, "s")
+        if stage.ramp_limit is not None:
+            yield Figure("Ramps held", stage.ramp_limit.up_mw_per_min, "MW/min")
+        for key, value in self.metrics.items():
+            if metric := find_metric(key, stage.metrics):
+                shown = None if value is None else value * metric.factor
+                form = metric.format
+                yield Figure(metric.name, shown, metric.suffix, key=key, pattern=form)
 
     def worse(self) -> list[str]:
         """Return what is larger with the battery, by how much, and broken limits."""
@@ -208,18 +202,6 @@ class Mitigation(Brief):
             }
             larger += [of.by_how_much() for of in after.not_met if of.key in met]
         return larger
-
-    def _control(self, stage: BatterySpec) -> str:
-        lag = f"smooths with a lag of {stage.smoothing_s:.4g} s"
-        if stage.ramp_limit is None:
-            return f"which {lag}"
-        return (
-            f"which {lag} and holds ramps of {stage.ramp_limit.up_mw_per_min:.4g} "
-            "MW/min"
-        )
-
-    def _measured(self, name: str) -> float:
-        return self.metrics.get(f"battery.{name}") or 0.0
 
     def _left_over(self) -> Iterator[str]:
         """Yield limits that no battery is sized for, here or ever."""
@@ -258,9 +240,11 @@ class Mitigation(Brief):
         }
 
 
-def _briefs(reports: Sequence[LimitReport]) -> Iterator[str]:
-    for report in reports:
-        yield "\n".join(report.brief())
+ENTRY = "entry for facility.stages, the last one before the point of interconnection"
+RESIZED = (
+    " (for the site in its size, as in manifest.json; in a scenario with facility.size "
+    "it would be multiplied as the nodes are)"
+)
 
 
 @stage("battery")
@@ -404,19 +388,12 @@ class _Sizing:
         without = [check_limits(run, one) for one in self.limits]
         if not any(report.results for report in without):
             names = ", ".join(one.name for one in limits if one.name)
+            remedy = "there is nothing to size a battery for"
+            if needed_s < dt_s:
+                remedy = f"run the site with --set resolution='{needed_s:g} s'"
             raise InputError(
-                (
-                    f"{names or 'these limits'}: no limit on ramps, swings, changes, "
-                    f"bands or lines that means over {dt_s:g} s show; "
-                )
-                + (
-                    (
-                        f"run the site with --set resolution='{needed_s:g} s' and "
-                        "size it on that"
-                    )
-                    if needed_s < dt_s
-                    else "there is nothing to size a battery for"
-                )
+                f"{names or 'these limits'}: no limit on ramps, swings, changes, "
+                f"bands or lines that means over {dt_s:g} s show; {remedy}"
             )
         self._is_kept = not any(report.not_met for report in without)
 
@@ -513,23 +490,10 @@ def _rounded(value: float, way: Callable[[float], float] = np.rint) -> float:
 
 def _supply(run: RunFolder, power_w: Float64Array) -> Supply:
     """Return the power of a run behind a battery, with its own peak and rating."""
-    facility, power_w = run.scenario.facility, as_stored(power_w)
-    of_run = run.metrics.get("grid") or {}
-    power = {
-        **(run.metrics.get("power") or {}),
-        "min_mw": float(power_w.min()) / W_PER_MW,
-    }
+    scenario, power_w = run.scenario, as_stored(power_w)
+    facility, rated = scenario.facility, rated_of(run.metrics, scenario.facility)
     if not (facility.stages or facility.has_ac_power):
-        power["rated_mw"] = facility.supplied_power_w / W_PER_MW
-    filled_w = power_w[
-        -(-round(run.transient_h * MS_PER_H) // run.scenario.resolution_ms) :
-    ]
-    most_mw = float(filled_w.max()) / W_PER_MW if filled_w.size else None
-    peak = {**(of_run.get("peak") or {}), "time": None, "max_mw": most_mw}
-    # Causes of the load's events are not those of the supply's.
-    events = {"ramps": {"intervals": ()}, "rolling_range": {"windows": ()}}
-    grid = {**of_run, **events, "peak": peak}
-    metrics = {**run.metrics, "power": power, "grid": grid}
-    stages = (*facility.stages, PLAIN_BATTERY)
-    behind = facility.model_copy(update={"stages": stages})
-    return Supply(power_w, metrics, behind)
+        rated = facility.supplied_power_w / W_PER_MW, "rated power at the meter"
+    filled = -(-round(run.transient_h * MS_PER_H) // scenario.resolution_ms)
+    peak_mw = float(power_w[filled:].max(initial=-np.inf)) / W_PER_MW
+    return Supply(power_w, peak_mw if np.isfinite(peak_mw) else None, rated)

@@ -12,16 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from diploee.base.clock import WallClock
-from diploee.base.errors import Brief, InputError, one_line, plural, shown
+from diploee.base.errors import Brief, InputError
 from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
-from diploee.base.metric import short
+from diploee.base.metric import NONE, short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import (
@@ -47,15 +46,20 @@ from diploee.metrics.cause_words import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.runs.reader import RunFolder
+from diploee.runs.sections import Figure, Section, SectionTable, as_html
+from diploee.runs.words import moment
 from diploee.scenario.models import Facility, Scenario
 
 POWER_COLUMN = "facility_power_w"
 REACTIVE_COLUMNS = ("poi_reactive_var", "facility_reactive_var")
 
 Verdict = Literal["met", "inconclusive", "not met"]
-Answer = Verdict | Literal["not covered"]
 VERDICTS: tuple[Verdict, ...] = ("met", "inconclusive", "not met")
 """From good to bad: of several the worst counts."""
+
+COVERAGE = "Coverage, source, cause"
+ENDS = "Other end of a large job"
+"""Columns that say why a verdict is what it is, and what it is at the other end."""
 
 YEAR_MS = 365 * MS_PER_DAY
 """Less can show that a limit is not met, and not that it is."""
@@ -127,46 +131,26 @@ class LimitResult(Brief):
 
     def by_how_much(self) -> str:
         """Return the limit's name, the worst value and what is allowed."""
-        joined, name = (
-            ", at least" if self.least else " of",
-            self.text.partition(" (")[0],
-        )
-        return (
-            f"{name}: {short(self.value)}{joined} {short(self.limit)} {self.unit}"
-        ).rstrip()
+        name, of = self.text.partition(" (")[0], ", at least" if self.least else " of"
+        how = f"{short(self.value)}{of} {short(self.limit)} {self.unit}"
+        return f"{name}: {how}".rstrip()
 
-    def brief(self) -> str:
-        """Return by how much it is met or not, when and how often, and caveats."""
-        parts = [self.by_how_much()]
-        if self.time:
-            parts.append(self.time[:19].replace("T", " at "))
-        if self.violations:
-            times = plural(self.violations, "violation")
-            parts.append(f"{times}, {_duration(self.duration_s)} in all")
-        return "; ".join([*parts, *filter(None, (self.ends, self.note, self.scope))])
-
-    def line(self) -> str:
-        """Return all of the result in one line."""
-
-        def sized(value: float, form: str = "{:.6g}") -> str:
-            return f"{form.format(value)} {self.unit}".rstrip()
-
-        limit = f"{self.key}: {self.text}, limit {sized(self.limit, '{:g}')}"
-        said = "; ".join(filter(None, (self.ends, self.note, self.scope, self.source)))
-        note = f" ({said})" if said else ""
-        if self.of_run:
-            return f"{limit}: {self.verdict}, {sized(self.value)} over the run{note}"
-        if not self.violations:
-            return (
-                f"{limit}: {self.verdict}, worst {sized(self.value)} at "
-                f"{self.time}{note}"
-            )
-        return (
-            f"{limit}: not met, {plural(self.violations, 'violation')} "
-            f"(adjacent ones count as one), {_duration(self.duration_s)} in all, "
-            f"worst {sized(self.worst[0].value)} at {self.worst[0].time}"
-            f"{note}{f': {self.cause}' if self.cause else ''}"
-        )
+    def cells(self, step_ms: int) -> dict[str, str]:
+        """Return what a table says of it, by column, its time as fine as a step."""
+        worst, violations = f"{short(self.value)} {self.unit}", f"{self.violations:,}"
+        if self.violations and not self.of_run:
+            violations += f", {_duration(self.duration_s)} in all"
+        said = (self.note, self.scope, self.source, self.cause)
+        return {
+            "Verdict": self.verdict,
+            "Allowed": f"{'at least ' * self.least}{self.limit:g} {self.unit}".rstrip(),
+            "Worst": worst.rstrip(),
+            "Of the limit": f"{100 * self.use:,.0f} %".replace("nan %", NONE),
+            "When": moment(self.time or None, step_ms),
+            "Violations": violations,
+            ENDS: self.ends,
+            COVERAGE: _joined(*said),
+        }
 
 
 @dataclass(frozen=True)
@@ -204,30 +188,24 @@ class LimitReport(Brief):
         return replace(self, results=tuple(results))
 
     def taking(self, other: LimitReport, keys: Mapping[str, str]) -> LimitReport:
-        """Return the report with what another found of some limits, by keys here."""
+        """Return the report with what another found of some limits, by its keys."""
         said = f"checked while the run passed, at {other.resolution_s:g} s"
-        back = {there: here for here, there in keys.items()}
-        results = [result for result in self.results if result.key not in keys]
-        for of in other.results:
-            if of.key in back:
-                scope = "; ".join(filter(None, (of.scope, said)))
-                results.append(replace(of, key=back[of.key], scope=scope))
-
-        def joined(
-            own: tuple[Unchecked, ...], others: tuple[Unchecked, ...]
-        ) -> tuple[Unchecked, ...]:
-            taken = (of._replace(key=back[of.key]) for of in others if of.key in back)
-            return *(of for of in own if of.key not in keys), *taken
-
-        every = {of.key for of in self.results}
-        every |= {of.key for of in (*self.unchecked, *self.outside)}
-        return replace(
-            self,
-            resolution_s=(other if every <= keys.keys() else self).resolution_s,
-            results=tuple(results),
-            unchecked=joined(self.unchecked, other.unchecked),
-            outside=joined(self.outside, other.outside),
-        )
+        taken: dict[str, Any] = {
+            name: (
+                *(of for of in getattr(self, name) if of.key not in keys.values()),
+                *(
+                    of._replace(key=keys[of.key])
+                    if isinstance(of, Unchecked)
+                    else replace(of, key=keys[of.key], scope=_joined(of.scope, said))
+                    for of in getattr(other, name)
+                    if of.key in keys
+                ),
+            )
+            for name in ("results", "unchecked", "outside")
+        }
+        if all(of.key in keys.values() for found in taken.values() for of in found):
+            taken["resolution_s"] = other.resolution_s
+        return replace(self, **taken)
 
     @property
     def verdict(self) -> Verdict:
@@ -257,28 +235,28 @@ class LimitReport(Brief):
 
     @property
     def _verdicts(self) -> list[Verdict]:
-        unseen: Verdict = "inconclusive"
-        return [
-            *(result.verdict for result in self.results),
-            *[unseen] * len(self.unchecked),
-        ]
-
-    def verdict_line(self) -> str:
-        """Return the verdict in one line, with the count of each."""
-        part = f"{self.days:.3g} days of a year; " if self.is_part else ""
-        undecided = (
-            "; only a whole year decides" if self.verdict != self.of_span else ""
+        return [of.verdict for of in self.results] + ["inconclusive"] * len(
+            self.unchecked
         )
-        counts = f"{part}{self.counts()}{undecided}"
-        return f"{self.name or 'limits'}: {self.verdict.upper()} ({counts})"
+
+    @property
+    def title(self) -> str:
+        """The verdict in a line, with the count of each."""
+        part = ""
+        if self.is_part:
+            part = f"; {self.days:.3g} days of a year"
+            part += ", and only a whole one decides" * (self.verdict != self.of_span)
+        return (
+            f"{self.name or 'limits'}, on means of {self.resolution_s:g} s: "
+            f"{self.verdict.upper()} ({self.counts()}{part})"
+        )
 
     def counts(self) -> str:
         """Return how many limits have each verdict, and how many none is given on."""
         order: tuple[Verdict, ...] = ("not met", "met", "inconclusive")
-        counted = [f"{n} {v}" for v in order if (n := self._verdicts.count(v))]
-        return ", ".join(
-            counted + [f"{len(self.outside)} not covered"] * bool(self.outside)
-        )
+        counted: dict[str, int] = {word: self._verdicts.count(word) for word in order}
+        counted["not covered"] = len(self.outside)
+        return ", ".join(f"{n} {word}" for word, n in counted.items() if n)
 
     def by_how_much(self) -> str:
         """Return the deciding limit, the most used one, and by how much."""
@@ -286,72 +264,87 @@ class LimitReport(Brief):
         most = max(deciding, key=lambda of: np.nan_to_num(of.use), default=None)
         return most.by_how_much() if most else ""
 
-    def brief(self) -> list[str]:
-        """Return the verdict and a short line for each limit, unmet ones first."""
-        said: list[tuple[Answer, str]] = [
-            (of.verdict, of.brief()) for of in self.results
-        ]
-        said += [("inconclusive", f"{of.text}: {of.reason}") for of in self.unchecked]
-        said += [("not covered", f"{of.text}: {of.reason}") for of in self.outside]
-        order: tuple[Answer, ...] = (*reversed(VERDICTS), "not covered")
-        lines = [
-            f"  {v:<12}  {words}" for word in order for v, words in said if v == word
-        ]
-        return [self.verdict_line(), *lines]
+    def figures(self) -> Iterator[Figure]:
+        """Yield the cells of a table of the limits, the worst verdict first."""
+        step_ms = round(self.resolution_s * MS_PER_S)
+        rows = [(of.text, of.cells(step_ms)) for of in self.results]
+        for verdict, found in (
+            ("inconclusive", self.unchecked),
+            ("not covered", self.outside),
+        ):
+            rows += [
+                (of.text, {"Verdict": verdict, COVERAGE: of.reason}) for of in found
+            ]
+        order = (*reversed(VERDICTS), "not covered")
+        rows.sort(key=lambda of: order.index(of[1]["Verdict"]))
+        for k, (text, cells) in enumerate(rows, start=1):
+            for name, cell in cells.items():
+                if cell:
+                    yield Figure(f"{k}. {text}", cell, quantity=name)
 
-    def head(self) -> list[str]:
-        """Return the verdict, the limits' source, and what they omit or assume."""
-        said = (
-            self.verdict_line(),
-            self.origin,
-            *(f"note: {note}" for note in self.notes),
-        )
-        return [line for line in said if line]
-
-    def lines(self) -> list[str]:
-        """Return one line for each limit."""
-        return [result.line() for result in self.results] + [
-            f"{of.key}: {of.text}: {verdict}, {of.reason}"
-            for verdict, found in (
-                ("inconclusive", self.unchecked),
-                ("not covered", self.outside),
-            )
-            for of in found
-        ]
+    def sections(self) -> list[Section]:
+        """Return the report as sections, for terminal, page and notebook."""
+        return [limits_section([(self, "")])]
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(chr(10).join([*self.head(), *self.lines()]))}</pre>"
+        return as_html(self.name or "limits", self.sections())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report in plain types, for JSON."""
         return {
             "verdict": self.verdict,
             "met": self.is_met,
-            "name": self.name,
-            "origin": self.origin,
-            "notes": list(self.notes),
-            "resolution_s": self.resolution_s,
-            "days": self.days,
-            "boundary": self.boundary,
-            "results": [
-                {**asdict(result), "verdict": result.verdict} for result in self.results
-            ],
-            **{
-                name: [of._asdict() for of in found]
-                for name, found in (
-                    ("unchecked", self.unchecked),
-                    ("outside", self.outside),
-                )
-            },
+            **asdict(self),
+            "results": [asdict(of) | {"verdict": of.verdict} for of in self.results],
+            "unchecked": [of._asdict() for of in self.unchecked],
+            "outside": [of._asdict() for of in self.outside],
         }
 
 
+def limits_section(reports: Sequence[tuple[LimitReport, str]]) -> Section:
+    """Return the verdict on each limit of runs, the worst first.
+
+    Several runs have labels.
+    """
+    many = len({label for _, label in reports}) > 1
+    said = [[*filter(None, (of.origin, *of.notes))] for of, _ in reports]
+    shared = [text for text in said[0] if all(text in of for of in said)]
+    tables = tuple(
+        SectionTable(
+            f"{label}: {report.title}" if many else report.title,
+            tuple(report.figures()),
+            " ".join(_sentence(text) for text in own if text not in shared),
+            "Limit",
+        )
+        for (report, label), own in sorted(
+            zip(reports, said, strict=True), key=lambda of: of[0][0].rank()
+        )
+    )
+    notes = (
+        (
+            "Met: all of a limit that this kind of model covers is seen over a whole "
+            "year, and nothing is beyond it. Inconclusive: the run shows a part alone, "
+            "and nothing there is beyond it."
+        ),
+        *map(_sentence, shared),
+    )
+    return Section("limits", "Limits", (), tables, (), notes)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
 class Supply(NamedTuple):
-    """Another power of a run [W], such as behind a battery."""
+    """Another power of a run, such as behind a battery, with its peak and rating."""
 
     power_w: Float64Array
-    metrics: dict[str, Any]
-    facility: Facility
+    peak_mw: float | None
+    rated: tuple[float, str]
 
 
 def reports_of(
@@ -375,9 +368,8 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
     step, each entry of a file by itself.
     """
     asked = limits.model_dump(mode="json", exclude_defaults=True)
-    stored = [
-        *zip((of["limits"] for of in run.checked_limits), reports_of(run), strict=True)
-    ]
+    models = [of["limits"] for of in run.checked_limits]
+    stored = [*zip(models, reports_of(run), strict=True)]
     for theirs, report in stored:
         if theirs == asked:
             return report
@@ -389,7 +381,7 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
         # A key of somebody's own has no meaning where its module is not imported
         known = {k: of for k, of in theirs.items() if k in LIMITS.by_name}
         specs = Limits.model_validate(known).each() if known else ()
-        keys = {left.pop(s.rule): key for key, s in specs if s.rule in left}
+        keys = {key: left.pop(s.rule) for key, s in specs if s.rule in left}
         found = found.taking(report, keys) if keys else found
     return found
 
@@ -419,15 +411,20 @@ def check_limits(
         If the run's power can't be read.
     """
     reactive = reactive_of(limits, {column.name for column in run.columns})
-    whole = seen_by(run, bool(reactive), supply)
-    checks, unchecked = all_checks(limits, whole)
-    metrics = run.metrics if supply is None else supply.metrics
-    transient_ms = round(run.transient_h * MS_PER_H)
-    series = Checked(checks, whole.clock.step_ms)
-    for begin_ms, power, of_run in _blocks(run, reactive, supply):
-        series.add(begin_ms, power, transient_ms, of_run)
-    found = report_of(limits, checks, unchecked, whole, metrics, transient_ms)
-    return replace(found, boundary=run.boundary())
+    checked = Checked(limits, seen_by(run, bool(reactive), supply), reactive)
+    transient_ms, first = round(run.transient_h * MS_PER_H), 0
+    for block in run.blocks([POWER_COLUMN, *reactive]):
+        columns, last = block.columns, first + block.starts_ms.size
+        if supply is not None:
+            columns = {**columns, POWER_COLUMN: supply.power_w[first:last]}
+        begin_ms = first * run.scenario.resolution_ms
+        checked.take(begin_ms, columns, transient_ms, f"{run.folder}: ")
+        first = last
+    found = checked.found(run.metrics, run.boundary(), transient_ms)
+    if supply is None:
+        return found
+    # Causes of the load's events are not those of a supply's.
+    return replace(found, results=tuple(replace(of, cause="") for of in found.results))
 
 
 def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
@@ -436,44 +433,98 @@ def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
 
-def report_of(
-    limits: Limits,
-    checks: Sequence[Check],
-    unchecked: Sequence[tuple[Unchecked, bool]],
-    whole: Shown,
-    metrics: Mapping[str, Any],
-    transient_ms: int,
-) -> LimitReport:
-    """Return what checks found of a series, and the `unchecked`."""
-    for check in checks:
-        check.result()
-        if transient_ms and check.of_run and not check.whole:
-            check.text += (
-                f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+class Checked:
+    """A series that is passed to checks, those of what it is filled up apart.
+
+    Parameters
+    ----------
+    limits : Limits
+        What is checked.
+    whole : Shown
+        What the series shows.
+    reactive : list of str
+        Its column of reactive power, where limits need one.
+    """
+
+    def __init__(self, limits: Limits, whole: Shown, reactive: list[str]) -> None:
+        self.limits, self._whole = limits, whole
+        self._columns = [POWER_COLUMN, *reactive]
+        self._checks: list[Check] = []
+        self._unchecked: list[tuple[Unchecked, bool]] = []  # and if no run shows it
+        for key, spec in limits.each():
+            with named(spec):
+                found, why = checks_of(spec, whole)
+                is_seen = bool(found) and not any(check.note for check in found)
+                if not is_seen and (below := spec.below(whole)):
+                    found = [below]
+                if not found:
+                    source = f" ({spec.read_from})" if spec.read_from else ""
+                    need = why.need if why else Need.OTHER
+                    left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
+                    self._unchecked.append((left_out, isinstance(why, Outside)))
+            for number, check in enumerate(found):
+                check.key, check.spec, check.number = key, spec, number
+            self._checks += found
+        self._runners = [
+            (of_all, MeasureRunner(whole.clock.step_ms, checks))
+            for of_all in (True, False)
+            if (checks := [check for check in self._checks if check.whole is of_all])
+        ]
+
+    def take(
+        self,
+        begin_ms: int,
+        columns: Mapping[str, Float64Array],
+        transient_ms: int,
+        where: str = "",
+    ) -> None:
+        """Take in the next values; those before `transient_ms` fill it up."""
+        power, *others = (
+            _quanta(as_stored(columns[name]), f"{where}column '{name}'")
+            for name in self._columns
+        )
+        reactive = others[0] if others else None
+        for of_all, runner in self._runners:
+            runner.add(begin_ms, power, 0 if of_all else transient_ms, reactive)
+
+    def found(
+        self, metrics: Mapping[str, Any], boundary: str, transient_ms: int
+    ) -> LimitReport:
+        """Return what the checks found, with the causes of a run's metrics."""
+        filling = f", without the first {transient_ms / MS_PER_H:.3g} h of filling up"
+        causes = {
+            (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
+        }
+        results, limits, clock = list[LimitResult](), self.limits, self._whole.clock
+        unchecked, outside = (
+            [of for of, is_outside in self._unchecked if is_outside is kind]
+            for kind in (False, True)
+        )
+        for check in self._checks:
+            found, why = check.result(), check.why_none
+            check.text += filling * bool(
+                transient_ms and check.of_run and not check.whole
             )
-    seen = [check for check in checks if check.exceedance.n_values]
-    nothing = [
-        Unchecked(c.key, c.text, str(c.why_none), c.why_none.need)
-        for c in checks
-        if not c.exceedance.n_values
-    ]
-    causes = {
-        (key, time): cause_words(cause) for key, time, cause in causes_of(metrics)
-    }
-    not_stated = [
-        Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
-        for k, text in enumerate(limits.not_stated)
-    ]
-    return LimitReport(
-        resolution_s=whole.clock.step_s,
-        results=tuple(_result(check, whole.clock, causes) for check in seen),
-        unchecked=(*(of for of, is_outside in unchecked if not is_outside), *nothing),
-        outside=(*(of for of, is_outside in unchecked if is_outside), *not_stated),
-        days=whole.horizon_ms / MS_PER_DAY,
-        name=limits.name,
-        origin=limits.origin,
-        notes=(*limits.notes, *covered(metrics)),
-    )
+            if found.n_values:
+                results.append(_result(check, clock, causes))
+            else:
+                none = Unchecked(check.key, check.text, str(why), why.need)
+                unchecked.append(none)
+        outside += [
+            Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
+            for k, text in enumerate(limits.not_stated)
+        ]
+        return LimitReport(
+            resolution_s=clock.step_s,
+            results=tuple(results),
+            unchecked=tuple(unchecked),
+            outside=tuple(outside),
+            days=self._whole.horizon_ms / MS_PER_DAY,
+            boundary=boundary,
+            name=limits.name,
+            origin=limits.origin,
+            notes=(*limits.notes, *covered(metrics)),
+        )
 
 
 def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -485,29 +536,6 @@ def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"detail of the profiles, of which the weakest decides: {said}"
 
 
-def all_checks(
-    limits: Limits, whole: Shown
-) -> tuple[list[Check], list[tuple[Unchecked, bool]]]:
-    """Return the checks that a series allows, and those that it does not."""
-    checks: list[Check] = []
-    unchecked: list[tuple[Unchecked, bool]] = []
-    for key, spec in limits.each():
-        with named(spec):
-            found, why = checks_of(spec, whole)
-            is_seen = bool(found) and not any(check.note for check in found)
-            if not is_seen and (below := spec.below(whole)):
-                found = [below]
-            if not found:
-                source = f" ({spec.read_from})" if spec.read_from else ""
-                need = why.need if why else Need.OTHER
-                left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
-                unchecked.append((left_out, isinstance(why, Outside)))
-        for number, check in enumerate(found):
-            check.key, check.spec, check.number = key, spec, number
-        checks += found
-    return checks, unchecked
-
-
 def checks_of(
     spec: LimitSpec, shown_: Shown
 ) -> tuple[list[Check], NotAssessable | None]:
@@ -516,53 +544,29 @@ def checks_of(
         found = list(spec.checks(shown_))
     except NotAssessable as answer:
         return [], answer
-    for check in found:
-        if not isinstance(check, Check):
-            raise spec.refused(
-                f": checks must yield Check, found {one_line(shown(check))}"
-            )
     return found, None
-
-
-class Checked:
-    """A series that is passed to checks, those of what it is filled up apart."""
-
-    def __init__(self, checks: Sequence[Check], step_ms: int) -> None:
-        self._whole = MeasureRunner(step_ms, [check for check in checks if check.whole])
-        self._filled = MeasureRunner(
-            step_ms, [check for check in checks if not check.whole]
-        )
-
-    def add(
-        self, begin_ms: int, power: Int64Array, transient_ms: int, reactive: Any = None
-    ) -> None:
-        """Take in the next values [quanta]; those before `transient_ms` fill it up."""
-        self._whole.add(begin_ms, power, reactive=reactive)
-        self._filled.add(begin_ms, power, transient_ms, reactive)
 
 
 def seen_by(
     run: RunFolder, has_reactive: bool = False, supply: Supply | None = None
 ) -> Shown:
     """Return what the series of a run shows, or another supply in its place."""
-    scenario = run.scenario
-    metrics, facility = (
-        (run.metrics, scenario.facility)
-        if supply is None
-        else (supply.metrics, supply.facility)
-    )
-    grid = metrics.get("grid") or {}
-    peak = (grid.get("peak") or {}).get("max_mw")
+    scenario, grid = run.scenario, run.metrics.get("grid") or {}
     interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
+    if supply is None:
+        supply = Supply(
+            np.array([(run.metrics.get("power") or {}).get("min_mw", 0.0)]),
+            (grid.get("peak") or {}).get("max_mw"),
+            rated_of(run.metrics, scenario.facility),
+        )
     return shown_at(
         scenario,
         scenario.resolution_ms,
         profile_support(recorded_readings(run.manifest), interpolated_s),
-        facility,
-        rated_of(metrics, facility),
-        peak if isinstance(peak, int | float) else None,
+        supply.rated,
+        supply.peak_mw,
         has_reactive,
-        (metrics.get("power") or {}).get("min_mw", 0.0) < 0,
+        bool(supply.power_w.min() < 0),
     )
 
 
@@ -570,14 +574,13 @@ def shown_at(
     scenario: Scenario,
     step_ms: int,
     support: Support,
-    facility: Facility,
     rated: tuple[float, str],
     peak_mw: float | None,
     has_reactive: bool = False,
     exports: bool = False,
 ) -> Shown:
-    """Return what a series of a scenario, or of another facility, shows at a step."""
-    contract, whole = _contract(facility), (0.0, "")
+    """Return what a series of a scenario shows at a step."""
+    contract, whole = _contract(scenario.facility), (0.0, "")
     if contract is not None:
         whole = contract[0], f"the {contract[1]},"
     elif peak_mw is not None and scenario.horizon_ms >= YEAR_MS:
@@ -611,36 +614,12 @@ def _contract(facility: Facility) -> tuple[float, str] | None:
     return next(((float(of[0]), str(of[1])) for of in found if of), None)
 
 
-Piece = tuple[int, Int64Array, Int64Array | None]
-"""Start [ms since the run's start], power and reactive power [quanta] of consecutive
-values."""
-
-
-def _blocks(
-    run: RunFolder, reactive: Sequence[str], supply: Supply | None
-) -> Iterator[Piece]:
-    if supply is not None and not reactive:
-        yield 0, quanta(as_stored(supply.power_w), "supply"), None
-        return
-    begin_ms = first = 0
-    for block in run.blocks([POWER_COLUMN, *reactive]):
-        columns, last = block.columns, first + block.starts_ms.size
-        if supply is not None:
-            columns = {**columns, POWER_COLUMN: as_stored(supply.power_w[first:last])}
-        power, *others = (
-            quanta(columns[name], f"{run.folder}: column '{name}'")
-            for name in (POWER_COLUMN, *reactive)
-        )
-        yield begin_ms, power, others[0] if others else None
-        begin_ms, first = begin_ms + power.size * run.scenario.resolution_ms, last
-
-
 def as_stored(power_w: Float64Array) -> Float64Array:
     """Return power as runs are stored, so that verdicts are the same."""
     return power_w.astype(np.float32).astype(np.float64)
 
 
-def quanta(values: Float64Array, where: str) -> Int64Array:
+def _quanta(values: Float64Array, where: str) -> Int64Array:
     """Return power in quanta; an error names where it is from."""
     try:
         return to_quanta(values, MAX_DAY_POWER_W)

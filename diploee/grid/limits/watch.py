@@ -20,12 +20,9 @@ from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import (
     Checked,
     LimitReport,
-    all_checks,
     as_stored,
     checks_of,
-    quanta,
     reactive_of,
-    report_of,
     shown_at,
 )
 from diploee.metrics.bands import Support, profile_support
@@ -52,7 +49,6 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
             scenario,
             step_ms,
             _ALL_SEEN,
-            scenario.facility,
             (1.0, ""),
             1.0,
             has_reactive,
@@ -89,7 +85,7 @@ def _is_coarse(check: Check, step_ms: int) -> bool:
     )
 
 
-class LimitWatch:
+class LimitWatch(Checked):
     """Checks limits while a run passes at its step; a sink.
 
     Parameters
@@ -111,22 +107,19 @@ class LimitWatch:
         rated_mw: float,
         peak_mw: float | None,
     ) -> None:
-        self.limits, self.scenario = limits, pipeline.scenario
-        self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
-        self._reactive = reactive_of(limits, {of.name for of in pipeline.columns})
-        power = find_column(POWER, pipeline.columns)[0]
-        self._boundary = power.boundary or "unknown"
-        self._whole = shown_at(
-            scenario,
-            scenario.step_ms,
+        self.scenario, self._transient = pipeline.scenario, pipeline.jobs.transient
+        reactive = reactive_of(limits, {of.name for of in pipeline.columns})
+        shown = shown_at(
+            self.scenario,
+            self.scenario.step_ms,
             profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
-            scenario.facility,
             (rated_mw, "rated power"),
             peak_mw,
-            bool(self._reactive),
+            bool(reactive),
         )
-        self._checks, self._unchecked = all_checks(limits, self._whole)
-        self._series = Checked(self._checks, scenario.step_ms)
+        super().__init__(limits, shown, reactive)
+        power = find_column(POWER, pipeline.columns)[0]
+        self._boundary = power.boundary or "unknown"
         self._most_w = self._least_w = 0.0
 
     def add(self, block: Block) -> None:
@@ -134,37 +127,29 @@ class LimitWatch:
         power_w = as_stored(block.columns[POWER])
         self._most_w = max(self._most_w, float(power_w.max()))
         self._least_w = min(self._least_w, float(power_w.min()))
-        power, *others = (
-            quanta(values, f"column '{name}'")
-            for name, values in (
-                (POWER, power_w),
-                *((name, as_stored(block.columns[name])) for name in self._reactive),
-            )
-        )
-        reactive = others[0] if others else None
-        self._series.add(block.t0_ms, power, self._transient.end_ms, reactive)
+        self.take(block.t0_ms, block.columns, self._transient.end_ms)
 
     def report(self, metrics: Mapping[str, Any]) -> LimitReport:
-        """Return the report, with the causes of the run's metrics."""
+        """Return the report, with the causes of the run's metrics.
+
+        The peak is known now: a load that is wholly below a limit keeps it.
+        """
         peak_mw = self._most_w / W_PER_MW
         seen = replace(self._whole, peak_mw=peak_mw, exports=self._least_w < 0)
-        checks, unchecked = list(self._checks), list(self._unchecked)
         for key, spec in self.limits.each():
-            left = [of for of in unchecked if of[0][0] == key]
-            partly = [c for c in checks if c.key == key and c.note]
+            left = [of for of in self._unchecked if of[0][0] == key]
+            partly = [c for c in self._checks if c.key == key and c.note]
             if (left or partly) and (below := spec.below(seen)):
                 below.key, below.spec = key, spec
                 below.exceedance.add(np.array([peak_mw]), 0)
-                checks = [c for c in checks if c.key != key] + [below]
-                unchecked = [of for of in unchecked if of not in left]
-        transient_ms = self._transient.end_ms
-        found = report_of(self.limits, checks, unchecked, seen, metrics, transient_ms)
-        return replace(found, boundary=self._boundary)
+                self._checks = [c for c in self._checks if c.key != key] + [below]
+                self._unchecked = [of for of in self._unchecked if of not in left]
+        return self.found(metrics, self._boundary, self._transient.end_ms)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
     """Return whether limits are in percent of a peak known from whole years."""
-    of_site = scenario, scenario.step_ms, _ALL_SEEN, scenario.facility, (1.0, "")
+    of_site = scenario, scenario.step_ms, _ALL_SEEN, (1.0, "")
     known, unknown = (shown_at(*of_site, peak) for peak in (1.0, None))
     if known.whole_mw == unknown.whole_mw:
         return False

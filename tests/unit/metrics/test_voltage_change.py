@@ -201,9 +201,9 @@ def test_coarser_runs_and_sites_without_the_facts_have_none_and_say_why(tmp_path
     coarse = tiny_run(tmp_path / "coarse", SITE)
     assert "voltage_change" not in coarse.metrics["grid"]
     limits = load_limits("dominion_voltage")
-    assert "0.1 s" in " ".join(coarse.limits(limits).lines())
+    assert "0.1 s" in coarse.limits(limits).unchecked[0].reason
     bare = tiny_run(tmp_path / "bare", {"duration": "1 h"})
-    assert "site.short_circuit_mva" in " ".join(bare.limits(limits).lines())
+    assert "site.short_circuit_mva" in bare.limits(limits).unchecked[0].reason
 
 
 def test_limits_of_a_run_choose_the_step_that_they_need(tmp_path):

@@ -78,5 +78,5 @@ def test_a_limit_far_above_the_rating_is_questioned(tmp_path: Path) -> None:
             {"peaks": [{"max_mw": 1000 * RATED_MW}, clocked, {"max_mw": 0.05}]}
         )
     ).results
-    assert all("is it in kW?" in result.brief() for result in (plain, of_means))
-    assert "kW" not in near.brief()
+    assert all("is it in kW?" in result.scope for result in (plain, of_means))
+    assert "kW" not in near.scope

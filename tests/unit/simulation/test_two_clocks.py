@@ -200,9 +200,8 @@ def test_verdicts_are_printed_first(tmp_path: Path, library_folder: Path) -> Non
     )
     common = ("--profiles", library_folder, "--limits", tmp_path / "own.yaml")
     ended = call("run", site, *common, "--out", tmp_path / "run")
-    assert ended.code == 0 and ended.out.startswith(
-        "own: NOT MET (0.25 days of a year; 1 not met"
-    )
+    first = "own, on means of 60 s: NOT MET (1 not met; 0.25 days of a year)"
+    assert ended.code == 0 and ended.out.lstrip().startswith(first), ended.out
     again = call("limits", tmp_path / "own.yaml", tmp_path / "run", "--fail")
     assert again.code == 3
 

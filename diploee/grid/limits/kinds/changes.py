@@ -219,21 +219,18 @@ class ChangeLimit(LimitSpec):
         """Yield the check."""
         step_ms = shown.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
-        n = int(self._window_s * MS_PER_S + 1e-6) // step_ms + 1
-        shown.held((n - 1) * step_ms)
-        span_ms = (n - 1) * step_ms
-        said = shown.steps(span_ms, between_points=True)
-        yield Check(
-            self.what,
-            self.above_mw,
-            "MW",
-            span_ms,
-            step_ms,
-            ranges(n),
-            n,
-            QUANTA_PER_MW,
-            **said._asdict(),
-        )
+        n = int(self._window_s * MS_PER_S + 1e-6) // step_ms
+        shown.held(n * step_ms)
+        yield _swing(shown, self.what, self.above_mw, n * step_ms, n + 1)
+
+
+def _swing(shown: Shown, text: str, limit_mw: float, span_ms: int, n: int) -> Check:
+    """Return a check of the range of n values."""
+    said = shown.steps(span_ms, between_points=True)._asdict()
+    step_ms, signal = shown.clock.step_ms, ranges(n)
+    return Check(
+        text, limit_mw, "MW", span_ms, step_ms, signal, n, QUANTA_PER_MW, **said
+    )
 
 
 class BandFilter(Band):
@@ -299,19 +296,8 @@ class SwingLimit(LimitSpec):
         shown.held(self.window, 2)
         limit, of = self.max_mw.of(shown)
         step_ms, n = shown.clock.step_ms, self.window // shown.clock.step_ms
-        signal, said = ranges(n), shown.steps(self.window, between_points=True)
-        check = Check(
-            f"{self.what}{of}",
-            limit,
-            "MW",
-            self.window,
-            step_ms,
-            signal,
-            n,
-            QUANTA_PER_MW,
-            event=("rolling_range", self.window / MS_PER_S, ""),
-            **said._asdict(),
-        )
+        check = _swing(shown, f"{self.what}{of}", limit, self.window, n)
+        check.event = ("rolling_range", self.window / MS_PER_S, "")
         if self.filter is not None:
             _, of_band = shown.seen(self.filter)
             if self.filter.low_hz >= 0.5 * MS_PER_S / step_ms:
@@ -319,6 +305,7 @@ class SwingLimit(LimitSpec):
                     f"the run's step of {shown.clock.step_s:g} s holds none", Need.FINER
                 )
             running = RunningFilter(self.filter.sections(step_ms), n)
+            signal = check.signal
             check.signal = lambda stretch: signal(running.see(stretch))
             check.measure = unfiltered = Sizes(signal, n)
             check.aside = lambda: (

@@ -21,7 +21,7 @@ from diploee.base.measures.series import (
 )
 from diploee.base.model import PositiveShare, default, unset
 from diploee.base.tables import Float64Array
-from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 from diploee.grid.limits.check import (
     NO_NOMINAL,
     Amount,
@@ -34,16 +34,10 @@ from diploee.grid.limits.check import (
     in_kw,
     power_check,
 )
+from diploee.runs.words import interval
 from diploee.scenario.times import ResolutionMs
 
 QUARTER_MS = 15 * MS_PER_MIN
-
-
-def _length(interval_ms: int) -> str:
-    minutes, rest_ms = divmod(interval_ms, MS_PER_MIN)
-    return (
-        f"{interval_ms / MS_PER_S:g} s" if rest_ms or not minutes else f"{minutes} min"
-    )
 
 
 def _means_mw(sums: ClockSums) -> Values | None:
@@ -128,7 +122,9 @@ class PeakLimit(_ClockLimit):
     def what(self) -> str:
         """The limited quantity."""
         return (
-            f"power, {_length(self.interval)} clock means" if self.interval else "power"
+            f"power, {interval(self.interval)} clock means"
+            if self.interval
+            else "power"
         )
 
     def checks(self, shown: Shown) -> Iterator[Check]:
@@ -190,7 +186,7 @@ class LoadFactorLimit(_ClockLimit):
     @property
     def what(self) -> str:
         """The limited quantity."""
-        peak = f"maximum demand over {_length(self.interval)}"
+        peak = f"maximum demand over {interval(self.interval)}"
         return (
             f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
         )
@@ -243,7 +239,7 @@ class MinimumTakeLimit(_ClockLimit):
     @property
     def what(self) -> str:
         """The limited quantity."""
-        return f"maximum demand of a month over {_length(self.interval)}"
+        return f"maximum demand of a month over {interval(self.interval)}"
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""

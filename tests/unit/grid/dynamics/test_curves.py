@@ -19,12 +19,10 @@ PERC1 = RideThrough(preset="perc1")
 
 def judged(curve, settings, voltage, frequency=(), mw=100.0):
     event = Event("test", "", series=voltage, frequency=frequency)
-    blocks = (LoadBlock("it", "it", settings, np.array([mw])),)
     found = respond(settings, voltage, mw)
-    case = Case("P50", None, None, voltage, blocks, (found,), 3600.0)
-    return verdict(
-        CURVES[curve], event, voltage, case.course, {"it": (settings, found)}
-    )
+    blocks = (LoadBlock("it", "it", settings, np.array([mw]), found),)
+    case = Case("P50", None, None, voltage, blocks, 3600.0)
+    return verdict(CURVES[curve], event, voltage, case.course, case.answering())
 
 
 def dip(length, residual, at=0.0):

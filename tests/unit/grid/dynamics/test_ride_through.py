@@ -99,16 +99,16 @@ def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
     case = ride_through(run, EVENT, settings=BLOCKS).cases[0]
     it, motors, _ = case.blocks
     found = case.sums()
-    (latch,) = [(change, mw) for block, change, _, mw in case.moves() if block is it]
-    assert latch[0].time_s == pytest.approx(15.860)
-    assert latch[1] == pytest.approx(it.mw[0], rel=1e-6)
+    (latch,) = [move for move in case.moves() if move["block"] == it.name]
+    assert latch["t_s"] == pytest.approx(15.860)
+    assert latch["mw"] == pytest.approx(it.mw[0], rel=1e-6)
     assert found["latched_mw"] == pytest.approx(it.mw[1], rel=1e-6)  # a minute later
     end = case.course.time_s[-1]
     away_mwh = (it.mw[0] * (60 - 15.860) + it.mw[1] * (end - 60)) / 3600
     assert found["battery_mwh"] == pytest.approx(away_mwh, rel=1e-6)
     sums = dict.fromkeys(("transfer", "return"), 0.0)
-    for block, change, _, mw in case.moves():
-        sums[change.what] += mw if block is motors else 0
+    for move in case.moves():
+        sums[move["what"]] += move["mw"] * (move["block"] == motors.name)
     assert sums["transfer"] > 0
     assert sums["transfer"] == pytest.approx(sums["return"])
 
@@ -484,5 +484,5 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
     ]
     assert 0 < len(table.heads) <= answer_module.MAX_DIPS + 1
     assert (
-        len({dip for _, _, dip, _ in found.cases[0].moves()}) > answer_module.MAX_DIPS
+        len({move["dip"] for move in found.cases[0].moves()}) > answer_module.MAX_DIPS
     )

@@ -90,16 +90,10 @@ def test_a_window_is_local_time_and_keeps_its_edges(
         ),
         (Options(column="busy_nodes"), "no power column 'busy_nodes'"),
         (Options(column="it_power_w.up"), "did you mean 'it_power_w"),
-        (
-            Options(step="1 s"),
-            "finer than the run's 60 s, which holds no more detail; run again",
-        ),
+        (Options(step="1 s"), "no multiple of the run's 60 s, which holds no more"),
+        (Options(step="15"), "--step: must be a number and a unit"),
         (Options(step="90 s"), "no multiple of the run's 60 s"),
         (Options(step="7 min"), "no whole number of steps of 420 s"),
-        (
-            Options(step="15"),
-            "--step: must be a number and a unit",
-        ),
         (
             Options(first=datetime(2019, 1, 1)),
             "--from: 2019-01-01T00:00:00 lies outside the run",
@@ -118,13 +112,8 @@ def test_a_window_is_local_time_and_keeps_its_edges(
         ),
         (
             Options(kv=10),
-            "--kv: the format 'csv' has no use for it (these have: 'opendss')",
+            "--kv: the format 'csv' has no use for it",
         ),
-        (
-            Options(time_zone="Amerika/Denver"),
-            "must be a time zone such as 'America/Denver'",
-        ),
-        (Options(time_zone="../etc"), "--time-zone: must be a time zone such as"),
     ],
 )
 def test_bad_choices_are_one_clear_line(
@@ -156,6 +145,8 @@ def test_unknown_format_names_the_known(minute_run: Run) -> None:
         {"kv": 0.0},
         {"kv": float("nan")},
         {"leap_day": "no"},
+        {"time_zone": "Amerika/Denver"},
+        {"time_zone": "../etc"},
     ],
 )
 def test_options_that_no_tool_could_read_are_refused(bad: dict[str, object]) -> None:
@@ -181,14 +172,14 @@ def streamed(request: ExportRequest) -> None:
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda request: streamed(request), "must return Written, found null"),
+        (lambda request: streamed(request), "raised AttributeError"),
         (lambda request: request.blocks, "raised AttributeError"),
-        (lambda request: Written({}), "wrote no file"),
+        (lambda request: Written({}), "must write request.path, and take all"),
         (
             lambda request: (
                 request.path.write_text("x") and Written({request.path.name: "x"})
             ),
-            r"did not take all of request.series.blocks\(\)",
+            r"must write request.path, and take all of request.series.blocks\(\)",
         ),
     ],
 )

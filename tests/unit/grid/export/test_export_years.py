@@ -141,6 +141,6 @@ def test_one_of_several_years_must_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", ["20 min", "60 s"])
 def test_other_steps_than_the_tools_take_are_refused(year_run: Run, step: str) -> None:
     with pytest.raises(
-        InputError, match=r"takes a --step of 60 min, 30 min, 15 min|finer than"
+        InputError, match=r"takes a --step of 60 min, 30 min, 15 min|no multiple of"
     ):
         export_run(year_run, "sam", options=Options(step=step))

@@ -17,7 +17,7 @@ from builders import TYPICAL_DENVER, tiny_run
 from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import Options, export_run
-from diploee.grid.export.psse import CMLD, PERC1, square_amp_mw
+from diploee.grid.export.psse import PERC1, square_amp_mw
 from diploee.scenario.ride_through import RideThrough
 
 PUBLISHED_CMLD = """6508 'USRLOD' ll 'CMLDBLU2' 12 1 2 133 27 146 48 0 0
@@ -117,7 +117,7 @@ def test_composite_load_differs_from_the_published_record_in_base_and_shares_alo
     assert found[2] == "'PK'"
     assert found[3:13] == published[3:13]
     values, theirs = ([float(x) for x in of[13:]] for of in (found, published))
-    assert len(values) == len(theirs) == len(CMLD) == 133
+    assert len(values) == len(theirs) == 133
     assert {k for k in range(133) if values[k] != theirs[k]} <= {0, 18, 22}
     assert values[0] == -0.8
     assert all(
@@ -361,7 +361,7 @@ def test_the_course_of_a_day_is_no_wave(tmp_path, step_s):
         InputError, match=r"steps of \d+ s hold no wave of .* Hz, which needs steps"
     ):
         psse(run, tmp_path / "psse", "linjbl")
-    with pytest.raises(InputError, match=r"--hz: must be 0\.01 to 15"):
+    with pytest.raises(InputError, match=r"hz: must be .*0\.01"):
         psse(run, tmp_path / "psse", "linjbl", hz=5.8e-5)
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from limit_runs import check, fake_run, only
 
+from diploee.base.metric import NONE
 from diploee.grid.limits import load_limits
 from diploee.grid.limits.check import FINER
 from diploee.grid.limits.report import check_limits
 
+NO_FIGURE = "no figure was seen in the source"
 BAND = {"low_hz": 0.1, "high_hz": 55}
 RATED = "facility.rated_power_mw"
 
@@ -233,11 +235,8 @@ def test_what_is_of_the_whole_run_is_at_no_time(run_of):
     ramp = {"interval": "10 s", "mw_per_min": 1, "percentile": 75}
     percentile, factor = check(run, ramps=[ramp], load_factor=[{"min": 0.999}]).results
     assert (percentile.time, factor.time) == ("", "")
-    assert "limit 1 MW/min: met, 0.0166" in percentile.line()
-    assert percentile.line().endswith(" MW/min over the run")
-    assert "limit 0.999: not met, 0.99" in factor.line() and factor.line().endswith(
-        "over the run"
-    )
+    assert percentile.value == pytest.approx(1 / 60, rel=0.01) and factor.violations
+    assert {of.cells(1)["When"] for of in (percentile, factor)} == {NONE}
 
 
 def test_ends_of_means_as_long_as_the_ramp_are_a_lower_bound(run_of):
@@ -310,19 +309,18 @@ def test_preset_tells_just_inside_from_just_outside(run_of, name):
         run = run_of(*signal(x), peak=200.0, **{RATED: 2_000.0})
         report = check_limits(run, limits)
         found = {result.key for result in report.not_met}
-        assert (key in found) == violated, report.lines()
+        assert (key in found) == violated, report.results
         assert report.verdict == "not met" or not violated
-        stated = [line for line in report.lines() if not line.startswith("not_stated")]
-        assert all("secondary source" in line for line in stated)
+        said = [of.source for of in report.results]
+        said += [of.reason for of in (*report.unchecked, *report.outside)]
+        assert all("secondary source" in text or NO_FIGURE in text for text in said)
 
 
 def test_what_a_rule_limits_without_a_figure_is_named_beside_its_verdict(run_of):
     power_mw, step_s = step_mw(1, 60)
     report = check_limits(run_of(power_mw, step_s), load_limits("southern"))
     assert report.verdict == "met" and "1 not covered" in report.counts()
-    assert report.lines()[-1] == (
-        "not_stated.0: limits by band: not covered, no figure was seen in the source"
-    )
+    assert report.outside[-1][:3] == ("not_stated.0", "limits by band", NO_FIGURE)
 
 
 @pytest.mark.parametrize(
@@ -362,5 +360,6 @@ def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(
     changes = {"facility.rated_power_mw": 10.0}
     run = fake_run(tmp_path, power_mw, 60, peak=9.4, **changes)
     report = check(run, **{kind: [limit]})
-    assert (report.verdict == "met") == kept, report.lines()
-    assert ("the whole load, at most 10 MW, is below it" in report.lines()[0]) == kept
+    assert (report.verdict == "met") == kept, report.results
+    texts = [of.text for of in (*report.results, *report.unchecked)]
+    assert ("the whole load, at most 10 MW, is below it" in texts[0]) == kept

@@ -11,6 +11,7 @@ from limit_runs import check, fake_run, only
 
 from diploee.base.errors import InputError
 from diploee.grid.limits.check import FINER, LONGER
+from diploee.grid.limits.report import COVERAGE
 from diploee.profiles import known_meter
 
 
@@ -35,12 +36,15 @@ def test_ramp_beyond_its_limit_is_given_with_time_and_duration(run_of):
         "00:04:47",
         "00:04:54",
     )
-    assert result.line() == (
-        "ramps.0: ramp up over 10 s, adjacent means, limit 0.06 MW/s: not met, 1 "
-        "violation (adjacent ones count as one), 7 s in all, worst 0.1 MW/s at "
-        "2018-01-01T00:04:50+00:00"
+    (section,) = report.sections()
+    (row,) = section.tables[0].lines()
+    assert row == (
+        "1. ramp up over 10 s, adjacent means",
+        *("not met", "0.06 MW/s", "0.1 MW/s", "167 %"),
+        *("2018-01-01 00:04:50", "1, 7 s in all"),
     )
-    assert not report.is_met
+    assert "NOT MET" in section.tables[0].title and not report.is_met
+    assert all(cell in report._repr_html_() for cell in row)
 
 
 def test_up_and_down_and_both_units_are_separate_limits(run_of):
@@ -50,10 +54,7 @@ def test_up_and_down_and_both_units_are_separate_limits(run_of):
     up, down = check(run_of(power_mw, 1), ramps=[limit]).results
     assert (up.violations, down.violations) == (0, 1)
     assert down.worst[0].value == pytest.approx(6.0)
-    assert up.line() == (
-        "ramps.0: ramp up over 10 s, adjacent means, limit 0.1 MW/min: met, "
-        "worst 0 MW/min at 2018-01-01T00:00:00+00:00"
-    )
+    assert (up.verdict, up.limit, up.value) == ("met", 0.1, 0)
 
 
 def test_each_swing_is_a_violation_of_its_own(run_of):
@@ -107,7 +108,7 @@ ONES, TENTHS, COARSER = (
     (np.arange(100.0), 300),
 )
 LOW = {"low_hz": 5e-4, "high_hz": 0.005}
-PAST = "not covered, nothing is modelled above 0.44 Hz"
+PAST = "nothing is modelled above 0.44 Hz"
 NO_BIN = "holds no bin of a 10-minute window (multiples of 1/600 Hz)"
 COARSE = "the run's step of 60 s does not hold it"
 NO_PEAK = "a percentage of the peak needs the peak of a whole year"
@@ -159,9 +160,10 @@ def test_limit_that_the_run_can_not_show_is_inconclusive_for_the_reason(
 ):
     report = check(run_of(*power), **{kind: [limit]})
     assert report.verdict == "inconclusive" and not report.not_met and not report.is_met
-    line = report.lines()[0]
-    assert reason in line
-    assert "not covered" in line or "; " in line.partition(reason)[2] or "; " in reason
+    (cells,) = report.sections()[0].tables[0].rows.values()
+    verdict, why = (str(cells[of].value) for of in ("Verdict", COVERAGE))
+    assert reason in why
+    assert verdict == "not covered" or "; " in why.partition(reason)[2] + reason
 
 
 def test_day_of_a_shorter_run_and_part_of_a_peak_below_zero_are_no_limits(run_of):
@@ -184,7 +186,7 @@ def test_band_beyond_the_detail_of_the_profiles_is_judged_to_where_they_have_som
     beyond, narrow = check(run_of(*TENTHS), band_rms=bands).results
     assert beyond.verdict == "met"
     assert beyond.scope == "to 0.44 Hz on measured detail; means over 1 s ('p') decide"
-    assert beyond.scope in beyond.line() and narrow.scope == ""
+    assert beyond.scope in beyond.cells(1)[COVERAGE] and narrow.scope == ""
 
 
 def test_band_that_the_step_cuts_off_is_open_unless_what_is_seen_is_too_much(run_of):
@@ -259,9 +261,9 @@ def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
     ):
         report = check(run_of(np.ones(24 * days), 3600), peaks=[{"max_mw": most_mw}])
         assert report.verdict == verdict and report.is_met == (verdict == "met")
-        assert ("2 days of a year" in report.verdict_line()) == (days == 2)
+        assert ("2 days of a year" in report.title) == (days == 2)
         undecided = report.verdict == "inconclusive" and report.of_span == "met"
-        assert ("only a whole year decides" in report.verdict_line()) == undecided
+        assert ("only a whole one decides" in report.title) == undecided
 
 
 def test_percentage_of_the_peak_is_of_the_contract_else_of_a_whole_year(run_of):
@@ -301,25 +303,19 @@ def test_command_exits_with_3_or_4_on_request_only(run_folder, tmp_path):
     )
     shown = call("limits", path, run_folder)
     assert shown.code == 0
-    assert [line.split(": ")[0].strip() for line in shown.out.splitlines()] == [
-        "limits",
-        "not met       power, 60 s means",
-        "met           power, 60 s means",
-        "",
-        "How each was read:",
-        "power is that at",
-        "note",
-        "peaks.0",
-        "peaks.1",
+    assert re.findall(r"^[12]. power, 60 s means +(not met|met)", shown.out, re.M) == [
+        "not met",
+        "met",
     ]
-    assert shown.out.startswith("limits: NOT MET (2 days of a year; 1 not met, 1 met)")
+    title = "limits, on means of 60 s: NOT MET (1 not met, 1 met; 2 days of a year)"
+    assert title in shown.out and "\nBoundary: " in shown.out
     assert "diploee battery" not in shown.out  # which is sized for no peak
     assert call("limits", path, run_folder, "--fail").code == 3
     path.write_text(
         "peaks: [{max_mw: 100}]\nswings: [{window: 1 s, max_mw: 1.0e-5}]\n", "utf-8"
     )
     unseen = call("limits", path, run_folder, "--fail")
-    assert unseen.code == 4 and unseen.out.startswith("limits: INCONCLUSIVE")
+    assert unseen.code == 4 and ": INCONCLUSIVE (" in unseen.out
     path.write_text("peaks:\n  - {max_mw: 100}\n", encoding="utf-8")
     assert call("limits", path, run_folder, "--fail").code == 4  # of two days
     steep = tmp_path / "steep.yaml"
