@@ -28,11 +28,9 @@ from diploee.integrations.openg2g.folder import (
     TRACE_FILE,
     LatencyFits,
     LogisticFits,
-    as_json,
     details_of,
     folder_of,
     format_columns,
-    model_of,
     read,
     traces_of,
     write,
@@ -255,8 +253,9 @@ class LogisticModelStore(CompiledData[ModelFits]):
 
     @classmethod
     def _files(cls, model: ModelFits) -> dict[str, bytes]:
-        fits = {name: getattr(model.fits, of).to_dict() for name, of in FITS.items()}
-        return {FIT_FILE: as_json({"details": dict(model.details), **fits})}
+        fits = {name: getattr(model.fits, of) for name, of in FITS.items()}
+        found = LogisticFits(details=dict(model.details), **fits)
+        return {FIT_FILE: found.content()}
 
     @classmethod
     def read(
@@ -267,7 +266,7 @@ class LogisticModelStore(CompiledData[ModelFits]):
         path = folder / FIT_FILE
         found: LogisticFits = read(path, LogisticFits)
         models = {
-            ours: model_of(LogisticModel, given, f"{path}: {name}")
+            ours: given
             for name, ours in FITS.items()
             if (given := getattr(found, name)) is not None
         }
@@ -396,11 +395,11 @@ class InferenceData(CompiledData[ModelData]):
             np.concatenate([np.arange(n) * model.dt_s for n in lengths]),
             np.concatenate(list(model.power_w.values())),
         )
-        of_sizes = {str(size): of.to_dict() for size, of in model.itl.items()}
-        fits = {"details": dict(model.details), "per_batch": of_sizes}
+        of_sizes = {str(size): of for size, of in model.itl.items()}
+        fits = LatencyFits(details=dict(model.details), per_batch=of_sizes)
         return {
             TRACE_FILE: format_columns(dict(zip(TRACE_COLUMNS, columns, strict=True))),
-            ITL_FILE: as_json(fits),
+            ITL_FILE: fits.content(),
         }
 
     @classmethod
@@ -411,7 +410,7 @@ class InferenceData(CompiledData[ModelData]):
         path = folder / ITL_FILE
         found: LatencyFits = read(path, LatencyFits)
         batch, t_s, power_w = traces_of(folder / TRACE_FILE)
-        given = {int(size): parameters for size, parameters in found.per_batch.items()}
+        given = {int(size): mixture for size, mixture in found.per_batch.items()}
         runs, traces_w, itl, n_repeated = [], {}, {}, 0
         for size in sorted(spec.batch_sizes):
             rows = batch == size
@@ -420,8 +419,7 @@ class InferenceData(CompiledData[ModelData]):
                 raise LogFormatError(
                     f"{lacking}: nothing of batch size {size}, which {MANIFEST} lists"
                 )
-            where = f"{path}: per_batch.{size}"
-            itl[size] = model_of(ITLMixtureModel, given[size], where)
+            itl[size] = given[size]
             readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
             runs.append(BenchmarkRun(size, power=(readings,)))
             n_repeated += n_dropped

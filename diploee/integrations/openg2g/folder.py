@@ -18,12 +18,12 @@ import json
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from diploee.base.errors import InputError, LogFormatError
 from diploee.base.files import writing
@@ -33,7 +33,8 @@ from diploee.base.version import full_version
 from diploee.importers.text.sheets import sheet_of
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.values import Number, numbers
-from diploee.integrations.openg2g.logistic import FittedModel
+from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
+from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.spec import InferenceModelSpec
 
 MANIFEST = "_manifest.json"
@@ -43,27 +44,32 @@ FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
 """Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources
 here give the median."""
 
-F = TypeVar("F", bound=FittedModel)
-
 
 class _Manifest(Record):
     spec: dict[str, Any]
 
 
-class LatencyFits(Record):
+class _Fits(Record):
+    model_config = ConfigDict(strict=False)  # the models are strict themselves
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    def content(self) -> bytes:
+        """Return them as a file."""
+        return _as_json(self.model_dump(mode="json", by_alias=True))
+
+
+class LatencyFits(_Fits):
     """Latency mixtures by batch size."""
 
-    per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], dict[str, Any]]
-    details: dict[str, Any] = Field(default_factory=dict)
+    per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], ITLMixtureModel]
 
 
-class LogisticFits(Record):
+class LogisticFits(_Fits):
     """Logistic fits by name; some may be absent."""
 
-    power: dict[str, Any] | None = None
-    latency: dict[str, Any] | None = None
-    throughput: dict[str, Any] | None = None
-    details: dict[str, Any] = Field(default_factory=dict)
+    power: LogisticModel | None = None
+    latency: LogisticModel | None = None
+    throughput: LogisticModel | None = None
 
 
 def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
@@ -106,14 +112,6 @@ def read(path: Path, kind: type[Any]) -> Any:
     return parse_json(read_bytes(path), str(path), kind, LogFormatError)
 
 
-def model_of(kind: type[F], parameters: dict[str, Any], where: str) -> F:
-    """Return a model of a file."""
-    try:
-        return kind.from_dict(parameters)
-    except InputError as error:
-        raise LogFormatError(f"{where}: {error}") from error
-
-
 def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return batch size, time [s] and power [W] of a `trace.csv`."""
     table = sheet_of(path, read_bytes(path), "a trace").read(TRACE_COLUMNS, "a trace")
@@ -149,11 +147,11 @@ def write(folder: Path, spec: InferenceModelSpec, files: Mapping[str, bytes]) ->
         "diploee_version": full_version(),
     }
     with writing(force=True) as new:
-        for name, content in {**files, MANIFEST: as_json(manifest)}.items():
+        for name, content in {**files, MANIFEST: _as_json(manifest)}.items():
             new.file(folder / name, option="--data-dir").write_bytes(content)
 
 
-def as_json(content: dict[str, Any]) -> bytes:
+def _as_json(content: dict[str, Any]) -> bytes:
     """Return a JSON file."""
     return f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode()
 

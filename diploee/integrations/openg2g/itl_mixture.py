@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from pydantic import Field, computed_field
 
-from diploee.base.errors import InputError, shown
+from diploee.base.errors import Brief, InputError
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
-from diploee.integrations.openg2g.logistic import FittedModel
+from diploee.integrations.openg2g.logistic import Number
 
 MAX_SAMPLES = 20_000
 """Samples that a fit takes; more are drawn from, at random."""
@@ -58,49 +58,30 @@ class Mixture:
     log_likelihood: float = -np.inf  # of the samples that it was fitted to
 
 
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Positive = Annotated[float, Field(strict=True, ge=LEAST, le=LARGEST)]
+
+
 @dataclass(frozen=True)
-class ITLMixtureModel(FittedModel):
-    """A mixture of two lognormals above a common location.
+class ITLMixtureModel(Brief):
+    """A mixture of two lognormals above a common location."""
 
-    `InputError` if a parameter is not finite or out of its range.
-    """
-
-    what = "a latency mixture"
-    symbols = MappingProxyType(
-        {
-            "loc": "location_s",
-            "pi_steady": "steady_weight",
-            "sigma_steady": "steady_sigma",
-            "scale_steady": "steady_scale_s",
-            "sigma_stall": "stall_sigma",
-            "scale_stall": "stall_scale_s",
-        }
-    )
-    derived = MappingProxyType({"pi_stall": "stall_weight"})
-    quality = ("log_likelihood", "n_samples")
-
-    location_s: float  # lies below every sample [s]
-    steady_weight: float  # share of the steady component, 0-1; the rest are stalls
-    steady_sigma: float  # standard deviation of log(latency - location)
-    steady_scale_s: float  # median of latency - location [s]
-    stall_sigma: float  # likewise of the stalls
-    stall_scale_s: float  # likewise
+    # Lies below every sample [s]
+    location_s: Annotated[float, Field(alias="loc", strict=True, ge=0, le=LARGEST)]
+    # Share of the steady component, 0-1; the rest are stalls
+    steady_weight: Annotated[Share, Field(alias="pi_steady")]
+    # Standard deviation of log(latency - location)
+    steady_sigma: Annotated[Positive, Field(alias="sigma_steady")]
+    # Median of latency - location [s]
+    steady_scale_s: Annotated[Positive, Field(alias="scale_steady")]
+    # Likewise of the stalls
+    stall_sigma: Annotated[Positive, Field(alias="sigma_stall")]
+    stall_scale_s: Annotated[Positive, Field(alias="scale_stall")]
     # Of the samples; None where parameters were given
-    log_likelihood: float | None = None
+    log_likelihood: Number | None = None
     n_samples: int = 0  # that were fitted
 
-    def __post_init__(self) -> None:
-        for symbol, name in self.symbols.items():
-            value = getattr(self, name)
-            low, high = {"loc": (0.0, LARGEST), "pi_steady": (0.0, 1.0)}.get(
-                symbol, (LEAST, LARGEST)
-            )
-            if not low <= value <= high:
-                raise InputError(
-                    f"latency mixture {symbol} ({name}) must be from {low:g} to "
-                    f"{high:g}, found {shown(value)}"
-                )
-
+    @computed_field(alias="pi_stall")  # type: ignore[prop-decorator]
     @property
     def stall_weight(self) -> float:
         """Share of the stalls."""

@@ -7,17 +7,15 @@ linear, k and x0 found by SciPy's global search (Endres, Sandrock and Focke 2018
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from pydantic import Field
 
-from diploee.base.errors import Brief, InputError, one_of, shown
-from diploee.base.metric import is_plain_number
+from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import LARGEST_NUMBER
 
@@ -32,82 +30,24 @@ STARTS = 512
 """Shapes that are tried; all valleys among them are searched to their floors."""
 
 
-class FittedModel(Brief):
-    """A model of a few numbers, which files have under the symbols of its equation."""
-
-    what: ClassVar[str]
-    # As in OpenG2G's files, and the fields that they mean
-    symbols: ClassVar[Mapping[str, str]]
-    derived: ClassVar[Mapping[str, str]] = {}  # written only
-    quality: ClassVar[tuple[str, ...]]  # of a fit; may be absent
-
-    def to_dict(self) -> dict[str, float | int | None]:
-        """Return the numbers under OpenG2G's names, with the quality of the fit."""
-        names = {
-            **self.symbols,
-            **self.derived,
-            **{name: name for name in self.quality},
-        }
-        return {key: getattr(self, name) for key, name in names.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a model from `to_dict`'s mapping, or from OpenG2G's.
-
-        `InputError` if a number is missing, something else or out of its range.
-        """
-        missing = [symbol for symbol in cls.symbols if symbol not in data]
-        if missing:
-            raise InputError(
-                f"{cls.what} needs {one_of(cls.symbols)}, missing: {one_of(missing)} "
-                f"(found: {one_of(data)})"
-            )
-        given = [name for name in cls.quality if data.get(name) is not None]
-        for symbol in (*cls.symbols, *given):
-            if not is_plain_number(data[symbol]):
-                raise InputError(
-                    f"{cls.what}'s {symbol} must be a number, found "
-                    f"{shown(data[symbol])}"
-                )
-        return cls(
-            **{cls.symbols.get(key, key): data[key] for key in (*cls.symbols, *given)}
-        )
+Number = Annotated[float, Field(strict=True, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 @dataclass(frozen=True)
-class LogisticModel(FittedModel):
-    """A logistic curve over ``x = log2(batch size)``.
+class LogisticModel(Brief):
+    """A logistic curve over ``x = log2(batch size)``."""
 
-    `InputError` if a coefficient is not finite, or the steepness not positive.
-    """
-
-    what = "a logistic"
-    symbols = MappingProxyType(
-        {"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"}
-    )
-    quality = ("r2", "rmse", "n_points")
-
-    span: float  # L, upper less lower asymptote [unit of y]; negative where y falls
-    steepness: float  # k [1], positive
-    midpoint: float  # x0, log2 of the batch size at half the span
-    base: float  # b0, asymptote at small batches [unit of y]
+    # L, upper less lower asymptote [unit of y]; negative where y falls
+    span: Annotated[Number, Field(alias="L")]
+    steepness: Annotated[Number, Field(alias="k", gt=0)]  # k [1], positive
+    # x0, log2 of the batch size at half the span
+    midpoint: Annotated[Number, Field(alias="x0")]
+    # b0, asymptote at small batches [unit of y]
+    base: Annotated[Number, Field(alias="b0")]
     # Coefficient of determination; None where coefficients were given
-    r2: float | None = None
-    rmse: float | None = None  # root mean square of the residuals [unit of y]
+    r2: Number | None = None
+    rmse: Number | None = None  # root mean square of the residuals [unit of y]
     n_points: int = 0  # that were fitted
-
-    def __post_init__(self) -> None:
-        for symbol, name in self.symbols.items():
-            value = getattr(self, name)
-            if not abs(value) <= LARGEST_NUMBER:
-                raise InputError(
-                    f"logistic {symbol} ({name}) must be finite, found {value}"
-                )
-        if self.steepness <= 0:
-            raise InputError(
-                f"logistic k (steepness) must be above 0, found {self.steepness:g}; "
-                "turn the sign of L where the curve falls"
-            )
 
     @property
     def is_rising(self) -> bool:

@@ -14,11 +14,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from diploee.base.errors import ScenarioError, one_of, shown
+from diploee.base.errors import one_of
 from diploee.base.model import Model, default, documented, unset
 from diploee.base.plain_data import checked
 from diploee.base.units import whole_ms
-from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
@@ -152,6 +152,13 @@ class InferenceModelSpec(Model):
 class _SpecsFile(Model):
     models: tuple[InferenceModelSpec, ...] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _labels_differ(self) -> _SpecsFile:
+        labels = Counter(spec.model_label for spec in self.models)
+        if twice := [label for label, n in labels.items() if n > 1]:
+            raise ValueError(f"two models have the label '{twice[0]}'; labels differ")
+        return self
+
 
 def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
     """Read the specs of a YAML file.
@@ -173,23 +180,4 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
         allowed.
     """
     data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
-    where = partial(located, Path(path), lines)
-    if not isinstance(data, dict) or "models" not in data:
-        found = (
-            f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
-        )
-        raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
-    specs = checked(data, _SpecsFile, where).models
-    first: dict[str, int] = {}
-    problems = [
-        (
-            f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' "
-            f"is also that of {dotted(('models', first[spec.model_label]))}; labels "
-            "must differ"
-        )
-        for number, spec in enumerate(specs)
-        if first.setdefault(spec.model_label, number) != number
-    ]
-    if problems:
-        raise ScenarioError(problems)
-    return specs
+    return checked(data, _SpecsFile, partial(located, Path(path), lines)).models

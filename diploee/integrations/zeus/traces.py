@@ -214,9 +214,7 @@ def read_traces(
     """
     shipped = shipped_folder("profiles") / "zeus"
     train = read_train_trace(train_csv or shipped / "summary_train.csv")
-    gpu, power = read_power_trace(
-        power_csv or shipped / "summary_power_synthetic.csv"
-    )
+    gpu, power = read_power_trace(power_csv or shipped / "summary_power_synthetic.csv")
     trained, measured = (pd.MultiIndex.from_frame(rows[KEY]) for rows in (train, power))
     kept, kept_power = trained.isin(measured), measured.isin(trained)
     if not kept.any():

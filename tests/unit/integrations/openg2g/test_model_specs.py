@@ -78,8 +78,8 @@ def test_hash_covers_what_changes_data_alone(changes, same):
         (
             "label: Tiny",
             "label: Llama-3.1-70B",
-            10,
-            "is also that of models.0; labels must differ",
+            1,
+            "two models have the label 'Llama-3.1-70B'",
         ),
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
         (
@@ -88,7 +88,7 @@ def test_hash_covers_what_changes_data_alone(changes, same):
             2,
             "at most gpus_per_replica, 4",
         ),
-        ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
+        ("models:", "model:", 1, "unknown key 'model'"),
         (
             "task: gpqa\n    batch_sizes: [8]",
             "task: gpqa\n    batch_sizes: [8]\n    fit_exclude_batch_sizes: [8]",

@@ -145,7 +145,7 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
                         model.fits.itl,
                         model.fits.throughput,
                     )
-                    for value in curve.to_dict().values()
+                    for value in vars(curve).values()
                     if value is not None
                 ]
                 assert all(math.isfinite(number) for number in numbers), (
