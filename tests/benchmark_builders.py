@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from diploee.integrations.openg2g import (
     InferenceModelSpec,
@@ -135,6 +136,13 @@ def write_results(folder: Path, sizes: tuple[int, ...] = SIZES, seeds: int = 1) 
     return folder
 
 
+def plain_model(model: ITLMixtureModel | LogisticModel) -> dict[str, Any]:
+    """The parameters of a model under OpenG2G's names."""
+    adapter: TypeAdapter[Any] = TypeAdapter(type(model))
+    dumped = adapter.dump_python(model, by_alias=True, exclude_none=True)
+    return {key: v for key, v in dumped.items() if not key.startswith("n_")}
+
+
 def write_openg2g(folder: Path, spec: InferenceModelSpec | None = None) -> Path:
     """A spec folder as OpenG2G writes it."""
     spec = spec or tiny_spec()
@@ -143,16 +151,11 @@ def write_openg2g(folder: Path, spec: InferenceModelSpec | None = None) -> Path:
     for size in spec.batch_sizes:
         rows += [f"{size},{k / 10},{float(POWER.eval(size))}" for k in range(101)]
     (folder / "trace.csv").write_text("\n".join(rows) + "\n")
-    parameters = {key: v for key, v in MIXTURE.to_dict().items() if v is not None}
+    parameters = plain_model(MIXTURE)
     per_batch = {str(size): parameters for size in spec.batch_sizes}
     write_json(folder / "itl_fit.json", {"schema": "itl", "per_batch": per_batch})
     curves = {"power": POWER, "latency": ITL, "throughput": THROUGHPUT}
-    fits = {
-        k: {s: v for s, v in m.to_dict().items() if len(s) < 3}
-        for k, m in curves.items()
-    }
-    for fit in fits.values():
-        fit.pop("r2", None)
+    fits = {name: plain_model(curve) for name, curve in curves.items()}
     write_json(folder / "logistic_fit.json", {"schema": "logistic_v1"} | fits)
     fields = {"precision": "bfloat16", "expert_parallel": 1}
     fields |= {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,30 +24,17 @@ from diploee.cli.options import (
     Json,
     ToLibrary,
     options,
-    place_option,
     print_result,
 )
 from diploee.importers.request_traces.read import read_request_trace
 from diploee.integrations.openg2g.compiled import LogisticModelStore, ModelFits
-from diploee.integrations.openg2g.measurements import BenchmarkSource
-from diploee.integrations.openg2g.sources import (
-    LeaderboardSource,
-    MlEnergySource,
-    OpenG2GSource,
-    ResultsSource,
-)
-from diploee.integrations.openg2g.spec import load_specs
+from diploee.integrations.openg2g.sources import LeaderboardSource, ResultsSource
+from diploee.integrations.openg2g.spec import InferenceModelSpec, load_specs
 from diploee.loads.services.power_law import served_profile
 from diploee.profiles.store import add_profile
 from diploee.scenario.serving import PowerLaw
 from diploee.scenario.yaml_lines import read_value
 
-DataDirOption = Annotated[
-    Path,
-    place_option(
-        "Cache of what was made, a folder per hash of its parameters.", "--data-dir"
-    ),
-]
 LOW_R2 = 0.9
 """A curve that explains less of its points' variance is noted."""
 
@@ -75,20 +63,18 @@ def fit_models(
         Path | None,
         typer.Option("--from", help="File or folder of the source; none for hub."),
     ] = None,
-    data_dir: DataDirOption = Path("data/specs"),
     as_json: Json = False,
 ) -> None:
     """Fit power, latency and speed of served models to benchmark data, for a scenario.
 
-    Fits are cached and made again when the spec, the source or the schema changed.
     Models that can't be fitted are listed behind those that can, a line each.
     """
-    wanted, of_source = load_specs(specs), _source(source, path)
+    wanted, read = load_specs(specs), _source(source, path)
     models: dict[str, ModelFits] = {}
     problems: dict[str, None] = {}
     for spec in wanted:
         try:
-            models |= LogisticModelStore.ensure(data_dir, [spec], of_source).models
+            models |= read([spec]).models
         except InputError as error:
             problems[str(error)] = None
     if as_json and models:
@@ -167,14 +153,17 @@ def _law(texts: Sequence[str]) -> PowerLaw:
     )
 
 
-def _source(name: SourceName, path: Path | None) -> BenchmarkSource:
+def _source(
+    name: SourceName, path: Path | None
+) -> Callable[[list[InferenceModelSpec]], LogisticModelStore]:
     if name == "hub":
-        return MlEnergySource()
+        return LogisticModelStore.generate
     if path is None:
         raise InputError(f"--source {name} needs --from, the file or folder to read")
-    if name == "leaderboard":
-        return LeaderboardSource(path)
-    return ResultsSource(path) if name == "results" else OpenG2GSource(path)
+    if name == "openg2g":
+        return partial(LogisticModelStore.load, path)
+    source = LeaderboardSource(path) if name == "leaderboard" else ResultsSource(path)
+    return partial(LogisticModelStore.generate, source=source)
 
 
 def _as_dict(model: ModelFits) -> dict[str, Any]:

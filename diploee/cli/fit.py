@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +20,6 @@ from diploee.cli.options import (
 from diploee.fits.fragment import Target, check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.from_log import fit_from_log
-from diploee.fits.jobs.job_log_fit import fit_lines
-from diploee.fits.jobs.summary import fit_as_dict
 from diploee.importers.job_logs import JOB_LOG_FORMATS
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import LogReading
@@ -85,7 +82,6 @@ def fit_command(
         workload=workload,
         rules=rules,
     )
-    data = partial(fit_as_dict, fit) if as_json else None
     folders = "".join(f" --profiles {folder}" for folder in profiles or ())
     following = [] if scenario is None else [f"next: diploee run {out}{folders}"]
-    give_fragment(fit.fragment, out, force, data, partial(fit_lines, fit), following)
+    give_fragment(fit, fit.fragment, out, force, as_json, following)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,19 +15,14 @@ from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
 from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
 from diploee.fits.calendar import FitChoices
 from diploee.fits.fragment import (
+    Target,
     check_place,
-    into_scenario,
     naming_the_other_command,
     pool_of,
+    stream_yaml,
 )
 from diploee.fits.requests.fit import fit_requests, trimmed
-from diploee.fits.requests.summary import (
-    fit_as_dict,
-    fit_lines,
-    fit_remarks,
-    local_time,
-    request_stream_yaml,
-)
+from diploee.fits.requests.summary import head_of, request_stream
 from diploee.importers.request_traces import TRACE_FORMATS
 from diploee.importers.request_traces.plain_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
@@ -102,7 +96,7 @@ def fit_requests_command(
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         zone_of(reading.utc_offset, "--utc-offset")
-    confidence, zero_hour = choices.confidence, reading.zero_hour_of_week
+    zero_hour = reading.zero_hour_of_week
     base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
     stated = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", stated):
@@ -121,24 +115,16 @@ def fit_requests_command(
     read = trimmed(read, choices.start, choices.end)
     fit = fit_requests(
         read,
-        zero_hour_of_week=zero_hour or 0.0,
+        zero_hour_of_week=zero_hour,
         **choices.model_dump(include={"months", "calendar", "confidence"}),
     )
-    local = local_time(read, zero_hour)
-    rows = (
-        f"Rows: {'; '.join(read.counts.lines())}. Limits are those of "
-        f"{100 * confidence:g}%."
+    entry, target = (
+        request_stream(fit, pool=pool_name),
+        Target(scenario, pool, stream, out, as_option),
     )
-    text = request_stream_yaml(fit, local, rows, name=stream, pool=pool_name)
-    text = into_scenario(text, base, pool_name, out, as_option)
-
-    def lines() -> list[str]:
-        return [*fit_remarks(fit), *fit_lines(fit), local, rows]
-
-    data = partial(fit_as_dict, fit, zero_hour or 0.0, confidence) if as_json else None
-    give_fragment(
-        text, out, force, data, lines, [f"next: diploee run {out}"] if scenario else ()
-    )
+    text = stream_yaml(head_of(fit), "request_streams", entry, target, base)
+    following = [f"next: diploee run {out}"] if scenario else ()
+    give_fragment(fit, text, out, force, as_json, following)
 
 
 def _check_step(step_s: float) -> None:

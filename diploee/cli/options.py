@@ -12,9 +12,13 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
+
+if TYPE_CHECKING:
+    from diploee.fits.jobs.job_log_fit import JobLogFit
+    from diploee.fits.requests.fit import RequestFit
 
 Command = Callable[..., None]
 _SPELT = {
@@ -67,24 +71,25 @@ def print_written(paths: Iterable[Path], as_json: bool, quiet: bool = False) -> 
 
 
 def give_fragment(
+    fit: JobLogFit | RequestFit,
     text: str,
     out: Path | None,
     force: bool,
-    data: Callable[[], dict[str, Any]] | None,
-    lines: Callable[[], Iterable[str]],
+    as_json: bool,
     following: Iterable[str] = (),
 ) -> None:
     """Write a fragment of a scenario where it was asked for; print the rest."""
     from diploee.fits.fragment import write_fragment
+    from diploee.runs.sections import as_lines
 
     write_fragment(text, out, force)
-    if data is None and out is None:
+    if as_json:
+        print_result(fit.as_dict())
+    elif out is None:
         typer.echo(text, nl=False)
     else:
-        content, said = (
-            (data(), ()) if data else ({}, [*lines(), f"Written: {out}", *following])
-        )
-        print_result(content, said, as_json=data is not None)
+        lines = (*as_lines(fit.sections()), f"Written: {out}", *following)
+        print_result({}, lines, as_json=False)
 
 
 def as_option(name: str) -> str:

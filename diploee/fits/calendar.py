@@ -86,22 +86,6 @@ class MonthTest:
         """Whether months differ by more than chance."""
         return self.p_value < MONTHS_BELOW
 
-    def line(self) -> str:
-        """Return what was taken, and why, in words."""
-        kept = (
-            "kept, they differ more" if self.differ else "left out, they differ no more"
-        )
-        weeks = (
-            "the weeks within them"
-            if self.within == "weeks"
-            else "one month of several years"
-        )
-        return (
-            f"Months: {kept} than {weeks} (F {self.ratio:.3g} with {self.freedom[0]} "
-            f"and {self.freedom[1]} degrees of freedom, p {self.p_value:.2g} if by "
-            "chance); --months and --no-months override it."
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class CalendarFit:

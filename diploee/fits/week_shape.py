@@ -54,17 +54,6 @@ class WeekShape:
     deviance: dict[Detail, float]
 
 
-def in_words(detail: Detail, deviance: dict[Detail, float]) -> str:
-    """Return which weights were taken, and why."""
-    if not deviance:
-        return f"{IN_WORDS[detail]}."
-    told = ", ".join(f"{IN_WORDS[d]} {value:.4g}" for d, value in deviance.items())
-    return (
-        f"{IN_WORDS[detail]}, the coarsest that predicts what was held out as well as "
-        f"the best; Poisson deviance of an hour: {told}."
-    )
-
-
 def fit_week_shape(
     counts: Float64Array,
     exposure: Float64Array,

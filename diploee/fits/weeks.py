@@ -73,26 +73,6 @@ class WeekFit:
             "correlation_weeks": float(f"{self.correlation_weeks:.3g}"),
         }
 
-    def as_dict(self) -> dict[str, float]:
-        """Return the numbers as plain data."""
-        return {key: value for key, value in vars(self).items() if key != "factor"}
-
-    def line(self) -> str:
-        """Return what was found in words."""
-        size = (
-            f"relative standard deviation {self.relative_std:.3g} ({self.low:.3g} to "
-        )
-        gaps = (
-            f", {self.n_dead} without any count left out as gaps" if self.n_dead else ""
-        )
-        return (
-            f"Weeks about the calendar: {self.n_weeks} whole ones{gaps}, "
-            f"{size}{self.high:.3g}), correlation time {self.correlation_weeks:.3g} "
-            f"weeks ({self.correlation_low:.3g} to "
-            f"{self.correlation_high:.3g}"
-            f"){'' if self.is_told else ': no more than noise, left out'}."
-        )
-
 
 def fit_weeks(
     start_ms: Int64Array,

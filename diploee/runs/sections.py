@@ -200,6 +200,19 @@ def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
     ]
 
 
+def as_lines(sections: Iterable[Section]) -> Iterator[str]:
+    """Yield sections as lines of text, such as comments of a file."""
+    for section in sections:
+        yield from filter(None, [section.title])
+        for f in section.figures:
+            note = f" ({f.note})" if f.note else ""
+            yield f"{f.item}: {f.shown} {f.unit}".rstrip() + note
+        for table in section.tables:
+            rows = [(table.title, *table.heads), *table.lines()]
+            yield from (" | ".join(row) for row in rows)
+        yield from section.notes
+
+
 def as_html(title: str, sections: Iterable[Section]) -> str:
     """Return sections as a notebook shows them.
 

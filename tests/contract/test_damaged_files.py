@@ -49,14 +49,10 @@ LIMITS = {
 N_FUZZED = 2_000
 
 
-FIT = (
-    "fit-models {place}/specs.yaml --source %s --from {place}/%s --data-dir {place}/%s"
-)
 LEADERBOARD, RESULTS, OPENG2G = (
-    FIT % (source, source, "new/cache")
+    f"fit-models {{place}}/specs.yaml --source {source} --from {{place}}/{source}"
     for source in ("leaderboard", "results", "openg2g")
 )
-CACHED = FIT % ("leaderboard", "leaderboard", "cache")
 REPORT = "report {place}/run --out {place}/new/page.html -q"
 EXPORT = "export csv {place}/run --out {place}/new/power.csv -q"
 LIST = "profiles list --profiles {place}/library"
@@ -99,7 +95,6 @@ def command(line: str, place: Path) -> tuple[str, ...]:
     return tuple(word.format(place=place) for word in line.split())
 
 
-OPENG2G_FILES = ("_manifest.json", "itl_fit.json", "logistic_fit.json", "trace.csv")
 READERS = {
     "limits": Reader("limits.yaml", CHECK),
     "profile": Reader("library/tune-2n-1.parquet", LIST, RUN, metadata_key=PROFILE_KEY),
@@ -121,11 +116,9 @@ READERS = {
     "shape": Reader("sweep/runs/*/load_shape.parquet", SWEEP),
     "run_metrics": Reader("sweep/runs/*/metrics.json", SWEEP),
     "sidecar": Reader("network/diploee_export.json", SIDECAR),
-    "cached": Reader("cache/*/*/logistic_fit.json", CACHED),
-    "stamp": Reader("cache/*/*/_manifest.json", CACHED),
     "leaderboard": Reader("leaderboard", LEADERBOARD),
     "results": Reader("results/**/results.json", RESULTS),
-    **{f"openg2g {file}": Reader(f"openg2g/{file}", OPENG2G) for file in OPENG2G_FILES},
+    "openg2g": Reader("openg2g/logistic_fit.json", OPENG2G),
     "plain": Reader("power.parquet", PLAIN),
 }
 
@@ -149,7 +142,7 @@ def good_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_results(place / "results")
     write_openg2g(place / "openg2g")
     write_tables(place)
-    for line in (SWEEP, SIDECAR, CACHED):
+    for line in (SWEEP, SIDECAR):
         ended = call(*command(line, place))
         assert ended.code == 0, ended.err
     return place

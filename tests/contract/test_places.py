@@ -91,7 +91,6 @@ SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
         "time_per_token_s": 0.02,
     }.items()
 )
-CACHED = "fit-models {site}/specs.yaml --from {site}/board.json --data-dir {root}/specs"
 LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
 FRAGMENT = "--out {root}/stream.yaml"
 
@@ -130,7 +129,6 @@ COMMANDS = {
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
     "profiles show": Command(SHOW, slow=True),
     "serving-trace": Command(SERVED, "--nodes 2"),
-    "fit-models": Command(CACHED, force=False, refuses=False),
     "report": Command(REPORT, refuses=False, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
     "datasheet": Command(
@@ -319,6 +317,7 @@ READING = (
         "--out {root}/runs"
     ),
     "sweep {site}/sweep.yaml --dry-run --profiles {site}/library",
+    "fit-models {site}/specs.yaml --from {site}/board.json",
     "scenarios list",
     "profiles list --profiles {site}/library",
     "profiles check {site}/library",

@@ -17,10 +17,10 @@ from job_log_writers import check_log
 from text_readers import READERS, TextReader
 
 from diploee.base.errors import InputError
-from diploee.fits.jobs.job_log_fit import fit_job_log, fit_lines
-from diploee.fits.jobs.summary import fragment_text
+from diploee.fits.jobs.job_log_fit import fit_job_log
+from diploee.fits.jobs.summary import head_of, job_stream
+from diploee.fits.requests import summary
 from diploee.fits.requests.fit import fit_requests
-from diploee.fits.requests.summary import request_stream_yaml
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import ClassRule
@@ -169,14 +169,14 @@ def told(result: Any) -> str:
     if isinstance(result, JobLog):
         check_log(result)
         fit = fit_job_log(result, [ClassRule(workload="tune")], tiny_library())
-        return "\n".join(
-            [*fit_lines(fit), fragment_text(fit, stream="jobs", pool="main")]
-        )
+        return "\n".join([*head_of(fit), str(job_stream(fit, "main"))])
     if isinstance(result, RequestTrace):
         counts = result.counts
         assert counts.n_rows == counts.n_kept + sum(counts.dropped.values())
         assert np.isfinite(result.n_requests).all() and (result.n_requests >= 0).all()
-        return request_stream_yaml(fit_requests(result), name="requests", pool="main")
+        of = fit_requests(result)
+        stream = summary.request_stream(of, pool="main")
+        return "\n".join([*summary.head_of(of), str(stream)])
     return ""
 
 

@@ -14,9 +14,9 @@ from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.fragment import (
     Named,
     Target,
-    into_scenario,
     naming_the_other_command,
     pool_of,
+    stream_yaml,
 )
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.classes import read_rules
@@ -28,7 +28,7 @@ from diploee.fits.jobs.likeness import (
     with_generated_years,
     worst_error,
 )
-from diploee.fits.jobs.summary import fragment_text
+from diploee.fits.jobs.summary import head_of, job_stream
 from diploee.importers.job_logs import read_job_log
 from diploee.loads.jobs.job_log import JobLog
 from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
@@ -58,7 +58,7 @@ def fit_from_log(
     rules: Path | str | Sequence[ClassRule] | None = None,
 ) -> JobLogFit:
     """Read and fit a job log, compare the fit with it, and make a stream of it."""
-    scenario, pool, stream, out, named = target
+    scenario, pool, _, out, named = target
     chosen = _rules(workload, rules, library, named)
     base, pool_name = pool_of(scenario, pool, named=named)
     log_format, options = _as_replayed(base, reading)
@@ -124,8 +124,9 @@ def fit_from_log(
         folder = out.parent if out else base.folder if base else Path()
         name = os.path.relpath(log.absolute(), folder.absolute())
         fit = replace(fit, replay=fit.replay | {"log": Path(name).as_posix()})
-    text = fragment_text(fit, stream, pool_name)
-    return replace(fit, fragment=into_scenario(text, base, pool_name, out, named))
+    entry = job_stream(fit, pool_name)
+    text = stream_yaml(head_of(fit), "streams", entry, target, base)
+    return replace(fit, fragment=text)
 
 
 def _replay(

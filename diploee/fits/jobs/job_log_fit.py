@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from diploee.base.clock import Zone
 from diploee.base.errors import Brief, WorkloadError, plural
@@ -33,9 +33,16 @@ from diploee.fits.jobs.class_fits import (
     fit_node_counts,
 )
 from diploee.fits.jobs.classes import JobGroups, group_jobs
-from diploee.fits.week_shape import in_words
+from diploee.fits.told import (
+    bounded,
+    calendar_dict,
+    calendar_figures,
+    numbers_of,
+    table_of,
+)
 from diploee.loads.jobs.job_log import NO_GPU, STATES, TOLD_RATIO, JobLog, JobRecords
 from diploee.profiles.library import ProfileLibrary
+from diploee.runs.sections import Figure, Section, as_html
 from diploee.scenario.log_replay import ClassRule
 
 WIDER = "wider than the pool"
@@ -137,140 +144,138 @@ class JobLogFit(Brief):
         return sum(c.n_jobs for c in self.classes)
 
     @property
+    def n_hours(self) -> int:
+        """Clock hours of the span."""
+        return self.arrivals.hours.counts.size
+
+    @property
     def n_submissions(self) -> int:
         """Submissions that they came in: an array is one."""
         return int(self.arrivals.hours.counts.sum())
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all numbers as plain data; infinite limits are None."""
+        arrivals, calendar = self.arrivals, self.arrivals.calendar
+        weeks, widths = arrivals.weeks, vars(self.node_counts)
+        same = (
+            "source confidence utc_offset_min n_hours n_jobs n_submissions left_out "
+            "left_out_share mean_busy_nodes classes decision generated_days figures "
+            "holdout notes"
+        )
+        summary = {name: getattr(self, name) for name in same.split()} | {
+            "format": self.log_format,
+            "time_zone": self.time_zone or None,
+            "first_hour": str(arrivals.hours.first_hour),
+            "covered_hours": arrivals.hours.covered_hours,
+            "import": self.import_lines,
+            "jobs_per_day": {
+                "value": arrivals.jobs_per_day,
+                "low": arrivals.jobs_per_day_low,
+                "high": arrivals.jobs_per_day_high,
+            },
+            **calendar_dict(
+                calendar,
+                (arrivals.week_low, arrivals.week_high),
+                (arrivals.month_low, arrivals.month_high),
+                weeks,
+            ),
+            "arrivals": "poisson" if arrivals.dispersion is None else "gamma",
+            "dispersion": arrivals.dispersion,
+            "day_dispersion": arrivals.day_dispersion,
+            "scatter": arrivals.scatter,
+            "node_counts": pd.DataFrame(widths).to_dict("records"),
+            "years": "law" if self.replay is None else "weeks",
+        }
+        return numbers_of(summary)
+
+    def sections(self) -> list[Section]:
+        """Return what was fitted and how well: years, log, classes, a held-out part."""
+        hours = self.arrivals.hours
+        ends = hours.first_hour, hours.first_hour + np.timedelta64(self.n_hours, "h")
+        first, end = (
+            str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends
+        )
+        zone = "on the log's own clock"
+        if self.utc_offset_min is not None:
+            zone = str(Zone(self.time_zone, self.utc_offset_min))
+        of_log = Section(
+            "log",
+            f"From {Path(self.source).name} ({self.log_format}): "
+            f"{plural(self.n_jobs, 'job')} submitted from {first} to {end} ({zone}), "
+            f"limits at {self.confidence:.0%}",
+            tuple(self._figures()),
+            notes=(*self.import_lines, *self.notes),
+        )
+        years = (
+            f"Log and years generated of {plural(self.generated_days, 'day')}, nodes "
+            "as if every job began at once"
+        )
+        weeks = self.held_out_h / HOURS_PER_WEEK
+        rest = f"The last {weeks:.1f} weeks as the log before them forecasts them"
+        widths = (
+            {
+                "class": of.name,
+                "jobs": of.n_jobs,
+                "share": of.probability,
+                "low": of.low,
+                "high": of.high,
+                "shares_durations": of.shares_durations,
+                "mean_s": of.duration and of.duration.mean_s,
+                "model_mean_s": of.model_mean_s,
+                "Kolmogorov-Smirnov": of.duration and of.duration.ks_distance,
+            }
+            for of in self.classes
+        )
+        tables = (
+            ("years", self.decision, table_of(years, map(vars, self.figures))),
+            ("holdout", "", table_of(rest, map(vars, self.holdout))),
+            ("classes", "", table_of("Classes", widths)),
+        )
+        first, *others = (
+            Section(key, title, tables=(table,) if table.figures else ())
+            for key, title, table in tables
+        )
+        return [of for of in (first, of_log, *others) if of]
+
     def _repr_html_(self) -> str:
-        return (
-            f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in fit_lines(self))}</"
-            "ul>"
-        )
+        return as_html(Path(self.source).name, self.sections())
 
-
-def fit_lines(fit: JobLogFit) -> list[str]:
-    """Return what was fitted and how well it fits, one statement a line.
-
-    The first says where years come from, where that was decided, the next one the log.
-    """
-    hours, arrivals = fit.arrivals.hours, fit.arrivals
-    ends = hours.first_hour, hours.first_hour + np.timedelta64(hours.counts.size, "h")
-    first, end = (str(hour.astype("datetime64[m]")).replace("T", " ") for hour in ends)
-    zone = "on the log's own clock"
-    if fit.utc_offset_min is not None:
-        zone = str(Zone(fit.time_zone, fit.utc_offset_min))
-    lines = [f"{fit.decision}."] if fit.decision else []
-    lines.append(
-        f"From {Path(fit.source).name} ({fit.log_format}): "
-        f"{plural(fit.n_jobs, 'job')} submitted from {first} to {end} ({zone}), "
-        f"{hours.covered_hours / HOURS_PER_WEEK:.1f} weeks, asking for "
-        f"{fit.mean_busy_nodes:,.1f} busy nodes on average."
-    )
-    left_out = ", ".join(
-        f"{n:,} {cause} ({fit.left_out_share[cause]:.1%} of the node time)"
-        for cause, n in fit.left_out.items()
-        if n
-    )
-    if left_out:
-        lines.append(f"Jobs left out: {left_out}.")
-    lines.append(f"Import: {'; '.join(fit.import_lines)}.")
-    if fit.n_submissions < fit.n_jobs:
-        lines.append(
-            f"Arrays: the jobs came in {fit.n_submissions:,} submissions; those of "
-            "one user, kind and width that follow each other within seconds are "
-            "taken as submitted together."
-        )
-    shape = arrivals.calendar.shape
-    lines.append(f"Calendar: {in_words(shape.detail, shape.deviance)}")
-    if arrivals.calendar.months is not None:
-        lines.append(arrivals.calendar.months.line())
-    lines += _scatter_lines(fit)
-    if arrivals.weeks is not None:
-        lines.append(arrivals.weeks.line())
-    widths = fit.node_counts
-    most = np.argsort(-widths.share, kind="stable")[:8]
-    lines.append(
-        f"Node counts: {widths.n_nodes.size}; most frequent "
-        + ", ".join(f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
-        + "."
-    )
-    notes = [f"Note: {note}." for note in fit.notes]
-    return lines + figure_lines(fit) + _holdout_lines(fit) + notes
-
-
-def figure_lines(fit: JobLogFit) -> list[str]:
-    """Return the figures as lines of words."""
-    if not fit.figures:
-        return []
-    lines = [
-        (
-            f"Log ({fit.confidence:.0%} limits) | distributions | years generated of "
-            f"{plural(fit.generated_days, 'day')}, mean and standard deviation, nodes "
-            "as if every job began at once:"
-        )
-    ]
-    for f in fit.figures:
-        fragment = "-" if f.fragment is None else f"{f.fragment:.4g}"
-        limits = f" ({f.low:.3g} to {f.high:.3g})" if np.isfinite(f.high) else ""
-        outside = ", beyond the limits of both" if f.differs else ""
-        drawn = "-" if f.generated is None else f"{f.generated:.4g} +- {f.scatter:.2g}"
-        lines.append(f"{f.name}: {f.log:.4g}{limits} | {fragment} | {drawn}{outside}")
-    return lines
-
-
-def _holdout_lines(fit: JobLogFit) -> list[str]:
-    """Return what the first part of the log forecasts of the rest."""
-    lines = []
-    for f in fit.holdout:
-        band = (
-            "no band"
-            if f.inside is None
-            else f"{f.inside:.0%} of the hours in the 5-95 % band"
-        )
-        off = (
-            ""
-            if f.day_error is None
-            else f", days {f.day_error:.0%} of the mean off on average"
-        )
-        ratios = {"median": f.median, "P99": f.p99}
-        told = [
-            f"{what} {'not comparable, 0 in the log' if x is None else f'{x - 1:+.0%}'}"
-            for what, x in ratios.items()
-        ]
-        lines.append(f"{f.name}: {band}, {', '.join(told)}{off}")
-    if lines:
-        weeks = fit.held_out_h / HOURS_PER_WEEK
-        lines.insert(
-            0, f"The last {weeks:.1f} weeks as the log before them forecasts them:"
-        )
-    return lines
-
-
-def _scatter_lines(fit: JobLogFit) -> list[str]:
-    scatter = fit.arrivals.scatter
-    if scatter is None:
-        return []
-    kind = (
-        "Poisson" if fit.arrivals.dispersion is None else "over-dispersed (gamma-mixed)"
-    )
-    return [
-        (
-            f"Hourly counts against the weights: chi-square {scatter.chi_square:,.0f} "
-            f"with {scatter.freedom:,} degrees of freedom, p "
-            f"{scatter.poisson_p_value:.2g} if they were Poisson."
-        ),
-        (
-            f"Variance over mean of hourly counts {scatter.index:.3g} "
-            f"({fit.confidence:.0%} limits {scatter.index_low:.3g} to "
-            f"{scatter.index_high:.3g}; Poisson 1), dispersion "
-            f"{scatter.dispersion:.3g}: taken as {kind}."
-        ),
-        (
-            f"Dispersion of days {scatter.day:.3g} ({scatter.day_low:.3g} to "
-            f"{scatter.day_high:.3g}"
-            f"){'' if fit.arrivals.day_dispersion else ': no more than noise, left out'}."  # noqa: E501
-        ),
-    ]
+    def _figures(self) -> Iterator[Figure]:
+        arrivals = self.arrivals
+        weeks = arrivals.hours.covered_hours / HOURS_PER_WEEK
+        yield Figure("span", weeks, "weeks")
+        yield Figure("busy nodes on average", self.mean_busy_nodes)
+        if self.n_submissions < self.n_jobs:
+            note = "jobs of one user, kind and width within seconds are one, an array"
+            yield Figure("submissions", self.n_submissions, note=note)
+        for cause, n in self.left_out.items():
+            if n:
+                share = f"{self.left_out_share[cause]:.1%} of the node time"
+                yield Figure(f"jobs left out, {cause}", n, note=share)
+        low, high = arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
+        yield bounded("jobs per day", arrivals.jobs_per_day, low, high)
+        yield from calendar_figures(arrivals.calendar, arrivals.weeks)
+        if (of := arrivals.scatter) is not None:
+            p = f"{of.freedom:,} degrees of freedom, p {of.poisson_p_value:.2g}"
+            yield Figure(
+                "chi-square of hourly counts", of.chi_square, note=f"{p} if Poisson"
+            )
+            kind = "Poisson" if arrivals.dispersion is None else "gamma-mixed"
+            yield bounded(
+                "variance over mean of hourly counts",
+                of.index,
+                of.index_low,
+                of.index_high,
+                "1 if Poisson",
+            )
+            taken = f"taken as {kind}"
+            yield bounded("dispersion", of.dispersion, of.low, of.high, taken)
+            noise = "" if arrivals.day_dispersion else "no more than noise, left out"
+            yield bounded("day_dispersion", of.day, of.day_low, of.day_high, noise)
+        widths = self.node_counts
+        most = np.argsort(-widths.share, kind="stable")[:8]
+        shares = (f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
+        yield Figure("node counts", widths.n_nodes.size, note=", ".join(shares))
 
 
 @stage("fit")

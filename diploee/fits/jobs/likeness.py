@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from scipy import stats
 
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
 from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, LogStatistic
-from diploee.fits.jobs.summary import fragment_text
+from diploee.fits.jobs.summary import job_stream
 from diploee.fits.limits import jackknife_error
 from diploee.importers.inputs import load_inputs
 from diploee.loads.jobs.rates import hour_weights
@@ -187,7 +186,7 @@ def _generated(
         "facility": {"node_types": {"node": node_type}, "pools": {"main": pool}},
     }
     scenario, fitted = (
-        scenario_from_dict(site | yaml.safe_load(fragment_text(one, "jobs", "main")))
+        scenario_from_dict(site | {"streams": {"jobs": job_stream(one, "main")}})
         for one in (fit, replace(fit, replay=None))
     )
     # The log is not read again: what its import took as the width of a job holds here

@@ -5,17 +5,22 @@ Calendar weights, rates, over-dispersion and token lengths.
 
 from __future__ import annotations
 
+from calendar import day_name
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from diploee.base.errors import WorkloadError
+from diploee.base.errors import WorkloadError, one_line
 from diploee.base.progress import stage
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import (
     HOURS_PER_DAY,
     HOURS_PER_WEEK,
+    MS_PER_DAY,
     MS_PER_H,
     MS_PER_MIN,
     MS_PER_S,
@@ -27,17 +32,27 @@ from diploee.fits.calendar import (
     week_limits,
 )
 from diploee.fits.counts import Counts, local_moment_ms, steps_of, sums
-from diploee.fits.requests.fluctuation import FluctuationFit, fit_fluctuation
+from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
 from diploee.fits.scatter import Dispersion, dispersion_of
+from diploee.fits.told import (
+    bounded,
+    calendar_dict,
+    calendar_figures,
+    numbers_of,
+    table_of,
+)
 from diploee.fits.week_shape import CalendarChoice
 from diploee.fits.weeks import WeekFit, fit_weeks
 from diploee.loads.jobs.rates import line_through_means
 from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.runs.sections import Figure, Section, as_html
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""
 
+FAR = 2.0
+"""Ratio of lengths from which on the nearest one at hand is noted."""
 
 FEWEST_OF_DEAD = 20.0
 """Requests that a gap should have had to be noted: Poisson counts lack them once in
@@ -107,13 +122,160 @@ class RequestFit:
     n_dead_hours: int
     n_gaps: int
     services: tuple[ServiceFit, ...]  # each service
+    confidence: float = 0.95  # level of all limits
+    # Local hour of the week of the origin of a trace without dates, where it was given
+    zero_hour_of_week: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all numbers as plain data; what is not known is None."""
+        trace, counts = self.trace, self.trace.counts
+        numbers = {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, int | float)
+        }
+        names = ("dispersion", "hourly_dispersion", "fluctuation", "services")
+        weights = calendar_dict(
+            self.calendar,
+            (self.week_low, self.week_high),
+            (self.month_low, self.month_high),
+            self.weeks,
+        )
+        weights["hour_of_week"]["hours"] = self.week_hours
+        of_trace = ("source", "trace_format", "step_ms", "span_ms", "is_relative")
+        return numbers_of(
+            {name: getattr(trace, name) for name in of_trace}
+            | numbers
+            | {name: getattr(self, name) for name in names}
+            | weights
+            | {
+                "utc_offset_min": trace.zone.offset_min(trace.origin_ms),
+                "time_zone": trace.zone.name,
+                "rows": {
+                    "read": counts.n_rows,
+                    "kept": counts.n_kept,
+                    "dropped": dict(counts.dropped),
+                    "repaired": dict(counts.repaired),
+                    "noted": dict(counts.noted),
+                },
+            }
+        )
+
+    def sections(self) -> list[Section]:
+        """Return what was fitted and how well: rates, weights, scatter, services."""
+        rows = (
+            {"service": service.name, "lengths": of, **vars(lengths)}
+            for service in self.services
+            for of, lengths in (
+                ("prompts", service.input_tokens),
+                ("answers", service.output_tokens),
+            )
+            if lengths is not None
+        )
+        of_lengths = (
+            {"lengths": f"{row.pop('lengths')} of {one_line(row.pop('service'))}"} | row
+            for row in rows
+        )
+        shares = (
+            {
+                "service": one_line(service.name),
+                "share": service.share,
+                "output_length": service.output_length,
+            }
+            for service in self.services
+        )
+        tables = table_of("Service", shares), table_of("Tokens", of_lengths)
+        trace = self.trace
+        return [
+            Section(
+                "requests",
+                f"Fitted to {one_line(trace.source)} ({trace.trace_format}), limits at "
+                f"{self.confidence:.0%}",
+                tuple(self._figures()),
+                tuple(table for table in tables if table.figures),
+                notes=(*self._notes(), f"Rows: {'; '.join(trace.counts.lines())}"),
+            )
+        ]
+
+    def _repr_html_(self) -> str:
+        return as_html(self.trace.source, self.sections())
+
+    def _figures(self) -> Iterator[Figure]:
+        trace, weight = self.trace, self.calendar.week_weight
+        step = f"of {trace.step_ms / MS_PER_S:g} s"
+        at = f"{self.peak_ms / MS_PER_H:.2f} h after the origin"
+        if not trace.is_relative:
+            local_ms = int(trace.zone.local_ms(np.array([self.peak_ms]))[0])
+            at = str(np.datetime64(local_ms, "ms"))[:16].replace("T", " ")
+        rate = partial(Figure, unit="1/s", pattern="{:.4g}")
+        span = f"in {trace.span_ms / MS_PER_DAY:.3g} days"
+        yield Figure("requests", self.n_requests, note=span, pattern="{:,.0f}")
+        yield rate("mean rate", self.mean_rate_rps)
+        yield rate("mean rate of a whole week", self.week_rate_rps)
+        yield rate("highest rate", self.peak_rate_rps, note=f"{step}, {at}")
+        yield from calendar_figures(self.calendar, self.weeks)
+        if self.calendar.detail != "uniform":
+            for name, hour in (
+                ("lowest", weight.argmin()),
+                ("highest", weight.argmax()),
+            ):
+                limits = float(self.week_low[hour]), float(self.week_high[hour])
+                at = _hour_name(float(hour))
+                yield bounded(f"{name} weight", float(weight[hour]), *limits, at)
+        scatter = ((step, self.dispersion), ("of hours", self.hourly_dispersion))
+        for of, found in scatter if self.is_counted else ():
+            limits = found.low, found.high
+            yield bounded(
+                f"variance over mean {of}", found.index, *limits, "1 if Poisson"
+            )
+        if self.fluctuation is not None:
+            for name, value in vars(self.fluctuation).items():
+                if isinstance(value, Estimate):
+                    item = f"fluctuation of minutes, {name}"
+                    yield bounded(item, value.value, value.low, value.high)
+
+    def _notes(self) -> Iterator[str]:
+        zone, hour = self.trace.zone, self.zero_hour_of_week
+        if not self.trace.is_relative:
+            yield f"hours are local time, {zone}"
+        elif hour is not None:
+            yield f"the trace has no dates; its origin was given as {_hour_name(hour)}"
+        else:
+            yield (
+                f"ASSUMPTION: the trace has no dates, its origin is {_hour_name(0)} "
+                "local time; see --zero-hour-of-week"
+            )
+        if not self.is_counted:
+            yield "the trace gives rates, not requests: how they scatter is not told"
+        if self.n_dead_hours:
+            yield (
+                f"no request in {self.n_dead_hours} whole hours ({self.n_gaps} gaps) "
+                "that should have many: outages, or gaps of the trace; the weights "
+                "count them as they are"
+            )
+        for service in self.services:
+            if service.output_tokens is None or service.output_length is None:
+                continue
+            ratio = max(service.output_tokens.mean, 1e-9) / service.output_length
+            if not 1 / FAR <= ratio <= FAR:
+                yield (
+                    f"the nearest output length at hand, {service.output_length}, is "
+                    f"{max(ratio, 1 / ratio):.2g} times too "
+                    f"{'long' if ratio < 1 else 'short'}: latency and capacity are off "
+                    "accordingly"
+                )
+
+
+def _hour_name(hour_of_week: float) -> str:
+    day, hour = divmod(hour_of_week, HOURS_PER_DAY)
+    return f"{day_name[int(day)]} {int(hour):02}:{int(hour % 1 * 60):02}"
 
 
 @stage("fit")
 def fit_requests(
     trace: RequestTrace,
     *,
-    zero_hour_of_week: float = 0.0,
+    zero_hour_of_week: float | None = None,
     months: bool | None = None,
     calendar: CalendarChoice = "auto",
     confidence: float = 0.95,
@@ -125,8 +287,9 @@ def fit_requests(
     ----------
     trace : RequestTrace
         Requests per step.
-    zero_hour_of_week : float
-        Hour of the week at which a trace without dates starts, Monday 00:00 = 0.
+    zero_hour_of_week : float, optional
+        Hour of the week at which a trace without dates starts, Monday 00:00 = 0, which
+        is assumed where it is not given.
     months : bool, optional
         Fit weights of months; by default where the trace supports them.
     calendar : str
@@ -141,7 +304,7 @@ def fit_requests(
     The first and the last step count for the rates alone, for the trace may begin and
     end within them.
     """
-    steps = steps_of(trace, zero_hour_of_week)
+    steps = steps_of(trace, zero_hour_of_week or 0.0)
     requests = steps.counts
     steps = steps.inner() if requests.size > 2 else steps
     counts = steps.counts
@@ -195,6 +358,8 @@ def fit_requests(
             _service(trace, index, output_lengths)
             for index in range(len(trace.services))
         ),
+        confidence=confidence,
+        zero_hour_of_week=zero_hour_of_week,
     )
 
 

@@ -1,6 +1,6 @@
 from .compiled import InferenceData as InferenceData
-from .compiled import InferenceDataParams as InferenceDataParams
 from .compiled import LogisticModelStore as LogisticModelStore
+from .folder import specs_of as specs_of
 from .itl_mixture import ITLMixtureModel as ITLMixtureModel
 from .logistic import LogisticModel as LogisticModel
 from .serving import OperatingPoints as OperatingPoints
@@ -9,7 +9,6 @@ from .serving import operating_points as operating_points
 from .sources.ml_energy import LeaderboardSource as LeaderboardSource
 from .sources.ml_energy import MlEnergySource as MlEnergySource
 from .sources.ml_energy import ResultsSource as ResultsSource
-from .sources.openg2g import OpenG2GSource as OpenG2GSource
 from .spec import InferenceModelSpec as InferenceModelSpec
 from .spec import load_specs as load_specs
 from .training_trace import TrainingTrace as TrainingTrace

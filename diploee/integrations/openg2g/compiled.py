@@ -1,71 +1,60 @@
-"""Data compiled for specs, and their cache: `InferenceData`, `LogisticModelStore`.
+"""Data compiled for specs: `InferenceData`, `LogisticModelStore`.
 
 The one are power traces and latency mixtures, the other logistic fits of power, latency
-and throughput. A folder ``<data>/<spec.cache_hash()>/<kind>/`` has a few files and
-`_manifest.json`, and appears whole or not at all; with other parameters than the
-default ones it has their hash in its name.
+and throughput. Both lie in OpenG2G's folder of the spec, whose own data are read too.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from pydantic import Field
 
-from diploee.base.errors import Brief, InputError, one_of
-from diploee.base.files import FolderKind, remove_leftovers, writing
-from diploee.base.model import Model, default
-from diploee.base.plain_data import Record, checked, read_json
+from diploee.base.errors import Brief, InputError, LogFormatError, one_of
+from diploee.base.plain_data import checked
 from diploee.base.tables import Float64Array
 from diploee.base.units import whole_ms
-from diploee.base.version import full_version
-from diploee.importers.text.source import read_bytes
-from diploee.integrations.openg2g.itl_mixture import (
-    MAX_SAMPLES,
-    MIN_SAMPLES,
-    ITLMixtureModel,
-)
-from diploee.integrations.openg2g.logistic import LogisticModel
-from diploee.integrations.openg2g.measurements import (
-    REPLICA_POWER,
-    BenchmarkRun,
-    BenchmarkRuns,
-    BenchmarkSource,
-    median_trace_w,
-    run_power_w,
-    sampling_interval_s,
-)
-from diploee.integrations.openg2g.serving import ServingFits
-from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource
-from diploee.integrations.openg2g.sources.openg2g import (
+from diploee.integrations.openg2g.folder import (
     FIT_FILE,
     FITS,
     ITL_FILE,
     MANIFEST,
     TRACE_COLUMNS,
     TRACE_FILE,
-    OpenG2GSource,
-    fits_of,
+    LatencyFits,
+    LogisticFits,
+    details_of,
+    folder_of,
     format_columns,
-    mixtures_of,
-    openg2g_folder,
+    read,
     traces_of,
+    write,
 )
-from diploee.integrations.openg2g.spec import InferenceModelSpec, StepS, content_hash
+from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
+from diploee.integrations.openg2g.logistic import LogisticModel
+from diploee.integrations.openg2g.measurements import (
+    REPLICA_POWER,
+    BenchmarkRun,
+    BenchmarkRuns,
+    BenchmarkSource,
+    PowerReadings,
+    median_trace_w,
+    run_power_w,
+    sampling_interval_s,
+)
+from diploee.integrations.openg2g.serving import ServingFits
+from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource
+from diploee.integrations.openg2g.spec import InferenceModelSpec
 from diploee.profiles.meters import reach
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
 
-ITL_SCHEMA = "itl_fit.lognormal_mixture_2"
-FIT_SCHEMA = "logistic_v1"
-_TRACE_STEP_S = 0.1
+STEP_S = 0.1
 # What a run has of each quantity, and the words for what it lacks.
 _MEASURED = {
     "power": ("mean_power_w", "mean power and no power in time"),
@@ -74,23 +63,17 @@ _MEASURED = {
 }
 
 
-class _CompiledManifest(Record):
-    details: dict[str, Any]
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
     """Data compiled for one spec."""
 
     spec: InferenceModelSpec
-    # JSON values for the manifest: source, licence, what was dropped; `source_sha256`
-    # is the hash of the source data
+    # JSON values: source, licence, what was dropped; `source_sha256` is the hash of the
+    # source data
     details: Mapping[str, Any]
 
 
 M = TypeVar("M", bound=CompiledModel)
-Files = Mapping[str, tuple[Path, bytes]]
-"""Places and contents of files by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +81,9 @@ class CompiledData(Brief, ABC, Generic[M]):
     """Data compiled for several specs."""
 
     models: Mapping[str, M]  # by label
-    params: Any = None  # how they were compiled, where there is a choice
 
-    kind: ClassVar[str]
-    names: ClassVar[tuple[str, ...]]  # of its files
-    schema_version: ClassVar[int] = 1
-    default_params: ClassVar[Any] = None
     needs_traces: ClassVar[bool] = False
+    last_file: ClassVar[str]  # of its files, whose presence tells all
 
     @classmethod
     @abstractmethod
@@ -112,8 +91,8 @@ class CompiledData(Brief, ABC, Generic[M]):
         cls,
         spec: InferenceModelSpec,
         runs: BenchmarkRuns,
-        params: Any,
         details: dict[str, Any],
+        dt_s: float,
     ) -> M:
         """Make the data of a spec; more details may be added."""
 
@@ -124,84 +103,64 @@ class CompiledData(Brief, ABC, Generic[M]):
 
     @classmethod
     @abstractmethod
-    def _parse(
-        cls,
-        spec: InferenceModelSpec,
-        params: Any,
-        files: Files,
-        details: Mapping[str, Any],
-    ) -> M:
-        """Read them back, or raise `InputError`."""
+    def read(cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S) -> M:
+        """Read the data of a spec from its folder."""
 
     @classmethod
     def generate(
         cls,
         specs: Sequence[InferenceModelSpec],
         source: BenchmarkSource | None = None,
-        params: Any = None,
-        **changed: Any,
+        dt_s: float = STEP_S,
     ) -> Self:
         """Compile the data of specs with different labels from their measurements.
 
-        That is the ML.ENERGY benchmark on the hub where no source is given. Some
-        parameters may be `changed`, by their names, such as ``dt_s=0.1``.
+        That is the ML.ENERGY benchmark on the hub where no source is given. `dt_s` is
+        the step of traces [s], a whole number of milliseconds.
         """
-        params, source = cls._params(params, changed), source or MlEnergySource()
-        models = {}
+        _check_labels(specs)
+        whole_ms(dt_s)
+        source, models = source or MlEnergySource(), {}
         for spec in (_with_batch_sizes(spec, source) for spec in specs):
             runs = source.read(spec, traces=cls.needs_traces)
             details = {
-                "model_label": spec.model_label,
                 "source": runs.source,
                 "licence": runs.licence,
                 "source_sha256": runs.sha256,
             }
             try:
-                models[spec.model_label] = cls._compile(spec, runs, params, details)
+                model = cls._compile(spec, runs, details, dt_s)
             except InputError as error:
                 raise InputError(
                     f"{runs.source}: '{spec.model_label}': {error}"
                 ) from error
-        return cls(models, params)
+            models[spec.model_label] = model
+        return cls(models)
 
     def save(self, data_dir: Path | str) -> None:
-        """Write every model to ``<data_dir>/<spec.cache_hash()>/<kind>/``."""
-        kind = FolderKind(
-            "an artifact", MANIFEST, (), lambda _: (MANIFEST, *self.names)
-        )
+        """Write every model into ``<data_dir>/<spec.cache_hash()>/``."""
         for model in self.models.values():
-            manifest = {
-                "made_from": model.spec.data_fields() | self._how(self.params),
-                "details": model.details,
-                "diploee_version": full_version(),
-            }
-            text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
-            files = {**self._files(model), MANIFEST: f"{text}\n".encode()}
-            with writing(force=True) as new:
-                place = self._place(data_dir, model.spec, self.params)
-                folder = new.folder(place, kind, option="--data-dir").path
-                for name, content in files.items():
-                    (folder / name).write_bytes(content)
+            folder = Path(data_dir) / model.spec.cache_hash()
+            write(folder, model.spec, self._files(model))
 
     @classmethod
     def load(
         cls,
         data_dir: Path | str,
         specs: Sequence[InferenceModelSpec],
-        params: Any = None,
+        dt_s: float = STEP_S,
     ) -> Self:
-        """Read the models of specs, as `save` wrote them with the same parameters."""
+        """Read the models of specs, as `save` or OpenG2G wrote them.
+
+        `data_dir` may be the folder of a spec as well.
+        """
         _check_labels(specs)
-        params, found = params or cls.default_params, {}
-        for spec in (_with_batch_sizes(spec, None) for spec in specs):
-            model = cls._find(data_dir, spec, params)
-            if isinstance(model, str):
-                raise InputError(
-                    f"{cls._place(data_dir, spec, params)}: the cached {cls.kind} "
-                    f"{model}; generate it from its source"
-                )
-            found[spec.model_label] = model
-        return cls(found, params)
+        return cls(
+            {
+                spec.model_label: cls.read(folder_of(data_dir, spec), spec, dt_s)
+                for spec in specs
+            }
+        )
 
     @classmethod
     def ensure(
@@ -209,110 +168,31 @@ class CompiledData(Brief, ABC, Generic[M]):
         data_dir: Path | str,
         specs: Sequence[InferenceModelSpec],
         source: BenchmarkSource | None = None,
-        params: Any = None,
-        **changed: Any,
+        dt_s: float = STEP_S,
     ) -> Self:
-        """Read the models of specs, compiling first those that are missing.
+        """Read the models of specs, compiling first those that are not there.
 
-        A model is compiled when its cache is missing, not complete, of another schema
-        version, made with other parameters or from other source data. Without a source
-        the cache is used, whatever its source, then what OpenG2G wrote in the same
-        folder, then the ML.ENERGY benchmark on the hub. Some parameters may be
-        `changed`, by their names.
+        What is there is taken, whatever it was made from: `generate` and `save` make it
+        anew.
         """
         _check_labels(specs)
-        params = cls._params(params, changed)
         found: dict[str, M] = {}
         for asked in specs:
-            given = source
-            if given is None and not asked.batch_sizes:
-                given = _default_source(data_dir, asked)
-            spec = _with_batch_sizes(asked, given)
-            sha256 = None if source is None else source.sha256(spec)
-            remove_leftovers(cls._place(data_dir, spec, params).parent)
-            model = cls._find(data_dir, spec, params, sha256)
-            if isinstance(model, str):
-                made = cls.generate(
-                    [spec], given or _default_source(data_dir, spec), params
-                )
-                made.save(data_dir)
-                model = made.models[spec.model_label]
-            found[spec.model_label] = model
-        return cls(found, params)
-
-    @classmethod
-    def _params(cls, params: Any, changed: Mapping[str, Any]) -> Any:
-        params = params or cls.default_params
-        if changed and params is None:
-            raise InputError(
-                f"{cls.__name__} has no parameters, found {one_of(changed)}"
-            )
-        return type(params)(**{**params.model_dump(), **changed}) if changed else params
-
-    @classmethod
-    def _how(cls, params: Any) -> dict[str, Any]:
-        """Return what else than a spec the data follow from."""
-        how = {} if params is None else params.model_dump(mode="json")
-        return {"schema_version": cls.schema_version, **how}
-
-    @classmethod
-    def _place(
-        cls, data_dir: Path | str, spec: InferenceModelSpec, params: Any
-    ) -> Path:
-        how = cls._how(params)
-        usual = how == {**cls._how(cls.default_params), "schema_version": 1}
-        name = cls.kind if usual else f"{cls.kind}-{content_hash(how)[:8]}"
-        return Path(data_dir) / spec.cache_hash() / name
-
-    @classmethod
-    def _find(
-        cls,
-        data_dir: Path | str,
-        spec: InferenceModelSpec,
-        params: Any,
-        sha256: str | None = None,
-    ) -> M | str:
-        """Return a model of the cache, or as a clause why there is none to use.
-
-        Without a hash of the source data it may be from any.
-        """
-        place = cls._place(data_dir, spec, params)
-        if not place.exists():
-            return "is not there for these parameters"
-        try:
-            details = read_json(place / MANIFEST, _CompiledManifest).details
-            if sha256 not in (None, details.get("source_sha256")):
-                return "was made from other source data"
-            files = {
-                name: (place / name, read_bytes(place / name)) for name in cls.names
-            }
-            return cls._parse(spec, params, files, details)
-        except InputError as error:
-            return f"is damaged ({error})"
-
-
-def _default_source(data_dir: Path | str, spec: InferenceModelSpec) -> BenchmarkSource:
-    """Return where a spec is measured that no source is given for.
-
-    OpenG2G's folder, or the hub.
-    """
-    folder = openg2g_folder(data_dir, spec)
-    return OpenG2GSource(folder) if (folder / MANIFEST).is_file() else MlEnergySource()
+            spec = _with_batch_sizes(asked, source or MlEnergySource())
+            if not (folder_of(data_dir, spec) / cls.last_file).exists():
+                cls.generate([spec], source, dt_s).save(data_dir)
+            found |= cls.load(data_dir, [spec], dt_s).models
+        return cls(found)
 
 
 def _with_batch_sizes(
-    spec: InferenceModelSpec, source: BenchmarkSource | None
+    spec: InferenceModelSpec, source: BenchmarkSource
 ) -> InferenceModelSpec:
     """Return a spec with the batch sizes that its source has, where it names none."""
     if spec.batch_sizes:
         return spec
-    if source is None:
-        raise InputError(
-            f"'{spec.model_label}': batch_sizes are absent, and no source has them; "
-            "give either"
-        )
-    sizes = tuple(source.read(spec, traces=False).by_batch())
-    given = spec.model_dump() | {"batch_sizes": sizes}
+    sizes = {one.batch_size for one in source.selected(spec)}
+    given = spec.model_dump() | {"batch_sizes": sorted(sizes)}
     where = f"'{spec.model_label}'"
     return checked(given, InferenceModelSpec, lambda _: where)
 
@@ -341,44 +221,58 @@ class LogisticModelStore(CompiledData[ModelFits]):
 
     The points are the medians over the runs of each batch size in `fit_batch_sizes`:
     mean power [W], median inter-token latency [s] and throughput [tokens/s] against
-    log2 of the batch size. A source that gives fits itself (OpenG2G's cache) is taken
-    at its word.
+    log2 of the batch size.
     """
+
+    last_file = FIT_FILE
 
     def __getitem__(self, model_label: str) -> ServingFits:
         return self.models[model_label].fits
-
-    kind, names = "logistic_models", (FIT_FILE,)
 
     @classmethod
     def _compile(
         cls,
         spec: InferenceModelSpec,
         runs: BenchmarkRuns,
-        _: Any,
         details: dict[str, Any],
+        dt_s: float,
     ) -> ModelFits:
-        models, points = _curves(runs, spec.fit_batch_sizes)
-        details["points"] = {"batch_size": list(spec.fit_batch_sizes), **points}
+        sizes, by_batch = spec.fit_batch_sizes, runs.by_batch()
+        if len(sizes) < 2:
+            raise InputError(
+                f"one batch size, {sizes[0]}, gives no curve; give two or more"
+            )
+        points = {
+            quantity: [_median(by_batch[size], quantity, dt_s) for size in sizes]
+            for quantity in FITS.values()
+        }
+        details["points"] = {"batch_size": list(sizes), **points}
+        x = np.log2(sizes)
+        models = {name: LogisticModel.fit(x, y) for name, y in points.items()}
         return _fits(spec, models, details)
 
     @classmethod
     def _files(cls, model: ModelFits) -> dict[str, bytes]:
-        content = {
-            "schema": FIT_SCHEMA,
-            "model_label": model.spec.model_label,
-            **{
-                name: getattr(model.fits, quantity).to_dict()
-                for name, quantity in FITS.items()
-            },
-        }
-        return {FIT_FILE: f"{json.dumps(content, indent=2)}\n".encode()}
+        fits = {name: getattr(model.fits, of) for name, of in FITS.items()}
+        found = LogisticFits(details=dict(model.details), **fits)
+        return {FIT_FILE: found.content()}
 
     @classmethod
-    def _parse(
-        cls, spec: InferenceModelSpec, _: Any, files: Files, details: Mapping[str, Any]
+    def read(
+        cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S
     ) -> ModelFits:
-        return _fits(spec, fits_of(*files[FIT_FILE]), details)
+        """Read the fits of a spec from its folder."""
+        del dt_s
+        path = folder / FIT_FILE
+        found: LogisticFits = read(path, LogisticFits)
+        models = {
+            ours: given
+            for name, ours in FITS.items()
+            if (given := getattr(found, name)) is not None
+        }
+        if lacking := [name for name in FITS.values() if name not in models]:
+            raise LogFormatError(f"{path}: no fit of {one_of(lacking)}")
+        return _fits(spec, models, details_of(folder, found.details))
 
 
 def _fits(
@@ -386,38 +280,18 @@ def _fits(
     models: Mapping[str, LogisticModel],
     details: Mapping[str, Any],
 ) -> ModelFits:
-    lacking = [quantity for quantity in FITS.values() if quantity not in models]
-    if lacking:
-        raise InputError(f"no fit of {one_of(lacking)}")
     sizes = spec.fit_batch_sizes
     fits = ServingFits(**models, smallest_batch=sizes[0], largest_batch=sizes[-1])
     return ModelFits(spec, details, fits)
 
 
-def _curves(
-    runs: BenchmarkRuns, sizes: Sequence[int]
-) -> tuple[dict[str, LogisticModel], dict[str, list[float]]]:
-    """Return the three curves and the points that were fitted."""
-    models, points = dict(runs.fits), {}
-    by_batch = runs.by_batch()
-    missing = [quantity for quantity in FITS.values() if quantity not in models]
-    if missing and len(sizes) < 2:
-        raise InputError(
-            f"one batch size, {sizes[0]}, gives no curve; give two or more"
-        )
-    for quantity in missing:
-        points[quantity] = [_median(by_batch[size], quantity) for size in sizes]
-        models[quantity] = LogisticModel.fit(np.log2(sizes), points[quantity])
-    return models, points
-
-
-def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
+def _median(runs: Sequence[BenchmarkRun], quantity: str, dt_s: float) -> float:
     name, words = _MEASURED[quantity]
     values = [getattr(run, name) for run in runs]
     if quantity == "power":
         for k, run in enumerate(runs):
             if values[k] is None and run.power:
-                values[k] = float(run_power_w(run, _TRACE_STEP_S).mean())
+                values[k] = float(run_power_w(run, dt_s).mean())
     known = [value for value in values if value is not None]
     if not known:
         raise InputError(
@@ -425,16 +299,6 @@ def _median(runs: Sequence[BenchmarkRun], quantity: str) -> float:
             "it, or leave this size out of the fit"
         )
     return float(np.median(known))
-
-
-class InferenceDataParams(Model):
-    """Settings by which traces and mixtures are compiled."""
-
-    dt_s: StepS = default(0.1, "Step of the traces [s].")
-    max_itl_samples: Annotated[int, Field(ge=MIN_SAMPLES)] = default(
-        MAX_SAMPLES, "Latency samples of a fit; more are thinned at random."
-    )
-    seed: Annotated[int, Field(ge=0)] = default(0, "Seed of the thinning.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,13 +353,10 @@ class InferenceData(CompiledData[ModelData]):
 
     For every batch size the steady-state power is summed over the GPUs and resampled to
     the median duration of its runs, and a mixture is fitted to the latencies of all its
-    runs. `params` are `InferenceDataParams`: the step of the traces, the thinning of
-    the samples; `ensure` takes each by its name, too, such as ``dt_s=0.1``.
+    runs.
     """
 
-    kind, names = "inference_data", (TRACE_FILE, ITL_FILE)
-    default_params = InferenceDataParams()
-    needs_traces = True
+    needs_traces, last_file = True, ITL_FILE
 
     def __getitem__(self, model_label: str) -> ModelData:
         return self.models[model_label]
@@ -505,23 +366,26 @@ class InferenceData(CompiledData[ModelData]):
         cls,
         spec: InferenceModelSpec,
         runs: BenchmarkRuns,
-        params: InferenceDataParams,
         details: dict[str, Any],
+        dt_s: float,
     ) -> ModelData:
         power_w, itl = {}, {}
         by_batch = runs.by_batch()
         for size, of_size in by_batch.items():
             try:
-                power_w[size] = median_trace_w(of_size, params.dt_s)
-                itl[size] = _mixture(of_size, params)
+                power_w[size] = median_trace_w(of_size, dt_s)
+                itl[size] = ITLMixtureModel.fit(
+                    np.concatenate([run.itl_samples_s for run in of_size])
+                )
             except InputError as error:
                 raise InputError(f"batch size {size}: {error}") from error
         details |= {
+            "dt_s": dt_s,
             "runs": {str(size): len(of_size) for size, of_size in by_batch.items()},
             "sampling_interval_s": sampling_interval_s(runs.runs),
             "counts": {name: n for name, n in runs.counts.items() if n},
         }
-        return ModelData(spec, details, params.dt_s, power_w, itl)
+        return ModelData(spec, details, dt_s, power_w, itl)
 
     @classmethod
     def _files(cls, model: ModelData) -> dict[str, bytes]:
@@ -531,50 +395,41 @@ class InferenceData(CompiledData[ModelData]):
             np.concatenate([np.arange(n) * model.dt_s for n in lengths]),
             np.concatenate(list(model.power_w.values())),
         )
-        itl = {
-            "schema": ITL_SCHEMA,
-            "model_label": model.spec.model_label,
-            "per_batch": {
-                str(size): mixture.to_dict() for size, mixture in model.itl.items()
-            },
-        }
+        of_sizes = {str(size): of for size, of in model.itl.items()}
+        fits = LatencyFits(details=dict(model.details), per_batch=of_sizes)
         return {
             TRACE_FILE: format_columns(dict(zip(TRACE_COLUMNS, columns, strict=True))),
-            ITL_FILE: f"{json.dumps(itl, indent=2)}\n".encode(),
+            ITL_FILE: fits.content(),
         }
 
     @classmethod
-    def _parse(
-        cls,
-        spec: InferenceModelSpec,
-        params: InferenceDataParams,
-        files: Files,
-        details: Mapping[str, Any],
+    def read(
+        cls, folder: Path, spec: InferenceModelSpec, dt_s: float = STEP_S
     ) -> ModelData:
-        batch, _, power_w = traces_of(*files[TRACE_FILE])
-        itl = mixtures_of(*files[ITL_FILE])
-        sizes = sorted(spec.batch_sizes)
-        lacking = [
-            size for size in sizes if not (batch == size).any() or size not in itl
-        ]
-        if lacking:
-            raise InputError(f"nothing of batch size {lacking[0]}")
-        traces_w = {size: power_w[batch == size] for size in sizes}
-        itl = {size: itl[size] for size in sizes}
-        return ModelData(spec, details, params.dt_s, traces_w, itl)
-
-
-def _mixture(
-    runs: Sequence[BenchmarkRun], params: InferenceDataParams
-) -> ITLMixtureModel:
-    samples = [run.itl_samples_s for run in runs if run.itl_samples_s is not None]
-    if samples:
-        return ITLMixtureModel.fit(
-            np.concatenate(samples),
-            max_samples=params.max_itl_samples,
-            seed=params.seed,
-        )
-    fits = [run.itl_fit for run in runs if run.itl_fit is not None]
-    if not fits:
-        raise InputError("no latency samples and no fit; use a source that has them")
-    return fits[0]
+        """Read the data of a spec from its folder, at a step of its own [s]."""
+        path = folder / ITL_FILE
+        found: LatencyFits = read(path, LatencyFits)
+        batch, t_s, power_w = traces_of(folder / TRACE_FILE)
+        given = {int(size): mixture for size, mixture in found.per_batch.items()}
+        runs, traces_w, itl, n_repeated = [], {}, {}, 0
+        for size in sorted(spec.batch_sizes):
+            rows = batch == size
+            if np.count_nonzero(rows) < 2 or size not in given:
+                lacking = path if size not in given else folder / TRACE_FILE
+                raise LogFormatError(
+                    f"{lacking}: nothing of batch size {size}, which {MANIFEST} lists"
+                )
+            itl[size] = given[size]
+            readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
+            runs.append(BenchmarkRun(size, power=(readings,)))
+            n_repeated += n_dropped
+            are_means = found.details.get("dt_s") == dt_s
+            traces_w[size] = power_w[rows] if are_means else run_power_w(runs[-1], dt_s)
+        counts = {"readings_at_a_repeated_stamp": n_repeated} if n_repeated else {}
+        of_readings = {
+            "runs": {str(size): 1 for size in itl},
+            "sampling_interval_s": sampling_interval_s(runs),
+            "counts": counts,
+        }
+        details = of_readings | details_of(folder, found.details)
+        return ModelData(spec, details, dt_s, traces_w, itl)

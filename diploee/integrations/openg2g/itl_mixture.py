@@ -9,21 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from pydantic import Field, computed_field
 
-from diploee.base.errors import InputError, shown
+from diploee.base.errors import Brief, InputError
 from diploee.base.rng import stream
 from diploee.base.tables import Float64Array
-from diploee.integrations.openg2g.logistic import FittedModel
-from diploee.integrations.openg2g.normal_mixture import (
-    Mixture,
-    expectation_maximisation,
-)
+from diploee.integrations.openg2g.logistic import Number
 
 MAX_SAMPLES = 20_000
 """Samples that a fit takes; more are drawn from, at random."""
@@ -47,49 +43,45 @@ _TOLERANCE = 1e-9
 """Gain of log-likelihood per sample at which the iteration ends."""
 
 
+LEAST_SIGMA = 0.02
+"""Lower bound of a component's sigma: none collapses onto repeated samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of normal distributions, such as of logarithms."""
+
+    # Shares, means and standard deviations of the components
+    weight: Float64Array
+    mean: Float64Array
+    sigma: Float64Array
+    log_likelihood: float = -np.inf  # of the samples that it was fitted to
+
+
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Positive = Annotated[float, Field(strict=True, ge=LEAST, le=LARGEST)]
+
+
 @dataclass(frozen=True)
-class ITLMixtureModel(FittedModel):
-    """A mixture of two lognormals above a common location.
+class ITLMixtureModel(Brief):
+    """A mixture of two lognormals above a common location."""
 
-    `InputError` if a parameter is not finite or out of its range.
-    """
-
-    what = "a latency mixture"
-    symbols = MappingProxyType(
-        {
-            "loc": "location_s",
-            "pi_steady": "steady_weight",
-            "sigma_steady": "steady_sigma",
-            "scale_steady": "steady_scale_s",
-            "sigma_stall": "stall_sigma",
-            "scale_stall": "stall_scale_s",
-        }
-    )
-    derived = MappingProxyType({"pi_stall": "stall_weight"})
-    quality = ("log_likelihood", "n_samples")
-
-    location_s: float  # lies below every sample [s]
-    steady_weight: float  # share of the steady component, 0-1; the rest are stalls
-    steady_sigma: float  # standard deviation of log(latency - location)
-    steady_scale_s: float  # median of latency - location [s]
-    stall_sigma: float  # likewise of the stalls
-    stall_scale_s: float  # likewise
+    # Lies below every sample [s]
+    location_s: Annotated[float, Field(alias="loc", strict=True, ge=0, le=LARGEST)]
+    # Share of the steady component, 0-1; the rest are stalls
+    steady_weight: Annotated[Share, Field(alias="pi_steady")]
+    # Standard deviation of log(latency - location)
+    steady_sigma: Annotated[Positive, Field(alias="sigma_steady")]
+    # Median of latency - location [s]
+    steady_scale_s: Annotated[Positive, Field(alias="scale_steady")]
+    # Likewise of the stalls
+    stall_sigma: Annotated[Positive, Field(alias="sigma_stall")]
+    stall_scale_s: Annotated[Positive, Field(alias="scale_stall")]
     # Of the samples; None where parameters were given
-    log_likelihood: float | None = None
+    log_likelihood: Number | None = None
     n_samples: int = 0  # that were fitted
 
-    def __post_init__(self) -> None:
-        for symbol, name in self.symbols.items():
-            value = getattr(self, name)
-            low, high = {"loc": (0.0, LARGEST), "pi_steady": (0.0, 1.0)}.get(
-                symbol, (LEAST, LARGEST)
-            )
-            if not low <= value <= high:
-                raise InputError(
-                    f"latency mixture {symbol} ({name}) must be from {low:g} to "
-                    f"{high:g}, found {shown(value)}"
-                )
-
+    @computed_field(alias="pi_stall")  # type: ignore[prop-decorator]
     @property
     def stall_weight(self) -> float:
         """Share of the stalls."""
@@ -227,85 +219,79 @@ class ITLMixtureModel(FittedModel):
 
 
 def _fit_location(
-    samples: Float64Array, smallest: float, coarse_rng: np.random.Generator
+    samples: Float64Array, smallest: float, rng: np.random.Generator
 ) -> tuple[float, Mixture]:
-    """Fit two lognormals with a common location."""
+    """Fit two lognormals with a common location, by its gap below the smallest [s]."""
     coarse = samples
     if samples.size > _COARSE_SAMPLES:
-        coarse = coarse_rng.choice(samples, _COARSE_SAMPLES, replace=False)
-    gaps = np.geomspace(min(LEAST_GAP_S, smallest), smallest, _N_GAPS)
+        coarse = rng.choice(samples, _COARSE_SAMPLES, replace=False)
+
+    def fitted(
+        of: Float64Array, log_gap: float, start: Mixture | float, n_steps: int
+    ) -> Mixture:
+        # samples - smallest is exact for the smallest one; (smallest - gap) is not.
+        z = np.log((of - smallest) + np.exp(log_gap))
+        if isinstance(start, float):
+            start = _split(z, start)
+        found = expectation_maximisation(z, start, n_steps)
+        # The likelihood is that of the samples, dx = exp(z) dz.
+        return replace(found, log_likelihood=found.log_likelihood - float(z.sum()))
+
+    least = np.log(min(LEAST_GAP_S, smallest))
+    gaps, width = np.linspace(least, np.log(smallest), _N_GAPS, retstep=True)
     tried = [
-        (float(gap), _fit_at(coarse, smallest, float(gap), start, _COARSE_STEPS))
-        for gap in gaps
-        for start in _starts(_z(coarse, smallest, float(gap)))
+        (gap, fitted(coarse, gap, share, _COARSE_STEPS))
+        for gap in gaps.tolist()
+        for share in _START_SPLITS
     ]
-    best_gap, best = max(tried, key=lambda found: found[1].log_likelihood)
-    return _refine(samples, smallest, gaps, best_gap, best)
+    best, start = max(tried, key=lambda found: found[1].log_likelihood)
+    near = scipy.optimize.minimize_scalar(
+        lambda gap: -fitted(samples, gap, start, _SEARCH_STEPS).log_likelihood,
+        bounds=(max(best - width, gaps[0]), min(best + width, gaps[-1])),
+        method="bounded",
+        options={"xatol": 1e-3},
+    ).x
+    last = [
+        (float(np.exp(gap)), fitted(samples, gap, start, _STEPS))
+        for gap in (near, best, gaps[0])
+    ]
+    return max(last, key=lambda found: found[1].log_likelihood)
 
 
-def _refine(
-    samples: Float64Array,
-    smallest: float,
-    gaps: Float64Array,
-    best_gap: float,
-    start: Mixture,
-) -> tuple[float, Mixture]:
-    """Search between neighbours of the best gap, and compare with 1 us."""
-    at = int(np.argmin(np.abs(gaps - best_gap)))
-    bounds = np.log((gaps[max(at - 1, 0)], gaps[min(at + 1, gaps.size - 1)]))
-    found: dict[float, Mixture] = {}
-
-    def loss(log_gap: float) -> float:
-        gap = float(np.exp(log_gap))
-        found[gap] = _fit_at(samples, smallest, gap, start, _SEARCH_STEPS)
-        return -found[gap].log_likelihood
-
-    scipy.optimize.minimize_scalar(
-        loss, bounds=tuple(bounds), method="bounded", options={"xatol": 1e-3}
+def _split(z: Float64Array, share: float) -> Mixture:
+    """Return a mixture of the lower share of samples and of the rest."""
+    cut = min(max(int(share * z.size), 1), z.size - 1)
+    parts = np.split(np.sort(z), [cut])
+    return Mixture(
+        np.array([cut / z.size, 1 - cut / z.size]),
+        np.array([part.mean() for part in parts]),
+        np.array([max(part.std(), 0.1) for part in parts]),
     )
-    likeliest = max(found, key=lambda gap: found[gap].log_likelihood)
-    last = {
-        gap: _fit_at(samples, smallest, gap, found.get(gap, start), _STEPS)
-        for gap in (likeliest, best_gap, float(gaps[0]))
-    }
-    return max(last.items(), key=lambda item: item[1].log_likelihood)
 
 
-def _z(samples: Float64Array, smallest: float, gap_s: float) -> Float64Array:
-    # samples - smallest is exact for the smallest one; (smallest - gap) is not.
-    return np.asarray(np.log((samples - smallest) + gap_s), dtype=np.float64)
-
-
-def _fit_at(
-    samples: Float64Array, smallest: float, gap_s: float, start: Mixture, n_steps: int
+def expectation_maximisation(
+    samples: Float64Array, start: Mixture, n_rounds: int
 ) -> Mixture:
-    """Fit at a given location.
-
-    The likelihood is that of the samples, dx = exp(z) dz.
-    """
-    z = _z(samples, smallest, gap_s)
-    # A component of less than one sample ends it: one is enough.
-    of_z = expectation_maximisation(
-        z, start, n_rounds=n_steps, tolerance=_TOLERANCE, least_held=1.0
-    )
-    return replace(of_z, log_likelihood=of_z.log_likelihood - float(z.sum()))
-
-
-def _starts(z: Float64Array) -> list[Mixture]:
-    """Split the sorted samples at several shares: few stalls, or two halves."""
-    ordered = np.sort(z)
-    starts = []
-    for share in _START_SPLITS:
-        cut = min(max(int(share * z.size), 1), z.size - 1)
-        parts = ordered[:cut], ordered[cut:]
-        starts.append(
-            Mixture(
-                np.array([cut / z.size, 1 - cut / z.size]),
-                np.array([part.mean() for part in parts]),
-                np.array([max(part.std(), 0.1) for part in parts]),
-            )
-        )
-    return starts
+    """Raise a mixture's likelihood until it stands still (Dempster et al. 1977)."""
+    found, before = start, -np.inf
+    for k in range(n_rounds):
+        # E: the share of each sample that each component has. M: their moments.
+        off = (samples - found.mean[:, None]) / found.sigma[:, None]
+        height = np.log(found.weight / (found.sigma * np.sqrt(2 * np.pi)))
+        joint = height[:, None] - 0.5 * off**2
+        log_density = np.logaddexp.reduce(joint, axis=0)
+        likelihood = float(log_density.sum())
+        found = replace(found, log_likelihood=likelihood)
+        share = np.exp(joint - log_density)
+        held = share.sum(axis=1)
+        gain, before = likelihood - before, likelihood
+        if k == n_rounds - 1 or gain < _TOLERANCE * samples.size or held.min() < 1:
+            break
+        mean = share @ samples / held
+        spread = (share * (samples - mean[:, None]) ** 2).sum(axis=1) / held
+        sigma = np.maximum(np.sqrt(spread), LEAST_SIGMA)
+        found = Mixture(held / samples.size, mean, sigma)
+    return found
 
 
 def _check(samples: Float64Array) -> None:

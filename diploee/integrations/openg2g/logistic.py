@@ -1,23 +1,21 @@
 """`LogisticModel`: power, latency or throughput against a replica's batch size.
 
 The four-parameter logistic of OpenG2G,
-``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by bounded least squares from
-many starts.
+``y = b0 + L * sigmoid(k * (log2(batch) - x0))``, fitted by least squares: L and b0 are
+linear, k and x0 found by SciPy's global search (Endres, Sandrock and Focke 2018).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from pydantic import Field
 
-from diploee.base.errors import Brief, InputError, one_of, shown
-from diploee.base.metric import is_plain_number
+from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import LARGEST_NUMBER
 
@@ -26,92 +24,30 @@ STEEPNESS = (0.02, 20.0)
 """Bounds of k: below, the curve is a straight line, above, a step between two measured
 sizes."""
 LARGEST_SPAN = 50.0
-"""Bound of |L| and |b0| in ranges of the data; beyond, the measured part is a straight
-line."""
-_GRID = (25, 49)
-"""Steepnesses and midpoints at which the search starts; L and b0 are linear and solved
-for."""
-N_POLISHED = 12
-"""Valleys of the grid that are searched to their floor, the deepest first."""
-_MAX_EVALUATIONS = 200
+"""Bound of |L| in ranges of the data; beyond, the measured part is a straight line."""
+LEAST_SPREAD = 1e-12
+STARTS = 512
+"""Shapes that are tried; all valleys among them are searched to their floors."""
 
 
-class FittedModel(Brief):
-    """A model of a few numbers, which files have under the symbols of its equation."""
-
-    what: ClassVar[str]
-    # As in OpenG2G's files, and the fields that they mean
-    symbols: ClassVar[Mapping[str, str]]
-    derived: ClassVar[Mapping[str, str]] = {}  # written only
-    quality: ClassVar[tuple[str, ...]]  # of a fit; may be absent
-
-    def to_dict(self) -> dict[str, float | int | None]:
-        """Return the numbers under OpenG2G's names, with the quality of the fit."""
-        names = {
-            **self.symbols,
-            **self.derived,
-            **{name: name for name in self.quality},
-        }
-        return {key: getattr(self, name) for key, name in names.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a model from `to_dict`'s mapping, or from OpenG2G's.
-
-        `InputError` if a number is missing, something else or out of its range.
-        """
-        missing = [symbol for symbol in cls.symbols if symbol not in data]
-        if missing:
-            raise InputError(
-                f"{cls.what} needs {one_of(cls.symbols)}, missing: {one_of(missing)} "
-                f"(found: {one_of(data)})"
-            )
-        given = [name for name in cls.quality if data.get(name) is not None]
-        for symbol in (*cls.symbols, *given):
-            if not is_plain_number(data[symbol]):
-                raise InputError(
-                    f"{cls.what}'s {symbol} must be a number, found "
-                    f"{shown(data[symbol])}"
-                )
-        return cls(
-            **{cls.symbols.get(key, key): data[key] for key in (*cls.symbols, *given)}
-        )
+Number = Annotated[float, Field(strict=True, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 @dataclass(frozen=True)
-class LogisticModel(FittedModel):
-    """A logistic curve over ``x = log2(batch size)``.
+class LogisticModel(Brief):
+    """A logistic curve over ``x = log2(batch size)``."""
 
-    `InputError` if a coefficient is not finite, or the steepness not positive.
-    """
-
-    what = "a logistic"
-    symbols = MappingProxyType(
-        {"L": "span", "x0": "midpoint", "k": "steepness", "b0": "base"}
-    )
-    quality = ("r2", "rmse", "n_points")
-
-    span: float  # L, upper less lower asymptote [unit of y]; negative where y falls
-    steepness: float  # k [1], positive
-    midpoint: float  # x0, log2 of the batch size at half the span
-    base: float  # b0, asymptote at small batches [unit of y]
+    # L, upper less lower asymptote [unit of y]; negative where y falls
+    span: Annotated[Number, Field(alias="L")]
+    steepness: Annotated[Number, Field(alias="k", gt=0)]  # k [1], positive
+    # x0, log2 of the batch size at half the span
+    midpoint: Annotated[Number, Field(alias="x0")]
+    # b0, asymptote at small batches [unit of y]
+    base: Annotated[Number, Field(alias="b0")]
     # Coefficient of determination; None where coefficients were given
-    r2: float | None = None
-    rmse: float | None = None  # root mean square of the residuals [unit of y]
+    r2: Number | None = None
+    rmse: Number | None = None  # root mean square of the residuals [unit of y]
     n_points: int = 0  # that were fitted
-
-    def __post_init__(self) -> None:
-        for symbol, name in self.symbols.items():
-            value = getattr(self, name)
-            if not abs(value) <= LARGEST_NUMBER:
-                raise InputError(
-                    f"logistic {symbol} ({name}) must be finite, found {value}"
-                )
-        if self.steepness <= 0:
-            raise InputError(
-                f"logistic k (steepness) must be above 0, found {self.steepness:g}; "
-                "turn the sign of L where the curve falls"
-            )
 
     @property
     def is_rising(self) -> bool:
@@ -211,17 +147,28 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Ar
 
 
 def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Fit the curve to points, one or more.
+    """Return ``(L, k, x0, b0)`` of points, one or more.
 
     `LogisticModel.fit` says how few are handled.
     """
-    distinct = np.unique(x).size
-    if distinct == 1 or np.ptp(y) == 0:
+    distinct, scale = np.unique(x).size, float(np.ptp(y))
+    if distinct == 1 or scale == 0:
         return np.array([0.0, 1.0, x.mean(), y.mean()])
+    unit = (y - y.min()) / scale
     if distinct < N_PARAMETERS:
         # The rise from 12 % to 88 % of the span lies within the measured x.
-        return _with_shape(x, y, 4.0 / float(np.ptp(x)), float(x.min() + x.max()) / 2)
-    return _least_squares(x, y)
+        shape = 4.0 / float(np.ptp(x)), float(x.min() + x.max()) / 2
+    else:
+        margin = max(float(np.ptp(x)), 1.0)
+        found = scipy.optimize.shgo(
+            lambda at: _misfit(x, unit, np.exp(at[0]), at[1]),
+            [tuple(np.log(STEEPNESS)), (x.min() - margin, x.max() + margin)],
+            n=STARTS,
+            sampling_method="sobol",
+        )
+        shape = float(np.exp(found.x[0])), float(found.x[1])
+    span, base = _linear(x, unit, *shape)
+    return np.array([span * scale, *shape, y.min() + base * scale])
 
 
 def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
@@ -232,79 +179,23 @@ def curve(parameters: Float64Array, x: Float64Array) -> Float64Array:
     )
 
 
-def _with_shape(
+def _linear(
     x: Float64Array, y: Float64Array, steepness: float, midpoint: float
-) -> Float64Array:
-    """Return the parameters for a given shape: L and b0 by linear least squares."""
+) -> tuple[float, float]:
+    """Return the best L and b0 for a given shape: those of a linear regression."""
     share = scipy.special.expit(steepness * (x - midpoint))
-    (base, span), *_ = np.linalg.lstsq(
-        np.stack([np.ones_like(x), share], axis=1), y, rcond=None
-    )
-    return np.array([span, steepness, midpoint, base])
-
-
-def _least_squares(x: Float64Array, y: Float64Array) -> Float64Array:
-    """Return the best local optimum that a grid over k and x0 shows."""
-    low, scale = float(y.min()), float(np.ptp(y))
-    unit = (y - low) / scale
-    margin = max(float(np.ptp(x)), 1.0)
-    lower = np.array([-LARGEST_SPAN, STEEPNESS[0], x.min() - margin, -LARGEST_SPAN])
-    upper = np.array([LARGEST_SPAN, STEEPNESS[1], x.max() + margin, LARGEST_SPAN])
-    starts = [np.clip(start, lower, upper) for start in _valleys(x, unit, margin)]
-    tolerances = {"ftol": 1e-12, "xtol": 1e-12, "gtol": 1e-12}
-    found = [
-        scipy.optimize.least_squares(
-            lambda p: curve(p, x) - unit,
-            start,
-            jac=lambda p: _jacobian(p, x),
-            bounds=(lower, upper),
-            x_scale="jac",
-            max_nfev=_MAX_EVALUATIONS,
-            **tolerances,
-        ).x
-        for start in starts
-    ]
-    # A search that was cut may end above its start's neighbours: compare all of them.
-    best = min(
-        [*found, *starts], key=lambda p: float(np.sum((curve(p, x) - unit) ** 2))
-    )
-    span, steepness, midpoint, base = best
-    return np.array([span * scale, steepness, midpoint, low + base * scale])
-
-
-def _valleys(x: Float64Array, unit: Float64Array, margin: float) -> list[Float64Array]:
-    """Return parameters at local minima of a grid over k and x0, deepest first.
-
-    Several starts of the same valley would all end at its floor and leave deeper ones
-    unseen.
-    """
-    steepness = np.geomspace(*STEEPNESS, _GRID[0])
-    midpoint = np.linspace(x.min() - margin, x.max() + margin, _GRID[1])
-    share = scipy.special.expit(
-        steepness[:, None, None] * (x - midpoint[None, :, None])
-    )
-    mean_share, mean = share.mean(axis=-1), float(unit.mean())
-    spread = np.sum((share - mean_share[..., None]) ** 2, axis=-1)
-    together = np.sum((share - mean_share[..., None]) * (unit - mean), axis=-1)
+    about = share - share.mean()
+    spread = float(about @ about)
     # Where the curve is flat over all points, L is anything: 0.
-    # For a given shape the best L is that of a linear regression on the curve's share.
-    span = np.divide(together, spread, out=np.zeros_like(spread), where=spread > 1e-12)
-    span = np.clip(span, -LARGEST_SPAN, LARGEST_SPAN)
-    base = mean - span * mean_share
-    fitted = base[..., None] + span[..., None] * share
-    squares = np.sum((fitted - unit) ** 2, axis=-1)
-    is_lowest = squares <= scipy.ndimage.minimum_filter(squares, size=3, mode="nearest")
-    rows, columns = np.nonzero(is_lowest)
-    deepest = np.argsort(squares[rows, columns], kind="stable")[:N_POLISHED]
-    return [
-        np.array([span[i, j], steepness[i], midpoint[j], base[i, j]])
-        for i, j in zip(rows[deepest], columns[deepest], strict=True)
-    ]
+    span = float(about @ y) / spread if spread > LEAST_SPREAD else 0.0
+    span = min(max(span, -LARGEST_SPAN), LARGEST_SPAN)
+    return span, float(y.mean() - span * share.mean())
 
 
-def _jacobian(parameters: Float64Array, x: Float64Array) -> Float64Array:
-    span, steepness, midpoint, _ = parameters
-    share = scipy.special.expit(steepness * (x - midpoint))
-    slope = span * share * (1.0 - share)
-    columns = [share, slope * (x - midpoint), -slope * steepness, np.ones_like(x)]
-    return np.stack(columns, axis=1)
+def _misfit(
+    x: Float64Array, y: Float64Array, steepness: float, midpoint: float
+) -> float:
+    """Return the sum of squares about the best curve of a shape."""
+    span, base = _linear(x, y, steepness, midpoint)
+    off = curve(np.array([span, steepness, midpoint, base]), x) - y
+    return float(off @ off)

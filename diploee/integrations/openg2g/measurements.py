@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
-from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.spec import InferenceModelSpec
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
@@ -58,9 +57,8 @@ class BenchmarkRun:
     # Start and end of the steady state on the readings' clock [s]; None means all
     # readings
     steady_s: tuple[float, float] | None = None
-    itl_samples_s: Float64Array | None = None  # inter-token latencies [s]
-    # Where the source gives a fit in their place
-    itl_fit: ITLMixtureModel | None = None
+    # Inter-token latencies [s]; empty where the source has none
+    itl_samples_s: Float64Array = field(default_factory=lambda: np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +69,6 @@ class BenchmarkRuns:
     licence: str  # licence of the data; ``"unknown"`` where it is not stated
     sha256: str  # hash of the source data
     runs: tuple[BenchmarkRun, ...]  # one or several for every batch size of the spec
-    # Fits that the source gives of ``power``, ``itl`` and ``throughput``; usually none
-    fits: Mapping[str, LogisticModel] = field(default_factory=dict)
     # Readings and samples dropped or repaired, by cause
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -162,28 +158,23 @@ class BenchmarkSource(ABC):
         Without `traces` neither power readings nor latency samples are needed, and
         their download may be skipped.
         """
-        selected, counts = self._selected(spec), Counter[str]()
-        runs = tuple(self._run(one, spec, traces, counts) for one in selected)
-        sha256, fits = self._hash(selected), self._fits(selected)
+        counts, digest, runs = Counter[str](), sha256(), []
+        for one in self.selected(spec):
+            content, run = self._run(one, spec, traces, counts)
+            digest.update(content)
+            runs.append(run)
+        title, found = self._title(spec), tuple(runs)
         return BenchmarkRuns(
-            self._title(selected), self.licence, sha256, runs, fits, dict(counts)
+            title, self.licence, digest.hexdigest(), found, dict(counts)
         )
 
-    def sha256(self, spec: InferenceModelSpec) -> str:
-        """Return the hash of the data that `read` would use."""
-        return self._hash(self._selected(spec))
-
     @abstractmethod
-    def _title(self, selected: Sequence[Measurement]) -> str:
+    def _title(self, spec: InferenceModelSpec) -> str:
         """Return where measurements come from, for errors and provenance."""
 
     @abstractmethod
-    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        """Return the measurements of a spec."""
-
-    @abstractmethod
-    def _hash(self, selected: Sequence[Measurement]) -> str:
-        """Return the hash of their data."""
+    def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+        """Return the measurements of a spec, unread."""
 
     @abstractmethod
     def _run(
@@ -192,12 +183,8 @@ class BenchmarkSource(ABC):
         spec: InferenceModelSpec,
         traces: bool,
         counts: Counter[str],
-    ) -> BenchmarkRun:
-        """Read one, and count what is dropped or repaired."""
-
-    def _fits(self, selected: Sequence[Measurement]) -> dict[str, LogisticModel]:  # noqa: ARG002
-        """Return the fits that the source itself gives."""
-        return {}
+    ) -> tuple[bytes, BenchmarkRun]:
+        """Read one, with its data for their hash; count what is dropped or repaired."""
 
 
 def run_power_w(run: BenchmarkRun, dt_s: float) -> Float64Array:

@@ -8,18 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from diploee.base.errors import ScenarioError, one_of, shown
+from diploee.base.errors import one_of
 from diploee.base.model import Model, default, documented, unset
 from diploee.base.plain_data import checked
 from diploee.base.units import whole_ms
-from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, located
+from diploee.scenario.yaml_lines import load_yaml_with_lines, located
 
 BatchSize = Annotated[int, Field(gt=0, strict=True)]
 """Sequences served at once: a server's limit of concurrent requests, ``max_num_seqs``."""  # noqa: E501
@@ -33,20 +32,12 @@ def _in_whole_ms(step_s: float) -> float:
 StepS = Annotated[float, Field(gt=0, le=1e9), AfterValidator(_in_whole_ms)]
 """A step of traces [s], a whole number of milliseconds."""
 
-NOT_DATA = ("model_label", "itl_deadline_s", "feasible_batch_sizes")
+NOT_DATA = {"model_label", "itl_deadline_s", "feasible_batch_sizes"}
 """Fields that change how a model is served, but not what is compiled from its
 measurements."""
 
-LATER = ("expert_parallel", "precision")
-"""Fields that came later: where absent, a spec's hash is that of before."""
-
-HASH_DIGITS = 16
-
-
-def content_hash(data: Mapping[str, Any]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+ABSENT = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
+"""OpenG2G's defaults for fields that a spec leaves out."""
 
 
 @documented
@@ -140,28 +131,33 @@ class InferenceModelSpec(Model):
         """Batch sizes of the logistic fits, increasing."""
         return tuple(sorted(set(self.batch_sizes) - set(self.fit_exclude_batch_sizes)))
 
-    def data_fields(self) -> dict[str, Any]:
-        """Return the fields that change compiled data, batch sizes in order."""
-        fields: dict[str, Any] = self.model_dump(mode="json", exclude=set(NOT_DATA))
-        return {
-            name: sorted(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-            if value is not None or name not in LATER
-        }
-
     def cache_hash(self) -> str:
-        """Return the name of the spec's folder in a cache.
+        """Return the name of the spec's folder, by OpenG2G's own rule.
 
-        16 digits over `data_fields`. The label, the deadline and the feasible batch
-        sizes change no compiled data and are left out, as is the order of batch sizes.
-        Where a spec names no batch sizes, the folder is that of the spec with those
-        that were found, ``InferenceData.ensure(...)[label].spec``.
+        16 digits over the fields that change compiled data. The label, the deadline and
+        the feasible batch sizes do not, nor does the order of batch sizes. Where a spec
+        names no batch sizes, the folder is that of the spec with those that were found,
+        ``InferenceData.ensure(...)[label].spec``.
         """
-        return content_hash(self.data_fields())
+        given = self.model_dump(mode="json", exclude=NOT_DATA, exclude_none=True)
+        fields = {
+            name: sorted(value) if isinstance(value, list) else value
+            for name, value in (ABSENT | given).items()
+        }
+        # OpenG2G hashes json.dumps with its default separators.
+        text = json.dumps(fields, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class _SpecsFile(Model):
     models: tuple[InferenceModelSpec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> _SpecsFile:
+        labels = Counter(spec.model_label for spec in self.models)
+        if twice := [label for label, n in labels.items() if n > 1]:
+            raise ValueError(f"two models have the label '{twice[0]}'; labels differ")
+        return self
 
 
 def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
@@ -184,23 +180,4 @@ def load_specs(path: Path | str) -> tuple[InferenceModelSpec, ...]:
         allowed.
     """
     data, lines = load_yaml_with_lines(Path(path), "a list 'models:'")
-    where = partial(located, Path(path), lines)
-    if not isinstance(data, dict) or "models" not in data:
-        found = (
-            f"keys {one_of(map(str, data))}" if isinstance(data, dict) else shown(data)
-        )
-        raise ScenarioError([f"{where(())}: expected a list 'models:', found {found}"])
-    specs = checked(data, _SpecsFile, where).models
-    first: dict[str, int] = {}
-    problems = [
-        (
-            f"{where(('models', number, 'model_label'))}: label '{spec.model_label}' "
-            f"is also that of {dotted(('models', first[spec.model_label]))}; labels "
-            "must differ"
-        )
-        for number, spec in enumerate(specs)
-        if first.setdefault(spec.model_label, number) != number
-    ]
-    if problems:
-        raise ScenarioError(problems)
-    return specs
+    return checked(data, _SpecsFile, partial(located, Path(path), lines)).models

@@ -30,7 +30,7 @@ from diploee.base.units import whole_ms
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
-from diploee.integrations.openg2g.sources.openg2g import format_columns
+from diploee.integrations.openg2g.folder import format_columns
 from diploee.integrations.openg2g.spec import StepS
 from diploee.profiles.meters import reach
 from diploee.profiles.profile import PowerProfile, Provenance, check_argument

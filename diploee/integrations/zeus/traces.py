@@ -10,12 +10,9 @@ cluster trace (Weng et al., NSDI 2022), each mapped by Zeus to a dataset.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,17 +76,11 @@ def read_train_trace(path: Path | str) -> pd.DataFrame:
     return rows.fillna({"target_epoch": np.inf})
 
 
-def read_power_trace(
-    path: Path | str, gpu: str | None = None
-) -> tuple[str, pd.DataFrame]:
-    """Read ``summary_power_<gpu>.csv``, or that of a GPU in a folder.
-
-    Return the GPU, too.
-    """
-    file, gpu = _power_file(Path(path), gpu)
-    table, rows = _read(file, POWER_COLUMNS, "a power trace")
+def read_power_trace(path: Path | str) -> tuple[str, pd.DataFrame]:
+    """Read ``summary_power_<gpu>.csv``; return the GPU that its name tells, too."""
+    table, rows = _read(path, POWER_COLUMNS, "a power trace")
     _refuse_twice(table, rows[[*KEY, "power_limit"]], "batch size and power limit")
-    return gpu, rows
+    return Path(path).stem.lower().removeprefix("summary_power_"), rows
 
 
 def _read(
@@ -127,33 +118,6 @@ def _refuse_twice(table: ReadTable, rows: pd.DataFrame, what: str) -> None:
         )
 
 
-_POWER_FILE = re.compile(r"summary_power_(.+)\.csv", re.IGNORECASE)
-
-
-def _power_file(path: Path, gpu: str | None) -> tuple[Path, str]:
-    """Return the power trace of a GPU and the GPU's name."""
-    files = sorted(path.glob("summary_power_*.csv")) if path.is_dir() else [path]
-    named = {
-        match[1].lower(): file
-        for file in files
-        if (match := _POWER_FILE.fullmatch(file.name))
-    }
-    if not path.is_dir() and not named:
-        return path, gpu or path.stem
-    if gpu is None:
-        if len(named) == 1:
-            return next((file, name) for name, file in named.items())
-        raise WorkloadError(
-            f"{path}: traces of {one_of(named)}; say which GPU with --gpu"
-        )
-    if gpu.lower() not in named:
-        raise WorkloadError(
-            f"{path}: no power trace of the GPU {gpu!r} (have: {one_of(named)})"
-            f"{did_you_mean(gpu.lower(), named)}"
-        )
-    return named[gpu.lower()], gpu.lower()
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingTraces(Brief):
     """The rows of a train trace and a GPU's power trace that have a partner."""
@@ -162,12 +126,6 @@ class TrainingTraces(Brief):
     train: pd.DataFrame  # training runs whose batch size was measured
     power: pd.DataFrame  # time and power of the batch sizes that were trained
     max_power_w: float  # highest power limit of the GPU, of all rows of its trace [W]
-    counts: Mapping[str, int]  # rows read and rows without a partner in the other trace
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """Datasets that both traces hold, in alphabetical order."""
-        return tuple(sorted(self.train.dataset.unique()))
 
     def specs(self) -> dict[str, WorkloadSpec]:
         """Return those of the known workloads that the traces hold, by name.
@@ -209,15 +167,6 @@ class TrainingTraces(Brief):
         # NaN where a pair was not measured
         grid = measured.set_index(["batch_size", "power_limit"])[_FIGURES].unstack()  # noqa: PD010
         time_s, power_w = (grid[name].to_numpy() for name in _FIGURES)
-        counts = {
-            "paths": len(paths),
-            "paths that never reach the target": int(
-                np.isinf(paths.target_epoch).sum()
-            ),
-            "batch sizes without a path to the target": runs.batch_size.nunique()
-            - len(epochs),
-            "pairs that were not measured": int(np.isnan(time_s).sum()),
-        }
         return TrainingWorkload(
             spec,
             self.gpu,
@@ -227,7 +176,6 @@ class TrainingTraces(Brief):
             time_s,
             power_w,
             tuple(each.to_numpy() for each in epochs.values()),
-            MappingProxyType(counts),
         )
 
     def _rows_of(self, spec: WorkloadSpec) -> pd.DataFrame:
@@ -248,28 +196,24 @@ class TrainingTraces(Brief):
 
 
 def read_traces(
-    train_csv: Path | str | None = None,
-    power_csv: Path | str | None = None,
-    gpu: str | None = None,
+    train_csv: Path | str | None = None, power_csv: Path | str | None = None
 ) -> TrainingTraces:
-    """Read and join a train and a power trace; rows without a partner are counted.
+    """Read and join a train and a power trace; rows without a partner are left out.
 
     Parameters
     ----------
     train_csv, power_csv : pathlib.Path or str, optional
-        ``summary_train.csv`` and ``summary_power_<gpu>.csv``, or a folder of the
-        latter; by default the SYNTHETIC traces that ship, which no one measured.
-    gpu : str, optional
-        GPU model; chooses the file of a folder.
+        ``summary_train.csv`` and ``summary_power_<gpu>.csv``; by default the SYNTHETIC
+        traces that ship, which no one measured.
 
     Raises
     ------
     LogFormatError, WorkloadError
-        If one can't be read, lacks the GPU, or they have nothing in common.
+        If one can't be read, or they have nothing in common.
     """
     shipped = shipped_folder("profiles") / "zeus"
     train = read_train_trace(train_csv or shipped / "summary_train.csv")
-    gpu, power = read_power_trace(power_csv or shipped, gpu)
+    gpu, power = read_power_trace(power_csv or shipped / "summary_power_synthetic.csv")
     trained, measured = (pd.MultiIndex.from_frame(rows[KEY]) for rows in (train, power))
     kept, kept_power = trained.isin(measured), measured.isin(trained)
     if not kept.any():
@@ -277,25 +221,12 @@ def read_traces(
             f"the train trace and the power trace of '{gpu}' have no dataset, network, "
             "optimizer and batch size in common; give two traces that belong together"
         )
-    counts = {
-        "train rows": len(train),
-        "train rows without a power measurement": int(np.sum(~kept)),
-        "power rows": len(power),
-        "power rows that were never trained": int(np.sum(~kept_power)),
-    }
     highest_w = float(power.power_limit.max())
-    return TrainingTraces(
-        gpu, train[kept], power[kept_power], highest_w, MappingProxyType(counts)
-    )
+    return TrainingTraces(gpu, train[kept], power[kept_power], highest_w)
 
 
 def chosen_workloads(
-    traces: TrainingTraces,
-    names: Sequence[str] = (),
-    *,
-    target_metric: float | None = None,
-    default_batch_size: int | None = None,
-    max_epochs: int | None = None,
+    traces: TrainingTraces, names: Sequence[str] = (), max_epochs: int | None = None
 ) -> list[TrainingWorkload]:
     """Return workloads by the names of their datasets.
 
@@ -304,77 +235,38 @@ def chosen_workloads(
     traces : TrainingTraces
         Where they are taken from.
     names : sequence of str
-        Datasets; by default all known ones that the traces hold.
-    target_metric, default_batch_size : float or int, optional
-        Instead of the known ones; needed for a dataset that is not in
-        `KNOWN_WORKLOADS`.
+        Known datasets; by default all that the traces hold. `TrainingTraces.workload`
+        takes a `WorkloadSpec` of any.
     max_epochs : int, optional
         Instead of the known highest number of epochs.
 
     Raises
     ------
     WorkloadError
-        If a dataset is not in the traces, its target or default is not known, or as
-        `TrainingTraces.workload` says.
+        If a dataset is not in the traces or not known, or as `TrainingTraces.workload`
+        says.
     """
-    wanted = [name.lower() for name in names] or list(traces.specs())
-    if not wanted:
-        raise WorkloadError(
-            f"the traces hold no known workload, but {one_of(traces.datasets)}; name "
-            "one, with its target metric and default batch size"
-        )
-    given: dict[str, Any] = {
-        "target_metric": target_metric,
-        "default_batch_size": default_batch_size,
-        "max_epochs": max_epochs,
-    }
-    given = {key: value for key, value in given.items() if value is not None}
+    specs = traces.specs()
+    wanted = [name.lower() for name in names] or list(specs)
+    for name in wanted or [""]:
+        if name not in specs:
+            raise WorkloadError(
+                f"unknown dataset '{name}', expected a known one of the traces: "
+                f"{one_of(specs)}{did_you_mean(name, specs)}"
+            )
+    more = {} if max_epochs is None else {"max_epochs": max_epochs}
     return [
-        traces.workload(replace(_spec_of(traces, name, given), **given))
-        for name in dict.fromkeys(wanted)
+        traces.workload(replace(specs[name], **more)) for name in dict.fromkeys(wanted)
     ]
 
 
-def _spec_of(
-    traces: TrainingTraces, name: str, given: Mapping[str, Any]
-) -> WorkloadSpec:
-    if name not in traces.datasets:
-        raise WorkloadError(
-            f"unknown dataset '{name}', expected one that both traces hold: "
-            f"{one_of(traces.datasets)}{did_you_mean(name, traces.datasets)}"
-        )
-    if name in KNOWN_WORKLOADS:
-        return traces.specs()[name]
-    if not {"target_metric", "default_batch_size"} <= given.keys():
-        raise WorkloadError(
-            f"{name}: its target metric and default batch size are not known (known: "
-            f"{one_of(KNOWN_WORKLOADS)}); give both"
-        )
-    of_dataset = traces.train[traces.train.dataset == name]
-    ways = sorted(set(zip(of_dataset.network, of_dataset.optimizer, strict=True)))
-    if len(ways) > 1:
-        found = [f"{network} with {optimizer}" for network, optimizer in ways]
-        raise WorkloadError(
-            f"{name}: trained in several ways, {one_of(found)}, expected one; give a "
-            "WorkloadSpec in Python"
-        )
-    network, optimizer = ways[0]
-    return WorkloadSpec(
-        name, network, optimizer, given["default_batch_size"], given["target_metric"]
-    )
-
-
-def read_groups(
-    path: Path | str, datasets: Sequence[str] | None = None
-) -> pd.DataFrame:
+def read_groups(path: Path | str) -> pd.DataFrame:
     """Read an Alibaba group trace, a CSV file of recurrences.
 
     Parameters
     ----------
     path : pathlib.Path or str
         The file; times in seconds, rows in any order.
-    datasets : sequence of str, optional
-        Datasets that exist; another one is an error.
 
     Returns
     -------
@@ -386,7 +278,7 @@ def read_groups(
     ------
     LogFormatError
         With the line: not such a table, no rows, a bad value, an end before its start,
-        an unknown dataset, or a group of two datasets.
+        or a group of two datasets.
     """
     table, rows = _read(path, GROUP_COLUMNS, "a group trace")
     for row in np.flatnonzero(rows.end_time < rows.start_time)[:1].tolist():
@@ -394,13 +286,6 @@ def read_groups(
             row,
             f"'end_time' is {rows.end_time[row]:.15g}, expected 'start_time' or later, "
             f"{rows.start_time[row]:.15g} s; correct or remove the row",
-        )
-    known = sorted({name.lower() for name in datasets or rows.dataset})
-    for row in np.flatnonzero(~rows.dataset.isin(known))[:1].tolist():
-        table.fail(
-            row,
-            f"unknown dataset '{rows.dataset[row]}', expected one of {one_of(known)}"
-            f"{did_you_mean(rows.dataset[row], known)}",
         )
     of_group = rows.groupby("group").dataset.transform("first")
     for row in np.flatnonzero(rows.dataset != of_group)[:1].tolist():

@@ -9,7 +9,7 @@ ETA + (1 - eta) MaxPower TTA (Eq. 2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -79,8 +79,6 @@ class TrainingWorkload(Brief):
     # Of each batch size, epochs that each recorded path took to the target; infinite
     # where it never got there
     target_epochs: tuple[Float64Array, ...]
-    # Left out or never converged
-    counts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not np.isfinite(np.concatenate(self.target_epochs)).any():

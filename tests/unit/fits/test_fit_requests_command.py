@@ -131,31 +131,23 @@ def test_lines_give_rates_weights_scatter_lengths_and_rows(
     )
     assert answers is not None
     for told in (
-        (
-            f"{n:,} requests in 14 days, mean {fit.mean_rate_rps:.4g}/s, peak "
-            f"{fit.peak_rate_rps:.4g}"
-        ),
-        f"Mean rate of a whole week {fit.week_rate_rps:.4g}/s; peak at 2024-05-",
-        "Weights: 168 hours, smoothed",
-        (
-            f"lowest {weight[low]:.3g} ({fit.week_low[low]:.3g} to "
-            f"{fit.week_high[low]:.3g})"
-        ),
-        f"highest {weight[high]:.3g} ({fit.week_low[high]:.3g} to",
+        f"requests: {n:,} (in 14 days)",
+        f"mean rate: {fit.mean_rate_rps:.4g} 1/s",
+        f"highest rate: {fit.peak_rate_rps:.4g} 1/s (of 60 s, 2024-05-",
+        f"mean rate of a whole week: {fit.week_rate_rps:.4g} 1/s",
+        "calendar: 168 hours, smoothed",
+        f"lowest weight: {weight[low]:.4g} ({fit.week_low[low]:.4g} to",
+        f"highest weight: {weight[high]:.4g} ({fit.week_low[high]:.4g} to",
         f"{minutes.index:.4g} ({minutes.low:.4g} to {minutes.high:.4g}; 1 if Poisson)",
-        f"hours: {hours.index:.3g} ({hours.low:.3g} to {hours.high:.3g}; 1 if Poisson)",
-        (
-            f"mean {answers.mean:.4g} tokens, median {answers.p50:.4g}, p90 "
-            f"{answers.p90:.4g}"
-        ),
+        f"hours: {hours.index:.4g} ({hours.low:.4g} to {hours.high:.4g}; 1 if Poisson)",
+        f"{answers.mean:.4g} | {answers.p50:.4g} | {answers.p90:.4g}",
         f"Rows: {n + 1:,} rows, {n:,} kept; dropped 1: repeated rows",
-        "Shares of the services: all 100.00%.",
-        "ASSUMPTION: the trace does not tell model",
         f"Written: {out}",
     ):
         assert told in said
     text = out.read_text("utf-8")
     assert "dropped 1: repeated rows" in text
+    assert "ASSUMPTION: the trace does not tell model" in text
     scenario_from_dict(
         serving_data() | yaml.safe_load(text.replace("pool: serving", "pool: main"))
     )
@@ -200,7 +192,7 @@ def test_limits_that_are_not_known_are_null_in_json(
     assert found["dispersion"]["high"] is None
     assert found["fluctuation"] is None
     said = done(file, "--step-s", "600", "--out", tmp_path / "x.yaml")
-    assert "Weights: flat." in said
+    assert "calendar: flat" in said
 
 
 def test_naive_stamps_are_local_time_of_the_zone_and_those_with_an_offset_move_to_it(
@@ -227,11 +219,10 @@ def test_naive_stamps_are_local_time_of_the_zone_and_those_with_an_offset_move_t
 def test_origin_of_a_trace_without_dates_is_given_or_an_assumption(
     relative: Path,
 ) -> None:
-    assert "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00" in done(
-        relative
-    )
+    assumed = "# ASSUMPTION: the trace has no dates, its origin is Monday 00:00"
+    assert assumed in done(relative)
     text = done(relative, "--zero-hour-of-week", "30.5")
-    assert "its origin was given as Tuesday 06:30 local time" in text
+    assert "its origin was given as Tuesday 06:30" in text
     problem = refused(relative, "--utc-offset", "+01:00")
     assert problem.startswith(
         f"{relative}: utc_offset (--utc-offset) is for times with dates"
@@ -287,10 +278,6 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
         (("--column", "time"), "--column: expected MEANING=NAME"),
         (("--column", "unix=time_ms"), "--column: must be 'timestamp', 'unix_s', "),
         (("--format", "azur-llm"), "unknown trace format 'azur-llm'"),
-        (
-            ("--format", "swf"),
-            "'swf' is a format of a job log, not a request trace; fit it with",
-        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-import yaml
 from scipy import stats
 from serving_builders import plan_of, request_rates, serving_data
 
@@ -21,15 +20,12 @@ from diploee.fits.calendar import DAYS_OF_MONTH
 from diploee.fits.counts import steps_of
 from diploee.fits.limits import poisson_limits
 from diploee.fits.requests.fit import RequestFit, fit_requests, trimmed
-from diploee.fits.requests.summary import (
-    fit_remarks,
-    request_stream,
-    request_stream_yaml,
-)
+from diploee.fits.requests.summary import request_stream
 from diploee.fits.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
+from diploee.runs.sections import as_lines
 from diploee.scenario import Scenario, scenario_from_dict
 
 MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -188,7 +184,7 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     truth /= truth @ DAYS_OF_MONTH / 365
     spread = fit.month_high - fit.month_low  # twice the limits
     assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
-    assert any("Months: kept, they differ more" in line for line in fit_remarks(fit))
+    assert fit.calendar.months is not None and fit.calendar.months.differ
     assert fit_requests(trace, months=False).calendar.month_weight is None
     even = fit_requests(trace_of(rng.poisson(flat), start))
     assert (
@@ -317,8 +313,8 @@ def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> Non
     assert (chat.output_tokens.mean, chat.output_tokens.p99) == (800, 900)
     assert (code.output_length, chat.output_length) == (256, 1024)
     assert other.output_tokens is None and other.output_length is None
-    remarks = "\n".join(fit_remarks(fit))
-    assert "The nearest output length at hand, 256, is 12 times too long" in remarks
+    remarks = "\n".join(fit.sections()[0].notes)
+    assert "the nearest output length at hand, 256, is 12 times too long" in remarks
     assert "1024, is" not in remarks
 
 
@@ -330,9 +326,9 @@ def test_the_nearest_length_is_nearest_by_ratio(mean: float, length: int) -> Non
     assert nearest_length(mean) == length
 
 
-def scenario_with(fragment: str, **changes: object) -> dict[str, object]:
+def scenario_with(fit: RequestFit, **changes: object) -> dict[str, object]:
     data = serving_data({"duration": "4 weeks", **changes})
-    return {**data, **yaml.safe_load(fragment)}
+    return {**data, "request_streams": {"chat": request_stream(fit, pool="main")}}
 
 
 def minute_means(scenario: Scenario) -> np.ndarray:
@@ -345,21 +341,16 @@ def minute_means(scenario: Scenario) -> np.ndarray:
 def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:
     rng = stream(0, "test", "fragment")
     fit = fit_requests(trace_of(rng.poisson(minutes(9, 30))))
-    text = request_stream_yaml(fit, name="chat", pool="main")
-    assert (
-        scenario_from_dict(scenario_with(text)).request_streams["chat"].pool == "main"
-    )
-    data = scenario_with(text, start="2018-05-07")  # a Monday
+    data = scenario_with(fit, start="2018-05-07")  # a Monday
     data["request_streams"]["chat"].pop("fluctuation", None)
     scenario = scenario_from_dict(data)
     spec = scenario.request_streams["chat"]
     assert spec.request_rate_rps == pytest.approx(fit.week_rate_rps, rel=1e-5)
     rates = minute_means(scenario)
     hourly = rates.reshape(4, HOURS_PER_WEEK, 60).mean(axis=(0, 2))
-    # Weights are rounded to four decimals; minutes hold the line's value at their
-    # middle.
+    # Weights are rounded; minutes hold the line's value at their middle.
     assert hourly == pytest.approx(fit.calendar.week_weight, abs=2e-3)
-    assert text.startswith("# Fitted to trace.csv (azure-llm): ")
+    assert fit.sections()[0].title.startswith("Fitted to trace.csv (azure-llm), ")
 
 
 def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
@@ -386,9 +377,8 @@ def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
     fit = fit_requests(
         trace_of(n_requests, lengths=lengths, services=("GPT-4", "o'k: #1", "x"))
     )
-    text = request_stream_yaml(fit, pool="main")
-    scenario = scenario_from_dict(scenario_with(text, duration="1 d"))
-    services = scenario.request_streams["requests"].services
+    scenario = scenario_from_dict(scenario_with(fit, duration="1 d"))
+    services = scenario.request_streams["chat"].services
     assert list(services) == ["GPT-4", "o'k: #1", "x"]
     assert [service.output_tokens for service in services.values()] == [256, 512, 512]
     assert sum(service.probability for service in services.values()) == pytest.approx(
@@ -421,14 +411,14 @@ def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(
     assert fit.calendar.detail == "uniform"
     assert np.isfinite(fit.calendar.week_weight).all()
     assert (fit.dispersion.high < np.inf) == (n_steps == 70)
-    text = request_stream_yaml(fit, pool="main")
-    scenario_from_dict(scenario_with(text))
+    scenario_from_dict(scenario_with(fit))
+    assert [*as_lines(fit.sections())]
 
 
 def test_rates_instead_of_requests_are_said_to_be_such() -> None:
     fit = fit_requests(trace_of(np.full(100, 0.5)))
     assert not fit.is_counted
-    assert any("rates, not requests" in line for line in fit_remarks(fit))
+    assert any("rates, not requests" in note for note in fit.sections()[0].notes)
 
 
 @pytest.mark.parametrize("n_weeks", [1, 2, 4])
@@ -440,9 +430,8 @@ def test_hours_without_a_request_are_noted_where_there_should_be_many(
     counts[5000:6020] = 0  # 16 whole hours and the rest of two
     fit = fit_requests(trace_of(counts))
     assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)
-    assert any(
-        "No request in 16 whole hours (1 gaps)" in line for line in fit_remarks(fit)
-    )
+    told = "no request in 16 whole hours (1 gaps)"
+    assert any(told in note for note in fit.sections()[0].notes)
     few = fit_requests(trace_of(rng.poisson(minutes(3, 0.005))))
     assert few.n_dead_hours == 0
 

@@ -40,10 +40,10 @@ from diploee.base.units import MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.facility.base import Block, Values
 from diploee.integrations.openg2g.compiled import (
     InferenceData,
-    InferenceDataParams,
     LogisticModelStore,
     ModelData,
 )
+from diploee.integrations.openg2g.folder import specs_of
 from diploee.integrations.openg2g.replicas.catalogue import (
     CAP_COLUMN,
     OF_STREAM,
@@ -57,8 +57,6 @@ from diploee.integrations.openg2g.replicas.views import (
     ModelSetting,
     Observed,
 )
-from diploee.integrations.openg2g.serving import ServingFits
-from diploee.integrations.openg2g.sources import OpenG2GSource
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.library import ProfileLibrary
@@ -130,26 +128,21 @@ def _shipped() -> Path:
 
 def _load(model: ReplicaModel, step_s: float, folder: Path) -> _ReplicaData:
     place = find_data(model.data, folder)
-    source = OpenG2GSource(place)
-    specs = source.specs()
+    specs = specs_of(place)
     if len(specs) > 1:
-        labels = one_of(spec.model_label for spec in specs)
+        labels = one_of(spec.model_label for spec in specs.values())
         raise InputError(
             f"data: {model.data} holds several models ({labels}); name one's folder"
         )
-    (spec,) = specs
-    data = InferenceData.generate(specs, source, InferenceDataParams(dt_s=step_s))
-    fits: ServingFits = LogisticModelStore.generate(specs, source)[spec.model_label]
+    ((of_spec, spec),) = specs.items()
+    data = InferenceData.read(of_spec, spec, step_s)
+    fits = LogisticModelStore.read(of_spec, spec).fits
     feasible = tuple(sorted(model.feasible_batch_sizes or spec.feasible))
-    _check_sizes(
-        "feasible_batch_sizes", feasible, data[spec.model_label].power_w, "the data"
-    )
+    _check_sizes("feasible_batch_sizes", feasible, data.power_w, "the data")
     _check_sizes("batch_size", (model.batch_size,), feasible, "the feasible ones")
     deadline_s = model.itl_deadline_s or spec.itl_deadline_s
     setting = ModelSetting(feasible, model.batch_size, deadline_s, fits)
-    return _ReplicaData(
-        data[spec.model_label], setting, place.is_relative_to(_shipped())
-    )
+    return _ReplicaData(data, setting, place.is_relative_to(_shipped()))
 
 
 def _check_sizes(

@@ -9,4 +9,3 @@ from diploee.integrations.openg2g.sources.ml_energy import (
 from diploee.integrations.openg2g.sources.ml_energy import (
     ResultsSource as ResultsSource,
 )
-from diploee.integrations.openg2g.sources.openg2g import OpenG2GSource as OpenG2GSource

@@ -20,10 +20,8 @@ References
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from importlib import import_module
@@ -54,19 +52,6 @@ from diploee.integrations.openg2g.measurements import (
 from diploee.integrations.openg2g.spec import InferenceModelSpec
 
 Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
-
-
-class _File:
-    """A file, and the hash of what was last read of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.digest = path, b""
-
-    def read(self) -> bytes:
-        """Return its content."""
-        content = read_bytes(self.path)
-        self.digest = hashlib.sha256(content).digest()
-        return content
 
 
 class Parallelization(Record):
@@ -137,29 +122,25 @@ class LeaderboardSource(BenchmarkSource):
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def _title(self, selected: Sequence[Measurement]) -> str:
-        return f"ML.ENERGY leaderboard, {selected[0].data[1].path.name}"
+    def _title(self, spec: InferenceModelSpec) -> str:
+        return f"ML.ENERGY leaderboard, {self._path_of(spec).name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
-        file = _File(self._path_of(spec))
-        where = str(file.path)
+    def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+        """Return the configurations of a spec."""
+        path = self._path_of(spec)
         board = parse_json(
-            file.read(), where, Leaderboard, LogFormatError, finite=False
+            read_bytes(path), str(path), Leaderboard, LogFormatError, finite=False
         )
         of_board = {"model_id": board.model_id, "task": board.task}
         measured = (
-            Measurement(of_board | config.known, config.max_num_seqs, (config, file))
+            Measurement(of_board | config.known, config.max_num_seqs, config)
             for config in board.configurations
         )
-        return select(measured, spec, where)
+        return select(measured, spec, str(path))
 
-    def _hash(self, selected: Sequence[Measurement]) -> str:
-        file: _File = selected[0].data[1]
-        return file.digest.hex()
-
-    def _run(self, one: Measurement, *_: Any) -> BenchmarkRun:
-        config: _Configuration = one.data[0]
-        return config.run()
+    def _run(self, one: Measurement, *_: Any) -> tuple[bytes, BenchmarkRun]:
+        config: _Configuration = one.data
+        return config.model_dump_json().encode(), config.run()
 
     def _path_of(self, spec: InferenceModelSpec) -> Path:
         if not self.path.is_dir():
@@ -231,10 +212,11 @@ class ResultsSource(BenchmarkSource):
         self.folder = Path(folder)
         self.licence = licence
 
-    def _title(self, selected: object) -> str:  # noqa: ARG002
+    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark results in {self.folder.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+    def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+        """Return the files of a spec."""
         files = sorted(self.folder.rglob(RESULTS))
         if not files:
             raise InputError(
@@ -243,28 +225,18 @@ class ResultsSource(BenchmarkSource):
             )
         return select(map(_measured, files), spec, str(self.folder))
 
-    def _hash(self, selected: Sequence[Measurement]) -> str:
-        digest = hashlib.sha256()
-        for one in selected:
-            if not one.data.digest:
-                one.data.read()
-            digest.update(one.data.digest)
-        return digest.hexdigest()
-
     def _run(
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
-    ) -> BenchmarkRun:
-        where = str(one.data.path)
-        found = parse_json(
-            one.data.read(), where, Results, LogFormatError, finite=False
-        )
+    ) -> tuple[bytes, BenchmarkRun]:
+        where, content = str(one.data), read_bytes(one.data)
+        found = parse_json(content, where, Results, LogFormatError, finite=False)
         run = run_of(found, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
                 f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
                 f"{spec.gpus_per_replica} as its place says; restore the file"
             )
-        return run
+        return content, run
 
 
 def _measured(file: Path) -> Measurement:
@@ -291,7 +263,7 @@ def _measured(file: Path) -> Measurement:
         "gpu_model": below[3],
         "gpus_per_replica": int(n_gpus),
     }
-    return Measurement(known, int(size), _File(file))
+    return Measurement(known, int(size), file)
 
 
 def run_of(
@@ -400,17 +372,17 @@ class MlEnergySource(BenchmarkSource):
         self.name = REPOSITORY if folder is None else str(folder)
         self._is_copy = folder is not None
 
-    def _title(self, selected: object) -> str:  # noqa: ARG002
+    def _title(self, spec: InferenceModelSpec) -> str:  # noqa: ARG002
         return f"ML.ENERGY benchmark, {self.name}"
 
-    def _selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+    def selected(self, spec: InferenceModelSpec) -> list[Measurement]:
+        """Return the runs of a spec."""
         measured = (
             Measurement(
                 {
-                    **{
-                        name: getattr(run, name)
-                        for name in ("model_id", "task", "gpu_model")
-                    },
+                    "model_id": run.model_id,
+                    "task": run.task,
+                    "gpu_model": run.gpu_model,
                     "gpus_per_replica": int(run.num_gpus),
                     "tensor_parallel": int(run.tensor_parallel),
                     "expert_parallel": int(run.expert_parallel),
@@ -422,21 +394,6 @@ class MlEnergySource(BenchmarkSource):
             for run in self._runs
         )
         return select(measured, spec, self.name)
-
-    def _hash(self, selected: Sequence[Measurement]) -> str:
-        """Return the hash over all public values of runs.
-
-        A new measurement changes some of them. Raw files are not downloaded for it.
-        """
-        digest = hashlib.sha256()
-        for one in selected:
-            values = {
-                name: v
-                for name, v in asdict(one.data).items()
-                if not name.startswith("_")
-            }
-            digest.update(json.dumps(values, sort_keys=True, default=str).encode())
-        return digest.hexdigest()
 
     @cached_property
     def _runs(self) -> list[Any]:
@@ -456,18 +413,19 @@ class MlEnergySource(BenchmarkSource):
         _: InferenceModelSpec,
         traces: bool,
         counts: Counter[str],
-    ) -> BenchmarkRun:
-        run = one.data
-        counts["unstable_runs"] += not run.is_stable
-        where = f"{self.name}: run of batch size {run.max_num_seqs}"
-        summary = checked_record(asdict(run), Summary, where, LogFormatError).run()
+    ) -> tuple[bytes, BenchmarkRun]:
+        counts["unstable_runs"] += not one.data.is_stable
+        where = f"{self.name}: run of batch size {one.data.max_num_seqs}"
+        values = {k: v for k, v in asdict(one.data).items() if not k.startswith("_")}
+        content = json.dumps(values, sort_keys=True, default=str).encode()
+        summary = checked_record(values, Summary, where, LogFormatError).run()
         if not traces:
-            return summary
+            return content, summary
         found = checked_record(
-            self._try(run.read_results_json), Results, where, LogFormatError
+            self._try(one.data.read_results_json), Results, where, LogFormatError
         )
         raw = run_of(found, where, summary.batch_size, counts)
-        return replace(
+        return content, replace(
             summary,
             power=raw.power,
             steady_s=raw.steady_s,

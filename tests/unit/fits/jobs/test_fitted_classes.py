@@ -8,18 +8,18 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-import yaml
 from builders import tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from scipy import stats
 
 from diploee.base.errors import ProfileError, WorkloadError
 from diploee.fits.jobs.classes import group_jobs
-from diploee.fits.jobs.job_log_fit import fit_job_log, fit_lines
-from diploee.fits.jobs.summary import fragment_text
+from diploee.fits.jobs.job_log_fit import fit_job_log
+from diploee.fits.jobs.summary import job_stream
 from diploee.fits.limits import share_limits, total_limits
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import STATES
+from diploee.runs.sections import as_lines
 from diploee.scenario import ClassRule, DurationModel
 
 ANY_TUNE = (ClassRule(workload="tune"),)
@@ -64,18 +64,14 @@ def test_node_time_is_kept_however_few_the_classes(max_classes: int) -> None:
         c.probability * c.n_nodes * c.duration.model.mean_s() for c in fit.classes
     )
     assert node_s * fit.n_jobs == pytest.approx((n_nodes * duration_s).sum(), rel=2e-3)
-    text = fragment_text(fit, "jobs", "main")
-    classes = yaml.safe_load(text)["streams"]["jobs"]["classes"]
+    classes = job_stream(fit, "main")["classes"]
     for written, of_fit in zip(classes, fit.classes, strict=True):
         assert (
             DurationModel.model_validate(written["duration"]) == of_fit.duration.model
         )
-    tables = re.findall(r"quantiles_s: ([*&]table_\d)?", text)
+    tables = [id(written["duration"]["quantiles_s"]) for written in classes]
     assert len(tables) == len(fit.classes) == min(max_classes, 6)
-    assert (
-        len([t for t in tables if not t.startswith("*")])
-        == {1: 1, 3: 1, 24: 2}[max_classes]
-    )
+    assert len(set(tables)) == {1: 1, 3: 1, 24: 2}[max_classes]
 
 
 def test_every_workload_keeps_a_class() -> None:
@@ -166,7 +162,8 @@ def test_jobs_are_left_out_with_their_share_of_the_node_time() -> None:
         )
         for note in fit.notes
     )
-    assert "4 wider than the pool (23.3% of the node time)" in "\n".join(fit_lines(fit))
+    told = "\n".join(as_lines(fit.sections()))
+    assert "wider than the pool: 4 (23.3% of the node time)" in told
     cut = fit_job_log(log, ANY_TUNE, tiny_library(), start=datetime(2018, 1, 2))
     assert cut.left_out["outside the span"] == 24
     assert cut.left_out_share["outside the span"] == pytest.approx(
@@ -181,7 +178,8 @@ def test_more_busy_nodes_than_the_pool_has_are_reported() -> None:
     assert re.search(
         r"ask for 24\.\d busy nodes on average, the pool has 12", fit.notes[0]
     )
-    assert "1 job" in fit_lines(fit_job_log(job_log([5]), ANY_TUNE, tiny_library()))[0]
+    one = fit_job_log(job_log([5]), ANY_TUNE, tiny_library())
+    assert "1 job" in next(as_lines(one.sections()))
     assert not any(
         "ask for" in n for n in fit_job_log(log, ANY_TUNE, tiny_library()).notes
     )
@@ -195,11 +193,8 @@ def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> No
         70, 60, {"zero run time": 10}, {"out of order of submission, sorted": 3}
     )
     log = replace(log, jobs=replace(log.jobs, state_id=states), counts=counts)
-    lines = fit_lines(fit_job_log(log, ANY_TUNE, tiny_library()))
-    assert (
-        "Import: 70 rows, 60 kept; dropped 10: zero run time; "
-        "repaired 3: out of order of submission, sorted." in lines
-    )
+    lines = [*as_lines(fit_job_log(log, ANY_TUNE, tiny_library()).sections())]
+    assert "repaired 3: out of order of submission, sorted" in lines
     assert any("included: 5 failed, 2 cancelled" in line for line in lines)
 
 

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import yaml
 from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
@@ -16,11 +15,10 @@ from diploee import generate_jobs
 from diploee.fits.jobs.job_log_fit import (
     JobLogFit,
     LoggedJobs,
-    figure_lines,
     fit_job_log,
 )
 from diploee.fits.jobs.likeness import hourly_busy_nodes, with_generated_years
-from diploee.fits.jobs.summary import fragment_text
+from diploee.fits.jobs.summary import job_stream
 from diploee.scenario import ClassRule, scenario_from_dict
 
 RULES = (ClassRule(workload="tune"),)
@@ -97,8 +95,8 @@ def test_log_fragment_and_year_are_side_by_side_and_differences_are_reported() -
     # One job every other hour is more regular than Poisson submissions can be.
     hours = figures["variance over mean of hours"]
     assert hours.high < hours.generated == pytest.approx(1, abs=0.1)
-    told = [line for line in figure_lines(fit) if "beyond the limits of both" in line]
-    assert any(line.startswith("variance over mean of hours: ") for line in told)
+    table = fit.sections()[0].tables[0]
+    assert table.rows["variance over mean of hours"]["differs"].value == "yes"
 
 
 @pytest.mark.slow
@@ -141,7 +139,7 @@ def test_a_generated_year_is_like_the_log_within_its_own_sampling_error(
 def generated_busy(fit: JobLogFit, seed: int) -> np.ndarray:
     given = {"start": "2018-01-01", "duration": f"{N_WEEKS // 2} weeks", "seed": seed}
     data = tiny_data(given | {"facility.pools.main.n_nodes": 64})
-    data |= yaml.safe_load(fragment_text(fit, "jobs", "main"))
+    data |= {"streams": {"jobs": job_stream(fit, "main")}}
     jobs = generate_jobs(scenario_from_dict(data), tiny_library()).jobs
     on_clock = LoggedJobs(
         jobs.submit_ms / HOUR_MS, jobs.n_nodes, jobs.duration_ms / HOUR_MS

@@ -44,10 +44,7 @@ def write_specs(folder: Path, *specs: dict[str, Any]) -> None:
 
 
 def fit(folder: Path, *more: object) -> Any:
-    return call(
-        *("fit-models", folder / "specs.yaml", "--from", folder / BOARD),
-        *("--data-dir", folder / "cache", *more),
-    )
+    return call("fit-models", folder / "specs.yaml", "--from", folder / BOARD, *more)
 
 
 def test_fits_print_as_a_service_that_a_scenario_takes(measured: Path) -> None:
@@ -75,8 +72,6 @@ def test_fits_return_the_curves_that_the_points_lie_on(measured: Path) -> None:
         )
         assert found == pytest.approx(expected, rel=1e-3)
         assert content[name]["r2"] > 0.999999
-    assert (measured / "cache").is_dir()
-    assert fit(measured).code == 0  # from the cache
 
 
 def test_batch_sizes_that_are_absent_are_all_that_the_source_has(

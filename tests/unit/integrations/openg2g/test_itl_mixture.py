@@ -3,8 +3,6 @@ samples."""
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from benchmark_builders import MIXTURE
@@ -152,38 +150,3 @@ def test_samples_of_a_single_lognormal_are_fitted():
 def test_degenerate_samples_are_one_clear_line(samples, text):
     with pytest.raises(InputError, match=text):
         ITLMixtureModel.fit(samples)
-
-
-def test_dict_round_trip_keeps_everything_under_openg2g_names():
-    (_,), (model,) = fits(500, 1)
-    data = json.loads(json.dumps(model.to_dict()))
-    assert data["pi_steady"] + data["pi_stall"] == pytest.approx(1)
-    assert {
-        "loc",
-        "sigma_steady",
-        "scale_steady",
-        "sigma_stall",
-        "scale_stall",
-    } < data.keys()
-    assert ITLMixtureModel.from_dict(data) == model
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"loc": None}, "loc must be a number, found null"),
-        ({"pi_steady": 1.5}, "from 0 to 1, found 1.5"),
-        (
-            {"sigma_stall": 0.0},
-            r"\(stall_sigma\) must be from 1e-12 to 1e\+06, found 0",
-        ),
-        ({"scale_steady": float("nan")}, "scale_steady .* found nan"),
-    ],
-)
-def test_wrong_parameters_are_one_clear_line(changes, text):
-    with pytest.raises(InputError, match=text):
-        ITLMixtureModel.from_dict(MIXTURE.to_dict() | changes)
-    with pytest.raises(InputError, match="missing: 'loc'"):
-        ITLMixtureModel.from_dict(
-            {k: v for k, v in MIXTURE.to_dict().items() if k != "loc"}
-        )

@@ -51,7 +51,8 @@ def test_specs_of_a_file_keep_its_order(tmp_path):
         ({"batch_sizes": (256, 8, 16, 32, 64, 128)}, True),
         ({"model_id": "org/other"}, False),
         ({"gpus_per_replica": 4}, False),
-        ({"tensor_parallel": 1}, False),
+        ({"tensor_parallel": 1}, True),
+        ({"tensor_parallel": 2}, False),
         ({"batch_sizes": (8, 16)}, False),
         ({"fit_exclude_batch_sizes": (8,)}, False),
     ],
@@ -77,8 +78,8 @@ def test_hash_covers_what_changes_data_alone(changes, same):
         (
             "label: Tiny",
             "label: Llama-3.1-70B",
-            10,
-            "is also that of models.0; labels must differ",
+            1,
+            "two models have the label 'Llama-3.1-70B'",
         ),
         ("    task: gpqa\n", "", 10, "task: this key is missing; add it"),
         (
@@ -87,7 +88,7 @@ def test_hash_covers_what_changes_data_alone(changes, same):
             2,
             "at most gpus_per_replica, 4",
         ),
-        ("models:", "model:", 1, "expected a list 'models:', found keys 'model'"),
+        ("models:", "model:", 1, "unknown key 'model'"),
         (
             "task: gpqa\n    batch_sizes: [8]",
             "task: gpqa\n    batch_sizes: [8]\n    fit_exclude_batch_sizes: [8]",

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,14 @@ from benchmark_builders import (
 )
 
 from diploee.base.errors import InputError
-from diploee.integrations.openg2g import LogisticModelStore
+from diploee.integrations.openg2g import (
+    InferenceData,
+    InferenceModelSpec,
+    LogisticModelStore,
+    specs_of,
+)
 from diploee.integrations.openg2g.sources import (
     LeaderboardSource,
-    OpenG2GSource,
     ResultsSource,
 )
 
@@ -74,7 +79,9 @@ def leaderboard(folder: Path) -> tuple[Any, dict[Path, Any]]:
     data["configurations"] = [
         c for c in data["configurations"] if c["max_num_seqs"] in SIZES
     ]
-    return LeaderboardSource(path), {path: data}
+    return partial(LogisticModelStore.generate, source=LeaderboardSource(path)), {
+        path: data
+    }
 
 
 def results(folder: Path) -> tuple[Any, dict[Path, Any]]:
@@ -83,16 +90,21 @@ def results(folder: Path) -> tuple[Any, dict[Path, Any]]:
         data = results_data(size, duration_s=3.0)
         data["results"] = data["results"][:1]
         files[results_path(folder, size)] = data
-    return ResultsSource(folder), files
+    source = ResultsSource(folder)
+    return partial(LogisticModelStore.generate, source=source), files
 
 
 def openg2g(folder: Path) -> tuple[Any, dict[Path, Any]]:
     from benchmark_builders import write_openg2g
 
     place = write_openg2g(folder / "abc", tiny_spec(batch_sizes=SIZES))
-    return OpenG2GSource(folder), {
-        p: json.loads(p.read_text()) for p in place.glob("*.json")
-    }
+
+    def load(specs: Sequence[InferenceModelSpec]) -> LogisticModelStore:
+        assert specs_of(folder)
+        InferenceData.load(place, specs)
+        return LogisticModelStore.load(place, specs)
+
+    return load, {p: json.loads(p.read_text()) for p in place.glob("*.json")}
 
 
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
@@ -108,7 +120,7 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
 ) -> None:
     """Each odd value in every n-th place, the next one in the places beside those."""
     first = list(ODD).index(odd) % every
-    source, files = build(tmp_path)
+    fitted, files = build(tmp_path)
     for path, data in files.items():
         write_json(path, data)
     n_refused = 0
@@ -118,9 +130,7 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    store = LogisticModelStore.generate(
-                        [tiny_spec(batch_sizes=SIZES)], source
-                    )
+                    store = fitted([tiny_spec(batch_sizes=SIZES)])
             except InputError as error:
                 (problem,) = error.problems
                 assert len(problem) < 500, place
@@ -135,7 +145,7 @@ def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
                         model.fits.itl,
                         model.fits.throughput,
                     )
-                    for value in curve.to_dict().values()
+                    for value in vars(curve).values()
                     if value is not None
                 ]
                 assert all(math.isfinite(number) for number in numbers), (

@@ -90,7 +90,9 @@ def test_savings_of_the_sample_are_those_of_plain_python(
         (cost for (_, limit_w), cost in costs.items() if limit_w == full[1]),
         costs.values(),
     )
-    workload = read_traces(folder / "summary_train.csv", folder, "v100").workload(spec)
+    workload = read_traces(
+        folder / "summary_train.csv", folder / "summary_power_v100.csv"
+    ).workload(spec)
     savings = best_savings(workload, eta)
     assert percents(savings) == pytest.approx(
         [100 * (1 - min(w) / costs[full]) for w in ways]

@@ -326,7 +326,7 @@ def test_nothing_or_far_too_much_to_simulate_is_refused(n: int, seeds: int) -> N
 
 
 def v100_traces(folder: Path) -> TrainingTraces:
-    return read_traces(folder / "summary_train.csv", folder, "v100")
+    return read_traces(folder / "summary_train.csv", folder / "summary_power_v100.csv")
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) ->
 @pytest.mark.slow
 def test_zeus_converges_with_overlapping_recurrences_too() -> None:
     several = chosen_workloads(read_traces())
-    trace = read_groups(SHIPPED, read_traces().datasets)
+    trace = read_groups(SHIPPED)
     zeus = simulate_groups(several, trace, rules("zeus"), range(10))
     default = simulate_groups(several, trace, rules("default"), range(10))
     assert 0.2 < zeus.overlapping.mean() < 0.6

@@ -415,11 +415,10 @@ H100."""
 
 
 def test_the_shipped_data_have_the_published_latencies_and_power(tmp_path):
-    from diploee.integrations.openg2g import InferenceData
-    from diploee.integrations.openg2g.sources import OpenG2GSource
+    from diploee.integrations.openg2g import InferenceData, specs_of
 
-    source = OpenG2GSource(find_data("llama31_70b_4xh100", tmp_path))
-    data = InferenceData.generate(source.specs(), source)["Llama-3.1-70B"]
+    ((place, spec),) = specs_of(find_data("llama31_70b_4xh100", tmp_path)).items()
+    data = InferenceData.read(place, spec)
     for size, published_ms in PUBLISHED_ITL_MS.items():
         mixture: ITLMixtureModel = data.itl[size]
         found_ms = 1e3 * mixture.quantile([0.5, 0.9, 0.95, 0.99])

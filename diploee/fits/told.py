@@ -1,0 +1,128 @@
+"""Fitted weights and limits, as figures and as keys of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from diploee.base.tables import Float64Array
+from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY
+from diploee.fits.calendar import CalendarFit
+from diploee.fits.week_shape import IN_WORDS
+from diploee.fits.weeks import WeekFit
+from diploee.runs.sections import Figure, SectionTable
+
+
+def numbers_of(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a fit as plain data for JSON; what is infinite or not known is None."""
+    found: dict[str, Any] = to_jsonable_python(
+        summary, inf_nan_mode="null", fallback=lambda values: values.tolist()
+    )
+    return found
+
+
+def calendar_dict(
+    fit: CalendarFit,
+    week: tuple[Float64Array, ...],
+    month: tuple[Float64Array | None, ...],
+    weeks: WeekFit | None,
+) -> dict[str, Any]:
+    """Return weights of a fit with their limits, and how months and weeks differ."""
+    of_weeks = None if weeks is None else vars(weeks).copy()
+    if of_weeks is not None:
+        del of_weeks["factor"]
+    names = ("weight", "low", "high")
+    months = zip(names, (fit.month_weight, *month), strict=True)
+    return {
+        "hour_of_week": {
+            "detail": fit.detail,
+            "deviance": fit.shape.deviance,
+            **dict(zip(names, (fit.week_weight, *week), strict=True)),
+        },
+        "month": dict(months) if fit.has_months else None,
+        "months": fit.months,
+        "week_to_week": of_weeks,
+    }
+
+
+def table_of(title: str, rows: Iterable[Mapping[str, Any]]) -> SectionTable:
+    """Return numbers by name as a table, the first of each row being whose they are."""
+    cells = []
+    for row in rows:
+        (_, item), *rest = row.items()
+        for name, value in rest:
+            shown = ("", "yes")[value] if isinstance(value, bool) else value
+            quantity = name.replace("_", " ")
+            pattern = "{:,}" if isinstance(value, int) else "{:.4g}"
+            cells.append(Figure(item, shown, quantity=quantity, pattern=pattern))
+    return SectionTable(title, tuple(cells))
+
+
+def bounded(
+    item: str, value: float, low: float, high: float, note: str = "", unit: str = ""
+) -> Figure:
+    """Return a figure with its confidence limits, where it has any."""
+    limits = f"{low:.4g} to {high:.4g}" if isfinite(high) else ""
+    told = "; ".join(filter(None, (limits, note)))
+    return Figure(item, value, unit, told, pattern="{:.4g}")
+
+
+def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Figure]:
+    """Yield which weights were taken, and why, and how weeks differ."""
+    told = (f"{IN_WORDS[d]} {value:.4g}" for d, value in fit.shape.deviance.items())
+    why = ", ".join(told)
+    if why:
+        why = (
+            "the coarsest that predicts what was held out as well as the best; Poisson "
+            f"deviance of an hour: {why}"
+        )
+    yield Figure("calendar", IN_WORDS[fit.detail], note=why)
+    if (months := fit.months) is not None:
+        yield Figure(
+            "months",
+            "kept" if months.differ else "left out",
+            note=f"F {months.ratio:.3g} with {months.freedom[0]} and "
+            f"{months.freedom[1]} degrees of freedom over the {months.within}, p "
+            f"{months.p_value:.2g} if by chance; --months and --no-months override it",
+        )
+    if weeks is not None:
+        gaps = f", {weeks.n_dead} without any count left out" if weeks.n_dead else ""
+        time = (weeks.correlation_weeks, weeks.correlation_low, weeks.correlation_high)
+        yield bounded(
+            "relative standard deviation of weeks",
+            weeks.relative_std,
+            weeks.low,
+            weeks.high,
+            f"{weeks.n_weeks} whole ones{gaps}"
+            + ("" if weeks.is_told else "; no more than noise, left out"),
+        )
+        yield bounded("correlation time of weeks", *time, unit="weeks")
+
+
+def rounded(value: float, digits: int) -> float:
+    """Return a number with so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def calendar_entry(fit: CalendarFit, weeks: WeekFit | None) -> dict[str, Any]:
+    """Return a stream's key `calendar`; nothing of a flat one."""
+
+    def weights(values: Float64Array) -> list[float]:
+        return [rounded(value, 5) for value in values.tolist()]
+
+    days = fit.week_weight.reshape(DAYS_PER_WEEK, HOURS_PER_DAY)
+    entry: dict[str, Any] = {}
+    if fit.detail == "hour_of_week":
+        entry["hour_of_week"] = weights(days.ravel())
+    elif fit.detail != "uniform":
+        entry["hour_of_day"] = weights(days.mean(axis=0))
+    if fit.detail == "day_and_hour":
+        entry["day_of_week"] = weights(days.mean(axis=1))
+    if fit.month_weight is not None:
+        entry["month"] = weights(fit.month_weight)
+    if weeks is not None and weeks.is_told:
+        entry["week_to_week"] = weeks.entry
+    return {"calendar": entry} if entry else {}

@@ -1,0 +1,168 @@
+"""Spec folders of OpenG2G, ``<data_dir>/<spec.cache_hash()>/``, in which all data lie.
+
+`trace.csv` (``batch_size,relative_time_s,power_total_W``), `itl_fit.json` and
+`logistic_fit.json` are what OpenG2G writes and reads, `_manifest.json` has the spec.
+The fits that are made here have their `details` beside them, and `itl_fit.json` the
+step over which the rows of the trace are means; those of OpenG2G's are readings.
+
+References
+----------
+.. [1] https://github.com/gpu2grid/openg2g, 0.2.0: ``datacenter/config.py`` (the hash of a spec),
+   ``datacenter/workloads/inference.py`` (the manifest)
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from pydantic import ConfigDict, Field
+
+from diploee.base.errors import InputError, LogFormatError
+from diploee.base.files import writing
+from diploee.base.plain_data import Record, checked, parse_json
+from diploee.base.tables import Float64Array
+from diploee.base.version import full_version
+from diploee.importers.text.sheets import sheet_of
+from diploee.importers.text.source import read_bytes
+from diploee.importers.text.values import Number, numbers
+from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
+from diploee.integrations.openg2g.logistic import LogisticModel
+from diploee.integrations.openg2g.spec import InferenceModelSpec
+
+MANIFEST = "_manifest.json"
+TRACE_FILE, ITL_FILE, FIT_FILE = "trace.csv", "itl_fit.json", "logistic_fit.json"
+TRACE_COLUMNS = ("batch_size", "relative_time_s", "power_total_W")
+FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
+"""Names in ``logistic_fit.json``, and ours. OpenG2G fits the mean latency, the sources
+here give the median."""
+
+
+class _Manifest(Record):
+    spec: dict[str, Any]
+
+
+class _Fits(Record):
+    model_config = ConfigDict(strict=False)  # the models are strict themselves
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    def content(self) -> bytes:
+        """Return them as a file."""
+        return _as_json(self.model_dump(mode="json", by_alias=True))
+
+
+class LatencyFits(_Fits):
+    """Latency mixtures by batch size."""
+
+    per_batch: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], ITLMixtureModel]
+
+
+class LogisticFits(_Fits):
+    """Logistic fits by name; some may be absent."""
+
+    power: LogisticModel | None = None
+    latency: LogisticModel | None = None
+    throughput: LogisticModel | None = None
+
+
+def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
+    """Return the folder of a spec: that of its hash, or the one that was given."""
+    data_dir = Path(data_dir)
+    given = (data_dir / MANIFEST).is_file()
+    return data_dir if given else data_dir / spec.cache_hash()
+
+
+def specs_of(folder: Path | str) -> dict[Path, InferenceModelSpec]:
+    """Return the specs of all finished folders in a folder, or of itself."""
+    folder = Path(folder)
+    manifests = [folder / MANIFEST]
+    if not manifests[0].is_file():
+        manifests = sorted(folder.glob(f"*/{MANIFEST}"))
+    if not manifests:
+        raise InputError(
+            f"{folder}: no finished spec folder of OpenG2G (none holds {MANIFEST}); "
+            "give its data/specs"
+        )
+    return {path.parent: _spec(path) for path in manifests}
+
+
+def _spec(manifest: Path) -> InferenceModelSpec:
+    fields = read(manifest, _Manifest).spec
+    return checked(
+        {
+            name: v
+            for name, v in fields.items()
+            if name in InferenceModelSpec.model_fields
+        },
+        InferenceModelSpec,
+        lambda place: f"{manifest}: {'.'.join(('spec', *map(str, place)))}",
+        lambda problems: LogFormatError(problems[0]),
+    )
+
+
+def read(path: Path, kind: type[Any]) -> Any:
+    """Return what a JSON file has."""
+    return parse_json(read_bytes(path), str(path), kind, LogFormatError)
+
+
+def traces_of(path: Path) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Return batch size, time [s] and power [W] of a `trace.csv`."""
+    table = sheet_of(path, read_bytes(path), "a trace").read(TRACE_COLUMNS, "a trace")
+    batch, t_s = (
+        numbers(table, name, Number(may_miss=False)) for name in TRACE_COLUMNS[:2]
+    )
+    number = Number(may_miss=False, at_least=0)
+    return batch, t_s, numbers(table, TRACE_COLUMNS[2], number)
+
+
+def details_of(folder: Path, details: dict[str, Any]) -> dict[str, Any]:
+    """Return where data come from, which OpenG2G's own do not say."""
+    if details:
+        return details
+    digest = hashlib.sha256()
+    for name in (TRACE_FILE, ITL_FILE, FIT_FILE):
+        if (folder / name).exists():
+            content = read_bytes(folder / name)
+            digest.update(name.encode() + hashlib.sha256(content).digest())
+    return {
+        "source": f"OpenG2G spec {folder.name}",
+        "licence": "unknown",
+        "source_sha256": digest.hexdigest(),
+    }
+
+
+def write(folder: Path, spec: InferenceModelSpec, files: Mapping[str, bytes]) -> None:
+    """Write files of a spec, and its manifest."""
+    manifest = {
+        "schema_version": 3,
+        "spec": spec.model_dump(mode="json", exclude_none=True),
+        "spec_hash": spec.cache_hash(),
+        "diploee_version": full_version(),
+    }
+    with writing(force=True) as new:
+        for name, content in {**files, MANIFEST: _as_json(manifest)}.items():
+            new.file(folder / name, option="--data-dir").write_bytes(content)
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    """Return a JSON file."""
+    return f"{json.dumps(content, indent=2, allow_nan=False)}\n".encode()
+
+
+def format_columns(columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return columns as CSV with a header.
+
+    Numbers in full, so that they come back bit by bit.
+    """
+    buffer = BytesIO()
+    buffer.write(f"{','.join(columns)}\n".encode())
+    options = pa_csv.WriteOptions(include_header=False)
+    pa_csv.write_csv(pa.table(dict(columns)), buffer, options)
+    return buffer.getvalue()
