@@ -20,7 +20,7 @@ from diploee.base.units import MS_PER_DAY, W_PER_MW
 from diploee.facility.base import POWER, Block, naming
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.plan import ServicePlanner
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
@@ -329,6 +329,10 @@ def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
 
 
+NEAR_TARGET = 0.02
+"""How near its target a plan of services is that is only checked and forecast."""
+
+
 @dataclass(frozen=True)
 class CheckedSite:
     """Result of a check.
@@ -350,7 +354,10 @@ def check(site: PreparedSite) -> CheckedSite:
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
-    plans = ServicesLoad(scenario, site.inputs, streams.library).plans
+    plans = [
+        ServicePlanner(scenario, name, site.inputs, ()).plan(NEAR_TARGET)
+        for name in scenario.request_streams
+    ]
     RunMetrics(scenario.facility, scenario.clock, site.rated_power_w, (), site.stages)
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),
