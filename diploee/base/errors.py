@@ -107,6 +107,15 @@ class RunTooLongError(InputError):
     time_s = 0.0
 
 
+class DecidedError(DiploeeError):
+    """A run stopped as its limits are not met whatever follows.
+
+    `reports` are on what it had of the run until then.
+    """
+
+    reports: tuple[Any, ...] = ()
+
+
 _NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
 
 

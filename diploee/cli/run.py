@@ -112,11 +112,22 @@ def run_command(
             help="Stop before a run that is forecast to take longer; 10 with limits.",
         ),
     ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help=(
+                "Stop once it is certain that no file of limits is met, at both ends "
+                "of a large job; no folder is kept then."
+            ),
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
     from diploee.api import simulate
+    from diploee.base.errors import DecidedError
     from diploee.base.progress import Progress
     from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
@@ -139,21 +150,28 @@ def run_command(
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
     if at_most is None and (limits or resolved.limits):
         at_most = AT_MOST_MIN
-    with placing(scenario):
-        result = simulate(
-            resolved,
-            out,
-            library=library,
-            engine=engine,
-            force=force,
-            event_windows=event_windows,
-            by_load=by_load,
-            before_stores=before_stores,
-            nodes_file=nodes_file,
-            progress=ProgressBars() if show else Progress(),
-            limits=[load_limits(name) for name in limits or ()],
-            at_most_s=None if at_most is None else at_most * S_PER_MIN,
-        )
+    try:
+        with placing(scenario):
+            result = simulate(
+                resolved,
+                out,
+                library=library,
+                engine=engine,
+                force=force,
+                event_windows=event_windows,
+                by_load=by_load,
+                before_stores=before_stores,
+                nodes_file=nodes_file,
+                progress=ProgressBars() if show else Progress(),
+                limits=[load_limits(name) for name in limits or ()],
+                at_most_s=None if at_most is None else at_most * S_PER_MIN,
+                until_decided=until_decided,
+            )
+    except DecidedError as stopped:
+        reports = [report.as_dict() for report in stopped.reports]
+        lines = [line for report in stopped.reports for line in report.brief()]
+        print_result({"limits": reports}, [*lines, str(stopped)], as_json=as_json)
+        return
     if as_json:
         content = {
             "folder": str(result.folder),

@@ -306,6 +306,19 @@ class PowerModel:
         """Return what is added: devices' power and, where modelled, AC power."""
         return [segments] if self.ac is None else [segments, self.ac.reading(segments)]
 
+    def _add_directly(
+        self, segments: Segments, t0_ms: int, readings_j: Sequence[Float64Array]
+    ) -> None:
+        for added, energy_j in zip(self._readings(segments), readings_j, strict=True):
+            add_directly(added, self.tables, t0_ms, energy_j)
+
+    def played_w(self, segments: Segments, power: PowerBlock) -> list[Float64Array]:
+        """Return what segments alone draw over a block [W], as its pools' powers."""
+        shape = power.it_power_w.shape
+        readings_j = [np.zeros(shape) for _ in self._readings(Segments.empty())]
+        self._add_directly(segments, power.t0_ms, readings_j)
+        return [energy_j * (MS_PER_S / self.dt_ms) for energy_j in readings_j]
+
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
         """Decide whether a block adds slices as spectra, and compute missing ones.
 
@@ -364,8 +377,7 @@ class PowerModel:
                 readings,
                 None if self.ac is None else self.ac.ac_profile_id,
             )
-        for added, energy_j in zip(self._readings(direct), readings, strict=True):
-            add_directly(added, self.tables, t0_ms, energy_j)
+        self._add_directly(direct, t0_ms, readings)
         busy, mean_busy = node_occupancy(
             segments, n_nodes.size, t0_ms, self.dt_ms, n_steps
         )

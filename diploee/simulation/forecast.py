@@ -112,11 +112,12 @@ def forecast_of(
     time_s += S_PER_PIECE * n_pieces + S_PER_PIECE_MATCHED * n_matched
     time_s += S_PER_POOL_INTERVAL * len(scenario.facility.pools) * scenario.n_intervals
     if scenario.step_ms < scenario.resolution_ms:
-        of_step_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
-        of_step_s += S_PER_STEP_OF_JOBS * len(
+        n_ends = 1 if site.watch.lower_end(scenario) is None else 2
+        of_end_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
+        of_end_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
+        of_step_s = n_ends * of_end_s + S_PER_STEP_OF_JOBS * len(
             {stream.pool for stream in scenario.streams.values()}
         )
-        of_step_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
     n_kept = min(n_jobs, MOST_KEPT * kept_from)

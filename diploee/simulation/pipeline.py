@@ -26,15 +26,27 @@ from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.facility.base import POWER, Block, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
 from diploee.loads.base import Load, Loads, open_loads, refuse_overfull
-from diploee.loads.jobs.load import JobsLoad
+from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.banks import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.metrics.bands import Readings
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
-from diploee.power.blocks import Method, PowerModel, Window, device_block, power_stream
+from diploee.power.blocks import (
+    Method,
+    PowerBlock,
+    PowerModel,
+    Window,
+    device_block,
+    power_stream,
+)
 from diploee.power.node_ac import with_ac_profiles
-from diploee.power.segments import Segments, absent_nodes
+from diploee.power.segments import (
+    ActiveSegments,
+    Segments,
+    absent_nodes,
+    class_of_owner,
+)
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
@@ -44,6 +56,69 @@ from diploee.simulation.prepared import PreparedSite, Sink
 
 STEPS_OF_BLOCK = 1 << 16
 """Steps that pass the stages at a time where they are finer than the resolution."""
+
+
+class LowerEnd:
+    """The same run at the lower end of its large jobs, which alone draw otherwise.
+
+    What they draw more or less than in the run is added to its power, which passes the
+    stages again.
+    """
+
+    def __init__(
+        self, jobs: JobsLoad, site: PreparedSite, scenario: Scenario, stages: Stages
+    ) -> None:
+        self.sinks: Sequence[Sink] = ()  # of its blocks
+        self._lower, self._stages = jobs.at_end(scenario, site.inputs), stages
+        self._states = stages.start()
+        self._classes = [
+            k
+            for k, of in enumerate(jobs.streams.classes)
+            if scenario.streams[of.stream] != site.scenario.streams[of.stream]
+        ]
+        # What its large jobs draw, and those of the run
+        self._draws = [
+            (
+                power_model(
+                    site.scenario,
+                    of.library,
+                    of.profiles_of(self._classes),
+                    ac_profiles={},
+                    method="direct",
+                ),
+                ActiveSegments(),
+            )
+            for of in (self._lower, jobs)
+        ]
+        jobs.sinks.append(self._take)
+
+    def _take(self, window: JobWindow) -> None:
+        started, own = window.started, class_of_owner(window.segments.owner)
+        large = started.take(np.isin(started.jobs.class_id, self._classes))
+        of_run = window.segments.take(np.isin(own, self._classes))
+        played = self._lower.lowered(large).segments, of_run
+        for (_, active), segments in zip(self._draws, played, strict=True):
+            active.add(segments)
+
+    def power(self, power: PowerBlock) -> PowerBlock:
+        """Return a block of power of the run as it is at this end."""
+        lower, of_run = (
+            model.played_w(active.within(power.t0_ms, power.end_ms), power)
+            for model, active in self._draws
+        )
+        for _, active in self._draws:
+            active.drop_before(power.end_ms)
+        it_w, *ac_w = (low - own for low, own in zip(lower, of_run, strict=True))
+        at_end = replace(power, it_power_w=power.it_power_w + it_w)
+        if power.it_ac_power_w is None:
+            return at_end
+        return replace(at_end, it_ac_power_w=power.it_ac_power_w + ac_w[0])
+
+    def see(self, block: Block) -> None:
+        """Take a block through the stages to the sinks."""
+        passed, self._states = self._stages.apply(block, self._states)
+        for sink in self.sinks:
+            sink.add(passed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +136,7 @@ class Pipeline:
     is_measured: bool = False
     # The same site under no controller; it is its own where none acts
     undisturbed: Pipeline | None = None
+    lower_end: LowerEnd | None = None  # where a watch asks for it
     # Takers of what each load plays in a window, with its start and end [ms]
     sinks: list[Callable[[Sequence[Segments], int, int], None]] = field(
         default_factory=list, init=False
@@ -103,11 +179,6 @@ class Pipeline:
             opened.append(plain)
         library = opened[-1].library
         used = set[int]().union(*(load.profile_ids for load in opened))
-        used |= {
-            i
-            for i, entry in enumerate(library.entries)
-            if entry.workload == FLAT_WORKLOAD
-        }
         ac_profiles = {
             i: profile for load in opened for i, profile in load.ac_profiles.items()
         }
@@ -124,6 +195,10 @@ class Pipeline:
         pipeline = cls(
             scenario, jobs, services, further, model, site.stages, columns, is_measured
         )
+        lower = site.watch.lower_end(scenario)
+        if lower is not None:
+            of_end = LowerEnd(jobs, site, lower, site.stages)
+            pipeline = replace(pipeline, lower_end=of_end)
         if not answers:
             return pipeline
         twin = replace(
@@ -131,6 +206,7 @@ class Pipeline:
             jobs=jobs.undisturbed(untouched),
             services=plain,
             is_measured=False,
+            lower_end=None,
         )
         return replace(pipeline, undisturbed=twin)
 
@@ -287,10 +363,17 @@ class Pipeline:
             block_intervals=block_intervals,
         ):
             refuse_overfull(self.further, power, self.scenario)
-            whole = device_block(power, self.model.facility)
+            whole, lower = device_block(power, self.model.facility), None
+            if self.lower_end is not None:
+                lower = device_block(self.lower_end.power(power), self.model.facility)
             for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
-                block = whole.part(begin_ms, min(begin_ms + most_ms, whole.end_ms))
-                yield Block(block.t0_ms, block.dt_ms, loads.values(block))
+                end_ms = min(begin_ms + most_ms, whole.end_ms)
+                block = whole.part(begin_ms, end_ms)
+                columns = loads.values(block)
+                if self.lower_end is not None and lower is not None:
+                    at_end = {**columns, **lower.part(begin_ms, end_ms).columns}
+                    self.lower_end.see(replace(block, columns=at_end))
+                yield replace(block, columns=columns)
 
 
 def power_model(
@@ -302,17 +385,19 @@ def power_model(
     step_ms: int | None = None,
     method: Method = "auto",
 ) -> PowerModel:
-    """Return what sums segments that refer to some profiles of a library.
+    """Return what sums segments that refer to some profiles of a library, or flat ones.
 
     With `ac_profiles`, those of sums over nodes, it gives the nodes' AC power too.
     """
-    facility, ac = scenario.facility, None
+    facility, ac, entries = scenario.facility, None, enumerate(library.entries)
+    flat = {i for i, entry in entries if entry.workload == FLAT_WORKLOAD}
+    used = flat.union(profile_ids)
     if ac_profiles is not None and facility.has_ac_power:
-        library, ac = with_ac_profiles(facility, library, set(profile_ids), ac_profiles)
+        library, ac = with_ac_profiles(facility, library, used, ac_profiles)
     return PowerModel(
         facility,
         library,
-        tuple(sorted(profile_ids)),
+        tuple(sorted(used)),
         step_ms or scenario.step_ms,
         scenario.horizon_ms,
         method,

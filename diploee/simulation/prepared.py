@@ -67,27 +67,30 @@ class Watch:
         """Return the coarsest step at which it sees all that it can [ms]."""
         return scenario.resolution_ms
 
-    def again(self, scenario: Scenario) -> str:  # noqa: ARG002
-        """Return what it may have simulated again, in words behind the time of a run."""  # noqa: E501
-        return ""
+    def lower_end(self, scenario: Scenario) -> Scenario | None:  # noqa: ARG002
+        """Return the scenario at the lower end of large jobs that it sees as well."""
+        return None
 
     def open(
         self,
         pipeline: Any,  # noqa: ARG002
         rated_power_w: float,  # noqa: ARG002
         peak_mw: Callable[[], float],  # noqa: ARG002
+        tell: Callable[[str], None],  # noqa: ARG002
     ) -> Sequence[Any]:
-        """Return sinks that look at a run, whose peak is simulated if asked for."""
+        """Return sinks that look at a run, and at its lower end where it has one.
+
+        Its peak is simulated if asked for; they tell what is certain.
+        """
         return ()
 
-    def content(self, seen: Sequence[Any], again: Again, metrics: Any) -> Any:  # noqa: ARG002
+    def is_decided(self, seen: Sequence[Any]) -> bool:  # noqa: ARG002
+        """Return whether what its sinks are still to see changes no verdict."""
+        return False
+
+    def content(self, seen: Sequence[Any], metrics: Any) -> Any:  # noqa: ARG002
         """Return the content of ``limits.json``, of what its sinks have seen."""
         return {}
-
-
-Again = Callable[[Scenario, str], Sequence[Any]]
-"""Simulates another scenario, as a stage of some name, and returns the sinks that saw
-it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +120,8 @@ class RunOptions:
     # Longest time that a run may be forecast to take [s]
     at_most_s: float | None = None
     at_most_mb: float | None = None  # most memory [MB]
+    # Whether it stops, with `DecidedError`, once no verdict can change
+    until_decided: bool = False
 
     def __post_init__(self) -> None:
         for name in ("loads", "stages", "sinks"):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,14 +14,14 @@ from typing import Any
 
 from diploee.base.boundary import naming
 from diploee.base.columns import catalogue
-from diploee.base.errors import InputError, RunTooLongError
+from diploee.base.errors import DecidedError, InputError, RunTooLongError
 from diploee.base.files import writing
 from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, W_PER_MW
-from diploee.facility.base import POWER
+from diploee.facility.base import POWER, Block
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.services.load import ServicesLoad
+from diploee.loads.services.plan import ServicePlanner
 from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
@@ -60,7 +59,7 @@ from diploee.simulation.plausibility import (
     overfull_pools,
     unanswered_events,
 )
-from diploee.simulation.prepared import PreparedSite, Sink
+from diploee.simulation.prepared import NO_WATCH, PreparedSite, Sink
 
 
 def place_of(asked: Scenario) -> Path:
@@ -105,13 +104,16 @@ def simulate(
             watch.progress.tell(text)
         with watch.stage("simulate") as update, ExitStack() as closing:
             peak_mw = cache(partial(_peak_mw, kept))
-            seen = site.watch.open(pipeline, site.rated_power_w, peak_mw)
+            seen = site.watch.open(
+                pipeline, site.rated_power_w, peak_mw, watch.progress.tell
+            )
             taken = _Taken(pipeline, site, new.path, closing)
             windows = taken.watched(pipeline.windows(options.window_days, update))
             at_step = (*taken.at_step, *seen)
-            for block in pipeline.written(
-                pipeline.blocks(windows, options.n_threads), at_step
-            ):
+            blocks = pipeline.blocks(windows, options.n_threads)
+            if options.until_decided:
+                blocks = _until_decided(blocks, site, seen)
+            for block in pipeline.written(blocks, at_step):
                 block = taken.causes.by_load(block) if options.by_load else block
                 with watch.lap("files and metrics"):
                     for sink in taken.sinks:
@@ -123,26 +125,25 @@ def simulate(
         manifest = manifest_of(pipeline, site, found)
         results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
         if seen:
-            # With the energies of the profiles
-            del pipeline, taken, windows, at_step, block, sink
-
-            def again(other: Scenario, name: str) -> Sequence[Sink]:
-                gc.collect()  # they refer to each other
-                with watch.stage(name):
-                    opened = Pipeline.open(kept.at_start().of(other))
-                    sees = site.watch.open(opened, site.rated_power_w, peak_mw)
-                    windows = opened.windows(options.window_days, lambda *_: None)
-                    for _ in opened.written(
-                        opened.blocks(windows, options.n_threads), sees
-                    ):
-                        pass
-                return sees
-
-            content = site.watch.content(seen, again, found)
+            content = site.watch.content(seen, found)
             results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new.path / MANIFEST, manifest)
     return new.place
+
+
+def _until_decided(
+    blocks: Iterator[Block], site: PreparedSite, seen: Sequence[Any]
+) -> Iterator[Block]:
+    """Yield blocks; raise `DecidedError` where no later one can change a verdict."""
+    clock = site.scenario.clock
+    for block in blocks:
+        yield block  # which those that see it have taken then
+        if block.end_ms < clock.horizon_ms and site.watch.is_decided(seen):
+            end = f"{clock.wall.at(block.end_ms):%Y-%m-%d %H:%M}"
+            error = DecidedError(f"not met; stopped at {end}, no run folder is kept")
+            error.reports = tuple(watch.report({}) for watch in seen)
+            raise error
 
 
 def _planned(site: PreparedSite, watch: Stopwatch) -> Pipeline:
@@ -283,7 +284,7 @@ class _Taken:
 def _peak_mw(site: PreparedSite) -> float:
     """Return a site's peak, the largest of its means once it has filled up [MW]."""
     coarse, most_w = site.scenario.model_copy(update={"step": None}), 0.0
-    line = Pipeline.open(site.at_start().of(coarse))
+    line = Pipeline.open(replace(site.at_start().of(coarse), watch=NO_WATCH))
     windows = line.windows(None, lambda *_: None)
     for block in line.blocks(windows, site.options.n_threads):
         n_left_out = max(line.jobs.transient.end_ms - block.t0_ms, 0) // block.dt_ms
@@ -299,7 +300,7 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
     scenario, options = line.scenario, site.options
     at_most_s, at_most_mb = options.at_most_s, options.at_most_mb
     forecast = forecast_of(site, line.jobs.streams.jobs_per_day, line.plans)
-    time_s, again = forecast.time_s, site.watch.again(scenario)
+    time_s = forecast.time_s
     if at_most_mb is not None and forecast.memory_mb > at_most_mb:
         raise InputError(
             f"the run takes {forecast.words()}, more than the {at_most_mb:,.0f} MB "
@@ -307,17 +308,17 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
-        return f"{steps}, on one core {forecast.words()}{again}"
+        return f"{steps}, on one core {forecast.words()}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     error = RunTooLongError(
         f"the run takes about {time_s / 60:.0f} min in steps of "
-        f"{scenario.step_ms / 1000:g} s{again}, more than --at-most "
+        f"{scenario.step_ms / 1000:g} s, more than --at-most "
         f"{at_most_s / 60:g}; raise it, or set duration to '{fewer} d', which can "
         "only show that limits are not met, or a coarser step, which leaves some "
         "inconclusive"
     )
-    error.time_s = time_s * (1 + bool(again))
+    error.time_s = time_s
     raise error
 
 
@@ -327,6 +328,10 @@ def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
     n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
     n_services = sum(len(plan.services) for plan in line.plans)
     return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
+
+
+NEAR_TARGET = 0.02
+"""How near its target a plan of services is that is only checked and forecast."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +355,10 @@ def check(site: PreparedSite) -> CheckedSite:
     streams = JobStreams(scenario, site.inputs)
     for index in {index for c in streams.classes for index in c.profile_ids}:
         _ = streams.library[index]  # reads the file and checks its values
-    plans = ServicesLoad(scenario, site.inputs, streams.library).plans
+    plans = [
+        ServicePlanner(scenario, name, site.inputs, ()).plan(NEAR_TARGET)
+        for name in scenario.request_streams
+    ]
     RunMetrics(scenario.facility, scenario.clock, site.rated_power_w, (), site.stages)
     warnings = (
         *overfull_pools(scenario.facility, scenario.clock, streams),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from diploee.base.columns import find_column
-from diploee.base.units import PROFILE_STEP_MS, W_PER_MW
+from diploee.base.metric import short
+from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
 from diploee.grid.limits.file import Limits
@@ -29,7 +30,7 @@ from diploee.metrics.bands import Support, profile_support
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import steps_ms
 from diploee.simulation.pipeline import Pipeline
-from diploee.simulation.prepared import Again, Watch
+from diploee.simulation.prepared import Watch
 
 STEPS_OF_WINDOW = 10
 """A value over a sliding window is looked at in steps of a tenth of it at most."""
@@ -98,6 +99,10 @@ class LimitWatch(Checked):
         Rated power where the power is taken [MW].
     peak_mw : float, optional
         The peak, where it is known before.
+    tell : callable
+        Is told what is not met, as soon as it is seen.
+    where : str
+        The end of a large job, where it is not the run's own.
     """
 
     def __init__(
@@ -106,12 +111,16 @@ class LimitWatch(Checked):
         pipeline: Pipeline,
         rated_mw: float,
         peak_mw: float | None,
+        tell: Callable[[str], None],
+        where: str = "",
     ) -> None:
-        self.scenario, self._transient = pipeline.scenario, pipeline.jobs.transient
+        self.lower: LimitWatch | None = None  # at the lower end of large jobs
+        self._tell, self._where, self._end_ms = tell, where, 0
+        self._transient, scenario = pipeline.jobs.transient, pipeline.scenario
         reactive = reactive_of(limits, {of.name for of in pipeline.columns})
         shown = shown_at(
-            self.scenario,
-            self.scenario.step_ms,
+            scenario,
+            scenario.step_ms,
             profile_support(pipeline.readings, interpolated_s(pipeline.stages)),
             (rated_mw, "rated power"),
             peak_mw,
@@ -120,6 +129,7 @@ class LimitWatch(Checked):
         super().__init__(limits, shown, reactive)
         power = find_column(POWER, pipeline.columns)[0]
         self._boundary = power.boundary or "unknown"
+        self._untold = list(self._checks)
         self._most_w = self._least_w = 0.0
 
     def add(self, block: Block) -> None:
@@ -128,6 +138,25 @@ class LimitWatch(Checked):
         self._most_w = max(self._most_w, float(power_w.max()))
         self._least_w = min(self._least_w, float(power_w.min()))
         self.take(block.t0_ms, block.columns, self._transient.end_ms)
+        self._end_ms = block.end_ms
+        for check in [check for check in self._untold if check.exceedance.n_beyond]:
+            self._untold.remove(check)
+            self._tell(self._told_of(check))
+
+    def _told_of(self, check: Check) -> str:
+        first = min(check.exceedance.worst(), key=lambda event: event.begin_ms)
+        when = self._whole.clock.iso(first.begin_ms)[:19].replace("T", " at ")
+        worst, name = check.sign * first.worst, check.text.partition(" (")[0]
+        return (
+            f"{self.limits.name or 'limits'}: not met from {when} on{self._where}, "
+            f"{name}: {short(worst)} {check.unit}, limit {short(check.limit)}"
+        )
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a limit is not met, at each end of large jobs."""
+        is_not_met = len(self._untold) < len(self._checks)
+        return is_not_met and (self.lower is None or self.lower.is_decided)
 
     def report(self, metrics: Mapping[str, Any]) -> LimitReport:
         """Return the report, with the causes of the run's metrics.
@@ -144,7 +173,11 @@ class LimitWatch(Checked):
                 below.exceedance.add(np.array([peak_mw]), 0)
                 self._checks = [c for c in self._checks if c.key != key] + [below]
                 self._unchecked = [of for of in self._unchecked if of not in left]
-        return self.found(metrics, self._boundary, self._transient.end_ms)
+        found = self.found(metrics, self._boundary, self._transient.end_ms)
+        found = replace(found, days=self._end_ms / MS_PER_DAY)
+        if self.lower is None:
+            return found
+        return found.beside(self.lower.report({}), LOWER_END)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
@@ -158,10 +191,6 @@ def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:
 
 
 LOWER_END = "at the lower end of a large job's lag_s and edge_s"
-UPPER_END = (
-    "checked at the upper end of a large job's lag_s and edge_s; as nothing is not "
-    "met there, where it swings most, the lower end was not run"
-)
 
 
 def lower_end(scenario: Scenario) -> Scenario | None:
@@ -189,8 +218,7 @@ def lower_end(scenario: Scenario) -> Scenario | None:
 class WatchedLimits(Watch):
     """Files of limits that a run is checked against while it passes.
 
-    Where one is not met and a large job may swing less, its lower end is simulated,
-    too.
+    Where a large job may swing less, its lower end is checked beside it.
     """
 
     models: Sequence[Limits]
@@ -199,44 +227,39 @@ class WatchedLimits(Watch):
         """Return the coarsest step at which a run shows as much of all as at 0.1 s."""
         return gcd(*(needed_step_ms(each, scenario) for each in self.models))
 
-    def again(self, scenario: Scenario) -> str:
-        """Return what it may have simulated again."""
-        if lower_end(scenario) is None:
-            return ""
-        return (
-            ", and as long again for the lower end of a large job where a limit is "
-            "not met"
-        )
+    def lower_end(self, scenario: Scenario) -> Scenario | None:
+        """Return a scenario whose large jobs swing least of what is known."""
+        return lower_end(scenario)
 
     def open(
-        self, pipeline: Pipeline, rated_power_w: float, peak_mw: Callable[[], float]
+        self,
+        pipeline: Pipeline,
+        rated_power_w: float,
+        peak_mw: Callable[[], float],
+        tell: Callable[[str], None],
     ) -> list[LimitWatch]:
-        """Return a sink for each file of limits.
+        """Return a sink for each file of limits, and give the lower end its own.
 
         The peak is simulated where one is in percent of a whole year's.
         """
         asks = any(asks_for_peak(each, pipeline.scenario) for each in self.models)
-        of_run = pipeline, rated_power_w / W_PER_MW, peak_mw() if asks else None
-        return [LimitWatch(of, *of_run) for of in self.models]
+        of_run = pipeline, rated_power_w / W_PER_MW, peak_mw() if asks else None, tell
+        seen = [LimitWatch(of, *of_run) for of in self.models]
+        if pipeline.lower_end is not None:
+            for each in seen:
+                each.lower = LimitWatch(each.limits, *of_run, f" {LOWER_END}")
+            pipeline.lower_end.sinks = [each.lower for each in seen if each.lower]
+        return seen
+
+    def is_decided(self, seen: Sequence[LimitWatch]) -> bool:
+        """Return whether each file has a limit that is not met, at both ends."""
+        return all(watch.is_decided for watch in seen)
 
     def content(
-        self,
-        seen: Sequence[LimitWatch],
-        again: Again,
-        metrics: Mapping[str, Any],
+        self, seen: Sequence[LimitWatch], metrics: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the content of ``limits.json``.
-
-        The reports, with those of the lower end.
-        """
+        """Return the content of ``limits.json``: the reports on both ends."""
         reports = [watch.report(metrics) for watch in seen]
-        lower = lower_end(seen[0].scenario)
-        if lower is not None and not any(report.not_met for report in reports):
-            reports = [replace(r, notes=(*r.notes, UPPER_END)) for r in reports]
-        elif lower is not None:
-            ends = (watch.report({}) for watch in again(lower, "lower end"))
-            pairs = zip(reports, ends, strict=True)
-            reports = [report.beside(end, LOWER_END) for report, end in pairs]
         checked = [
             {
                 "limits": limits.model_dump(mode="json", exclude_defaults=True),

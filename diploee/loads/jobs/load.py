@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,19 +106,38 @@ class JobsLoad:
         self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
         self.banks: Sequence[Bank] = ()
-        self.library = self.streams.library
-        self.profile_ids = {i for c in self.streams.classes for i in c.profile_ids}
         self.ac_profiles: Mapping[int, PowerProfile] = {}
-        if self.cluster.acts:
-            kinds = [
-                self._context.flexibility_of(k).kind
-                for k in range(len(self.streams.classes))
-            ]
-            self.library, self._levels = with_levels(
-                self.library, self.streams.classes, self.streams.nodes, kinds, levels
-            )
-            self.profile_ids |= self._levels.profile_ids
+        self._with_levels()
+        self.profile_ids = self.profiles_of(range(len(self.streams.classes)))
         self._count_anew()
+
+    def _with_levels(self) -> None:
+        """Take the streams' library, with capped profiles where jobs are capped."""
+        self.library, classes = self.streams.library, self.streams.classes
+        if self.cluster.acts:
+            kinds = [self._context.flexibility_of(k).kind for k in range(len(classes))]
+            self.library, self._levels = with_levels(
+                self.library, classes, self.streams.nodes, kinds, self._context.levels
+            )
+
+    def profiles_of(self, class_ids: Iterable[int]) -> set[int]:
+        """Return the profiles that jobs of some classes may play."""
+        classes = self.streams.classes
+        ids = {i for k in class_ids for i in classes[k].profile_ids}
+        if self.cluster.acts:
+            ids |= set(self._levels.variant[..., list(ids)].ravel().tolist())
+        return ids
+
+    def at_end(self, scenario: Scenario, inputs: Inputs) -> JobsLoad:
+        """Return the same jobs, of which large ones play what another scenario says.
+
+        Only lowers schedules.
+        """
+        other = copy(self)
+        other.sinks, other._scenario = [], scenario
+        other.streams = JobStreams(scenario, inputs)
+        other._with_levels()
+        return other
 
     def _count_anew(self) -> None:
         scenario, streams = self._scenario, self._scenario.streams
@@ -215,7 +234,7 @@ class JobsLoad:
         with self.watch.lap("schedule"):
             started = self.cluster.advance(submitted, end_ms)
         with self.watch.lap("segments and jobs"):
-            load = self._lowered(started)
+            load = self.lowered(started)
             energy_j = load.energy_j(self.library)
             window = JobWindow(submitted, started, load.segments, energy_j, end_ms)
             self._count(window)
@@ -223,7 +242,8 @@ class JobsLoad:
                 sink(window)
         return load.segments
 
-    def _lowered(self, started: Schedule) -> JobLoad:
+    def lowered(self, started: Schedule) -> JobLoad:
+        """Return what started jobs play."""
         facility, pieces = self._scenario.facility, self.streams.pieces
         if isinstance(started, ActedSchedule):
             return lower_runs(started, self.library, self._levels, facility, pieces)

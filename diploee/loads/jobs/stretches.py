@@ -35,12 +35,6 @@ class _LevelProfiles:
     # Group of each class of jobs: its kind of work on its kind of nodes
     group: Int64Array
 
-    @property
-    def profile_ids(self) -> set[int]:
-        """Indices of the capped profiles."""
-        own = np.arange(self.variant.shape[2], dtype=np.int32)
-        return set(np.unique(self.variant[self.variant != own]).tolist())
-
 
 def with_levels(
     library: ProfileLibrary,

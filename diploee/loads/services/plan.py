@@ -232,7 +232,7 @@ class ServicePlanner:
             stand_s = self.standing.node_ms(self.horizon_ms) / MS_PER_S
         return node_s / stand_s
 
-    def match(self) -> tuple[float, int, str]:
+    def match(self, tolerance: float) -> tuple[float, int, str]:
         """Return the mean rate [1/s] given or met, and the evaluations."""
         spec = self.spec
         if spec.request_rate_rps is not None:
@@ -265,13 +265,13 @@ class ServicePlanner:
                     "weight zero some requests"
                 )
             high, steps = 2 * high, steps + 1
-        rate_rps, _, more = bisect_rising(utilization, target, 0.0, high, TOLERANCE)
+        rate_rps, _, more = bisect_rising(utilization, target, 0.0, high, tolerance)
         return rate_rps, steps + more, "plan"
 
-    def plan(self) -> ServicePlan:
+    def plan(self, tolerance: float = TOLERANCE) -> ServicePlan:
         """Find the mean rate and lay out the plan."""
         spec = self.spec
-        mean_rps, steps, kind = self.match()
+        mean_rps, steps, kind = self.match(tolerance)
         undisturbed = self.serve(mean_rps)
         capped = any(cap is not None and cap.windows_ms for cap in self.caps)
         served = self.serve(mean_rps, capped=True) if capped else undisturbed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,16 @@ import pytest
 from builders import tiny_library
 
 from diploee import simulate
+from diploee.base.errors import DecidedError
+from diploee.base.progress import Progress
+from diploee.facility.base import Block
 from diploee.grid.limits import Limits, load_limits
-from diploee.grid.limits.watch import lower_end
+from diploee.grid.limits.watch import WatchedLimits, lower_end
+from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.synchronous import SynchronousJob
+from diploee.simulation.pipeline import Pipeline
+from diploee.simulation.prepared import NO_WATCH, RunOptions, prepare
 from diploee.simulation.size import scaled
 
 NODE = {
@@ -37,7 +44,12 @@ JOB = {
 STALL_MW = 64 * 5_600 * (0.9 - 0.25) / 1e6
 
 
-def scenario_of(stream: dict[str, Any] | None = None, **job: Any) -> Scenario:
+def scenario_of(
+    stream: dict[str, Any] | None = None,
+    site: dict[str, Any] | None = None,
+    streams: dict[str, Any] | None = None,
+    **job: Any,
+) -> Scenario:
     return scenario_from_dict(
         {
             "name": "ends",
@@ -53,8 +65,10 @@ def scenario_of(stream: dict[str, Any] | None = None, **job: Any) -> Scenario:
                     "pool": "main",
                     "synchronous": {"jobs": [JOB | job]},
                     **(stream or {}),
-                }
+                },
+                **(streams or {}),
             },
+            **(site or {}),
         }
     )
 
@@ -123,29 +137,100 @@ def test_a_lag_adds_no_swing_and_leaves_iterations_where_they_are(
         assert lower <= upper * (1 + 1e-6)
 
 
-def test_a_limit_that_one_end_breaks_has_both_verdicts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("allowed", "verdict"), [(30, "not met"), (100, "met")])
+def test_a_limit_has_the_verdicts_of_both_ends(
+    allowed: float, verdict: str, tmp_path: Path
+) -> None:
     # a stall is 0.233 MW: at once 70 MW/min over 0.2 s, within a second 14
-    limits = limits_of(tmp_path, 30)
+    limits = limits_of(tmp_path, allowed)
     run = simulate(
         scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
     )
     (result,) = run.verdicts[0].results
-    assert result.verdict == "not met"
-    assert result.worst[0].value == pytest.approx(STALL_MW * 300, rel=1e-3)
+    assert result.verdict == verdict
+    assert result.value == pytest.approx(STALL_MW * 300, rel=1e-3)
     assert (
         "at the lower end of a large job's lag_s and edge_s: met, worst 13.9"
         in result.ends
     )
 
 
-def test_a_limit_that_the_upper_end_meets_is_not_run_again(tmp_path: Path) -> None:
-    limits = limits_of(tmp_path, 100)
-    run = simulate(
-        scenario_of(), tmp_path / "run", library=tiny_library(), limits=[limits]
-    )
-    (result,) = run.verdicts[0].results
-    assert "lower end" not in result.ends
-    assert any("the lower end was not run" in note for note in run.verdicts[0].notes)
+@dataclass
+class Kept:
+    """A sink that keeps the power of its blocks."""
+
+    parts: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        self.parts.append(block.columns["facility_power_w"])
+
+
+@pytest.mark.parametrize(
+    ("node", "window_days"), [(NODE, None), (NODE | {"ac_power": "dlc"}, 0.25)]
+)
+def test_both_ends_of_one_pass_are_those_of_two_runs(
+    node: dict[str, Any], window_days: float | None, tmp_path: Path
+) -> None:
+    """Beside other jobs, some of them in its own pool."""
+    of_class = {"workload": "tune", "n_nodes": 2, "probability": 1}
+    site = {
+        "duration": "7 h",
+        "facility": {
+            "node_types": {"node": node},
+            "pools": {
+                name: {"node_type": "node", "n_nodes": 140} for name in ("main", "b")
+            },
+        },
+    }
+    streams = {
+        f"of_{pool}": {"pool": pool, "jobs_per_day": 500, "classes": [of_class]}
+        for pool in ("main", "b")
+    }
+    job = JOB | {"low": 0.4, "failures_per_1000_node_days": 90, "work_days": 0.2}
+    both = scenario_of(site=site, streams=streams, **job)
+    lower = lower_end(both)
+    assert lower is not None
+    watch = WatchedLimits((limits_of(tmp_path, 30),))
+    found = []
+    for scenario, of in ((both, watch), (lower, NO_WATCH)):
+        options = RunOptions(engine="compiled", window_days=window_days)
+        inputs = load_inputs(scenario, tiny_library())
+        line = Pipeline.open(prepare(scenario, inputs, options, of))
+        here, at_end = Kept(), Kept()
+        if line.lower_end is not None:
+            line.lower_end.sinks = [at_end]
+        windows = line.windows(window_days, lambda *_: None)
+        for block in line.blocks(windows, 0):
+            here.add(block)
+        found += [np.concatenate(kept.parts) for kept in (here, at_end) if kept.parts]
+    of_run, beside, alone = found
+    assert beside == pytest.approx(alone, rel=1e-12)
+    assert np.abs(of_run - beside).max() > 1e3
+
+
+def test_a_run_until_decided_stops_where_both_ends_are_not_met(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Telling(Progress):
+        def tell(self, text: str) -> None:
+            told.append(text)
+
+    own: dict[str, Any] = {"library": tiny_library(), "until_decided": True}
+    site = scenario_of(site={"duration": "12 h"}, work_days=1)
+    not_met = [limits_of(tmp_path, 10)]
+    with pytest.raises(DecidedError, match="no run folder") as stopped:
+        simulate(site, tmp_path / "a", limits=not_met, progress=Telling(), **own)
+    (report,) = stopped.value.reports
+    assert report.verdict == "not met" and 0 < report.days < 0.4
+    assert not (tmp_path / "a").exists()
+    assert [text.partition(", ")[0] for text in told] == [
+        "limits: not met from 2026-01-01 at 00:04:19 on at the lower end of a large "
+        "job's lag_s and edge_s",
+        "limits: not met from 2026-01-01 at 00:04:19 on",
+    ]
+    # Kept at the lower end: that the year alone decides
+    run = simulate(site, tmp_path / "b", limits=[limits_of(tmp_path, 30)], **own)
+    assert run.verdicts[0].not_met and run.verdicts[0].days == 0.5
 
 
 def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(
