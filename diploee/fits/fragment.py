@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
-from diploee.base.files import check_file, writing
+from diploee.base.files import check_file, whole_file
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_DAY
 from diploee.fits.weeks import WeekFit
@@ -169,8 +169,8 @@ def _told_from(folder: Path, old: Path, data: Any) -> Any:
 def write_fragment(text: str, out: Path | None, force: bool) -> None:
     """Write a fragment where it was asked for."""
     if out is not None:
-        with writing(force) as files:
-            files.file(out).write_text(text, encoding="utf-8")
+        with whole_file(out, force) as path:
+            path.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from diploee.base.errors import InputError, one_line, one_of, shown
 from diploee.base.files import (
     FolderKind,
     check_file,
-    check_folder,
     local_place,
-    writing,
+    whole_file,
+    whole_folder,
 )
 from diploee.base.model import Registry
 from diploee.base.progress import Progress
@@ -287,34 +287,25 @@ def export_run(
             f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    if fmt.is_folder:
-        check_folder(place, force, kind=EXPORT_FOLDER, inputs=inputs)
-    else:
-        check_file(place, force, inputs=inputs)
+    whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
+    if not fmt.is_folder:
         check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
-    series, leap_rule = _series(run, source, fmt, options)
-
-    done = 0.0
-    with (progress or Progress()).stage(f"export {fmt.name}") as update:
-
-        def tell(fraction: float) -> None:
-            nonlocal done
-            done = fraction
-            update(fraction, f"{fraction * series.n_steps:,.0f} steps")
-
-        series.progress = tell
-        with writing(force, inputs) as files:
-            files.needed_mb = lambda written_mb: written_mb / done if done else 0.0
-            if fmt.is_folder:
-                target = files.folder(place, EXPORT_FOLDER).path
-                sidecar = sidecar_of(target, is_folder=True)
-            else:
-                target = files.file(place)
-                sidecar = files.file(sidecar_of(place, is_folder=False))
-            request = ExportRequest(run, series, options, target)
-            write_json(
-                sidecar, _describe(fmt, request, _written(fmt, request), leap_rule)
-            )
+    with (
+        whole(place, force, inputs=inputs) as target,
+        (progress or Progress()).stage(f"export {fmt.name}") as update,
+    ):
+        series, leap_rule = _series(run, source, fmt, options)
+        series.progress = lambda fraction: update(
+            fraction, f"{fraction * series.n_steps:,.0f} steps"
+        )
+        request = ExportRequest(run, series, options, target)
+        content = _describe(fmt, request, _written(fmt, request), leap_rule)
+        if fmt.is_folder:
+            write_json(sidecar_of(target, is_folder=True), content)
+        else:
+            beside = sidecar_of(place, is_folder=False)
+            with whole_file(beside, force, inputs=inputs) as sidecar:
+                write_json(sidecar, content)
     return place
 
 

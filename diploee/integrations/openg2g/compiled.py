@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from diploee.base.errors import Brief, InputError, one_of
-from diploee.base.files import FolderKind, remove_leftovers, writing
+from diploee.base.files import FolderKind, whole_folder
 from diploee.base.model import Model, default
 from diploee.base.plain_data import Record, checked, read_json
 from diploee.base.tables import Float64Array
@@ -177,9 +177,8 @@ class CompiledData(Brief, ABC, Generic[M]):
             }
             text = json.dumps(manifest, indent=2, sort_keys=True, allow_nan=False)
             files = {**self._files(model), MANIFEST: f"{text}\n".encode()}
-            with writing(force=True) as new:
-                place = self._place(data_dir, model.spec, self.params)
-                folder = new.folder(place, kind, option="--data-dir").path
+            place = self._place(data_dir, model.spec, self.params)
+            with whole_folder(place, True, kind=kind, option="--data-dir") as folder:
                 for name, content in files.items():
                     (folder / name).write_bytes(content)
 
@@ -229,7 +228,6 @@ class CompiledData(Brief, ABC, Generic[M]):
                 given = _default_source(data_dir, asked)
             spec = _with_batch_sizes(asked, given)
             sha256 = None if source is None else source.sha256(spec)
-            remove_leftovers(cls._place(data_dir, spec, params).parent)
             model = cls._find(data_dir, spec, params, sha256)
             if isinstance(model, str):
                 made = cls.generate(
