@@ -123,21 +123,7 @@ def _interrupts() -> list[signal.Signals]:
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
-def interrupt_at_once() -> None:
-    """Let a signal end a command also just as one of its results stands."""
-    for number in _interrupts():
-        if signal.getsignal(number) is _interrupt:
-            signal.signal(number, _interrupt_now)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    from diploee.base.files import is_late
-
-    if not is_late():  # else the result stands, and the command ends as it would have
-        _interrupt_now(number, frame)
-
-
-def _interrupt_now(_number: int, _frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # A second signal, such as a hang-up with the termination, must not stop the
     # clean-up.
     from diploee.base.progress import stop_with

@@ -11,7 +11,7 @@ import typer
 
 from diploee.api import open_run, simulate
 from diploee.base.errors import InputError
-from diploee.base.files import writing
+from diploee.base.files import check_file, whole_file
 from diploee.base.progress import Progress
 from diploee.base.units import S_PER_MIN
 from diploee.cli.display import ProgressBars, show_sections
@@ -75,6 +75,8 @@ def ride_through_command(
     Settings are the scenario's facility.ride_through. Of a run, --set changes these
     alone.
     """
+    for place in filter(None, (out, picture)):
+        check_file(place, force)  # before any work
     with TemporaryDirectory() as folder:
         overrides = set_ or []
         if Path(site).is_dir():
@@ -101,11 +103,11 @@ def ride_through_command(
             data, lambda at: f"--set {'.'.join(map(str, at))}"
         ).facility
         found = run.answer(event, at=at, settings=of.ride_through or {})
-    with writing(force) as files:
-        if out is not None:
-            found.write(files.file(out))
-        if picture is not None:
-            write_picture(ride_through_chart(found), picture, force, joins=files)
+    if out is not None:
+        with whole_file(out, force) as path:
+            found.write(path)
+    if picture is not None:
+        write_picture(ride_through_chart(found), picture, force)
     if not quiet and not as_json:
         show_sections([found.section()])
     print_result(found.as_dict() if as_json else None, as_json=as_json)

@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 from diploee.base.errors import InputError
 from diploee.base.model import Model, default, unset
 from diploee.base.progress import Progress
-from diploee.cli import EXIT_FAILED, Interrupted, interrupt_at_once
+from diploee.cli import EXIT_FAILED, Interrupted
 from diploee.cli.display import ProgressBars
 from diploee.cli.options import options, print_result, shipped_names
 from diploee.cli.sweep_display import show_ensemble, show_failures, show_sweep
@@ -144,7 +144,6 @@ def _forecast(sweep: Sweep, running: Running) -> None:
 
 
 def _run(sweep: Sweep, running: Running) -> SweepResult:
-    interrupt_at_once()  # one run of many is not the result
     try:
         return run_sweep(
             sweep,

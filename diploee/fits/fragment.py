@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
-from diploee.base.files import check_file, writing
+from diploee.base.files import check_file, whole_file
 from diploee.importers.job_logs.read import JOB_LOG_FORMATS
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import servegen
@@ -140,8 +140,8 @@ def _told_from(folder: Path, old: Path, data: Any) -> Any:
 def write_fragment(text: str, out: Path | None, force: bool) -> None:
     """Write a fragment where it was asked for."""
     if out is not None:
-        with writing(force) as files:
-            files.file(out).write_text(text, encoding="utf-8")
+        with whole_file(out, force) as path:
+            path.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from diploee.base.errors import ProfileError, shown
-from diploee.base.files import Writing, whole_file
+from diploee.base.files import whole_file
 from diploee.base.model import MAX_NODES, Name
 from diploee.base.plain_data import SHA256, Record, checked_record, parse_json
 from diploee.base.tables import (
@@ -68,7 +68,6 @@ def write_profile(
     profile: PowerProfile,
     path: Path,
     force: bool = False,
-    joins: Writing | None = None,
     inputs: Iterable[Path] = (),
 ) -> None:
     """Write a profile, whole or not at all.
@@ -83,8 +82,6 @@ def write_profile(
         Its file.
     force : bool
         Replace a file that stands there.
-    joins : Writing, optional
-        Results that it is to appear with.
     inputs : iterable of pathlib.Path
         Its sources, which are never replaced.
 
@@ -122,7 +119,7 @@ def write_profile(
             ),
         }
     ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
-    with whole_file(path, force, inputs=inputs, option="id", joins=joins) as partial:
+    with whole_file(path, force, inputs=inputs, option="id") as partial:
         pq.write_table(
             table,
             partial,
@@ -142,14 +139,13 @@ def add_profile(
     profile: PowerProfile,
     folder: Path,
     force: bool = False,
-    joins: Writing | None = None,
     inputs: Iterable[Path] = (),
 ) -> Path:
     """Add a profile to the library in a folder.
 
     Parameters
     ----------
-    profile, force, joins, inputs
+    profile, force, inputs
         As for `write_profile`.
     folder : pathlib.Path
         The library; made if it does not exist.
@@ -168,7 +164,7 @@ def add_profile(
     """
     check_file_name(profile.profile_id)
     path = folder / f"{profile.profile_id}.parquet"
-    write_profile(profile, path, force, joins, inputs)
+    write_profile(profile, path, force, inputs)
     return path
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import InputError, did_you_mean, one_of, plural
-from diploee.base.files import Writing, check_file, writing
+from diploee.base.files import check_file, whole_file
 from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
@@ -171,25 +171,23 @@ def write_report(
     InputError
         If the folders are not usable, or a place is taken or a part of what is read.
     OutputError
-        If a file can't be written; none is then, but the page where its pictures can't
-        be drawn.
+        If a file can't be written; each of them is whole, or as it was.
     """
     places = [Path(folder) for folder in folders]
     # What must never be replaced: all of a sweep, the files of a run.
     inputs = [p for at in places for p in ([at] if is_sweep(at) else run_files(at))]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     report = build_report(folders, limits, by_load=by_load, bands=bands)
-    with writing(force, inputs) as files:
-        page = files.file(out, replaces=is_report)
-        page.write_text(report_page(report), encoding="utf-8")
-        written, failed = [Path(out)], None
-        try:
-            if png is not None:
-                written += write_pictures(report, Path(png), "png", joins=files)
-            if svg is not None:
-                written += write_pictures(report, Path(svg), "svg", joins=files)
-        except DrawingError as error:
-            failed = error
+    written, failed = [Path(out)], None
+    try:
+        if png is not None:
+            written += write_pictures(report, Path(png), "png", force, inputs)
+        if svg is not None:
+            written += write_pictures(report, Path(svg), "svg", force, inputs)
+    except DrawingError as error:
+        failed = error
+    with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
+        path.write_text(report_page(report), encoding="utf-8")
     if failed is not None:
         raise DrawingError(f"{failed}; {out} is written, with all figures") from failed
     return written
@@ -233,7 +231,11 @@ def picture(run: RunFolder, chart: str) -> Picture:
 
 
 def write_pictures(
-    report: Report, folder: Path, kind: Kind, joins: Writing | None = None
+    report: Report,
+    folder: Path,
+    kind: Kind,
+    force: bool = False,
+    inputs: Sequence[Path] = (),
 ) -> list[Path]:
     """Write one picture of each chart, named by its place and its id.
 
@@ -242,7 +244,7 @@ def write_pictures(
     named = {
         f"{k:02d}-{chart.id}": chart for k, chart in enumerate(report.charts, start=1)
     }
-    return write_charts(named, folder, kind, joins)
+    return write_charts(named, folder, kind, force, inputs)
 
 
 @dataclass(frozen=True)

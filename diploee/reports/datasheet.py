@@ -19,7 +19,7 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError, cell, plural
-from diploee.base.files import check_file, writing
+from diploee.base.files import check_file, whole_file
 from diploee.base.measures.series import (
     MAX_DAY_POWER_W,
     ClockSums,
@@ -696,10 +696,11 @@ def write_datasheet(
         refuse_in_run(csv_file, run.folder, "--csv")
     sheet = data_sheet(run, limits, peaks)
     page = report_page(sheet)
-    with writing(force, inputs) as files:
-        files.file(out, replaces=is_report).write_text(page, encoding="utf-8")
-        if csv_file is not None:
-            write_csv(sheet, files.file(csv_file, option="--csv"))
+    with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
+        path.write_text(page, encoding="utf-8")
+    if csv_file is not None:
+        with whole_file(csv_file, force, inputs=inputs, option="--csv") as path:
+            write_csv(sheet, path)
     return [Path(out)] if csv_file is None else [Path(out), csv_file]
 
 

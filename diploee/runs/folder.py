@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.errors import InputError, one_line, shown
-from diploee.base.files import FolderKind
+from diploee.base.files import FolderKind, is_free
 from diploee.base.units import MS_PER_S
 
 SCHEMA_VERSION = 1
@@ -43,9 +42,7 @@ def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
     """Return ``runs/<name>-<first 8 of the hash>``, numbered where it exists."""
     first = parent / f"{name}-{sha256[:8]}"
     others = (first.with_name(f"{first.name}-{n}") for n in count(2))
-    return next(
-        folder for folder in chain([first], others) if not os.path.lexists(folder)
-    )
+    return next(folder for folder in chain([first], others) if is_free(folder))
 
 
 def run_files(folder: Path) -> list[Path]:

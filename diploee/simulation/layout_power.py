@@ -23,7 +23,7 @@ from pyarrow import csv
 from pydantic import Field
 
 from diploee.base.errors import InputError, WorkloadError, did_you_mean, one_of, shown
-from diploee.base.files import writing
+from diploee.base.files import whole_file
 from diploee.base.model import Choices, documented
 from diploee.base.tables import Int64Array, arrow_numbers, concat, repeated
 from diploee.base.units import MS_PER_S, W_PER_KW
@@ -599,7 +599,7 @@ def write_parts(
         raise InputError(f"--out: '{place.name}' must end in .parquet or .csv")
     refuse_in_run(place, run.folder)
     tables = part_tables(run, site, span)
-    with writing(force, run_files(run.folder)) as files:
+    with whole_file(place, force, inputs=run_files(run.folder)) as path:
         writer = None
         for table in tables:
             fields = (
@@ -609,7 +609,7 @@ def write_parts(
             table = table.cast(pa.schema(fields))
             if writer is None:
                 made = csv.CSVWriter if place.suffix == ".csv" else pq.ParquetWriter
-                writer = made(files.file(place), table.schema)
+                writer = made(path, table.schema)
             writer.write_table(table)
         assert writer is not None
         writer.close()

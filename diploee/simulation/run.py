@@ -15,7 +15,7 @@ from typing import Any
 from diploee.base.boundary import naming
 from diploee.base.columns import catalogue
 from diploee.base.errors import DecidedError, InputError, RunTooLongError
-from diploee.base.files import writing
+from diploee.base.files import whole_folder
 from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, W_PER_MW
 from diploee.facility.base import POWER, Block
@@ -37,7 +37,6 @@ from diploee.runs.folder import (
     METRICS_FILE,
     RUN_FOLDER,
     default_folder,
-    expected_mb,
     write_json,
 )
 from diploee.runs.parquet_files import (
@@ -89,14 +88,11 @@ def simulate(
         If the folder can't be written; nothing is kept then.
     """
     watch, options = watch or Stopwatch(Progress()), site.options
-    with writing(options.force) as files:
-        new = files.folder(place_of(site.asked) if out is None else out, RUN_FOLDER)
-        new.other_place = partial(place_of, site.asked) if out is None else None
+    place = place_of(site.asked) if out is None else Path(out)
+    with whole_folder(place, options.force, kind=RUN_FOLDER) as new:
         with watch.stage("plan"):
             kept = site.at_start()
             pipeline = _planned(site, watch)
-            needed_mb = _expected_mb(pipeline, options.jobs_file)
-            files.needed_mb = lambda _written_mb: needed_mb
         scenario = site.scenario
         for text in overfull_pools(
             scenario.facility, scenario.clock, pipeline.jobs.streams
@@ -107,7 +103,7 @@ def simulate(
             seen = site.watch.open(
                 pipeline, site.rated_power_w, peak_mw, watch.progress.tell
             )
-            taken = _Taken(pipeline, site, new.path, closing)
+            taken = _Taken(pipeline, site, new, closing)
             windows = taken.watched(pipeline.windows(options.window_days, update))
             at_step = (*taken.at_step, *seen)
             blocks = pipeline.blocks(windows, options.n_threads)
@@ -123,13 +119,13 @@ def simulate(
                             sink.add(block)
         found = taken.metrics_found(watch)
         manifest = manifest_of(pipeline, site, found)
-        results = {METRICS_FILE: write_json(new.path / METRICS_FILE, found)}
+        results = {METRICS_FILE: write_json(new / METRICS_FILE, found)}
         if seen:
             content = site.watch.content(seen, found)
-            results[LIMITS_FILE] = write_json(new.path / LIMITS_FILE, content)
+            results[LIMITS_FILE] = write_json(new / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
-        write_json(new.path / MANIFEST, manifest)
-    return new.place
+        write_json(new / MANIFEST, manifest)
+    return place
 
 
 def _until_decided(
@@ -320,14 +316,6 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
     )
     error.time_s = time_s
     raise error
-
-
-def _expected_mb(line: Pipeline, jobs_file: bool) -> float:
-    """Estimate the size of the run folder [MB]."""
-    scenario, n_days = line.scenario, line.scenario.horizon_ms / MS_PER_DAY
-    n_jobs = int(line.jobs.streams.jobs_per_day * n_days) if jobs_file else 0
-    n_services = sum(len(plan.services) for plan in line.plans)
-    return expected_mb(scenario.n_intervals, scenario.resolution_ms, n_services, n_jobs)
 
 
 NEAR_TARGET = 0.02

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import DiploeeError
-from diploee.base.files.staging import remove_leftovers
+from diploee.base.files import remove_leftovers
 
 Message = dict[str, Any]
 
@@ -160,4 +160,4 @@ class Jobs:
                 child.kill()
             await child.wait()
         if writes is not None and writes.is_dir():
-            await asyncio.to_thread(remove_leftovers, writes)
+            await asyncio.to_thread(remove_leftovers, writes, 0.0)

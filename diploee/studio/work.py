@@ -28,7 +28,7 @@ import numpy as np
 
 from diploee.api import open_run, simulate
 from diploee.base.errors import DiploeeError, RunTooLongError
-from diploee.base.files import is_late, reason
+from diploee.base.files import reason
 from diploee.base.metric import NONE
 from diploee.base.progress import Progress, Update, stop_with
 from diploee.base.units import MS_PER_H, power_unit
@@ -335,7 +335,7 @@ def main() -> None:
         pipe.flush()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        if busy and not is_late():
+        if busy:
             stop_with(KeyboardInterrupt())
             raise KeyboardInterrupt
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from diploee.api import site_of
 from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
-from diploee.base.files import uninterrupted
 from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
 from diploee.base.version import full_version
 from diploee.metrics.catalogue import main_metrics
@@ -177,8 +176,7 @@ def run_sweep(
                     for run, error in ended.items()
                     if run not in results
                 }
-                with uninterrupted():
-                    summary = write(failed)
+                summary = write(failed)
         n_computed = sum(task.run in results for task in tasks)
         with stage("statistics", progress):
             ensemble = write_ensemble(store, sweep, runs, results)

@@ -16,8 +16,6 @@ from diploee.base.files import (
     local_place,
     reason,
     remove_leftovers,
-    try_lock,
-    uninterrupted,
     whole_file,
     whole_folder,
 )
@@ -97,53 +95,42 @@ class Store:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """Keep other sweeps of this machine out until the process ends.
+        """Keep other sweeps out until the process ends.
 
         What dead workers left is removed, and a folder that was made for it and stayed
         empty.
         """
-        made = [
-            f for f in (self._folder, *self._folder.parents) if not os.path.lexists(f)
-        ]
-        lock: int | None = None
+        from filelock import FileLock, Timeout
+
+        folder, lock = self._folder, FileLock(self._folder / LOCK, blocking=False)
+        made = [f for f in (folder, *folder.parents) if not os.path.lexists(f)]
         try:
-            with uninterrupted():
-                lock = self._lock()
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout as error:
+            raise InputError(
+                f"{folder}: another sweep is writing here; wait for it or choose "
+                "another --out"
+            ) from error
+        except OSError as error:
+            raise OutputError(
+                f"{folder}: can't be written ({reason(error)}); choose another --out"
+            ) from error
+        try:
             self._remove_partials()
             yield
         finally:
-            with uninterrupted():
-                if lock is not None:
-                    self._remove_partials()
-                    self.remove(LOCK)
-                    os.close(lock)
-                for folder in made:
-                    with suppress(OSError):
-                        folder.rmdir()
-
-    def _lock(self) -> int:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock = try_lock(self._folder / LOCK, os.O_CREAT)
-        except OSError as error:
-            raise OutputError(
-                f"{self._folder}: can't be written ({reason(error)}); choose another "
-                "--out"
-            ) from error
-        if lock is None:
-            raise InputError(
-                f"{self._folder}: another sweep is writing here; wait for it or "
-                "choose another --out"
-            )
-        return lock
+            self._remove_partials()
+            self.remove(LOCK)
+            lock.release()
+            for each in made:
+                with suppress(OSError):
+                    each.rmdir()
 
     def _remove_partials(self) -> None:
-        """Remove what a killed sweep left.
-
-        Nobody else writes here now, on no machine.
-        """
+        """Remove what killed workers left; nobody else writes here now."""
         for folder in (self._folder, self._folder / RUNS):
-            remove_leftovers(folder, any_machine=True)
+            remove_leftovers(folder, 0.0)
 
 
 def open_store(target: str | Path) -> Store:

@@ -42,7 +42,7 @@ def start_run(site: Path, out: Path, *more: str) -> subprocess.Popen[str]:
         "-q",
     )
     process = start(*arguments, *more)
-    wait_until(lambda: list(out.parent.glob(f".{out.name}.partial-*")), process)
+    wait_until(lambda: list(out.parent.glob(f".diploee-*/{out.name}")), process)
     return process
 
 

@@ -11,12 +11,13 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
+import filelock  # noqa: F401  (as long as there is all that it looks for)
 import pytest
 from builders import tiny_run, write_scenario
 from command_line import call
 
 from diploee.base.errors import OutputError
-from diploee.base.files import staging, whole_file
+from diploee.base.files import whole_file
 from diploee.sweeps.store import Store, open_store
 
 POSIX = {"fcntl": None, "resource": None}
@@ -31,7 +32,6 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away the modules and calls that Windows lacks."""
     for name in POSIX:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(staging, "fcntl", None)
     for name in ("getuid", "geteuid", "sched_getaffinity", "O_NOFOLLOW"):
         monkeypatch.delattr(os, name, raising=False)
     for name in ("SIGHUP", "pthread_sigmask"):

@@ -100,8 +100,7 @@ def test_killed_dask_worker_loses_nothing_and_results_equal_the_local_ones(
     )
     wait_until(
         lambda: (
-            list(out.glob("runs/.*.partial-*"))
-            and len(list(out.glob("runs/[!.]*"))) >= 4
+            list(out.glob("runs/.diploee-*")) and len(list(out.glob("runs/[!.]*"))) >= 4
         ),
         process,
     )

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -21,23 +20,21 @@ from diploee.base.errors import (
     did_you_mean,
     one_of,
 )
-from diploee.base.files.staging import remove_leftovers
 
+Paths = Iterable[Path | str | None]
+
+HIDDEN = ".diploee-"
+"""How the folders begin that lie beside a place while its result is written."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_USE = (5, 32, 33)
 """Errors of Windows where a file is open: access denied, sharing violation, lock
 violation."""
 
 
-def is_disk_full(error: OSError) -> bool:
-    """Return whether an error says that disk, quota or size limit is full."""
-    return error.errno in _DISK_FULL
-
-
 def reason(error: OSError) -> str:
     """Return why the system refused, in a few words, such as ``Permission denied``."""
-    if is_disk_full(error):
-        return "the disk is full"
+    if error.errno in _DISK_FULL:
+        return "the disk is full: free some space"
     if getattr(error, "winerror", None) in _IN_USE:
         return "another program has it open: close it there"
     if isinstance(error, FileExistsError | NotADirectoryError):
@@ -69,7 +66,6 @@ class FolderKind:
 
     def foreign(self, folder: Path) -> str | None:
         """Return as a clause why a folder is not to be replaced; None if it may be."""
-        remove_leftovers(folder)
         if folder.is_dir() and not any(folder.iterdir()):
             return None
         content = _object(folder / self.marker)
@@ -84,7 +80,11 @@ class FolderKind:
             )
         if not folder.is_dir():  # a file, a pipe, a device, or a link to one
             return f"is no folder, expected {self.name}"
-        others = _entries_beyond(folder, self.entries(content))
+        others = [
+            name
+            for name in _entries_beyond(folder, self.entries(content))
+            if not name.startswith(HIDDEN)
+        ]
         if others:
             return (
                 f"holds {one_of(others)} besides {self.name}, which --force would "
@@ -147,29 +147,23 @@ def check_file(
     place: Path | str,
     force: bool = False,
     *,
-    inputs: Iterable[Path | str | None] = (),
+    inputs: Paths = (),
     replaces: Callable[[Path], bool] | None = None,
     option: str = "--out",
-    clean: bool = True,
 ) -> None:
     """Refuse a place for a file that is taken, unless it may be replaced.
 
     `force` replaces a file, unless it is one of the `inputs` or in one; `replaces`
     returns whether a file may be replaced without it, also in a folder that is read.
-    `option` names the place in errors. `clean` first removes what writers that were
-    killed left beside the place.
+    `option` names the place in errors.
     """
-    if (taken := _taken(place, option, clean)) is None:
+    if (taken := _taken(place, option)) is None:
         return
     place = taken
-    mode = _mode(place)
-    if stat.S_ISDIR(mode):
+    if place.exists() and not place.is_file():
+        found = "folder" if place.is_dir() else "device or pipe"
         raise OutputExistsError(
-            f"{place}: is a folder, expected a file; choose another {option}"
-        )
-    if mode and not stat.S_ISREG(mode):
-        raise OutputExistsError(
-            f"{place}: is a device or pipe, expected a file; choose another {option}"
+            f"{place}: is a {found}, expected a file; choose another {option}"
         )
     if replaces is not None and replaces(place):
         return
@@ -190,16 +184,15 @@ def check_folder(
     force: bool = False,
     *,
     kind: FolderKind | None = None,
-    inputs: Iterable[Path | str | None] = (),
+    inputs: Paths = (),
     option: str = "--out",
-    clean: bool = True,
 ) -> None:
     """Refuse a place for a folder that is taken, unless it may be replaced.
 
     `force` replaces an empty folder or one of the `kind`, unless an input is in it; the
     other arguments are those of `check_file`.
     """
-    if (taken := _taken(place, option, clean)) is None:
+    if (taken := _taken(place, option)) is None:
         return
     place = taken
     if not force or kind is None:
@@ -218,11 +211,15 @@ def check_folder(
             )
 
 
-def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
+def is_free(place: Path) -> bool:
+    """Return whether nothing is at a place, and nobody writes what shall be there."""
+    hidden = place.parent.glob(f"{HIDDEN}*/{place.name}")
+    return not os.path.lexists(place) and not any(hidden)
+
+
+def _taken(place: Path | str, option: str) -> Path | None:
     """Return the place where something is there; refuse one where nothing can be."""
     place = local_place(place, option)
-    if clean:
-        remove_leftovers(place.parent)
     if os.path.lexists(place):
         return place
     parent = next(
@@ -234,17 +231,6 @@ def _taken(place: Path | str, option: str, clean: bool) -> Path | None:
             f"{option}"
         )
     return None
-
-
-def _mode(place: Path) -> int:
-    """Return the mode of the file or folder at a path, behind a link.
-
-    0 if there is none.
-    """
-    try:
-        return place.stat().st_mode
-    except (OSError, ValueError):
-        return 0
 
 
 def _is_or_holds(one: Path, other: Path) -> bool:

@@ -15,8 +15,10 @@ from diploee.base.boundary import naming
 from diploee.base.errors import InputError
 from diploee.base.files import (
     FolderKind,
+    check_file,
     local_place,
-    writing,
+    whole_file,
+    whole_folder,
 )
 from diploee.base.model import Registry
 from diploee.base.progress import Progress
@@ -286,18 +288,21 @@ def export_run(
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
     series, leap_rule = _series(run, source, fmt, options)
+    whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
+    if not fmt.is_folder:
+        check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     with (
         (progress or Progress()).stage(f"export {fmt.name}") as series.progress,
-        writing(force, inputs) as files,
+        whole(place, force, inputs=inputs) as target,
     ):
-        if fmt.is_folder:
-            target = files.folder(place, EXPORT_FOLDER).path
-            sidecar = sidecar_of(target, is_folder=True)
-        else:
-            target = files.file(place)
-            sidecar = files.file(sidecar_of(place, is_folder=False))
         request = ExportRequest(run, series, options, target)
-        write_json(sidecar, _describe(fmt, request, _written(fmt, request), leap_rule))
+        content = _describe(fmt, request, _written(fmt, request), leap_rule)
+        if fmt.is_folder:
+            write_json(sidecar_of(target, is_folder=True), content)
+        else:
+            beside = sidecar_of(place, is_folder=False)
+            with whole_file(beside, force, inputs=inputs) as sidecar:
+                write_json(sidecar, content)
     return place
 
 
@@ -328,7 +333,7 @@ def _check_options(fmt: Format, options: Options) -> None:
 
 def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
-    place = Path(abspath(run.folder))
+    place = Path(abspath(run.folder))  # noqa: PTH100
     names = filter(None, (place.name, options.event_window, fmt.name))
     return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 

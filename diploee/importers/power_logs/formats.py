@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import ProfileError, plural
-from diploee.base.files import writing
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nlr_genai import import_nlr_genai
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
@@ -60,6 +59,5 @@ def read_profiles(
 def add_profiles(
     profiles: Sequence[PowerProfile], out: Path, force: bool, inputs: Sequence[Path]
 ) -> list[Path]:
-    """Add profiles to the library in a folder, all or none, and return their files."""
-    with writing(force, inputs) as files:
-        return [add_profile(profile, out, force, files, inputs) for profile in profiles]
+    """Add profiles to the library in a folder, one by one, and return their files."""
+    return [add_profile(profile, out, force, inputs) for profile in profiles]

@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 from pydantic import ConfigDict, Field
 
 from diploee.base.errors import InputError, LogFormatError
-from diploee.base.files import writing
+from diploee.base.files import whole_file
 from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.version import full_version
@@ -146,9 +146,9 @@ def write(folder: Path, spec: InferenceModelSpec, files: Mapping[str, bytes]) ->
         "spec_hash": spec.cache_hash(),
         "diploee_version": full_version(),
     }
-    with writing(force=True) as new:
-        for name, content in {**files, MANIFEST: _as_json(manifest)}.items():
-            new.file(folder / name, option="--data-dir").write_bytes(content)
+    for name, content in {**files, MANIFEST: _as_json(manifest)}.items():
+        with whole_file(folder / name, force=True, option="--data-dir") as path:
+            path.write_bytes(content)
 
 
 def _as_json(content: dict[str, Any]) -> bytes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from diploee.base.errors import Brief, InputError
-from diploee.base.files import Writing, whole_file, writing
+from diploee.base.files import check_file, whole_file
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import converted
 from diploee.reports.drawing.page import Figures
@@ -26,24 +26,21 @@ def write_pictures(
     charts: Mapping[str, Chart],
     folder: Path,
     kind: Kind,
-    joins: Writing | None = None,
+    force: bool = False,
+    inputs: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write one picture of each chart into a folder, by its name, whole or not at all.
-
-    They appear with the results that they join.
-    """
-    places = [folder / f"{name}.{kind}" for name in charts]
+    """Write one picture of each chart into a folder, by its name."""
+    places, option = [folder / f"{name}.{kind}" for name in charts], f"--{kind}"
+    for place in places:  # before any work
+        check_file(place, force, inputs=inputs, option=option)
     drawn = _drawn(charts.values(), kind)
-    with writing(joins=joins) as files:
-        paths = [files.file(place, option=f"--{kind}") for place in places]
-        for path, content in zip(paths, drawn, strict=True):
+    for place, content in zip(places, drawn, strict=True):
+        with whole_file(place, force, inputs=inputs, option=option) as path:
             path.write_bytes(content)
     return places
 
 
-def write_picture(
-    chart: Chart, place: Path, force: bool = False, joins: Writing | None = None
-) -> None:
+def write_picture(chart: Chart, place: Path, force: bool = False) -> None:
     """Write a chart to a PNG, SVG or HTML file, whole or not at all."""
     kind = place.suffix.lower().lstrip(".")
     if kind not in {"png", "svg", "html"}:
@@ -51,7 +48,7 @@ def write_picture(
     content = (
         Figures().page(chart).encode() if kind == "html" else _drawn([chart], kind)[0]
     )
-    with whole_file(place, force, joins=joins) as path:
+    with whole_file(place, force) as path:
         path.write_bytes(content)
 
 

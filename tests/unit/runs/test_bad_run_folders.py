@@ -12,7 +12,7 @@ from command_line import contents
 
 from diploee import open_run, simulate
 from diploee.base.errors import InputError, OutputError
-from diploee.base.files import whole_folder, writing
+from diploee.base.files import whole_folder
 from diploee.runs.folder import RUN_FOLDER, default_folder
 from diploee.simulation import run as run_module
 
@@ -113,13 +113,12 @@ def test_run_whose_default_place_was_taken_meanwhile_takes_the_next_number(
     def default() -> Path:
         return default_folder("site", "0123456789", tmp_path)
 
-    with writing() as files:
-        new = files.folder(default(), RUN_FOLDER)
-        new.other_place = default
-        (new.path / "manifest.json").write_text("{}", "utf-8")
+    first = default()
+    with whole_folder(first, kind=RUN_FOLDER) as new:
+        (new / "manifest.json").write_text("{}", "utf-8")
         write_run(default())
-    assert new.place.name == "site-01234567-2"
-    assert (new.place / "manifest.json").is_file()
+    assert (first.with_name("site-01234567-2") / "manifest.json").is_file()
+    assert (first / "manifest.json").is_file()
 
 
 @pytest.mark.parametrize("is_own", [False, True])

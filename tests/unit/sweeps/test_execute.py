@@ -253,19 +253,13 @@ def test_worker_with_other_profiles_refuses_the_run(
 def test_partial_folders_of_dead_workers_are_removed_before_and_after(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
-    before, after = (
-        tmp_path / "out" / "runs" / f".0123.partial-1234567{k}" for k in "89"
-    )
+    before, after = (tmp_path / "out" / "runs" / f".diploee-1234567{k}" for k in "89")
 
-    def leave(folder: Path) -> None:
-        write_library(folder / "new")
-        (folder / "lock").touch()
-
-    leave(before)
+    write_library(before / "new")
 
     def interrupted(tasks: Sequence[RunTask]) -> Iterator[Outcome]:
         assert not before.exists()
-        leave(after)
+        write_library(after / "new")
         yield run_task(tasks[0])
         raise KeyboardInterrupt
 

@@ -41,7 +41,8 @@ def test_full_disk_is_one_line_and_leaves_nothing(
     with disk_of(limit), pytest.raises(OutputError) as caught:
         export_run(fine_run, name, place, Options())
     text = str(caught.value)
-    assert f"{place}: the disk is full" in text and len(text.splitlines()) == 1
+    assert f"{place}: can't be written (the disk is full" in text
+    assert len(text.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
