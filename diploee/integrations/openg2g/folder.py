@@ -30,8 +30,8 @@ from diploee.base.files import whole_file
 from diploee.base.plain_data import Record, checked, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.version import full_version
-from diploee.importers.text.sheets import sheet_of
 from diploee.importers.text.source import read_bytes
+from diploee.importers.text.tables import sheet_of
 from diploee.importers.text.values import Number, numbers
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
