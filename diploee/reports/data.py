@@ -94,9 +94,9 @@ class RunData:
     def min_w(self) -> float:
         """The lowest power, likewise [W]."""
         least_w = float(self.power_w.min())
-        if self.is_part:
-            return least_w
-        return min(self.metrics["power"]["min_mw"] * W_PER_MW, least_w)
+        if not self.is_part:
+            least_w = min(float(self.metrics["power"]["min_mw"]) * W_PER_MW, least_w)
+        return least_w
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -565,7 +565,7 @@ def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Fi
         if demand["interval_min"] == 15
     }
     peak, most_mvar = (
-        pd.Series(of, dtype=float).groupby(lambda month: month[:digits]).max()
+        pd.Series(of, dtype=float).dropna().groupby(lambda month: month[:digits]).max()
         for of in (peaks, reactive)
     )
     demand, mean = by_span(quarters).max(), by_span(every).mean()
@@ -576,7 +576,7 @@ def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Fi
     }
     filled = series.start + timedelta(hours=run.transient_h)
     means = f"{interval(run.scenario.resolution_ms)} means"
-    for name, peak_mw in peak.items():
+    for name, peak_mw in zip(map(str, peak.index), peak, strict=True):
         note = "in part" if name in edges else ""
         factor = load_factor(mean[name], demand[name]) if name in demand else None
         starts, ends = f"{series.start:%Y-%m}"[:digits], f"{name}-01"
@@ -606,7 +606,8 @@ def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Figure]:
         return
     table = coincident_demand(run, peaks)
     table.loc["mean"] = table.mean()
-    for item, row in table.to_dict("index").items():
+    rows: Any = table.to_dict("index")
+    for item, row in rows.items():
         for quantity, value in row.items():
             yield Figure(item, value, UNITS[quantity], "", quantity)
 

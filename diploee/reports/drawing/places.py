@@ -85,39 +85,24 @@ def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
     Means, or the extremes of `y` (`y2` the low). What is not to be thinned (`how` is
     empty) stays.
     """
-    n = columns["x"].size
-    size = -(-n // max(most // (4 if how == "means" else 2), 1))
-    if not how or n <= most or size < 2:
+    import pandas as pd
+
+    x = columns["x"]
+    size = -(-x.size // max(most // (4 if how == "means" else 2), 1))
+    if not how or x.size <= most or size < 2:
         return columns
-    if how == "means" and columns["x"].dtype.kind == "M":
-        n_day = int(np.timedelta64(1, "D") / step(columns["x"]))
+    if how == "means" and x.dtype.kind == "M":
+        n_day = int(np.timedelta64(1, "D") / step(x))
         size = -(-size // n_day) * n_day if 2 * size > n_day > 1 else size
-    first = np.arange(0, n - 1, size)  # the last point is an end: it stays
-    last = {name: values[-1:] for name, values in columns.items()}
+    frame = pd.DataFrame(columns)
+    rest = frame[:-1]  # the last point is an end: it stays
+    blocks = rest.groupby(np.arange(len(rest)) // size)
     if how == "means":
-        counts = np.diff(np.append(first, n - 1))
-        kept = {
-            k: np.add.reduceat(v[:-1], first) / counts
-            for k, v in columns.items()
-            if k != "x"
-        }
+        kept = blocks.mean().assign(x=blocks["x"].first())
     elif "y2" in columns:
-        kept = {
-            "y": np.fmax.reduceat(columns["y"][:-1], first),
-            "y2": np.fmin.reduceat(columns["y2"][:-1], first),
-        }
+        kept = blocks.agg({"x": "first", "y": "max", "y2": "min"})
     else:
-        rows = _extremes(columns["y"][:-1], first)
-        return {name: np.append(v[rows], last[name]) for name, v in columns.items()}
-    kept["x"] = columns["x"][first]
-    return {name: np.append(kept[name], last[name]) for name in columns}
-
-
-def _extremes(values: Array, first: Array) -> Array:
-    """Return the rows of each block's least and greatest value, in order."""
-    blocks = np.split(np.nan_to_num(values.astype(np.float64)), first[1:])
-    rows = [
-        (int(b.argmin()) + f, int(b.argmax()) + f)
-        for b, f in zip(blocks, first, strict=True)
-    ]
-    return np.unique(np.array(rows, dtype=np.int64))
+        rows = np.unique([blocks["y"].idxmin(), blocks["y"].idxmax()])
+        kept = rest.loc[rows]
+    found = pd.concat([kept, frame[-1:]])
+    return {name: found[name].to_numpy() for name in columns}

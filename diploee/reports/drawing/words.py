@@ -63,7 +63,8 @@ def _extremes(layer: Layer, axis: Axis) -> str:
 def _place(value: Any, axis: Axis) -> str:
     if isinstance(value, np.datetime64):
         time: Any = value.astype("datetime64[ms]").item()
-        return time.strftime(_TIMES.get(axis.kind, f"on {time.day} %B %Y"))
+        form = _TIMES.get(axis.kind, f"on {time.day} %B %Y")
+        return f"{time:{form}}"
     if axis.kind == "category":
         return f"for {value}".replace("\n", " ")
     name, _, unit = axis.label.rstrip("]").partition(" [")
