@@ -161,27 +161,12 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            {"when": "t"},
-            r"columns: unknown meaning 'when', expected 'timestamp', 'unix_s'",
-        ),
-        (
-            {"output_tokens": "b"},
-            r"log.csv:1: found 'output_tokens' mapped, expected one of",
-        ),
+        ({"when": "t"}, r"columns: unknown meaning 'when', expected 'timestamp'"),
+        ({"output_tokens": "b"}, r"log.csv:1: found 'output_tokens' mapped"),
         ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
-        (
-            {"time_s": "T_s"},
-            r"log.csv:1: column 'T_s' is missing, .* \(found: 't', 'b', 'b'\)",
-        ),
-        (
-            {"time_s": "t", "service": "b"},
-            r"log.csv:1: column 'b' is there several times",
-        ),
-        (
-            {"time_s": "t", "service": "t"},
-            r"log.csv:1: found 'time_s', 'service' mapped",
-        ),
+        ({"time_s": "T_s"}, r"log.csv:1: column 'T_s' is missing"),
+        ({"time_s": "t", "service": "b"}, r"'b' is there several times"),
+        ({"time_s": "t", "service": "t"}, r"log.csv:1: found 'time_s', 'service'"),
     ],
 )
 def test_a_wrong_column_mapping_is_refused(
