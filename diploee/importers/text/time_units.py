@@ -56,7 +56,7 @@ UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 """Units of times that nobody named."""
 
 _ANY_TIME = Number(1e20)
-_CLOCKED = (
+CLOCKED = (
     r"^(?:(?P<d>\d{1,6})(?:-|:| days?,? "
     r"))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
 )
@@ -242,7 +242,7 @@ def clocked_ms(table: ReadTable, key: str) -> Int64Array:
     return found
 
 
-def fields_ms(words: Any, pattern: str = _CLOCKED) -> Int64Array:
+def fields_ms(words: Any, pattern: str = CLOCKED) -> Int64Array:
     """Return sums of parts named by units in a pattern [ms], or `MISSING`."""
     found = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
     total_us = np.zeros(len(found))
