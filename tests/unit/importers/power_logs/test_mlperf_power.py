@@ -333,7 +333,7 @@ def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(
 ) -> None:
     with pytest.raises(LogFormatError, match=r"expected a folder of MLPerf results"):
         import_mlperf_power(tmp_path)
-    with pytest.raises(LogFormatError, match=r"nowhere: no such folder"):
+    with pytest.raises(LogFormatError, match=r"nowhere: no .power"):
         import_mlperf_power(tmp_path / "nowhere")
     log = tmp_path / "s-dc/results/1xBox/bert/power/run/node_0.txt"
     log.parent.mkdir(parents=True)

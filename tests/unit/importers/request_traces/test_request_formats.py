@@ -196,11 +196,11 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
     only = read_request_trace(tmp_path, services=["m-small"], step_s=1800)
     assert only.n_requests.tolist() == [[1800]]
     with pytest.raises(
-        InputError, match=r"no chunks of service 'm-smal' .*did you mean 'm-small'"
+        InputError, match=r"no chunks of 'm-smal' .*did you mean 'm-small'"
     ):
         read_request_trace(tmp_path, services=["m-smal"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no files named"):
+    with pytest.raises(InputError, match="no chunks of"):
         read_request_trace(tmp_path / "empty")
 
 
