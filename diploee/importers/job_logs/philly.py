@@ -131,11 +131,10 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
         runs=has_start & (end_ms == MISSING_MS),
     )
     of_each, every = attempts.groupby(level=0), range(len(jobs))
-    first_ms = of_each["start"].min()
-    run_ms = of_each["run"].sum(min_count=1).mask(of_each["runs"].last())
+    first = of_each["start"].min()
+    total = of_each["run"].sum(min_count=1).mask(of_each["runs"].last())
     start_ms, run_ms = (
-        ms.reindex(every).fillna(MISSING_MS).to_numpy(np.int64)
-        for ms in (first_ms, run_ms)
+        ms.reindex(every).fillna(MISSING_MS).to_numpy(np.int64) for ms in (first, total)
     )
     by_length = attempts.sort_values("run", kind="stable", na_position="first")
     longest = by_length.groupby(level=0).tail(1).reindex(every)
