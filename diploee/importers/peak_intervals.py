@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -41,33 +40,20 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     start = _stamps(table, "start")
     if "end" in names:
         end = _stamps(table, "end")
-        kind = (
-            "an offset from UTC like the start"
-            if start.is_aware[0]
-            else "no offset from UTC"
-        )
-        fail_values(table, "end", end.is_aware == start.is_aware, f"a time with {kind}")
+        like = end.is_aware == start.is_aware
+        fail_values(table, "end", like, "an offset from UTC as the start has, or none")
         end_us = end.us
     else:
         end_us = start.us + np.rint(
             numbers(table, "duration_min", _DURATION) * 60e6
         ).astype(np.int64)
     titles = texts(table, "name") if "name" in names else [""] * len(table)
-    for row in np.flatnonzero(end_us <= start.us)[:1]:
-        table.fail(
-            int(row), "the interval does not end after its start; correct this line"
-        )
+    fail_values(table, "start", start.us < end_us, "a time before the interval's end")
     order = np.argsort(start.us, kind="stable")
-    for row, following in pairwise(order):
-        if start.us[following] < end_us[row]:
-            table.fail(
-                int(following),
-                (
-                    "the interval overlaps that of "
-                    f"{table.where(int(row)).rpartition(':')[2]}; every interval is "
-                    "counted once, remove or correct one"
-                ),
-            )
+    before_us = np.empty_like(end_us)
+    before_us[order] = np.append(start.us.min(), end_us[order[:-1]])
+    words = "a time after the interval before, as each is counted once"
+    fail_values(table, "start", start.us >= before_us, words)
     zone = start.zone()
     return [
         NamedSpan(

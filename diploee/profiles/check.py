@@ -72,8 +72,8 @@ def check_library(
     most_w = RATED_W if rated_w is None else rated_w
     if not 0 <= least_w < most_w < np.inf:
         raise ProfileError(
-            f"idle {least_w:g} W and rated {most_w:g} W of a node: expected 0 or "
-            "more, the rated power above the idle power"
+            f"a node idle at {least_w:g} W and rated {most_w:g} W, expected 0 or more, "
+            "the rated power above the idle power"
         )
     first: dict[str, Path] = {}
     checks = []

@@ -50,7 +50,12 @@ class DerivedProfile(ABC):
         It is looked at once or twice in a run.
         """
         base = self.of if isinstance(self.of, PowerProfile) else self.of.profile
-        return replace(base, power_w=self.power_w(base).astype(np.float32))
+        return replace(
+            base,
+            profile_id=self.profile_id,
+            power_w=self.power_w(base).astype(np.float32),
+            provenance=self.provenance,
+        )
 
     @property
     def sha256(self) -> str:
@@ -301,13 +306,6 @@ class CappedProfile(DerivedProfile):
     def profile_id(self) -> str:
         """Its id."""
         return f"{self.of.profile_id}~capped-{self.speed:.4g}-{self.power:.4g}"
-
-    @property
-    def profile(self) -> PowerProfile:
-        """The profile itself."""
-        return replace(
-            super().profile, profile_id=self.profile_id, provenance=self.provenance
-        )
 
     @property
     def duration_ms(self) -> int:

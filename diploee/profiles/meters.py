@@ -78,9 +78,8 @@ class MeterModel(Brief):
         window_s = self.polled_s if self.kind == "counter" else self.window_s
         if self.kind == "unknown" or window_s is None or not self.polled_s:
             raise ProfileError(
-                f"meter of kind '{self.kind}' with a window of {window_s} s, polled "
-                f"every {self.polled_s} s, expected all three to be known; give a "
-                "known meter"
+                f"meter {self.words}: expected its kind, window and polling to be "
+                "known; give a known meter"
             )
         end_s = power_w.shape[-1] * step_s
         first_s = -self._refreshed(np.array([-window_s]))[0]

@@ -63,63 +63,26 @@ def double_the_step(columns: dict[str, list[Any]]) -> None:
     columns["t_ms"] = [2 * t_ms for t_ms in columns["t_ms"]]
 
 
-BAD_DATA: list[tuple[str, Callable[[dict[str, list[Any]]], object], str]] = [
-    (
-        "NaN",
-        put("power_w", 7, float("nan")),
-        "power_w[7] is nan W (1 such values); power must be finite",
-    ),
-    (
-        "infinite",
-        put("power_w", 7, float("inf")),
-        "power_w[7] is inf W (1 such values)",
-    ),
-    ("null", put("power_w", 7, None), "power_w[7] is nan W (1 such values)"),
-    (
-        "negative",
-        put("power_w", 9, -3.0),
-        "power_w[9] is -3 W (1 such values); power must be finite",
-    ),
-    (
-        "gap",
-        drop_row,
-        "step after row 39 is 2000 ms, expected 1000 ms without gaps (1 such rows)",
-    ),
-    (
-        "wrong step",
-        double_the_step,
-        "step after row 0 is 2000 ms, expected 1000 ms without gaps (99",
-    ),
-    ("backwards", put("t_ms", 5, 0), "step after row 4 is -4000 ms, expected 1000 ms"),
-    ("no rows", drop_all, "holds no sample, expected 1 or more; import or build"),
-    (
-        "no power",
-        lambda columns: columns.pop("power_w"),
-        "column 'power_w' is missing (found: 't_m",
-    ),
-    (
-        "no time",
-        lambda columns: columns.pop("t_ms"),
-        "column 't_ms' is missing (found: 'power_w')",
-    ),
-    (
-        "text",
+BAD_DATA: dict[str, tuple[Callable[[dict[str, list[Any]]], object], str]] = {
+    "NaN": (put("power_w", 7, float("nan")), "power_w[7] is nan W (1 such values)"),
+    "infinite": (put("power_w", 7, float("inf")), "power_w[7] is inf W"),
+    "null": (put("power_w", 7, None), "power_w[7] is nan W (1 such values)"),
+    "negative": (put("power_w", 9, -3.0), "power_w[9] is -3 W (1 such values)"),
+    "gap": (drop_row, "step after row 39 is 2000 ms, expected 1000 ms without gaps (1"),
+    "wrong step": (double_the_step, "row 0 is 2000 ms, expected 1000 ms without gaps"),
+    "backwards": (put("t_ms", 5, 0), "step after row 4 is -4000 ms, expected 1000 ms"),
+    "no rows": (drop_all, "holds no sample, expected 1 or more; import or build"),
+    "no power": (lambda columns: columns.pop("power_w"), "'power_w' is missing"),
+    "no time": (lambda columns: columns.pop("t_ms"), "column 't_ms' is missing"),
+    "text": (
         lambda columns: columns.__setitem__("power_w", ["a"] * N_SAMPLES),
         "column 'power_w' is of type string, expected numbers",
     ),
-    (
-        "changed",
-        put("power_w", 7, 9.0),
-        "so it was changed; import or build the profile again",
-    ),
-]
+    "changed": (put("power_w", 7, 9.0), "so it was changed; import or build"),
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [case[1:] for case in BAD_DATA],
-    ids=[case[0] for case in BAD_DATA],
-)
+@pytest.mark.parametrize(("change", "words"), BAD_DATA.values(), ids=BAD_DATA)
 def test_bad_data_of_a_profile_is_named(
     tmp_path: Path, change: Callable[[dict[str, list[Any]]], object], words: str
 ) -> None:
@@ -134,26 +97,10 @@ def test_bad_data_of_a_profile_is_named(
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        (
-            {"schema_version": 99},
-            "schema version 99, this version reads 1; import or build",
-        ),
-        (
-            {"workload": None},
-            "'diploee.profile': workload: this key is missing; import or",
-        ),
-        (
-            {"provenance": {}},
-            "metadata 'diploee.profile': provenance.kind: this key is missi",
-        ),
-        (
-            {"dt_ms": 0},
-            "dt_ms: must be at least 1, fo",
-        ),
-        (
-            {"n_nodes": -2},
-            "n_nodes: must be at least 1, f",
-        ),
+        ({"schema_version": 99}, "schema version 99, this version reads 1"),
+        ({"workload": None}, "'diploee.profile': workload: this key is missing"),
+        ({"provenance": {}}, "'diploee.profile': provenance.kind: this key is missi"),
+        ({"n_nodes": -2}, "n_nodes: must be a whole number of 1 or more and at most"),
         ({"dt_ms": 100}, "step after row 0 is 1000 ms, expected 100 ms without gaps"),
     ],
 )
@@ -250,16 +197,8 @@ def test_missing_profile_ends_with_2_and_leaves_nothing(
 def test_import_keeps_an_existing_profile_without_force(tmp_path: Path) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
-    arguments = (
-        "plain",
-        table,
-        "--workload",
-        "x",
-        "--nodes",
-        1,
-        "--out",
-        tmp_path / "library",
-    )
+    job = ("plain", table, "--workload", "x", "--nodes", 1)
+    arguments = (*job, "--out", tmp_path / "library")
     assert call("profiles", "import", *arguments).code == 0
     before = contents(tmp_path)
     ended = call("profiles", "import", *arguments)
@@ -301,26 +240,12 @@ def test_two_profiles_of_one_id_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            ("--averaging-s", -1),
-            "--averaging-s: must be at least 0",
-        ),
-        (
-            ("--sampling-s", 0),
-            "--sampling-s: must be at least 1e-06",
-        ),
+        (("--sampling-s", 0), "--sampling-s: must be a number of 1e-06 or more"),
         (
             ("--bandwidth-hz", 5),
-            "--bandwidth-hz is 5, expected more than 0 and at most 0.5 Hz",
+            "--bandwidth-hz is 5, expected more than 0 and at most",
         ),
-        (
-            ("--nodes", 0),
-            "--nodes: must be at least 1",
-        ),
-        (
-            ("--add-w", -5),
-            "--add-w: must be at least 0",
-        ),
+        (("--nodes", 0), "--nodes: must be a whole number of 1 or more and at most"),
     ],
 )
 def test_bad_facts_about_a_table_end_with_2(
@@ -328,17 +253,9 @@ def test_bad_facts_about_a_table_end_with_2(
 ) -> None:
     table = tmp_path / "job.csv"
     table.write_text("t_s,power_w\n0,1\n1,2\n", "utf-8")
-    arguments = (
-        "plain",
-        table,
-        "--workload",
-        "x",
-        "--nodes",
-        1,
-        "--out",
-        tmp_path / "library",
-    )
-    ended = call("profiles", "import", *arguments, *options)
+    arguments = ("plain", table, "--workload", "x", "--nodes", 1)
+    out = ("--out", tmp_path / "library")
+    ended = call("profiles", "import", *arguments, *out, *options)
     assert ended.code == 2
     assert words in ended.problem
     assert not (tmp_path / "library").exists()

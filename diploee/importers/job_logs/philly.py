@@ -80,6 +80,8 @@ def recognises(text: Text) -> bool:
 
 def read(text: Text, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
+    import pandas as pd
+
     jobs = parse_json(
         text.data, str(text.path), list[_Job], LogFormatError, finite=False
     )
@@ -117,30 +119,32 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     edges, _ = stamps_ms(
         table_of(rows, lambda row: where(of_job[row]), *EDGES), EDGES, options
     )
-    widths = [attempt.width() for attempt in rows]
     start_ms, end_ms = (edges[name] for name in EDGES)
-    is_whole = (start_ms != MISSING_MS) & (end_ms >= start_ms)
-    run_ms = np.where(is_whole, end_ms - start_ms, MISSING_MS)
-    n_jobs = len(jobs)
-    total_ms, first_ms = np.zeros(n_jobs, dtype=np.int64), np.full(n_jobs, -MISSING_MS)
-    np.add.at(total_ms, of_job[is_whole], run_ms[is_whole])
     has_start = start_ms != MISSING_MS
-    np.minimum.at(first_ms, of_job[has_start], start_ms[has_start])
-    is_last = np.diff(of_job, append=-1) != 0
-    has_run = np.zeros(n_jobs, dtype=bool)
-    has_run[of_job[is_whole]] = True
-    has_run[of_job[is_last & has_start & (end_ms == MISSING_MS)]] = False
-    # The longest attempt of each job comes last, and so is the one that stays.
-    order = np.argsort(np.where(is_whole, run_ms, -1), kind="stable")
-    widest = np.full((n_jobs, 2), np.nan)
-    widest[of_job[order]] = np.array(widths, dtype=np.float64).reshape(-1, 2)[order]
+    is_whole = has_start & (end_ms >= start_ms)
+    widths = np.array([attempt.width() for attempt in rows], dtype=np.float64)
+    attempts = pd.DataFrame(
+        widths.reshape(-1, 2), columns=["nodes", "gpus"], index=of_job
+    ).assign(
+        start=np.where(has_start, start_ms, np.nan),
+        run=np.where(is_whole, end_ms - start_ms, np.nan),
+        runs=has_start & (end_ms == MISSING_MS),
+    )
+    of_each, every = attempts.groupby(level=0), range(len(jobs))
+    first = of_each["start"].min()
+    total = of_each["run"].sum(min_count=1).mask(of_each["runs"].last())
+    start_ms, run_ms = (
+        ms.reindex(every).fillna(MISSING_MS).to_numpy(np.int64) for ms in (first, total)
+    )
+    by_length = attempts.sort_values("run", kind="stable", na_position="first")
+    longest = by_length.groupby(level=0).tail(1).reindex(every)
     return RawLog(
         rows=RawJobs(
-            start_ms=np.where(first_ms == -MISSING_MS, MISSING_MS, first_ms),
+            start_ms=start_ms,
             submit_ms=submissions["submitted_time"],
-            run_ms=np.where(has_run, total_ms, MISSING_MS),
-            n_nodes=widest[:, 0],
-            n_gpus=widest[:, 1],
+            run_ms=run_ms,
+            n_nodes=longest["nodes"].to_numpy(),
+            n_gpus=longest["gpus"].to_numpy(),
             state_id=state_ids(*labels(table, "status")),
         ),
         job_ids=ids(table, "jobid"),

@@ -86,7 +86,6 @@ class Log:
     is_local: bool = False  # whether the clock may change to and from summer time
     max_gap_intervals: float = 0.0
     max_bridged: float = MAX_LOST_TIME  # fraction of the time that all gaps may have
-    apart: str = ""  # how several devices of one name can be distinguished
 
 
 @dataclass
@@ -134,10 +133,11 @@ class Account:
         named = self.device and f" of {self.device}"
         raise LogFormatError(
             f"{self.where(first)}: {plural(n_rows, 'row')}{named} {LIMITED[cause]}, "
-            f"this the first: {loss_text(energy, time)}; {self.log.apart}correct a "
-            "clock that was set back or comes to an hour twice (write offsets from "
-            "UTC), remove copies, cut the log there, leave the device out "
-            f"(--devices){allowing(energy, time)}"
+            f"this the first: {loss_text(energy, time)}; tell devices of one name "
+            "apart (--device-column, --gpus, query 'uuid'), correct a clock that was "
+            "set back or comes to an hour twice (write offsets from UTC), remove "
+            "copies, cut the log there, leave the device out (--devices)"
+            f"{allowing(energy, time)}"
         )
 
 

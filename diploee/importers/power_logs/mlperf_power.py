@@ -134,10 +134,6 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
     """
     options = MLPerfOptions(**given)
     root = Path(folder).resolve()
-    if not root.is_dir():
-        raise LogFormatError(
-            f"{folder}: no such folder; give that of a submission's results"
-        )
     runs = _runs(root)
     if not runs:
         raise LogFormatError(

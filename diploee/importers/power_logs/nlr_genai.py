@@ -121,10 +121,6 @@ def _profile(run: _DatasetRun, step_ms: int) -> PowerProfile:
 
 def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
     """Return unusable parts of a data set by cause, and its training runs."""
-    if not folder.is_dir():
-        raise LogFormatError(
-            f"{folder}: no such folder; give the folder of the unpacked data set"
-        )
     raw = [
         path
         for path in (folder, *sorted(folder.rglob(RAW_FOLDER)))

@@ -81,7 +81,6 @@ _COLUMNS = {
     "local": LOCAL_COLUMNS,
     "host": HOST_COLUMNS,
 }
-_APART = "tell GPUs of one name apart (query 'uuid', log a column 'host', or --gpus), "
 _EXPECTED = "'timestamp, power.draw [W]'"
 _UNIT = r"(?i)\s*(m?W)$"
 _FAILED = r"^\[.*\]$|^N/A$|^Not .*$|^Unknown.*$|^ERR.*$"
@@ -219,13 +218,8 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     times = stamps_of_one_clock(table, "timestamp")
     column, values_w = _power_w(sheet, table, powers)
     counts = Counter(repeated_headers=table.n_headers, cut_rows=n_cut)
-    log = Log(
-        path,
-        options.max_gap_s,
-        options.max_lost,
-        not times.is_aware.any(),
-        apart=_APART,
-    )
+    is_local = not times.is_aware.any()
+    log = Log(path, options.max_gap_s, options.max_lost, is_local)
     above = f"readings_above_{options.max_reading_w:g}_w"
     too_high = values_w > options.max_reading_w
     failed = ~(values_w >= 0)

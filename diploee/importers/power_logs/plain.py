@@ -66,7 +66,6 @@ DEVICES = (
     "device gpu index uuid node host hostname sensor meter name server machine chassis "
     "rack pdu psu outlet feed circuit channel"
 )
-_APART = "tell devices apart (--device-column; --devices for some), "
 US_PER_DAY = 86_400e6
 _OF_DAY = r"^(\d\d?:\d\d)"
 _ROUNDING = 1e-9
@@ -108,7 +107,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     for k, unit_w in enumerate(units_w):
         power_w += unit_w * numbers(table, f"power.{k}", Number(at_least=0, of="power"))
     limits = (options.max_gap_s, options.max_lost, is_local, GAP_INTERVALS)
-    log = Log(sheet.path, *limits, apart=_APART)
+    log = Log(sheet.path, *limits)
     by_device = _by_device(table, options)
     readings = [
         _readings(Account(log, name, table.where), rows, t_us, power_w)

@@ -49,7 +49,7 @@ def bins_of(tokens: Int64Array) -> Int64Array:
     return np.asarray(np.searchsorted(EDGES, tokens, side="right") - 1, dtype=np.int64)
 
 
-class Counts:
+class RequestCounts:
     """How often each whole number occurs in each service, of rows in any order."""
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ class RequestRows:
 def rows_of(
     table: ReadTable, counting: Counting | None, zone: Zone | None
 ) -> RequestRows:
-    """Return the requests of a table, whose times count as told."""
+    """Return the requests of a table, whose times count as given."""
     rows = _times(table, counting, zone)
     lengths = {
         f"{side}_tokens": whole(numbers(table, side, TOKENS))

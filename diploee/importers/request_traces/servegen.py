@@ -29,7 +29,6 @@ import numpy as np
 from pydantic import Field, RootModel
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of, shown
-from diploee.base.files import reason
 from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
@@ -37,14 +36,13 @@ from diploee.importers.registry import leave_out
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
-    MAX_SERVICES,
     bins_of,
     check_kept,
     check_span,
 )
 from diploee.importers.request_traces.rows import TraceOptions
 from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat
-from diploee.importers.text.source import read_bytes
+from diploee.importers.text.source import read_bytes, reading
 from diploee.importers.text.tables import TRUNCATED, Sheet
 from diploee.importers.text.text import Text, read_text
 from diploee.importers.text.values import Number, numbers
@@ -276,34 +274,18 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
                 "name"
             )
         return {services[0] if services else ALL_SERVICES: [path]}
-    try:
-        folders = [
-            path,
-            *sorted(folder for folder in path.iterdir() if folder.is_dir()),
-        ]
-        found = {
-            folder.resolve().name: sorted(folder.glob(CHUNKS)) for folder in folders
-        }
-    except OSError as error:
-        raise LogFormatError(f"{path}: can't be read ({reason(error)})") from error
+    with reading(path, "give a readable folder"):
+        folders = [path, *sorted(of for of in path.iterdir() if of.is_dir())]
+        found = {of.resolve().name: sorted(of.glob(CHUNKS)) for of in folders}
     found = {name: files for name, files in found.items() if files}
-    if not found:
+    wanted = list(found) if services is None else services
+    if missing := [name for name in wanted or [CHUNKS] if name not in found]:
         raise InputError(
-            f"{path}: no files named {CHUNKS} in it or its folders; give a ServeGen "
-            "folder, or the file of a trace of another format"
+            f"{path}: no chunks of {one_of(missing)} in it or its folders, expected "
+            f"files named {CHUNKS} (have: {one_of(found)})"
+            f"{did_you_mean(missing[0], found)}"
         )
-    for name in services or ():
-        if name not in found:
-            raise InputError(
-                f"{path}: no chunks of service '{name}' (have: {one_of(found)})"
-                f"{did_you_mean(name, found)}"
-            )
-    wanted = {name: found[name] for name in services or found}
-    if len(wanted) > MAX_SERVICES:
-        raise InputError(
-            f"{path}: {len(wanted):,} services, allowed are {MAX_SERVICES:,}"
-        )
-    return wanted
+    return {name: found[name] for name in wanted}
 
 
 def _rebinned(

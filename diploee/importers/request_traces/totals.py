@@ -21,7 +21,7 @@ from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S, TimeU
 from diploee.importers.registry import FileFormat, has_columns, leave_out
 from diploee.importers.request_traces.counts import (
     UNKNOWN_SERVICE,
-    Counts,
+    RequestCounts,
     ServiceNames,
     check_kept,
 )
@@ -120,8 +120,8 @@ class _TraceTotals:
         self._n_rows = self._n_kept = 0
         self._dropped: Counter[str] = Counter()
         self._repaired: Counter[str] = Counter()
-        self._steps = Counts()
-        self._lengths: dict[str, Counts] = {}
+        self._steps = RequestCounts()
+        self._lengths: dict[str, RequestCounts] = {}
         self._last_row: tuple[int, ...] | None = None
         self._last_us = MISSING
         self._span_us = (-MISSING, MISSING)
@@ -259,7 +259,7 @@ class _TraceTotals:
             self._repair(
                 "negative token count; counted without a length", ~missing & ~known
             )
-            counts = self._lengths.setdefault(side, Counts())
+            counts = self._lengths.setdefault(side, RequestCounts())
             counts.add(tokens[known], service[known])
 
 

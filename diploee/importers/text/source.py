@@ -49,7 +49,7 @@ _KINDS = {
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
-    with _reading(path, "give a readable file"):
+    with reading(path, "give a readable file"):
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind == stat.S_IFREG:
             return path.open("rb")
@@ -61,7 +61,7 @@ def read_bytes(path: Path) -> bytes:
 
     Errors as in `open_file`.
     """
-    with open_file(path) as file, _reading(path, "give a readable file"):
+    with open_file(path) as file, reading(path, "give a readable file"):
         return file.read()
 
 
@@ -70,13 +70,13 @@ def readable(path: Path, key: str) -> Path:
 
     Raises `LogFormatError` with the key that names it.
     """
-    with _reading(path, f"{key} is relative to the scenario file"):
+    with reading(path, f"{key} is relative to the scenario file"):
         path.stat()
     return path
 
 
 @contextmanager
-def _reading(path: Path, remedy: str) -> Iterator[None]:
+def reading(path: Path, remedy: str) -> Iterator[None]:
     """Name the file in what the system raises about it."""
     try:
         yield

@@ -56,7 +56,7 @@ UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
 """Units of times that nobody named."""
 
 _ANY_TIME = Number(1e20)
-_CLOCKED = (
+CLOCKED = (
     r"^(?:(?P<d>\d{1,6})(?:-|:| days?,? "
     r"))?(?P<h>\d{1,6}):(?P<min>\d\d):(?P<s>\d\d(?:\.\d+)?)$"
 )
@@ -179,33 +179,30 @@ def counting_in(
     first = next((word for key in there if (word := first_word(table, key))), "")
     if not re.match(IS_NUMBER, first):
         return stated
-    found = counting_of(np.array([float(first)]))
-    if stated is None:
-        values = np.concatenate([numbers(table, key, _ANY_TIME) for key in there])
-        found = counting_of(values, unit, documented)
-        named = {unit_in(table.names[key]) for key in there}
-        if not unit and len(named) == 1 and (of := named.pop()):
-            by_name = counting_of(values, of)
-            is_clear = found is None or found.is_relative or found == by_name
-            found = by_name if is_clear else None
-    elif found is None or not _is_wrong(stated, found, float(first)):
-        return stated
-    if found is not None and stated is None:
-        return found
     name = f"column '{table.names[there[0]]}' is {value_shown(table, there[0], 0)}"
-    if found is not None:
-        instead = instead or f"leave time_format{option('--time-format')} out"
+    if stated is not None:
+        found = counting_of(np.array([float(first)]))
+        if found is not None and _is_wrong(stated, found, float(first)):
+            instead = instead or f"leave time_format{option('--time-format')} out"
+            table.fail(
+                0, f"{name}, which by its size is {found.unit} since 1970; {instead}"
+            )
+        return stated
+    values = np.concatenate([numbers(table, key, _ANY_TIME) for key in there])
+    found = counting_of(values, unit, documented)
+    named = {unit_in(table.names[key]) for key in there}
+    if not unit and len(named) == 1 and (of := named.pop()):
+        by_name = counting_of(values, of)
+        is_clear = found is None or found.is_relative or found == by_name
+        found = by_name if is_clear else None
+    if found is None:
         table.fail(
-            0, f"{name}, which by its size is {found.unit} since 1970; {instead}"
-        )
-    table.fail(
-        0,
-        (
+            0,
             f"{name}, which may be {one_of(UNITS)}, expected a time such as "
             "2023-05-17T11:00:58 or numbers of a known unit; give "
-            f"time_unit{option('--time-unit')}, such as {UNITS[0]}"
-        ),
-    )
+            f"time_unit{option('--time-unit')}, such as {UNITS[0]}",
+        )
+    return found
 
 
 def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
@@ -242,7 +239,7 @@ def clocked_ms(table: ReadTable, key: str) -> Int64Array:
     return found
 
 
-def fields_ms(words: Any, pattern: str = _CLOCKED) -> Int64Array:
+def fields_ms(words: Any, pattern: str = CLOCKED) -> Int64Array:
     """Return sums of parts named by units in a pattern [ms], or `MISSING`."""
     found = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
     total_us = np.zeros(len(found))

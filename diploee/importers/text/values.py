@@ -72,16 +72,11 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
     if key not in table:
         return np.full(len(table), np.nan)
     values = _from_text(table, key, kind)
-    missing = (
-        np.isnan(values)
-        if kind.none is None
-        else np.isnan(values) | (values == kind.none)
-    )
+    missing = np.isnan(values) | (values == kind.none)
     good = kind.holds(values)
-    fail_values(
-        table, key, good | missing if kind.may_miss else good & ~missing, str(kind)
-    )
-    return np.where(missing, np.nan, values) if kind.none is not None else values
+    good = good | missing if kind.may_miss else good & ~missing
+    fail_values(table, key, good, str(kind))
+    return np.where(missing, np.nan, values)
 
 
 def texts(table: ReadTable, key: str) -> list[str]:
@@ -102,7 +97,7 @@ def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
     """
     if key not in table:
         return np.zeros(len(table), dtype=np.int32), ("",)
-    encoded = _combined(table.columns[key]).dictionary_encode()
+    encoded = table.columns[key].combine_chunks().dictionary_encode()
     number_of: dict[str, int] = {}
     words = without_missing(encoded.dictionary).fill_null("").to_pylist()
     numbers_of = [number_of.setdefault(word, len(number_of)) for word in words]
@@ -112,7 +107,7 @@ def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:
 
 def ids(table: ReadTable, key: str) -> pa.Array:
     """Return a column of names as an Arrow array of strings, null where missing."""
-    return _combined(without_missing(table.columns[key]))
+    return without_missing(table.columns[key]).combine_chunks()
 
 
 def without_missing(column: Any, words: Sequence[str] = (*MISSING_WORDS, "-1")) -> Any:
@@ -174,9 +169,3 @@ def _doubles(column: Any) -> Float64Array:
 
 def _chunked(column: Any) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
-def _combined(column: Any) -> pa.Array:
-    # Pyarrow before 17 gave a chunked array of one chunk here
-    combined = column.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -304,5 +304,5 @@ def test_a_broken_trace_is_no_job_log(azure: Path, tmp_path: Path) -> None:
     assert refused(broken).startswith(f"{broken}:{n_lines}: ")
     nothing = tmp_path / "nothing.csv"
     nothing.write_text("what,ever\n1,2\n", "utf-8")
-    assert "fits none of the formats" in refused(nothing)
+    assert "not a trace of a known format" in refused(nothing)
     assert "can't be read" in refused(tmp_path / "absent.csv")

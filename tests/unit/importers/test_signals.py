@@ -84,21 +84,9 @@ def test_quantiles_are_of_time() -> None:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        (
-            [*GOOD, "2023-01-01T05:00Z,7"],
-            (
-                "signal.csv:5: no value for 180 min before this one, expected one "
-                "each 60 min; fill the gap"
-            ),
-        ),
-        (
-            [*GOOD, "2023-01-01T03:00Z,"],
-            "signal.csv:5: column 'price' is '', expected a number",
-        ),
-        (
-            [*GOOD, "2023-01-01T02:00Z,7"],
-            "signal.csv:5: the same time as in line 4, expected one value each",
-        ),
+        ([*GOOD, "2023-01-01T05:00Z,7"], ":5: no value for 180 min before this one"),
+        ([*GOOD, "2023-01-01T03:00Z,"], ":5: column 'price' is '', expected a number"),
+        ([*GOOD, "2023-01-01T02:00Z,7"], ":5: the same time as in line 4"),
         (["2023-01-01T00:00,1"], "signal.csv:2: a time without an offset from UTC"),
         ([GOOD[0], "2023-01-01T01:00,1"], "with an offset from UTC like the first"),
         (GOOD[:1], "signal.csv: one row, expected two or more, which tell the step"),

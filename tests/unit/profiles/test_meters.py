@@ -125,9 +125,9 @@ def test_a_window_that_is_given_goes_before_the_known_one():
         (
             known_meter("power.draw", "L40S", 0.1),
             5_000,
-            "kind 'unknown'.*give a known meter",
+            "of L40S: unknown, .*give a known meter",
         ),
-        (replace(H100, polled_s=None), 5_000, "polled every None s"),
+        (replace(H100, polled_s=None), 5_000, "H100.*polling to be known"),
         (H100, 500, "power of 0.5 s, expected 1.1 s at least"),
     ],
 )

@@ -144,11 +144,11 @@ BAD = {
     ),
     "overlapping": (
         ["2018-01-25 01:00,2018-01-25 02:00,a", "2018-01-25 00:30,2018-01-25 01:01,b"],
-        "peaks.csv:2: the interval overlaps that of 3",
+        "peaks.csv:2: column 'start' is '2018-01-25 01:00', expected a time after",
     ),
     "not rising": (
         ["2018-01-25 02:00,2018-01-25 02:00,a"],
-        "peaks.csv:2: the interval does not",
+        "peaks.csv:2: column 'start' is '2018-01-25 02:00', expected a time before",
     ),
     "within an interval": (
         ["2018-01-25 01:00:30,2018-01-25 02:00,a"],
@@ -158,10 +158,7 @@ BAD = {
     "missing": ([",2018-01-25 02:00,a"], "peaks.csv:2: column 'start' is ''"),
     "of two clocks": (
         ["2018-01-25 01:00,2018-01-25 02:00Z,a"],
-        (
-            "peaks.csv:2: column 'end' is '2018-01-25 02:00Z', expected a time with "
-            "no offset"
-        ),
+        "peaks.csv:2: column 'end' is '2018-01-25 02:00Z', expected an offset",
     ),
     "none": ([], "peaks.csv: 0 intervals, expected 1 to"),
 }
@@ -179,7 +176,7 @@ def test_bad_intervals_give_one_line(
 
 
 def test_files_without_an_end_or_unreadable_are_refused(tmp_path: Path) -> None:
-    columns = r"peaks\.csv:1: columns 'end' and 'duration_min' are both missing"
+    columns = r"peaks\.csv:1: found 'start', 'name', expected one of 'end'"
     with pytest.raises(InputError, match=columns):
         read_peak_intervals(peaks(tmp_path, "2018-01-25 01:00,a", header="start,name"))
     path = peaks(tmp_path, "2018-01-25 01:00,-5", header="start,duration_min")

@@ -342,7 +342,7 @@ def test_a_scenario_is_written_as_a_whole_that_runs(
         ),
         (
             ("--workload", "tune", "--format", "slurm"),
-            "content is that of format 'csv', not 'slurm'",
+            "column 'JobID' is missing",
         ),
         (
             ("--workload", "tune", "--format", "swif"),

@@ -287,30 +287,18 @@ FAILED = GOOD.replace("5}", '"much"}')
         (GOOD + GOOD, r":2: 1 row at a time that is there already"),
         (
             FAILED + FAILED.replace("1000", "3000"),
-            r": the log has 0 good readings in 2 rows",
+            r": the log has 0 good readings in 2",
         ),
         (GOOD + "watts 5\n", r":2: .*expected ':::MLLOG \{\.\.\.\}'"),
         (GOOD + ":::MLLOG {nothing\n", r":2:1: not valid JSON"),
         (GOOD + LATER.replace("3000", "1e99"), r":2: .*time_ms"),
-        (
-            GOOD + LATER.replace("3000", "99000"),
-            r":2: 98.0 s without a good reading, exp",
-        ),
+        (GOOD + LATER.replace("3000", "99000"), r":2: 98.0 s without a good reading"),
     ],
 )
 def test_bad_node_logs_are_refused_by_line(
     tmp_path: Path, text: str, problem: str
 ) -> None:
-    log = (
-        tmp_path
-        / "s-ac"
-        / "results"
-        / "1xBox"
-        / "bert"
-        / "power"
-        / "run"
-        / "node_0.txt"
-    )
+    log = tmp_path / "s-ac/results/1xBox/bert/power/run/node_0.txt"
     log.parent.mkdir(parents=True)
     log.write_text(text, "utf-8")
     ended = call(
@@ -345,18 +333,9 @@ def test_a_folder_without_logs_and_a_side_that_is_not_there_are_refused(
 ) -> None:
     with pytest.raises(LogFormatError, match=r"expected a folder of MLPerf results"):
         import_mlperf_power(tmp_path)
-    with pytest.raises(LogFormatError, match=r"nowhere: no such folder"):
+    with pytest.raises(LogFormatError, match=r"nowhere: no .power"):
         import_mlperf_power(tmp_path / "nowhere")
-    log = (
-        tmp_path
-        / "s-dc"
-        / "results"
-        / "1xBox"
-        / "bert"
-        / "power"
-        / "run"
-        / "node_0.txt"
-    )
+    log = tmp_path / "s-dc/results/1xBox/bert/power/run/node_0.txt"
     log.parent.mkdir(parents=True)
     log.write_text(GOOD + LATER, "utf-8")
     with pytest.raises(LogFormatError, match=r"no run of side 'ac' \(found: dc\)"):

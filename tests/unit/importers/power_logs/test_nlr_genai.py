@@ -188,7 +188,7 @@ def test_parts_of_the_data_set_and_folders_above_it_are_found(dataset, tmp_path)
 
 
 def test_what_is_no_data_set_is_refused(dataset, tmp_path):
-    with pytest.raises(LogFormatError, match="no such folder"):
+    with pytest.raises(LogFormatError, match="no folder '00_raw"):
         import_nlr_genai(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(LogFormatError, match="no folder '00_raw_datasets' in it"):

@@ -264,37 +264,15 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (
-            ["2025/05/14 08:50:19.056, 79.60 W"],
-            r"'timestamp' is missing, .*found: '2025/05/14",
-        ),
-        (
-            ["t_s,power_w", "0,1"],
-            r"'timestamp' is missing, .*found: 't_s'",
-        ),
-        (
-            ["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"],
-            r"smi.csv:1: column 'power.draw",
-        ),
+        (["t_s,power_w", "0,1"], r"'timestamp' is missing, .*found: 't_s'"),
+        (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r":1: .*'power.draw"),
         ([HEADER], r"smi.csv:1: a header without rows"),
         (smi([0.0], 100), r"GPU 0 has 1 good reading in 1 row"),
-        (
-            [*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"],
-            r":203: column 'power.draw .* is 'much'",
-        ),
-        (
-            [*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"],
-            r":203: column 'timestamp' is '14.05.20",
-        ),
-        (
-            [*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"],
-            r"smi.csv:203: 9,979.0 s without a good",
-        ),
+        ([*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"], r":203: column .* is 'much'"),
+        ([*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"], r":203: column .* is '14.05.20"),
+        ([*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"], r":203: 9,979.0 s without"),
         ([*smi(T_S, 100), "5 W, 1 %"], r"smi.csv:203: 2 fields, expected 4"),
-        (
-            [HEADER, *[f"{stamp(t)}, [N/A], 1 %, 1" for t in T_S]],
-            r"'\[N/A\]', and no row has",
-        ),
+        ([HEADER, *[f"{stamp(t)}, [N/A], 1 %, 1" for t in T_S]], r"and no row has"),
     ],
 )
 def test_bad_logs_are_refused_in_one_line_with_the_place(tmp_path, lines, problem):

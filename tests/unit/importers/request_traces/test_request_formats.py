@@ -161,27 +161,12 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            {"when": "t"},
-            r"columns: unknown meaning 'when', expected 'timestamp', 'unix_s'",
-        ),
-        (
-            {"output_tokens": "b"},
-            r"log.csv:1: found 'output_tokens' mapped, expected one of",
-        ),
+        ({"when": "t"}, r"columns: unknown meaning 'when', expected 'timestamp'"),
+        ({"output_tokens": "b"}, r"log.csv:1: found 'output_tokens' mapped"),
         ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
-        (
-            {"time_s": "T_s"},
-            r"log.csv:1: column 'T_s' is missing, .* \(found: 't', 'b', 'b'\)",
-        ),
-        (
-            {"time_s": "t", "service": "b"},
-            r"log.csv:1: column 'b' is there several times",
-        ),
-        (
-            {"time_s": "t", "service": "t"},
-            r"log.csv:1: found 'time_s', 'service' mapped",
-        ),
+        ({"time_s": "T_s"}, r"log.csv:1: column 'T_s' is missing"),
+        ({"time_s": "t", "service": "b"}, r"'b' is there several times"),
+        ({"time_s": "t", "service": "t"}, r"log.csv:1: found 'time_s', 'service'"),
     ],
 )
 def test_a_wrong_column_mapping_is_refused(
@@ -211,11 +196,11 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
     only = read_request_trace(tmp_path, services=["m-small"], step_s=1800)
     assert only.n_requests.tolist() == [[1800]]
     with pytest.raises(
-        InputError, match=r"no chunks of service 'm-smal' .*did you mean 'm-small'"
+        InputError, match=r"no chunks of 'm-smal' .*did you mean 'm-small'"
     ):
         read_request_trace(tmp_path, services=["m-smal"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no files named"):
+    with pytest.raises(InputError, match="no chunks of"):
         read_request_trace(tmp_path / "empty")
 
 

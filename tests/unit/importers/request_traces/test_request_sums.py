@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee.importers import read_request_trace
-from diploee.importers.request_traces.counts import EDGES, Counts, bins_of
+from diploee.importers.request_traces.counts import EDGES, RequestCounts, bins_of
 
 requests = st.lists(
     st.lists(
@@ -27,7 +27,7 @@ requests = st.lists(
 def test_steps_are_counted_wherever_they_lie(
     batches: list[list[tuple[int, int]]],
 ) -> None:
-    counts = Counts()
+    counts = RequestCounts()
     for batch in batches:
         steps, service = (
             np.array(column, dtype=np.int64) for column in zip(*batch, strict=True)
@@ -58,7 +58,7 @@ def test_every_length_has_its_bin() -> None:
 
 def test_token_sums_are_exact_for_each_service() -> None:
     rng = np.random.default_rng(3)
-    counts = Counts()
+    counts = RequestCounts()
     lengths, service = rng.integers(0, 2**31, 5000), rng.integers(0, 3, 5000)
     counts.add(lengths[:1], service[:1])
     counts.add(lengths[1:], service[1:])
