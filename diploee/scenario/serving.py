@@ -152,7 +152,7 @@ class PowerLaw(Model):
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
         self.need("prefill_tokens_per_s", "time_per_token_s")
-        self.need("time_per_token_s", "prefill_tokens_per_s", "input_tokens")
+        self.need("time_per_token_s", "prefill_tokens_per_s")
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
                 f"active_parameters_b {self.active_parameters_b:g} is above "
@@ -325,8 +325,10 @@ class Service(Model):
                 "logistic, which are of the devices; remove one"
             )
         self.refuse("power_law", "power_samples")
-        if self.power_law is not None and not self.power_law.has_speeds:
-            self.need("power_law", "latency_curve")
+        if (law := self.power_law) is not None:
+            law.need("time_per_token_s", "input_tokens")
+            if not law.has_speeds:
+                self.need("power_law", "latency_curve")
         self.refuse("logistic", "latency_curve")
         self.need_one(
             "max_request_rate_rps", "latency_cap", least=self.logistic is None

@@ -553,7 +553,7 @@ class SynchronousJob(Model):
             self.need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            self.refuse("phases", *DRAWN)
+            self.refuse("phases", *sorted(DRAWN))
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))

@@ -116,9 +116,9 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     (
         {**THREE, f"{CODING}.min_instances": 4},
         f"{CODING}.min_instances",
-        "4 instances need 4 nodes, reserved are 3",
+        "must be at most the 3 instances of 3 reserved",
     ),
-    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
+    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "must be a pool ('main'), found 'mian'"),
     ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
     (
         {"resolution": "7 s"},
