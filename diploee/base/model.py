@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache, cached_property
 from importlib import import_module
@@ -307,11 +307,12 @@ def uncertain(
     )
 
 
-def with_preset(given: Any, presets: Mapping[str, dict[str, Any]]) -> Any:
+def with_preset(given: Any, read: Callable[[], Mapping[str, dict[str, Any]]]) -> Any:
     """Return the keys that are given beside those of the preset that they name."""
     name = given.get("preset") if isinstance(given, dict) else None
     if name is None:
         return given
+    presets = read()
     if not isinstance(name, str) or name not in presets:
         error = must_be(one_of(presets), name)
         raise ValidationError.from_exception_data(
