@@ -591,15 +591,10 @@ class Kinds(Generic[T]):
         name = data.get(key) if isinstance(data, dict) else None
         if not isinstance(name, str) or name not in self.by_name:
             raise must_be(
-                f"a {self.what} ({one_of(self)})", value if name is None else name
+                f"a kind of {self.what} ({one_of(self)})",
+                value if name is None else name,
             )
-        spec = self.by_name[name]
-        if isinstance(value, str) and (needed := _needed(spec)):
-            raise ValueError(
-                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: "
-                f"{name}' and these"
-            )
-        return spec.model_validate(data)
+        return self.by_name[name].model_validate(data)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler

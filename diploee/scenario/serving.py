@@ -432,24 +432,13 @@ class RequestStream(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
-        given = [name for name in _RATES if getattr(self, name) is not None]
         replays = self.replay is not None or self.has_own_replays
-        if len(given) != 1 and (given or not replays):
-            raise ValueError(
-                f"give exactly one of {one_of(_RATES)}, found "
-                f"{one_of(given) if given else 'none'}"
-            )
-        if replays and self.calendar != Calendar():
-            raise ValueError(
-                "replay takes the times of requests from the trace; remove calendar"
-            )
+        self.need_one(*_RATES, least=not replays)
+        self.need_one("fluctuation", "minute_jitter_relative_std", least=0)
+        of_trace = ("calendar", "fluctuation", "minute_jitter_relative_std")
+        if replays and (found := self.keys_set(*of_trace)):
+            raise ValueError(f"'replay' can't go with {one_of(found)}; remove one")
         self._check_shares()
-        if self.fluctuation is not None and self.minute_jitter_relative_std > 0:
-            raise ValueError("give fluctuation or minute_jitter_relative_std, not both")
-        if replays and self.fluctuating is not None:
-            raise ValueError(
-                "replay takes its fluctuation from the trace; remove fluctuation"
-            )
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput
         for name, service in self.services.items():
@@ -471,30 +460,18 @@ class RequestStream(Model):
         return self
 
     def _check_shares(self) -> None:
-        own = [
-            name
-            for name, service in self.services.items()
-            if service.replay is not None
-        ]
+        own = [name for name, of in self.services.items() if of.replay is not None]
+        if own and (self.replay is not None or len(own) < len(self.services)):
+            raise ValueError(
+                f"service '{own[0]}' has a replay; give all services their own, or the "
+                "stream one"
+            )
         for name, service in self.services.items():
-            if own and service.replay is None:
-                raise ValueError(
-                    f"service '{name}' has no replay, service '{own[0]}' has one; "
-                    "give all services their own, or the stream one"
-                )
             if (service.probability is None) != bool(own):
                 raise ValueError(
-                    f"service '{name}' has {'a' if own else 'no'} probability; "
-                    + (
-                        "shares are those of the services' replays, remove it"
-                        if own
-                        else "give it"
-                    )
+                    f"service '{name}' must have {'no' if own else 'a'} probability; "
+                    "shares are those of the services' replays where they have any"
                 )
-        if own and self.replay is not None:
-            raise ValueError(
-                f"give replay to the stream or to its services such as '{own[0]}'"
-            )
         if not own:
             shares = (service.probability or 0.0 for service in self.services.values())
             check_probabilities(shares, "services")

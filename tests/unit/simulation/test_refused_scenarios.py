@@ -81,7 +81,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
         ),
         (
             {"kind": "power_capped", "cap_mw": 1},
-            "must be a scheduler ('cons",
+            "must be a kind of scheduler ('cons",
         ),
     ],
     f"{POOL}.phases": [
@@ -144,10 +144,10 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
                 {"kind": "constant_loss", "loss": 0.1},
                 "unknown key 'loss' (allowed: 'kind', 'lo",
             ),
-            ({"power_kw": 1}, "must be a stage ("),
+            ({"power_kw": 1}, "must be a kind of stage ("),
             (
                 "constant_loss",
-                "'constant_loss' needs 'loss_fraction'; write a group of keys",
+                "loss_fraction: this key is missing; add it",
             ),
             (PDU | {"rated_mw": 0}, "rated_mw: must be above 0, found 0"),
             (

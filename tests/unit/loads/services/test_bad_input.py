@@ -84,7 +84,7 @@ NEEDED = "needs the measured throughput of service 'coding'"
 THREE = {f"{CODING}.reserved_nodes": 3}
 OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
-    ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
+    ({f"{CHAT}.requests_per_day": 10}, CHAT, "give one of 'request_rate_rps'"),
     ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
     (CAPPED, CODING, "one of 'max_request_rate_rps'"),
     (

@@ -383,7 +383,7 @@ def test_streams_that_can_not_be_run_are_one_line(folder, keys, words):
         ({"pool": "q"}, "unknown pool 'q'"),
         (
             {"controller": "feedbak"},
-            "must be a batch size controller .*found 'feedbak'; did you mean",
+            "must be a kind of batch size controller .*found 'feedbak'; did you mean",
         ),
         ({"controller": {"path": "no.such:Thing"}}, "can't import 'no.such:Thing'"),
         ({"controller": {"path": "math:pi"}}, "expected 'module:Class'"),
