@@ -54,7 +54,7 @@ MUST_BE = {
     "too_short": "of {min_length} entries or more",
     "tuple": _LIST,
 }
-"""What a value must be by pydantic's type of error, or the first word of that type."""
+"""Words for what a value must be, by pydantic's type of error or its first word."""
 
 MOST_DETAILS = 200
 
