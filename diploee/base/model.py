@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache, cached_property
 from importlib import import_module
@@ -309,11 +309,12 @@ def uncertain(
     )
 
 
-def with_preset(given: Any, presets: Mapping[str, dict[str, Any]]) -> Any:
+def with_preset(given: Any, read: Callable[[], Mapping[str, dict[str, Any]]]) -> Any:
     """Return the keys that are given beside those of the preset that they name."""
     name = given.get("preset") if isinstance(given, dict) else None
     if name is None:
         return given
+    presets = read()
     if not isinstance(name, str) or name not in presets:
         error = must_be(one_of(presets), name)
         raise ValidationError.from_exception_data(
@@ -600,15 +601,10 @@ class Kinds(Generic[T]):
             data = {**data, key: name}
         if not isinstance(name, str) or name not in self.by_name:
             raise must_be(
-                f"a {self.what} ({one_of(self)})", value if name is None else name
+                f"a kind of {self.what} ({one_of(self)})",
+                value if name is None else name,
             )
-        spec = self.by_name[name]
-        if isinstance(value, str) and (needed := _needed(spec)):
-            raise ValueError(
-                f"'{name}' needs {one_of(needed)}; write a group of keys, '{key}: "
-                f"{name}' and these"
-            )
-        return spec.model_validate(data)
+        return self.by_name[name].model_validate(data)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler

@@ -54,7 +54,7 @@ MUST_BE = {
     "too_short": "of {min_length} entries or more",
     "tuple": _LIST,
 }
-"""What a value must be by pydantic's type of error, or the first word of that type."""
+"""Words for what a value must be, by pydantic's type of error or its first word."""
 
 MOST_DETAILS = 200
 
@@ -162,9 +162,6 @@ MAX_BYTES = 1 << 30
 SHA256 = "^[0-9a-f]{64}$"
 """Pattern of a hash in hexadecimal digits."""
 
-SHOWN_PROBLEMS = 2
-"""Problems of one file that an error lists; a damaged file has many of one cause."""
-
 
 class Record(BaseModel):
     """A part of a JSON file that is read back.
@@ -266,11 +263,9 @@ def checked_record(
 
     def one_error(problems: list[str]) -> InputError:
         # The remedy of a missing key is for those who write a file by hand.
-        lines = [p.removesuffix("; add it") for p in problems[:SHOWN_PROBLEMS]]
-        lines[1:] = [p.removeprefix(f"{where}: ") for p in lines[1:]]
-        left = len(problems) - len(lines)
-        lines += [f"{left} more such problems"] if left else []
-        return error("; ".join([*lines, *([remedy] if remedy else [])]))
+        first, more = problems[0].removesuffix("; add it"), len(problems) - 1
+        rest = (f"{more} more such problems" if more else "", remedy)
+        return error("; ".join(filter(None, (first, *rest))))
 
     return checked(data, root, place_in, one_error)
 

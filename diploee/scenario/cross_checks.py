@@ -2,94 +2,60 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any, get_args
 
 from diploee.base.clock import RunClock, is_skipped, zone_name
-from diploee.base.errors import did_you_mean, one_of
+from diploee.base.errors import did_you_mean, one_of, shown
 from diploee.base.plain_data import KeyPath
 from diploee.base.units import MS_PER_MIN, SLOTS_PER_GPU, W_PER_MW
 from diploee.facility.base import Nameable, StageSpec
 from diploee.facility.point_of_interconnection import Billing
-from diploee.scenario.flexibility import (
-    DemandResponseEvent,
-    EventTarget,
-    Flexibility,
-    product_of,
-)
+from diploee.scenario.flexibility import Flexibility, product_of
 from diploee.scenario.job_streams import COARSEST_MS, JobStream
 from diploee.scenario.models import Facility, Scenario
+from diploee.scenario.pools import NodeType
 
 Problems = Iterator[tuple[KeyPath, str]]
+GROUPS = ("streams", "request_streams", "replica_streams")
+
+
+def unknown_names(scenario: Scenario) -> Problems:
+    """Yield names of node types and pools that there are not, each with its key."""
+    facility = scenario.facility
+    for name, pool in facility.pools.items():
+        if pool.node_type not in facility.node_types:
+            at = ("facility", "pools", name, "node_type")
+            yield at, _unknown("node type", pool.node_type, facility.node_types)
+    for group, name, spec in _streams(scenario):
+        if spec.pool not in facility.pools:
+            yield (group, name, "pool"), _unknown("pool", spec.pool, facility.pools)
 
 
 def cross_problems(scenario: Scenario) -> Problems:
     """Yield what is wrong between the parts of a scenario, each with its key."""
     facility = scenario.facility
     for name, node_type in facility.node_types.items():
-        if node_type.idle_power_w > node_type.rated_power_w > 0:
-            yield (
-                ("facility", "node_types", name, "idle_power_w"),
-                f"must be at most the devices' rated {node_type.rated_power_w:g} W, "
-                f"found {node_type.idle_power_w:g}",
-            )
-        low_w, high_w = node_type.idle_power_w, node_type.rated_power_w or math.inf
-        if (
-            node_type.warm_power_w is not None
-            and not low_w <= node_type.warm_power_w <= high_w
-        ):
-            yield (
-                ("facility", "node_types", name, "warm_power_w"),
-                (
-                    f"must be from idle_power_w, {low_w:g} W, to the devices' rated "
-                    f"{high_w:g} W, found {node_type.warm_power_w:g}"
-                ),
-            )
+        yield from _node_problems(node_type, ("facility", "node_types", name))
     for name in facility.pools:
         yield from _pool_problems(scenario, name)
     kinds = [(stage.kind, getattr(stage, "name", None)) for stage in facility.stages]
     for index, stage in enumerate(facility.stages):
-        yield from _billing_problems(scenario, stage, ("facility", "stages", index))
+        at = ("facility", "stages", index)
+        yield from _billing_problems(scenario, stage, at)
         if isinstance(stage, Nameable) and kinds[index] in kinds[:index]:
             yield (
-                ("facility", "stages", index, "name"),
-                (
-                    f"must tell this {stage.kind} from that before it; give one, such "
-                    "as second"
-                ),
+                (*at, "name"),
+                f"must tell this {stage.kind} from that before it; give one",
             )
-    if is_skipped(scenario.start, facility.zone):
-        yield (
-            ("start",),
-            (
-                f"{scenario.start} does not exist in {zone_name(facility.zone)}, where "
-                "the clock is put forward over it; start an hour earlier or later"
-            ),
-        )
-    if not any(getattr(scenario, group) for group in STREAMS):
-        yield (
-            ("streams",),
-            "the scenario asks for nothing; add a stream of jobs or of requests",
-        )
-    for group, of_group in STREAMS.items():
-        for name, spec in getattr(scenario, group).items():
-            if spec.pool in facility.pools:
-                yield from of_group(scenario, name, (group, name))
-            else:
-                yield (group, name, "pool"), _unknown("pool", spec.pool, facility.pools)
+    yield from _skipped(scenario, scenario.start, ("start",))
+    if not [*_streams(scenario)]:
+        yield ("streams",), "the scenario asks for nothing; add a stream"
+    for group, name, _ in _streams(scenario):
+        yield from _OF_GROUP[group](scenario, name, (group, name))
     # A site that is to have another size is checked in that.
-    known = all(
-        pool.node_type in facility.node_types for pool in facility.pools.values()
-    )
-    if (
-        known
-        and facility.pools
-        and facility.size is None
-        and scenario.flexibility is not None
-    ):
+    if facility.size is None and scenario.flexibility is not None:
         yield from _flexibility_problems(scenario, scenario.flexibility)
     yield from _divides(scenario, scenario.resolution_ms, ("resolution",))
     if scenario.resolution_ms % scenario.step_ms:
@@ -100,167 +66,157 @@ def cross_problems(scenario: Scenario) -> Problems:
         )
 
 
-def _pool_problems(scenario: Scenario, name: str) -> Problems:
-    facility, pool, at = (
-        scenario.facility,
-        scenario.facility.pools[name],
-        ("facility", "pools", name),
-    )
-    if pool.node_type not in facility.node_types:
+def _streams(scenario: Scenario) -> Iterator[tuple[str, str, Any]]:
+    """Yield group, name and settings of every stream."""
+    for group in GROUPS:
+        for name, spec in getattr(scenario, group).items():
+            yield group, name, spec
+
+
+def _most(at: KeyPath, found: float | None, limit: float, of: str) -> Problems:
+    """Yield that a number is above what it may be."""
+    if found is not None and found > limit:
+        yield at, f"must be at most {of.format(limit)}, found {found:g}"
+
+
+def _skipped(scenario: Scenario, moment: Any, at: KeyPath) -> Problems:
+    """Yield that a moment does not exist."""
+    zone = scenario.facility.zone
+    if moment is not None and is_skipped(moment, zone):
         yield (
-            (*at, "node_type"),
-            _unknown("node type", pool.node_type, facility.node_types),
+            at,
+            f"{moment} does not exist in {zone_name(zone)}, where the clock is put "
+            "forward over it; take an hour earlier or later",
         )
+
+
+def _node_problems(node: NodeType, at: KeyPath) -> Problems:
+    low_w, high_w = node.idle_power_w, node.rated_power_w or float("inf")
+    of = "the devices' rated {:g} W"
+    yield from _most((*at, "idle_power_w"), low_w, high_w, of)
+    yield from _most((*at, "warm_power_w"), node.warm_power_w, high_w, of)
+    if node.warm_power_w is not None and node.warm_power_w < low_w:
+        yield (
+            (*at, "warm_power_w"),
+            f"must be at least idle_power_w, {low_w:g} W, found {node.warm_power_w:g}",
+        )
+
+
+def _pool_problems(scenario: Scenario, name: str) -> Problems:
+    pool, at = scenario.facility.pools[name], ("facility", "pools", name)
     if pool.allocate == "gpus":
         yield from _allocation_problems(scenario, name)
     if pool.scale_profiles is not None and not _plays_profiles(scenario, name):
         yield (
             (*at, "scale_profiles"),
-            (
-                "scales the profiles of jobs, and no stream plays any in this pool: "
-                "the curves of services and replicas, zeus and synchronous are not "
-                "scaled; leave it out"
-            ),
+            "scales the profiles of jobs, and no stream plays any in this pool; leave "
+            "it out",
         )
     for index, phase in enumerate(pool.phases or ()):
         if not 0 <= scenario.clock.wall.time_ms(phase.since) < scenario.horizon_ms:
-            end = scenario.clock.wall.at(scenario.horizon_ms)
             yield (
                 (*at, "phases", index, "since"),
-                (
-                    f"must lie within the run, {scenario.start:%Y-%m-%d} to "
-                    f"{end:%Y-%m-%d}, found {phase.since:%Y-%m-%d}; of phases before "
-                    "the run give the last, at its start"
-                ),
+                f"must lie within the run, {_span(scenario)}, found "
+                f"{phase.since:%Y-%m-%d}; of phases before the run give the last, at "
+                "its start",
             )
+
+
+def _span(scenario: Scenario) -> str:
+    end = scenario.clock.wall.at(scenario.horizon_ms)
+    return f"{scenario.start:%Y-%m-%d} to {end:%Y-%m-%d %H:%M:%S}"
 
 
 def _flexibility_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
-    given = flexibility.signals.given()
-    if flexibility.follow is not None and flexibility.follow.signal not in given:
-        yield (
-            ("flexibility", "follow", "signal"),
-            (
-                f"there is no signal '{flexibility.follow.signal}' (have: "
-                f"{one_of(given)}); add its file to flexibility.signals"
-            ),
-        )
-    idle_w = scenario.facility.idle_power_w
-    targets: list[tuple[KeyPath, EventTarget | None]] = [
+    given, follow = flexibility.signals.given(), flexibility.follow
+    targets: list[tuple[KeyPath, Any]] = [
         (("flexibility", "events", k), event.target)
         for k, event in enumerate(flexibility.events)
     ]
-    if flexibility.follow is not None:
-        targets.append((("flexibility", "follow"), flexibility.follow.target))
-    for key_path, target in targets:
-        if (
-            target is not None
-            and target.mw is not None
-            and target.mw * W_PER_MW < idle_w
-        ):
+    if follow is not None:
+        targets.append((("flexibility", "follow"), follow.target))
+        if follow.signal not in given:
             yield (
-                (*key_path, "target", "mw"),
-                (
-                    f"is below the {idle_w / W_PER_MW:.4g} MW that the nodes draw "
-                    f"without a job, found {target.mw:g}"
-                ),
+                ("flexibility", "follow", "signal"),
+                f"there is no signal '{follow.signal}' (have: {one_of(given)}); add "
+                "its file to flexibility.signals",
             )
-    yield from _event_problems(scenario, flexibility.events)
-
-
-def _event_problems(
-    scenario: Scenario, events: Sequence[DemandResponseEvent]
-) -> Problems:
-    clock, rated_w = scenario.clock, scenario.facility.rated_power_w
-    names = [event.id for event in events]
-    moments_are_sound = True
-    for index, event in enumerate(events):
-        key_path = ("flexibility", "events", index)
-        if names.index(event.id) < index:
-            yield (*key_path, "id"), f"'{event.id}' is taken by an event before it"
-        for key in ("issued", "start", "end"):
-            moment: datetime | None = getattr(event, key)
-            if moment is not None and is_skipped(moment, clock.zone):
-                moments_are_sound = False
-                yield (
-                    (*key_path, key),
-                    (
-                        f"{moment} does not exist in {zone_name(clock.zone)}, where "
-                        "the clock is put forward over it"
-                    ),
-                )
-        found = event.in_run(clock)
-        if found.ramp_ms - found.baseline_ms < 0 or found.start_ms >= clock.horizon_ms:
-            end = clock.wall.at(clock.horizon_ms)
+    idle_mw = scenario.facility.idle_power_w / W_PER_MW
+    for at, target in targets:
+        if target is not None and target.mw is not None and target.mw < idle_mw:
             yield (
-                (*key_path, "start"),
-                (
-                    f"must lie within the run, {clock.start} to "
-                    f"{end:%Y-%m-%d %H:%M:%S}, and its ramp at least {event.baseline} "
-                    f"after its start, found {event.start}"
-                ),
+                (*at, "target", "mw"),
+                f"is below the {idle_mw:.4g} MW that the nodes draw without a job, "
+                f"found {target.mw:g}",
+            )
+    yield from _event_problems(scenario, flexibility)
+
+
+def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
+    clock, rated_mw = scenario.clock, scenario.facility.rated_power_w / W_PER_MW
+    names = [event.id for event in flexibility.events]
+    skipped: list[tuple[KeyPath, str]] = []
+    for index, event in enumerate(flexibility.events):
+        at = ("flexibility", "events", index)
+        if event.id in names[:index]:
+            yield (*at, "id"), f"'{event.id}' is taken by an event before it"
+        for key in ("issued", "start", "end"):
+            skipped += _skipped(scenario, getattr(event, key), (*at, key))
+        found = event.in_run(clock)
+        if found.ramp_ms < found.baseline_ms or found.start_ms >= clock.horizon_ms:
+            yield (
+                (*at, "start"),
+                f"must lie within the run, {_span(scenario)}, and its ramp at least "
+                f"{event.baseline} after its start, found {event.start}",
             )
         least_mw = product_of(event.product).least_mw
-        if rated_w < least_mw * W_PER_MW:
+        if rated_mw < least_mw:
             yield (
-                (*key_path, "product"),
-                (
-                    f"'{event.product}' is for loads from {least_mw:g} MW on, the "
-                    f"facility is rated {rated_w / W_PER_MW:.4g} MW"
-                ),
+                (*at, "product"),
+                f"'{event.product}' is for loads from {least_mw:g} MW on, the facility "
+                f"is rated {rated_mw:.4g} MW",
             )
-    if moments_are_sound:
-        yield from _overlaps(events, clock)
+    yield from skipped or _overlaps(flexibility, clock)
 
 
-def _overlaps(events: Sequence[DemandResponseEvent], clock: RunClock) -> Problems:
+def _overlaps(flexibility: Flexibility, clock: RunClock) -> Problems:
     """Yield events that contradict each other."""
-    in_run = [(k, event.in_run(clock)) for k, event in enumerate(events)]
+    in_run = [(k, event.in_run(clock)) for k, event in enumerate(flexibility.events)]
     for (_, first), (index, second) in combinations(in_run, 2):
         early, late = sorted((first, second), key=lambda event: event.ramp_ms)
-        key_path = ("flexibility", "events", index)
         if late.ramp_ms < early.end_ms and early.target != late.target:
             yield (
-                key_path,
-                (
-                    f"'{late.id}' begins its ramp before '{early.id}' has ended, with "
-                    "another target; let it begin later, or at once (ramp_down: 0 s, "
-                    "start at the other's end)"
-                ),
+                ("flexibility", "events", index),
+                f"'{late.id}' begins its ramp before '{early.id}' has ended, with "
+                "another target; let it begin later, or at once (ramp_down: 0 s, "
+                "start at the other's end)",
             )
 
 
-def _divides(scenario: Scenario, step_ms: int, key_path: KeyPath) -> Problems:
+def _divides(scenario: Scenario, step_ms: int, at: KeyPath) -> Problems:
     if scenario.horizon_ms % step_ms:
         yield (
-            key_path,
+            at,
             f"{step_ms / 1000:g} s does not divide the duration of "
             f"{scenario.horizon_ms / 1000:g} s ({scenario.duration})",
         )
 
 
-def _billing_problems(
-    scenario: Scenario, stage: StageSpec, key_path: KeyPath
-) -> Problems:
+def _billing_problems(scenario: Scenario, stage: StageSpec, at: KeyPath) -> Problems:
     billing = getattr(stage, "billing", None)
     if not isinstance(billing, Billing):
         return
-    wall = scenario.clock.wall
-    why = {
-        minutes: "longer than the run"
-        if minutes * MS_PER_MIN > scenario.horizon_ms
-        else wall.why_not_aligned(minutes * MS_PER_MIN)
+    allowed = [
+        minutes
         for minutes in get_args(Billing.model_fields["interval_min"].annotation)
-    }
-    if why[billing.interval_min]:
-        have = [minutes for minutes in why if not why[minutes]]
+        if minutes * MS_PER_MIN <= scenario.horizon_ms
+        and not scenario.clock.wall.why_not_aligned(minutes * MS_PER_MIN)
+    ]
+    if billing.interval_min not in allowed:
         yield (
-            (*key_path, "billing", "interval_min"),
-            (
-                "must be minutes whose demand the run holds, found "
-                f"{billing.interval_min}: {why[billing.interval_min]}; have: "
-                f"{one_of(have)}"
-            ),
+            (*at, "billing", "interval_min"),
+            "must be minutes whose demand the run holds whole, "
+            f"{one_of(allowed)}, found {billing.interval_min}",
         )
 
 
@@ -282,206 +238,136 @@ def _plays_profiles(scenario: Scenario, pool: str) -> bool:
 
 def _allocation_problems(scenario: Scenario, name: str) -> Problems:
     """Yield what a pool that allocates GPUs can't go with."""
-    pool = scenario.facility.pools[name]
-    node = scenario.facility.node_types.get(pool.node_type)
-    if node is not None and not node.n_gpus:
-        yield (
-            ("facility", "pools", name, "allocate"),
-            (
-                f"gpus needs nodes with GPUs, node type '{pool.node_type}' has "
-                "n_gpus: 0; leave it out"
-            ),
-        )
-    elif node is not None and pool.n_nodes * node.n_gpus * SLOTS_PER_GPU >= 2**31:
-        yield (
-            ("facility", "pools", name, "n_nodes"),
-            (
-                "with allocate: gpus must be at most "
-                f"{2**31 // (node.n_gpus * SLOTS_PER_GPU):,} nodes of {node.n_gpus} "
-                f"GPUs, found {pool.n_nodes:,}; split the pool"
-            ),
-        )
+    pool, at = scenario.facility.pools[name], ("facility", "pools", name)
+    n_gpus = scenario.facility.node_type_of(name).n_gpus
+    if not n_gpus:
+        yield (*at, "allocate"), "gpus needs nodes with GPUs; leave it out"
+    else:
+        most = 2**31 // (n_gpus * SLOTS_PER_GPU)
+        of = f"{{:,}} nodes of {n_gpus} GPUs with allocate: gpus"
+        yield from _most((*at, "n_nodes"), pool.n_nodes, most, of)
     crossed = {
         f"scheduler {pool.scheduler.kind}": pool.scheduler.kind != "fifo",
         "phases": pool.phases is not None,
         "the facility's flexibility": scenario.flexibility is not None,
     }
-    for of, stream in scenario.streams.items():
-        if stream.pool == name:
-            bends = stream.flexibility or any(c.flexibility for c in stream.classes)
+    for group, of, stream in _streams(scenario):
+        if stream.pool == name and isinstance(stream, JobStream):
+            bends = [stream.flexibility, *(c.flexibility for c in stream.classes)]
             crossed |= {
                 f"streams.{of}.zeus": stream.zeus is not None,
                 f"streams.{of}.synchronous": stream.synchronous is not None,
-                f"streams.{of}'s flexibility": bends is not None and bool(bends),
+                f"streams.{of}'s flexibility": any(bends),
             }
-    for of, requests in scenario.request_streams.items():
-        crossed[f"request_streams.{of}"] = requests.pool == name
-    for of, replicas in scenario.replica_streams.items():
-        crossed[f"replica_streams.{of}"] = replicas.pool == name
+        elif stream.pool == name:
+            crossed[f"{group}.{of}"] = True
     if found := [what for what, crosses in crossed.items() if crosses]:
         yield (
-            ("facility", "pools", name, "allocate"),
-            (
-                f"gpus can't go with {', '.join(found)}; remove "
-                f"{'it' if len(found) == 1 else 'them'}, or leave allocate out, which "
-                "gives jobs whole nodes"
-            ),
+            (*at, "allocate"),
+            f"gpus can't go with {', '.join(found)}; leave allocate out, which gives "
+            "jobs whole nodes",
         )
 
 
-def _gpus_problem(facility: Facility, pool: str, n_gpus: float | None) -> str | None:
-    """Return what is wrong with the GPUs of a class."""
-    if n_gpus is None:
-        return None
-    if facility.pools[pool].allocate != "gpus":
-        return (
-            f"needs a pool that allocates GPUs; set facility.pools.{pool}.allocate: "
-            "gpus"
+def _job_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
+    facility, stream = scenario.facility, scenario.streams[name]
+    pool, node = facility.pools[stream.pool], facility.node_type_of(stream.pool)
+    for index, job_class in enumerate(stream.job_classes()):
+        here = (*at, "classes", index) if stream.classes else (*at, "mix")
+        if job_class.n_nodes > pool.fewest_nodes:
+            yield (
+                here,
+                f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
+                f"'{stream.pool}' has {pool.fewest_nodes}"
+                f"{_at_first(facility, stream.pool)}",
+            )
+        elif job_class.n_gpus is not None and pool.allocate != "gpus":
+            yield (
+                (*here, "n_gpus"),
+                "needs a pool that allocates GPUs; set "
+                f"facility.pools.{stream.pool}.allocate: gpus",
+            )
+        else:
+            of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
+            yield from _most((*here, "n_gpus"), job_class.n_gpus, node.n_gpus, of)
+    yield from _deadline_problems(scenario, stream, at)
+    yield from _recurring_problems(facility, stream, at)
+    yield from _synchronous_problems(facility, stream, at)
+    if stream.power_smoothing is not None:
+        if scenario.step_ms > COARSEST_MS:
+            yield (
+                (*at, "power_smoothing"),
+                f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} "
+                f"s do not show; set step to {COARSEST_MS // 1000} s or less",
+            )
+        yield from _needs_gpus(node, (*at, "power_smoothing"))
+    shares = [of for of, other in scenario.streams.items() if other.pool == stream.pool]
+    if stream.match == "simulated" and len(shares) > 1:
+        yield (
+            (*at, "match"),
+            f"match: simulated needs a pool of its own, found streams {one_of(shares)} "
+            f"on pool '{stream.pool}'; use match: list",
         )
-    node = facility.node_types.get(facility.pools[pool].node_type)
-    if node is not None and n_gpus > node.n_gpus:
-        return (
-            f"must be at most the {node.n_gpus} GPUs of a node of pool '{pool}', "
-            f"found {n_gpus:g}; give wider jobs n_nodes"
-        )
-    return None
 
 
-def _deadline_problems(
-    scenario: Scenario, stream: JobStream, key_path: KeyPath
-) -> Problems:
+def _needs_gpus(node: NodeType, at: KeyPath) -> Problems:
+    if not node.n_gpus * node.gpu_tdp_w:
+        yield (
+            at,
+            f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W",
+        )
+
+
+def _deadline_problems(scenario: Scenario, stream: JobStream, at: KeyPath) -> Problems:
     """Yield deadlines before the last submission.
 
     Jobs that come after them were late at once.
     """
-    given = [((*key_path, "flexibility"), stream.flexibility)]
+    given = [((*at, "flexibility", "deadline"), stream.flexibility)]
     given += [
-        ((*key_path, "classes", k), c.flexibility) for k, c in enumerate(stream.classes)
+        ((*at, "classes", k, "flexibility"), c.flexibility)
+        for k, c in enumerate(stream.classes)
     ]
     end = scenario.clock.wall.at(scenario.horizon_ms).replace(tzinfo=None)
     for place, flexibility in given:
-        if (
-            flexibility is not None
-            and flexibility.deadline
-            and flexibility.deadline < end
-        ):
+        if flexibility and flexibility.deadline and flexibility.deadline < end:
             yield (
-                (*place, "deadline")
-                if place[-1] == "flexibility"
-                else (*place, "flexibility"),
-                (
-                    f"the deadline {flexibility.deadline} lies before the submission "
-                    f"of jobs, which come until {end}; give slack instead, or a later "
-                    "one"
-                ),
+                place,
+                f"the deadline {flexibility.deadline} lies before the submission of "
+                f"jobs, which come until {end}; give slack instead, or a later one",
             )
 
 
-def _smoothing_problems(
-    scenario: Scenario, stream: JobStream, key_path: KeyPath
-) -> Problems:
-    if stream.power_smoothing is None:
-        return
-    if scenario.step_ms > COARSEST_MS:
-        yield (
-            (*key_path, "power_smoothing"),
-            (
-                f"acts within seconds, which intervals of {scenario.step_ms / 1000:g} "
-                f"s do not show; set step to {COARSEST_MS // 1000} s or less"
-            ),
-        )
-    name = scenario.facility.pools[stream.pool].node_type
-    node = scenario.facility.node_types.get(name)
-    if node is not None and not node.n_gpus * node.gpu_tdp_w > 0:
-        yield (
-            (*key_path, "power_smoothing"),
-            (
-                f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W "
-                f"in node type '{name}'"
-            ),
-        )
-
-
-def _job_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
-    facility, stream = scenario.facility, scenario.streams[name]
-    n_nodes = facility.pools[stream.pool].fewest_nodes
-    for index, job_class in enumerate(stream.job_classes()):
-        if job_class.n_nodes > n_nodes:
-            yield (
-                (*key_path, "classes", index) if stream.classes else (*key_path, "mix"),
-                f"class '{job_class.name}' needs {job_class.n_nodes} nodes, pool "
-                f"'{stream.pool}' has {n_nodes}{_at_first(facility, stream.pool)}",
-            )
-        elif problem := _gpus_problem(facility, stream.pool, job_class.n_gpus):
-            yield (*key_path, "classes", index, "n_gpus"), problem
-    yield from _deadline_problems(scenario, stream, key_path)
-    yield from _recurring_problems(facility, stream, key_path)
-    yield from _synchronous_problems(facility, stream, key_path)
-    yield from _smoothing_problems(scenario, stream, key_path)
-    sharing = [
-        other for other, of in scenario.streams.items() if of.pool == stream.pool
-    ]
-    if stream.match == "simulated" and len(sharing) > 1:
-        yield (
-            (*key_path, "match"),
-            "match: simulated needs a pool of its own, found streams "
-            f"{one_of(sharing)} on pool '{stream.pool}'; use match: list",
-        )
-
-
-def _recurring_problems(
-    facility: Facility, stream: JobStream, key_path: KeyPath
-) -> Problems:
+def _recurring_problems(facility: Facility, stream: JobStream, at: KeyPath) -> Problems:
     if (zeus := stream.zeus) is None:
         return
-    n_nodes, n_gpus = facility.pools[stream.pool].fewest_nodes, 0
-    if facility.pools[stream.pool].node_type in facility.node_types:
-        n_gpus = facility.node_type_of(stream.pool).n_gpus
-    if zeus.n_nodes > n_nodes:
-        yield (
-            (*key_path, "zeus", "n_nodes"),
-            (
-                f"must be at most the {n_nodes} nodes of pool '{stream.pool}', found "
-                f"{zeus.n_nodes}"
-            ),
-        )
-    node_types, node_type = facility.node_types, facility.pools[stream.pool].node_type
-    idle_w = node_types[node_type].idle_power_w if node_type in node_types else math.inf
-    gpus_idle_w = (zeus.gpus_per_node or n_gpus) * (zeus.gpu_idle_power_w or 0.0)
+    node, here = facility.node_type_of(stream.pool), (*at, "zeus")
+    n_nodes = facility.pools[stream.pool].fewest_nodes
+    of = f"the {{}} nodes of pool '{stream.pool}'"
+    yield from _most((*here, "n_nodes"), zeus.n_nodes, n_nodes, of)
+    gpus, idle_w = zeus.gpus_per_node, node.idle_power_w
+    gpus_idle_w = (gpus or node.n_gpus) * (zeus.gpu_idle_power_w or 0.0)
     if gpus_idle_w > idle_w:
         yield (
-            (*key_path, "zeus", "gpu_idle_power_w"),
-            (
-                f"{zeus.gpus_per_node or n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W "
-                f"idle are {gpus_idle_w:g} W, more than the node's idle_power_w of "
-                f"{idle_w:g} W"
-            ),
+            (*here, "gpu_idle_power_w"),
+            f"{gpus or node.n_gpus} GPUs at {zeus.gpu_idle_power_w:g} W idle are "
+            f"{gpus_idle_w:g} W, more than the node's idle_power_w of {idle_w:g} W",
         )
-    if (zeus.gpus_per_node or 1) > n_gpus:
-        yield (
-            (*key_path, "zeus", "gpus_per_node"),
-            (
-                f"must be at most the {n_gpus} GPUs of a node of pool '{stream.pool}', "
-                f"found {zeus.gpus_per_node or 1}"
-            ),
-        )
+    of = f"the {{}} GPUs of a node of pool '{stream.pool}'"
+    yield from _most((*here, "gpus_per_node"), gpus or 1, node.n_gpus, of)
 
 
 def _synchronous_problems(
     facility: Facility, stream: JobStream, key_path: KeyPath
 ) -> Problems:
-    node = facility.node_types.get(facility.pools[stream.pool].node_type)
-    if stream.synchronous is None or node is None:
+    if stream.synchronous is None:
         return
-    n_nodes = facility.pools[stream.pool].fewest_nodes
-    if not node.n_gpus * node.gpu_tdp_w > 0:
-        yield (
-            (*key_path, "synchronous"),
-            (
-                f"needs GPUs with a TDP, found {node.n_gpus} of {node.gpu_tdp_w:g} W "
-                f"in pool '{stream.pool}'"
-            ),
-        )
+    node, n_nodes = (
+        facility.node_type_of(stream.pool),
+        facility.pools[stream.pool].fewest_nodes,
+    )
+    if lacks := [*_needs_gpus(node, (*key_path, "synchronous"))]:
+        yield from lacks
         return
     for index, job in enumerate(stream.synchronous.jobs):
         at = (*key_path, "synchronous", "jobs", index)
@@ -491,117 +377,80 @@ def _synchronous_problems(
         elif asked + spares > n_nodes:
             yield (
                 at,
-                (
-                    f"takes {asked:,} nodes and {spares:,} spare ones, pool "
-                    f"'{stream.pool}' has {n_nodes:,}{_at_first(facility, stream.pool)}"
-                ),
+                f"takes {asked:,} nodes and {spares:,} spare ones, pool "
+                f"'{stream.pool}' has {n_nodes:,}{_at_first(facility, stream.pool)}",
             )
 
 
-def _request_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
+def _request_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
     requests = scenario.request_streams[name]
     pool = scenario.facility.pools[requests.pool]
-    groups = ("streams", "request_streams")
-    yield from _sharing_problems(
-        scenario, "a request stream needs a pool of its", key_path, groups
-    )
-    n_nodes, services = pool.fewest_nodes, requests.services
-    reserved = sum(service.reserved_nodes or 0 for service in services.values())
-    if reserved > n_nodes:
-        stands = " in its first phase" if pool.phases else ""
+    yield from _sharing_problems(scenario, requests, at, GROUPS[:2])
+    reserved = sum(of.reserved_nodes or 0 for of in requests.services.values())
+    if reserved > pool.fewest_nodes:
         yield (
-            (*key_path, "services"),
-            (
-                f"the services reserve {reserved} nodes, pool '{requests.pool}' has "
-                f"{n_nodes}{stands}; lower reserved_nodes or leave it out (Eq. 7)"
-            ),
+            (*at, "services"),
+            f"the services reserve {reserved} nodes, pool '{requests.pool}' has "
+            f"{pool.fewest_nodes}{' in its first phase' if pool.phases else ''}; "
+            "lower reserved_nodes or leave it out (Eq. 7)",
         )
-    node = scenario.facility.node_types.get(pool.node_type)
-    for name, service in services.items():
-        if service.standby == "warm" and node is not None and node.warm_power_w is None:
+    node = scenario.facility.node_type_of(requests.pool)
+    for of, service in requests.services.items():
+        here = (*at, "services", of)
+        if service.standby == "warm" and node.warm_power_w is None:
             yield (
-                (*key_path, "services", name, "standby"),
-                (
-                    f"warm needs warm_power_w of node type '{pool.node_type}', the "
-                    "power of its devices with models loaded; give it there"
-                ),
+                (*here, "standby"),
+                f"warm needs warm_power_w of node type '{pool.node_type}'; give it "
+                "there",
             )
         nodes, per_instance = service.reserved_nodes, service.nodes_per_instance
         if nodes is None:
             continue
-        instances = nodes // per_instance
-        if service.probability != 0 and instances == 0:
+        if service.probability != 0 and nodes < per_instance:
             yield (
-                (*key_path, "services", name, "reserved_nodes"),
-                (
-                    f"{nodes} nodes hold no instance of {per_instance} node(s), but "
-                    "the service gets requests; reserve more nodes"
-                ),
+                (*here, "reserved_nodes"),
+                f"{nodes} nodes hold no instance of {per_instance} node(s), but the "
+                "service gets requests; reserve more nodes",
             )
-        elif service.min_instances > instances:
-            yield (
-                (*key_path, "services", name, "min_instances"),
-                (
-                    f"{service.min_instances} instances need "
-                    f"{service.min_instances * per_instance} nodes, reserved are "
-                    f"{nodes}; lower min_instances"
-                ),
-            )
+        else:
+            instances, least = nodes // per_instance, service.min_instances
+            of_nodes = f"the {{}} instances of {nodes} reserved nodes"
+            yield from _most((*here, "min_instances"), least, instances, of_nodes)
 
 
-def _replica_problems(scenario: Scenario, name: str, key_path: KeyPath) -> Problems:
-    replicas = scenario.replica_streams[name]
-    pool = scenario.facility.pools[replicas.pool]
-    node = scenario.facility.node_types.get(pool.node_type)
-    if shared := [
-        *_sharing_problems(scenario, "replicas need a pool of their", key_path, STREAMS)
-    ]:
+def _replica_problems(scenario: Scenario, name: str, at: KeyPath) -> Problems:
+    replicas, facility = scenario.replica_streams[name], scenario.facility
+    if shared := [*_sharing_problems(scenario, replicas, at, GROUPS)]:
         yield from shared
-    elif pool.phases is not None:
-        yield (
-            (*key_path, "pool"),
-            f"replicas need a pool without phases, found '{replicas.pool}'",
-        )
-    elif node is not None and not node.n_gpus:
-        yield (
-            (*key_path, "pool"),
-            f"needs nodes with GPUs, '{pool.node_type}' has n_gpus: 0",
-        )
-    yield from _divides(scenario, replicas.step_ms, (*key_path, "step_s"))
+    elif facility.pools[replicas.pool].phases is not None:
+        yield (*at, "pool"), "replicas need a pool without phases"
+    elif not facility.node_type_of(replicas.pool).n_gpus:
+        yield (*at, "pool"), f"needs nodes with GPUs, '{replicas.pool}' has none"
+    yield from _divides(scenario, replicas.step_ms, (*at, "step_s"))
 
 
 def _sharing_problems(
-    scenario: Scenario, need: str, key_path: KeyPath, groups: Iterable[str]
+    scenario: Scenario, spec: Any, at: KeyPath, groups: tuple[str, ...]
 ) -> Problems:
     """Yield which other streams use the pool of a stream."""
-    group, name = key_path
-    pool = getattr(scenario, str(group))[name].pool
     others = [
-        f"{group}.{other}"
-        for group in groups
-        for other, spec in getattr(scenario, group).items()
-        if spec.pool == pool and (group, other) != key_path
+        f"{group}.{name}"
+        for group, name, other in _streams(scenario)
+        if group in groups and other.pool == spec.pool and (group, name) != at
     ]
     if others:
         yield (
-            (*key_path, "pool"),
-            (
-                f"{need} own, but pool '{pool}' is also used by {one_of(others)}; "
-                "split it into two pools"
-            ),
+            (*at, "pool"),
+            f"needs a pool of its own, but pool '{spec.pool}' is also used by "
+            f"{one_of(others)}; split it into two pools",
         )
 
 
 def _unknown(what: str, word: str, allowed: dict[str, Any]) -> str:
-    return (
-        f"unknown {what} '{word}' (have: "
-        f"{one_of(allowed)}){did_you_mean(word, allowed)}"
-    )
+    near = did_you_mean(word, allowed)
+    return f"must be a {what} ({one_of(allowed)}), found {shown(word)}{near}"
 
 
-STREAMS: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = {
-    "streams": _job_problems,
-    "request_streams": _request_problems,
-    "replica_streams": _replica_problems,
-}
-"""Groups of streams, each with its checks."""
+_OF_GROUP: dict[str, Callable[[Scenario, str, KeyPath], Problems]] = dict(
+    zip(GROUPS, (_job_problems, _request_problems, _replica_problems), strict=True)
+)

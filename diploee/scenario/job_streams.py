@@ -383,7 +383,7 @@ class JobStream(Model):
 
     def _checked_synchronous(self) -> JobStream:
         kept = {"pool", "synchronous", "flexibility", "power_smoothing"}
-        self.refuse("synchronous", *(type(self).model_fields.keys() - kept))
+        self.refuse("synchronous", *sorted(type(self).model_fields.keys() - kept))
         self.refuse("power_smoothing", "flexibility")
         jobs = self.synchronous.jobs if self.synchronous is not None else ()
         if self.power_smoothing is not None and any(

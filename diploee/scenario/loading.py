@@ -26,9 +26,8 @@ from diploee.base.errors import (
 from diploee.base.files import reason
 from diploee.base.files.places import find_shipped
 from diploee.base.plain_data import KeyPath, checked
-from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
-from diploee.scenario.cross_checks import cross_problems
+from diploee.scenario.cross_checks import cross_problems, unknown_names
 from diploee.scenario.models import Scenario
 from diploee.scenario.yaml_lines import (
     dotted,
@@ -44,40 +43,31 @@ included."""
 
 
 def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
-    years = f"years {FIRST_YEAR} to {LAST_YEAR}"
-    if not FIRST_YEAR <= scenario.start.year <= LAST_YEAR:
-        yield ("start",), f"must lie in the {years}, found {scenario.start:%Y-%m-%d}"
-        return
-    try:
-        begin = scenario.start - timedelta(milliseconds=scenario.warm_up_ms)
-    except (OverflowError, ValueError):
-        begin = datetime.min
-    if begin.year < FIRST_YEAR:
-        yield (
-            ("warm_up",),
-            f"begins before {FIRST_YEAR}, found {scenario.warm_up}; shorten it",
-        )
-        return
-    try:
-        horizon_ms = scenario.horizon_ms
-        end = scenario.start + timedelta(milliseconds=horizon_ms)
-    except (OverflowError, ValueError):
-        yield (
-            ("duration",),
-            f"ends beyond the {years}, found {scenario.duration}; shorten it",
-        )
-        return
-    if horizon_ms > MAX_YEARS * 366 * MS_PER_DAY or end.year > LAST_YEAR + 1:
+    """Yield the key that takes a run out of the years that all readers know."""
+    ends: dict[str, Callable[[], datetime]] = {
+        "start": lambda: scenario.start,
+        "warm_up": lambda: (
+            scenario.start - timedelta(seconds=scenario.warm_up_ms / 1e3)
+        ),
+        "duration": lambda: (
+            scenario.start + timedelta(seconds=scenario.horizon_ms / 1e3)
+        ),
+    }
+    for key, end in ends.items():
+        try:
+            year = end().year
+        except (OverflowError, ValueError):
+            year = 0
+        if not FIRST_YEAR <= year <= LAST_YEAR + (key == "duration"):
+            years, found = f"{FIRST_YEAR} to {LAST_YEAR}", getattr(scenario, key)
+            yield (key,), f"must lie in the years {years}, found {found}"
+            return
+    longest_s, resolution_s = MAX_YEARS * 366 * 86_400, scenario.resolution_ms / 1000
+    if not resolution_s <= scenario.horizon_ms / 1000 <= longest_s:
         yield (
             ("duration",),
-            f"must be at most {MAX_YEARS} years and end within the {years}, "
-            f"found {scenario.duration}; shorten it",
-        )
-    elif horizon_ms < scenario.resolution_ms:
-        yield (
-            ("duration",),
-            f"must be at least one interval of the resolution, "
-            f"{scenario.resolution_ms / 1000:g} s, found {scenario.duration}",
+            f"must be at least one interval of the resolution, {resolution_s:g} s, and "
+            f"at most {MAX_YEARS} years, found {scenario.duration}",
         )
 
 
@@ -287,7 +277,8 @@ def scenario_from_dict(data: Mapping[str, Any], where: Any = None) -> Scenario:
     where = where or (lambda key_path: dotted(key_path) or "scenario")
     scenario = checked(data, Scenario, where)
     # What lies between the parts is looked at once the span of the run is sound.
-    problems = [*_span_problems(scenario)] or [*cross_problems(scenario)]
+    problems = [*_span_problems(scenario)] or [*unknown_names(scenario)]
+    problems = problems or [*cross_problems(scenario)]
     if problems:
         raise ScenarioError(
             f"{where(key_path)}: {message}" for key_path, message in problems

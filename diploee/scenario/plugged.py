@@ -64,13 +64,8 @@ class StreamOf:
     def __init__(self, key: str) -> None:
         self._key = key
 
-    @property
-    def spec(self) -> type[LoadSpec]:
-        """Settings of a stream, whose keys errors name."""
-        return load_kind(self._key).spec
-
     def _read(self, value: Any) -> Any:
-        return self.spec.model_validate(value)
+        return load_kind(self._key).spec.model_validate(value)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -84,4 +79,4 @@ class StreamOf:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON Schema of a stream."""
-        return handler(self.spec.__pydantic_core_schema__)
+        return handler(load_kind(self._key).spec.__pydantic_core_schema__)

@@ -274,7 +274,7 @@ class NodeType(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: Any) -> Any:
-        return with_preset(given, NODE_PRESETS)
+        return with_preset(given, lambda: NODE_PRESETS)
 
     @property
     def rated_power_w(self) -> float:

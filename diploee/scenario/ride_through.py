@@ -5,8 +5,9 @@ Stages, recovery and counter of a block.
 
 from __future__ import annotations
 
+from functools import partial
 from math import exp, inf, log, log1p
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -18,6 +19,7 @@ from diploee.base.model import (
     optional,
     with_preset,
 )
+from diploee.scenario.yaml_lines import presets
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 PerUnit = Annotated[float, Field(ge=0, le=2)]
@@ -105,49 +107,6 @@ class DipCounter(Model):
     )
 
 
-def _under(*of: tuple[float, float]) -> tuple[dict[str, Any], ...]:
-    return tuple({"voltage_pu": level_pu, "time_s": time_s} for level_pu, time_s in of)
-
-
-RPF = "study_assumption: Raptrix schema v0.13.1, voltage-transfer curves"
-PRESETS: dict[str, dict[str, Any]] = {
-    "perc1": {
-        "stages": _under((0.5, 0.01)),
-        "recovery": {"voltage_pu": 0.6, "time_s": 0.05, "ramp_s": 1.0},
-        "source": "study_assumption: defaults of PERC1 (PowerWorld WebHelp)",
-    },
-    "oem_like": {  # ASSUMPTION: 30 ms, and the low ends of "4-10 s" and "10-15 s"
-        "stages": _under((0.7, 0.03)),
-        "recovery": {"voltage_pu": 0.9, "time_s": 5.0, "ramp_s": 10.0},
-        "source": f"{RPF}, values like those of makers; 30 ms assumed",
-    },
-    "four_stages": {
-        "stages": (
-            *_under((0.7, 0.03), (0.8, 0.08), (0.9, 0.25), (0.95, 1.5)),
-            {"voltage_pu": 1.1, "time_s": 0.1, "side": "over"},
-        ),
-        "recovery": {"voltage_pu": 0.95, "time_s": 5.0, "ramp_mw_per_min": 50.0},
-        "source": f"{RPF}, an illustration",
-    },
-    "counter_3_in_60s": {
-        "counter": {"n": 3, "window_s": 60.0, "voltage_pu": 0.9},
-        "source": (
-            "study_assumption: 'three in one minute' with manual return, as NERC's "
-            "review of 2024-07-10 is quoted; 0.90 pu assumed"
-        ),
-    },
-    "rides_ercot": {  # computed to lie outside of every zone of ercot_nogrr282
-        "stages": _under((0.2, 0.3), (0.5, 0.4), (0.8, 0.7), (0.9, 2.5)),
-        "recovery": {"voltage_pu": 0.9, "time_s": 0.05, "ramp_s": 1.0},
-        "source": (
-            "study_assumption: stays in all zones of ercot_nogrr282; recovery assumed"
-        ),
-    },
-}
-"""Settings for studies: none is a maker's, none typical; every one says
-`study_assumption`."""
-
-
 class RideThrough(Model):
     """Settings of a block of load, such as all that hangs behind UPS of one setting."""
 
@@ -180,7 +139,7 @@ class RideThrough(Model):
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, given: object) -> object:
-        return with_preset(given, PRESETS)
+        return with_preset(given, partial(presets, "ride_through"))
 
     @model_validator(mode="after")
     def _goes_together(self) -> RideThrough:

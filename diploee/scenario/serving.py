@@ -152,7 +152,7 @@ class PowerLaw(Model):
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
         self.need("prefill_tokens_per_s", "time_per_token_s")
-        self.need("time_per_token_s", "prefill_tokens_per_s", "input_tokens")
+        self.need("time_per_token_s", "prefill_tokens_per_s")
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
                 f"active_parameters_b {self.active_parameters_b:g} is above "
@@ -325,8 +325,10 @@ class Service(Model):
                 "logistic, which are of the devices; remove one"
             )
         self.refuse("power_law", "power_samples")
-        if self.power_law is not None and not self.power_law.has_speeds:
-            self.need("power_law", "latency_curve")
+        if (law := self.power_law) is not None:
+            law.need("time_per_token_s", "input_tokens")
+            if not law.has_speeds:
+                self.need("power_law", "latency_curve")
         self.refuse("logistic", "latency_curve")
         self.need_one(
             "max_request_rate_rps", "latency_cap", least=self.logistic is None
@@ -430,24 +432,13 @@ class RequestStream(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
-        given = [name for name in _RATES if getattr(self, name) is not None]
         replays = self.replay is not None or self.has_own_replays
-        if len(given) != 1 and (given or not replays):
-            raise ValueError(
-                f"give exactly one of {one_of(_RATES)}, found "
-                f"{one_of(given) if given else 'none'}"
-            )
-        if replays and self.calendar != Calendar():
-            raise ValueError(
-                "replay takes the times of requests from the trace; remove calendar"
-            )
+        self.need_one(*_RATES, least=not replays)
+        self.need_one("fluctuation", "minute_jitter_relative_std", least=0)
+        of_trace = ("calendar", "fluctuation", "minute_jitter_relative_std")
+        if replays and (found := self.keys_set(*of_trace)):
+            raise ValueError(f"'replay' can't go with {one_of(found)}; remove one")
         self._check_shares()
-        if self.fluctuation is not None and self.minute_jitter_relative_std > 0:
-            raise ValueError("give fluctuation or minute_jitter_relative_std, not both")
-        if replays and self.fluctuating is not None:
-            raise ValueError(
-                "replay takes its fluctuation from the trace; remove fluctuation"
-            )
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput
         for name, service in self.services.items():
@@ -469,30 +460,18 @@ class RequestStream(Model):
         return self
 
     def _check_shares(self) -> None:
-        own = [
-            name
-            for name, service in self.services.items()
-            if service.replay is not None
-        ]
+        own = [name for name, of in self.services.items() if of.replay is not None]
+        if own and (self.replay is not None or len(own) < len(self.services)):
+            raise ValueError(
+                f"service '{own[0]}' has a replay; give all services their own, or the "
+                "stream one"
+            )
         for name, service in self.services.items():
-            if own and service.replay is None:
-                raise ValueError(
-                    f"service '{name}' has no replay, service '{own[0]}' has one; "
-                    "give all services their own, or the stream one"
-                )
             if (service.probability is None) != bool(own):
                 raise ValueError(
-                    f"service '{name}' has {'a' if own else 'no'} probability; "
-                    + (
-                        "shares are those of the services' replays, remove it"
-                        if own
-                        else "give it"
-                    )
+                    f"service '{name}' must have {'no' if own else 'a'} probability; "
+                    "shares are those of the services' replays where they have any"
                 )
-        if own and self.replay is not None:
-            raise ValueError(
-                f"give replay to the stream or to its services such as '{own[0]}'"
-            )
         if not own:
             shares = (service.probability or 0.0 for service in self.services.values())
             check_probabilities(shares, "services")

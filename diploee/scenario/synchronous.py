@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from diploee.base.errors import one_of
 from diploee.base.model import (
     SCALES,
     InnerShare,
@@ -27,6 +27,7 @@ from diploee.base.model import (
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.scenario.times import Duration, Moment
+from diploee.scenario.yaml_lines import presets
 
 S_PER_DAY = MS_PER_DAY / MS_PER_S
 LONGEST_DAYS = 3_660
@@ -37,150 +38,6 @@ FLOP_PER_PARAMETER = 6
 MOST_LED = 64
 """GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the
 power."""
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "llama3_405b_16k": {
-        # Llama 3 405B, arXiv:2407.21783 by a ledger of its figures [S2]: 16 M tokens a
-        # step at 400 TFLOP/s per GPU, a step of 5.93 s [C]; 15.6 T tokens [S2], 67 days
-        # of steps [C].
-        "n_gpus": 16_384,
-        "parameters": 405e9,
-        "tokens_per_step": 16e6,
-        "tflops_per_gpu": 400.0,
-        "tokens": 15.6e12,
-        # 419 unexpected and 47 planned interruptions in 54 days [S] on 2,048 nodes [C].
-        "failures_per_1000_node_days": 3.79,
-        "planned_per_1000_node_days": 0.43,
-        # More than 0.9 of its time was effective training [S], which a job that takes
-        # 13 minutes to come back, as by default, misses (0.87): it comes back in four
-        # (0.92) [A].
-        "detection_median_s": 60.0,
-        "reschedule_s": 60.0,
-        "load_s": 120.0,
-    },
-    "dense_70b_1k": {
-        # A dense model of 70e9 parameters on 1,024 GPUs, 4 M tokens a step, a week of
-        # steps [A]; a step of 4.1 s [C]. At this size the rate of failures is not
-        # confirmed: 1,024 GPUs were measured at 7.9 h between failures [S2], where the
-        # rate of that cluster gives 28.8 h [C].
-        "n_gpus": 1_024,
-        "parameters": 70e9,
-        "tokens_per_step": 4e6,
-        "tflops_per_gpu": 400.0,
-        "work_days": 7.0,
-    },
-    "dense_2t_100k": {
-        # A dense model of 2e12 parameters on 100,000 GPUs, 32 M tokens a step, 90 days
-        # of steps [A]; a step of 9.6 s [C]. With a failure every half hour [C] it must
-        # come back fast: one minute until it is detected, one to reschedule, two to
-        # load [A]. Planned interruptions are those of the job, not of its nodes: as
-        # many a day as Llama 3 had [S, C].
-        "n_gpus": 100_000,
-        "parameters": 2e12,
-        "tokens_per_step": 32e6,
-        "tflops_per_gpu": 400.0,
-        "work_days": 90.0,
-        "detection_median_s": 60.0,
-        "reschedule_s": 60.0,
-        "load_s": 120.0,
-        "planned_per_1000_node_days": 0.07,
-    },
-    "gpt_8xh100": {
-        # A GPT on 8 H100 with a checkpoint every 100 steps: levels, step, stalls, lead
-        # and noise of three runs (grantwilkins/training_profile, seen and computed
-        # [C]); iterations as one swing of 95 W rms of the node, read off a side lobe of
-        # the meter [C]; a day of steps, and that one node does not fail meanwhile [A].
-        "n_gpus": 8,
-        "period_s": 0.2342,
-        "duty": 0.5,
-        "high": 0.807,
-        "low": 0.770,
-        "edge_s": 0.02,
-        "jitter": 0.001,
-        "noise": {},
-        "run_spread": 0.03,
-        "cpu_level": 0.3,
-        "work_days": 1.0,
-        "start_s": 8.0,
-        "warm_up_s": 104.0,
-        "load_s": 104.0,
-        "load_level": 0.166,
-        "checkpoint_interval": 23.42,
-        "checkpoint_write_s": 17.1,
-        "checkpoint_level": 0.218,
-        "checkpoint_store": {},
-        "lead_s": 0.18,
-        "exit_s": 5.0,
-        "failures_per_1000_node_days": 0.0,
-        "planned_per_1000_node_days": 0.0,
-    },
-}
-"""Keys that a name stands for; others can be given beside it.
-
-Marks: [S] seen in the named source; [S2] seen in a page that quotes it; [C] computed
-from these; [A] ASSUMPTION.
-"""
-
-LORA_4GPU: dict[str, Any] = {
-    # LoRA of 6-7e9 parameters on one node of 4 GPUs, five runs of some minutes
-    # (Leo-hxu/training-power-trace-explorer, seen and computed [C]): levels, the length
-    # of a step and its scatter, start and end. That it takes an hour, writes no
-    # checkpoint and does not fail meanwhile, and all of the CPUs [A].
-    "n_gpus": 4,
-    "edge_s": 0.02,
-    "jitter": 0.04,
-    "run_spread": 0.03,
-    "cpu_level": 0.3,
-    "work_days": 1 / 24,
-    "checkpoint_interval": "none",
-    "start_s": 90.0,
-    "warm_up_s": 15.0,
-    "exit_s": 5.0,
-    "failures_per_1000_node_days": 0.0,
-    "planned_per_1000_node_days": 0.0,
-}
-PRESETS |= {
-    "lora_4xh100": LORA_4GPU
-    | {
-        "period_s": 1.17,
-        "duty": 0.5,
-        "high": 0.324,
-        "low": 0.294,
-        "load_level": 0.161,
-        "noise": {"common": 0.004, "own": 0.003},
-    },
-    "lora_4xh200": LORA_4GPU
-    | {
-        "period_s": 4.05,
-        "duty": 0.1,
-        "high": 0.3885,
-        "low": 0.3635,
-        "load_level": 0.161,
-        "noise": {"common": 0.002, "own": 0.001},
-    },
-    "lora_4xl40s": LORA_4GPU
-    | {
-        "period_s": 2.28,
-        "duty": 0.3,
-        "high": 0.507,
-        "low": 0.46,
-        "load_level": 0.314,
-        "noise": {"common": 0.006, "own": 0.004},
-    },
-    # One GPU after the other, in 48 micro-steps a step
-    "lora_4xa100": LORA_4GPU
-    | {
-        "period_s": 8.63,
-        "duty": 0.95,
-        "high": 0.99,
-        "low": 0.235,
-        "load_level": 0.235,
-        "in_turn": True,
-        "micro_steps": {"count": 48, "low": 0.66, "duty": 0.25},
-        "jitter": 0.004,
-        "noise": {"common": 0.0, "own": 0.036},
-    },
-}
 
 PhaseName = Literal[
     "train",
@@ -318,7 +175,9 @@ class SynchronousJob(Model):
 
     preset: str | None = optional(
         (
-            f"Values of the keys that are not given, by name: {one_of(PRESETS)}. All "
+            "Values of the keys that are not given, by name: 'llama3_405b_16k', "
+            "'dense_70b_1k', 'dense_2t_100k', 'gpt_8xh100', 'lora_4xh100', "
+            "'lora_4xh200', 'lora_4xl40s', 'lora_4xa100'. All "
             "but Llama 3's size, speed and failures, and the levels of gpt_8xh100 "
             "and lora_*, are assumed."
         ),
@@ -542,7 +401,7 @@ class SynchronousJob(Model):
             if keys & one
             for key in other - keys
         }
-        whole = with_preset(given, PRESETS)
+        whole = with_preset(given, partial(presets, "synchronous"))
         return {key: whole[key] for key in whole if key in given or key not in aside}
 
     @model_validator(mode="after")
@@ -552,7 +411,7 @@ class SynchronousJob(Model):
             self.need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            self.refuse("phases", *DRAWN)
+            self.refuse("phases", *sorted(DRAWN))
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from types import ModuleType
 from typing import Annotated, Literal, get_args
@@ -24,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.errors import InputError, did_you_mean, one_of, shown
+from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, optional, unset
 from diploee.base.plain_data import must_be
 from diploee.base.tables import Int64Array
@@ -191,18 +190,12 @@ Moment = Annotated[datetime, AfterValidator(_check_moment)]
 
 def _check_country(text: str) -> str:
     """Return a country such as ``US``, or a subdivision such as ``DE-BY``."""
-    country, _, part = text.partition("-")
+    country, dash, part = text.partition("-")
     known: dict[str, list[str]] = _package().list_supported_countries()
     if country not in known:
-        raise ValueError(
-            f"unknown country {shown(country)}, expected a code such as 'US' or 'DE-BY'"
-            f"{_nearest(country)}"
-        )
-    if "-" in text and part not in known[country]:
-        raise ValueError(
-            f"{country} has no subdivision {shown(part)} (has: "
-            f"{one_of(known[country])}){did_you_mean(part, known[country])}"
-        )
+        raise must_be("a country such as 'US', or part of one such as 'DE-BY'", text)
+    if dash and part not in known[country]:
+        raise must_be(f"a subdivision of {country} ({one_of(known[country])})", part)
     return text
 
 
@@ -213,21 +206,6 @@ def holidays_of(text: str, first_year: int, last_year: int) -> Int64Array:
     years = range(first_year, last_year + 1)
     found = _package().country_holidays(country, subdiv=part or None, years=years)
     return np.array(sorted(found), dtype="datetime64[D]").astype(np.int64)
-
-
-def _nearest(word: str) -> str:
-    """Return the codes of the countries whose names or codes are nearest, as a hint."""
-    from holidays.registry import COUNTRIES
-
-    code_of = {key.replace("_", " "): names[1] for key, names in COUNTRIES.items()}
-    near = get_close_matches(word.lower(), code_of)
-    near += get_close_matches(word.upper(), code_of.values())[: 3 - len(near)]
-    names = {code: key.title() for key, code in code_of.items()}
-    hints = [
-        f"'{code}' ({names[code]})"
-        for code in dict.fromkeys(code_of.get(n, n) for n in near)
-    ]
-    return f"; the nearest are {', '.join(hints)}" if hints else ""
 
 
 def _package() -> ModuleType:

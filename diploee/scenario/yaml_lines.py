@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,14 @@ _Loader.add_constructor(f"{_TAG}value", lambda _, node: node.value)
 def read_value(text: str, name: str) -> Any:
     """Return a single value such as that of ``--set``, as a scenario file has it."""
     return _parse(text, lambda _: name)[0]
+
+
+@cache
+def presets(kind: str) -> dict[str, Any]:
+    """Return the keys that each name of a kind stands for."""
+    path = Path(__file__).with_name("presets") / f"{kind}.yaml"
+    found: dict[str, Any] = read_text(path.read_text("utf-8"))[0]
+    return found
 
 
 def load_yaml_with_lines(

@@ -46,7 +46,7 @@ BAD: list[tuple[str, str]] = [
     ('{"name": "x", "parts": [{"size": 1e999}]}', ": parts.0.size: must be a number"),
     (
         '{"name": "x", "parts": [{}, {}, {}, {}]}',
-        "1.size: this key is missing; 2 more such problems",
+        "0.size: this key is missing; 3 more such problems",
     ),
 ]
 

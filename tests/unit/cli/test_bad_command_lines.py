@@ -41,7 +41,7 @@ def refused(ended: Ended) -> str:
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
         (
             ("--set", "duration=9999 years"),
-            "--set duration: ends beyond the years 1900 to 2199",
+            "--set duration: must lie in the years 1900 to 2199",
         ),
         (
             ("--set", "resolution=7 min"),

@@ -169,7 +169,7 @@ def test_supplies_supply_reactive_power_by_their_installed_rating() -> None:
         ),
         ({"supply": supply({0.1: 0.5, 0.15: 0.99}, "table")}, "less is drawn for more"),
         ({"supply": supply({0.1: 0.9, 0.5: 0.9})}, "3 loads or more, found 2"),
-        ({"supply": "titanium"}, "did you mean 'titanium_typ'"),
+        ({"supply": "titanium"}, "must be a kind of power supply"),
         ({"fan_share_max": 0.01}, "fan_share_max must be fan_share_min"),
         ({"supply_ratio": 0.0}, "supply_ratio"),
     ],
@@ -181,10 +181,8 @@ def test_what_no_node_can_have_is_refused(keys: dict[str, Any], text: str) -> No
 
 def test_no_kind_of_node_is_taken_silently() -> None:
     with pytest.raises(
-        ValueError, match=r"have: 'air_hgx', 'dlc', 'custom', 'raps_frontier'"
+        ValueError, match=r"must be a.* \('air_hgx', 'dlc', 'custom', 'raps_frontier'"
     ):
         AC_POWER.read({"network_w": 60.0})
-    with pytest.raises(
-        ValueError, match="'custom' needs 'fixed_share', 'fan_share_min'"
-    ):
+    with pytest.raises(ValueError, match=r"fixed_share\n *Field required"):
         AC_POWER.read("custom")

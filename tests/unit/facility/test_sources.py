@@ -274,7 +274,7 @@ def test_a_run_with_a_stage_that_is_not_registered_here_says_how_to_read_it(
     run, _ = simulated(tmp_path / "run", site(5, duration="1 h"))
     monkeypatch.setattr(STAGES, "added", {})
     with pytest.raises(
-        InputError, match=r"must be a stage .*, found 'turbine'.*module is imported"
+        InputError, match=r"a kind of stage .*, found 'turbine'.*module is imported"
     ) as caught:
         _ = Run(run.folder).scenario
     assert "\n" not in str(caught.value)

@@ -296,7 +296,7 @@ def test_a_file_without_pvlib_is_refused_in_one_line(
 
 def test_weather_needs_the_zone_of_the_facility() -> None:
     typical = {"kind": "typical_day", "station": "denver"}
-    with pytest.raises(InputError, match="weather needs the facility's zone"):
+    with pytest.raises(InputError, match="'weather' needs 'utc_offset' or 'time_zone'"):
         tiny_scenario({"facility.weather": typical})
     given = tiny_scenario(
         {"facility.weather": typical, "facility.utc_offset": "-07:00"}

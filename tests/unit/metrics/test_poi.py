@@ -523,21 +523,21 @@ def test_a_site_in_another_size_has_its_contract_in_that_size() -> None:
     [
         (
             {"resolution": "1 h"},
-            "shorter than the run's resolution of 3600 s; have: '60'",
+            "'60', found 15",
         ),
-        ({"resolution": "30 min"}, "shorter than .* 1800 s; have: '30', '60'"),
+        ({"resolution": "30 min"}, "'30', '60', found 15"),
         (
             {"resolution": "48 s"},
-            "no multiple of the run's resolution of 48 s; have: '60'",
+            "'60', found 15",
         ),
-        ({"start": "2018-01-01T00:00:30"}, "the run starts at 00:00:30, off its own"),
-        ({"duration": "10 min"}, "longer than the run; have: none"),
+        ({"start": "2018-01-01T00:00:30"}, "none, found 15"),
+        ({"duration": "10 min"}, "none, found 15"),
     ],
 )
 def test_a_run_is_refused_rules_that_it_holds_no_demand_for_when_it_loads(
     changes: dict[str, str], text: str
 ) -> None:
     with pytest.raises(
-        ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* 15: {text}"
+        ScenarioError, match=rf"stages\.\d\.billing\.interval_min: .* {text}"
     ):
         tiny_scenario(metered(billing={"ratchet": 0.8}) | changes)

@@ -127,7 +127,7 @@ def test_bad_value_of_an_option_names_the_option(scenario_file: Path) -> None:
         ),
         (
             {"streams.training.pool": "x"},
-            "streams.training.pool: unknown pool 'x' (have: 'main')",
+            "streams.training.pool: must be a pool ('main'), found 'x'",
         ),
     ],
 )

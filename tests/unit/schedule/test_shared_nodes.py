@@ -224,12 +224,12 @@ def test_jobs_whose_gpus_the_log_does_not_tell_take_whole_nodes_and_say_so(
         (
             "inference_1mw",
             "serving",
-            "gpus can't go with request_streams.llama3; remove it",
+            "gpus can't go with request_streams.llama3; leave",
         ),
         (
             "chat_and_recurring",
             "training",
-            "gpus can't go with streams.retraining.zeus; remove it",
+            "gpus can't go with streams.retraining.zeus; leave",
         ),
     ],
 )

@@ -175,7 +175,10 @@ def test_keys_of_drawn_phases_are_no_assumptions_of_a_job_that_has_its_phases() 
         ({"phases": WENT[:-1]}, "end with end"),
         ({"phases": [*WENT[:2], [9, "end"]]}, "each after the one before"),
         ({"phases": [[0, "train"], [0.0004, "end"]]}, "by 1 ms or more"),
-        ({"phases": WENT, "tokens": 1e9, "load_s": 20}, "without 'load_s', 'tokens'"),
+        (
+            {"phases": WENT, "tokens": 1e9, "load_s": 20},
+            "can't go with 'load_s', 'tokens'",
+        ),
     ],
 )
 def test_phases_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> None:

@@ -195,7 +195,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {NAME: 5},
-        r"again\.zeus.*must be a batch size optimizer .*, fou",
+        r"again\.zeus.*must be a kind of batch size optimizer .*, fou",
     ),
     (
         {},

@@ -84,7 +84,7 @@ NEEDED = "needs the measured throughput of service 'coding'"
 THREE = {f"{CODING}.reserved_nodes": 3}
 OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
-    ({f"{CHAT}.requests_per_day": 10}, CHAT, "give exactly one of 'request_rate_rps'"),
+    ({f"{CHAT}.requests_per_day": 10}, CHAT, "give one of 'request_rate_rps'"),
     ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
     (CAPPED, CODING, "one of 'max_request_rate_rps'"),
     (
@@ -116,9 +116,9 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     (
         {**THREE, f"{CODING}.min_instances": 4},
         f"{CODING}.min_instances",
-        "4 instances need 4 nodes, reserved are 3",
+        "must be at most the 3 instances of 3 reserved",
     ),
-    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "unknown pool 'mian' (have: 'main')"),
+    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "must be a pool ('main'), found 'mian'"),
     ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
     (
         {"resolution": "7 s"},

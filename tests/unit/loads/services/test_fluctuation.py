@@ -155,7 +155,7 @@ def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
     (warning,) = plan_of(scenario).warnings
     assert warning.startswith(f"{key} froze one factor")
     with pytest.raises(
-        ScenarioError, match="give fluctuation or minute_jitter_relative_std"
+        ScenarioError, match="give one of 'fluctuation', 'minute_jitter_relative_std'"
     ):
         serving_scenario({key: 0.1, f"{CHAT}.fluctuation": {"relative_std": 0.1}})
 

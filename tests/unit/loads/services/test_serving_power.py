@@ -187,9 +187,7 @@ def test_warm_standby_needs_the_level_of_its_nodes() -> None:
 
 @pytest.mark.parametrize("warm_w", [IDLE_W - 1, 9000])
 def test_warm_level_is_between_idle_and_rated(warm_w: float) -> None:
-    with pytest.raises(
-        ScenarioError, match="warm_power_w: must be from idle_power_w, 400 W, to"
-    ):
+    with pytest.raises(ScenarioError, match=r"warm_power_w: must be at (least|most)"):
         constant(65, {"facility.node_types.node.warm_power_w": warm_w})
 
 
