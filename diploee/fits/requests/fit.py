@@ -246,7 +246,7 @@ class RequestFit:
                 "local time; see --zero-hour-of-week"
             )
         if not self.is_counted:
-            yield "the trace gives rates, not requests: how they scatter is not told"
+            yield "the trace gives rates, not requests: how they scatter is not known"
         if self.n_dead_hours:
             yield (
                 f"no request in {self.n_dead_hours} whole hours ({self.n_gaps} gaps) "

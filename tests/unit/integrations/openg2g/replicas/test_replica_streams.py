@@ -347,11 +347,11 @@ def change(model, size):
         ),
         (
             {"controller": {"kind": "schedule", "changes": [change("b", 8)]}},
-            "controller: changes: no model 'b'",
+            "controller: it chose for 'b' .have: 'tiny'",
         ),
         (
             {"controller": {"kind": "schedule", "changes": [change("tiny", 9)]}},
-            "controller: changes: 9 is not feasible for 'tiny'",
+            "controller: it chose 9 for 'tiny', which is not feasible",
         ),
         (
             {"duration": "100 d", "resolution": "1 h"},
