@@ -76,7 +76,9 @@ def dispersion_of(
     )
 
 
-def _poisson_p_value(chi_square: float, freedom: int, expected: Float64Array) -> float:
+def _poisson_p_value(
+    chi_square: float, freedom: float, expected: Float64Array
+) -> float:
     """Return the probability of such a chi-square if counts were Poisson."""
     # The squared residual over m has the variance 2 + 1 / m if the count is Poisson.
     spread = float(np.sqrt((2 + 1 / expected).sum()))

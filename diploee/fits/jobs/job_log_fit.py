@@ -227,14 +227,14 @@ class JobLogFit(Brief):
         )
         tables = (
             ("years", self.decision, table_of(years, map(vars, self.figures))),
-            ("holdout", "", table_of(rest, map(vars, self.holdout))),
-            ("classes", "", table_of("Classes", widths)),
+            ("holdout", "Held-out part", table_of(rest, map(vars, self.holdout))),
+            ("classes", "Classes", table_of("Class", widths)),
         )
-        first, *others = (
+        of_years, *others = (
             Section(key, title, tables=(table,) if table.figures else ())
             for key, title, table in tables
         )
-        return [of for of in (first, of_log, *others) if of]
+        return [of for of in (of_years, of_log, *others) if of]
 
     def _repr_html_(self) -> str:
         return as_html(Path(self.source).name, self.sections())
