@@ -25,6 +25,7 @@ from diploee.base.units import (
 )
 from diploee.fits.counts import Counts, sums
 from diploee.fits.limits import negative_binomial_limits, poisson_limits
+from diploee.fits.scatter import dispersion_of
 from diploee.fits.week_shape import (
     IN_WORDS,
     CalendarChoice,
@@ -388,12 +389,10 @@ def _daily_scatter(fit: CalendarFit) -> float:
     1 for Poisson.
     """
     counts = fit.steps.counts
-    n_days = counts.size // HOURS_PER_DAY
-    if n_days < 2:
-        return 1.0
-    whole = n_days * HOURS_PER_DAY
-    seen = counts[:whole].reshape(n_days, -1).sum(axis=1)
-    expected = fit.expected[:whole].reshape(n_days, -1).sum(axis=1)
-    busy = expected > 0
-    freedom = max(1.0, busy.sum() * (1 - fit.n_parameters / counts.size))
-    return float(((seen - expected)[busy] ** 2 / expected[busy]).sum() / freedom)
+    whole = counts.size // HOURS_PER_DAY * HOURS_PER_DAY
+    seen, expected = (
+        x[:whole].reshape(-1, HOURS_PER_DAY).sum(axis=1) for x in (counts, fit.expected)
+    )
+    n_weights = fit.n_parameters * seen.size / counts.size
+    index = dispersion_of(seen, expected, n_weights, 0.5).index
+    return 1.0 if np.isnan(index) else index

@@ -95,15 +95,6 @@ def count_hours(
     if local_ms.size == 0:
         raise WorkloadError("the log has no jobs to fit")
     shortest, longest = int(local_ms.min()), int(local_ms.max())
-    if (
-        start is not None
-        and end is not None
-        and local_moment_ms(start) >= local_moment_ms(end)
-    ):
-        raise WorkloadError(
-            f"no job lies from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}; "
-            "give a later end (--from, --to)"
-        )
     half_ms = (longest - shortest) // (2 * max(local_ms.size - 1, 1))
     if longest - shortest < MS_PER_H:
         half_ms = MS_PER_H

@@ -44,7 +44,7 @@ class Dispersion:
     index: float
     low: float
     high: float
-    freedom: int  # counts less fitted weights
+    freedom: float  # counts less fitted weights
     # Probability of as large an index if the counts were Poisson
     poisson_p_value: float
     # Relative standard deviation of the rate, that of Poisson counts taken off
@@ -52,7 +52,7 @@ class Dispersion:
 
 
 def dispersion_of(
-    counts: Float64Array, expected: Float64Array, n_weights: int, confidence: float
+    counts: Float64Array, expected: Float64Array, n_weights: float, confidence: float
 ) -> Dispersion:
     """Return how counts scatter around expectations that were fitted to them."""
     counts, expected = counts[expected > 0], expected[expected > 0]
@@ -76,7 +76,9 @@ def dispersion_of(
     )
 
 
-def _poisson_p_value(chi_square: float, freedom: int, expected: Float64Array) -> float:
+def _poisson_p_value(
+    chi_square: float, freedom: float, expected: Float64Array
+) -> float:
     """Return the probability of such a chi-square if counts were Poisson."""
     # The squared residual over m has the variance 2 + 1 / m if the count is Poisson.
     spread = float(np.sqrt((2 + 1 / expected).sum()))

@@ -103,7 +103,7 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Figure
 
 
 def rounded(value: float, digits: int) -> float:
-    """Return a number with so many significant digits."""
+    """Return a number of some significant digits."""
     return float(f"{value:.{digits}g}")
 
 

@@ -178,8 +178,7 @@ OTHERS = (
             "average_power\n"
             "toy,net,8,sgd,100,9,90\ntoy,net,8,sgd,200,8.5,150\n"
         ),
-        lambda path: read_power_trace(path, "toy"),
-        takes_folders=True,
+        read_power_trace,
     ),
     TextReader(
         "zeus-groups",

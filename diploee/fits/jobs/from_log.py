@@ -95,13 +95,13 @@ def fit_from_log(
         is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
         is_like = is_short or worst_error(law) <= 1
         if choices.years == "law" or (choices.years == "auto" and is_like):
-            return replace(law, decision=_why_law(law))
+            return replace(law, decision="; ".join(_why(law, law, None)))
         replay = _replay(log, read, log_format, options, chosen, choices)
         weeks = with_generated_years(replace(fit, replay=replay), library)
         taken = weeks
         if choices.years == "auto" and worst_error(law) < worst_error(weeks):
             taken = law
-        return replace(taken, decision=". ".join(_why(taken, law, weeks)))
+        return replace(taken, decision="; ".join(_why(taken, law, weeks)))
 
     fit = fitted(choices)
     if choices.holdout is not None:
@@ -153,37 +153,24 @@ def _replay(
     return replay.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
 
-def _why_law(law: JobLogFit) -> str:
-    """Say how far years of the distributions are off."""
-    errors = ", ".join(f"{name} {off:+.0%}" for name, off in errors_of(law).items())
-    differ = f", which differ from the log by: {errors}" if errors else ""
-    return f"Years are drawn from the fitted distributions{differ}"
-
-
-def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit) -> Iterator[str]:
-    """Say how far either kind of years is off, and what a year of weeks is."""
-    both = zip(errors_of(law).items(), errors_of(weeks).values(), strict=True)
-    errors = ", ".join(f"{name} {off:+.0%} and {own:+.0%}" for (name, off), own in both)
-    n_weeks = weeks.arrivals.hours.covered_hours / HOURS_PER_WEEK
-    plays, other = (
-        "play the log's own weeks in random order",
-        "law takes the distributions",
-    )
-    if taken is law:
-        plays, other = (
-            "are drawn from the fitted distributions",
-            "weeks plays the log's own weeks",
-        )
+def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit | None) -> Iterator[str]:
+    """Say where years come from, how far either kind is off, what weeks lack."""
     yield (
-        f"Years {plays}; years of the fitted distributions and of "
-        f"the weeks differ from the log by: {errors} (--years {other})"
+        "Years are drawn from the fitted distributions"
+        if taken is law
+        else "Years play the log's own weeks in random order"
     )
-    if worst_error(taken) > 1:
+    for kind, fit in (("law", law), ("weeks", weeks)):
+        if fit is not None and (errors := errors_of(fit)):
+            told = ", ".join(f"{name} {off:+.0%}" for name, off in errors.items())
+            yield f"those of --years {kind} differ from the log by {told}"
+    if weeks is not None and worst_error(taken) > 1:
         aims = ", ".join(f"{name} {limit:.0%}" for name, limit in LIKE.items())
-        yield f"They differ from it by more than is aimed at ({aims})"
+        yield f"this is more than is aimed at ({aims})"
+    n_weeks = taken.arrivals.hours.covered_hours / HOURS_PER_WEEK
     if taken is weeks and n_weeks < FEW_WEEKS:
         yield (
-            f"The log is short: {n_weeks:.1f} weeks fill a year, each some "
+            f"the log is short: {n_weeks:.1f} weeks fill a year, each some "
             f"{52 / n_weeks:.0f} times; what it does not hold, such as a season or a "
             "shutdown, no year of it has"
         )

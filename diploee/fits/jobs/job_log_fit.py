@@ -25,14 +25,13 @@ from diploee.fits.calendar import MIN_SIGHTINGS, covers_months
 from diploee.fits.counts import MONDAY_MS, count_hours, sums
 from diploee.fits.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.fits.jobs.class_fits import (
-    MIN_JOBS_FOR_DURATIONS,
     ClassFit,
     NodeCountFit,
     find_arrays,
     fit_classes,
     fit_node_counts,
 )
-from diploee.fits.jobs.classes import JobGroups, group_jobs
+from diploee.fits.jobs.classes import group_jobs
 from diploee.fits.told import (
     bounded,
     calendar_dict,
@@ -49,7 +48,7 @@ WIDER = "wider than the pool"
 NO_DATES = "the log has no dates: its clock is taken to begin on a Monday at 00:00"
 NOTABLE_GAP_H = 30 * HOURS_PER_DAY
 FEW_JOBS_PER_WEIGHT = 25
-NOTABLE_SCALE = 0.05
+NEIGHBOUR = "a neighbouring node count, with a run time that keeps the node time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,14 +227,14 @@ class JobLogFit(Brief):
         )
         tables = (
             ("years", self.decision, table_of(years, map(vars, self.figures))),
-            ("holdout", "", table_of(rest, map(vars, self.holdout))),
-            ("classes", "", table_of("Classes", widths)),
+            ("holdout", "Held-out part", table_of(rest, map(vars, self.holdout))),
+            ("classes", "Classes", table_of("Class", widths)),
         )
-        first, *others = (
+        of_years, *others = (
             Section(key, title, tables=(table,) if table.figures else ())
             for key, title, table in tables
         )
-        return [of for of in (first, of_log, *others) if of]
+        return [of for of in (of_years, of_log, *others) if of]
 
     def _repr_html_(self) -> str:
         return as_html(Path(self.source).name, self.sections())
@@ -403,7 +402,11 @@ def fit_job_log(
             *_pool_notes(pool_n_nodes, n_left_out[WIDER], shares[WIDER], busy_nodes),
             *_small_notes(kept, gpus_per_node, allocates_gpus),
             *_arrival_notes(arrivals),
-            *_class_notes(groups, classes),
+            *(
+                [f"{plural(groups.n_joined, 'job')} took {NEIGHBOUR}"]
+                if groups.n_joined
+                else []
+            ),
             *_state_notes(kept),
         ),
         jobs=LoggedJobs(
@@ -486,36 +489,6 @@ def _arrival_notes(arrivals: ArrivalFit) -> Iterator[str]:
         )
     if arrivals.scatter is None:
         yield "the span is too short to show how hourly counts scatter"
-
-
-def _class_notes(groups: JobGroups, classes: tuple[ClassFit, ...]) -> Iterator[str]:
-    """Yield what to know about classes and durations."""
-    if groups.n_joined:
-        yield (
-            f"{plural(groups.n_joined, 'job')} took a neighbouring node count, with a "
-            "run time that keeps the node time"
-        )
-    if n := sum(c.shares_durations for c in classes):
-        yield (
-            f"{plural(n, 'class', 'classes')} of fewer than {MIN_JOBS_FOR_DURATIONS} "
-            "jobs share tables of durations with those of nearby width, scaled to "
-            "keep their node time"
-        )
-    scales = {
-        c.name: c.duration.model.scale or 1.0
-        for c in classes
-        if c.duration is not None and not c.shares_durations
-    }
-    off = {
-        name: scale for name, scale in scales.items() if abs(scale - 1) > NOTABLE_SCALE
-    }
-    if off:
-        worst = max(off, key=lambda name: abs(off[name] - 1))
-        yield (
-            f"the fitted durations are scaled by more than {NOTABLE_SCALE:.0%} to "
-            f"keep the node time in {len(off)} of {len(scales)} classes, by "
-            f"{off[worst] - 1:+.0%} in {worst}"
-        )
 
 
 def _state_notes(jobs: JobRecords) -> Iterator[str]:

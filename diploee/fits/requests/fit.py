@@ -246,7 +246,7 @@ class RequestFit:
                 "local time; see --zero-hour-of-week"
             )
         if not self.is_counted:
-            yield "the trace gives rates, not requests: how they scatter is not told"
+            yield "the trace gives rates, not requests: how they scatter is not known"
         if self.n_dead_hours:
             yield (
                 f"no request in {self.n_dead_hours} whole hours ({self.n_gaps} gaps) "
@@ -374,20 +374,17 @@ def trimmed(
     if start is None and end is None:
         return trace
     local_ms = steps_of(trace).start_ms
-    inside = np.ones(local_ms.size, dtype=bool)
-    if start is not None:
-        inside &= local_ms >= local_moment_ms(start)
-    if end is not None:
-        inside &= local_ms + trace.step_ms <= local_moment_ms(end)
-    steps = np.flatnonzero(inside)
+    first_ms = local_ms.min() if start is None else local_moment_ms(start)
+    last_ms = local_ms.max() if end is None else local_moment_ms(end) - trace.step_ms
+    steps = np.flatnonzero((local_ms >= first_ms) & (local_ms <= last_ms))
     if not steps.size:
-        first, last = (
-            str(np.datetime64(int(ms), "ms"))[:16] for ms in local_ms[[0, -1]]
+        reach = "{:%Y-%m-%d %H:%M} to {:%Y-%m-%d %H:%M}".format(
+            *local_ms[[0, -1]].astype("datetime64[ms]").tolist()
         )
         raise WorkloadError(
             f"{trace.source}: no step from {start or 'its begin'} to "
-            f"{end or 'its end'}, local time; the trace reaches from {first} to "
-            f"{last} (--from, --to)"
+            f"{end or 'its end'}, local time; the trace reaches from {reach} (--from, "
+            "--to)"
         )
     part = slice(int(steps[0]), int(steps[-1]) + 1)
     edges_ms = trace.edges_ms[[part.start, part.stop]]

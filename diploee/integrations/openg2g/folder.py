@@ -80,7 +80,13 @@ def folder_of(data_dir: Path | str, spec: InferenceModelSpec) -> Path:
 
 
 def specs_of(folder: Path | str) -> dict[Path, InferenceModelSpec]:
-    """Return the specs of all finished folders in a folder, or of itself."""
+    """Return the specs of all finished folders in a folder, or of itself.
+
+    Parameters
+    ----------
+    folder : pathlib.Path or str
+        OpenG2G's ``data/specs``, or one folder in it.
+    """
     folder = Path(folder)
     manifests = [folder / MANIFEST]
     if not manifests[0].is_file():

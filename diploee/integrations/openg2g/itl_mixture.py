@@ -27,7 +27,6 @@ MIN_SAMPLES = 20
 EXACT_REPLICAS = 30
 """Averages of up to this number of replicas are drawn one by one, others from the
 normal limit."""
-_BISECTIONS = 60
 
 LEAST, LARGEST = 1e-12, 1e6
 """Of the parameters: a picosecond to eleven days, and widths that could be seen."""
@@ -134,13 +133,16 @@ class ITLMixtureModel(Brief):
         # Between the components' own quantiles lies the mixture's; 10 sigma hold any q
         # of float64.
         logs = self._logs
-        low = np.full(q.shape, float((logs.mean - 10 * logs.sigma).min()))
-        high = np.full(q.shape, float((logs.mean + 10 * logs.sigma).max()))
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            below = self.cdf(self.location_s + np.exp(middle)) < q
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(self.location_s + np.exp(high), dtype=np.float64)
+        low = float((logs.mean - 10 * logs.sigma).min())
+        high = float((logs.mean + 10 * logs.sigma).max())
+
+        def off(log_s: float, share: float) -> float:
+            return float(self.cdf(self.location_s + np.exp(log_s))) - share
+
+        def root(share: float) -> float:
+            return float(scipy.optimize.brentq(off, low, high, (share,), xtol=1e-14))
+
+        return np.asarray(self.location_s + np.exp(np.vectorize(root)(q)))
 
     def sample(
         self, size: int | tuple[int, ...], rng: np.random.Generator

@@ -111,7 +111,13 @@ class LogisticModel(Brief):
         InputError
             If there is no point, the shapes differ, or a value is not finite.
         """
-        x, y = _points(x, y)
+        x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        if x.ndim != 1 or x.shape != y.shape or not np.isfinite([x, y]).all():
+            raise InputError(
+                "a logistic fit needs one x and one y per point, finite numbers"
+            )
+        if not x.size:
+            raise InputError("a logistic fit needs a point or more, found none")
         parameters = _fit_parameters(x, y)
         span, steepness, midpoint, base = (float(value) for value in parameters)
         residual = y - curve(parameters, x)
@@ -127,23 +133,6 @@ class LogisticModel(Brief):
             float(np.sqrt(squares / x.size)),
             x.size,
         )
-
-
-def _points(x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
-        raise InputError(
-            f"a logistic fit needs one x and one y per point, found shapes {x.shape} "
-            f"and {y.shape}"
-        )
-    for name, values in (("x", x), ("y", y)):
-        bad = np.flatnonzero(~np.isfinite(values))
-        if bad.size:
-            raise InputError(
-                f"{name}[{bad[0]}] is {values[bad[0]]}, expected finite numbers; "
-                "leave that batch size out of the fit"
-            )
-    return x, y
 
 
 def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:

@@ -109,29 +109,23 @@ def select(
     found = list(measured)
     if not found:
         raise InputError(f"{source}: holds no measurements of language models")
-    passed: list[str] = []
     for name, what in MATCHED.items():
         wanted = getattr(spec, name)
         known = {value for one in found if (value := one.known.get(name)) is not None}
         # Files may mix types
-        have = sorted(known, key=lambda value: (type(value).__name__, value))
-        if wanted is None:
-            if len(have) > 1:
-                raise InputError(
-                    f"{source}: '{spec.model_label}' was measured with {what} "
-                    f"{one_of(have)}; set {name} to one of them"
-                )
-            continue
+        have = sorted(map(str, known))
         kept = [one for one in found if one.known.get(name) in (None, wanted)]
-        if not kept:
-            of = f" of {', '.join(passed)}" if passed else ""
+        if wanted is None and len(have) > 1:
             raise InputError(
-                f"{source}: no {what} '{wanted}'{of} (have: {one_of(have)}); set "
-                f"{name} of '{spec.model_label}"
-                f"'{did_you_mean(str(wanted), map(str, have))}"
+                f"{source}: '{spec.model_label}' was measured with {what} "
+                f"{one_of(have)}; set {name} to one of them"
             )
-        found = kept
-        passed.append(str(wanted))
+        if wanted is not None and not kept:
+            raise InputError(
+                f"{source}: no {what} '{wanted}' of '{spec.model_label}' (have: "
+                f"{one_of(have)}); set {name}{did_you_mean(str(wanted), have)}"
+            )
+        found = found if wanted is None else kept
     sizes = sorted({one.batch_size for one in found})
     missing = sorted(set(spec.batch_sizes) - set(sizes))
     if missing:

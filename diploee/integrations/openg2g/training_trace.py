@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from diploee.base.errors import Brief, InputError, LogFormatError
+from diploee.base.errors import Brief, LogFormatError
 from diploee.base.files import whole_file
 from diploee.base.model import (
     MAX_DEVICES,
@@ -27,7 +27,6 @@ from diploee.base.model import (
 from diploee.base.rng import stream
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
-from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.folder import format_columns
@@ -42,7 +41,15 @@ MAX_SAMPLES = 100_000_000
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 NonNegative = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
-Range = tuple[NonNegative, NonNegative]
+
+
+def _rising(ends: tuple[float, float]) -> tuple[float, float]:
+    if ends[0] > ends[1]:
+        raise ValueError(f"must be [least, greatest], found [{ends[0]:g}, {ends[1]:g}]")
+    return ends
+
+
+Range = Annotated[tuple[NonNegative, NonNegative], AfterValidator(_rising)]
 
 
 @documented
@@ -91,17 +98,6 @@ class TrainingTraceParams(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TrainingTraceParams:
-        for name in (
-            "high_plateau_s",
-            "low_plateau_s",
-            "dip_depth_w",
-            "dip_duration_s",
-        ):
-            low, high = getattr(self, name)
-            if low > high:
-                raise ValueError(
-                    f"{name} must be [least, greatest], found [{low:g}, {high:g}]"
-                )
         if self.low_power_w > self.high_power_w:
             raise ValueError(
                 f"low_power_w is {self.low_power_w:g}, expected at most high_power_w, "
@@ -201,8 +197,9 @@ class TrainingTrace(Brief):
 
     def save(self, path: Path | str, force: bool = False) -> None:
         """Write the trace as OpenG2G reads it, ``t_s,power_W`` of one GPU."""
+        columns = dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True))
         with whole_file(path, force) as partial:
-            partial.write_bytes(self._csv())
+            partial.write_bytes(format_columns(columns))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -234,26 +231,10 @@ class TrainingTrace(Brief):
     def ensure(
         cls, path: Path | str, params: TrainingTraceParams | None = None
     ) -> Self:
-        """Read the trace of a file; generate and save it first where there is none.
-
-        A file that is there is compared with the parameters where they are given;
-        `InputError` if it is not theirs.
-        """
-        path = Path(path)
-        if path.exists() and params is None:
-            return cls.load(path)
-        made = cls.generate(params)
-        if not path.exists():
-            made.save(path)
-        elif read_bytes(path) != made._csv():
-            raise InputError(
-                f"{path}: is not the trace of the given parameters; remove it to have "
-                "it made, or leave the parameters out to read it as it is"
-            )
-        return made
-
-    def _csv(self) -> bytes:
-        return format_columns(dict(zip(COLUMNS, (self.t_s, self.power_w), strict=True)))
+        """Read the trace of a file; generate and save it first where there is none."""
+        if not Path(path).exists():
+            cls.generate(params).save(path)
+        return cls.load(path)
 
 
 def _training_power_w(params: TrainingTraceParams) -> Float64Array:

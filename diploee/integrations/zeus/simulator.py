@@ -358,8 +358,6 @@ class Simulation:
         None starts before the `until_s` of an earlier call. Runs that try again what
         failed are returned if they start before `until_s`; later ones by a later call.
         """
-        for workload in sorted(submissions.workload_id.unique()):
-            check_limit(self._spec, self._workloads[workload])
         in_order = submissions.sort_values(["group_id", "start_s"])
         groups, first = np.unique(in_order.group_id, return_index=True)
         for group, workload in zip(

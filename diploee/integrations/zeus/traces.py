@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -254,7 +255,7 @@ def chosen_workloads(
                 f"unknown dataset '{name}', expected a known one of the traces: "
                 f"{one_of(specs)}{did_you_mean(name, specs)}"
             )
-    more = {} if max_epochs is None else {"max_epochs": max_epochs}
+    more: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
     return [
         traces.workload(replace(specs[name], **more)) for name in dict.fromkeys(wanted)
     ]

@@ -37,7 +37,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr
 
-from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, Name, OwnKind, default, uncertain
 from diploee.base.units import S_PER_DAY
 from diploee.integrations.openg2g.replicas.settings import BatchControllerSpec
@@ -186,19 +185,7 @@ class ScheduleSpec(BatchControllerSpec):
     )
     _left: list[BatchChange] = PrivateAttr(default_factory=list)
 
-    def _start(self, setting: ControlSetting) -> None:
-        """Refuse models and batch sizes that there are not."""
-        for change in self.changes:
-            for name, size in change.batch_size.items():
-                if name not in setting.models:
-                    raise InputError(
-                        f"changes: no model '{name}' (have: {one_of(setting.models)})"
-                    )
-                if size not in (have := setting.models[name].feasible):
-                    raise InputError(
-                        f"changes: {size} is not feasible for '{name}' (have: "
-                        f"{one_of(have)})"
-                    )
+    def _start(self, setting: ControlSetting) -> None:  # noqa: ARG002
         self._left = sorted(self.changes, key=lambda change: change.at_s)
 
     def decide(self, view: ControlView) -> Mapping[str, int]:

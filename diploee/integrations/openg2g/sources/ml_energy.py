@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, Strict
 
 from diploee.base.errors import (
     InputError,
@@ -161,7 +161,7 @@ POWER_KEY = "timeline.power.device_instant"
 
 _Time = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 _AtLeastZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
-_Pair = Annotated[list[_Time], Field(min_length=2, max_length=2)]
+_Pair = Annotated[tuple[_Time, _AtLeastZero], Strict(False)]
 _Readings = Annotated[list[_Pair], Field(min_length=2)]
 
 
@@ -302,23 +302,16 @@ def run_of(
         mean_power_w=energy_j / duration_s if energy_j and duration_s else None,
         median_itl_s=float(np.median(samples_s)),
         throughput_tps=throughput_tps,
-        power=_power(timeline.power, where, counts),
+        power=_power(timeline.power, counts),
         steady_s=steady_s,
         itl_samples_s=samples_s,
     )
 
 
-def _power(power: Power, where: str, counts: Counter[str]) -> tuple[PowerReadings, ...]:
+def _power(power: Power, counts: Counter[str]) -> tuple[PowerReadings, ...]:
     found = []
-    for name, pairs in power.device_instant.items():
-        t_s, power_w = np.array(pairs, dtype=np.float64).T
-        if (power_w < 0).any():
-            row = int(np.argmax(power_w < 0))
-            raise LogFormatError(
-                f"{where}: {POWER_KEY}.{name}.{row}: found {power_w[row]:g} W "
-                f"({int((power_w < 0).sum())} such readings), expected 0 W or more"
-            )
-        readings, n_dropped = PowerReadings.of_pairs(t_s, power_w)
+    for pairs in power.device_instant.values():
+        readings, n_dropped = PowerReadings.of_pairs(*np.array(pairs).T)
         counts["readings_at_a_repeated_stamp"] += n_dropped
         found.append(readings)
     return tuple(found)

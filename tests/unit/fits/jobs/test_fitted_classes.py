@@ -122,7 +122,6 @@ def test_classes_of_few_jobs_share_a_table_and_keep_their_mean() -> None:
     assert two.duration.n_jobs == two.n_jobs
     assert four.duration.n_jobs == two.n_jobs
     assert (two.duration.model.scale, four.duration.model.scale) == (None, 10.0)
-    assert any("1 class of fewer than 100 jobs" in note for note in fit.notes)
 
 
 def test_mean_occupancy_is_node_time_over_the_span() -> None:

@@ -89,11 +89,11 @@ def test_leaderboard_has_no_traces(leaderboard):
         ({"task": "chat"}, "no file 'org__Tiny-8B__chat.json' for 'Tiny'"),
         (
             {"gpu_model": "H10"},
-            "no GPU 'H10' of org/Tiny-8B, gpqa (have: 'H100'); set gpu_model",
+            "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model",
         ),
         (
             {"gpus_per_replica": 4},
-            "no number of GPUs '4' of org/Tiny-8B, gpqa, H100 (have: '2')",
+            "no number of GPUs '4' of 'Tiny' (have: '2')",
         ),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
     ],
@@ -106,7 +106,7 @@ def test_what_the_leaderboard_lacks_is_named_with_what_it_has(
     one_line(
         lambda: single.read(tiny_spec(model_id="org/Tiny-8C")),
         (
-            "no model 'org/Tiny-8C' (have: 'org/Tiny-8B'); set model_id of 'Tiny'; "
+            "no model 'org/Tiny-8C' of 'Tiny' (have: 'org/Tiny-8B'); set model_id; "
             "did you mean"
         ),
     )
@@ -168,7 +168,7 @@ def test_leaderboard_sample_is_read_and_fitted():
     assert fits.itl.r2 >= 0.991
     one_line(
         lambda: source.read(spec.model_copy(update={"gpu_model": "A100"})),
-        "no GPU 'A100' of meta",
+        "no GPU 'A100' of 'Llama",
     )
 
 
@@ -235,9 +235,9 @@ READINGS = "timeline.power.device_instant"
         (
             f"{READINGS}.1.350",
             [1.0, -5.0],
-            "1.350: found -5 W (1 such readings), expected 0 W or",
+            "1.350.1: must be a number of 0 or more",
         ),
-        (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be given with 2 entries"),
+        (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be"),
         ("timeline.steady_state_end_time", 5.0, "the steady state ends at 5 s"),
         ("results", [], "no inter-token latency above 0"),
         ("results.1.itl", [-0.1], "results.1.itl.0: must be a number of 0 or more"),
@@ -276,7 +276,7 @@ def test_cut_result_file_and_empty_folder_are_one_clear_line(tmp_path):
     )
     one_line(
         lambda: ResultsSource(tmp_path).read(tiny_spec(gpu_model="B200")),
-        "no GPU 'B200' of org/Tiny-8B, gpqa (have: 'H100')",
+        "no GPU 'B200' of 'Tiny' (have: 'H100')",
     )
     stray = write_json(tmp_path / "stray" / "results.json", {})
     one_line(

@@ -176,8 +176,9 @@ def test_one_point_or_equal_values_give_a_flat_line(x, y):
 @pytest.mark.parametrize(
     ("points", "text"),
     [
-        (([], []), "one x and one y per point"),
-        (([1, 2], [1, np.nan]), r"y\[1\] is nan"),
+        (([], []), "a point or more, found none"),
+        (([1, 2], [1]), "one x and one y per point"),
+        (([1, 2], [1, np.nan]), "one y per point, finite numbers"),
     ],
 )
 def test_bad_points_are_one_clear_line(points, text):

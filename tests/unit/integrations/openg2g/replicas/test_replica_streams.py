@@ -8,13 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from benchmark_builders import MIXTURE, THROUGHPUT, tiny_spec, write_openg2g
+from benchmark_builders import (
+    MIXTURE,
+    THROUGHPUT,
+    tiny_spec,
+    write_openg2g,
+    write_results,
+)
 from builders import tiny_library
 
 from diploee import simulate
 from diploee.base.errors import InputError, ScenarioError
 from diploee.importers.inputs import load_inputs
-from diploee.integrations.openg2g import ITLMixtureModel
+from diploee.integrations.openg2g import (
+    InferenceData,
+    ITLMixtureModel,
+    LogisticModelStore,
+    ResultsSource,
+    specs_of,
+)
 from diploee.integrations.openg2g.replicas.load import (
     ReplicasLoad,
     find_data,
@@ -347,11 +359,11 @@ def change(model, size):
         ),
         (
             {"controller": {"kind": "schedule", "changes": [change("b", 8)]}},
-            "controller: changes: no model 'b'",
+            "controller: it chose for 'b' .have: 'tiny'",
         ),
         (
             {"controller": {"kind": "schedule", "changes": [change("tiny", 9)]}},
-            "controller: changes: 9 is not feasible for 'tiny'",
+            "controller: it chose 9 for 'tiny', which is not feasible",
         ),
         (
             {"duration": "100 d", "resolution": "1 h"},
@@ -403,6 +415,17 @@ def test_keys_that_do_not_fit_are_refused(folder, keys, words):
         scenario_of(folder, **keys)
 
 
+def test_compiled_data_are_played_from_their_folder(tmp_path):
+    source = ResultsSource(write_results(tmp_path / "raw", sizes=SIZES))
+    spec = tiny_spec(batch_sizes=SIZES)
+    for kind in (InferenceData, LogisticModelStore):
+        kind.generate([spec], source).save(tmp_path)
+    plan = planned(scenario_of(tmp_path, model={"data": spec.cache_hash()}))
+    (trace_w, *_) = InferenceData.load(tmp_path, [spec])["Tiny"].power_w.values()
+    assert trace_w.size == 200  # 20 s, whole periods of the run
+    assert plan.power_w.mean() == pytest.approx(6 * trace_w.mean(), rel=1e-9)
+
+
 # --- what ships
 
 PUBLISHED_ITL_MS = {
@@ -415,8 +438,6 @@ H100."""
 
 
 def test_the_shipped_data_have_the_published_latencies_and_power(tmp_path):
-    from diploee.integrations.openg2g import InferenceData, specs_of
-
     ((place, spec),) = specs_of(find_data("llama31_70b_4xh100", tmp_path)).items()
     data = InferenceData.read(place, spec)
     for size, published_ms in PUBLISHED_ITL_MS.items():
