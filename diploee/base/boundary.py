@@ -1,7 +1,7 @@
 """The boundary of a run: all that stages, loads, policies and measures hand over.
 
 Whoever wrote a part, its arrays are checked when the first of them pass, and taken as
-they are from then on. What a part raises is told in one line that names it.
+they are from then on. What a part raises is one line that names it.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-_CONVERTED = {"factor": float, "of_means": bool}
+_CONVERTED: dict[str, Any] = {"factor": float, "of_means": bool}
 
 
 def read_metrics(path: Path) -> list[Metric]:

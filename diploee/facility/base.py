@@ -524,7 +524,8 @@ class StageMeters:
     def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
         self._meters: list[tuple[Any, Meter]] = []
         seen = set[str]()
-        for stage in (stage for stage in stages if hasattr(stage, "meter")):
+        measured: list[Any] = [stage for stage in stages if hasattr(stage, "meter")]
+        for stage in measured:
             with naming("meter", refusal(stage)):
                 self._meters.append((stage, stage.meter()))
                 keys = [metric.key for metric in stage.metrics]

@@ -40,8 +40,7 @@ class LossCurve(Brief):
     def loss_w(self, power_w: Float64Array, rating_w: float) -> Float64Array:
         """Return the losses [W] at powers given out [W], shape (n,)."""
         load = np.abs(power_w) / rating_w  # what flows back is lost in part as well
-        losses_w: Float64Array = rating_w * self(load)
-        return losses_w
+        return rating_w * self(load)
 
 
 def quadratic(a0: float, a1: float, a2: float) -> LossCurve:

@@ -474,8 +474,7 @@ class Attribution:
         began = rows.start_ms >= begin_ms
 
         def any_of(found: BoolArray) -> BoolArray:
-            of_jobs: BoolArray = np.maximum.reduceat(found, first)
-            return of_jobs
+            return np.maximum.reduceat(found, first)
 
         writes = any_of(phase == TrainingPhase.CHECKPOINT)
         # A job trains behind a load, unless it fails in it.
@@ -483,12 +482,11 @@ class Attribution:
         trains = any_of((phase == TrainingPhase.TRAIN) & np.append(False, behind_load))
         stops = any_of(began & (phase == TrainingPhase.PLANNED))
         fails = any_of(began & (phase == TrainingPhase.HUNG))
-        did: Int64Array = np.select(
+        return np.select(
             [fails & trains, fails & falls, stops & falls, trains, writes],
             [8, 7, 6, 5, 4],
             0,
         )
-        return did
 
     def _net_of(self, service: _Service, span: Span) -> tuple[float, float]:
         """Return a service's power beyond nodes without instances, and noise [W]."""
@@ -508,8 +506,7 @@ class Attribution:
     def _net_w(self, rows: Segments, span: Span) -> Float64Array:
         """Return the mean power of segments over a span beyond idle nodes [W]."""
         gross_w, nodes = self._mean_w(rows, span)
-        net_w: Float64Array = gross_w - nodes * self._idle_w[rows.pool_id]
-        return net_w
+        return gross_w - nodes * self._idle_w[rows.pool_id]
 
     def _mean_w(self, rows: Segments, span: Span) -> tuple[Float64Array, Float64Array]:
         """Return the mean power [W] and the mean nodes of segments over a span."""

@@ -155,8 +155,7 @@ def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
 
 
 def _net_mw(part: Words) -> float:
-    mw: float = part["mw"] - part.get("mean_mw", 0.0)
-    return mw
+    return part["mw"] - part.get("mean_mw", 0.0)
 
 
 def _change_mw(cause: Words) -> float:
@@ -164,8 +163,7 @@ def _change_mw(cause: Words) -> float:
 
     The sum of its parts where it is not given.
     """
-    change_mw: float = cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
-    return change_mw
+    return cause.get("change_mw", sum(map(_net_mw, cause["parts"])))
 
 
 class _Writer:

@@ -140,10 +140,7 @@ def _own_share(
         & (next_ms == event.ramp_ms)
     )
     n_hold = int((ramps_ms == event.ramp_ms).sum())
-    own: Float64Array = (
-        acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
-    )
-    return own
+    return acting / np.maximum(n_acting, 1) + rebounds / n_rebound + holds / n_hold
 
 
 def _against_twin(

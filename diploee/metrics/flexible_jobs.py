@@ -264,7 +264,4 @@ def _width(kept: dict[int, list[list[int]]], job: int) -> tuple[int, int]:
 
 def _ended(schedule: Schedule) -> BoolArray:
     """Return which jobs have ended, or are known to within the run."""
-    ended: BoolArray = (schedule.end_ms != NEVER_MS) & (
-        schedule.end_ms <= schedule.horizon_ms
-    )
-    return ended
+    return (schedule.end_ms != NEVER_MS) & (schedule.end_ms <= schedule.horizon_ms)

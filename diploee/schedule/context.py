@@ -238,8 +238,7 @@ class ActingPool(_Sight):
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
-        priority: float = self._engine.jobs[job].priority
-        return priority
+        return self._engine.jobs[job].priority
 
     def deadline_ms(self, job: int) -> int:
         """Return when a job is due [ms], by its class.

@@ -49,24 +49,6 @@ STAGGER_MS = MS_PER_MIN
 NO_LIMIT_W = float("inf")
 
 
-class Headroom:
-    """Power left under a limit, which starts and caps take from [W].
-
-    It is negative as long as more is drawn than the limit allows.
-    """
-
-    def __init__(self, allowed_w: float, drawn_w: float) -> None:
-        self.left_w = allowed_w - drawn_w
-
-    def holds(self, more_w: float) -> bool:
-        """Return whether as much more may be drawn."""
-        return more_w <= self.left_w
-
-    def take(self, more_w: float) -> None:
-        """Count what is drawn more; negative where it is less."""
-        self.left_w -= more_w
-
-
 def fair_levels(
     power_w: Float64Array, allowed_w: float, now: Int64Array | None = None
 ) -> Int64Array:
@@ -105,15 +87,15 @@ def fair_levels(
         else:
             low = middle + 1
     levels = levels_at(shares[high])
-    room = Headroom(allowed_w, total_w(levels))
+    left_w = allowed_w - total_w(levels)
     capped = np.flatnonzero(levels > 0)
     if now is not None:  # so that no job goes up and down by turns
         capped = capped[np.argsort(now[capped] >= levels[capped], kind="stable")]
     for job in capped.tolist():
         more_w = power_w[job, levels[job] - 1] - power_w[job, levels[job]]
-        if room.holds(more_w):
+        if more_w <= left_w:
             levels[job] -= 1
-            room.take(more_w)
+            left_w -= more_w
     return levels
 
 
@@ -267,7 +249,7 @@ class FairCaps:
             powers_w = self._power_by_level(pool, of, job)
             least_w = float(powers_w[-1]) - of.idle_w * of.job_n_nodes[job]
             drawn_w = self._least_w(view) + self._granted_w
-            if not Headroom(limit_w * (1 - START_MARGIN), drawn_w).holds(least_w):
+            if least_w > limit_w * (1 - START_MARGIN) - drawn_w:
                 return False
             if of.free_nodes >= of.job_n_nodes[job]:
                 self._granted_w += least_w
@@ -491,14 +473,15 @@ class FairCaps:
         fixed_w = draws_w - float(power_w[np.arange(now.size), now].sum())
         levels = fair_levels(power_w, self._aim_w - fixed_w, now)
         power_w = power_w[np.arange(now.size), levels]
-        room = Headroom(self._aim_w, fixed_w + float(power_w.sum()))
-        if room.left_w < 0:
-            actions = self._pause(view, keys, power_w, room)
+        # Negative as long as more is drawn than is aimed at
+        left_w = self._aim_w - (fixed_w + float(power_w.sum()))
+        if left_w < 0:
+            actions, left_w = self._pause(view, keys, power_w, left_w)
             actions += self._shrink(
-                view, keys, power_w, room, {(n, a.job) for n, a in actions}
+                view, keys, power_w, left_w, {(n, a.job) for n, a in actions}
             )
         else:
-            actions = self._widen(view, room)
+            actions = self._widen(view, left_w)
         stopped = {(name, action.job) for name, action in actions}
         for key, level in zip(keys, levels.tolist(), strict=True):
             name, job = key
@@ -557,9 +540,9 @@ class FairCaps:
         view: FacilityView,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
-        room: Headroom,
-    ) -> list[tuple[str, Action]]:
-        """Stop jobs until the rest keeps the aim.
+        left_w: float,
+    ) -> tuple[list[tuple[str, Action]], float]:
+        """Stop jobs until the rest keeps the aim, and return what is left under it [W].
 
         Those that tolerate most, then most slack.
         """
@@ -576,23 +559,23 @@ class FairCaps:
         notices_ms = [x.event.held_ms - x.event.issued_ms for x in self._known(view)]
         notice_ms = min(notices_ms, default=_NEVER_MS)
         for *_, job, row in sorted(order):
-            if room.left_w >= 0:
+            if left_w >= 0:
                 break
             name = keys[row][0]
             of = view.pools[name]
             flexible = of.flexibility(job)
             in_time = notice_ms >= flexible.stop_ms
             actions.append((name, Preempt(job, "checkpoint" if in_time else "kill")))
-            room.take(of.idle_w * of.job_n_nodes[job] - power_w[row])
+            left_w -= of.idle_w * of.job_n_nodes[job] - power_w[row]
             self._paused[(name, job)] = flexible.restart_ms
-        return actions
+        return actions, left_w
 
     def _shrink(
         self,
         view: FacilityView,
         keys: Sequence[tuple[str, int]],
         power_w: Float64Array,
-        room: Headroom,
+        left_w: float,
         stopped: set[tuple[str, int]],
     ) -> list[tuple[str, Action]]:
         """Run jobs on their fewest nodes until the aim is kept, by tolerance."""
@@ -605,7 +588,7 @@ class FairCaps:
         )
         actions: list[tuple[str, Action]] = []
         for row in rows:
-            if room.left_w >= 0:
+            if left_w >= 0:
                 break
             name, job = key = keys[row]
             of = view.pools[name]
@@ -620,10 +603,10 @@ class FairCaps:
                 continue
             actions.append((name, Resize(job, fewest)))
             self._resized[key] = nodes
-            room.take((of.idle_w * nodes - power_w[row]) * (1 - fewest / nodes))
+            left_w -= (of.idle_w * nodes - power_w[row]) * (1 - fewest / nodes)
         return actions
 
-    def _widen(self, view: FacilityView, room: Headroom) -> list[tuple[str, Action]]:
+    def _widen(self, view: FacilityView, left_w: float) -> list[tuple[str, Action]]:
         """Give jobs their nodes back while that keeps the aim, one at a time."""
         for key, nodes in sorted(self._resized.items()):
             name, job = key
@@ -632,7 +615,7 @@ class FairCaps:
             if more <= 0 or job in of.stopping or key in self._restarting:
                 continue
             more_w = (of.power_w(job) / of.job_n_nodes[job] - of.idle_w) * more
-            if more <= of.free_nodes and room.holds(more_w):
+            if more <= of.free_nodes and more_w <= left_w:
                 del self._resized[key]
                 self._restarting[key] = view.now_ms + of.flexibility(job).restart_ms
                 return [(name, Resize(job, nodes))]

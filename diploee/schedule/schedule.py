@@ -303,8 +303,7 @@ def _engine(
     if engine == "compiled":
         if (twin := twin_of(policy)) is None:
             raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
-        made: PoolEngine = twin(policy, standing.first, begin_ms, standing.added)
-        return made
+        return twin(policy, standing.first, begin_ms, standing.added)
     from diploee.schedule.simpy_engine import SimpyCluster
 
     return SimpyCluster(standing.first, policy, begin_ms, standing.added, clock)
@@ -416,5 +415,4 @@ def _first_with(jobs: Int64Array, n_nodes: float, until_ms: int) -> Int64Array:
     order = np.argsort(times_ms, kind="stable")
     level = np.cumsum(np.concatenate([-of_job, of_job])[order])
     times_ms = times_ms[order]
-    first: Int64Array = times_ms[(level >= n_nodes) & (times_ms < until_ms)][:1]
-    return first
+    return times_ms[(level >= n_nodes) & (times_ms < until_ms)][:1]

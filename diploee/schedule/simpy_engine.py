@@ -85,8 +85,7 @@ class SimpyCluster(SimpyLoop):
 
     def priority(self, job: int) -> float:
         """Return the priority of a job's class."""
-        priority: float = self._of_jobs("priority")[job]
-        return priority
+        return self._of_jobs("priority")[job]
 
     def expected_end_ms(self, job: int) -> int:
         """Return when a running job is expected to end [ms], after now."""

@@ -29,8 +29,7 @@ class Schedule(Brief):
     @cached_property
     def started(self) -> BoolArray:
         """Whether each job started, shape (n,)."""
-        started: BoolArray = self.start_ms != NEVER_MS
-        return started
+        return self.start_ms != NEVER_MS
 
     @cached_property
     def end_ms(self) -> Int64Array:

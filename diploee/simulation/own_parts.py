@@ -73,7 +73,7 @@ Known = dict[int, tuple[Any, OwnPart]]
 """Objects that were hashed, before they ran, by their identity."""
 
 
-def is_outside(of: type | FunctionType) -> bool:
+def is_outside(of: Any) -> bool:
     """Return whether a class or function is not of the package."""
     return of.__module__.partition(".")[0] != "diploee"
 

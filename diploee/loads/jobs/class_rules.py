@@ -83,5 +83,4 @@ def nearest_n_nodes(
     upper = np.searchsorted(
         known[:-1] * known[1:], np.asarray(n_nodes, np.int64) ** 2, "left"
     )
-    nearest: Int64Array = known[upper]
-    return nearest
+    return known[upper]

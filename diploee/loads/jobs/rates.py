@@ -64,19 +64,16 @@ class HourlyRates:
     def of_hours(self) -> Float64Array:
         """Integral over each hour [ms], shape (H,)."""
         first = np.searchsorted(self.nodes_ms, self.edges_ms[:-1])
-        of_hours: Float64Array = np.add.reduceat(self.of_pieces, first)
-        return of_hours
+        return np.add.reduceat(self.of_pieces, first)
 
     @property
     def relative_rate(self) -> Float64Array:
         """Mean in each hour relative to that over the run, shape (H,)."""
-        rate: Float64Array = self.of_hours / np.diff(self.edges_ms)
-        return rate
+        return self.of_hours / np.diff(self.edges_ms)
 
     def at(self, times_ms: Int64Array) -> Float64Array:
         """Return the relative rate at times within the span, behind a step there."""
-        rate: Float64Array = np.interp(times_ms, self.nodes_ms, self.at_nodes)
-        return rate
+        return np.interp(times_ms, self.nodes_ms, self.at_nodes)
 
     def cut_at(self, times_ms: Int64Array) -> HourlyRates:
         """Return the same rates, with hours that are cut at times as well."""
@@ -207,10 +204,7 @@ def _week_factors(
         _week_levels(year, *size, seed, *name) for year in range(years[0], years[1] + 1)
     ]
     level = np.concatenate([levels for _, levels in of_years])
-    factors: Float64Array = np.interp(
-        middle, of_years[0][0] + 0.5 + np.arange(level.size), level
-    )
-    return factors
+    return np.interp(middle, of_years[0][0] + 0.5 + np.arange(level.size), level)
 
 
 def _middle_of_week(week: int) -> np.datetime64:
@@ -342,8 +336,7 @@ def _of_week(calendar: Calendar, hours: Int64Array) -> Float64Array:
         hour = np.where(
             np.isin(days, holidays_of(calendar.holidays, first, last)), as_day, hour
         )
-    week: Float64Array = np.array(calendar.week_weights())[hour]
-    return week
+    return np.array(calendar.week_weights())[hour]
 
 
 def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
@@ -379,20 +372,16 @@ def month_factors(calendar: Calendar, hours: Int64Array) -> Float64Array:
         [edges_h[:-1], edges_h[:-1] + MONTH_RAMP_H, edges_h[1:] - MONTH_RAMP_H]
     )
     corners = np.column_stack([ends[0], level, level])
-    factors: Float64Array = np.interp(
+    return np.interp(
         hours + 0.5,
         np.append(corners_h.ravel(), edges_h[-1]),
         np.append(corners.ravel(), ends[1][-1]),
     )
-    return factors
 
 
 def joint(own: Float64Array, neighbour: Float64Array) -> Float64Array:
     """Return the value where two steps meet: their mean, at most twice the smaller."""
-    at_edge: Float64Array = np.minimum(
-        (own + neighbour) / 2, 2 * np.minimum(own, neighbour)
-    )
-    return at_edge
+    return np.minimum((own + neighbour) / 2, 2 * np.minimum(own, neighbour))
 
 
 def _month_level(
@@ -425,10 +414,7 @@ def hour_of_week(hours: npt.NDArray[np.datetime64]) -> Int64Array:
 
 def month_of_year(hours: npt.NDArray[np.datetime64]) -> Int64Array:
     """Return the month of local hours, 0 in January, to 11."""
-    months: Int64Array = (
-        hours.astype("datetime64[M]").astype(np.int64) % MONTHS_PER_YEAR
-    )
-    return months
+    return hours.astype("datetime64[M]").astype(np.int64) % MONTHS_PER_YEAR
 
 
 def gamma_factors(
@@ -451,10 +437,7 @@ def gamma_factors(
             for day in range(int(first), int(last) + 1)
         ]
     )
-    of_hours: Float64Array = factors[
-        (hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY
-    ]
-    return of_hours
+    return factors[(hours - first * HOURS_PER_DAY) * per_day // HOURS_PER_DAY]
 
 
 MAX_STEPS = 100

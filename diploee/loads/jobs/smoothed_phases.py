@@ -97,8 +97,7 @@ class SmoothedPhases:
         offset_ms = np.select(
             [spans.what == RISE, spans.what == FALL], [rise_ms, fall_ms], 0
         )
-        rounded: Int64Array = np.rint(offset_ms).astype(np.int64)
-        return rounded
+        return np.rint(offset_ms).astype(np.int64)
 
     def spans(
         self,

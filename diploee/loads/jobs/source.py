@@ -265,8 +265,7 @@ def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
     """
     end_ms = np.minimum(jobs.submit_ms + jobs.duration_ms, horizon_ms)
     run_ms = np.maximum(end_ms - np.maximum(jobs.submit_ms, from_ms), 0)
-    asked: Int64Array = jobs.n_nodes.astype(np.int64) * run_ms
-    return asked
+    return jobs.n_nodes.astype(np.int64) * run_ms
 
 
 def draw_profiles(
@@ -280,8 +279,7 @@ def draw_profiles(
     profile_of = np.zeros((len(classes), n_profiles.max()), dtype=np.int32)
     for row, c in enumerate(classes):
         profile_of[row, : len(c.profile_ids)] = c.profile_ids
-    profile_id: Int32Array = profile_of[class_id, replicate]
-    return profile_id
+    return profile_of[class_id, replicate]
 
 
 def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:

@@ -165,8 +165,7 @@ def _source(
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
-        found: JobSource = installed(JOB_SOURCES)["zeus"](
+        return installed(JOB_SOURCES)["zeus"](
             spec, frame, builder, inputs.zeus[frame.name]
         )
-        return found
     return DrawnJobs(spec, frame, builder, inputs.batches)

@@ -132,30 +132,21 @@ class Bank(Brief):
 
     def __post_init__(self) -> None:
         """Take arrays of any kind of numbers, if they are as long as the pieces."""
-        n = np.size(self.edges_ms) - 1
-        for name in (
-            "pool_id",
-            "edges_ms",
-            "n_nodes",
-            "weight",
-            "profile_id",
-            "offset_ms",
+        for name, kinds, more in (
+            ("edges_ms", "iu", 0),
+            ("n_nodes", "iu", 1),
+            ("weight", "iuf", 1),
+            ("profile_id", "iu", 1),
+            ("offset_ms", "iu", 1),
         ):
-            kinds = "iuf" if name == "weight" else "iu"
-            try:
-                values = np.asarray(getattr(self, name))
-            except ValueError:  # rows of several lengths
-                values = np.array(None)
-            expected = {"pool_id": (), "edges_ms": (n + 1,)}.get(name, (n,))
-            if values.dtype.kind not in kinds or values.shape != expected:
-                numbers = "numbers" if "f" in kinds else "whole numbers"
+            values, expected = np.asarray(getattr(self, name)), np.size(self.edges_ms)
+            if values.dtype.kind not in kinds or values.shape != (expected - more,):
                 raise WorkloadError(
                     f"Bank: {name} has shape {values.shape} of {values.dtype}, "
-                    f"expected {expected} of {numbers}: one for each piece between "
-                    "edges"
+                    f"expected ({expected - more},) of numbers, whole ones but for "
+                    "weight: one for each piece between edges"
                 )
-            if name != "pool_id":
-                object.__setattr__(self, name, values)
+            object.__setattr__(self, name, values)
 
     def segments(self, begin_ms: int | None, end_ms: int | None) -> Segments:
         """Return the segments that start in a span of time, as `BankLoad.between` says."""  # noqa: E501
@@ -247,8 +238,7 @@ def shared_counts(n_instances: Int64Array) -> Int64Array:
     step = np.ones_like(n_instances)
     while (large := n_instances // step > EXACT_INSTANCES).any():
         step[large] *= 2
-    nearest: Int64Array = (n_instances + step // 2) // step * step
-    return nearest
+    return (n_instances + step // 2) // step * step
 
 
 def bank_sums_w(

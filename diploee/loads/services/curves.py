@@ -63,8 +63,7 @@ class LatencyCurve(Brief):
     @cached_property
     def latency_s(self) -> Float64Array:
         """Latency made non-decreasing by a running maximum [s]."""
-        rising: Float64Array = np.maximum.accumulate(self.measured_latency_s)
-        return rising
+        return np.maximum.accumulate(self.measured_latency_s)
 
     @property
     def falls_far(self) -> bool:
@@ -97,8 +96,7 @@ class LatencyCurve(Brief):
         (PCHIP), so that it is non-decreasing.
         """
         inside = np.clip(rate_rps, self.rate_rps[0], self.rate_rps[-1])
-        latency_s: Float64Array = self._interpolator(inside)
-        return latency_s
+        return self._interpolator(inside)
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,8 +96,7 @@ class ServedPower(Brief):
         most = float(np.max(sequences, initial=1.0))
         numbers = np.arange(int(most + 12 * np.sqrt(most) + 12), dtype=np.float64)
         share = scipy.stats.poisson.pmf(numbers, sequences[..., np.newaxis])
-        mean_w: Float64Array = share @ self.power_w(numbers)
-        return mean_w
+        return share @ self.power_w(numbers)
 
 
 def served_power(spec: PowerLaw) -> ServedPower:
@@ -145,10 +144,7 @@ def sequences_in_flight(
         """Return the sum of times passed at each edge since all before it [s]."""
         times_s = np.sort(times_s)
         before = np.searchsorted(times_s, edges_s)
-        passed_s: Float64Array = (
-            before * edges_s - np.append(0.0, np.cumsum(times_s))[before]
-        )
-        return passed_s
+        return before * edges_s - np.append(0.0, np.cumsum(times_s))[before]
 
     in_flight = np.diff(since(arrive_s) - since(arrive_s + stays_s)) / step_s
     return np.maximum(in_flight, 0.0)
@@ -237,8 +233,7 @@ def _with_noise_w(
         MS_PER_S / PROFILE_STEP_MS
     )
     noise_w = np.where(in_flight > 0, NOISE_W[0] + NOISE_W[1] * in_flight, 0.0) * noise
-    power_w: Float64Array = law.power_w(in_flight) + noise_w
-    return power_w
+    return law.power_w(in_flight) + noise_w
 
 
 def served_profile(

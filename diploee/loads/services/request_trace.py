@@ -131,8 +131,7 @@ class RequestTrace(Brief):
                 f"{self.source}: no service '{service}' (have: {one_of(self.services)})"
                 f"{did_you_mean(service, self.services)}"
             )
-        rows: Float64Array = self.n_requests[self.services.index(service)]
-        return rows
+        return self.n_requests[self.services.index(service)]
 
 
 def replayed_rates(

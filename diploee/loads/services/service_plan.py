@@ -120,10 +120,7 @@ class PlannedService:
 
         0 for none.
         """
-        rate: Float64Array = self.served.served_rps / np.maximum(
-            self.served.n_serving, 1
-        )
-        return rate
+        return self.served.served_rps / np.maximum(self.served.n_serving, 1)
 
     @property
     def n_standby_nodes(self) -> Int64Array:

@@ -70,8 +70,7 @@ class ServedRequests:
     @cached_property
     def step_s(self) -> Float64Array:
         """Length of each piece [s], shape (P,)."""
-        length: Float64Array = np.diff(self.edges_ms) / MS_PER_S
-        return length
+        return np.diff(self.edges_ms) / MS_PER_S
 
     def since(self, time_ms: int) -> ServedRequests:
         """Return what happens from a time in the span [ms], cutting a piece there."""
@@ -413,5 +412,4 @@ def _waits(arrived: Float64Array, served: Float64Array) -> BoolArray:
     """Return the steps at whose start or end requests wait, beyond rounding."""
     n_edges = arrived.size
     waiting = arrived - served[:n_edges] > 1e-9 * max(1.0, float(arrived[-1]))
-    either: BoolArray = waiting[:-1] | waiting[1:]
-    return either
+    return waiting[:-1] | waiting[1:]

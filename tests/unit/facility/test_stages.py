@@ -316,3 +316,36 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
     page = call("schema", "--outputs").out
     assert "facility, with `chiller`" in page
     assert "| `chiller.energy_mwh` | MWh | chilling |" in page
+
+
+HALF_MORE = """
+from typing import Literal
+from diploee.base import Column
+from diploee.facility import StageSpec
+class HalfMore(StageSpec):
+    columns = (Column("more_w", "W", "facility", "mean", None, "more", role="load"),)
+    kind: Literal["half_more"] = "half_more"
+    part: float = 0.5
+    def apply(self, block, state):
+        power_w = block.columns["facility_power_w"]
+        more_w = self.part * power_w
+        return {"more_w": more_w, "facility_power_w": power_w + more_w}, None
+"""
+
+
+def test_a_stage_goes_by_its_import_path_which_the_run_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_more.py").write_text(HALF_MORE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(STAGES, "added", {})
+    stage = {"kind": "half_more:HalfMore", "part": 0.25}
+    scenario = tiny_scenario({"facility.stages": [stage], "duration": "1 h"})
+    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    STAGES.added.clear()  # as in another process
+    assert open_run(run.folder).scenario == scenario
+    assert run.manifest["scenario"]["facility"]["stages"] == [stage]
+    (part,) = run.manifest["own_parts"]
+    assert part["name"] == "half_more:HalfMore"
+    series = run.facility()
+    np.testing.assert_allclose(series["more_w"], series["it_power_w"] / 4, rtol=1e-6)

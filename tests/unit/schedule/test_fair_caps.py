@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.schedule.controller import Headroom, PowerHistory, fair_levels
+from diploee.schedule.controller import PowerHistory, fair_levels
 
 ROW = st.lists(st.floats(1, 1000), min_size=4, max_size=4).map(
     lambda row: sorted(row)[::-1]
@@ -33,14 +33,6 @@ def test_caps_keep_what_can_be_kept_within_the_largest_step(
     assert own_w.sum() <= allowed_w * (1 + 1e-12)
     if levels.any():
         assert allowed_w - own_w.sum() <= -np.diff(power_w, axis=1).min() + 1e-9
-
-
-def test_room_under_a_cap_is_negative_until_enough_is_given_back() -> None:
-    room = Headroom(100.0, 130.0)
-    assert not room.holds(0)
-    room.take(-40.0)
-    assert room.holds(10)
-    assert not room.holds(10.5)
 
 
 def test_the_mean_of_the_past_is_of_what_was_drawn_from_each_time_on() -> None:
