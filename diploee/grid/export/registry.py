@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from glob import escape
 from math import inf
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
@@ -328,7 +329,7 @@ def _check_options(fmt: Format, options: Options) -> None:
 
 def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     # The name of '.' or '..' shows only in the whole path.
-    place = run.folder if run.folder.name not in ("", "..") else run.folder.resolve()
+    place = Path(abspath(run.folder))  # noqa: PTH100
     names = filter(None, (place.name, options.event_window, fmt.name))
     return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
