@@ -176,10 +176,11 @@ def show_sections(sections: Iterable[Section]) -> None:
         if section.figures:
             show_figures(section.title, section)
         show_texts(section.tables)
-        Console().print()
+        console = Console(highlight=False)
+        console.print()
         for note in (*(table.note for table in section.tables), *section.notes):
             if note:
-                Console().print(escape(f"- {note}"), soft_wrap=True)
+                console.print(escape(f"- {note}"), soft_wrap=True)
 
 
 def show_figures(title: str, section: Section) -> None:
@@ -195,10 +196,31 @@ def show_figures(title: str, section: Section) -> None:
 
 
 def show_texts(tables: Iterable[SectionTable]) -> None:
-    """Print tables of sections, each below an empty line."""
+    """Print tables of sections, each below an empty line.
+
+    Columns of words for which there is no room stand below, row by row.
+    """
+    console = Console(highlight=False)
+    width = console.width if sys.stdout.isatty() else WIDE
     for table in tables:
-        Console().print()
-        show_lines(table.title, (table.first, *table.heads), list(table.lines()))
+        heads, below = (table.first, *table.heads), list[tuple[str, ...]]()
+        columns = [*zip(heads, *table.lines(), strict=True)]
+        lengths = {of: max(map(len, of)) for of in columns}
+        lengths[columns[0]] = min(lengths[columns[0]], NAMES)
+        while sum(lengths[of] + 1 for of in columns) > width:
+            longest = max(columns[1:], key=lambda of: lengths[of])
+            if lengths[longest] <= LONG:
+                break
+            columns.remove(longest)
+            below.insert(0, longest)
+        header, *rows = zip(*columns, strict=True)
+        console.print()
+        show_lines(table.title, header, rows)
+        for head, *cells in below:
+            for (item, *_), cell in zip(rows, cells, strict=True):
+                if cell not in ("", NONE):
+                    line = escape(f"{item}, {head}: {cell}")
+                    console.print(line, soft_wrap=True)
 
 
 def show_lines(
@@ -246,6 +268,10 @@ def titled_table(
 
 NUMERIC = f"-+0123456789{NONE}"
 """How the cells of a column of numbers begin."""
+
+LONG, NAMES = 30, 40
+"""A column of words that are longer may stand below its table, and names of rows are
+broken to be as wide [characters]."""
 
 WIDE = 200
 """Width of tables that nobody looks at in a terminal [characters]."""

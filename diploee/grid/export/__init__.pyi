@@ -4,4 +4,3 @@ from .base import Options as Options
 from .base import Written as Written
 from .registry import FORMATS as FORMATS
 from .registry import export_run as export_run
-from .series import Series as Series

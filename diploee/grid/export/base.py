@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,10 +15,11 @@ from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
 from diploee.base.clock import named_zone
 from diploee.base.errors import Brief, shown
 from diploee.base.model import Choices, Share, default, documented, unset
-from diploee.base.tables import Float64Array
-from diploee.grid.export.series import ExportBlock, LeapDay, ReactiveTable, Series
-from diploee.grid.export.text import in_mw
+from diploee.base.progress import Update
+from diploee.base.units import MS_PER_S, W_PER_MW
+from diploee.grid.export.series import ExportBlock, LeapDay, ReactiveTable
 from diploee.runs.reader import RunFolder
+from diploee.runs.series import Rows, RunSeries
 
 FOR_ALL = frozenset({"column", "step"})
 WINDOW = frozenset({"first", "until", "event_window"})
@@ -123,26 +124,74 @@ def flag(option: str) -> str:
     return _FLAGS.get(option, f"--{option.replace('_', '-')}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExportRequest(Brief):
-    """Request to a format's writer."""
+    """Request to a format's writer: a power at a step, and the place to write."""
 
     run: RunFolder  # the finished run
-    series: Series  # the power at the export's step, to be streamed
     options: Options  # what the user chose
     path: Path  # file, or folder, to write; it is put in its place afterwards
+    source: RunSeries  # where the power is read from
+    step_ms: int  # step of the export [ms], a multiple of the source's
+    # Rows of the source to export; each a whole number of steps
+    spans: tuple[Rows, ...]
+    # Where reactive power comes from: a user's table, or a column of the source [var]
+    reactive: ReactiveTable | str | None = None
+    # Called with the fraction streamed after each block, and what that is
+    progress: Update = field(default=lambda _fraction, _text: None)
+    # Energy [J] and largest mean power over a step [W] of the last complete pass over
+    # `blocks`
+    energy_j: float = 0.0
+    peak_w: float = -np.inf
 
     @property
     def has_reactive(self) -> bool:
         """Whether there is reactive power to write, of the run or a user's table."""
-        return self.series.reactive is not None
+        return self.reactive is not None
 
-    def power_columns(self, block: ExportBlock) -> list[Float64Array]:
-        """Return the power [MW] and any reactive power [Mvar] of steps."""
-        columns = [in_mw(block.power_w)]
-        if block.q_mvar is not None:
-            columns.append(np.round(block.q_mvar, 9))
-        return columns
+    @property
+    def rows_per_step(self) -> int:
+        """Intervals of the source in a step."""
+        return self.step_ms // self.source.step_ms
+
+    @property
+    def step_s(self) -> float:
+        """Step of the export [s]."""
+        return self.step_ms / MS_PER_S
+
+    @property
+    def start(self) -> datetime:
+        """When the first step starts, local time."""
+        return self.source.at(self.spans[0][0])
+
+    @property
+    def in_milliseconds(self) -> bool:
+        """Whether steps start within a second, so that stamps need milliseconds."""
+        return bool(self.step_ms % MS_PER_S or self.start.microsecond)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of exported steps."""
+        return sum(b - a for a, b in self.spans) // self.rows_per_step
+
+    def blocks(self) -> Iterator[ExportBlock]:
+        """Stream the power from its start; memory is bounded by the block."""
+        energy_j, peak_w, done, column = 0.0, -np.inf, 0, self.options.column
+        columns = [column, *([self.reactive] if isinstance(self.reactive, str) else [])]
+        for span in self.spans:
+            for block in self.source.blocks(columns, self.step_ms, span):
+                power_w = block.columns[column]
+                energy_j += float(power_w.sum()) * self.step_s
+                peak_w = max(peak_w, float(power_w.max()))
+                q_mvar = None
+                if isinstance(self.reactive, str):
+                    q_mvar = block.columns[self.reactive] / W_PER_MW
+                elif self.reactive is not None:
+                    q_mvar = self.reactive.at(power_w)
+                yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
+                done += power_w.size
+                self.progress(done / self.n_steps, f"{done:,} steps")
+        self.energy_j, self.peak_w = energy_j, peak_w
 
 
 @dataclass(frozen=True)

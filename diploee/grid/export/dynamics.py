@@ -38,11 +38,9 @@ def write_andes(request: ExportRequest) -> Written:
         fields, dests = [*fields, "q_pu"], [*dests, "Qpf"]
     first: list[float] = []
     with csv_file(request.path / data, ("t", *fields)) as write:
-        for block in request.series.blocks():
+        for block in request.blocks():
             # The solver's times are floats of three decimals, as `time_s` gives them.
-            per_unit = [
-                np.round(c / options.mva, 9) for c in request.power_columns(block)
-            ]
+            per_unit = [np.round(c / options.mva, 9) for c in block.columns]
             first = first or [float(values[0]) for values in per_unit]
             write(block.time_s, *per_unit)
     row = (
@@ -93,20 +91,20 @@ def write_pscad(request: ExportRequest) -> Written:
 
     A comment, then rows, the first at 0 s.
     """
-    options, series = request.options, request.series
+    options = request.options
     heads, mean_mw = ["P [MW, consumption > 0]", "Q [Mvar, drawn > 0]"], 0.0
     if options.signal == "dp_pu":
         heads = [f"dP [pu of {options.mva:g} MVA, added load > 0]"]
-        for _ in series.blocks():
+        for _ in request.blocks():
             pass
-        mean_mw = series.energy_j / (series.n_steps * series.step_s) / W_PER_MW
+        mean_mw = request.energy_j / (request.n_steps * request.step_s) / W_PER_MW
     elif not request.has_reactive:
         heads.pop()
     before: list[float] = []
     with request.path.open("w", encoding="ascii", newline="\n") as file:
         file.write(f"! diploee: t [s]  {'  '.join(heads)}\n")
-        for block in series.blocks():
-            columns = request.power_columns(block)
+        for block in request.blocks():
+            columns = block.columns
             if options.signal == "dp_pu":
                 columns = [(columns[0] - mean_mw) / options.mva]
             for t, *values in np.column_stack([block.time_s, *columns]).tolist():
@@ -115,7 +113,7 @@ def write_pscad(request: ExportRequest) -> Written:
                 elif not before:
                     file.write(_pscad_row(t, values))
                 before = values
-        file.write(_pscad_row(series.n_steps * series.step_s, before))
+        file.write(_pscad_row(request.n_steps * request.step_s, before))
     return Written(
         {request.path.name: f"t in s; {'; '.join(heads)}"},
         (
@@ -151,14 +149,13 @@ INT32_MAX = 2**31 - 1
 
 def write_comtrade(request: ExportRequest, revision: int) -> Written:
     """Write a record of an event window that relay, PMU and EMT tools read."""
-    series = request.series
-    if series.n_steps > MOST_SAMPLES:
+    if request.n_steps > MOST_SAMPLES:
         raise InputError(
-            f"{request.run.folder}: {series.n_steps:,} samples, a COMTRADE record "
+            f"{request.run.folder}: {request.n_steps:,} samples, a COMTRADE record "
             f"takes up to {MOST_SAMPLES:,}; give --event-window, or --from and --to"
         )
-    blocks = list(series.blocks())
-    parts = [(block.time_s, *request.power_columns(block)) for block in blocks]
+    blocks = list(request.blocks())
+    parts = [(block.time_s, *block.columns) for block in blocks]
     time_s, *values = (np.concatenate(column) for column in zip(*parts, strict=True))
     factor = TIME_FACTOR
     while time_s[-1] * US_PER_S / factor > INT32_MAX:
@@ -229,7 +226,7 @@ def _config(
         *channels,
         "60",
         "1",
-        f"{MS_PER_S / request.series.step_ms:g},{request.series.n_steps}",
+        f"{MS_PER_S / request.step_ms:g},{request.n_steps}",
         stamp,
         stamp,
         "ASCII" if revision == 1999 else "FLOAT32",

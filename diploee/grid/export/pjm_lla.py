@@ -30,7 +30,7 @@ def write_pjm_lla(request: ExportRequest) -> Written:
     scenario, options = request.run.scenario, request.options
     steps_ms, added_w = _steps(scenario)
     facility, ratings = scenario.facility, "ratings of the devices that stand, MW"
-    is_at_meter = request.series.column == POWER and (
+    is_at_meter = request.options.column == POWER and (
         facility.stages or facility.has_ac_power
     )
     if is_at_meter and facility.nodes_power_w:
@@ -76,8 +76,7 @@ def write_pjm_lla(request: ExportRequest) -> Written:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows(map(cell, row) for row in (header, *rows))
     step = (
-        f"largest mean over {request.series.step_s:g} s in the calendar year (local "
-        "time), MW"
+        f"largest mean over {request.step_s:g} s in the calendar year (local time), MW"
     )
     return Written(
         {
@@ -111,7 +110,7 @@ def _highest(
     clock, zone = request.run.scenario.clock, request.run.scenario.facility.zone
     years: dict[int, float] = {}
     phase_w = np.zeros(steps_ms.size)
-    for block in request.series.blocks():
+    for block in request.blocks():
         local = local_ms(block.starts_ms, zone).astype("datetime64[ms]")
         number = local.astype("datetime64[Y]").astype(int) + 1970
         for year in np.unique(number).tolist():
@@ -119,7 +118,7 @@ def _highest(
             years[year] = max(years.get(year, 0.0), highest_w)
         # An hour in which nodes come to stand is of the time behind the step, as they
         # draw in it.
-        ends_ms = block.starts_ms - clock.wall.origin_ms + request.series.step_ms
+        ends_ms = block.starts_ms - clock.wall.origin_ms + request.step_ms
         phase = np.searchsorted(steps_ms, ends_ms, side="left") - 1
         np.maximum.at(phase_w, phase[phase >= 0], block.power_w[phase >= 0])
     return years, phase_w

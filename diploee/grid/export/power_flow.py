@@ -31,7 +31,7 @@ def write_opendss(request: ExportRequest) -> Written:
         write_p, *write_q = (
             stack.enter_context(csv_file(request.path / name)) for name in names
         )
-        for block in request.series.blocks():
+        for block in request.blocks():
             write_p(np.round(block.power_w / W_PER_KW / kw_base, digits))
             if write_q and block.q_mvar is not None:
                 write_q[0](np.round(block.q_mvar * KVAR_PER_MVAR / kvar_base, digits))
@@ -61,7 +61,7 @@ def write_opendss(request: ExportRequest) -> Written:
 def _peaks(request: ExportRequest) -> tuple[float, float]:
     """Return the largest power [kW] and the largest reactive power [kvar]."""
     peak_w = peak_kvar = 0.0
-    for block in request.series.blocks():
+    for block in request.blocks():
         peak_w = max(peak_w, float(block.power_w.max()))
         if block.q_mvar is not None:
             peak_kvar = max(
@@ -76,14 +76,14 @@ def _peaks(request: ExportRequest) -> tuple[float, float]:
 
 
 def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) -> str:
-    options, series = request.options, request.series
+    options = request.options
     interval = (
-        f"minterval={series.step_ms // MS_PER_MIN}"
-        if series.step_ms % MS_PER_MIN == 0
-        else f"sinterval={series.step_s:g}"
+        f"minterval={request.step_ms // MS_PER_MIN}"
+        if request.step_ms % MS_PER_MIN == 0
+        else f"sinterval={request.step_s:g}"
     )
     qmult = " qmult=(file=q.csv)" if request.has_reactive else ""
-    match series.reactive:
+    match request.reactive:
         case None:
             reactive = "the run has none; kvar=0 is no statement on a power factor"
         case str(column):
@@ -98,14 +98,11 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
                 f"! diploee export of {request.run.scenario.name}, {options.column}."
             ),
             printable(f"! Power boundary: {request.run.boundary(options.column)}."),
-            (
-                f"! Means over steps of {series.step_s:g} s from "
-                f"{series.edge(series.spans[0][0])}."
-            ),
+            (f"! Means over steps of {request.step_s:g} s from {request.start}."),
             "! A playback of P(t) supports no fault study.",
             f"! Reactive power: {reactive}.",
             (
-                f"New LoadShape.{shape} npts={series.n_steps} {interval} "
+                f"New LoadShape.{shape} npts={request.n_steps} {interval} "
                 f"pmult=(file=p.csv){qmult} "
                 f"useactual={'yes' if options.actual else 'no'}"
             ),
@@ -122,7 +119,7 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
 def write_pypsa(request: ExportRequest) -> Written:
     """Write a folder for ``Network.import_from_csv_folder``."""
     name, bus = request.options.name, request.options.bus
-    hours = request.series.step_ms / MS_PER_H
+    hours = request.step_ms / MS_PER_H
     with csv_file(request.path / "buses.csv", ("name",)) as write:
         write([bus])
     with csv_file(request.path / "loads.csv", ("name", "bus")) as write:
@@ -140,13 +137,11 @@ def write_pypsa(request: ExportRequest) -> Written:
             )
             for of in names
         ]
-        for block in request.series.blocks():
-            stamps = naive_stamps(block.starts_ms, request.series.in_milliseconds)
+        for block in request.blocks():
+            stamps = naive_stamps(block.starts_ms, request.in_milliseconds)
             weights = np.full(block.power_w.size, hours)
             write_snapshots(block.positions, stamps, weights, weights, weights)
-            for write_set, values in zip(
-                sets, request.power_columns(block), strict=True
-            ):
+            for write_set, values in zip(sets, block.columns, strict=True):
                 write_set(stamps, values)
     files = {
         "snapshots.csv": (
@@ -171,8 +166,8 @@ def write_pandapower(request: ExportRequest) -> Written:
         names.append(f"{request.options.name}_q_mvar")
     if request.path.suffix == ".csv":
         with csv_file(request.path, (INDEX, *names)) as write:
-            for block in request.series.blocks():
-                write(block.positions, *request.power_columns(block))
+            for block in request.blocks():
+                write(block.positions, *block.columns)
         reader = f"pandas.read_csv(file, index_col='{INDEX}')"
     else:
         _write_parquet(request, names)
@@ -196,8 +191,8 @@ def _write_parquet(request: ExportRequest, names: list[str]) -> None:
     # With the metadata by which pandas finds the index again.
     schema = pa.Schema.from_pandas(empty, preserve_index=True)
     with pq.ParquetWriter(request.path, schema, compression="zstd") as writer:
-        for block in request.series.blocks():
-            columns = dict(zip(names, request.power_columns(block), strict=True))
+        for block in request.blocks():
+            columns = dict(zip(names, block.columns, strict=True))
             writer.write_table(
                 pa.table({**columns, INDEX: block.positions}, schema=schema)
             )
@@ -212,16 +207,16 @@ EST5EDT, UTC0 and GMT0)."""
 
 def write_gridlabd(request: ExportRequest) -> Written:
     """Write a player file of complex power, and the model that plays it."""
-    series, name = request.series, request.options.name
-    if series.step_ms % MS_PER_S:
+    name = request.options.name
+    if request.step_ms % MS_PER_S:
         raise InputError(
             f"{request.run.folder}: GridLAB-D's clock has whole seconds, found a step "
-            f"of {series.step_s:g} s; choose a --step such as '1 s'"
+            f"of {request.step_s:g} s; choose a --step such as '1 s'"
         )
     player = f"{name}.player"
     with (request.path / player).open("w", encoding="ascii", newline="\n") as file:
-        for block in series.blocks():
-            p_mw, *q_mvar = request.power_columns(block)
+        for block in request.blocks():
+            p_mw, *q_mvar = block.columns
             reactive = q_mvar[0] if q_mvar else np.zeros_like(p_mw)
             file.writelines(_player_lines(block.starts_ms, p_mw, reactive))
     (request.path / f"{name}.glm").write_text(

@@ -56,16 +56,16 @@ class _Window(Brief):
 
     def when(self, step: int) -> str:
         """Return when a step starts, local time."""
-        series = self.request.series
-        row = series.spans[0][0] + step * series.rows_per_step
-        return series.edge(row).isoformat(timespec="seconds")
+        of = self.request
+        row = of.spans[0][0] + step * of.rows_per_step
+        return of.source.at(row).isoformat(timespec="seconds")
 
     def parts_mw(self, of: LoadParts) -> dict[str, float]:
         """Return the power of each part of the load at the moment [MW]."""
-        series = self.request.series
-        first = series.spans[0][0] + self.studied * series.rows_per_step
-        rows = first, first + series.rows_per_step
-        found = of.powers(series.source.read([*of.load, *of.pools], rows).columns)
+        request = self.request
+        first = request.spans[0][0] + self.studied * request.rows_per_step
+        rows = first, first + request.rows_per_step
+        found = of.powers(request.source.read([*of.load, *of.pools], rows).columns)
         return {
             name: float(of_part.mean()) / W_PER_MW for name, of_part in found.items()
         }
@@ -73,7 +73,7 @@ class _Window(Brief):
 
 def write_psse(request: ExportRequest) -> Written:
     """Write the parts that are asked for into a folder."""
-    parts = zip(*map(request.power_columns, request.series.blocks()), strict=True)
+    parts = zip(*(block.columns for block in request.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
     moments = _moments(request, p_mw)
     window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, moments)
@@ -123,8 +123,8 @@ def _moments(
     request: ExportRequest, p_mw: Float64Array
 ) -> dict[str, tuple[str, slice]]:
     """Return what each moment is, and its steps, by its id."""
-    series, scenario, moment = request.series, request.run.scenario, request.options.at
-    step_ms, clock = series.step_ms, WallClock(series.edge(series.spans[0][0]))
+    scenario, moment = request.run.scenario, request.options.at
+    step_ms, clock = request.step_ms, WallClock(request.start)
     # A run that begins empty has its least power before it has filled up, which no site
     # draws.
     filled_ms = clock.time_ms(scenario.start_with_zone) + round(
@@ -142,13 +142,13 @@ def _moments(
     if moment is not None:
         first = clock.time_ms(moment) // step_ms
         if not 0 <= first < p_mw.size:
-            begin, end = (series.edge(row) for row in series.spans[0])
+            begin, end = (request.source.at(row) for row in request.spans[0])
             raise InputError(
                 f"--at: {moment} lies outside of what is exported, "
                 f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
             )
         rows["AT"] = f"{moment}", first, 1
-    length = f", mean of {series.step_s:g} s"
+    length = f", mean of {request.step_s:g} s"
     return {
         name: (what + length * (name != "15"), slice(first, first + n))
         for name, (what, first, n) in rows.items()
@@ -426,7 +426,7 @@ def square_amp_mw(amplitude_mw: float, duty: float) -> float:
 def _linjbl(window: _Window) -> Written:
     """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
-    step_s = request.series.step_s
+    step_s = request.step_s
     hz, fast_hz = (
         options.hz or _strongest_hz(window.p_mw, step_s),
         options.fast_hz or 0.0,
@@ -515,7 +515,7 @@ def _untrusted(window: _Window, hz: float) -> Iterator[str]:
     """Yield a warning where a line is above what the profiles are trusted for."""
     request = window.request
     support = profile_support(recorded_readings(request.run.manifest))
-    status, why = support.at_resolution(request.series.step_ms).band(hz)
+    status, why = support.at_resolution(request.step_ms).band(hz)
     if status != "supported":
         yield f"linjbl: WARNING: {hz:.4g} Hz is not trusted: {why}"
 

@@ -38,7 +38,6 @@ from diploee.grid.export.series import (
     CONVENTION,
     REACTIVE_OF,
     ReactiveTable,
-    Series,
     check_power_column,
     check_step,
     rows_between,
@@ -287,15 +286,18 @@ def export_run(
             f"'{fmt.name}'"
         )
     inputs = [*run_files(run.folder), options.q_table.path if options.q_table else None]
-    series, leap_rule = _series(run, source, fmt, options)
+    step_ms, spans, leap_rule = _spans(run, source, fmt, options)
+    reactive = _reactive(source, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
         check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     with (
-        (progress or Progress()).stage(f"export {fmt.name}") as series.progress,
+        (progress or Progress()).stage(f"export {fmt.name}") as update,
         whole(place, force, inputs=inputs) as target,
     ):
-        request = ExportRequest(run, series, options, target)
+        request = ExportRequest(
+            run, options, target, source, step_ms, spans, reactive, update
+        )
         content = _describe(fmt, request, _written(fmt, request), leap_rule)
         if fmt.is_folder:
             write_json(sidecar_of(target, is_folder=True), content)
@@ -315,10 +317,9 @@ def _written(fmt: Format, request: ExportRequest) -> Written:
     with naming("its writer", error, OSError):
         written = fmt.write(request)
         written.files, written.notes  # noqa: B018
-    if request.series.peak_w == -inf or not request.path.exists():
+    if request.peak_w == -inf or not request.path.exists():
         raise error(
-            ": its writer must write request.path, and take all of "
-            "request.series.blocks()"
+            ": its writer must write request.path, and take all of request.blocks()"
         )
     return written
 
@@ -338,23 +339,19 @@ def _default_place(run: RunFolder, fmt: Format, options: Options) -> Path:
     return place.with_name("-".join(names) + (fmt.suffixes or ("",))[0])
 
 
-def _series(
+def _spans(
     run: RunFolder, source: RunSeries, fmt: Format, options: Options
-) -> tuple[Series, str | None]:
+) -> tuple[int, tuple[Rows, ...], str | None]:
+    """Return the step, the rows, and what is done with a leap day."""
+    check_power_column(source, options.column)  # before anything is written
     default_ms = MS_PER_H if fmt.whole_year or fmt.hourly else source.step_ms
     step_ms = parse_step_ms(options.step) if options.step else default_ms
-    spans: tuple[Rows, ...]
-    leap_rule = None
     check_step(run, source, step_ms)
     if fmt.whole_year:
-        spans, leap_rule = year_spans(
-            source, options.year, options.leap_day, step_ms, fmt.name
-        )
-    else:
-        spans = (rows_between(source, options.first, options.until, step_ms),)
-    check_power_column(source, options.column)  # before anything is written
-    reactive = _reactive(source, fmt, options)
-    return Series(source, options.column, step_ms, spans, reactive), leap_rule
+        year, leap_day = options.year, options.leap_day
+        return step_ms, *year_spans(source, year, leap_day, step_ms, fmt.name)
+    rows = rows_between(source, options.first, options.until, step_ms)
+    return step_ms, (rows,), None
 
 
 def _reactive(
@@ -382,8 +379,8 @@ def _describe(
     fmt: Format, request: ExportRequest, written: Written, leap_rule: str | None
 ) -> dict[str, Any]:
     """Return the sidecar of a finished export."""
-    series, run = request.series, request.run
-    energy_mwh = series.energy_j / J_PER_MWH
+    run = request.run
+    energy_mwh = request.energy_j / J_PER_MWH
     notes = [*written.notes, NO_FAULT_STUDY]
     support = profile_support(recorded_readings(run.manifest))
     if support.readings[0].names and support.readings_hz < inf:
@@ -402,26 +399,26 @@ def _describe(
         "power_boundary": run.boundary(request.options.column),
         "reactive_power": _reactive_words(fmt, request),
         "interval_convention": INTERVAL,
-        "step_s": series.step_s,
-        "n_steps": series.n_steps,
-        "start": series.edge(series.spans[0][0]).isoformat(),
-        "end": series.edge(series.spans[-1][1]).isoformat(),
-        "utc_offset": series.edge(series.spans[0][0]).isoformat()[-6:],
+        "step_s": request.step_s,
+        "n_steps": request.n_steps,
+        "start": request.start.isoformat(),
+        "end": request.source.at(request.spans[-1][1]).isoformat(),
+        "utc_offset": request.start.isoformat()[-6:],
         "time_zone": request.options.time_zone
         or run.scenario.facility.time_zone
         or FIXED_OFFSET,
         "leap_day": leap_rule or "nothing is left out",
         "energy_mwh": energy_mwh,
-        "mean_mw": energy_mwh * S_PER_H / (series.n_steps * series.step_s),
-        "peak_mw": series.peak_w / W_PER_MW,
-        "run": _origin(run, series.source),
+        "mean_mw": energy_mwh * S_PER_H / (request.n_steps * request.step_s),
+        "peak_mw": request.peak_w / W_PER_MW,
+        "run": _origin(run, request.source),
         "done": _done(request, leap_rule),
         "notes": notes,
     }
 
 
 def _reactive_words(fmt: Format, request: ExportRequest) -> str:
-    column, found = request.options.column, request.series.reactive
+    column, found = request.options.column, request.reactive
     if "q_table" not in fmt.options:
         return "none: the format holds active power alone"
     if found is None:
@@ -435,9 +432,7 @@ def _reactive_words(fmt: Format, request: ExportRequest) -> str:
         )
     own = REACTIVE_OF.get(column)
     instead = (
-        f", in place of the run's own '{own}'"
-        if own in request.series.source.check()
-        else ""
+        f", in place of the run's own '{own}'" if own in request.source.check() else ""
     )
     return (
         f"interpolated at each step's mean power in {found.path.name}{instead}; "
@@ -446,20 +441,20 @@ def _reactive_words(fmt: Format, request: ExportRequest) -> str:
 
 
 def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
-    series, source = request.series, request.series.source
+    source = request.source
     done = [
         (
-            f"means over {series.rows_per_step} intervals of {source.step_s:g} s; "
+            f"means over {request.rows_per_step} intervals of {source.step_s:g} s; "
             "they keep its energy"
         )
-        if series.rows_per_step > 1
+        if request.rows_per_step > 1
         else f"the {source.name}'s own step of {source.step_s:g} s"
     ]
     if source.event_window:
         done.insert(0, f"the event window '{source.event_window}' of the run, at 0.1 s")
     if leap_rule is not None:
         done.append(f"one calendar year of 8,760 hours; {leap_rule}")
-    elif series.spans != ((0, source.n_rows),):
+    elif request.spans != ((0, source.n_rows),):
         done.append(f"a part of the {source.name}, from 'start' to 'end'")
     return done
 

@@ -7,19 +7,18 @@ days only.
 from __future__ import annotations
 
 from calendar import isleap
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from diploee.base.errors import Brief, InputError, did_you_mean, one_of
-from diploee.base.progress import Update
+from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE
+from diploee.grid.export.text import in_mw
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
 
@@ -82,70 +81,11 @@ class ExportBlock:
         """Start of each step since the start of the export [s]."""
         return np.round(self.positions * self.step_ms / MS_PER_S, 3)
 
-
-@dataclass
-class Series(Brief):
-    """One power column of a source at a coarser or the same step."""
-
-    source: RunSeries  # where the series is read from
-    column: str  # its column [W]
-    step_ms: int  # step of the export [ms], a multiple of the source's
-    # Rows of the source to export; each a whole number of steps
-    spans: tuple[Rows, ...]
-    # Where reactive power comes from: a user's table, or a column of the source [var]
-    reactive: ReactiveTable | str | None = None
-    # Called with the fraction streamed after each block, and what that is
-    progress: Update = field(default=lambda _fraction, _text: None)
-    # Energy [J] and largest mean power over a step [W] of the last complete pass over
-    # `blocks`
-    energy_j: float = 0.0
-    peak_w: float = -np.inf
-
     @property
-    def rows_per_step(self) -> int:
-        """Intervals of the source in a step."""
-        return self.step_ms // self.source.step_ms
-
-    @property
-    def step_s(self) -> float:
-        """Step of the export [s]."""
-        return self.step_ms / MS_PER_S
-
-    @property
-    def in_milliseconds(self) -> bool:
-        """Whether steps start within a second, so that stamps need milliseconds."""
-        return bool(self.step_ms % MS_PER_S or self.edge(self.spans[0][0]).microsecond)
-
-    @property
-    def n_steps(self) -> int:
-        """Number of exported steps."""
-        return sum(b - a for a, b in self.spans) // self.rows_per_step
-
-    def edge(self, row: int) -> datetime:
-        """Return when a row of the source starts, local time."""
-        return self.source.at(row)
-
-    def blocks(self) -> Iterator[ExportBlock]:
-        """Stream the series from its start; memory is bounded by the block."""
-        energy_j, peak_w, done = 0.0, -np.inf, 0
-        columns = [
-            self.column,
-            *([self.reactive] if isinstance(self.reactive, str) else []),
-        ]
-        for span in self.spans:
-            for block in self.source.blocks(columns, self.step_ms, span):
-                power_w = block.columns[self.column]
-                energy_j += float(power_w.sum()) * self.step_s
-                peak_w = max(peak_w, float(power_w.max()))
-                q_mvar = None
-                if isinstance(self.reactive, str):
-                    q_mvar = block.columns[self.reactive] / W_PER_MW
-                elif self.reactive is not None:
-                    q_mvar = self.reactive.at(power_w)
-                yield ExportBlock(done, self.step_ms, block.starts_ms, power_w, q_mvar)
-                done += power_w.size
-                self.progress(done / self.n_steps, f"{done:,} steps")
-        self.energy_j, self.peak_w = energy_j, peak_w
+    def columns(self) -> list[Float64Array]:
+        """The power [MW] and any reactive power [Mvar]."""
+        reactive = [] if self.q_mvar is None else [np.round(self.q_mvar, 9)]
+        return [in_mw(self.power_w), *reactive]
 
 
 def check_power_column(source: RunSeries, column: str) -> None:

@@ -20,8 +20,8 @@ def write_plain(request: ExportRequest) -> Written:
     name = request.options.time_zone or facility.time_zone
     zone = named_zone(name) if name else facility.zone
     with csv_file(request.path, ("timestamp", request.options.column)) as write:
-        for block in request.series.blocks():
-            stamps = local_stamps(block.starts_ms, zone, request.series.in_milliseconds)
+        for block in request.blocks():
+            stamps = local_stamps(block.starts_ms, zone, request.in_milliseconds)
             write(stamps, np.round(block.power_w, 3))
     notes = (
         (
@@ -49,8 +49,8 @@ def write_playback(request: ExportRequest) -> Written:
     """Write seconds, power and reactive power."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with csv_file(request.path, header) as write:
-        for block in request.series.blocks():
-            write(block.time_s, *request.power_columns(block))
+        for block in request.blocks():
+            write(block.time_s, *block.columns)
     units = "t_s: s since the first step's start; p_mw: MW"
     return Written(
         {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
@@ -77,13 +77,13 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
             f"{request.run.folder}: no node behind '{request.options.column}' has a "
             "GPU, so there is no power per GPU; export 'playback'"
         )
-    if request.series.n_steps < 2:
+    if request.n_steps < 2:
         raise InputError(
             f"{request.run.folder}: OpenG2G needs two samples or more, choose a finer "
             "--step"
         )
     with csv_file(request.path, header) as write:
-        for block in request.series.blocks():
+        for block in request.blocks():
             write(block.time_s, np.round(block.power_w / n_gpus, 6))
     return Written(
         {
@@ -117,7 +117,7 @@ def _gpus_behind(facility: Facility, column: str) -> int:
 def write_load(request: ExportRequest) -> Written:
     """Write seconds and the power of the facility."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
-        for block in request.series.blocks():
+        for block in request.blocks():
             write(block.time_s, in_kw(block.power_w))
     return Written(
         {
@@ -142,12 +142,12 @@ REOPT_WEEKDAYS = (
 def write_lines(request: ExportRequest) -> Written:
     """Write one value a line."""
     with csv_file(request.path) as write:
-        for block in request.series.blocks():
+        for block in request.blocks():
             write(in_kw(block.power_w))
     return Written(
         {
             request.path.name: (
-                f"kW, one value a line, no header, {request.series.n_steps:,} lines"
+                f"kW, one value a line, no header, {request.n_steps:,} lines"
             )
         },
         (NO_DAYLIGHT_SAVING,),
@@ -157,13 +157,13 @@ def write_lines(request: ExportRequest) -> Written:
 def write_reopt_lines(request: ExportRequest) -> Written:
     """Write one value a line, with notes for REopt."""
     written = write_lines(request)
-    year = request.series.edge(request.series.spans[0][0]).year
+    year = request.start.year
     return Written(
         written.files,
         (
             *written.notes,
             f"for ElectricLoad.path_to_csv; set ElectricLoad.year to {year} and "
-            f"Settings.time_steps_per_hour to {MS_PER_H // request.series.step_ms}",
+            f"Settings.time_steps_per_hour to {MS_PER_H // request.step_ms}",
             REOPT_WEEKDAYS,
         ),
     )
@@ -171,15 +171,13 @@ def write_reopt_lines(request: ExportRequest) -> Written:
 
 def write_reopt_json(request: ExportRequest) -> Written:
     """Write the keys of a REopt scenario."""
-    loads_kw = [
-        value for b in request.series.blocks() for value in in_kw(b.power_w).tolist()
-    ]
+    loads_kw = [value for b in request.blocks() for value in in_kw(b.power_w).tolist()]
     content = {
         "ElectricLoad": {
             "loads_kw": loads_kw,
-            "year": request.series.edge(request.series.spans[0][0]).year,
+            "year": request.start.year,
         },
-        "Settings": {"time_steps_per_hour": MS_PER_H // request.series.step_ms},
+        "Settings": {"time_steps_per_hour": MS_PER_H // request.step_ms},
     }
     request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
     return Written(

@@ -121,11 +121,8 @@ class PeakLimit(_ClockLimit):
     @property
     def what(self) -> str:
         """The limited quantity."""
-        return (
-            f"power, {interval(self.interval)} clock means"
-            if self.interval
-            else "power"
-        )
+        means = f", {interval(self.interval)} clock means" if self.interval else ""
+        return f"power{means}"
 
     def checks(self, shown: Shown) -> Iterator[Check]:
         """Yield the check."""

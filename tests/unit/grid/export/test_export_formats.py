@@ -297,7 +297,7 @@ def test_a_power_at_another_place_has_no_reactive_power(
         ("p_mw,q_mvar\n0,1,2\n1,3\n", ":2: 3 fields, expected 2"),
         ("p_mw,q_mvar\n0,nan\n1,3\n", ":2: column 'q_mvar' is 'nan'"),
         ("p_mw,q_mvar\n0,0\n0.001,1\n", "the table goes from 0 to 0.001 MW; add rows"),
-        ('p_mw,q_mvar\n0,"1\n1,3\n', ":2: a double quote without its partner"),
+        ('p_mw,q_mvar\n0,"1\n1,3\n', "a double quote without its partner"),
         ("p_mw,q_mvar\n0,1\n1," + "3" * 140_000, ":3: column 'q_mvar' is '333"),
         ("p_mw," + "q" * 140_000 + "\n0,1\n", ":1: column 'q_mvar' is missing"),
         ("p_mw,q_mvar\n0,1\x00\n1,3\n", ":2: found a control byte (0x00)"),

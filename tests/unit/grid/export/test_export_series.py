@@ -18,9 +18,13 @@ from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
 from diploee.grid.export.base import ExportRequest, Format, Written
-from diploee.grid.export.series import Series
 from diploee.grid.export.text import naive_stamps
 from diploee.runs import series
+
+
+def requested(run: Run, step_ms: int, rows: tuple[int, int]) -> ExportRequest:
+    options = Options(column="facility_power_w")
+    return ExportRequest(run, options, run.folder, run.series(), step_ms, (rows,))
 
 
 @pytest.mark.parametrize("batch_rows", [7, 1000, 1 << 18])
@@ -28,7 +32,7 @@ def test_coarser_steps_are_exact_means_whatever_the_batch(
     minute_run: Run, batch_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(series, "BATCH_ROWS", batch_rows)
-    hourly = Series(minute_run.series(), "facility_power_w", 3_600_000, ((0, 2880),))
+    hourly = requested(minute_run, 3_600_000, (0, 2880))
     blocks = list(hourly.blocks())
     assert max(block.power_w.size for block in blocks) <= batch_rows / 60 + 1
     found = np.concatenate([block.power_w for block in blocks])
@@ -44,9 +48,7 @@ def test_row_groups_outside_the_window_do_not_shift_it(
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     pq.write_table(pq.read_table(path), path, row_group_size=100)
-    part = Series(
-        Run(tmp_path / "run").series(), "facility_power_w", 60_000, ((150, 431),)
-    )
+    part = requested(Run(tmp_path / "run"), 60_000, (150, 431))
     found = np.concatenate([block.power_w for block in part.blocks()])
     np.testing.assert_array_equal(found, stored_w(minute_run)[150:431])
     starts = np.concatenate([block.starts_ms for block in part.blocks()])
@@ -166,20 +168,20 @@ def test_a_file_shorter_than_its_run_is_refused(
 
 def streamed(request: ExportRequest) -> None:
     request.path.write_text("x")
-    assert sum(block.power_w.size for block in request.series.blocks())
+    assert sum(block.power_w.size for block in request.blocks())
 
 
 @pytest.mark.parametrize(
     ("write", "words"),
     [
         (lambda request: streamed(request), "raised AttributeError"),
-        (lambda request: request.blocks, "raised AttributeError"),
+        (lambda request: request.nothing, "raised AttributeError"),
         (lambda request: Written({}), "must write request.path, and take all"),
         (
             lambda request: (
                 request.path.write_text("x") and Written({request.path.name: "x"})
             ),
-            r"must write request.path, and take all of request.series.blocks\(\)",
+            r"must write request.path, and take all of request.blocks\(\)",
         ),
     ],
 )
