@@ -15,8 +15,8 @@ from diploee.api import site_of
 from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
 from diploee.base.version import full_version
-from diploee.metrics.catalogue import main_metrics
 from diploee.profiles.library import REFERENCE, ProfileLibrary
+from diploee.runs.sections import Section, as_html
 from diploee.schedule.schedule import Engine
 from diploee.simulation.forecast import Forecast
 from diploee.simulation.prepared import RunOptions
@@ -68,10 +68,16 @@ class SweepResult(Brief):
         frame: pd.DataFrame = self.summary.to_pandas()
         return frame
 
+    def sections(self) -> list[Section]:
+        """Return its points, and the spread over the seeds; none where no run ended."""
+        from diploee.reports.sweep_charts import sweep_sections
+        from diploee.reports.sweep_data import read_sweep
+
+        done = len(self.failed) < len(self.runs)
+        return sweep_sections(read_sweep(Path(self.target)), ()) if done else []
+
     def _repr_html_(self) -> str:
-        main = [metric.key for metric in main_metrics()]
-        names = ["point", *self.runs[0].settings, "seed", "status", *main]
-        return self.frame().filter(names).to_html(max_rows=60)
+        return as_html(self.target, self.sections())
 
 
 def run_sweep(
