@@ -22,7 +22,6 @@ from diploee.cli.options import (
     Force,
     Json,
     ToLibrary,
-    options,
     place_option,
     print_result,
 )
@@ -53,7 +52,6 @@ LOW_R2 = 0.9
 SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
 
-@options()
 def fit_models(
     specs: Annotated[
         Path,

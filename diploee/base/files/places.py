@@ -34,7 +34,7 @@ violation."""
 def reason(error: OSError) -> str:
     """Return why the system refused, in a few words, such as ``Permission denied``."""
     if error.errno in _DISK_FULL:
-        return "the disk is full: free some space"
+        return "the disk is full"
     if getattr(error, "winerror", None) in _IN_USE:
         return "another program has it open: close it there"
     if isinstance(error, FileExistsError | NotADirectoryError):
