@@ -128,7 +128,7 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
             (),
             "unknown key 'pool' (allowed: ",
         ),
-        ({"axes": [{"grid": {UTILIZATION: []}}]}, (), "an empty axis"),
+        ({"axes": [{"grid": {UTILIZATION: []}}]}, (), "found an empty list"),
         (
             {"axes": [{"grid": {N_NODES: [9]}}, {"grid": {N_NODES: [8]}}]},
             (),
