@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diploee.base.files import writing
 from diploee.profiles.library import COMMISSIONING, EIGHT_GPUS, REFERENCE
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile
@@ -40,7 +39,6 @@ LIBRARIES = {
 
 
 def write_reference_profiles(folder: Path, library: str) -> list[Path]:
-    """Build all profiles of a shipped library as Parquet files, all or none."""
+    """Build all profiles of a shipped library as Parquet files."""
     profiles = LIBRARIES[library]()
-    with writing(force=True) as files:
-        return [add_profile(profile, folder, joins=files) for profile in profiles]
+    return [add_profile(profile, folder, force=True) for profile in profiles]
