@@ -33,6 +33,8 @@ def main() -> None:
 
 def command_line() -> None:
     """Run the command line; errors of the user become one line each, without a traceback."""  # noqa: E501
+    import typer
+
     from diploee.base.errors import DiploeeError, InputError
     from diploee.base.files import reason
     from diploee.base.progress import stop_with
@@ -48,14 +50,17 @@ def command_line() -> None:
         called = next((word for word in words if not word.startswith("-")), "")
         # `fit` is completed to `fit-requests`
         command = application(called, alone=not completed)
-        command() if completed else command(words)
+        sys.exit(command() if completed else command(words, standalone_mode=False))
+    except typer.TyperException as error:
+        _complain(error.format_message())
+        sys.exit(error.exit_code)
     except InputError as error:
         _complain(*error.problems)
         sys.exit(EXIT_BAD_INPUT)
     except DiploeeError as error:
         _complain(*error.problems)
         sys.exit(EXIT_FAILED)
-    except (Interrupted, KeyboardInterrupt):
+    except (Interrupted, KeyboardInterrupt, typer.Abort):
         _end_interrupted()
     except BrokenPipeError:
         # The reader went away, as in `| head`; nothing may complain about it at exit.

@@ -12,7 +12,7 @@ import typer
 from diploee.api import open_run, simulate
 from diploee.base.units import MS_PER_S, S_PER_MIN
 from diploee.cli.display import show_sections
-from diploee.cli.options import Json, Profiles, options, print_result, shipped_names
+from diploee.cli.options import Json, Profiles, print_result, shipped_names
 from diploee.cli.run import AT_MOST_MIN
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.mitigation import mitigate, sizing_steps_ms
@@ -22,7 +22,6 @@ from diploee.runs.sections import as_dict
 from diploee.scenario.loading import load_scenario, placing
 
 
-@options()
 def battery_command(
     site: Annotated[
         str,

@@ -23,7 +23,6 @@ from diploee.cli.options import (
     Force,
     Json,
     ToLibrary,
-    options,
     print_result,
 )
 from diploee.importers.request_traces.read import read_request_trace
@@ -41,7 +40,6 @@ LOW_R2 = 0.9
 SourceName = Literal["leaderboard", "results", "openg2g", "hub"]
 
 
-@options()
 def fit_models(
     specs: Annotated[
         Path,

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -148,11 +148,10 @@ def options(
 ) -> Callable[[Command], Command]:
     """Make typer options of what a command takes.
 
-    Of literals, and of every field of a model. A parameter that is a pydantic model
-    becomes one option per field, with the field's description as help; a field that is
-    not given keeps the model's default, and an error goes under the option's name.
-    Literals, also in lists, become choices; `reads` has what makes the value of a field
-    of a text, such as reading a file.
+    A parameter that is a pydantic model becomes one option per field, with the field's
+    description as help; a field that is not given keeps the model's default, and an
+    error goes under the option's name. `reads` has what makes the value of a field of a
+    text, such as reading a file.
     """
 
     def decorate(command: Command) -> Command:
@@ -165,16 +164,13 @@ def options(
                 models[name] = hint
                 shown += _of_model(hint, spelt, reads or {})
             else:
-                shown.append(
-                    parameter.replace(annotation=_with_choices(hint), kind=_KEYWORD)
-                )
+                shown.append(parameter.replace(annotation=hint, kind=_KEYWORD))
 
         def called(**values: Any) -> None:
-            plain = {name: _value(value) for name, value in values.items()}
             for name, model in models.items():
-                fields = {field: plain.pop(field) for field in model.model_fields}
-                plain[name] = _checked(model, fields, spelt)
-            command(**plain)
+                fields = {field: values.pop(field) for field in model.model_fields}
+                values[name] = _checked(model, fields, spelt)
+            command(**values)
 
         called.__name__, called.__doc__ = command.__name__, command.__doc__
         called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
@@ -208,7 +204,7 @@ def _of_model(
         if not is_switch and not is_needed:
             kind, default = kind | None, None
         default = inspect.Parameter.empty if is_needed else default
-        hint: Any = Annotated[_with_choices(kind), info]
+        hint: Any = Annotated[kind, info]
         yield inspect.Parameter(name, _KEYWORD, default=default, annotation=hint)
 
 
@@ -245,26 +241,10 @@ def _kind(annotation: Any) -> Any:
     """
     plain = _plain_type(annotation)
     if get_origin(plain) in (tuple, list):
-        return list[_plain_type(get_args(plain)[0])]  # type: ignore[misc]
+        of = _plain_type(get_args(plain)[0])
+        words = get_args(of)  # of a literal, which typer knows alone, not in lists
+        return list[StrEnum("Choice", zip(words, words, strict=True)) if words else of]  # type: ignore[misc]
     return list[str] if get_origin(plain) is dict else plain
-
-
-def _with_choices(hint: Any) -> Any:
-    """Return an annotation with enumerations for literals, as typer's lists need."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return Annotated[_with_choices(arguments[0]), *hint.__metadata__]
-    if origin is Literal:
-        return StrEnum("Choice", {word: word for word in arguments})
-    if origin is list:
-        return list[_with_choices(arguments[0])]  # type: ignore[misc]
-    return _with_choices(_plain_type(hint)) | None if NoneType in arguments else hint
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_value(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
 
 
 def _checked(model: Any, fields: Mapping[str, Any], spelt: Mapping[str, str]) -> Any:

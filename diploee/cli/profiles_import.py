@@ -143,7 +143,6 @@ def _import_mlperf_power_command(
 
 
 @import_app.command("nlr-genai")
-@options()
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[

@@ -16,7 +16,6 @@ from diploee.cli.options import (
     Json,
     Profiles,
     Quiet,
-    options,
     place_option,
     print_result,
     shipped_names,
@@ -48,7 +47,6 @@ TargetOption = Annotated[
 SeedOption = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
 
 
-@options()
 def run_command(
     scenario: ScenarioArgument,
     out: Annotated[

@@ -6,7 +6,7 @@ Many runs, a summary, the spread over the seeds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
@@ -20,7 +20,7 @@ from diploee.base.progress import Progress
 from diploee.cli import EXIT_FAILED, Interrupted
 from diploee.cli.display import ProgressBars
 from diploee.cli.options import options, print_result, shipped_names
-from diploee.cli.sweep_display import show_ensemble, show_failures, show_sweep
+from diploee.cli.sweep_display import show_sweep
 from diploee.schedule.schedule import Engine
 from diploee.sweeps.cluster import run_on_dask
 from diploee.sweeps.execute import SweepResult, forecast, run_sweep
@@ -91,13 +91,7 @@ def sweep_command(
 ) -> None:
     """Run a scenario many times, over values of its keys; resume where it stopped."""
     sweep = load_sweep(file)
-
-    def show(result: SweepResult) -> None:
-        show_sweep(sweep, result)
-        if sweep.spec.draw and result.ensemble is not None:
-            show_ensemble(result.ensemble)
-
-    _do(sweep, running, show)
+    _do(sweep, running, ("sweep", "ensemble") if sweep.spec.draw else ("sweep",))
 
 
 @options(out="--out DIR", seeds="--seeds --runs")
@@ -112,24 +106,18 @@ def ensemble_command(
     running: Spread,
 ) -> None:
     """Run a scenario with many seeds, to see how far its results scatter and why."""
-
-    def show(result: SweepResult) -> None:
-        if result.ensemble is not None:
-            show_ensemble(result.ensemble)
-        show_failures(result)
-
     of = (running.seeds, running.accuracy, running.assumed, running.profiles)
-    _do(load_ensemble(scenario, *of), running, show)
+    _do(load_ensemble(scenario, *of), running, ("ensemble",))
 
 
-def _do(sweep: Sweep, running: Running, show: Callable[[SweepResult], None]) -> None:
-    """Forecast a sweep, or run it, show it and say what failed."""
+def _do(sweep: Sweep, running: Running, shown: Collection[str]) -> None:
+    """Forecast a sweep, or run it, show sections of it and say what failed."""
     if running.dry_run:
         _forecast(sweep, running)
         return
     result = _run(sweep, running)
     if not running.quiet and not running.as_json:
-        show(result)
+        show_sweep(result, shown)
     _end(result, running)
 
 

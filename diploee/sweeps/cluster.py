@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import DiploeeError, InputError
-from diploee.sweeps.store import open_store
+from diploee.sweeps.store import read_file, write_file
 from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 
 CONNECT_TIMEOUT_S = 5
@@ -116,8 +117,8 @@ def _wait_for_workers(client: Any, address: str) -> None:
 def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
     """Check that the workers see the sweep's folder."""
     target, token = tasks[0].target, uuid.uuid4().hex
-    store = open_store(target)
-    store.write(TOKEN_FILE, token.encode())
+    place = Path(target, TOKEN_FILE)
+    write_file(place, token.encode())
     try:
         seen = client.run(_sees, target, token)
     except Exception as error:  # whatever goes wrong on a worker comes back as is
@@ -127,7 +128,8 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
             "worker"
         ) from error
     finally:
-        store.remove(TOKEN_FILE)
+        with suppress(OSError):
+            place.unlink()
     blind = [worker for worker, sees in seen.items() if not sees]
     if blind:
         raise InputError(
@@ -138,7 +140,7 @@ def check_workers(client: Any, address: str, tasks: Sequence[RunTask]) -> None:
 
 def _sees(target: str, token: str) -> bool:
     try:
-        return open_store(target).read(TOKEN_FILE) == token.encode()
+        return read_file(Path(target, TOKEN_FILE)) == token.encode()
     except OSError:
         return False
 

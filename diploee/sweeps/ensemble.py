@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.record import Result, json_bytes, read_shape, table_bytes
 from diploee.sweeps.spec import SweepSpec
-from diploee.sweeps.store import Store
+from diploee.sweeps.store import RUNS, write_file
 
 ENSEMBLE_TABLE = "ensemble.parquet"
 ENVELOPE_TABLE = "envelope.parquet"
@@ -103,7 +104,7 @@ class Ensemble:
 
 
 def write_ensemble(
-    store: Store,
+    folder: Path,
     sweep: Sweep,
     runs: Sequence[PlannedRun],
     results: Mapping[str, Result],
@@ -121,16 +122,16 @@ def write_ensemble(
     points = [_point(of_point, results, sweep.spec) for of_point in members.values()]
     ensemble = Ensemble(sweep.spec.accuracy, points, tuple(sweep.spec.draw))
     envelopes = [
-        _envelope(store, point, of_point) for point, of_point in members.items()
+        _envelope(folder, point, of_point) for point, of_point in members.items()
     ]
     table = pa.Table.from_pylist(list(_rows(ensemble)))
     known = [
         f.with_type(pa.float64()) if pa.types.is_null(f.type) else f
         for f in table.schema
     ]
-    store.write(ENSEMBLE_TABLE, table_bytes(table.cast(pa.schema(known))))
-    store.write(ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
-    store.write(ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
+    write_file(folder / ENSEMBLE_TABLE, table_bytes(table.cast(pa.schema(known))))
+    write_file(folder / ENVELOPE_TABLE, table_bytes(pa.concat_tables(envelopes)))
+    write_file(folder / ENSEMBLE_FILE, json_bytes(_content(sweep, ensemble)))
     return ensemble
 
 
@@ -250,8 +251,8 @@ def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64
     return found
 
 
-def _envelope(store: Store, point: int, members: Sequence[PlannedRun]) -> pa.Table:
-    shapes = [read_shape(store, run.run) for run in members]
+def _envelope(folder: Path, point: int, members: Sequence[PlannedRun]) -> pa.Table:
+    shapes = [read_shape(folder / RUNS / run.run) for run in members]
     first = shapes[0].select(["kind", "at"])
     alike = [shape for shape in shapes if shape.select(["kind", "at"]).equals(first)]
     power_w = np.stack([shape["power_w"].to_numpy() for shape in alike])

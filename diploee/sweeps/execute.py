@@ -15,8 +15,8 @@ from diploee.api import site_of
 from diploee.base.errors import Brief, OutputError, OutputExistsError, counted
 from diploee.base.progress import NotebookProgress, Progress, in_notebook, stage
 from diploee.base.version import full_version
-from diploee.metrics.catalogue import main_metrics
 from diploee.profiles.library import REFERENCE, ProfileLibrary
+from diploee.runs.sections import Section, as_html
 from diploee.schedule.schedule import Engine
 from diploee.simulation.forecast import Forecast
 from diploee.simulation.prepared import RunOptions
@@ -35,7 +35,7 @@ from diploee.sweeps.record import (
     table_bytes,
     version_of,
 )
-from diploee.sweeps.store import open_store
+from diploee.sweeps.store import claimed, sweep_folder, write_file
 from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
 
 if TYPE_CHECKING:
@@ -68,10 +68,16 @@ class SweepResult(Brief):
         frame: pd.DataFrame = self.summary.to_pandas()
         return frame
 
+    def sections(self) -> list[Section]:
+        """Return its points, and the spread over the seeds; none where no run ended."""
+        from diploee.reports.sweep_charts import sweep_sections
+        from diploee.reports.sweep_data import read_sweep
+
+        done = len(self.failed) < len(self.runs)
+        return sweep_sections(read_sweep(Path(self.target)), ()) if done else []
+
     def _repr_html_(self) -> str:
-        main = [metric.key for metric in main_metrics()]
-        names = ["point", *self.runs[0].settings, "seed", "status", *main]
-        return self.frame().filter(names).to_html(max_rows=60)
+        return as_html(self.target, self.sections())
 
 
 def run_sweep(
@@ -119,14 +125,14 @@ def run_sweep(
     folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
     runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
-    store = open_store(target)
-    with store.claim():
-        results = read_results(store, (run.run for run in runs), sweep.spec.keep)
+    folder = sweep_folder(target)
+    with claimed(folder):
+        results = read_results(folder, (run.run for run in runs), sweep.spec.keep)
         missing = {
             run.run: RunTask(
                 run.run,
                 run.scenario,
-                store.target,
+                str(folder),
                 folders,
                 engine,
                 sweep.spec.keep,
@@ -146,16 +152,16 @@ def run_sweep(
                 "profiles": list(folders),
             }
             content = sweep_content(sweep, runs, results, failed, **options)
-            store.write(SWEEP_FILE, json_bytes(content))
+            write_file(folder / SWEEP_FILE, json_bytes(content))
             summary = summary_table(sweep, runs, results, failed)
-            store.write(SUMMARY_FILE, table_bytes(summary))
+            write_file(folder / SUMMARY_FILE, table_bytes(summary))
             return summary
 
         # A cluster that is not there: nothing is written
         outcomes = executor(tasks) if tasks else iter(())
         with ExitStack() as stack:
             stack.callback(_close, outcomes)
-            before, now = version_of(store), full_version()
+            before, now = version_of(folder), full_version()
             if tasks and before not in (None, now):
                 progress.tell(
                     f"{target}: begun with diploee {before}, this is {now}; what that "
@@ -169,7 +175,7 @@ def run_sweep(
                 _do(tasks, len(runs), outcomes, ended, progress)
             finally:  # an interrupt also leaves a summary of what there is
                 results |= read_results(
-                    store, (task.run for task in tasks), sweep.spec.keep
+                    folder, (task.run for task in tasks), sweep.spec.keep
                 )
                 failed = {
                     run: error or GONE
@@ -179,7 +185,7 @@ def run_sweep(
                 summary = write(failed)
         n_computed = sum(task.run in results for task in tasks)
         with stage("statistics", progress):
-            ensemble = write_ensemble(store, sweep, runs, results)
+            ensemble = write_ensemble(folder, sweep, runs, results)
     warned = counted(
         (result.warnings for result in results.values()), len(results), "run"
     )

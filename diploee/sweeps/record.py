@@ -31,7 +31,7 @@ from diploee.runs.reader import RunFolder
 from diploee.sweeps.expand import PlannedRun, axis_columns
 from diploee.sweeps.loading import Sweep
 from diploee.sweeps.spec import KEPT_FILES, Keep
-from diploee.sweeps.store import MANIFEST, RUNS, Store
+from diploee.sweeps.store import MANIFEST, RUNS, read_file
 
 RECORD_FILE = "record.json"
 SUMMARY_FILE = "summary.parquet"
@@ -68,15 +68,13 @@ def write_record(folder: Path, run: str, keep: Keep) -> None:
     write_json(folder / RECORD_FILE, record.model_dump(mode="json"))
 
 
-def warnings_of(store: Store, run: str, keep: Keep) -> list[str] | None:
+def warnings_of(run: Path, keep: Keep) -> list[str] | None:
     """Return a run's warnings, or None where a file of `keep` is cut or gone."""
     try:
-        sizes = store.sizes(run)
-        content = store.read(store.run_name(run, RECORD_FILE))
+        sizes = {p.name: p.stat().st_size for p in run.iterdir() if p.is_file()}
+        content = read_file(run / RECORD_FILE)
         record = parse_json(content, RECORD_FILE, RunRecord)
-        manifest = parse_json(
-            store.read(store.run_name(run, MANIFEST)), MANIFEST, _Manifest
-        )
+        manifest = parse_json(read_file(run / MANIFEST), MANIFEST, _Manifest)
     except (OSError, InputError):
         return None
     wanted, known = set(KEPT_FILES[keep]), set(KEPT_FILES[record.keep])
@@ -87,11 +85,9 @@ def warnings_of(store: Store, run: str, keep: Keep) -> list[str] | None:
     return manifest.warnings if whole else None
 
 
-def read_shape(store: Store, run: str) -> Any:
-    """Return the load shape of a complete run, an Arrow table."""
-    return pq.ParquetFile(
-        io.BytesIO(store.read(store.run_name(run, SHAPE_FILE)))
-    ).read()
+def read_shape(run: Path) -> Any:
+    """Return the load shape in a complete run's folder, an Arrow table."""
+    return pq.ParquetFile(io.BytesIO(read_file(run / SHAPE_FILE))).read()
 
 
 def load_shape(run: RunFolder) -> pa.Table:
@@ -137,25 +133,25 @@ class Result:
     warnings: tuple[str, ...]
 
 
-def read_results(store: Store, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
+def read_results(folder: Path, runs: Iterable[str], keep: Keep) -> dict[str, Result]:
     """Return the results of those runs that are complete."""
 
     def read(run: str) -> tuple[str, Result | None]:
         try:
-            warnings = warnings_of(store, run, keep)
+            warnings = warnings_of(folder / RUNS / run, keep)
             if warnings is None:
                 return run, None
-            content = store.read(store.run_name(run, METRICS_FILE))
+            content = read_file(folder / RUNS / run / METRICS_FILE)
             metrics = dict(flatten(json.loads(content)))
         except (OSError, ValueError):  # damaged or half gone: it is done again
             return run, None
         return run, Result(metrics, tuple(warnings))
 
-    wanted = sorted(store.complete_runs() & set(runs))
+    wanted = sorted(set(runs))
     return {run: result for run, result in map(read, wanted) if result is not None}
 
 
-def version_of(store: Store) -> str | None:
+def version_of(folder: Path) -> str | None:
     """Return the version that a sweep's folder was last written by.
 
     None where there is none. Raises `InputError` where files stand that a sweep would
@@ -163,7 +159,7 @@ def version_of(store: Store) -> str | None:
     """
     for name in (SWEEP_FILE, SUMMARY_FILE):
         try:
-            content = store.read(name)
+            content = read_file(folder / name)
         except OSError:
             continue
         known: dict[str, Any] = {}
@@ -174,7 +170,7 @@ def version_of(store: Store) -> str | None:
         if {"schema_version", "diploee_version", "runs"} <= set(known):
             return str(known["diploee_version"])
         raise InputError(
-            f"{store.target}: holds a {name} that no sweep of diploee wrote, or that "
+            f"{folder}: holds a {name} that no sweep of diploee wrote, or that "
             "was damaged; remove it or choose another --out"
         )
     return None

@@ -17,7 +17,9 @@ from diploee.metrics.catalogue import declared_metrics
 from diploee.sweeps.draws import DRAWS, Draw
 
 Problem = tuple[KeyPath, str]
-Values = dict[str, list[Any]]
+Values = Annotated[
+    dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)
+]
 Keep = Literal["metrics", "series", "all"]
 
 KEPT_FILES: dict[Keep, tuple[str, ...]] = {
@@ -43,7 +45,7 @@ class SweepAxis(Model):
     zip: Values | None = unset(
         "Values by dotted key, all of one length; taken in step."
     )
-    cases: dict[str, dict[str, Any]] | None = unset(
+    cases: Annotated[dict[str, dict[str, Any]], Field(min_length=1)] | None = unset(
         "Named sets of values by dotted key."
     )
 
@@ -82,22 +84,10 @@ class SweepAxis(Model):
         if self.cases is not None:
             return len(self.cases)
         lengths = [len(values) for values in self.values.values()]
-        return prod(lengths) if self.zip is None else (lengths or [0])[0]
+        return prod(lengths) if self.zip is None else lengths[0]
 
     def problems(self) -> Iterator[Problem]:
         """Yield the faults within the block."""
-        kind = self.kind
-        if not getattr(self, kind):
-            yield (
-                (kind,),
-                "is empty; give at least one dotted key with values, or remove it",
-            )
-        for key, values in self.values.items():
-            if not values:
-                yield (
-                    (kind, key),
-                    "an empty axis, found []; give at least one value or remove it",
-                )
         lengths = {key: len(values) for key, values in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1:
             found = ", ".join(

@@ -9,11 +9,13 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
+from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from diploee.api import simulate
 from diploee.base.errors import Brief, DiploeeError, InputError
+from diploee.base.files import whole_folder
 from diploee.base.units import MS_PER_H
 from diploee.importers.inputs import InputReader
 from diploee.profiles.library import ProfileLibrary
@@ -24,7 +26,7 @@ from diploee.simulation.own_parts import Known, OwnPart
 from diploee.sweeps.expand import NAME_DIGITS, own_parts_of, run_hash
 from diploee.sweeps.record import SHAPE_FILE, load_shape, warnings_of, write_record
 from diploee.sweeps.spec import KEPT_FILES, Keep
-from diploee.sweeps.store import open_store
+from diploee.sweeps.store import RUN_OF_SWEEP, RUNS
 
 START_COST = 2e6
 """Cost of a run without jobs, in node-hours of jobs."""
@@ -98,8 +100,8 @@ class SweepWorker:
         return Outcome(task.run)
 
     def _complete(self, task: RunTask) -> None:
-        store = open_store(task.target)
-        if warnings_of(store, task.run, task.keep) is not None:
+        place = Path(task.target, RUNS, task.run)
+        if warnings_of(place, task.keep) is not None:
             return
         if self._library is None or self._library[0] != task.profiles:
             self._library = task.profiles, ProfileLibrary.open(*task.profiles)
@@ -112,7 +114,7 @@ class SweepWorker:
                 "traces, weather, signals) differ here from those of the sweep; use "
                 "the same ones on every machine"
             )
-        with store.new_run(task.run) as folder:
+        with whole_folder(place, force=True, kind=RUN_OF_SWEEP) as folder:
             run = simulate(
                 task.scenario,
                 folder,

@@ -40,6 +40,5 @@ LIBRARIES = {
 
 def write_reference_profiles(folder: Path, library: str) -> list[Path]:
     """Build all profiles of a shipped library as Parquet files."""
-    return [
-        add_profile(profile, folder, force=True) for profile in LIBRARIES[library]()
-    ]
+    profiles = LIBRARIES[library]()
+    return [add_profile(profile, folder, force=True) for profile in profiles]

@@ -383,9 +383,7 @@ def test_failed_drawing_keeps_the_old_picture(
     )
     ended = call("profiles", *arguments)
     assert ended.code == 1
-    assert ended.problem.startswith(
-        f"{picture}: the disk is full or a limit on file size is reached"
-    )
+    assert ended.problem.startswith(f"{picture}: can't be written (the disk is full")
     assert "nothing of it was kept" in ended.problem
     assert [path.name for path in tmp_path.iterdir()] == ["old.png"]
     assert picture.read_text("utf-8") == "old"

@@ -131,7 +131,7 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
     for k, number in enumerate(SIGNALS):
         out = tmp_path / f"out-{k}"
         assert check_killed_and_again(
-            site, out, library_folder, True, 1 + 30 * k, number
+            site, out, library_folder, True, 1 + 12 * k, number
         )
 
 
@@ -158,7 +158,7 @@ def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
         assert again(site, out, library_folder) == Ended(0, "", "")
         assert sweep_content(out) == sweep_content(site / "undisturbed")
         assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert 100 < step < MOST_STEPS - 23
+    assert 50 < step < MOST_STEPS - 23
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from command_line import call
 
 from diploee.base.errors import OutputError
 from diploee.base.files import whole_file
-from diploee.sweeps.store import Store, open_store
+from diploee.sweeps.store import sweep_folder
 
 POSIX = {"fcntl": None, "resource": None}
 IN_USE = (
@@ -83,7 +83,7 @@ def test_sweep_runs_on_workers_without_posix_calls(
 
 @pytest.mark.parametrize("place", ["C:/sweeps/a", r"C:\sweeps\a", "c:a"])
 def test_drive_is_no_scheme_of_a_url(place: str) -> None:
-    assert type(open_store(place)) is Store
+    assert sweep_folder(place) == Path(place).resolve()
 
 
 def test_file_in_use_is_refused_in_one_line_and_nothing_is_lost(

@@ -166,7 +166,7 @@ def test_sweeps_and_ensembles_give_a_frame_of_every_run(
     )
     assert found.ensemble is not None
     assert found.ensemble.points[0].metrics[DEMAND].n == 2
-    assert "power.max_mw" in found._repr_html_()
+    assert "<td>Maximum power" in found._repr_html_()
 
 
 def test_a_fit_needs_one_of_workload_and_rules(tmp_path: Path) -> None:

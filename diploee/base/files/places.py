@@ -34,7 +34,7 @@ violation."""
 def reason(error: OSError) -> str:
     """Return why the system refused, in a few words, such as ``Permission denied``."""
     if error.errno in _DISK_FULL:
-        return "the disk is full: free some space"
+        return "the disk is full"
     if getattr(error, "winerror", None) in _IN_USE:
         return "another program has it open: close it there"
     if isinstance(error, FileExistsError | NotADirectoryError):
@@ -80,11 +80,7 @@ class FolderKind:
             )
         if not folder.is_dir():  # a file, a pipe, a device, or a link to one
             return f"is no folder, expected {self.name}"
-        others = [
-            name
-            for name in _entries_beyond(folder, self.entries(content))
-            if not name.startswith(HIDDEN)
-        ]
+        others = _entries_beyond(folder, self.entries(content))
         if others:
             return (
                 f"holds {one_of(others)} besides {self.name}, which --force would "
@@ -105,20 +101,22 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
-    """Return sorted relative names in a folder that no pattern matches."""
+    """Return sorted relative names of files in a folder that no pattern matches.
+
+    What others write there, hidden, is left out.
+    """
     known = tuple(patterns)
-    below = {pattern.rpartition("/")[0] for pattern in known}
-    others = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        is_folder = path.is_dir() and not path.is_symlink()
-        is_known = any(
+    files = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
+    names = sorted(path.relative_to(folder).as_posix() for path in files)
+    return [
+        name
+        for name in names
+        if not name.startswith(HIDDEN)
+        and not any(
             fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
             for pattern in known
         )
-        if not (is_known or (is_folder and name in below)):
-            others.append(name)
-    return others
+    ]
 
 
 # A scheme has two letters or more: 'C:/' is a drive. A `Path` has lost one of the two

@@ -12,7 +12,6 @@ from sweep_builders import sweep_content, tiny_sweep
 
 from diploee.sweeps import SweepResult, run_sweep
 from diploee.sweeps.record import warnings_of
-from diploee.sweeps.store import open_store
 from diploee.sweeps.task import Outcome
 
 FILES = (
@@ -69,10 +68,9 @@ def test_damaged_run_is_not_complete(
 ) -> None:
     run = tmp_path / "runs" / "run"
     shutil.copytree(next((finished / "out" / "runs").iterdir()), run)
-    store = open_store(tmp_path)
-    assert warnings_of(store, "run", "all") is not None
+    assert warnings_of(run, "all") is not None
     DAMAGES[damage](run / file)
-    assert warnings_of(store, "run", "all") is None
+    assert warnings_of(run, "all") is None
 
 
 @pytest.mark.slow

@@ -207,10 +207,10 @@ def test_files_of_others_are_not_replaced(
 def test_second_sweep_of_the_same_folder_is_kept_out(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
-    from diploee.sweeps.store import open_store
+    from diploee.sweeps.store import claimed
 
     with (
-        open_store(tmp_path / "out").claim(),
+        claimed(tmp_path / "out"),
         pytest.raises(InputError, match="another sweep is writing here"),
     ):
         run_sweep(sweep, tmp_path / "out", profiles=profiles)

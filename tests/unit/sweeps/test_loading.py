@@ -53,13 +53,13 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
     [
         (
             {"axes": [{"grid": {UTILIZATION: []}}]},
-            "an empty axis, found []; give at least one",
+            "one entry or more, found an empty list",
         ),
         (
             {"axes": [{"grid": {}}]},
-            "axes.0.grid: is empty; give at least one dotted key",
+            "axes.0.grid: must be",
         ),
-        ({"axes": [{"cases": {}}]}, "axes.0.cases: is empty"),
+        ({"axes": [{"cases": {}}]}, "axes.0.cases: must be"),
         (
             {"axes": [{}]},
             "give exactly one of 'grid', 'zip', 'cases' per block, found none",
