@@ -138,7 +138,7 @@ def _until_decided(
     clock = site.scenario.clock
     for block in blocks:
         yield block  # which those that see it have taken then
-        if block.end_ms < clock.horizon_ms and site.watch.is_decided(seen):
+        if block.end_ms < clock.horizon_ms and all(watch.is_decided for watch in seen):
             end = f"{clock.wall.at(block.end_ms):%Y-%m-%d %H:%M}"
             error = DecidedError(f"not met; stopped at {end}, no run folder is kept")
             error.reports = tuple(watch.report({}) for watch in seen)

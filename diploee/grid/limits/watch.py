@@ -266,10 +266,6 @@ class WatchedLimits(Watch):
             pipeline.lower_end.sinks = [each.lower for each in seen if each.lower]
         return seen
 
-    def is_decided(self, seen: Sequence[LimitWatch]) -> bool:
-        """Return whether each file has a limit that is not met, at both ends."""
-        return all(watch.is_decided for watch in seen)
-
     def content(
         self, seen: Sequence[LimitWatch], metrics: Mapping[str, Any]
     ) -> dict[str, Any]:
