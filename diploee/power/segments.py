@@ -113,9 +113,8 @@ def node_occupancy(
     segments: Segments, n_pools: int, t0_ms: int, step_ms: int, n_steps: int
 ) -> tuple[Int64Array, Float64Array]:
     """Return the busy nodes over a row of intervals."""
-    busy, mean_busy = (
-        np.empty((n_pools, n_steps), dtype=of) for of in (np.int64, np.float64)
-    )
+    busy = np.empty((n_pools, n_steps), dtype=np.int64)
+    mean_busy = np.empty((n_pools, n_steps))
     for pool_id in range(n_pools):
         of_pool = segments.take(segments.pool_id == pool_id)
         n_nodes = of_pool.n_nodes.astype(np.int64)
