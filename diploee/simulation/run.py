@@ -307,15 +307,15 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
-        told = ""
+        said = ""
         if site.watch.models:  # it sees the first block then
             share = line.model.block_intervals * scenario.step_ms / scenario.horizon_ms
             first_s = START_S + min(share, 1.0) * time_s
-            told = (
-                f"; what is not met is told from about {duration(first_s)} on, what is "
+            said = (
+                f"; what is not met is said from about {duration(first_s)} on, what is "
                 "met at the end"
             )
-        return f"{steps}, on one core {forecast.words()}{told}"
+        return f"{steps}, on one core {forecast.words()}{said}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     error = RunTooLongError(

@@ -104,7 +104,7 @@ class LimitWatch:
     peak_mw : float, optional
         The peak, where it is known before.
     tell : callable
-        Is told what is not met, as soon as it is seen.
+        Is given what is not met, as soon as it is seen.
     where : str
         The end of a large job, where it is not the run's own.
     """
