@@ -145,6 +145,16 @@ class PowerBlock(Brief):
         """End of the last interval [ms]."""
         return self.t0_ms + self.n_intervals * self.dt_ms
 
+    def part(self, begin_ms: int, end_ms: int) -> PowerBlock:
+        """Return the intervals between two times, multiples of the interval."""
+        first, last = ((t - self.t0_ms) // self.dt_ms for t in (begin_ms, end_ms))
+        arrays: dict[str, Any] = {
+            name: values[:, first:last]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray)
+        }
+        return replace(self, t0_ms=begin_ms, **arrays)
+
     @property
     def device_power_w(self) -> Float64Array:
         """Device power of all pools [W], shape (B,)."""
@@ -312,12 +322,16 @@ class PowerModel:
         for added, energy_j in zip(self._readings(segments), readings_j, strict=True):
             add_directly(added, self.tables, t0_ms, energy_j)
 
-    def played_w(self, segments: Segments, power: PowerBlock) -> list[Float64Array]:
-        """Return what segments alone draw over a block [W], as its pools' powers."""
-        shape = power.it_power_w.shape
+    def with_more(self, power: PowerBlock, segments: Segments, sign: int) -> PowerBlock:
+        """Return a block with what segments alone draw, or without it (-1)."""
+        shape, per_j = power.it_power_w.shape, sign * MS_PER_S / self.dt_ms
         readings_j = [np.zeros(shape) for _ in self._readings(Segments.empty())]
         self._add_directly(segments, power.t0_ms, readings_j)
-        return [energy_j * (MS_PER_S / self.dt_ms) for energy_j in readings_j]
+        it_power_w = power.it_power_w + readings_j[0] * per_j
+        if power.it_ac_power_w is None:
+            return replace(power, it_power_w=it_power_w)
+        ac_w = power.it_ac_power_w + readings_j[1] * per_j
+        return replace(power, it_power_w=it_power_w, it_ac_power_w=ac_w)
 
     def prepare(self, segments: Segments, t0_ms: int, n_steps: int) -> bool:
         """Decide whether a block adds slices as spectra, and compute missing ones.
@@ -385,14 +399,13 @@ class PowerModel:
         mean_busy /= slots
         busy_nodes = busy / slots if (slots > 1).any() else busy
         standing = self.standing_nodes(t0_ms, self.dt_ms, n_steps)
-        power_w = [
-            energy_j * (MS_PER_S / self.dt_ms) + (standing - mean_busy) * idle_w
-            for energy_j, idle_w in zip(readings, idle_node_w, strict=False)
-        ]
-        ac_w = power_w[1] if self.ac is not None else None
+        for power_w, idle_w in zip(readings, idle_node_w, strict=False):
+            power_w *= MS_PER_S / self.dt_ms  # in place: of energies
+            power_w += (standing - mean_busy) * idle_w
+        ac_w = readings[1] if self.ac is not None else None
         changing = None if self.absent is None else standing
         return PowerBlock(
-            t0_ms, self.dt_ms, power_w[0], busy_nodes, mean_busy, ac_w, changing
+            t0_ms, self.dt_ms, readings[0], busy_nodes, mean_busy, ac_w, changing
         )
 
 

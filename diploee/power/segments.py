@@ -113,25 +113,30 @@ def node_occupancy(
     segments: Segments, n_pools: int, t0_ms: int, step_ms: int, n_steps: int
 ) -> tuple[Int64Array, Float64Array]:
     """Return the busy nodes over a row of intervals."""
-    # Changes of the level: as seen at interval starts, and in node ms within the
-    # interval itself.
-    at_start, level, own_ms = np.zeros((3, n_pools * (n_steps + 1)), dtype=np.int64)
-    row = segments.pool_id * np.int64(n_steps + 1)
-    for times_ms, sign in ((segments.start_ms, 1), (segments.end_ms, -1)):
-        # Earlier ones count from `t0_ms`
-        into_ms = np.clip(times_ms - t0_ms, 0, n_steps * step_ms)
-        change, interval = sign * segments.n_nodes.astype(np.int64), into_ms // step_ms
-        np.add.at(at_start, row - (-into_ms // step_ms), change)
-        np.add.at(level, row + interval, change)
-        np.add.at(own_ms, row + interval, change * ((interval + 1) * step_ms - into_ms))
-    at_start, level, own_ms = (
-        x.reshape(n_pools, n_steps + 1) for x in (at_start, level, own_ms)
-    )
-    # Node time of interval k: what changed before it counts over the whole interval,
-    # what changed within it over the rest of it.
-    before = np.cumsum(level, axis=1) - level
-    node_ms = before[:, :-1] * step_ms + own_ms[:, :-1]
-    return np.cumsum(at_start, axis=1)[:, :-1], node_ms / step_ms
+    busy = np.empty((n_pools, n_steps), dtype=np.int64)
+    mean_busy = np.empty((n_pools, n_steps))
+    for pool_id in range(n_pools):
+        of_pool = segments.take(segments.pool_id == pool_id)
+        n_nodes = of_pool.n_nodes.astype(np.int64)
+        # Changes of the level: as seen at interval starts, and in node ms within the
+        # interval itself.
+        at_start, level, own_ms = np.zeros((3, n_steps + 1), dtype=np.int64)
+        for times_ms, change in (
+            (of_pool.start_ms, n_nodes),
+            (of_pool.end_ms, -n_nodes),
+        ):
+            # Earlier ones count from `t0_ms`
+            into_ms = np.clip(times_ms - t0_ms, 0, n_steps * step_ms)
+            interval = into_ms // step_ms
+            np.add.at(at_start, -(-into_ms // step_ms), change)
+            np.add.at(level, interval, change)
+            np.add.at(own_ms, interval, change * ((interval + 1) * step_ms - into_ms))
+        # Node time of interval k: what changed before it counts over the whole
+        # interval, what changed within it over the rest of it.
+        own_ms += (np.cumsum(level) - level) * step_ms
+        busy[pool_id] = np.cumsum(at_start)[:-1]
+        mean_busy[pool_id] = own_ms[:-1] / step_ms
+    return busy, mean_busy
 
 
 def absent_nodes(scenario: Scenario) -> Segments | None:

@@ -35,9 +35,10 @@ pool, per piece of time of a service (more where a target is matched), and per j
 fitted to days, months and years of the shipped scenarios on one core."""
 
 S_PER_STEP, S_PER_STEP_OF_STAGE, S_PER_STEP_OF_LIMITS = 0.1e-6, 0.02e-6, 0.08e-6
-S_PER_STEP_OF_JOBS = 0.85e-6
+S_PER_STEP_OF_JOBS = 0.4e-6
 """Per step finer than the resolution: of power, of each stage, and of each file of
-limits; of each pool with jobs, whose profiles are added up."""
+limits, twice where a large job has two ends; of each pool with many jobs, whose
+profiles are added up."""
 
 REFERENCE_S = 0.020
 """Time of the task of `slowness` on that core."""
@@ -71,6 +72,11 @@ def slowness() -> float:
     return median(times_s) / REFERENCE_S
 
 
+def duration(time_s: float) -> str:
+    """Return a time in words, as far as it is known."""
+    return f"{time_s:.0f} s" if time_s < 120 else f"{time_s / 60:.0f} min"
+
+
 @dataclass(frozen=True)
 class Forecast:
     """Expected time, memory and disk of a run, within a factor of about 1.5."""
@@ -82,16 +88,11 @@ class Forecast:
 
     def words(self) -> str:
         """Return it as one line."""
-        time = (
-            f"{self.time_s:.0f} s"
-            if self.time_s < 120
-            else f"{self.time_s / 60:.0f} min"
-        )
         memory, disk = (
             f"{mb:,.0f} MB" if mb < 1000 else f"{mb / 1000:,.1f} GB"
             for mb in (self.memory_mb, self.disk_mb)
         )
-        return f"about {time}, {memory} of memory, {disk} on disk"
+        return f"about {duration(self.time_s)}, {memory} of memory, {disk} on disk"
 
 
 def forecast_of(
@@ -116,7 +117,7 @@ def forecast_of(
         of_end_s = S_PER_STEP + S_PER_STEP_OF_STAGE * len(scenario.facility.stages)
         of_end_s += S_PER_STEP_OF_LIMITS * len(site.watch.models)
         of_step_s = n_ends * of_end_s + S_PER_STEP_OF_JOBS * len(
-            {stream.pool for stream in scenario.streams.values()}
+            {of.pool for of in scenario.streams.values() if of.synchronous is None}
         )
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())

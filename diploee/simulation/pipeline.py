@@ -70,15 +70,16 @@ class LowerEnd:
     ) -> None:
         self.sinks: Sequence[Sink] = ()  # of its blocks
         self._lower, self._stages = jobs.at_end(scenario, site.inputs), stages
-        self._states = stages.start()
+        self._states, self._end_ms = stages.start(), 0
         self._classes = [
             k
             for k, of in enumerate(jobs.streams.classes)
             if scenario.streams[of.stream] != site.scenario.streams[of.stream]
         ]
-        # What its large jobs draw, and those of the run
+        # What its large jobs add, and what those of the run take off
         self._draws = [
             (
+                sign,
                 power_model(
                     site.scenario,
                     of.library,
@@ -88,7 +89,7 @@ class LowerEnd:
                 ),
                 ActiveSegments(),
             )
-            for of in (self._lower, jobs)
+            for sign, of in ((1, self._lower), (-1, jobs))
         ]
         jobs.sinks.append(self._take)
 
@@ -97,26 +98,20 @@ class LowerEnd:
         large = started.take(np.isin(started.jobs.class_id, self._classes))
         of_run = window.segments.take(np.isin(own, self._classes))
         played = self._lower.lowered(large).segments, of_run
-        for (_, active), segments in zip(self._draws, played, strict=True):
+        for (*_, active), segments in zip(self._draws, played, strict=True):
+            active.drop_before(self._end_ms)
             active.add(segments)
 
-    def power(self, power: PowerBlock) -> PowerBlock:
-        """Return a block of power of the run as it is at this end."""
-        lower, of_run = (
-            model.played_w(active.within(power.t0_ms, power.end_ms), power)
-            for model, active in self._draws
+    def see(self, power: PowerBlock, block: Block) -> None:
+        """Take a block of the run, and its power, through the stages to the sinks."""
+        self._end_ms = power.end_ms
+        for sign, model, active in self._draws:
+            segments = active.within(power.t0_ms, power.end_ms)
+            power = model.with_more(power, segments, sign)
+        columns = {**block.columns, **device_block(power, model.facility).columns}
+        passed, self._states = self._stages.apply(
+            replace(block, columns=columns), self._states
         )
-        for _, active in self._draws:
-            active.drop_before(power.end_ms)
-        it_w, *ac_w = (low - own for low, own in zip(lower, of_run, strict=True))
-        at_end = replace(power, it_power_w=power.it_power_w + it_w)
-        if power.it_ac_power_w is None:
-            return at_end
-        return replace(at_end, it_ac_power_w=power.it_ac_power_w + ac_w[0])
-
-    def see(self, block: Block) -> None:
-        """Take a block through the stages to the sinks."""
-        passed, self._states = self._stages.apply(block, self._states)
         for sink in self.sinks:
             sink.add(passed)
 
@@ -363,17 +358,14 @@ class Pipeline:
             block_intervals=block_intervals,
         ):
             refuse_overfull(self.further, power, self.scenario)
-            whole, lower = device_block(power, self.model.facility), None
-            if self.lower_end is not None:
-                lower = device_block(self.lower_end.power(power), self.model.facility)
-            for begin_ms in range(whole.t0_ms, whole.end_ms, most_ms):
-                end_ms = min(begin_ms + most_ms, whole.end_ms)
-                block = whole.part(begin_ms, end_ms)
-                columns = loads.values(block)
-                if self.lower_end is not None and lower is not None:
-                    at_end = {**columns, **lower.part(begin_ms, end_ms).columns}
-                    self.lower_end.see(replace(block, columns=at_end))
-                yield replace(block, columns=columns)
+            for begin_ms in range(power.t0_ms, power.end_ms, most_ms):
+                part = power.part(begin_ms, min(begin_ms + most_ms, power.end_ms))
+                block = device_block(part, self.model.facility)
+                block = replace(block, columns=loads.values(block))
+                if self.lower_end is not None:
+                    self.lower_end.see(part, block)
+                yield block
+            del power, part, block  # before the next is waited for
 
 
 def power_model(

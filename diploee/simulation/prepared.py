@@ -80,13 +80,10 @@ class Watch:
     ) -> Sequence[Any]:
         """Return sinks that look at a run, and at its lower end where it has one.
 
-        Its peak is simulated if asked for; they tell what is certain.
+        Its peak is simulated if asked for; they tell what is certain, and each has
+        `is_decided`, whether what it is still to see changes no verdict.
         """
         return ()
-
-    def is_decided(self, seen: Sequence[Any]) -> bool:  # noqa: ARG002
-        """Return whether what its sinks are still to see changes no verdict."""
-        return False
 
     def content(self, seen: Sequence[Any], metrics: Any) -> Any:  # noqa: ARG002
         """Return the content of ``limits.json``, of what its sinks have seen."""

@@ -49,7 +49,7 @@ from diploee.runs.parquet_files import (
     write_event_windows,
 )
 from diploee.scenario.models import Scenario
-from diploee.simulation.forecast import Forecast, forecast_of
+from diploee.simulation.forecast import START_S, Forecast, duration, forecast_of
 from diploee.simulation.layout_power import PARTS_FILE, NodePlaces, PartSums
 from diploee.simulation.manifest import manifest_of
 from diploee.simulation.pipeline import Pipeline
@@ -135,7 +135,7 @@ def _until_decided(
     clock = site.scenario.clock
     for block in blocks:
         yield block  # which those that see it have taken then
-        if block.end_ms < clock.horizon_ms and site.watch.is_decided(seen):
+        if block.end_ms < clock.horizon_ms and all(watch.is_decided for watch in seen):
             end = f"{clock.wall.at(block.end_ms):%Y-%m-%d %H:%M}"
             error = DecidedError(f"not met; stopped at {end}, no run folder is kept")
             error.reports = tuple(watch.report({}) for watch in seen)
@@ -304,7 +304,15 @@ def _time_in_words(line: Pipeline, site: PreparedSite) -> str:
         )
     if at_most_s is None or time_s <= at_most_s:
         steps = f"computed in steps of {scenario.step_ms / 1000:g} s"
-        return f"{steps}, on one core {forecast.words()}"
+        said = ""
+        if site.watch.models:  # it sees the first block then
+            share = line.model.block_intervals * scenario.step_ms / scenario.horizon_ms
+            first_s = START_S + min(share, 1.0) * time_s
+            said = (
+                f"; what is not met is said from about {duration(first_s)} on, what is "
+                "met at the end"
+            )
+        return f"{steps}, on one core {forecast.words()}{said}"
     days = scenario.horizon_ms / MS_PER_DAY
     fewer = max(int(days * at_most_s / time_s), 1)
     error = RunTooLongError(

@@ -29,6 +29,12 @@ def _larger(times: int, duration: str) -> tuple[str, ...]:
     return (*YEAR, *(word for change in changes for word in ("--set", change)))
 
 
+def _checked(site: str, duration: str) -> tuple[str, ...]:
+    """Return a run in steps of 0.1 s with two files of limits."""
+    limits = ("--limits", "ercot_lcl_2026_06", "--limits", "ercot_nprr1191")
+    return "run", site, *YEAR[2:], "--set", f"duration={duration}", *limits
+
+
 ROWS = {
     "year": ("a year of 10 MW at 60 s", YEAR),
     "simpy": ("the same in SimPy", YEAR[:2]),
@@ -43,6 +49,14 @@ ROWS = {
     ),
     "days-of-100-mw": ("36 days of 100 MW at 60 s", _larger(10, "36 days")),
     "hours-of-1-gw": ("87 hours of 1 GW at 60 s", _larger(100, "87 h")),
+    "limits": (
+        "3 days of 10 MW at its meter, two limits",
+        _checked("colocation_10mw_poi", "3 days"),
+    ),
+    "ends": (
+        "the same of 100 MW, both ends of its large job",
+        _checked("campus_100mw_synchronous", "3 days"),
+    ),
     "native": ("a year of 10 MW at 0.1 s", (*YEAR, "--set", "resolution=0.1 s")),
 }
 """Name and command of each row by its anchor on the page."""

@@ -100,7 +100,7 @@ class LimitWatch(Checked):
     peak_mw : float, optional
         The peak, where it is known before.
     tell : callable
-        Is told what is not met, as soon as it is seen.
+        Is given what is not met, as soon as it is seen.
     where : str
         The end of a large job, where it is not the run's own.
     """
@@ -250,10 +250,6 @@ class WatchedLimits(Watch):
                 each.lower = LimitWatch(each.limits, *of_run, f" {LOWER_END}")
             pipeline.lower_end.sinks = [each.lower for each in seen if each.lower]
         return seen
-
-    def is_decided(self, seen: Sequence[LimitWatch]) -> bool:
-        """Return whether each file has a limit that is not met, at both ends."""
-        return all(watch.is_decided for watch in seen)
 
     def content(
         self, seen: Sequence[LimitWatch], metrics: Mapping[str, Any]

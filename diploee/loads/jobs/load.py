@@ -15,7 +15,7 @@ import numpy as np
 from diploee.base.columns import Columns
 from diploee.base.progress import Progress, Stopwatch
 from diploee.base.tables import Float64Array
-from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_WEEK
+from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 JOBS_PER_WINDOW = 200_000
 """Jobs that a window is to hold; it is at least one draw and at most four weeks."""
+
+JOBS_PER_FINE_WINDOW = 25_000
+"""The same of a run in steps below a minute, if no jobs are acted on."""
 
 MOST_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
 
@@ -203,9 +206,12 @@ class JobsLoad:
         from_ms, horizon_ms = self._scenario.clock.begin_ms, self._scenario.horizon_ms
         for drawn in self._timed(self.streams.windows(n_draws)):
             until_ms = min((from_ms // DRAW_MS + n_draws) * DRAW_MS, horizon_ms)
-            n_parts = (
-                1 if self.cluster.acts else max(1, -(-len(drawn) // JOBS_PER_WINDOW))
-            )
+            most = JOBS_PER_WINDOW
+            if (
+                self._scenario.step_ms < MS_PER_MIN
+            ):  # beside blocks that fill the memory
+                most = JOBS_PER_FINE_WINDOW
+            n_parts = 1 if self.cluster.acts else max(1, -(-len(drawn) // most))
             part_ms = -(-(until_ms - from_ms) // (n_parts * MS_PER_H)) * MS_PER_H
             ends_ms = [*range(from_ms + part_ms, until_ms, part_ms), until_ms]
             cuts = [

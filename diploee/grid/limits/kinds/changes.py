@@ -7,9 +7,9 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-import scipy
 from pydantic import Field, model_validator
 
+from diploee.base.jit import njit
 from diploee.base.measures.ramps import Sizes, differences, ramps, ranges
 from diploee.base.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
 from diploee.base.measures.spectrum import (
@@ -40,6 +40,9 @@ from diploee.scenario.times import ResolutionMs
 
 _WAYS = ("up", "down", "")
 _UNITS = (("s", MS_PER_S), ("min", MS_PER_MIN))
+_IS_REAL = 1e-12
+"""Imaginary part of a pole that is rounding."""
+
 SETTLED = 1e-3
 """ASSUMPTION [J]: a filter has started up when its slowest mode has decayed to this."""
 
@@ -249,17 +252,29 @@ class BandFilter(Band):
 
     def sections(self, step_ms: int) -> Float64Array:
         """Return the filter in second-order sections, shape (s, 6)."""
-        rate_hz = MS_PER_S / step_ms
-        is_band = self.high_hz < rate_hz / 2
-        edges, kind = (
-            ((self.low_hz, self.high_hz), "bandpass")
-            if is_band
-            else (self.low_hz, "highpass")
-        )
-        sos: Float64Array = scipy.signal.butter(
-            self.order, edges, kind, fs=rate_hz, output="sos"
-        )
-        return sos
+        # As scipy.signal.butter, which takes seconds to import on a fresh machine. The
+        # bilinear transform z = (1 + s) / (1 - s) warps the edges.
+        rate_hz, n = MS_PER_S / step_ms, self.order
+        low, high = np.tan(np.pi * np.array([self.low_hz, self.high_hz]) / rate_hz)
+        s = -np.exp(0.5j * np.pi * np.arange(1 - n, n, 2) / n)  # of the low-pass
+        zeros, unity = np.ones(2 * n), -1.0 + 0j  # where the gain is 1
+        if self.high_hz < rate_hz / 2:
+            half = s * (high - low) / 2
+            root = np.sqrt(half**2 - low * high)
+            s, zeros[n:] = np.concatenate([half + root, half - root]), -1
+            unity = np.exp(2j * np.arctan(np.sqrt(low * high)))
+        else:
+            s = low / s
+        z = (1 + s) / (1 - s)
+        pairs = [[pole, pole.conj()] for pole in z[z.imag > _IS_REAL]]
+        pairs += filter(len, [[*z[np.abs(z.imag) <= _IS_REAL]]])
+        pairs.sort(key=lambda poles: -sum(poles).real)  # slow ones at the zeros of 0 Hz
+        sections = np.zeros((len(pairs), 6))
+        for row, poles, at in zip(sections, pairs, zeros.reshape(n, 2), strict=False):
+            a, b = np.poly(poles).real, np.poly(at[: len(poles)])
+            gain = np.abs(np.polyval(b, unity) / np.polyval(a, unity))
+            row[: b.size], row[3 : 3 + a.size] = b / gain, a
+        return sections
 
 
 class SwingLimit(LimitSpec):
@@ -333,7 +348,9 @@ class RunningFilter:
         self._sections, self._n_kept = sections, n_kept
         poles = np.concatenate([np.roots(row[3:]) for row in sections])
         self.n_settling = int(np.ceil(np.log(SETTLED) / np.log(np.abs(poles).max())))
-        self._rest = scipy.signal.sosfilt_zi(sections)
+        # At a constant 1 all of it is held back by the first section.
+        self._rest = np.zeros((len(sections), 2))
+        self._rest[0] = -sections[0, 0], sections[0, 2]
         self._end_ms: int | None = None
         self._n_left_out = 0
 
@@ -347,14 +364,26 @@ class RunningFilter:
             self._state, self._n_left_out = self._rest * new[0], self.n_settling
             self._tail = stretch.new[:0]
         self._end_ms = stretch.end_ms
-        values, self._state = scipy.signal.sosfilt(self._sections, new, zi=self._state)
+        _filter(new, self._sections, self._state)
         skipped = min(self._n_left_out, new.size)
         self._n_left_out -= skipped
-        joined = np.concatenate(
-            [self._tail, np.rint(values[skipped:]).astype(np.int64)]
-        )
+        joined = np.concatenate([self._tail, np.rint(new[skipped:]).astype(np.int64)])
         self._tail = joined[max(joined.size - self._n_kept + 1, 0) :].copy()
         return Stretch(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
+
+
+@njit()
+def _filter(values: Float64Array, sections: Float64Array, state: Float64Array) -> None:
+    """Filter values in place, by the direct form II, transposed."""
+    for row in range(sections.shape[0]):
+        b0, b1, b2, _, a1, a2 = sections[row]
+        first, second = state[row]
+        for k in range(values.size):
+            given = values[k]
+            values[k] = b0 * given + first
+            first = b1 * given - a1 * values[k] + second
+            second = b2 * given - a2 * values[k]
+        state[row, 0], state[row, 1] = first, second
 
 
 class _Windows(Band, LimitSpec):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from limit_runs import check, fake_run, only
+from scipy import signal
 
+from diploee.base.measures.series import Stretch
 from diploee.base.metric import NONE
 from diploee.grid.limits import load_limits
 from diploee.grid.limits.check import FINER
+from diploee.grid.limits.kinds.changes import BandFilter, RunningFilter
 from diploee.grid.limits.report import check_limits
 
 NO_FIGURE = "no figure was seen in the source"
@@ -363,3 +366,21 @@ def test_load_below_what_is_limited_keeps_it_at_any_bandwidth(
     assert (report.verdict == "met") == kept, report.results
     texts = [of.text for of in (*report.results, *report.unchecked)]
     assert ("the whole load, at most 10 MW, is below it" in texts[0]) == kept
+
+
+@pytest.mark.parametrize("band", [(0.001, 4.9), (0.1, 4.0), (0.02, 55.0)])
+def test_a_filter_of_any_order_is_scipy_s(band):
+    low_hz, high_hz = band
+    edges, kind = (band, "bandpass") if high_hz < 5 else (low_hz, "highpass")
+    power = 1e8 + np.random.default_rng(0).normal(0, 1e6, 2000).cumsum()
+    for order in range(1, 9):
+        own = BandFilter(low_hz=low_hz, high_hz=high_hz, order=order).sections(100)
+        running = RunningFilter(own, 2000)
+        running.n_settling = 0
+        found = [
+            running.see(Stretch(part, 1000, end_ms, 100)).new
+            for part, end_ms in ((power[:1000], 100_000), (power[1000:], 200_000))
+        ]
+        sos = signal.butter(order, edges, kind, fs=10, output="sos")
+        expected, _ = signal.sosfilt(sos, power, zi=signal.sosfilt_zi(sos) * power[0])
+        assert np.concatenate(found) == pytest.approx(expected, rel=0, abs=2)

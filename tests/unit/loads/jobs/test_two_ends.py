@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -155,14 +155,8 @@ def test_a_limit_has_the_verdicts_of_both_ends(
     )
 
 
-@dataclass
-class Kept:
-    """A sink that keeps the power of its blocks."""
-
-    parts: list[np.ndarray] = field(default_factory=list)
-
-    def add(self, block: Block) -> None:
-        self.parts.append(block.columns["facility_power_w"])
+def joined_w(blocks: list[Block]) -> np.ndarray:
+    return np.concatenate([block.columns["facility_power_w"] for block in blocks])
 
 
 @pytest.mark.parametrize(
@@ -196,13 +190,12 @@ def test_both_ends_of_one_pass_are_those_of_two_runs(
         options = RunOptions(engine="compiled", window_days=window_days)
         inputs = load_inputs(scenario, tiny_library())
         line = Pipeline.open(prepare(scenario, inputs, options, of))
-        here, at_end = Kept(), Kept()
+        at_end = list[Block]()
         if line.lower_end is not None:
-            line.lower_end.sinks = [at_end]
+            line.lower_end.sinks = [SimpleNamespace(add=at_end.append)]
         windows = line.windows(window_days, lambda *_: None)
-        for block in line.blocks(windows, 0):
-            here.add(block)
-        found += [np.concatenate(kept.parts) for kept in (here, at_end) if kept.parts]
+        found += [joined_w([*line.blocks(windows, 0)])]
+        found += [joined_w(at_end)] if at_end else []
     of_run, beside, alone = found
     assert beside == pytest.approx(alone, rel=1e-12)
     assert np.abs(of_run - beside).max() > 1e3
