@@ -50,8 +50,8 @@ MUST_BE = {
     "string": "text (in quotes)",
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_too_short": "text of {min_length} characters or more",
-    "too_long": "of {max_length} entries at most",
-    "too_short": "of {min_length} entries or more",
+    "too_long": "at most {max_length} long",
+    "too_short": "at least {min_length} long",
     "tuple": _LIST,
 }
 """Words for what a value must be, by pydantic's type of error or its first word."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.markup import escape
 
-from diploee.cli.display import show_texts
+from diploee.cli.display import show_lines
 from diploee.runs.sections import SectionTable
 from diploee.sweeps.execute import SweepResult
 
@@ -22,7 +22,10 @@ def show_sweep(result: SweepResult, ids: Collection[str]) -> None:
     console = Console()
     for section in result.sections():
         if section.id in ids:
-            show_texts(_fitting(table, console.width) for table in section.tables)
+            for table in section.tables:
+                shown = _fitting(table, console.width)
+                console.print()
+                show_lines(shown.title, (shown.first, *shown.heads), [*shown.lines()])
             notes = [*(table.note for table in section.tables), *section.notes]
             for note in filter(None, notes):
                 console.print(escape(note), highlight=False)

@@ -61,7 +61,7 @@ def test_a_metric_of_the_runs_shows_in_the_summary_table_and_report_of_their_swe
     assert (summary["power.night_mw"] == summary["power.mean_mw"] / 2).all()
     monkeypatch.setenv("COLUMNS", "300")
     show_sweep(result, ("sweep",))
-    assert "at night" in capsys.readouterr().out
+    assert "night" in capsys.readouterr().out
     report = build_report([tmp_path / "out"])
     assert "Mean power at night" in [panel.title for panel in report.charts[0].panels]
     assert "Mean power at night" in report.sections[0].tables[0].units

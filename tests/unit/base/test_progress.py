@@ -56,7 +56,7 @@ def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
 
     monkeypatch.setattr(
         "diploee.cli.app.application",
-        lambda _word, alone: lambda _words: Block().model_dump(),
+        lambda _word, alone: lambda _words, **_: Block().model_dump(),
     )
     ended = call("run")
     assert (ended.code, ended.problem) == (
@@ -70,7 +70,7 @@ def test_interrupted_command_stops_no_later_one(
 ) -> None:
     monkeypatch.setattr(
         "diploee.cli.app.application",
-        lambda _word, alone: lambda _words: signal.raise_signal(signal.SIGINT),
+        lambda _word, alone: lambda _words, **_: signal.raise_signal(signal.SIGINT),
     )
     assert call("run").code == 130
     with Stopwatch(Progress()).stage("of another command"):

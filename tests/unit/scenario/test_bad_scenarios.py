@@ -32,7 +32,7 @@ def problem_of(changes: dict[str, Any]) -> str:
 
 WRONG: list[tuple[str, Any, str]] = [
     (NODES, 10**6000, "must be at most 1,000,000, found a number of 19932 bits"),
-    ("facility.pools", {}, "must be of 1 entries or more, found an empty group"),
+    ("facility.pools", {}, "must be at least 1 long, found an empty group"),
     ("name", "a/b", "must be text that matches ^[A-Za-z0-9]"),
     ("facility.utc_offset", "CET", "must be a UTC offset such as '+00:00'"),
     (f"{STREAM}.pool", "mian", "must be a pool ('main'), found 'mian'; did you mean"),
@@ -54,8 +54,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("resolution", "2 h", "must be a multiple of 0.1 s from 0.1 s to 1 h"),
     ("resolution", "7 min", "420 s does not divide the duration of 172800 s (2 d)"),
     (f"{STREAM}.calendar.hour_of_day", [0] * 24, "of which one or more are above 0"),
-    (f"{STREAM}.calendar.hour_of_day", [1] * 23, "must be of 24 entries or more"),
-    (f"{STREAM}.calendar.hour_of_week", [1] * 169, "must be of 168 entries at most"),
+    (f"{STREAM}.calendar.hour_of_day", [1] * 23, "must be at least 24 long"),
+    (f"{STREAM}.calendar.hour_of_week", [1] * 169, "must be at most 168 long"),
     (f"{CLASSES}.0.n_nodes", 13, "class 'tune/13' needs 13 nodes, pool 'main' has 12"),
     (f"{CLASSES}.0.workload", None, "this key is missing; add it"),
 ]

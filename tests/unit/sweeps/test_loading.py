@@ -53,7 +53,7 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
     [
         (
             {"axes": [{"grid": {UTILIZATION: []}}]},
-            "one entry or more, found an empty list",
+            "must be at least 1 long, found an empty list",
         ),
         (
             {"axes": [{"grid": {}}]},

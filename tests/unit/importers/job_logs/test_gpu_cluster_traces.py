@@ -163,10 +163,13 @@ def test_philly_values_of_another_kind_are_refused(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[\n{"a": 1}\n{"a": 1}]', r"log:3: not valid JSON \(Expecting ',' delim"),
-        ("[1]", r"log: 0: must be a group of keys .*, found 1"),
-        ("[" * 100_000, r"log: is nested more than 100 deep"),
-        ('[{"a": ' + "9" * 5_000 + "}]", r"log: Exceeds the limit"),
+        ('[\n{"a": 1}\n{"a": 1}]', r"log:3: not valid JSON \(expected"),
+        ("[1]", r"log: 0: must be a group of keys, found 1"),
+        ("[" * 100_000, r"log:1: not valid JSON \(recursion"),
+        (
+            '[{"a": ' + "9" * 5_000 + "}]",
+            r"log:1: not valid JSON \(number out of range",
+        ),
     ],
 )
 def test_broken_json_is_refused_with_its_line(

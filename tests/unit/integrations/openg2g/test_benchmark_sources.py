@@ -138,7 +138,7 @@ def test_two_parallelisms_are_distinguished(tmp_path):
             json.dumps(leaderboard_data()).replace(
                 '"avg_power_watts": ', '"avg_power_watts": -'
             ),
-            "configurations.0.avg_power_watts: must be a number above 0",
+            "configurations.0.avg_power_watts: must be above 0",
         ),
     ],
 )
@@ -235,12 +235,12 @@ READINGS = "timeline.power.device_instant"
         (
             f"{READINGS}.1.350",
             [1.0, -5.0],
-            "1.350.1: must be a number of 0 or more",
+            "1.350.1: must be at least 0",
         ),
         (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be"),
         ("timeline.steady_state_end_time", 5.0, "the steady state ends at 5 s"),
         ("results", [], "no inter-token latency above 0"),
-        ("results.1.itl", [-0.1], "results.1.itl.0: must be a number of 0 or more"),
+        ("results.1.itl", [-0.1], "results.1.itl.0: must be at least 0"),
     ],
 )
 def test_damaged_result_file_is_one_clear_line(tmp_path, place, value, text):
