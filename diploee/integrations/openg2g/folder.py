@@ -45,7 +45,7 @@ FITS = {"power": "power", "latency": "itl", "throughput": "throughput"}
 here give the median."""
 
 
-class _Manifest(Record):
+class _SpecManifest(Record):
     spec: dict[str, Any]
 
 
@@ -100,7 +100,7 @@ def specs_of(folder: Path | str) -> dict[Path, InferenceModelSpec]:
 
 
 def _spec(manifest: Path) -> InferenceModelSpec:
-    fields = read(manifest, _Manifest).spec
+    fields = read(manifest, _SpecManifest).spec
     return checked(
         {
             name: v
