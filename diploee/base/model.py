@@ -24,6 +24,7 @@ from typing import (
     Literal,
     NoReturn,
     Protocol,
+    TypeGuard,
     TypeVar,
 )
 
@@ -463,8 +464,9 @@ class OwnKind(Model):
 
 
 KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
+PARTS = "diploee.parts"
 """Groups of entry points: modules of kinds, registries of formats, readers of foreign
-files."""
+files; classes of kinds of other distributions."""
 
 
 class _Offered(dict[str, Any]):
@@ -519,16 +521,22 @@ class Kinds(Generic[T]):
             getattr(home, "__path__", ()), f"{home.__name__}."
         )
         modules = [home, *(import_module(module.name) for module in within)]
-        return {
+        own = {
             self._name_of(value): value
             for module in modules
             for value in vars(module).values()
-            if isinstance(value, type)
+            if self._is_kind(value) and value.__module__ == module.__name__
+        }
+        others = filter(self._is_kind, installed(PARTS).values())
+        return {self._name_of(value): value for value in others} | own
+
+    def _is_kind(self, value: Any) -> TypeGuard[type[T]]:
+        return (
+            isinstance(value, type)
             and issubclass(value, self._base)
             and value is not self._base
             and not isabstract(value)
-            and value.__module__ == module.__name__
-        }
+        )
 
     def register(self, spec: type[T]) -> type[T]:
         """Add a kind from outside the package.

@@ -193,3 +193,28 @@ def test_entry_points_that_are_absent_or_do_not_load_are_named(
     with pytest.raises(InputError, match=r"does not load [(]No module named 'no_such_"):
         installed("b")
     installed.cache_clear()
+
+
+def test_kinds_of_another_distribution_are_known_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "from diploee.base.model import default\nfrom diploee.facility import *\n"
+    spec = (
+        'class RingMain(StageSpec):\n    kind: str = default("ring_main", "A ring.")\n'
+    )
+    spec += "    def open(self, site):\n        return None\n"
+    (tmp_path / "rings_of_others.py").write_text(head + spec)
+    about = tmp_path / "rings_of_others-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: rings-of-others\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[diploee.parts]\nring_main = rings_of_others:RingMain\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    installed.cache_clear()
+    stages = Kinds("stage", StageSpec, "diploee.facility")
+    assert stages.by_name["ring_main"].__module__ == "rings_of_others"
+    assert "ring_main" not in Kinds(
+        "scheduler", SchedulerSpec, "diploee.schedule.policies"
+    )
+    installed.cache_clear()
