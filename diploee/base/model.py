@@ -116,26 +116,26 @@ class Model(Brief, BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=False
     )
 
-    def keys_set(self, *keys: str) -> list[str]:
+    def _keys_set(self, *keys: str) -> list[str]:
         """Return those of some keys that differ from their defaults."""
         fields = type(self).model_fields
         return [key for key in keys if getattr(self, key) != fields[key].default]
 
-    def need_one(self, *keys: str, least: int = 1) -> None:
+    def _need_one(self, *keys: str, least: int = 1) -> None:
         """Refuse more than one of some keys, and none unless that is allowed."""
-        found = self.keys_set(*keys)
+        found = self._keys_set(*keys)
         if not least <= len(found) <= 1:
             raise ValueError(f"give one of {one_of(keys)}, found {one_of(found)}")
 
-    def need(self, key: str, *others: str) -> None:
+    def _need(self, key: str, *others: str) -> None:
         """Refuse a key without others that it needs."""
-        missing = [other for other in others if not self.keys_set(other)]
-        if missing and self.keys_set(key):
+        missing = [other for other in others if not self._keys_set(other)]
+        if missing and self._keys_set(key):
             raise ValueError(f"'{key}' needs {one_of(missing)}; give both, or neither")
 
-    def refuse(self, key: str, *others: str) -> None:
+    def _refuse(self, key: str, *others: str) -> None:
         """Refuse a key with others that can't go with it."""
-        if self.keys_set(key) and (found := self.keys_set(*others)):
+        if self._keys_set(key) and (found := self._keys_set(*others)):
             raise ValueError(f"'{key}' can't go with {one_of(found)}; remove one")
 
     def given_otherwise(self) -> Collection[str]:

@@ -76,7 +76,7 @@ class DurationModel(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> DurationModel:
-        self.need_one("quantiles_s", "lognormal")
+        self._need_one("quantiles_s", "lognormal")
         if self.lognormal is not None:
             check_probabilities((part.weight for part in self.lognormal), "lognormals")
         if (

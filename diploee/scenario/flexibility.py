@@ -124,7 +124,7 @@ class EventTarget(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        self.need_one("fraction", "mw", "delta_mw")
+        self._need_one("fraction", "mw", "delta_mw")
         return self
 
     def level_w(self, before_w: float) -> float:
@@ -506,7 +506,7 @@ class JobFlexibility(Model):
                 f"{self.checkpoint_interval} between two; shorten it, or lengthen "
                 "checkpoint_interval"
             )
-        self.need_one("slack", "deadline", least=0)
+        self._need_one("slack", "deadline", least=0)
         return self
 
     @property

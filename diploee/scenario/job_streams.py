@@ -219,7 +219,7 @@ class JobClass(Model):
             raise ValueError(
                 f"n_gpus needs n_nodes: 1, found {self.n_nodes}; leave n_gpus out"
             )
-        self.refuse("batch_inference", "n_gpus", "scale_from_n_nodes", "duration")
+        self._refuse("batch_inference", "n_gpus", "scale_from_n_nodes", "duration")
         return self
 
     @model_validator(mode="after")
@@ -345,16 +345,16 @@ class JobStream(Model):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> JobStream:
-        self.need_one("mix", "classes", "replay", "zeus", "synchronous")
+        self._need_one("mix", "classes", "replay", "zeus", "synchronous")
         if self.replay is not None:
             return self._checked_replay()
         if self.zeus is not None:
             return self._checked_zeus(self.zeus)
         if self.synchronous is not None:
             return self._checked_synchronous()
-        self.need_one("target_utilization", "jobs_per_day")
+        self._need_one("target_utilization", "jobs_per_day")
         if self.match == "simulated":
-            self.need("match", "target_utilization")
+            self._need("match", "target_utilization")
         classes = self.job_classes()
         check_probabilities((job_class.probability for job_class in classes), "classes")
         names = [job_class.name for job_class in classes]
@@ -372,19 +372,19 @@ class JobStream(Model):
         return self
 
     def _checked_zeus(self, zeus: RecurringTraining) -> JobStream:
-        self.refuse("zeus", "flexibility", "target_utilization", "match")
-        self.refuse("zeus", "profile_variants", "power_smoothing")
+        self._refuse("zeus", "flexibility", "target_utilization", "match")
+        self._refuse("zeus", "profile_variants", "power_smoothing")
         if zeus.groups is None:
-            self.need("zeus", "jobs_per_day")
+            self._need("zeus", "jobs_per_day")
         else:
-            self.refuse("zeus", "calendar", "dispersion", "day_dispersion")
-            self.refuse("zeus", "jobs_per_day")
+            self._refuse("zeus", "calendar", "dispersion", "day_dispersion")
+            self._refuse("zeus", "jobs_per_day")
         return self
 
     def _checked_synchronous(self) -> JobStream:
         kept = {"pool", "synchronous", "flexibility", "power_smoothing"}
-        self.refuse("synchronous", *sorted(type(self).model_fields.keys() - kept))
-        self.refuse("power_smoothing", "flexibility")
+        self._refuse("synchronous", *sorted(type(self).model_fields.keys() - kept))
+        self._refuse("power_smoothing", "flexibility")
         jobs = self.synchronous.jobs if self.synchronous is not None else ()
         if self.power_smoothing is not None and any(
             job.lead_s or job.exit_s or job.lag_s for job in jobs
@@ -406,8 +406,8 @@ class JobStream(Model):
                 "flexibility.min_nodes can't go with replay, whose jobs have any "
                 "width; remove it"
             )
-        self.refuse("replay", "calendar", "dispersion", "day_dispersion")
-        self.refuse("replay", "target_utilization", "jobs_per_day", "match")
+        self._refuse("replay", "calendar", "dispersion", "day_dispersion")
+        self._refuse("replay", "target_utilization", "jobs_per_day", "match")
         return self
 
     def job_classes(self) -> tuple[JobClass, ...]:

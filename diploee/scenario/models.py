@@ -75,7 +75,7 @@ class Size(Model):
 
     @model_validator(mode="after")
     def _one_size(self) -> Size:
-        self.need_one("poi_mw", "nodes_factor")
+        self._need_one("poi_mw", "nodes_factor")
         return self
 
 

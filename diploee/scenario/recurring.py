@@ -145,8 +145,8 @@ class RecurringTraining(ZeusSpec):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RecurringTraining:
-        self.need("train", "power")
-        self.need("power", "train")
+        self._need("train", "power")
+        self._need("power", "train")
         if self.groups is not None and len(set(self.workloads.values())) > 1:
             raise ValueError(
                 "groups give the shares; give all workloads the same, such as 1"

@@ -90,7 +90,7 @@ class Recovery(Model):
 
     @model_validator(mode="after")
     def _one_ramp(self) -> Recovery:
-        self.need_one("ramp_s", "ramp_mw_per_min")
+        self._need_one("ramp_s", "ramp_mw_per_min")
         return self
 
 
@@ -145,7 +145,7 @@ class RideThrough(Model):
     def _goes_together(self) -> RideThrough:
         if not self.stages and self.counter is None:
             raise ValueError("has neither stages nor a counter; give one, or a preset")
-        self.need("manual_reset_s", "recovery")
+        self._need("manual_reset_s", "recovery")
         if self.recovery is None:
             return self
         under = (stage.voltage_pu for stage in self.stages if stage.side == "under")

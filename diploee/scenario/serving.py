@@ -151,8 +151,8 @@ class PowerLaw(Model):
 
     @model_validator(mode="after")
     def _stay_is_known(self) -> PowerLaw:
-        self.need("prefill_tokens_per_s", "time_per_token_s")
-        self.need("time_per_token_s", "prefill_tokens_per_s")
+        self._need("prefill_tokens_per_s", "time_per_token_s")
+        self._need("time_per_token_s", "prefill_tokens_per_s")
         if (self.active_parameters_b or 0) > self.parameters_b:
             raise ValueError(
                 f"active_parameters_b {self.active_parameters_b:g} is above "
@@ -311,30 +311,30 @@ class Service(Model):
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
         means = ("power_curve", "logistic", "power_law")
-        self.need_one(*means, least=self.power_samples is None)
-        has_mean = bool(self.keys_set(*means))
+        self._need_one(*means, least=self.power_samples is None)
+        has_mean = bool(self._keys_set(*means))
         if not has_mean and len(self.power_samples or ()) < MIN_SAMPLES:
             raise ValueError(
                 f"power_samples has one rate, expected {MIN_SAMPLES} or more, or a "
                 "power_curve beside it that tells the mean power at other rates"
             )
-        self.need("power_samples_boundary", "power_samples")
+        self._need("power_samples_boundary", "power_samples")
         if self.power_samples_boundary == "node_ac" and has_mean:
             raise ValueError(
                 "power_samples_boundary: node_ac can't go with a power_curve or "
                 "logistic, which are of the devices; remove one"
             )
-        self.refuse("power_law", "power_samples")
+        self._refuse("power_law", "power_samples")
         if (law := self.power_law) is not None:
-            law.need("time_per_token_s", "input_tokens")
+            law._need("time_per_token_s", "input_tokens")
             if not law.has_speeds:
-                self.need("power_law", "latency_curve")
-        self.refuse("logistic", "latency_curve")
-        self.need_one(
+                self._need("power_law", "latency_curve")
+        self._refuse("logistic", "latency_curve")
+        self._need_one(
             "max_request_rate_rps", "latency_cap", least=self.logistic is None
         )
         if self.logistic is None:
-            self.need("latency_cap", "latency_curve")
+            self._need("latency_cap", "latency_curve")
         elif (cap := self.latency_cap) and cap.metric not in LOGISTIC_METRICS:
             raise ValueError(
                 f"logistic gives the latencies {one_of(LOGISTIC_METRICS)}, found "
@@ -433,10 +433,10 @@ class RequestStream(Model):
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
         replays = self.replay is not None or self.has_own_replays
-        self.need_one(*_RATES, least=not replays)
-        self.need_one("fluctuation", "minute_jitter_relative_std", least=0)
+        self._need_one(*_RATES, least=not replays)
+        self._need_one("fluctuation", "minute_jitter_relative_std", least=0)
         of_trace = ("calendar", "fluctuation", "minute_jitter_relative_std")
-        if replays and (found := self.keys_set(*of_trace)):
+        if replays and (found := self._keys_set(*of_trace)):
             raise ValueError(f"'replay' can't go with {one_of(found)}; remove one")
         self._check_shares()
         needs = {"capacity: sustained": self.capacity == "sustained"}

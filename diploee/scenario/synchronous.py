@@ -406,12 +406,12 @@ class SynchronousJob(Model):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> SynchronousJob:
-        self.need_one("n_gpus", "n_nodes")
+        self._need_one("n_gpus", "n_nodes")
         if self.phases is None:
-            self.need_one("work_days", "tokens")
+            self._need_one("work_days", "tokens")
         if self.phases is not None:
             starts_ms = [round(start_s * MS_PER_S) for start_s, _ in self.phases]
-            self.refuse("phases", *sorted(DRAWN))
+            self._refuse("phases", *sorted(DRAWN))
             if (
                 starts_ms[0]
                 or starts_ms != sorted(set(starts_ms))
@@ -421,12 +421,12 @@ class SynchronousJob(Model):
                     "phases begin at 0, each after the one before by 1 ms or more, "
                     "and end with end"
                 )
-        self.need_one("period_s", "parameters")
-        self.need("parameters", "tokens_per_step", "tflops_per_gpu")
-        self.need("tflops_per_gpu", "parameters")
-        self.need("tokens", "tokens_per_step")
-        self.need_one("submit", "submit_after", least=0)
-        self.need_one("second_dip", "micro_steps", least=0)
+        self._need_one("period_s", "parameters")
+        self._need("parameters", "tokens_per_step", "tflops_per_gpu")
+        self._need("tflops_per_gpu", "parameters")
+        self._need("tokens", "tokens_per_step")
+        self._need_one("submit", "submit_after", least=0)
+        self._need_one("second_dip", "micro_steps", least=0)
         if not self.low <= self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         return self

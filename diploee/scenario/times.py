@@ -319,8 +319,8 @@ class Calendar(Model):
 
     @model_validator(mode="after")
     def _week_is_given_once(self) -> Calendar:
-        self.refuse("hour_of_week", "hour_of_day", "day_of_week")
-        self.need("holiday_as", "holidays")
+        self._refuse("hour_of_week", "hour_of_day", "day_of_week")
+        self._need("holiday_as", "holidays")
         return self
 
     def week_weights(self) -> tuple[float, ...]:
