@@ -197,7 +197,7 @@ def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> No
     assert any("included: 5 failed, 2 cancelled" in line for line in lines)
 
 
-def test_tables_of_a_fit_are_told_below_their_headings() -> None:
+def test_tables_of_a_fit_are_lines_below_their_headings() -> None:
     log = job_log(submissions(np.full(60, 1), np.random.default_rng(0)))
     lines = [*as_lines(fit_job_log(log, ANY_TUNE, tiny_library()).sections())]
     heading = lines.index("Classes") + 1
