@@ -48,8 +48,13 @@ def calendar_dict(
     }
 
 
-def table_of(title: str, rows: Iterable[Mapping[str, Any]]) -> SectionTable:
-    """Return numbers by name as a table, the first of each row being whose they are."""
+def table_of(
+    title: str, rows: Iterable[Mapping[str, Any]], first: str = "figure"
+) -> SectionTable:
+    """Return numbers by name as a table.
+
+    The first of each row is whose they are; `first` heads their column.
+    """
     cells = []
     for row in rows:
         (_, item), *rest = row.items()
@@ -58,7 +63,7 @@ def table_of(title: str, rows: Iterable[Mapping[str, Any]]) -> SectionTable:
             quantity = name.replace("_", " ")
             pattern = "{:,}" if isinstance(value, int) else "{:.4g}"
             cells.append(Figure(item, shown, quantity=quantity, pattern=pattern))
-    return SectionTable(title, tuple(cells))
+    return SectionTable(title, tuple(cells), first=first)
 
 
 def bounded(

@@ -208,7 +208,8 @@ def as_lines(sections: Iterable[Section]) -> Iterator[str]:
             note = f" ({f.note})" if f.note else ""
             yield f"{f.item}: {f.shown} {f.unit}".rstrip() + note
         for table in section.tables:
-            rows = [(table.title, *table.heads), *table.lines()]
+            yield from filter(None, [table.title])
+            rows = [(table.first, *table.heads), *table.lines()]
             yield from (" | ".join(row) for row in rows)
         yield from section.notes
 

@@ -162,11 +162,11 @@ def _why(taken: JobLogFit, law: JobLogFit, weeks: JobLogFit | None) -> Iterator[
     )
     for kind, fit in (("law", law), ("weeks", weeks)):
         if fit is not None and (errors := errors_of(fit)):
-            told = ", ".join(f"{name} {off:+.0%}" for name, off in errors.items())
+            told = ", ".join(f"{off:+.0%} ({name})" for name, off in errors.items())
             yield f"those of --years {kind} differ from the log by {told}"
     if weeks is not None and worst_error(taken) > 1:
-        aims = ", ".join(f"{name} {limit:.0%}" for name, limit in LIKE.items())
-        yield f"this is more than is aimed at ({aims})"
+        aims = ", ".join(f"{limit:.0%} ({name})" for name, limit in LIKE.items())
+        yield f"this is more than is aimed at: {aims}"
     n_weeks = taken.arrivals.hours.covered_hours / HOURS_PER_WEEK
     if taken is weeks and n_weeks < FEW_WEEKS:
         yield (

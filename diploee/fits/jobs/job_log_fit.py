@@ -228,7 +228,7 @@ class JobLogFit(Brief):
         tables = (
             ("years", self.decision, table_of(years, map(vars, self.figures))),
             ("holdout", "Held-out part", table_of(rest, map(vars, self.holdout))),
-            ("classes", "Classes", table_of("Class", widths)),
+            ("classes", "Classes", table_of("", widths, "class")),
         )
         of_years, *others = (
             Section(key, title, tables=(table,) if table.figures else ())

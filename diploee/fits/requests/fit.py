@@ -184,7 +184,7 @@ class RequestFit:
             }
             for service in self.services
         )
-        tables = table_of("Service", shares), table_of("Tokens", of_lengths)
+        tables = table_of("", shares, "service"), table_of("", of_lengths, "tokens")
         trace = self.trace
         return [
             Section(

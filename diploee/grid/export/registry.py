@@ -272,7 +272,7 @@ def export_run(
     OutputError
         If it can't be written; nothing is kept then.
     """
-    remedy = "; import the module that registers it where it is your own"
+    remedy = "; name one of your own by its import path, 'module:NAME'"
     fmt, options = FORMATS.named("export", format_name, remedy), options or Options()
     _check_options(fmt, options)
     if not options.column:

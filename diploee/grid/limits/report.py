@@ -244,7 +244,7 @@ class LimitReport(Brief):
         """The verdict in a line, with the count of each."""
         part = ""
         if self.is_part:
-            part = f"; {self.days:.3g} days of a year"
+            part = f"; {self.days:.3g} day{'s' * (self.days != 1)} of a year"
             part += ", and only a whole one decides" * (self.verdict != self.of_span)
         return (
             f"{self.name or 'limits'}, on means of {self.resolution_s:g} s: "

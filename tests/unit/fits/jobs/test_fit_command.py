@@ -686,6 +686,7 @@ def test_years_are_those_whose_worst_error_is_the_smaller(
         assert worst["auto"] == min(worst["law"], worst["weeks"])
         assert found["auto"]["years"] == min(("law", "weeks"), key=worst.__getitem__)
         assert "more than is aimed at" in found["auto"]["decision"]
+        assert "% (busy nodes, mean), " in found["auto"]["decision"]
         kinds.add(found["auto"]["years"])
     assert kinds == {"law", "weeks"}
 

@@ -197,6 +197,14 @@ def test_import_is_reported_and_jobs_that_failed_are_said_to_be_included() -> No
     assert any("included: 5 failed, 2 cancelled" in line for line in lines)
 
 
+def test_tables_of_a_fit_are_lines_below_their_headings() -> None:
+    log = job_log(submissions(np.full(60, 1), np.random.default_rng(0)))
+    lines = [*as_lines(fit_job_log(log, ANY_TUNE, tiny_library()).sections())]
+    heading = lines.index("Classes") + 1
+    assert lines[heading].startswith("class | jobs | share")
+    assert lines[heading + 1].startswith("tune/")
+
+
 def test_logs_without_dates_begin_on_a_monday_and_say_so() -> None:
     into_ms = np.arange(0, 3 * 168, 24) * HOUR_MS + 9 * HOUR_MS + 1
     fit = fit_job_log(

@@ -132,8 +132,8 @@ def test_unknown_format_names_the_known(minute_run: Run) -> None:
     with pytest.raises(
         InputError,
         match=(
-            r"unknown export format 'opends', .*did you mean 'opendss'.*; import the "
-            r"module"
+            r"unknown export format 'opends', .*did you mean 'opendss'.*; name one of "
+            r"your own by its import path, 'module:NAME'"
         ),
     ):
         export_run(minute_run, "opends")

@@ -255,13 +255,15 @@ def test_a_line_that_readings_fold_gives_no_verdict_on_swings_and_one_on_levels(
 
 def test_a_part_of_a_year_can_only_show_that_limits_are_not_met(run_of):
     for days, most_mw, verdict in (
+        (1, 2, "inconclusive"),
         (2, 2, "inconclusive"),
         (365, 2, "met"),
         (2, 0.5, "not met"),
     ):
         report = check(run_of(np.ones(24 * days), 3600), peaks=[{"max_mw": most_mw}])
         assert report.verdict == verdict and report.is_met == (verdict == "met")
-        assert ("2 days of a year" in report.title) == (days == 2)
+        assert ("; 1 day of a year" in report.title) == (days == 1)
+        assert ("; 2 days of a year" in report.title) == (days == 2)
         undecided = report.verdict == "inconclusive" and report.of_span == "met"
         assert ("only a whole one decides" in report.title) == undecided
 
