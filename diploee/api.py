@@ -279,14 +279,9 @@ def load_event(name: str) -> Event:
     from diploee.grid.dynamics.machine import Voltage
     from diploee.importers.site_tables import read_voltage
 
-    if name in EVENTS:
-        return EVENTS[name]
-    if not Path(name).is_file():
-        raise InputError(
-            f"--event: {shown(name)} is neither a file nor an event by name, expected "
-            f"{one_of(EVENTS)} or a file{did_you_mean(name, EVENTS)}"
-        )
     path = Path(name)
+    if name in EVENTS.by_name or not path.is_file():
+        return EVENTS.named("--event", name, "; or give a file")
     time_s, pu, is_rms, frequency = read_voltage(path)
     series = Voltage(time_s, pu, is_rms)
     return Event(

@@ -675,7 +675,14 @@ class Registry(Mapping[str, F]):
 
     def __getitem__(self, name: str) -> F:
         """Return what has a name, or is found by its import path."""
-        return imported(name) if ":" in name else self.by_name[name]
+        if ":" not in name:
+            return self.by_name[name]
+        found: F = imported(name)
+        if not isinstance(found, tuple({*map(type, self.by_name.values())})):
+            raise ValueError(
+                f"{shown(name)} is {shown(found)}, no {self._what} {self._noun}"
+            )
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)

@@ -34,6 +34,7 @@ MUST_BE = {
     "bool": "true or false",
     "date": _DATE,
     "datetime": _DATE,
+    "dataclass": _GROUP,
     "dict": _GROUP,
     "finite": "a number",
     "float": "a number",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from diploee.base.errors import Brief, InputError, did_you_mean, one_line, one_of
 from diploee.base.files import check_is_file
 from diploee.base.units import LARGEST_NUMBER
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def arrow_numbers(
@@ -184,6 +187,13 @@ def open_parquet(
     except _DAMAGED as problem:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise error(f"{where}: can't be read ({first[:200]}); {remedy}") from problem
+
+
+def as_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table as pandas has it; an error of Arrow where its text is not UTF-8."""  # noqa: E501
+    table.validate(full=True)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
 
 
 def _check_columns(

@@ -8,7 +8,10 @@ import sys
 import warnings
 from io import TextIOWrapper
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import typer
 
 DEBUG_VARIABLE = "DIPLOEE_DEBUG"
 EXIT_FAILED = 1
@@ -52,7 +55,7 @@ def command_line() -> None:
         command = application(called, alone=not completed)
         sys.exit(command() if completed else command(words, standalone_mode=False))
     except typer.TyperException as error:
-        _complain(error.format_message())
+        _complain(_in_our_words(error))
         sys.exit(error.exit_code)
     except InputError as error:
         _complain(*error.problems)
@@ -110,6 +113,18 @@ def _check_text(arguments: list[str]) -> None:
     for text in arguments:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise InputError(f"'{text}' is not UTF-8 text; rename that file or folder")
+
+
+def _in_our_words(error: typer.TyperException) -> str:
+    """Return what is wrong with an option, of which typer quotes pydantic."""
+    from pydantic import ValidationError
+
+    from diploee.base.plain_data import plain_problems
+
+    if isinstance(error.__cause__, ValidationError):
+        problems = plain_problems(error.__cause__, None)
+        error.message = ", ".join(text for _, text in problems)
+    return error.format_message()
 
 
 def _complain(*problems: str) -> None:

@@ -8,6 +8,7 @@ Ameren, AEP and NERC's guideline of 2026-05 (mostly seen in secondary sources).
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -689,7 +690,7 @@ def write_datasheet(
     inputs = [*run_files(run.folder), *{peak.path for peak in peaks}]
     check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     if csv_file is not None:
-        if csv_file.resolve() == Path(out).resolve():
+        if os.path.realpath(csv_file) == os.path.realpath(out):
             raise InputError(
                 f"--csv: {csv_file} is that of --out; give each a place of its own"
             )

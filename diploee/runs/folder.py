@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def run_files(folder: Path) -> list[Path]:
 
 def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> None:
     """Refuse a place for a file within a run folder."""
-    if Path(place).resolve().is_relative_to(folder.resolve()):
+    if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder)):
         raise InputError(
             f"{option}: {place} lies in the run folder {folder}, which could not be "
             "replaced by --force with other files in it; choose a place beside it"

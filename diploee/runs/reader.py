@@ -24,7 +24,7 @@ from diploee.base.errors import (
 )
 from diploee.base.metric import Metric, find_metric, flatten
 from diploee.base.plain_data import KeyPath, checked_record, grouped, read_json
-from diploee.base.tables import Kind, open_parquet
+from diploee.base.tables import Kind, as_frame, open_parquet
 from diploee.base.units import MS_PER_S
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.bands import Bands, read_bands
@@ -269,8 +269,7 @@ class RunFolder(Brief):
         """
         known: dict[str, Kind] = dict.fromkeys(columns or (), "any")
         with open_parquet(self.folder / JOBS_FILE, known, remedy=CHANGED) as file:
-            frame: pd.DataFrame = file.read(columns=columns).to_pandas()
-        return frame
+            return as_frame(file.read(columns=columns))
 
     @property
     def event_windows(self) -> dict[str, dict[str, Any]]:

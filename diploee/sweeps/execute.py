@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def run_sweep(
     """
     sweep = sweep if isinstance(sweep, Sweep) else load_sweep(sweep)
     progress = progress or Progress()
-    folders = tuple(f if f == REFERENCE else str(Path(f).resolve()) for f in profiles)
+    folders = tuple(f if f == REFERENCE else os.path.realpath(f) for f in profiles)
     runs = expand(sweep, ProfileLibrary.open(*folders), max_runs)
     target = str(out) if out is not None else f"sweeps/{sweep.name}"
     folder = sweep_folder(target)

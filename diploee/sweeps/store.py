@@ -38,7 +38,7 @@ RUN_OF_SWEEP = FolderKind(
 
 def sweep_folder(target: str | Path) -> Path:
     """Return the folder of a sweep, which workers find wherever they start."""
-    return local_place(target).resolve()
+    return Path(os.path.realpath(local_place(target)))
 
 
 def read_file(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import InputError, one_of
+from diploee.base.plain_data import checked
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.fragment import (
     Named,
@@ -234,5 +235,6 @@ def _rules(
             f"where jobs take their power from (the profiles have {one_of(workloads)})"
         )
     if workload is not None:
-        return (ClassRule(workload=workload),)
+        rule = {"workload": workload}
+        return (checked(rule, ClassRule, lambda _: named("workload")),)
     return read_rules(rules) if isinstance(rules, Path | str) else rules or ()

@@ -81,7 +81,7 @@ def sidecar_of(place: Path, is_folder: bool) -> Path:
     return (
         place / FOLDER_SIDECAR
         if is_folder
-        else place.with_name(f"{place.name}.meta.json")
+        else place.parent / f"{place.name}.meta.json"  # / has no name
     )
 
 

@@ -48,6 +48,8 @@ SPACINGS_S = (60, 30, 20, 15, 12, 10, 6, 5)
 NODES_PER_CORRELATION_TIME = 5
 MINUTE_S = 60.0
 MINUTES_TRIED = 300
+NEVER_RPS = 1e-100
+"""A rate up to which no request comes, whose relative variance might be infinite."""
 
 
 Draws = tuple[Float32Array, Float32Array, Float32Array]
@@ -208,7 +210,7 @@ class RequestRates:
             return mean_rps
         drawn_rps = np.interp(self.drawn_ms, self.nodes_ms, mean_rps)
         of_minute = spec.relative_std**2 / _share_between_nodes(spec.correlation_time_s)
-        rate_rps = np.where(drawn_rps > 0, drawn_rps, np.inf)
+        rate_rps = np.where(drawn_rps > NEVER_RPS, drawn_rps, np.inf)
         # Requests that a node stands for: its share of the time to its neighbours.
         gaps_s = np.diff(self.drawn_ms) / MS_PER_S
         cell_s = (np.append(gaps_s, 0.0) + np.insert(gaps_s, 0, 0.0)) / 2

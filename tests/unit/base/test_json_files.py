@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +22,14 @@ class Part(Record):
     count: Annotated[int, Field(ge=1, le=10)] = 1
 
 
+@dataclass
+class Span:
+    width: float
+
+
 class Whole(Record):
     name: str
+    span: Span | None = None
     parts: tuple[Part, ...] = Field(default=(), strict=False)
 
 
@@ -41,6 +48,7 @@ BAD: list[tuple[str, str]] = [
     ("[1, 2]", ": must be a group of keys, found a list of 2"),
     ("{}", ": name: this key is missing"),
     ('{"name": 5}', ": name: must be text (in quotes), found 5"),
+    ('{"name": "x", "span": 5}', ": span: must be a group of keys, found 5"),
     ('{"name": "x", "parts": {}}', ": parts: must be a list, found an empty group"),
     ('{"name": "x", "parts": [{"size": "5"}]}', ": parts.0.size: must be a number"),
     ('{"name": "x", "parts": [{"size": 1e999}]}', ": parts.0.size: must be a number"),

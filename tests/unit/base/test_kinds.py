@@ -153,6 +153,8 @@ def test_path_without_a_kind_is_refused_in_one_line(path: str, text: str) -> Non
         SCHEDULERS.read(path)
     with pytest.raises(InputError, match=r"^export: can't import 'own_nowhere:x'"):
         FORMATS.named("export", "own_nowhere:x")
+    with pytest.raises(InputError, match=r"^export: 'os:sep' is '/', no export format"):
+        FORMATS.named("export", "os:sep")
 
 
 def test_the_schema_takes_names_and_groups_of_keys_and_nothing_else() -> None:

@@ -17,7 +17,7 @@ from builders import change_metrics, tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import Run, open_run, simulate
-from diploee.base.errors import InputError
+from diploee.base.errors import InputError, OutputError
 from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
@@ -319,6 +319,15 @@ def test_two_forms_of_a_sheet_at_one_place_are_refused(
             at_the_meter, one, csv_file=tmp_path / "." / "sheet.html"
         )
     assert not one.exists()
+
+
+def test_a_table_in_a_loop_of_links_is_refused(
+    at_the_meter: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    place = tmp_path / "loop" / "sheet.csv"
+    with pytest.raises(OutputError, match="can't be written"):
+        datasheet.write_datasheet(at_the_meter, tmp_path / "x.html", csv_file=place)
 
 
 def test_drop_has_the_sign_of_a_ramp_down(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sweep_builders import UTILIZATION, sweep_file, tiny_sweep
 
@@ -248,3 +250,15 @@ def test_of_many_points_those_that_are_drawn_span_all_and_the_caption_says_so(
     (table,) = section.tables
     assert (table.title, len(table.rows)) == ("Mean power [MW], over 3 members", 15)
     assert table.cell("target utilization 0.1", "seeds for the mean") == "5"
+
+
+def test_a_summary_of_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    written(tmp_path, [8], [0.2])
+    path = tmp_path / "summary.parquet"
+    summary = pq.read_table(path)
+    note = pa.array([b"\xff"] * summary.num_rows).view(pa.string())
+    pq.write_table(summary.append_column("note", note), path)
+    with pytest.raises(
+        InputError, match=r"summary.parquet: can't be read \(.*Invalid UTF8"
+    ):
+        build_report([tmp_path])

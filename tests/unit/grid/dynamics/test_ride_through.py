@@ -233,6 +233,8 @@ def test_command_simulates_a_scenario_first(tmp_path: Path):
         ),
         (("--set", "facility.ride_through.it.preset=best"), "perc1"),
         (("--at", "2031-01-01"), "facility.ride_through"),
+        (("--event", "nerc"), "--event: unknown event name 'nerc', expected one of"),
+        (("--event", "12:30"), "--event: can't import '12:30'"),
     ],
 )
 def test_mistakes_are_one_line_with_the_remedy(

@@ -77,6 +77,11 @@ def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) ->
         OutputError, match=r"can't be written \(.+ is a file.*\); check --out"
     ):
         export_run(fine_run, "csv", tmp_path / "file" / "out.csv")
+    for folder in ("/", "."):
+        with pytest.raises(
+            OutputExistsError, match=f"^{folder}: is a folder, expected"
+        ):
+            export_run(fine_run, "csv", folder)
 
 
 def test_command_line_passes_every_option(

@@ -146,6 +146,7 @@ def test_shorter_run_meets_the_same_fluctuation() -> None:
 def test_rates_are_positive_however_large_the_fluctuation() -> None:
     rates = flat_rates({"relative_std": 3.0}, duration="2 d")
     assert (rates.of_service(0, 0.5, 10) > 0).all()
+    assert np.isfinite(rates.of_service(0, 0.5, 1e-320)).all()
 
 
 def test_former_jitter_is_read_as_a_fluctuation_but_not_beside_one() -> None:
