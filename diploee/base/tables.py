@@ -190,9 +190,12 @@ def open_parquet(
 
 
 def as_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table as pandas has it; an error of Arrow where its text is not UTF-8."""  # noqa: E501
-    table.validate(full=True)
-    frame: pd.DataFrame = table.to_pandas()
+    """Return a table as pandas has it; an error of Arrow where it can't have it."""
+    table.validate(full=True)  # text that is not UTF-8
+    try:
+        frame: pd.DataFrame = table.to_pandas()
+    except KeyError as zone:
+        raise pa.ArrowInvalid(f"unknown time zone {zone}") from zone
     return frame
 
 
