@@ -21,6 +21,7 @@ from diploee.base.tables import (
     Float32Array,
     Int64Array,
     Kind,
+    as_frame,
     open_parquet,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN, W_PER_MW
@@ -285,7 +286,7 @@ def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
     if not os.path.lexists(path):
         return None
     with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        jobs = file.read(columns=list(_WAIT_COLUMNS)).to_pandas().dropna()
+        jobs = as_frame(file.read(columns=list(_WAIT_COLUMNS))).dropna()
     submit_ms = jobs["submit_time"].to_numpy("datetime64[ms]").astype(np.int64)
     waits = pd.Series(jobs["queue_time_s"].to_numpy(float), series.local_ms(submit_ms))
     return waits if len(waits) else None
