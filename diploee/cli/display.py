@@ -186,7 +186,7 @@ def show_sections(sections: Iterable[Section]) -> None:
 def show_figures(title: str, section: Section) -> None:
     """Print the figures of a section: names, numbers, units, notes."""
     table = titled_table(title, ("", "", "", ""), 1, show_header=False, box=None)
-    table.columns[0].no_wrap = True
+    table.columns[0].max_width = NAMES
     table.columns[3].justify, table.columns[3].no_wrap = "left", False
     for figure in section.figures:
         table.add_row(

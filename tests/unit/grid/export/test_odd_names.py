@@ -92,7 +92,7 @@ def test_names_are_refused_unless_they_can_be_shown_in_one_line(
     if fits:
         scenario_from_dict(data)
         return
-    with pytest.raises(InputError, match="none of them a control character") as caught:
+    with pytest.raises(InputError, match="all printable") as caught:
         scenario_from_dict(data)
     assert all(
         line.isprintable() and len(line) < 500

@@ -350,7 +350,7 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
     )
     told = call("battery", run.folder, "--limits", limits)
     assert told.code == 0
-    assert "on means over" in told.out
+    assert "on means over" in " ".join(told.out.split())
     found = json.loads(call("battery", run.folder, "--limits", limits, "--json").out)
     assert found["usable_energy_mwh"] > 0
     assert found["nominal_energy_mwh"] == pytest.approx(

@@ -143,7 +143,11 @@ def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(
         ({}, {"trace": "none.csv"}, "replay.trace is relative to the scenario file"),
         ({}, {"service": "gpt"}, "no service 'gpt'"),
         ({}, {"tile": "week"}, "tiling by weeks needs seven"),
-        ({f"{CHAT}.calendar": {"hour_of_day": [1] * 24}}, {}, "remove calendar"),
+        (
+            {f"{CHAT}.calendar": {"hour_of_day": [1] * 24}},
+            {},
+            "'replay' can't go with 'calendar'; remove one",
+        ),
         ({**NO_TRACE, f"{CODING}.output_tokens": "trace"}, {}, "needs a replay"),
     ],
 )
@@ -194,17 +198,20 @@ def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
     [
         (
             {f"{CODING}.probability": 0.5},
-            "shares are those of the services' replays, remove it",
+            "service 'coding' must have no probability; shares are those of",
         ),
         (
             {f"{CODING}.replay": None},
-            "service 'coding' has no replay, service 'conversation' has",
+            "service 'conversation' has a replay; give all services their own",
         ),
         (
             {f"{CHAT}.replay": {"trace": "trace.csv"}},
-            "give replay to the stream or to its services",
+            "service 'coding' has a replay; give all services their own",
         ),
-        ({f"{CHAT}.calendar": {"hour_of_day": [1] * 24}}, "remove calendar"),
+        (
+            {f"{CHAT}.calendar": {"hour_of_day": [1] * 24}},
+            "'replay' can't go with 'calendar'; remove one",
+        ),
         ({f"{CONVERSATION}.output_tokens": "trace"}, "few.csv has no output lengths"),
     ],
 )
