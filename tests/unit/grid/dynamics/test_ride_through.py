@@ -392,7 +392,7 @@ class TestEvents:
 
     def test_an_unknown_event_names_those_there_are(self):
         with pytest.raises(
-            InputError, match=f"expected '{EVENT}' or a file; did you mean"
+            InputError, match=f"one of '{EVENT}'; did you mean .* or give a file"
         ):
             load_event("nerc_2024")
 
