@@ -267,17 +267,18 @@ class LimitReport(Brief):
     def figures(self) -> Iterator[Figure]:
         """Yield the cells of a table of the limits, the worst verdict first."""
         step_ms = round(self.resolution_s * MS_PER_S)
-        rows = [(of.text, of.cells(step_ms)) for of in self.results]
-        for verdict, found in (
-            ("inconclusive", self.unchecked),
-            ("not covered", self.outside),
+        rows = [
+            (-VERDICTS.index(of.verdict), of.text, of.cells(step_ms))
+            for of in self.results
+        ]
+        for rank, verdict, found in (
+            (-VERDICTS.index("inconclusive"), "inconclusive", self.unchecked),
+            (1, "not covered", self.outside),
         ):
-            rows += [
-                (of.text, {"Verdict": verdict, COVERAGE: of.reason}) for of in found
-            ]
-        order = (*reversed(VERDICTS), "not covered")
-        rows.sort(key=lambda of: order.index(of[1]["Verdict"]))
-        for k, (text, cells) in enumerate(rows, start=1):
+            cells_of = ({"Verdict": verdict, COVERAGE: of.reason} for of in found)
+            rows += [(rank, of.text, c) for of, c in zip(found, cells_of, strict=True)]
+        rows.sort(key=lambda of: of[0])
+        for k, (_, text, cells) in enumerate(rows, start=1):
             for name, cell in cells.items():
                 if cell:
                     yield Figure(f"{k}. {text}", cell, quantity=name)
