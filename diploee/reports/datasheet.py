@@ -492,17 +492,19 @@ def _shares(run: RunFolder) -> Iterator[Figure]:
         )
         return
 
+    training, inference, idle = kinds = "AI training", "Inference", "Idle nodes"
+
     def kind(part: Entry) -> str:
         classes = getattr(run.scenario.streams.get(part.get("of", "")), "classes", ())
         infers = bool(classes) and all(c.batch_inference for c in classes)
         return {
-            What.IDLE_NODES: "Idle nodes",
-            What.JOBS: "Inference" if infers else "AI training",
-        }.get(part["what"], "Inference")
+            What.IDLE_NODES: idle,
+            What.JOBS: inference if infers else training,
+        }.get(part["what"], inference)
 
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
         whole = sum(part[key] for part in parts)
-        for name in ("AI training", "Inference", "Idle nodes"):
+        for name in kinds:
             of_kind = [part for part in parts if kind(part) == name]
             share = 100 * sum(part[key] for part in of_kind) / whole if whole else None
             of = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
