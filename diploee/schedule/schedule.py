@@ -109,15 +109,17 @@ class _PoolSchedule:
         """Refuse first starts that the jobs can't have."""
         self._has_started = True
         refuse = refusal(self._engine)
+        place = np.searchsorted(waiting, numbers)
         if (
-            np.unique(numbers).size < numbers.size
-            or not np.isin(numbers, waiting).all()
+            place.max() == waiting.size
+            or (waiting[place] != numbers).any()
+            or np.bincount(place).max() > 1
         ):
             raise refuse(
                 ": advance starts jobs which do not wait; they are numbered from 0 in "
                 "the order in which it takes them in, and start once"
             )
-        first_ms = submit_ms[np.searchsorted(waiting, numbers)]
+        first_ms = submit_ms[place]
         wrong = np.flatnonzero((start_ms < first_ms) | (start_ms >= until_ms))
         for at in wrong[:1]:
             raise refuse(
