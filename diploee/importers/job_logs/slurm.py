@@ -34,6 +34,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from diploee.base.tables import Float64Array, Int64Array
@@ -61,7 +62,6 @@ from diploee.importers.text.values import (
     Number,
     fail_values,
     ids,
-    labels,
     numbers,
     without_missing,
 )
@@ -87,7 +87,7 @@ JOB_STEP = "job step"
 ENERGY_OUT_OF_RANGE = "energy out of range, left out"
 
 _DELIMITER = re.compile(r"\w+(\W)")
-_GPUS = re.compile(r"gres/gpu=(\d{1,9})")
+_GPUS = r"gres/gpu=(?P<n>\d{1,9})"
 _GPUS_OF_TYPE = re.compile(r"gres/gpu:[^=,]*=(\d{1,9})")
 _MINUTES = r"^(?P<min>\d{1,9})$"
 _DASHES = re.compile(r"[^\n]*\n(-{2,}(?: +-+)+) *(?:\n|$)")
@@ -199,11 +199,18 @@ def _limits_ms(table: ReadTable) -> Int64Array:
 
 def _gpus(table: ReadTable) -> Float64Array:
     """Return GPUs, 0 for a job without any, NaN where they are unknown."""
-    index, words = labels(table, "tres")
-    of_word = []
-    for word in words:
-        n = _GPUS.findall(word)[:1] or _GPUS_OF_TYPE.findall(word)
-        of_word.append(float(sum(map(int, n))) if word else np.nan)
-    n_gpus = np.array(of_word)[index]
+    if "tres" not in table:
+        return np.full(len(table), np.nan)
+    column = table.columns["tres"]
+    found = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
+    is_told = np.asarray(pc.is_valid(without_missing(column)), dtype=bool)
+    n_gpus = np.where(is_told, 0.0, np.nan)
+    has_total = np.asarray(pc.is_valid(found), dtype=bool)
+    n_gpus[has_total] = np.asarray(pc.cast(found.drop_null(), pa.float64()))
+    by_type = (
+        np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
+    )
+    texts = pc.filter(column, pa.array(by_type)).to_pylist()
+    n_gpus[by_type] = [sum(map(int, _GPUS_OF_TYPE.findall(text))) for text in texts]
     # Where no job has GPUs, the cluster does not account for them.
     return n_gpus if (n_gpus > 0).any() else np.full(len(table), np.nan)
