@@ -124,7 +124,7 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
 
 def short(value: float) -> str:
     """Return a number of four digits, a large one in full."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 _CONVERTED: dict[str, Any] = {"factor": float, "of_means": bool}

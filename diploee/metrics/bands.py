@@ -112,7 +112,7 @@ class Readings(NamedTuple):
         """Return what limits a profile, by its provenance, or that in a manifest."""
         has = origin if isinstance(origin, Mapping) else vars(origin)
         most_hz, names = has["bandwidth_hz"], (name,) if name else ()
-        if most_hz is None:
+        if not most_hz:
             return cls(reach(0.0, 0.0), NO_METER, is_synthesised=True, names=names)
         meter = has.get("meter")
         if meter is None:
@@ -121,7 +121,8 @@ class Readings(NamedTuple):
                 polled_s=has.get("sampling_interval_s"),
             )
         elif isinstance(meter, Mapping):
-            meter = MeterModel(**meter)
+            known = meter.keys() & MeterModel.__dataclass_fields__.keys()
+            meter = MeterModel(**{key: meter[key] for key in known})
         is_reference = has.get("kind") == "reference"
         window_s, interval_s, found = meter.window_s, meter.interval_s, meter.reach
         if window_s is None:

@@ -10,6 +10,7 @@ need.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -127,7 +128,7 @@ class LimitResult(Brief):
         part, whole = (
             (self.limit, self.value) if self.least else (self.value, self.limit)
         )
-        return part / whole if whole > 0 else math.nan
+        return part / whole if whole > sys.float_info.min else math.nan
 
     def by_how_much(self) -> str:
         """Return the limit's name, the worst value and what is allowed."""
