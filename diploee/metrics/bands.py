@@ -112,7 +112,7 @@ class Readings(NamedTuple):
         """Return what limits a profile, by its provenance, or that in a manifest."""
         has = origin if isinstance(origin, Mapping) else vars(origin)
         most_hz, names = has["bandwidth_hz"], (name,) if name else ()
-        if not most_hz:
+        if most_hz is None:
             return cls(reach(0.0, 0.0), NO_METER, is_synthesised=True, names=names)
         meter = has.get("meter")
         if meter is None:
@@ -126,7 +126,7 @@ class Readings(NamedTuple):
         is_reference = has.get("kind") == "reference"
         window_s, interval_s, found = meter.window_s, meter.interval_s, meter.reach
         if window_s is None:
-            window_s = FLAGGED_WINDOWS / most_hz
+            window_s = FLAGGED_WINDOWS / (most_hz or _NO_HZ)
         why = f"means over {window_s:.3g} s"
         restored_hz = has.get("restored_hz")
         is_given = (
@@ -138,7 +138,10 @@ class Readings(NamedTuple):
         if found is None or is_reference or is_given or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
             found = Reach(
-                by_window_hz, most_hz, max(2 * window_s, 0.5 / most_hz), False
+                by_window_hz,
+                most_hz,
+                max(2 * window_s, 0.5 / (most_hz or _NO_HZ)),
+                False,
             )
             why = f"{most_hz:.3g} Hz given on import" if is_given else why
         elif found.is_sampled:
@@ -156,6 +159,9 @@ class Readings(NamedTuple):
         return cls(
             found, why, window_s, interval_s, is_reference, names, bool(restored_hz)
         )
+
+
+_NO_HZ = 1e-9  # in place of 0, by which nothing is divided
 
 
 @dataclass(frozen=True)
