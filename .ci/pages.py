@@ -9,9 +9,9 @@ from typing import Any
 import typer
 import yaml
 
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.cli.app import application
-from diploee.cli.helped import EXAMPLES
+from diploee.cli.command_help import EXAMPLES
 from diploee.grid.limits import Limits, load_limits
 from diploee.grid.limits.check import MARKS
 from diploee.grid.limits.file import CHECK_PRIMARY

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from diploee.base.errors import InputError, did_you_mean, one_of, shown
 from diploee.base.files import check_folder
-from diploee.base.files.places import ShippedKind, shipped
+from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.progress import NotebookProgress, Progress, Stopwatch, in_notebook
 from diploee.grid.limits.file import Limits, limits_of, load_limits
 from diploee.grid.limits.report import LimitReport, report_on, reports_of
@@ -40,7 +40,7 @@ from diploee.scenario.starter import SiteAnswers, starter_text
 from diploee.scenario.yaml_lines import load_yaml_with_lines, read_text
 from diploee.simulation import run as running
 from diploee.simulation import steps
-from diploee.simulation.layout_power import Span, part_tables
+from diploee.simulation.layout_power import LayoutSpan, part_tables
 from diploee.simulation.prepared import (
     AS_USUAL,
     NO_WATCH,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from diploee.fits.jobs.job_log_fit import JobLogFit
-    from diploee.grid.dynamics.answer import Answer
     from diploee.grid.dynamics.events import Event
+    from diploee.grid.dynamics.ride_through_study import RideThroughResult
     from diploee.grid.dynamics.site import Site
     from diploee.reports.drawing.pictures import Picture
 
@@ -101,17 +101,19 @@ class Run(RunFolder):
         return report_on(self, loaded)
 
     @cached_property
-    def ride_through(self) -> Answer:
+    def ride_through(self) -> RideThroughResult:
         """Answer to the shipped event, by ``facility.ride_through``."""
         return self.answer()
 
-    def answer(self, event: Event | str = "nerc_2024_07_10", **options: Any) -> Answer:
+    def answer(
+        self, event: Event | str = "nerc_2024_07_10", **options: Any
+    ) -> RideThroughResult:
         """Return how the site answers an event, or that of a table of voltage over time.
 
         Arguments as in `diploee.grid.dynamics.ride_through`; `event` may also be a CSV
         file ``t_s,voltage_pu[,frequency_hz]``.
         """  # noqa: E501
-        from diploee.grid.dynamics.answer import ride_through
+        from diploee.grid.dynamics.ride_through_study import ride_through
 
         event = load_event(event) if isinstance(event, str) else event
         return ride_through(self, event, **options)
@@ -241,7 +243,7 @@ class Run(RunFolder):
         InputError
             If there is no such part, step or span, or what the run read has changed.
         """
-        asked = Span(of=of, step=step, first=span[0], until=span[1])
+        asked = LayoutSpan(of=of, step=step, first=span[0], until=span[1])
         tables = part_tables(self, site_of_run(self, **options), asked)
         frame: pd.DataFrame = pa.concat_tables(tables).to_pandas()
         return frame.set_index("timestamp")
@@ -723,7 +725,7 @@ def import_profile(
     InputError
         If there is no such format, or the files can't be read.
     """
-    from diploee.importers.power_logs.formats import (
+    from diploee.importers.power_logs.read import (
         FORMATS,
         add_profiles,
         read_profiles,

@@ -28,7 +28,7 @@ from diploee import Run
 from diploee.grid.limits import LimitReport
 from diploee.importers import read_job_log, read_request_trace
 from diploee.runs.sections import as_dict
-from diploee.studio.sites import Draft, Place, search, state
+from diploee.studio.sites import Draft, StudioFolder, search, state
 
 RUNS: dict[str, dict[str, Any]] = {
     "colocation_10mw_poi": {"duration": "6 h"},
@@ -173,7 +173,10 @@ def of_all(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "power logs", partial(of_power_logs, folder)
     yield "ensemble", partial(of_ensemble, folder)
     (folder / "studio").mkdir()
-    place, edits = Place(folder / "studio"), (("facility.pools.main.n_nodes", "-3"),)
+    place, edits = (
+        StudioFolder(folder / "studio"),
+        (("facility.pools.main.n_nodes", "-3"),),
+    )
     for name in ("colocation_10mw_poi", "inference_1mw_poi"):
         draft = Draft(start="file", file=name)
         yield f"form of {name}", partial(state, draft, place)

@@ -22,7 +22,7 @@ from diploee.cli import command_line
 
 PATIENCE_S = 900
 """For what a test waits for: only what hangs takes so long, on whatever machine."""
-LONGEST_S = 60
+MAX_S = 60
 """CPU time of what should take a second, and 10 s at most: on a slow machine that
 compiles too."""
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last not on Windows

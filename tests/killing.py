@@ -31,7 +31,7 @@ from command_line import PATIENCE_S, Ended, call
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-MOST_STEPS = 400
+MAX_STEPS = 400
 
 _FORKING = threading.Lock()
 _PR_SET_PDEATHSIG = 1  # of Linux' prctl.h
@@ -119,13 +119,13 @@ def kills(
     Yields the step after each kill, and ends when it was not killed any more; of
     `steps` only those that are given.
     """
-    for step in steps or range(first, MOST_STEPS):
+    for step in steps or range(first, MAX_STEPS):
         code = ended(action, lambda step=step: kill_at(folder, step))
         if code == 0:
             return
         assert code == -signal.SIGKILL, code
         yield step
-    assert steps, f"more than {MOST_STEPS} steps"
+    assert steps, f"more than {MAX_STEPS} steps"
 
 
 def kill_at(folder: Path, step: int, number: int = signal.SIGKILL) -> Callable[[], int]:

@@ -9,7 +9,7 @@ from .errors import ProfileError as ProfileError
 from .errors import ScenarioError as ScenarioError
 from .errors import StageError as StageError
 from .errors import WorkloadError as WorkloadError
-from .files.places import shipped as shipped
-from .files.places import shipped_folder as shipped_folder
+from .files.paths import shipped as shipped
+from .files.paths import shipped_folder as shipped_folder
 from .metric import Metric as Metric
 from .metric import find_metric as find_metric

@@ -16,21 +16,21 @@ from itertools import accumulate, islice
 from pathlib import PurePath
 from typing import Any
 
-LONGEST_VALUE = 60
+MAX_VALUE_LENGTH = 60
 """Characters of a value that an error message shows."""
 
-LONGEST_LIST = 300
+MAX_LIST_LENGTH = 300
 """Characters of the allowed values that an error message lists."""
 
-LONGEST_LINE = 490
+MAX_LINE_LENGTH = 490
 """Characters of one line of an error message."""
 
-LONGEST_REPR = 200
+MAX_REPR_LENGTH = 200
 """Characters of an object that a notebook shows."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
-MOST_PROBLEMS = 50
+MAX_PROBLEMS = 50
 """Problems that one error lists; a file of aliases may hold thousands of the same."""
 
 
@@ -51,7 +51,7 @@ class DiploeeError(Exception):
 
     def __init__(self, problems: str | Iterable[str] = "") -> None:
         lines = iter((problems,) if isinstance(problems, str) else problems)
-        kept = [one_line(line) for line in islice(lines, MOST_PROBLEMS)]
+        kept = [one_line(line) for line in islice(lines, MAX_PROBLEMS)]
         if next(lines, None) is not None:
             kept.append("and more problems: mend those above first")
         self.problems = tuple(kept)
@@ -157,12 +157,14 @@ def cell(value: Any) -> Any:
 
 def one_line(text: str) -> str:
     """Return the text with control characters escaped, shortened where long."""
-    half = LONGEST_LINE // 2
-    if len(text) > 4 * LONGEST_LINE:  # of megabytes, what could be shown
-        text = f"{text[: 2 * LONGEST_LINE]}{text[-2 * LONGEST_LINE :]}"
+    half = MAX_LINE_LENGTH // 2
+    if len(text) > 4 * MAX_LINE_LENGTH:  # of megabytes, what could be shown
+        text = f"{text[: 2 * MAX_LINE_LENGTH]}{text[-2 * MAX_LINE_LENGTH :]}"
     line = printable(text)
     return (
-        line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[5 - half :]}"
+        line
+        if len(line) <= MAX_LINE_LENGTH
+        else f"{line[:half]} ... {line[5 - half :]}"
     )
 
 
@@ -177,16 +179,20 @@ def shown(value: object) -> str:
             return "a group of keys" if value else "an empty group of keys"
         case list() | tuple():
             return f"a list of {len(value)}" if value else "an empty list"
-        case int() if abs(value) >= 10**LONGEST_VALUE:  # Python may refuse to print it
+        case int() if (
+            abs(value) >= 10**MAX_VALUE_LENGTH
+        ):  # Python may refuse to print it
             return f"a number of {value.bit_length()} bits"
     text = repr(value) if isinstance(value, str | int | float) else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+    return (
+        text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
+    )
 
 
 class Brief:
     """Base of records and models.
 
-    Whatever they hold, they show in one line of `LONGEST_REPR`.
+    Whatever they hold, they show in one line of `MAX_REPR_LENGTH`.
     """
 
     __slots__ = ()
@@ -201,7 +207,7 @@ class Brief:
         parts: list[str] = []
         for name in getattr(of, "__dataclass_fields__", None) or of.model_fields:
             parts.append(f"{name}={_sized(getattr(self, name, None))}")
-            if len(", ".join(parts)) > LONGEST_REPR - 80:
+            if len(", ".join(parts)) > MAX_REPR_LENGTH - 80:
                 parts[-1:] = ["..."]
                 break
         return f"{of.__name__}({', '.join(parts)})"
@@ -228,7 +234,7 @@ def one_of(allowed: Iterable[object]) -> str:
     """
     names = [f"'{name}'" for name in allowed]
     ends = accumulate(len(name) + 2 for name in names)
-    n_shown = max(1, sum(end <= LONGEST_LIST for end in ends))
+    n_shown = max(1, sum(end <= MAX_LIST_LENGTH for end in ends))
     more = [f"{len(names) - n_shown} more"] if n_shown < len(names) else []
     return ", ".join([*names[:n_shown], *more]) or "none"
 

@@ -25,7 +25,7 @@ from diploee.base.units import W_PER_MW, PowerUnit
 NONE = "\N{EN DASH}"
 """A cell without a value."""
 
-_MOST_DIGITS = 5
+_MAX_DIGITS = 5
 _POWER = re.compile(r"[kMG](Wh?|varh?|VA)\b")
 _DECIMALS = re.compile(r"\.(\d)f")
 
@@ -117,7 +117,7 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
         return none
     if (found := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
         before = len(f"{abs(value * factor):.0f}")
-        kept = min(int(found[1]), max(_MOST_DIGITS - before, 0))
+        kept = min(int(found[1]), max(_MAX_DIGITS - before, 0))
         pattern = pattern.replace(found[0], f".{kept}f")
     return pattern.format(value * factor)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache, cached_property
@@ -60,8 +61,34 @@ PROBABILITY_TOLERANCE = 1e-6
 MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
 MAX_SEED = 2**63 - 1
 """Tables hold seeds as signed integers of 64 bits."""
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
+
+
+RENAMED_KEYS = {
+    "least_condensing_c": "min_condensing_c",
+    "least_down_min": "min_down_time_min",
+    "least_fluid_c": "min_fluid_c",
+    "least_load": "min_load",
+    "least_part_load": "min_part_load",
+    "least_state_of_charge": "min_state_of_charge",
+    "least_tower_water_c": "min_tower_water_c",
+    "least_up_min": "min_up_time_min",
+    "most_state_of_charge": "max_state_of_charge",
+    "power_law": "batch_power_model",
+}
+"""Keys up to 0.3 and their names since; the old ones are read until 0.5."""
+
+
+def _with_new_names(data: Any, model: type[BaseModel]) -> Any:
+    """Return data whose renamed keys have their new names; warn of the old ones."""
+    old = RENAMED_KEYS.keys() & data.keys() if isinstance(data, dict) else ()
+    names = {key: RENAMED_KEYS[key] for key in old if key not in model.model_fields}
+    names = {key: new for key, new in names.items() if new not in data}
+    for key, new in names.items():
+        text = f"key '{key}' is now '{new}'; the old name is read until 0.5"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+    return {names.get(key, key): value for key, value in data.items()} if names else data
 
 
 def _with_keys(detail: ErrorDetails, keys: list[str]) -> InitErrorDetails:
@@ -146,6 +173,7 @@ class Model(Brief, BaseModel):
     @classmethod
     def _name_allowed_keys(cls, data: Any, handler: Any) -> Any:
         """Say of an unknown key which there are; the nearest is not missing besides."""
+        data = _with_new_names(data, cls)
         try:
             return handler(data)
         except ValidationError as error:
@@ -207,8 +235,10 @@ class Choices(Model):
 
 def _printable(text: str) -> str:
     """Refuse names that would end a line, or hide or reverse text."""
-    if not text.strip() or not text.isprintable() or len(text) > LONGEST_NAME:
-        raise must_be(f"a name of 1 to {LONGEST_NAME} characters, all printable", text)
+    if not text.strip() or not text.isprintable() or len(text) > MAX_NAME_LENGTH:
+        raise must_be(
+            f"a name of 1 to {MAX_NAME_LENGTH} characters, all printable", text
+        )
     return text
 
 

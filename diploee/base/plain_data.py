@@ -57,7 +57,7 @@ MUST_BE = {
 }
 """Words for what a value must be, by pydantic's type of error or its first word."""
 
-MOST_DETAILS = 200
+MAX_DETAILS = 200
 
 KeyPath = tuple[str | int, ...]
 
@@ -98,7 +98,7 @@ def plain_problems(error: ValidationError, data: Any) -> list[tuple[KeyPath, str
     faulty entries are taken out. Here each is said once.
     """
     # A file of aliases may be wrong in the same way a hundred thousand times.
-    first = error.errors(include_url=False)[:MOST_DETAILS]
+    first = error.errors(include_url=False)[:MAX_DETAILS]
     details = [(_key_path(detail, data), detail) for detail in first]
     found: dict[KeyPath, list[ErrorDetails]] = {}
     for at, detail in details:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-def stream(seed: int, *name: str | int) -> np.random.Generator:
+def named_rng(seed: int, *name: str | int) -> np.random.Generator:
     """Return the random generator of a named purpose."""
     digest = hashlib.sha256("\x1f".join(map(str, name)).encode()).digest()
     # As words, which SeedSequence takes as they are; it takes a list number by number,

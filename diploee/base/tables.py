@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from diploee.base.errors import Brief, InputError, did_you_mean, one_line, one_of
 from diploee.base.files import check_is_file
-from diploee.base.units import LARGEST_NUMBER
+from diploee.base.units import MAX_NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -272,7 +272,7 @@ def numbers(
 class Range:
     """Numbers between bounds."""
 
-    largest: float = LARGEST_NUMBER  # largest absolute value
+    largest: float = MAX_NUMBER  # largest absolute value
     # Smallest value; value that all are above
     at_least: float = -np.inf
     above: float = -np.inf
@@ -298,6 +298,6 @@ class Range:
             words += f" above {self.above:g}"
         if self.at_least > -np.inf:
             words += f" of {self.at_least:g} or more"
-        if self.largest < LARGEST_NUMBER:
+        if self.largest < MAX_NUMBER:
             words += f" up to {self.largest_text}"
         return words

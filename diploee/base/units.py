@@ -30,7 +30,7 @@ W_PER_MW = 1e6
 W_PER_KW = 1e3
 J_PER_MWH = 3.6e9
 
-LARGEST_NUMBER = 1e18
+MAX_NUMBER = 1e18
 """Magnitude of the numbers in SI units that are read from files; squares of them stay
 finite."""
 

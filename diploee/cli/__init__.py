@@ -31,6 +31,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     if not sys.warnoptions and not os.environ.get(DEBUG_VARIABLE):
         warnings.simplefilter("ignore")
+        warnings.filterwarnings("once", "key '", FutureWarning)
+        warnings.formatwarning = lambda message, *_, **__: f"diploee: {message}\n"
     command_line()
 
 

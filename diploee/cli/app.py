@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from diploee.cli.helped import App
+from diploee.cli.command_help import App
 
 COMMANDS = {
     "Start": {

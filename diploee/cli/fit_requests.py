@@ -24,7 +24,7 @@ from diploee.fits.fragment import (
 from diploee.fits.requests.fit import fit_requests, trimmed
 from diploee.fits.requests.summary import head_of, request_stream
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.importers.request_traces.plain_csv import Meaning
+from diploee.importers.request_traces.generic_csv import Meaning
 from diploee.importers.request_traces.read import read_request_trace
 
 

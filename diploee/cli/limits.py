@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from diploee.base.errors import InputError
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.cli.display import next_steps, show_sections
 from diploee.cli.options import Json, print_result, shipped_names
 from diploee.grid.limits.file import Limits, load_limits

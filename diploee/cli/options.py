@@ -106,7 +106,7 @@ def shipped_names(
     """
 
     def names(incomplete: str) -> list[str]:
-        from diploee.base.files.places import shipped_folder
+        from diploee.base.files.paths import shipped_folder
 
         places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
         folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diploee.base.errors import plural
-from diploee.cli.helped import App
+from diploee.cli.command_help import App
 from diploee.cli.options import Force, Json, Profiles, place_option, print_result
 from diploee.cli.profiles_import import import_app
 
 if TYPE_CHECKING:
-    from diploee.profiles.compare import ClassDifference
+    from diploee.profiles.compare_libraries import ClassDifference
     from diploee.profiles.profile import PowerProfile, Provenance
 
 EXIT_PROBLEMS = 1
@@ -103,7 +103,7 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
-    from diploee.profiles.compare import compare
+    from diploee.profiles.compare_libraries import compare
     from diploee.profiles.library import ProfileLibrary
 
     differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
@@ -234,7 +234,7 @@ def _show_profile(
 def _facts(profile: PowerProfile) -> dict[str, str]:
     """Return what there is to say about a profile, each under a short label."""
     from diploee.base.errors import printable
-    from diploee.metrics.bands import NO_METER
+    from diploee.metrics.spectral_bands import NO_METER
 
     origin, mean_kw = profile.provenance, profile.mean_power_w / 1000
     window_s = origin.averaging_window_s

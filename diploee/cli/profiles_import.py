@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diploee.base.errors import plural
-from diploee.cli.helped import App
+from diploee.cli.command_help import App
 from diploee.cli.options import (
     Force,
     Json,
@@ -201,8 +201,8 @@ def _import(
     as_json: bool,
 ) -> None:
     """Add profiles to a library and say what was imported and repaired."""
-    from diploee.importers.power_logs.formats import add_profiles, read_profiles
-    from diploee.metrics.bands import Readings
+    from diploee.importers.power_logs.read import add_profiles, read_profiles
+    from diploee.metrics.spectral_bands import Readings
 
     with naming_options(**OPTIONS):
         profiles = read_profiles(

@@ -203,7 +203,7 @@ LONG_NODE_H = 10_000_000
 
 def _takes_long(scenario: Scenario) -> bool:
     """Return whether SimPy takes its time where the compiled twin would not."""
-    from diploee.schedule.policy import twin_of
+    from diploee.schedule.policy import compiled_engine_for
 
     pools = {stream.pool for stream in scenario.streams.values()}
     nodes = scenario.facility.pools
@@ -211,7 +211,7 @@ def _takes_long(scenario: Scenario) -> bool:
     return (
         scenario.flexibility is None
         and sum(nodes[pool].n_nodes for pool in pools) * hours >= LONG_NODE_H
-        and all(twin_of(nodes[pool].scheduler.open()) for pool in pools)
+        and all(compiled_engine_for(nodes[pool].scheduler.open()) for pool in pools)
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diploee.cli.helped import App
+from diploee.cli.command_help import App
 from diploee.cli.options import (
     Force,
     Json,
@@ -18,7 +18,7 @@ from diploee.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from diploee.base.files.places import ShippedKind
+    from diploee.base.files.paths import ShippedKind
 
 KINDS: tuple[ShippedKind, ...] = ("scenario", "sweep", "limits")
 Name = Annotated[
@@ -74,7 +74,7 @@ def _copy_scenario(
 
 def _found(name: str) -> Path:
     from diploee.base.errors import InputError, did_you_mean, one_of
-    from diploee.base.files.places import shipped
+    from diploee.base.files.paths import shipped
 
     files = {each: path for kind in KINDS for each, path in shipped(kind).items()}
     if name not in files:

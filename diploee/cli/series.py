@@ -18,13 +18,13 @@ from diploee.cli.options import (
     print_written,
 )
 from diploee.profiles.library import ProfileLibrary
-from diploee.simulation.layout_power import Span, write_parts
+from diploee.simulation.layout_power import LayoutSpan, write_parts
 
 
 @options(first="--from", until="--to")
 def series_command(
     run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
-    span: Span,
+    span: LayoutSpan,
     out: Annotated[
         Path | None,
         place_option(

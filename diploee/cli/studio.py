@@ -61,15 +61,15 @@ def studio_command(
         )
     if not at_most > 0:  # nan
         raise InputError(f"--at-most must be minutes above 0, found {at_most:g}")
-    from diploee.base.files.places import find_shipped, shipped
+    from diploee.base.files.paths import find_shipped, shipped
     from diploee.cli import Interrupted
     from diploee.studio.server import Studio
-    from diploee.studio.sites import Place
+    from diploee.studio.sites import StudioFolder
 
     name = scenario or ""
     own = name and name not in shipped("scenario")
     file = find_shipped("scenario", name).resolve() if own else None
-    place = Place((folder or (file.parent if file else Path())).resolve())
+    place = StudioFolder((folder or (file.parent if file else Path())).resolve())
     if not place.folder.is_dir():
         raise InputError(f"--folder: {place.folder} is no folder; make it first")
     if file:

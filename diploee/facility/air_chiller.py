@@ -23,8 +23,8 @@ from diploee.facility.wse import (
     pump_power,
 )
 
-LEAST_LIFT_K = 5.0
-LEAST_COP, MOST_COP = 1.5, 12.0
+MIN_LIFT_K = 5.0
+MIN_COP, MAX_COP = 1.5, 12.0
 
 
 class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
@@ -53,7 +53,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
     condenser_approach_k: Kelvin = uncertain(
         12.0, "Condenser above the dry-bulb temperature [K]", (8, 16)
     )
-    least_condensing_c: float = uncertain(
+    min_condensing_c: float = uncertain(
         25.0,
         "Coldest condenser, which the chillers' head pressure needs [deg C]",
         (20, 35),
@@ -68,7 +68,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         "Power of the dry coolers' fans over the design heat while they help",
         (0.01, 0.03),
     )
-    least_fluid_c: float = uncertain(
+    min_fluid_c: float = uncertain(
         13.0,
         (
             "Coldest fluid of the dry coolers, whose fans are switched off to hold it "
@@ -124,16 +124,16 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         )
         of_cops = [
             self.carnot_fraction * self._evaporator_k / cop
-            for cop in (LEAST_COP, MOST_COP)
+            for cop in (MIN_COP, MAX_COP)
         ]
         return (
             ends - self.water_rise_k,
             ends,
             ends - 1e-9,
-            lift + LEAST_LIFT_K,
+            lift + MIN_LIFT_K,
             0.0,
-            self.least_condensing_c - self.condenser_approach_k,
-            self.least_fluid_c - self.dry_cooler_approach_k,
+            self.min_condensing_c - self.condenser_approach_k,
+            self.min_fluid_c - self.dry_cooler_approach_k,
             *(lift + k for k in of_cops),
         )
 
@@ -150,10 +150,10 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
             self.chilled_water_c - self.evaporator_approach_k,
         )
         condenser_c = temperature_c + self.condenser_approach_k
-        condenser_c = np.maximum(condenser_c, self.least_condensing_c)
-        lift_k = np.maximum(condenser_c - evaporator_c, LEAST_LIFT_K)
+        condenser_c = np.maximum(condenser_c, self.min_condensing_c)
+        lift_k = np.maximum(condenser_c - evaporator_c, MIN_LIFT_K)
         cop = np.clip(
-            self.carnot_fraction * self._evaporator_k / lift_k, LEAST_COP, MOST_COP
+            self.carnot_fraction * self._evaporator_k / lift_k, MIN_COP, MAX_COP
         )
         return_c = self.chilled_water_c + self.water_rise_k
         free = np.clip(
@@ -162,9 +162,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
             0.0,
             1.0,
         )
-        fans = staged_fans(
-            temperature_c, self.dry_cooler_approach_k, self.least_fluid_c
-        )
+        fans = staged_fans(temperature_c, self.dry_cooler_approach_k, self.min_fluid_c)
         return np.asarray(
             heat * (1 - free) / cop
             + np.where(free > 0, self.dry_fan_fraction * g * fans, 0.0)

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from diploee.base.clock import WallClock
-from diploee.base.measures.distribution import Energy, HoursAbove, Mean, Most
+from diploee.base.measures.distribution import Energy, HoursAbove, Mean, RunningMaximum
 from diploee.base.measures.ramps import TurningPoints
 from diploee.base.model import (
     SCALES,
@@ -53,10 +53,10 @@ from diploee.facility.local_hours import LocalHours, any_hold
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.storage import (
     BatteryLimits,
-    Before,
     Clock,
     DispatchState,
-    Hold,
+    StoreState,
+    SupplyLimits,
     dispatch,
     hold,
 )
@@ -136,7 +136,7 @@ MODES = {
 Rate = PositiveFloat
 
 
-State = Before | None
+State = StoreState | None
 """None to begin: with the load as it is, at the reference."""
 
 
@@ -152,13 +152,13 @@ class RampRates(Model):
             raise ValueError("give up_mw_per_min, down_mw_per_min or both")
         return self
 
-    def hold(self) -> Hold:
+    def hold(self) -> SupplyLimits:
         """Return them in W/s."""
         up, down = (
             np.inf if rate is None else rate * W_PER_MW / S_PER_MIN
             for rate in (self.up_mw_per_min, self.down_mw_per_min)
         )
-        return Hold(up, down)
+        return SupplyLimits(up, down)
 
 
 class PeakShaving(Model):
@@ -214,7 +214,7 @@ class BatterySpec(StageSpec, Nameable):
     )
     energy_mwh: Annotated[PositiveFloat, SCALES] = Field(
         description="Nominal energy [MWh]; usable of it: what is between least_ and "
-        "most_state_of_charge, 80 % by default."
+        "max_state_of_charge, 80 % by default."
     )
     ramp_limit: RampRates | None = unset(
         "Ramps of the supply that it holds; or smoothing_s."
@@ -242,10 +242,10 @@ class BatterySpec(StageSpec, Nameable):
     auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(
         0.0, "Its own constant power [kW]."
     )
-    least_state_of_charge: Share = uncertain(
+    min_state_of_charge: Share = uncertain(
         0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
     )
-    most_state_of_charge: Share = uncertain(
+    max_state_of_charge: Share = uncertain(
         0.9, "It is not filled above this part of its nominal energy", (0.85, 1)
     )
     reference_state_of_charge: Share = uncertain(
@@ -297,13 +297,13 @@ class BatterySpec(StageSpec, Nameable):
     @model_validator(mode="after")
     def _parts_fit(self) -> BatterySpec:
         low, middle, high = (
-            self.least_state_of_charge,
+            self.min_state_of_charge,
             self.reference_state_of_charge,
-            self.most_state_of_charge,
+            self.max_state_of_charge,
         )
         if not low <= middle <= high or low == high:
             raise ValueError(
-                "least, reference and most_state_of_charge must rise, found "
+                "least, reference and max_state_of_charge must rise, found "
                 f"{low:g}, {middle:g}, {high:g}"
             )
         return self
@@ -312,7 +312,7 @@ class BatterySpec(StageSpec, Nameable):
     def first_state_of_charge(self) -> float:
         """State that it starts with, and is brought back to."""
         fills = self.peak_shaving or self.demand_charge
-        return self.most_state_of_charge if fills else self.reference_state_of_charge
+        return self.max_state_of_charge if fills else self.reference_state_of_charge
 
     def open(self, site: SiteView) -> BatterySpec:
         """Return the stage, which knows the local time."""
@@ -331,17 +331,17 @@ class BatterySpec(StageSpec, Nameable):
         capacity_j = self.energy_mwh * J_PER_MWH
         return BatteryLimits(
             self.power_mw * W_PER_MW,
-            self.least_state_of_charge * capacity_j,
-            self.most_state_of_charge * capacity_j,
+            self.min_state_of_charge * capacity_j,
+            self.max_state_of_charge * capacity_j,
             self.first_state_of_charge * capacity_j,
             self.charge_efficiency,
             self.discharge_efficiency,
             self.feedback_per_h / (MS_PER_H / MS_PER_S),
         )
 
-    def hold(self) -> Hold:
+    def hold(self) -> SupplyLimits:
         """Return what it holds."""
-        ramps = Hold() if self.ramp_limit is None else self.ramp_limit.hold()
+        ramps = SupplyLimits() if self.ramp_limit is None else self.ramp_limit.hold()
         return ramps._replace(lag_s=self.smoothing_s or 0.0)
 
     def needed_step_ms(self) -> int | None:
@@ -361,7 +361,9 @@ class BatterySpec(StageSpec, Nameable):
             asked = self._asked(block)
             after = dispatch(load_w, dt_s, store, *asked, state, rows)
             return self.values(*rows), DispatchState(*after)
-        before = Before(float(load_w[0]), store.reference_j) if state is None else state
+        before = (
+            StoreState(float(load_w[0]), store.reference_j) if state is None else state
+        )
         held = hold(load_w, dt_s, store, self.hold(), before)
         return self.values(
             held.supply_w, held.battery_w, held.stored_j, held.uncovered_w
@@ -437,10 +439,10 @@ class _BatteryMeter(ColumnMeter):
                 "battery.uncovered_h": (HoursAbove(ROUNDING_W), uncovered),
                 "battery.uncovered_mwh": (Energy(), uncovered),
                 "battery.least_state_of_charge": (
-                    Most(-np.inf, per=-1),
+                    RunningMaximum(-np.inf, per=-1),
                     lambda columns: -columns[charge],
                 ),
-                "battery.most_state_of_charge": (Most(-np.inf), charge),
+                "battery.most_state_of_charge": (RunningMaximum(-np.inf), charge),
                 "battery.mean_state_of_charge": (Mean(), charge),
             }
         )

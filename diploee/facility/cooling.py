@@ -33,9 +33,9 @@ HEAT = "cooling_heat_w"
 DESIGN_OVER_RATED = 1.1
 """ASSUMPTION: design heat over the nodes' rated power [J]."""
 
-MOST_LAGS = 3
-SHORTEST_LAG_S, LONGEST_LAG_S = 0.1, 1e6
-LEAST_RATIO_OF_LAGS = 1.01
+MAX_LAGS = 3
+MIN_LAG_S, MAX_LAG_S = 0.1, 1e6
+MIN_RATIO_OF_LAGS = 1.01
 """Lags of one time constant would have no partial fractions."""
 
 HEATS_PER_DESIGN = 128
@@ -66,7 +66,7 @@ class PartLoad(Model):
         ge=0,
         le=3,
     )
-    least_part_load: float = uncertain(
+    min_part_load: float = uncertain(
         0.5,
         "Load below which fans and pumps slow down no further, 0-1",
         (0.3, 0.7),
@@ -76,7 +76,7 @@ class PartLoad(Model):
 
     def turned_down(self, load: Any) -> Any:
         """Return the power of fans and pumps at a load, both over those at design."""
-        return np.maximum(load, self.least_part_load) ** self.part_load_exponent
+        return np.maximum(load, self.min_part_load) ** self.part_load_exponent
 
 
 class Winter(Model):
@@ -154,7 +154,7 @@ class CoolingSpec(StageSpec, ABC):
     default_lags_s: ClassVar[tuple[float, ...]] = (120.0, 300.0)
 
     time_constants_s: (
-        Annotated[tuple[float, ...], Field(max_length=MOST_LAGS)] | None
+        Annotated[tuple[float, ...], Field(max_length=MAX_LAGS)] | None
     ) = optional(
         (
             "Lags that the heat passes one after the other [s]; none for an empty "
@@ -179,13 +179,13 @@ class CoolingSpec(StageSpec, ABC):
     def _lags_differ(self) -> Self:
         lags_s = sorted(self.lags_s)
         for lag_s in lags_s:
-            if not SHORTEST_LAG_S <= lag_s <= LONGEST_LAG_S:
+            if not MIN_LAG_S <= lag_s <= MAX_LAG_S:
                 raise ValueError(
-                    f"time_constants_s must be from {SHORTEST_LAG_S:g} to "
-                    f"{LONGEST_LAG_S:g} s, found {lag_s:g} s"
+                    f"time_constants_s must be from {MIN_LAG_S:g} to "
+                    f"{MAX_LAG_S:g} s, found {lag_s:g} s"
                 )
         for shorter, longer in pairwise(lags_s):
-            if longer < shorter * LEAST_RATIO_OF_LAGS:
+            if longer < shorter * MIN_RATIO_OF_LAGS:
                 raise ValueError(
                     f"time_constants_s must differ by 1 % at least, found {shorter:g} "
                     f"and {longer:g} s"
@@ -312,7 +312,7 @@ class Cooling:
         for name in self._given:
             heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
         state = (
-            np.full(MOST_LAGS, heat_w[0] + self._map.other_w)
+            np.full(MAX_LAGS, heat_w[0] + self._map.other_w)
             if state is None
             else state.copy()
         )
@@ -433,7 +433,7 @@ def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64
     share = np.array(
         [np.prod([t / (t - other) for other in tau if other != t]) for t in tau]
     )
-    missing = (0, MOST_LAGS - tau.size)
+    missing = (0, MAX_LAGS - tau.size)
     decay = np.exp(-dt_s / tau)
     mean = -np.expm1(-dt_s / tau) * tau / dt_s
     return np.pad(share * mean, missing), np.pad(decay, missing)

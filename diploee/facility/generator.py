@@ -29,7 +29,7 @@ from pydantic import (
 
 from diploee.base.clock import WallClock
 from diploee.base.jit import njit
-from diploee.base.measures.distribution import CountAbove, Energy, Most
+from diploee.base.measures.distribution import CountAbove, Energy, RunningMaximum
 from diploee.base.model import (
     SCALES,
     PositiveShare,
@@ -88,7 +88,7 @@ class GeneratorSpec(StageSpec, Nameable):
     hysteresis_mw: Annotated[NonNegativeFloat, SCALES] = default(
         0.0, "By how much demand must fall below above_mw to stop it [MW]."
     )
-    least_load: Share = uncertain(
+    min_load: Share = uncertain(
         0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6)
     )
     ramp_per_min: PositiveFloat = uncertain(
@@ -97,10 +97,10 @@ class GeneratorSpec(StageSpec, Nameable):
     start_delay_s: NonNegativeFloat = uncertain(
         60.0, "From the order to start to its first output [s]", (60, 600)
     )
-    least_up_min: NonNegativeFloat = uncertain(
+    min_up_time_min: NonNegativeFloat = uncertain(
         30.0, "It is not stopped before, from its start order [min]", (0, 240)
     )
-    least_down_min: NonNegativeFloat = uncertain(
+    min_down_time_min: NonNegativeFloat = uncertain(
         15.0, "It is not started again before, from its stop order [min]", (0, 240)
     )
     efficiency: PositiveShare = uncertain(
@@ -160,10 +160,10 @@ class GeneratorSpec(StageSpec, Nameable):
         rows = np.empty((3, len(block)))
         after = _run(
             signal,
-            np.clip(wish_w, self.least_load * rated_w, rated_w),
+            np.clip(wish_w, self.min_load * rated_w, rated_w),
             block.dt_ms / MS_PER_S,
             bounds,
-            (self.least_up_min * S_PER_MIN, self.least_down_min * S_PER_MIN),
+            (self.min_up_time_min * S_PER_MIN, self.min_down_time_min * S_PER_MIN),
             self.start_delay_s,
             self.ramp_per_min * rated_w / S_PER_MIN,
             first if state is None else state,
@@ -192,7 +192,7 @@ class GeneratorSpec(StageSpec, Nameable):
                     Energy(),
                     lambda columns: W_PER_MW * columns["generator_running"],
                 ),
-                "generator.max_mw": (Most(per=W_PER_MW), "generator_w"),
+                "generator.max_mw": (RunningMaximum(per=W_PER_MW), "generator_w"),
             }
         )
 

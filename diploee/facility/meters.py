@@ -9,7 +9,7 @@ from diploee.base.measures.distribution import (
     Energy,
     HoursAbove,
     Mean,
-    Most,
+    RunningMaximum,
 )
 from diploee.base.tables import Float64Array
 from diploee.facility.base import Block, Values
@@ -18,7 +18,7 @@ ABOVE_RATING = 1 + 1e-9
 """A load above it, in parts of the rating, is more than rounding."""
 
 
-Total = CountAbove | Energy | HoursAbove | Mean | Most
+Total = CountAbove | Energy | HoursAbove | Mean | RunningMaximum
 """A measure of a column."""
 
 Of = str | Callable[[Values], Float64Array]
@@ -67,7 +67,7 @@ class LoadMeter(ColumnMeter):
         super().__init__(
             {
                 f"{part}.energy_mwh": (Energy(), column),
-                f"{part}.max_load": (Most(), load),
+                f"{part}.max_load": (RunningMaximum(), load),
                 f"{part}.hours_above_rating": (HoursAbove(ABOVE_RATING), load),
             }
         )

@@ -14,7 +14,7 @@ ZERO_C_K = 273.15
 _TRIPLE_POINT_C = 0.01
 _WATER_TO_AIR = 0.621945
 """Ratio of the molar masses of water and dry air."""
-_LOWEST_C = -150.0
+_MIN_C = -150.0
 """No wet-bulb temperature lies below it."""
 _HALVINGS = 50
 
@@ -40,7 +40,7 @@ def wet_bulb_c(
     vapour_pa = relative_humidity * saturation_pressure_pa(dry_bulb_c)
     humidity_ratio = _humidity_ratio(vapour_pa, pressure_pa)
     low, high = (
-        np.full_like(dry_bulb_c, _LOWEST_C),
+        np.full_like(dry_bulb_c, _MIN_C),
         np.array(dry_bulb_c, dtype=np.float64),
     )
     # The humidity ratio that a wet-bulb temperature stands for rises with it.

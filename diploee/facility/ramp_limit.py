@@ -17,14 +17,14 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, model_validator
 
-from diploee.base.measures.distribution import CountAbove, Energy, Most
+from diploee.base.measures.distribution import CountAbove, Energy, RunningMaximum
 from diploee.base.model import SCALES, default, optional
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
 from diploee.facility.base import POWER, Block, Nameable, StageSpec, Values, tenth_ms
 from diploee.facility.battery import ROUNDING_W, RampRates, State
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import ColumnMeter
-from diploee.facility.storage import BatteryLimits, Before, hold
+from diploee.facility.storage import BatteryLimits, StoreState, hold
 
 
 class RampLimitSpec(StageSpec, Nameable, RampRates):
@@ -80,7 +80,7 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
         """Hold the ramps of the facility's power as far as can be."""
         load_w = block.columns[POWER]
-        before = Before(float(load_w[0]), 0.0) if state is None else state
+        before = StoreState(float(load_w[0]), 0.0) if state is None else state
         held = hold(load_w, block.dt_ms / MS_PER_S, self.store(), self.hold(), before)
         columns = {
             "ballast_power_w": np.maximum(-held.battery_w, 0.0),
@@ -102,9 +102,15 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
                 "ramp_limit.burnt_mwh": (Energy(), burnt),
                 "ramp_limit.curtailed_mwh": (Energy(), curtailed),
                 "ramp_limit.uncovered_mwh": (Energy(), uncovered),
-                "ramp_limit.max_ballast_mw": (Most(per=W_PER_MW), burnt),
-                "ramp_limit.max_curtailed_mw": (Most(per=W_PER_MW), curtailed),
-                "ramp_limit.max_uncovered_mw": (Most(per=W_PER_MW), uncovered),
+                "ramp_limit.max_ballast_mw": (RunningMaximum(per=W_PER_MW), burnt),
+                "ramp_limit.max_curtailed_mw": (
+                    RunningMaximum(per=W_PER_MW),
+                    curtailed,
+                ),
+                "ramp_limit.max_uncovered_mw": (
+                    RunningMaximum(per=W_PER_MW),
+                    uncovered,
+                ),
                 "ramp_limit.uncovered_steps": (CountAbove(ROUNDING_W), uncovered),
             }
         )

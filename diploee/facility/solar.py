@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PrivateAttr
 
 from diploee.base.errors import StageError
-from diploee.base.measures.distribution import Energy, Most
+from diploee.base.measures.distribution import Energy, RunningMaximum
 from diploee.base.model import SCALES, Share, default, uncertain
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
@@ -43,7 +43,7 @@ INVERTER = 0.96
 """Efficiency of the inverters at their rating, PVWatts' [S: pvlib]."""
 ALBEDO = 0.2
 """Of the ground, PVWatts' [M]."""
-MOST_TURN_DEG, COVER = 60.0, 0.4
+MAX_TURN_DEG, COVER = 60.0, 0.4
 """Of tracking rows: largest angle (typical of makers) and ground cover (PVWatts') [M]."""  # noqa: E501
 
 
@@ -134,7 +134,7 @@ class SolarSpec(StageSpec, Nameable):
         return ColumnMeter(
             {
                 "solar.energy_mwh": (Energy(), "solar_w"),
-                "solar.max_mw": (Most(per=W_PER_MW), "solar_w"),
+                "solar.max_mw": (RunningMaximum(per=W_PER_MW), "solar_w"),
             }
         )
 
@@ -155,7 +155,7 @@ def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:
 
     mount = FixedMount(spec.tilt_deg, spec.azimuth_deg)
     if spec.tracks:
-        mount = SingleAxisTrackerMount(0, 180, MOST_TURN_DEG, backtrack=True, gcr=COVER)
+        mount = SingleAxisTrackerMount(0, 180, MAX_TURN_DEG, backtrack=True, gcr=COVER)
     panels = Array(
         mount,
         albedo=ALBEDO,

@@ -43,7 +43,7 @@ class BatteryLimits(NamedTuple):
     gives_w: float = np.nan  # most that it gives [W]; as much as it takes if NaN
 
 
-class Hold(NamedTuple):
+class SupplyLimits(NamedTuple):
     """Limits on the ramps and the lag of the supply."""
 
     # Largest ramps [W/s]; infinite for none
@@ -52,7 +52,7 @@ class Hold(NamedTuple):
     lag_s: float = 0.0  # time constant of the lag [s]; 0 for none
 
 
-class Before(NamedTuple):
+class StoreState(NamedTuple):
     """State behind an interval."""
 
     supply_w: float  # what was drawn [W]
@@ -62,29 +62,33 @@ class Before(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class SteadiedSupply:
     """Supply, battery and store under a load, each of shape (n,)."""
 
     supply_w: Float64Array  # what is drawn [W]
     battery_w: Float64Array  # what the battery gives, negative where it takes [W]
     stored_j: Float64Array  # energy in it at the end of each interval [J]
     uncovered_w: Float64Array  # by how much it misses the supply that was asked for [W]
-    state: Before
+    state: StoreState
 
 
 def hold(
-    load_w: Float64Array, dt_s: float, store: BatteryLimits, asked: Hold, state: Before
-) -> Held:
+    load_w: Float64Array,
+    dt_s: float,
+    store: BatteryLimits,
+    asked: SupplyLimits,
+    state: StoreState,
+) -> SteadiedSupply:
     """Hold the supply of a load by a store."""
     rows = np.empty((4, load_w.size))
     if np.isnan(store.gives_w):
         store = store._replace(gives_w=store.power_w)
-    before = Before(*map(float, state))
+    before = StoreState(*map(float, state))
     if np.isnan(before.level_w):
         before = before._replace(level_w=before.supply_w)
-    numbers = BatteryLimits(*map(float, store)), Hold(*map(float, asked))
+    numbers = BatteryLimits(*map(float, store)), SupplyLimits(*map(float, asked))
     last = _hold(load_w, dt_s, *numbers, before, rows)
-    return Held(rows[0], rows[1], rows[2], rows[3], Before(*last))
+    return SteadiedSupply(rows[0], rows[1], rows[2], rows[3], StoreState(*last))
 
 
 @njit(inline="always")
@@ -106,8 +110,8 @@ def _hold(
     load_w: Float64Array,
     dt_s: float,
     store: BatteryLimits,
-    asked: Hold,
-    before: Before,
+    asked: SupplyLimits,
+    before: StoreState,
     rows: Float64Array,
 ) -> tuple[float, float, float, float]:
     supply_w, stored_j, level_w, loss_w = before

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from diploee.base.clock import RunClock, fixed_zone, offsets_ms
 from diploee.base.errors import Brief, one_of
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.base.model import (
     READERS,
     Kind,

@@ -20,7 +20,7 @@ CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
 """Heat capacities of air and water [J/(kg K)], density of water [kg/m3]."""
 CONDENSER_C = (10.0, 35.0)
 """Condenser water temperatures that the chillers' efficiency holds for [deg C]."""
-LEAST_LOAD_OF_CHILLER, MOST_LOAD_OF_CHILLER = 0.2, 0.9
+MIN_LOAD_OF_CHILLER, MAX_LOAD_OF_CHILLER = 0.2, 0.9
 """Part load down to which a chiller runs, and at which the next one starts."""
 
 Kelvin = Annotated[float, Field(gt=0, le=40)]
@@ -110,7 +110,7 @@ class WaterPlant(PartLoad, Winter):
     tower_approach_k: Kelvin = of_large_sites(
         4.75, "Tower water above the wet-bulb temperature [K]", (2.8, 6.7)
     )
-    least_tower_water_c: float = uncertain(
+    min_tower_water_c: float = uncertain(
         18.0,
         (
             "Coldest tower water [deg C]: in colder weather tower fans are switched "
@@ -187,7 +187,7 @@ class WaterPlant(PartLoad, Winter):
 
     @property
     def _condenser_c(self) -> tuple[float, float]:
-        return max(self.least_tower_water_c, CONDENSER_C[0]), CONDENSER_C[1]
+        return max(self.min_tower_water_c, CONDENSER_C[0]), CONDENSER_C[1]
 
     @property
     def held_water_c(self) -> float:
@@ -196,7 +196,7 @@ class WaterPlant(PartLoad, Winter):
         None colder than the economizer needs.
         """
         needed_c = self.return_c - self.water_rise_k - self.exchanger_approach_k
-        return min(self.least_tower_water_c, needed_c)
+        return min(self.min_tower_water_c, needed_c)
 
     @property
     def return_c(self) -> float:
@@ -227,8 +227,8 @@ class WaterPlant(PartLoad, Winter):
         )
         chilled = heat * (1 - free)
         n = self.n_chillers
-        running = np.clip(np.ceil(chilled * n / MOST_LOAD_OF_CHILLER), 1, n)
-        part_load = np.clip(chilled * n / running, LEAST_LOAD_OF_CHILLER, 1)
+        running = np.clip(np.ceil(chilled * n / MAX_LOAD_OF_CHILLER), 1, n)
+        part_load = np.clip(chilled * n / running, MIN_LOAD_OF_CHILLER, 1)
         condenser_c = np.clip(temperature_c + self.tower_approach_k, *self._condenser_c)
         chillers = chilled / chiller_cop(
             condenser_c, part_load, self.cop_relative_error

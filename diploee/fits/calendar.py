@@ -23,9 +23,9 @@ from diploee.base.units import (
     HOURS_PER_WEEK,
     MONTHS_PER_YEAR,
 )
-from diploee.fits.counts import Counts, sums
+from diploee.fits.binned_counts import Counts, sums
 from diploee.fits.limits import negative_binomial_limits, poisson_limits
-from diploee.fits.scatter import dispersion_of
+from diploee.fits.overdispersion import dispersion_of
 from diploee.fits.week_shape import (
     IN_WORDS,
     CalendarChoice,

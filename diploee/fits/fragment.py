@@ -96,7 +96,7 @@ def stream_yaml(
         scenario_from_dict(base.model_dump(mode="json") | free)
     if base is not None and out is not None:
         given = base.model_dump(mode="json", exclude_unset=True)
-        whole = _told_from(out.absolute().parent, base.folder.absolute(), given)
+        whole = _rebase_paths(out.absolute().parent, base.folder.absolute(), given)
         for own in ("streams", "request_streams"):
             streams = whole.pop(own, {}).items()
             others = {key: of for key, of in streams if of["pool"] != pool}
@@ -120,12 +120,12 @@ def stream_yaml(
     return "\n".join([*comments, shown])
 
 
-def _told_from(folder: Path, old: Path, data: Any) -> Any:
+def _rebase_paths(folder: Path, old: Path, data: Any) -> Any:
     """Return data with relative file names rewritten for another folder."""
     if isinstance(data, dict):
-        return {key: _told_from(folder, old, value) for key, value in data.items()}
+        return {key: _rebase_paths(folder, old, value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_told_from(folder, old, value) for value in data]
+        return [_rebase_paths(folder, old, value) for value in data]
     is_file = (
         isinstance(data, str)
         and "." in data

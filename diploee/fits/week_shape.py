@@ -31,9 +31,9 @@ IN_WORDS: dict[Detail, str] = {
 }
 """Details from the coarsest to the finest."""
 
-MOST_FOLDS = 10
+MAX_FOLDS = 10
 ROUNDING = 1e-6
-LEAST_RATE = 1e-3
+MIN_RATE = 1e-3
 """Of the mean rate: what is predicted at least, for hours in which nothing was seen."""
 
 MAX_ROUNDS = 500
@@ -72,7 +72,7 @@ def fit_week_shape(
         )
     n_groups = int(group.max()) + 1
     folds, fold = np.unique(week, return_inverse=True)
-    n_folds = min(MOST_FOLDS, folds.size)
+    n_folds = min(MAX_FOLDS, folds.size)
     cell = ((fold.ravel() % n_folds) * HOURS_PER_WEEK + slot) * n_groups + group
     shape = (n_folds, HOURS_PER_WEEK, n_groups)
     of_folds, seen_in_folds = (
@@ -98,7 +98,7 @@ def fit_week_shape(
                 seen_in_folds[k] @ weight,
                 (seen - seen_in_folds[k]) @ weight,
             )
-            least = LEAST_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
+            least = MIN_RATE * counts.sum() / max(float(exposure.sum()), ROUNDING)
             for row, detail in enumerate(candidates):
                 rate = _fitted(rest[:, None], seen_rest[:, None], detail, index)[0]
                 rate = np.maximum(rate, least)

@@ -22,13 +22,13 @@ from diploee.scenario.times import MAX_CORRELATION_WEEKS, MAX_WEEKS_RELATIVE_STD
 MIN_WEEKS = 6
 """Weeks from which they tell how weeks differ."""
 
-MOST_WEEKS = 156
+MAX_WEEKS = 156
 """Weeks that are looked at, from the first on: it stays quick."""
 
 _EPOCH_DAY = EPOCH_HOUR_OF_WEEK // HOURS_PER_DAY
 _STDS = np.append(0.0, np.geomspace(1e-3, MAX_WEEKS_RELATIVE_STD, 160))
 _CORRELATIONS = np.append(0.0, np.geomspace(0.4, MAX_CORRELATION_WEEKS, 13))
-_LEAST_NOISE = 1e-10
+_MIN_NOISE = 1e-10
 
 _DEAD_WEEK = 20
 """ASSUMPTION: a week of no count where as many or more are expected is a gap of the log
@@ -61,7 +61,7 @@ class WeekFit:
     n_dead: int
 
     @property
-    def is_told(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether weeks differ by more than noise would make them."""
         return self.low > 0
 
@@ -88,7 +88,7 @@ def fit_weeks(
         -(begin_ms // MS_PER_DAY + _EPOCH_DAY + (begin_ms % MS_PER_DAY > 0))
         // DAYS_PER_WEEK
     )
-    end = min((end_ms // MS_PER_DAY + _EPOCH_DAY) // DAYS_PER_WEEK, first + MOST_WEEKS)
+    end = min((end_ms // MS_PER_DAY + _EPOCH_DAY) // DAYS_PER_WEEK, first + MAX_WEEKS)
     n_weeks = end - first
     if n_weeks < MIN_WEEKS:
         return None
@@ -114,7 +114,7 @@ def fit_weeks(
     squares = ((of_day[used] - mean) ** 2).sum()
     freedom = (seen.sum() - seen.any(axis=1).sum()) * (1 - 1 / ratio.size)
     index = squares / mean.sum() * seen.sum() / freedom if freedom > 0 else 1.0
-    noise = np.maximum(index / total[used], _LEAST_NOISE)
+    noise = np.maximum(index / total[used], _MIN_NOISE)
 
     week = np.flatnonzero(used)
     tellable = _CORRELATIONS[n_weeks / _SPAN_OVER_CORRELATION >= _CORRELATIONS]

@@ -5,6 +5,7 @@ from .job_logs.raw_log import RawLog as RawLog
 from .job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS
 from .job_logs.read import read_job_log as read_job_log
 from .power_logs.curves import SkippedRun as SkippedRun
+from .power_logs.generic_csv import import_plain as import_plain
 from .power_logs.mlperf_power import import_mlperf_power as import_mlperf_power
 from .power_logs.nlr_genai import import_nlr_genai as import_nlr_genai
 from .power_logs.nvidia_smi import import_nvidia_smi as import_nvidia_smi
@@ -12,13 +13,12 @@ from .power_logs.options import MLPerfOptions as MLPerfOptions
 from .power_logs.options import NvidiaSmiOptions as NvidiaSmiOptions
 from .power_logs.options import PlainOptions as PlainOptions
 from .power_logs.options import WattAMeterOptions as WattAMeterOptions
-from .power_logs.plain import import_plain as import_plain
 from .power_logs.wattameter import import_wattameter as import_wattameter
+from .request_traces.aggregate import TraceFormat as TraceFormat
 from .request_traces.read import TRACE_FORMATS as TRACE_FORMATS
 from .request_traces.read import read_request_trace as read_request_trace
-from .request_traces.totals import TraceFormat as TraceFormat
 from .serving.batches import load_batches as load_batches
 from .serving.service_curves import load_latency_curve as load_latency_curve
 from .serving.service_curves import load_power_curve as load_power_curve
-from .text.text import Text as Text
+from .text.text import TextLines as TextLines
 from .weather_files import read_weather as read_weather

@@ -17,7 +17,7 @@ from diploee.importers.text.source import readable
 from diploee.loads.inputs import Inputs
 from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.services.request_trace import (
-    LONGEST_STEP_MS,
+    MAX_STEP_MS,
     RequestTrace,
     trace_step_ms,
 )
@@ -163,7 +163,7 @@ class InputReader:
         try:
             return read(max(trace_step_ms(clock) // 10, MS_PER_S))
         except LogFormatError:  # may have too many such steps, or is wrong in any step
-            return read(LONGEST_STEP_MS)
+            return read(MAX_STEP_MS)
 
     def weather(self, scenario: Scenario, clock: RunClock) -> Weather | None:
         """Return the weather of a scenario over a span, if it names any."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import LogFormatError, one_of
-from diploee.importers.text.stamps import Stamps, moment, stamps_of_one_clock
 from diploee.importers.text.tables import ReadTable, read_sheet
+from diploee.importers.text.timestamps import Timestamps, moment, stamps_of_one_clock
 from diploee.importers.text.values import Number, fail_values, numbers, texts
 
 MAX_INTERVALS = 1_000
@@ -70,7 +70,7 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
     ]
 
 
-def _stamps(table: ReadTable, key: str) -> Stamps:
+def _stamps(table: ReadTable, key: str) -> Timestamps:
     found = stamps_of_one_clock(table, key)
     fail_values(table, key, found.there, "a time")
     return found

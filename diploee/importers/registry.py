@@ -16,7 +16,7 @@ from diploee.base.errors import one_of, option, shown
 from diploee.base.model import Registry
 from diploee.base.tables import BoolArray
 from diploee.importers.text.tables import header_words
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 
 R = TypeVar("R")
 
@@ -28,14 +28,14 @@ class FileFormat(Generic[R]):
     name: str  # as users write it, such as ``"swf"``
     title: str  # what it is, for lists and errors
     # Whether a file looks like one; cheap, from its first lines
-    recognises: Callable[[Text], bool]
+    recognises: Callable[[TextLines], bool]
     read: R  # reads a file
 
 
 class Formats(Registry[FileFormat[R]]):
     """Formats of files by name; of several that recognise a file the first is taken."""
 
-    def recognised(self, text: Text, remedy: str = "") -> FileFormat[R]:
+    def recognised(self, text: TextLines, remedy: str = "") -> FileFormat[R]:
         """Return the format of a text, else say what to do."""
         for known in self.values():
             if known.recognises(text):
@@ -48,7 +48,7 @@ class Formats(Registry[FileFormat[R]]):
         )
 
 
-def has_columns(*names: str) -> Callable[[Text], bool]:
+def has_columns(*names: str) -> Callable[[TextLines], bool]:
     """Return what recognises a file by names in its first line, in any case."""
     return lambda text: header_words(text) >= {name.casefold() for name in names}
 

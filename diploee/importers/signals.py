@@ -19,8 +19,8 @@ from diploee.base.clock import Zone, fixed_zone
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_MIN
-from diploee.importers.text.stamps import stamps, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
+from diploee.importers.text.tables import HeaderTable, ReadTable, listed, read_sheet
+from diploee.importers.text.timestamps import stamps, stamps_of_one_clock
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.scenario.flexibility import SIGNAL_UNITS, SignalFile, SignalName
 from diploee.scenario.times import span_ms
@@ -136,7 +136,7 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
     return Signal(times_ms, values[order], end_ms, span_ms(spec.known_ahead))
 
 
-def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
+def _format(sheet: HeaderTable, spec: SignalFile) -> _SignalFormat:
     """Return the format of a file, `ANY` where it is none of them."""
     if spec.format is not None:
         return next((form for form in FORMATS if form.name == spec.format), ANY)
@@ -146,7 +146,7 @@ def _format(sheet: Sheet, spec: SignalFile) -> _SignalFormat:
     return ANY
 
 
-def _find(sheet: Sheet, patterns: str) -> str:
+def _find(sheet: HeaderTable, patterns: str) -> str:
     """Return the first column that a pattern means, whatever its case.
 
     Empty for none.
@@ -157,7 +157,7 @@ def _find(sheet: Sheet, patterns: str) -> str:
     return next(found, "")
 
 
-def _rows(sheet: Sheet, form: _SignalFormat, spec: SignalFile) -> ReadTable:
+def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTable:
     """Return the columns ``time`` and ``value`` of the rows that are meant."""
     time = _find(sheet, form.time) or (TIMES[0] if form is ANY else form.time)
     others = [name for name in sheet.names if name != time]

@@ -60,7 +60,7 @@ EVENT = {
 }
 SAME_PU = 1e-6
 """Voltages closer than this are one; a measured wave's RMS varies by its rounding."""
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 """ASSUMPTION: samples of a cycle from which on an RMS is one."""
 
 
@@ -96,7 +96,7 @@ def read_voltage(
     )
     if of == "waveform_pu":
         nominal_hz = hz[0][0] if hz else 60.0
-        longest_s = 1 / nominal_hz / LEAST_SAMPLES
+        longest_s = 1 / nominal_hz / MIN_SAMPLES
         if (
             steps.sum() < 1 / nominal_hz
             or steps.max() > longest_s

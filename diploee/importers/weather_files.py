@@ -28,13 +28,13 @@ from diploee.facility.weather import (
     WeatherYear,
 )
 from diploee.importers.text.source import read_bytes, unpacked
-from diploee.importers.text.text import Text, text_of
+from diploee.importers.text.text import TextLines, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MIN_PER_DAY = HOURS_PER_DAY * S_PER_MIN
-LONGEST_REASON = 200
+MAX_REASON_LENGTH = 200
 """Characters of another package's message."""
 
 _LIMITS = {
@@ -46,7 +46,7 @@ _LIMITS = {
 """Limits of EPW [M]; the codes of missing values (99.9, 999, 999999, -9900) lie
 outside."""
 
-MOST_IRRADIANCE_W_M2, MOST_WIND_M_S = 2_000.0, 100.0
+MAX_IRRADIANCE_W_M2, MAX_WIND_M_S = 2_000.0, 100.0
 """More than under any cloud's edge or storm; the codes of missing values lie above."""
 
 
@@ -215,7 +215,7 @@ def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYea
     records = np.array(
         [pd.to_numeric(frame[name], errors="coerce") for name in names], np.float64
     )
-    most = np.array([[MOST_IRRADIANCE_W_M2]] * 3 + [[MOST_WIND_M_S]])
+    most = np.array([[MAX_IRRADIANCE_W_M2]] * 3 + [[MAX_WIND_M_S]])
     for name, bad in zip(names, ~((records >= 0) & (records <= most)), strict=True):
         if bad.any():
             return (
@@ -233,7 +233,7 @@ def _sun(frame: pd.DataFrame, head: dict[str, Any], lines: Int64Array) -> SunYea
     return SunYear(records, 0, station)
 
 
-def _format_of(text: Text) -> str:
+def _format_of(text: TextLines) -> str:
     first, second = [*text.head.split("\n", 2), ""][:2]
     if first.startswith("LOCATION,"):
         return "epw"
@@ -262,7 +262,7 @@ def _pvlib(path: Path) -> ModuleType:
 
 
 @contextmanager
-def _naming_the_file(text: Text, form: _Format) -> Iterator[None]:
+def _naming_the_file(text: TextLines, form: _Format) -> Iterator[None]:
     """Name the file in whatever pvlib and pandas raise about it."""
     try:
         with warnings.catch_warnings():
@@ -280,12 +280,12 @@ def _naming_the_file(text: Text, form: _Format) -> Iterator[None]:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise LogFormatError(
             f"{one_line(str(text.path))}: not a whole {form.name} file "
-            f"({one_line(why)[:LONGEST_REASON]}); get it again from its source"
+            f"({one_line(why)[:MAX_REASON_LENGTH]}); get it again from its source"
         ) from error
 
 
 def _checked_times(
-    text: Text, found_min: Int64Array, lines: Int64Array
+    text: TextLines, found_min: Int64Array, lines: Int64Array
 ) -> tuple[int, Int64Array]:
     """Return the minute of the first record, and the days; fails at the first gap."""
     n = found_min.size
@@ -336,7 +336,7 @@ def _date(minute: int) -> str:
 
 
 def _values(
-    text: Text,
+    text: TextLines,
     frame: pd.DataFrame,
     lines: Int64Array,
     what: str,

@@ -2,9 +2,9 @@ from .base import Load as Load
 from .import_counts import ImportCounts as ImportCounts
 from .jobs.job_log import JobLog as JobLog
 from .jobs.source import StreamMatch as StreamMatch
-from .services.banks import Bank as Bank
-from .services.banks import BankLoad as BankLoad
 from .services.curves import LatencyCurve as LatencyCurve
 from .services.curves import PowerCurve as PowerCurve
+from .services.instance_groups import InstanceGroup as InstanceGroup
+from .services.instance_groups import InstanceGroupLoad as InstanceGroupLoad
 from .services.request_trace import RequestTrace as RequestTrace
 from .services.samples import repeating_samples as repeating_samples

@@ -12,7 +12,7 @@ from diploee.base.boundary import Refusal, check_kind, check_values, naming
 from diploee.base.columns import Columns
 from diploee.base.errors import WorkloadError
 from diploee.facility.base import Block, Values
-from diploee.loads.services.banks import Bank
+from diploee.loads.services.instance_groups import InstanceGroup
 from diploee.power.blocks import PowerBlock, PowerModel
 from diploee.power.segments import Segments
 from diploee.profiles.library import ProfileLibrary
@@ -48,7 +48,7 @@ class Load(Protocol):
         ...
 
     @property
-    def banks(self) -> Sequence[Bank]:
+    def banks(self) -> Sequence[InstanceGroup]:
         """Its nodes of one profile each piece, planned for the run."""
         ...
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import RunClock
-from diploee.base.measures.distribution import Largest
+from diploee.base.measures.distribution import FirstMaximum
 from diploee.base.measures.ramps import LargestChanges, ramps
 from diploee.base.measures.series import (
     QUANTA_PER_W,
+    Chunk,
     Measure,
     MeasureRunner,
-    Stretch,
     to_mw,
     to_quanta,
 )
@@ -33,9 +33,9 @@ class _Peak:
     n_window = 1
 
     def __init__(self, n: int) -> None:
-        self._n, self._left, self.most = n, np.empty(0, dtype=np.int64), Largest()
+        self._n, self._left, self.most = n, np.empty(0, dtype=np.int64), FirstMaximum()
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Take in the new values of a stretch."""
         values = (
             np.concatenate([self._left, stretch.new])
@@ -50,7 +50,7 @@ class _Peak:
         )
         self._left = values[whole:].copy()
 
-    def result(self) -> Largest:
+    def result(self) -> FirstMaximum:
         """Return the largest [W]."""
         return self.most
 
@@ -60,16 +60,16 @@ class _Ramp:
 
     def __init__(self, n: int) -> None:
         self._signal, self._n, self.n_window = ramps(n), n, 2 * n
-        self.up, self.down = Largest(), Largest()
+        self.up, self.down = FirstMaximum(), FirstMaximum()
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Take in what ends in the new values of a stretch."""
         if (found := self._signal(stretch.windows_of(self.n_window))) is not None:
             changes_w = found.values / (self._n * QUANTA_PER_W)
             self.up.add(changes_w, found.first_ms, stretch.step_ms)
             self.down.add(-changes_w, found.first_ms, stretch.step_ms)
 
-    def result(self) -> tuple[Largest, Largest]:
+    def result(self) -> tuple[FirstMaximum, FirstMaximum]:
         """Return the largest up and down [W]."""
         return self.up, self.down
 
@@ -99,7 +99,7 @@ class StepExtremes:
         Lengths that the run does not hold are left out.
         """
 
-        def moment(largest: Largest) -> dict[str, Any]:
+        def moment(largest: FirstMaximum) -> dict[str, Any]:
             return {"time": self._clock.iso(largest.at_ms)}
 
         peaks = {

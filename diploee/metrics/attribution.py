@@ -22,7 +22,7 @@ from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
 from diploee.loads.jobs.training_phases import TrainingPhase
-from diploee.loads.services.banks import Bank
+from diploee.loads.services.instance_groups import InstanceGroup
 from diploee.loads.services.service_plan import (
     PlannedService,
     ServicePlan,
@@ -88,7 +88,7 @@ class Whose(StrEnum):
     STAGE = "stage"
 
 
-class What(StrEnum):
+class ComponentKind(StrEnum):
     """A kind of part by its name in ``metrics.json``.
 
     Whose it is, what is counted, what it did.
@@ -96,7 +96,7 @@ class What(StrEnum):
 
     def __new__(
         cls, name: str, noun: str = "", deed: str = "", whose: Whose = Whose.STREAM
-    ) -> What:
+    ) -> ComponentKind:
         """Make a member of its name."""
         made = str.__new__(cls, name)
         made._value_, made.noun, made.deed, made.whose = name, noun, deed, whose
@@ -133,15 +133,15 @@ class What(StrEnum):
 
 
 _OF_JOBS = (
-    What.RAN_ON,
-    What.STARTED,
-    What.ENDED,
-    What.STARTED_AND_ENDED,
-    What.CHECKPOINTS,
-    What.TRAINING,
-    What.STOPPED,
-    What.FAILED,
-    What.FAILED_AND_TRAINING,
+    ComponentKind.RAN_ON,
+    ComponentKind.STARTED,
+    ComponentKind.ENDED,
+    ComponentKind.STARTED_AND_ENDED,
+    ComponentKind.CHECKPOINTS,
+    ComponentKind.TRAINING,
+    ComponentKind.STOPPED,
+    ComponentKind.FAILED,
+    ComponentKind.FAILED_AND_TRAINING,
 )
 """Actions of jobs; those that neither started nor ended are divided by the last, if
 any."""
@@ -151,7 +151,9 @@ Part = tuple[float, dict[str, Any]]
 """Share of one stream, service or stage in an event [W], and how it is reported."""
 
 
-def part(power_w: float, what: What, of: str = "", pool: str = "", **more: Any) -> Part:
+def part(
+    power_w: float, what: ComponentKind, of: str = "", pool: str = "", **more: Any
+) -> Part:
     """Return a part; `of` and `pool` are empty for the whole facility."""
     named = {key: name for key, name in (("of", of), ("pool", pool)) if name}
     return power_w, {**named, "what": what, **more, "mw": power_w / W_PER_MW}
@@ -164,7 +166,7 @@ class _Service:
     name: str
     plan: ServicePlan
     planned: PlannedService
-    banks: tuple[Bank, ...]
+    banks: tuple[InstanceGroup, ...]
     least_w: float
 
     def mean(self, values: Float64Array | Int64Array, span: Span) -> float:
@@ -289,7 +291,9 @@ class Attribution:
             for service in self._services:
                 power_w += service.least_over(after) - service.least_over(before)
             parts.append(
-                part(power_w, What.NODES_ADDED, count=round(float(added.sum())))
+                part(
+                    power_w, ComponentKind.NODES_ADDED, count=round(float(added.sum()))
+                )
             )
         calendar = list(self._calendar_of_jobs(segments, before, after))
         for service in self._services:
@@ -313,7 +317,13 @@ class Attribution:
             numbers = [plan.mean_replicas(*span) for span in (before, after)]
             change_w = later_w - earlier_w
             parts.append(
-                part(change_w, What.REPLICAS, plan.stream, plan.pool, replicas=numbers)
+                part(
+                    change_w,
+                    ComponentKind.REPLICAS,
+                    plan.stream,
+                    plan.pool,
+                    replicas=numbers,
+                )
             )
         return parts, calendar
 
@@ -359,7 +369,7 @@ class Attribution:
         jobs_w = np.bincount(stream, of_job_w, size).tolist()
         n_idle = float(self._nodes_over(span).sum()) - float(nodes.sum())
         parts = [
-            part(jobs_w[k], What.JOBS, name, pool, count=counts[k])
+            part(jobs_w[k], ComponentKind.JOBS, name, pool, count=counts[k])
             for k, (name, pool) in enumerate(self._streams)
         ]
         for service in self._services:
@@ -369,7 +379,7 @@ class Attribution:
             parts.append(
                 part(
                     power_w,
-                    What.INSTANCES,
+                    ComponentKind.INSTANCES,
                     service.name,
                     service.plan.pool,
                     count=count,
@@ -380,10 +390,12 @@ class Attribution:
             n_idle -= n_busy
             count = round(plan.mean_replicas(*span))
             parts.append(
-                part(power_w, What.REPLICAS, plan.stream, plan.pool, count=count)
+                part(
+                    power_w, ComponentKind.REPLICAS, plan.stream, plan.pool, count=count
+                )
             )
         idle_w = it_w - sum(power_w for power_w, _ in parts)
-        return [*parts, part(idle_w, What.IDLE_NODES, count=round(n_idle))]
+        return [*parts, part(idle_w, ComponentKind.IDLE_NODES, count=round(n_idle))]
 
     def services_w(self, span: Span) -> list[float]:
         """Return the mean power of each service and replica stream over a span [W]."""
@@ -455,7 +467,7 @@ class Attribution:
             }
             more: dict[str, Any] = {"count": int(counts[k]), "largest": largest}
             what = _OF_JOBS[k % len(_OF_JOBS)]
-            if what is What.RAN_ON:
+            if what is ComponentKind.RAN_ON:
                 young = recent & (group == k)
                 young_mw = float(of_job_w[young].sum()) / W_PER_MW
                 more["recent"] = {"count": int(np.count_nonzero(young)), "mw": young_mw}
@@ -555,9 +567,11 @@ def _change_of(
         service.scaled(before, after, mean_w),
         (service.name, service.plan.pool),
     )
-    yield part(by_number_w, What.INSTANCES, *owner, instances=counts, **scaled)
-    yield part(net_w[1] - net_w[0] - by_number_w, What.RATE, *owner, rate_rps=rates)
-    yield part(noise_w, What.NOISE, *owner)
+    yield part(by_number_w, ComponentKind.INSTANCES, *owner, instances=counts, **scaled)
+    yield part(
+        net_w[1] - net_w[0] - by_number_w, ComponentKind.RATE, *owner, rate_rps=rates
+    )
+    yield part(noise_w, ComponentKind.NOISE, *owner)
 
 
 def calendar_change(

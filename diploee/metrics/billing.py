@@ -95,7 +95,7 @@ class MonthSums:
         }
 
 
-class Demands:
+class BillingDemand:
     """Demand at 15, 30 and 60 minutes, and the `billing` block with a tariff's rules.
 
     Raises `InputError` if the rules take the demand of an interval that the run can't

@@ -15,7 +15,7 @@ import numpy as np
 from diploee.base.tables import Int64Array, concat
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block, Stages
-from diploee.metrics.attribution import Attribution, Part, What, part
+from diploee.metrics.attribution import Attribution, ComponentKind, Part, part
 from diploee.metrics.changes import RAMP_MS, Extreme, Key, Span
 from diploee.power.segments import Segments
 
@@ -153,11 +153,15 @@ class Causes:
         """Return what AC power adds to that of devices, and each stage to it."""
         parts: list[Part] = []
         if AC in means:
-            parts.append(part(means[AC] - means[IT], What.NODE_OVERHEAD))
+            parts.append(part(means[AC] - means[IT], ComponentKind.NODE_OVERHEAD))
         for name, columns in self._behind.items():
             if columns:
                 parts.append(
-                    part(sum(c.sign * means[c.name] for c in columns), What.STAGE, name)
+                    part(
+                        sum(c.sign * means[c.name] for c in columns),
+                        ComponentKind.STAGE,
+                        name,
+                    )
                 )
         return parts
 

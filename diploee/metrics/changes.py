@@ -17,14 +17,14 @@ from diploee.base.measures.ramps import (
     CLASS_FACTORS,
     BothWays,
     LargestChanges,
+    Magnitudes,
     Rainflow,
     RollingRanges,
-    Sizes,
     ramps,
 )
 from diploee.base.measures.series import to_mw
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
-from diploee.metrics.bands import Support
+from diploee.metrics.spectral_bands import Support
 
 Span = tuple[int, int]
 """Start and end [ms]."""
@@ -92,7 +92,7 @@ class Changes:
             if not reason
         }
         self._ramps = {
-            length_ms: Sizes(ramps(n := length_ms // step_ms), 2 * n)
+            length_ms: Magnitudes(ramps(n := length_ms // step_ms), 2 * n)
             for length_ms, reason in self._no_ramps.items()
             if not reason
         }
@@ -102,7 +102,7 @@ class Changes:
         )
 
     @property
-    def measures(self) -> Iterable[LargestChanges | Sizes | RollingRanges]:
+    def measures(self) -> Iterable[LargestChanges | Magnitudes | RollingRanges]:
         """Accumulators of the series."""
         return *self._changes.values(), *self._ramps.values(), self._ranges
 

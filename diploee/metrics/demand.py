@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import WallClock
-from diploee.base.measures.distribution import Distribution, Largest
+from diploee.base.measures.distribution import Distribution, FirstMaximum
 from diploee.base.measures.series import ClockSums, Intervals
 from diploee.base.tables import Float64Array
 from diploee.base.units import J_PER_MWH, MS_PER_MIN, MS_PER_S, W_PER_MW
@@ -140,9 +140,13 @@ class Peaks:
     """
 
     def __init__(self, clock: WallClock) -> None:
-        self._clock, self._negated, self._together = clock, Largest(), Largest()
-        self._of_month: dict[str, Largest] = {}
-        self._of_pool: dict[str, Largest] = {}
+        self._clock, self._negated, self._together = (
+            clock,
+            FirstMaximum(),
+            FirstMaximum(),
+        )
+        self._of_month: dict[str, FirstMaximum] = {}
+        self._of_pool: dict[str, FirstMaximum] = {}
 
     def add(
         self, power_w: Float64Array, t0_ms: int, pools_w: Mapping[str, Float64Array]
@@ -151,25 +155,27 @@ class Peaks:
         step_ms = self._clock.step_ms
         starts_ms = t0_ms + np.arange(power_w.size) * step_ms
         for month, rows in self._clock.months_in(starts_ms):
-            of_month = self._of_month.setdefault(month, Largest())
+            of_month = self._of_month.setdefault(month, FirstMaximum())
             of_month.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
         self._negated.add(-power_w, t0_ms, step_ms)
         for name, of_pool_w in pools_w.items():
-            self._of_pool.setdefault(name, Largest()).add(of_pool_w, t0_ms, step_ms)
+            self._of_pool.setdefault(name, FirstMaximum()).add(
+                of_pool_w, t0_ms, step_ms
+            )
         if pools_w:
             self._together.add(np.sum(list(pools_w.values()), axis=0), t0_ms, step_ms)
 
     @property
-    def peak(self) -> Largest | None:
+    def peak(self) -> FirstMaximum | None:
         """The largest value of all, the first of equals."""
         return max(self._of_month.values(), key=lambda peak: peak.value, default=None)
 
-    def _entry(self, peak: Largest) -> dict[str, Any]:
+    def _entry(self, peak: FirstMaximum) -> dict[str, Any]:
         return {"max_mw": peak.value / W_PER_MW, "time": self._clock.iso(peak.at_ms)}
 
     def blocks(self, mean_mw: float, rated_power_w: float) -> dict[str, Any]:
         """Return load factor, peaks and headroom, all of the run's interval means."""
-        peak = self.peak or Largest()
+        peak = self.peak or FirstMaximum()
         peak_mw, rated_mw = peak.value / W_PER_MW, rated_power_w / W_PER_MW
         headroom_mw = {"rated_mw": rated_mw, "mw": rated_mw - peak_mw}
         return {

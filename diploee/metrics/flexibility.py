@@ -22,7 +22,7 @@ from diploee.loads.jobs import StreamClass
 from diploee.metrics.flexible_jobs import FlexibleJobs
 from diploee.scenario.flexibility import RunEvent
 from diploee.scenario.models import Scenario
-from diploee.schedule.controller import HOLD_MS
+from diploee.schedule.load_controller import HOLD_MS
 from diploee.schedule.signals import Signal
 
 if TYPE_CHECKING:

@@ -15,21 +15,21 @@ from diploee.base.clock import WallClock
 from diploee.base.measures.distribution import Distribution
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
-from diploee.scenario.flexibility import JobFlexibility, RunEvent
-from diploee.schedule.job_table import JobTable
-from diploee.schedule.runs import (
+from diploee.scenario.flexibility import JobFlexibilitySpec, RunEvent
+from diploee.schedule.execution_intervals import (
     CHECKPOINT,
     KINDS,
     PAUSED,
     RESTART,
     RUN,
-    ActedSchedule,
-    Runs,
+    ExecutionIntervals,
+    PreemptiveSchedule,
     runs_of,
 )
+from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS, Schedule
 
-MOST_DRAWN = 24
+MAX_SAMPLED = 24
 BEFORE_MS, AFTER_MS = MS_PER_H, 2 * MS_PER_H
 """Actions of the widest jobs are kept from this long before an event's ramp until after
 it [ms]."""
@@ -53,13 +53,13 @@ class FlexibleJobs:
     def __init__(
         self,
         # What each class of jobs tolerates
-        flexibility: Sequence[JobFlexibility | None],
+        flexibility: Sequence[JobFlexibilitySpec | None],
         events: Sequence[RunEvent],
         wall: WallClock,  # for deadlines
         horizon_ms: int,
     ) -> None:
-        of_class = [each or JobFlexibility() for each in flexibility] or [
-            JobFlexibility()
+        of_class = [each or JobFlexibilitySpec() for each in flexibility] or [
+            JobFlexibilitySpec()
         ]
         self._weight = np.array([each.least_speed for each in of_class])
         self._slack = np.array(
@@ -122,14 +122,14 @@ class FlexibleJobs:
         self._change_h.add(changes_ms / MS_PER_H)
         self._change_ms += int(changes_ms.sum())
 
-    def _count(self, schedule: Schedule, runs: Runs) -> None:
+    def _count(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
         """Sum node time by kind, and the work that is done a second time."""
         inside_ms = np.minimum(runs.end_ms, self._horizon_ms) - np.maximum(
             runs.start_ms, 0
         )
         node_ms = runs.n_nodes * np.maximum(inside_ms, 0)
         self._node_ms += np.bincount(runs.kind, node_ms, minlength=4).astype(np.int64)
-        if not isinstance(schedule, ActedSchedule):
+        if not isinstance(schedule, PreemptiveSchedule):
             return
         jobs = schedule.jobs
         rows = runs.kind == RUN
@@ -150,7 +150,9 @@ class FlexibleJobs:
         for job in jobs.job_id[_ended(schedule)].tolist():
             self._work_to.pop(job, None)
 
-    def _see_events(self, schedule: Schedule, runs: Runs, nth: int) -> None:
+    def _see_events(
+        self, schedule: Schedule, runs: ExecutionIntervals, nth: int
+    ) -> None:
         """Add up the work that each job does in each event."""
         for event, works in zip(self._events, self._work, strict=True):
             rows = (runs.kind == RUN) & (runs.end_ms > event.held_ms)
@@ -175,7 +177,7 @@ class FlexibleJobs:
                 works[nth][job] = works[nth].get(job, 0.0) + work_ms
                 self._class[job] = class_id
 
-    def _draw(self, schedule: Schedule, runs: Runs) -> None:
+    def _draw(self, schedule: Schedule, runs: ExecutionIntervals) -> None:
         """Keep what the widest jobs do around each event, for a figure."""
         jobs = schedule.jobs
         for event, kept in zip(self._events, self._drawn, strict=True):
@@ -196,9 +198,9 @@ class FlexibleJobs:
                     spans[-1][1] = end_ms
                 else:
                     spans.append([start_ms, end_ms, what, n_nodes])
-            if len(kept) > 2 * MOST_DRAWN:
+            if len(kept) > 2 * MAX_SAMPLED:
                 for job in sorted(kept, key=lambda job: _width(kept, job))[
-                    :-MOST_DRAWN
+                    :-MAX_SAMPLED
                 ]:
                     del kept[job]
 
@@ -207,7 +209,7 @@ class FlexibleJobs:
         found = []
         for event, kept in zip(self._events, self._drawn, strict=True):
             jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[
-                :MOST_DRAWN
+                :MAX_SAMPLED
             ]
             found.append(
                 [

@@ -15,12 +15,12 @@ import numpy as np
 
 from diploee.base.clock import WallClock
 from diploee.base.columns import TAKEN_OFF, Columns, Role
-from diploee.base.measures.distribution import HoursAbove, Largest
+from diploee.base.measures.distribution import FirstMaximum, HoursAbove
 from diploee.base.measures.series import MeasureRunner, sum_quanta, to_quanta
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import Block
 from diploee.facility.point_of_interconnection import Billing
-from diploee.metrics.billing import Demands, MonthSums, mwh, power_factor
+from diploee.metrics.billing import BillingDemand, MonthSums, mwh, power_factor
 
 ACTIVE, REACTIVE = "poi_power_w", "poi_reactive_var"
 
@@ -49,10 +49,10 @@ class PoiMetrics:
             column.name for column in self._with_role if column.role in TAKEN_OFF
         }
         self._months: dict[str, MonthSums] = {}
-        self._demands = Demands(clock, billing)
+        self._demands = BillingDemand(clock, billing)
         self._series = MeasureRunner(clock.step_ms, self._demands.measures)
         self._peak, self._apparent, self._drawn, self._supplied = (
-            Largest() for _ in range(4)
+            FirstMaximum() for _ in range(4)
         )
         self._over = HoursAbove(
             ((contract_mva or contract_mw or np.inf) * W_PER_MW) ** 2

@@ -19,7 +19,12 @@ from diploee.base.units import MS_PER_H, W_PER_MW
 from diploee.facility.base import POWER, Block, Stage, StageMeters, interpolated_s
 from diploee.facility.point_of_interconnection import PointOfInterconnectionSpec
 from diploee.loads.base import Load, load_metrics
-from diploee.metrics.bands import (
+from diploee.metrics.catalogue import MEASURES, RunMeasure, own_blocks
+from diploee.metrics.causes import Causes, add_causes
+from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
+from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
+from diploee.metrics.poi import PoiMetrics
+from diploee.metrics.spectral_bands import (
     NONE,
     Readings,
     profile_support,
@@ -27,11 +32,6 @@ from diploee.metrics.bands import (
     spectrum_block,
     why_no_spectrum,
 )
-from diploee.metrics.catalogue import MEASURES, RunMeasure, own_blocks
-from diploee.metrics.causes import Causes, add_causes
-from diploee.metrics.changes import Changes, Extreme, Key, rainflow_block
-from diploee.metrics.demand import FacilityMetrics, Peaks, demand_block, demand_sums
-from diploee.metrics.poi import PoiMetrics
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
 from diploee.profiles.profile import Provenance
 from diploee.scenario.models import Facility

@@ -1,3 +1,3 @@
 from .blocks import PowerBlock as PowerBlock
-from .event_windows import EventWindow as EventWindow
+from .extreme_windows import EventWindow as EventWindow
 from .segments import Segments as Segments

@@ -553,7 +553,7 @@ def default_threads() -> int:
     return min(MAX_THREADS, os.cpu_count() or 1)
 
 
-LEAST_SHARE = 1 << 10
+MIN_SHARE = 1 << 10
 """Intervals of a part at least, below which it costs more than it computes."""
 
 
@@ -565,7 +565,7 @@ def _shares(
     Yields start [ms] and number of intervals of each.
     """
     n_steps = (end_ms - begin_ms) // dt_ms
-    size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), LEAST_SHARE)
+    size = n_steps if n_parts == 1 else max(-(-n_steps // n_parts), MIN_SHARE)
     for first in range(0, n_steps, size):
         yield begin_ms + first * dt_ms, min(size, n_steps - first)
 

@@ -24,7 +24,7 @@ from diploee.base.tables import Float64Array, Int32Array, Int64Array
 from diploee.base.units import MS_PER_S
 from diploee.power.segments import Segments
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.playing import phases
+from diploee.profiles.looping import phases
 
 FFT_LENGTH = 1 << 18
 """Length of a transform at least; a block is what remains of it beyond the longest

@@ -3,8 +3,8 @@ from .check import check_library as check_library
 from .flat import flat_profile as flat_profile
 from .iterations import loop_of_iterations as loop_of_iterations
 from .library import ProfileLibrary as ProfileLibrary
-from .meters import MeterModel as MeterModel
-from .meters import known_meter as known_meter
+from .meter_response import MeterModel as MeterModel
+from .meter_response import known_meter as known_meter
 from .profile import PowerProfile as PowerProfile
 from .profile import Provenance as Provenance
 from .store import add_profile as add_profile

@@ -15,7 +15,7 @@ from diploee.scenario.synchronous import SynchronousJob
 LOOP_S = 600.0
 """Length of a loop of iterations [s], about."""
 
-MOST_SIGMAS = 3.0
+MAX_SIGMAS = 3.0
 """Draws of the jitter are cut there."""
 
 
@@ -48,7 +48,7 @@ def loop_of_iterations(
     """
     n_iterations = max(round(LOOP_S / period_s), 1)
     n_steps = max(round(n_iterations * period_s / step_s), 1)
-    drawn = np.clip(rng.standard_normal(n_iterations), -MOST_SIGMAS, MOST_SIGMAS)
+    drawn = np.clip(rng.standard_normal(n_iterations), -MAX_SIGMAS, MAX_SIGMAS)
     lengths_s = 1 + job.jitter * drawn
     ends_s = np.cumsum(lengths_s) * (n_steps * step_s / lengths_s.sum())
     begins_s = np.concatenate([[0.0], ends_s[:-1]])

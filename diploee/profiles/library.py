@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from diploee.base.errors import ProfileError, did_you_mean, one_of, plural
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.profiles.derived import DerivedProfile
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import StoredProfile

@@ -15,7 +15,7 @@ from diploee.base.errors import Brief, ProfileError, shown
 from diploee.base.model import MAX_DEVICES
 from diploee.base.tables import MAX_SIZE, Float32Array, Float64Array
 from diploee.base.units import MS_PER_S
-from diploee.profiles.meters import MeterModel
+from diploee.profiles.meter_response import MeterModel
 
 
 class PowerBoundary(StrEnum):

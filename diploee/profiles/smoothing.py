@@ -29,7 +29,7 @@ from diploee.profiles.profile import PowerProfile
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.pools import NodeType
 
-MOST_PASSES = 100
+MAX_PASSES = 100
 """A loop is steady long before, but for ramps of hours."""
 
 LONGEST = 4
@@ -77,7 +77,7 @@ def smoothed_loop(
     """Return what a GPU draws in one pass of a loop that it goes through for ever."""
     drawn = np.empty(LONGEST * own.size)
     now, held_s = max(float(own.max()), spec.floor), 0.0
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         begun = now, held_s
         count, now, held_s, burnt = _follow(
             own,

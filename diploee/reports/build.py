@@ -55,10 +55,10 @@ from diploee.reports.weekly_charts import (
     unserved_chart,
 )
 from diploee.runs.folder import run_files
+from diploee.runs.formatting import interval, listed
 from diploee.runs.ranked import RANKED
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, beside
-from diploee.runs.words import interval, listed
 
 _HERE = Path(__file__).resolve().parent
 MARK = '<meta name="generator" content="diploee'
@@ -248,7 +248,7 @@ def write_pictures(
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _PageData:
     """Data that the charts of a page are drawn from."""
 
     runs: Sequence[RunData]
@@ -262,7 +262,7 @@ class _Drawn:
 
 
 _Made = Chart | Sequence[Chart] | None
-_Makes = Mapping[str, Callable[[_Drawn], _Made]]
+_Makes = Mapping[str, Callable[[_PageData], _Made]]
 
 _SINGLE: _Makes = {
     "carpet-pools": lambda d: (
@@ -297,7 +297,7 @@ _ANY: _Makes = {
 """Charts of one run or several; of more than `MAX_TOGETHER` each has panels of its own."""  # noqa: E501
 
 
-def _charts(name: str, page: _Drawn) -> list[Chart]:
+def _charts(name: str, page: _PageData) -> list[Chart]:
     """Return the charts of an id; none where the runs have nothing to draw."""
     made: _Made = None
     if name in _ANY and name != "carpet" and len(page.runs) > MAX_TOGETHER:
@@ -326,7 +326,7 @@ def _runs_sections(
     }
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
-    page, found = _Drawn(runs, unit, levels), []
+    page, found = _PageData(runs, unit, levels), []
     order = [
         "answer",
         "limits",

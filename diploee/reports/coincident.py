@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.units import W_PER_MW
+from diploee.runs.formatting import moment
 from diploee.runs.reader import RunFolder
-from diploee.runs.words import moment
 
 if TYPE_CHECKING:
     import pandas as pd

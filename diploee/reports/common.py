@@ -10,6 +10,7 @@ import numpy as np
 from diploee.base.units import MS_PER_DAY, MS_PER_WEEK, PowerUnit
 from diploee.reports.aggregate import histogram
 from diploee.reports.data import RunData
+from diploee.reports.drawing.axis_extents import y_range
 from diploee.reports.drawing.charts import (
     INK,
     MONDAY,
@@ -23,8 +24,7 @@ from diploee.reports.drawing.charts import (
     dash,
     since_monday,
 )
-from diploee.reports.drawing.places import y_range
-from diploee.runs.words import interval, listed
+from diploee.runs.formatting import interval, listed
 
 DAY_AXIS = Axis("Time of day [h]", "time of day", (MONDAY, since_monday(MS_PER_DAY)))
 
@@ -104,15 +104,15 @@ def power_axis(runs: Sequence[RunData], unit: PowerUnit) -> Axis:
     )
 
 
-LEAST_SPAN = 0.1
+MIN_SPAN = 0.1
 """Least span of an axis that does not start at zero, as a part of its largest value:
 half a percent is then a twentieth of its height at most, and no cliff."""
 
 
 def near_range(low: float, high: float) -> tuple[float, float]:
-    """Return a range about two values, of `LEAST_SPAN` at least."""
+    """Return a range about two values, of `MIN_SPAN` at least."""
     span = high - low
-    margin = max(0.05 * span, (LEAST_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
+    margin = max(0.05 * span, (MIN_SPAN * max(abs(low), abs(high)) - span) / 2) or 1.0
     return (max(low - margin, 0.0) if low >= 0 else low - margin), high + margin
 
 

@@ -24,12 +24,12 @@ from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
 from diploee.runs.ranked import ranks
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable, as_html
+from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_ROWS, MOST_SETTINGS = 10, 3
+MAX_ROWS, MAX_SETTINGS = 10, 3
 """Differences and keys of a short list."""
 
 ALWAYS = (
@@ -177,9 +177,9 @@ class Comparison(Brief):
         first.sort(key=lambda row: ALWAYS.index(row.metric.key))
         same = [row for row in self.rows if row.is_shown_equal]
         listed = first + [r for r in self.rows if r not in same and r not in first]
-        rows = self.rows if everything else listed[:MOST_ROWS]
+        rows = self.rows if everything else listed[:MAX_ROWS]
         settings = list(self.settings.items())
-        n_keys = len(settings) if everything else MOST_SETTINGS
+        n_keys = len(settings) if everything else MAX_SETTINGS
         changes = [f"change of {label}" for label in self.labels[1:]]
         metrics: dict[str, tuple[str, ...]] = {}
         for row in rows:
@@ -213,7 +213,7 @@ class Comparison(Brief):
         """Return a table of texts, with a column for each run, and more."""
         columns = (*self.labels, *more)
         cells = (
-            Figure(item, NONE if value is None else str(value), quantity=column)
+            Statistic(item, NONE if value is None else str(value), quantity=column)
             for item, values in found.items()
             for column, value in zip(columns, values, strict=True)
         )

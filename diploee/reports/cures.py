@@ -17,7 +17,7 @@ from diploee.grid.limits.file import Limits
 from diploee.grid.limits.mitigation import Mitigation, figures_of, power_of
 from diploee.grid.limits.report import LimitReport, check_limits
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable
+from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.loading import scenario_from_dict, with_overrides
 
 SHARES = (0.5, 0.25, 0.125)
@@ -115,15 +115,15 @@ def _row(
     sizes: Sequence[float],
     figures: Sequence[float],
     reports: Sequence[LimitReport],
-) -> Iterator[Figure]:
+) -> Iterator[Statistic]:
     columns = ("battery", "MW"), ("usable", "MWh"), ("full cycles", "")
     for (quantity, unit), value in zip(columns, sizes, strict=True):
-        yield Figure(cure, value, unit, quantity=quantity)
-    yield Figure(cure, figures[0], "MW", quantity="peak")
-    yield Figure(cure, figures[-1], "MWh", quantity="energy")
+        yield Statistic(cure, value, unit, quantity=quantity)
+    yield Statistic(cure, figures[0], "MW", quantity="peak")
+    yield Statistic(cure, figures[-1], "MWh", quantity="energy")
     for number, report in enumerate(reports, 1):
         verdict = f"{report.of_span}: {report.by_how_much()}"
-        yield Figure(cure, verdict, quantity=report.name or f"limits {number}")
+        yield Statistic(cure, verdict, quantity=report.name or f"limits {number}")
 
 
 def _changes(run: RunFolder) -> Iterator[tuple[str, str, dict[str, Any]]]:

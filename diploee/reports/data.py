@@ -25,13 +25,13 @@ from diploee.base.tables import (
     open_parquet,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN, W_PER_MW
-from diploee.grid.dynamics.answer import Answer, ride_through
+from diploee.grid.dynamics.ride_through_study import RideThroughResult, ride_through
 from diploee.metrics.attribution import IDLE, LOAD
 from diploee.reports.drawing.charts import PALETTE, colour
+from diploee.runs.formatting import short_boundary
 from diploee.runs.parquet_files import JOBS_FILE
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import CHANGED, RunSeries, averaged
-from diploee.runs.words import short_boundary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ run."""
 POWER = "facility_power_w"
 NEEDED_COLUMNS = (POWER, "utilization")
 
-MOST_PARTS = len(PALETTE) - 1
+MAX_PARTS = len(PALETTE) - 1
 """Of more pools or loads the smallest are drawn as one, so that no colour comes twice."""  # noqa: E501
 
 REST = "cooling, losses and all else"
@@ -110,7 +110,7 @@ class RunData:
         return self.run.manifest
 
     @cached_property
-    def answer(self) -> Answer | None:
+    def answer(self) -> RideThroughResult | None:
         """Its answer to the event that ships, where the scenario has settings of ride-through."""  # noqa: E501
         return (
             ride_through(self.run) if self.run.scenario.facility.ride_through else None
@@ -202,14 +202,14 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
     found: dict[str, tuple[str, ...]] = {
         part: (name,) for part, name in columns.items()
     }
-    if len(found) > MOST_PARTS:
+    if len(found) > MAX_PARTS:
         days = list(run.blocks([*columns.values()], MS_PER_DAY))
         sizes = {
             k: sum(float(day.columns[n].sum()) for day in days)
             for k, n in columns.items()
         }
         smallest = sorted(found, key=lambda name: sizes[name])[
-            : len(found) - MOST_PARTS + 1
+            : len(found) - MAX_PARTS + 1
         ]
         joined = tuple(columns[name] for name in found if name in smallest)
         found = {name: of for name, of in found.items() if name not in smallest}

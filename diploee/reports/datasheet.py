@@ -36,32 +36,32 @@ from diploee.base.units import (
     MS_PER_S,
     W_PER_MW,
 )
-from diploee.grid.dynamics.answer import ride_through
+from diploee.grid.dynamics.ride_through_study import ride_through
 from diploee.grid.limits.file import load_limits
 from diploee.grid.limits.report import COVERAGE, limits_section, reports_of
 from diploee.metrics.at_step import PEAK_MS, RAMP_MS
-from diploee.metrics.attribution import What
-from diploee.metrics.bands import FLAGGED_STEPS
+from diploee.metrics.attribution import ComponentKind
 from diploee.metrics.changes import CHANGE
 from diploee.metrics.demand import load_factor, rated_of
+from diploee.metrics.spectral_bands import FLAGGED_STEPS
 from diploee.reports.build import Report, is_report, period, report_page
 from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
 from diploee.runs.folder import refuse_in_run, run_files
+from diploee.runs.formatting import interval, listed
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import is_lower_bound, withheld
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
-from diploee.runs.sections import COLUMNS, Figure, Section, SectionTable, long_rows
-from diploee.runs.words import interval, listed
+from diploee.runs.sections import COLUMNS, Section, SectionTable, Statistic, long_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TEN_MIN_MS, QUARTER_MS = 10 * MS_PER_MIN, 15 * MS_PER_MIN
-MOST_MONTHS = 24
+MAX_MONTHS = 24
 PEAKS_OVER = tuple(sorted({*PEAK_MS, TEN_MIN_MS, QUARTER_MS}))
 RAMPS_OVER = tuple(sorted({*RAMP_MS, TEN_MIN_MS, QUARTER_MS}))
 """Lengths of the means whose peaks and ramps the sheet has, as far as the run shows
@@ -242,7 +242,9 @@ def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
     )
 
 
-def _section(id_: str, title: str, found: Iterable[Figure], note: str = "") -> Section:
+def _section(
+    id_: str, title: str, found: Iterable[Statistic], note: str = ""
+) -> Section:
     """Return a section of a table of quantities, else of plain figures."""
     figures, notes = tuple(found), (note,) if note else ()
     if any(figure.quantity for figure in figures):
@@ -260,7 +262,7 @@ _UNITS = {"kv": "kV", "mva": "MVA", "percent": "%", "s": "s"}
 _FORM = {"ups_ride_through": "UPS ride-through", "x_over_r": "X/R"}
 
 
-def _site(run: RunFolder) -> Iterator[Figure]:
+def _site(run: RunFolder) -> Iterator[Statistic]:
     """Yield the blanks of a form.
 
     What a scenario's `site` gives, empty lines for the rest.
@@ -270,31 +272,35 @@ def _site(run: RunFolder) -> Iterator[Figure]:
         label = name if last in _UNITS else key
         label = _FORM.get(label) or label.replace("_", " ").capitalize()
         value = getattr(run.scenario.site, key)
-        yield Figure(label, "" if value is None else value, _UNITS.get(last, ""))
+        yield Statistic(label, "" if value is None else value, _UNITS.get(last, ""))
 
 
-def _connection(run: RunFolder) -> Iterator[Figure]:
+def _connection(run: RunFolder) -> Iterator[Statistic]:
     facility = run.scenario.facility
     contracts = [c for s in facility.stages if (c := getattr(s, "contract", None))]
     if not contracts:
-        yield Figure("Contract", None, "MW", "none given")
+        yield Statistic("Contract", None, "MW", "none given")
     for amount, what, unit in contracts:
-        yield Figure("Contract", amount, unit, what)
+        yield Statistic("Contract", amount, unit, what)
     rated_mw, what = rated_of(run.metrics, facility)
-    yield Figure(
+    yield Statistic(
         "Rated power", rated_mw or None, "MW", what if rated_mw else _NOT_THERE
     )
     if facility.stages or facility.has_ac_power:
         devices = "before supplies, losses and cooling"
-        yield Figure("Device rating", facility.rated_power_w / W_PER_MW, "MW", devices)
-    yield Figure("Time zone", facility.time_zone or f"UTC{facility.utc_offset}")
+        yield Statistic(
+            "Device rating", facility.rated_power_w / W_PER_MW, "MW", devices
+        )
+    yield Statistic("Time zone", facility.time_zone or f"UTC{facility.utc_offset}")
     pools = (f"{pool.n_nodes:,} in {name}" for name, pool in facility.pools.items())
-    yield Figure("Nodes", "; ".join(pools))
+    yield Statistic("Nodes", "; ".join(pools))
     weather = facility.weather
-    yield Figure("Weather", weather.kind.replace("_", " ") if weather else "none given")
+    yield Statistic(
+        "Weather", weather.kind.replace("_", " ") if weather else "none given"
+    )
 
 
-def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Figure]:
+def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Statistic]:
     """Yield declared metrics as figures, with notes by key.
 
     Where the run lacks one, why.
@@ -303,12 +309,12 @@ def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Figu
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
         figure = view.figure(key, name, view.when(key) or note)
-        yield figure or Figure(
+        yield figure or Statistic(
             view.named(metric, name), None, metric.suffix, note or _NOT_THERE
         )
 
 
-def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
+def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Statistic]:
     run, values = view.run, view.values
     mean_mw, facility = run.metrics["power"]["mean_mw"], run.scenario.facility
     fills_h = run.transient_h
@@ -348,17 +354,17 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Fig
             no_load or f"no {name} power",
             LABELS[f"{name}.load_factor"].name,
         )
-        yield Figure(label, factor, note=absent if factor is None else note)
+        yield Statistic(label, factor, note=absent if factor is None else note)
     for level in (50, 90, 99, 99.9):
         most = float(quarters.quantile(level / 100)) if len(quarters) else None
-        yield Figure(LABELS["demand.percentile"].name.format(level), most, "MW", why)
+        yield Statistic(LABELS["demand.percentile"].name.format(level), most, "MW", why)
 
 
-def _reactive(view: RunView) -> Iterator[Figure]:
+def _reactive(view: RunView) -> Iterator[Statistic]:
     poi = view.run.metrics.get("poi") or {}
     if not poi:
         why = "the run ends before the point of interconnection, so none is modelled"
-        yield Figure("Reactive power", None, "Mvar", why)
+        yield Statistic("Reactive power", None, "Mvar", why)
         return
     when = {"poi.peak.reactive_mvar": view.when("poi.peak.max_mw")}
     found = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
@@ -374,12 +380,12 @@ def _reactive(view: RunView) -> Iterator[Figure]:
         * MS_PER_H
         / view.run.scenario.horizon_ms
     )
-    yield Figure(
+    yield Statistic(
         LABELS["poi.reactive.mean_mvar"].name, typical, "Mvar", "drawn less supplied"
     )
 
 
-def _by_averaging(view: RunView) -> Iterator[Figure]:
+def _by_averaging(view: RunView) -> Iterator[Statistic]:
     """Yield peak and ramps in a row each, the ramps from one source.
 
     Means have the same peak from both. Lengths that the run has nothing of are left
@@ -404,7 +410,7 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
         if length_ms < view.step_ms:
             mw = values.get(f"grid.at_step.peaks.{name}.max_mw", mw)
         if mw is not None:
-            yield Figure(LABELS["averaging.peak"].name, mw, quantity=quantity)
+            yield Statistic(LABELS["averaging.peak"].name, mw, quantity=quantity)
         for way, kind in (
             (("up", "rise"), ("down", "drop")) if length_ms in RAMPS_OVER else ()
         ):
@@ -412,7 +418,9 @@ def _by_averaging(view: RunView) -> Iterator[Figure]:
             if rate is None and f"{kind}_{name}" in windows:
                 rate = windows[f"{kind}_{name}"] * MS_PER_MIN / length_ms
             if rate is not None:
-                yield Figure(LABELS[f"averaging.{way}"].name, rate, quantity=quantity)
+                yield Statistic(
+                    LABELS[f"averaging.{way}"].name, rate, quantity=quantity
+                )
 
 
 def _steps(view: RunView) -> str:
@@ -427,7 +435,7 @@ def _means(length_ms: int) -> str:
     return f"{interval(length_ms)} means"
 
 
-def _averaging_note(view: RunView, found: Sequence[Figure]) -> str:
+def _averaging_note(view: RunView, found: Sequence[Statistic]) -> str:
     """Return what is meant, lengths left out, and figures that are lower bounds."""
     there = {figure.quantity for figure in found}
     finer, bounds = [], list[str]()
@@ -481,13 +489,18 @@ def _most_hz(view: RunView) -> float | None:
     return min([FLAGGED_STEPS / float(step_s), *readings_hz])
 
 
-def _shares(run: RunFolder) -> Iterator[Figure]:
+def _shares(run: RunFolder) -> Iterator[Statistic]:
     """Yield the parts of the devices' energy, from the means at the peak."""
     cause = ((run.metrics.get("grid") or {}).get("peak") or {}).get("cause") or {}
-    of_devices = (What.JOBS, What.INSTANCES, What.REPLICAS, What.IDLE_NODES)
+    of_devices = (
+        ComponentKind.JOBS,
+        ComponentKind.INSTANCES,
+        ComponentKind.REPLICAS,
+        ComponentKind.IDLE_NODES,
+    )
     parts = [part for part in cause.get("parts") or () if part["what"] in of_devices]
     if not parts or not sum(part["mean_mw"] for part in parts):
-        yield Figure(
+        yield Statistic(
             "AI training", None, "%", "the run's metrics do not split its energy"
         )
         return
@@ -498,8 +511,8 @@ def _shares(run: RunFolder) -> Iterator[Figure]:
         classes = getattr(run.scenario.streams.get(part.get("of", "")), "classes", ())
         infers = bool(classes) and all(c.batch_inference for c in classes)
         return {
-            What.IDLE_NODES: idle,
-            What.JOBS: inference if infers else training,
+            ComponentKind.IDLE_NODES: idle,
+            ComponentKind.JOBS: inference if infers else training,
         }.get(part["what"], inference)
 
     for quantity, key in (("of the energy", "mean_mw"), ("at the peak", "mw")):
@@ -508,7 +521,7 @@ def _shares(run: RunFolder) -> Iterator[Figure]:
             of_kind = [part for part in parts if kind(part) == name]
             share = 100 * sum(part[key] for part in of_kind) / whole if whole else None
             of = listed(list(dict.fromkeys(p["of"] for p in of_kind if p.get("of"))))
-            yield Figure(name, share, "%", of, quantity)
+            yield Statistic(name, share, "%", of, quantity)
 
 
 def _demands(
@@ -542,16 +555,18 @@ def _demands(
 
 def _span(grid: Entry) -> str:
     """Return what the demands are of: of many months, years."""
-    return "month" if len(grid.get("monthly_peaks") or ()) <= MOST_MONTHS else "year"
+    return "month" if len(grid.get("monthly_peaks") or ()) <= MAX_MONTHS else "year"
 
 
-def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Figure]:
+def _months(
+    run: RunFolder, quarters: pd.Series[float], why: str
+) -> Iterator[Statistic]:
     """Yield demand and load factor of every month, of many months of every year."""
     import pandas as pd
 
     grid: Entry = run.metrics.get("grid") or {}
     if not grid.get("monthly_peaks"):
-        yield Figure("Demand by month", None, "MW", _NOT_THERE)
+        yield Statistic("Demand by month", None, "MW", _NOT_THERE)
         return
     digits = len("2018-01" if _span(grid) == "month" else "2018")
     series, wall = run.series(), run.scenario.clock.wall
@@ -601,10 +616,10 @@ def _months(run: RunFolder, quarters: pd.Series[float], why: str) -> Iterator[Fi
             if key == "peak":
                 quantity = f"{quantity}, {means}"
             if reactive or key != "reactive":
-                yield Figure(name, value, unit, of, quantity)
+                yield Statistic(name, value, unit, of, quantity)
 
 
-def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Figure]:
+def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Statistic]:
     if not peaks:
         return
     table = coincident_demand(run, peaks)
@@ -612,12 +627,12 @@ def _coincident(run: RunFolder, peaks: Sequence[NamedSpan]) -> Iterator[Figure]:
     rows: Any = table.to_dict("index")
     for item, row in rows.items():
         for quantity, value in row.items():
-            yield Figure(item, value, UNITS[quantity], "", quantity)
+            yield Statistic(item, value, UNITS[quantity], "", quantity)
 
 
 def _build_out(
     run: RunFolder, quarters: pd.Series[float], why: str
-) -> Iterator[Figure]:
+) -> Iterator[Statistic]:
     """Yield steps of the standing nodes, cadence, and demand until the next."""
     facility, clock = run.scenario.facility, run.scenario.clock
     if not facility.has_phases:
@@ -625,7 +640,7 @@ def _build_out(
             f"none: all {facility.n_nodes:,} nodes are there from the start, in one "
             "step"
         )
-        yield Figure("Phases", text)
+        yield Statistic("Phases", text)
         return
     pools = [
         (pool.standing(clock), facility.node_type_of(name).rated_power_w)
@@ -651,7 +666,7 @@ def _build_out(
         }
         for quantity, (value, unit, note) in cells.items():
             item = f"{clock.wall.at(begin_ms):%Y-%m-%d}"
-            yield Figure(item, value, unit, note, quantity)
+            yield Statistic(item, value, unit, note, quantity)
         before_mw, after_d = rated_mw, (end_ms - begin_ms) / MS_PER_DAY
 
 

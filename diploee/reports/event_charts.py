@@ -26,16 +26,16 @@ from diploee.reports.drawing.charts import (
     Panel,
     colour,
 )
-from diploee.runs.words import interval, moment
+from diploee.runs.formatting import interval, moment
 
 Entry = dict[str, Any]
 
-MOST_EVENTS = 4
+MAX_EVENTS = 4
 """Events that are drawn, the first ones; the table has all."""
 
 AROUND_MS = (2 * MS_PER_H, 6 * MS_PER_H)
 """Time before the ramp and behind the end of an event that its figure shows [ms]."""
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 _STATES = {
     "run": ("runs", 0),
@@ -53,7 +53,7 @@ def event_charts(run: RunData, unit: PowerUnit) -> list[Chart]:
     None of a run that answers nothing.
     """
     events = (run.metrics.get("flexibility") or {}).get("events") or []
-    return [_event_chart(run, event, unit) for event in events[:MOST_EVENTS]]
+    return [_event_chart(run, event, unit) for event in events[:MAX_EVENTS]]
 
 
 def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
@@ -67,7 +67,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
     }
     span = np.array([at["ramp"] - AROUND_MS[0], at["over"] + AROUND_MS[1]])
     rows = np.clip((span - series.start_ms) // series.step_ms, 0, series.n_rows)
-    first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MOST_ROWS)
+    first, last = int(rows[0]), min(int(rows[1]), int(rows[0]) + MAX_ROWS)
     block = series.read([POWER, BASELINE], (first, last))
     times = series.local_ms(block.starts_ms).astype("datetime64[ms]")
     load, twin = (block.columns[n] / unit.watts for n in (POWER, BASELINE))

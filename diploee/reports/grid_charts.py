@@ -35,7 +35,7 @@ from diploee.reports.drawing.charts import (
     dash,
 )
 from diploee.runs.folder import METRICS_FILE
-from diploee.runs.words import interval, listed
+from diploee.runs.formatting import interval, listed
 
 POWER_LEVEL = "power"
 """Kind of a limit on power itself."""

@@ -11,8 +11,8 @@ import numpy as np
 from diploee.base.units import MS_PER_MIN, MS_PER_S, MS_PER_WEEK, W_PER_MW, PowerUnit
 from diploee.reports.aggregate import by_date, day_grid, duration_curve, week_ms
 from diploee.reports.common import (
-    LEAST_SPAN,
     MAX_TOGETHER,
+    MIN_SPAN,
     WEEK_AXIS,
     colour_of,
     days_axis,
@@ -33,7 +33,7 @@ from diploee.reports.drawing.charts import (
     since_monday,
 )
 from diploee.reports.run_sections import worst_weeks
-from diploee.runs.words import interval, listed
+from diploee.runs.formatting import interval, listed
 
 MAX_WEEK_POINTS = 24_000
 """Of more points of all peak weeks together, up to a minute's are drawn as their
@@ -57,7 +57,7 @@ def carpet_chart(runs: Sequence[RunData], unit: PowerUnit) -> Chart:
     panels = []
     for run, (days, z), (low, high) in zip(runs, grids, scales, strict=True):
         low, high = (low, high) if own else (min(lows), max(highs))
-        low = min(low, (1 - LEAST_SPAN) * high)  # even load is of one colour
+        low = min(low, (1 - MIN_SPAN) * high)  # even load is of one colour
         times = since_monday(np.arange(len(z)) * cell_ms)
         carpet = Carpet(days, times, z, unit.power, low, high, f"Power [{unit.power}]")
         day_axis = days_axis(days[0], days[-1] + np.timedelta64(1, "D"), 0)

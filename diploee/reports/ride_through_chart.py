@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from diploee.grid.dynamics.answer import AFTER_S, Answer
 from diploee.grid.dynamics.curves import seconds
+from diploee.grid.dynamics.ride_through_study import AFTER_S, RideThroughResult
 from diploee.reports.drawing.charts import MUTED, Axis, Chart, Line, Panel, colour, dash
 
 
-def ride_through_chart(answer: Answer) -> Chart:
+def ride_through_chart(answer: RideThroughResult) -> Chart:
     """Return the chart of the median load, or only one, with depths as lines."""
     labels = list(dict.fromkeys(case.label for case in answer.cases))
     label = labels[len(labels) // 2]

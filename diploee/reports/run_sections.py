@@ -9,22 +9,24 @@ from typing import Any
 
 from diploee.base.metric import short
 from diploee.base.units import W_PER_MW
-from diploee.grid.dynamics.answer import Answer
+from diploee.grid.dynamics.ride_through_study import RideThroughResult
 from diploee.grid.limits.report import LimitReport, limits_section
-from diploee.metrics.cause_words import cause_words, causes_of, event_words
+from diploee.metrics.attribution_text import cause_words, causes_of, event_words
 from diploee.metrics.changes import Key
+from diploee.runs.formatting import interval, listed, moment
 from diploee.runs.labels import LABELS
 from diploee.runs.lower_bounds import withheld
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import FIRST, RANKED
 from diploee.runs.reader import RunFolder
 from diploee.runs.run_view import RunView
-from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import interval, listed, moment
+from diploee.runs.sections import Section, SectionTable, Statistic
 
 
 def run_sections(
-    run: RunFolder, limits: Sequence[LimitReport] = (), answer: Answer | None = None
+    run: RunFolder,
+    limits: Sequence[LimitReport] = (),
+    answer: RideThroughResult | None = None,
 ) -> list[Section]:
     """Return the sections of a run, the answer first.
 
@@ -132,7 +134,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
         if key not in left_out and (key != FIRST[-1] or view.values.get(key))
     ]
     verdicts = tuple(
-        Figure(
+        Statistic(
             report.name or "limits",
             report.verdict,
             key="verdict",
@@ -165,11 +167,11 @@ def _answers(view: RunView) -> str:
     return "; ".join(found)
 
 
-_MOST_EVENTS = 4
+_MAX_EVENTS = 4
 """Events that head a view one by one."""
 
 
-def _events(run: RunFolder) -> list[Figure]:
+def _events(run: RunFolder) -> list[Statistic]:
     """Return what demand response asked for, whether it was held, and the cost."""
     entries = (run.metrics.get("flexibility") or {}).get("events") or []
     measured = [
@@ -198,14 +200,14 @@ def _events(run: RunFolder) -> list[Figure]:
             else "not held"
         )
         found.append(
-            Figure(f"Event {e['name']}", value, note="; ".join(words), key="event")
+            Statistic(f"Event {e['name']}", value, note="; ".join(words), key="event")
         )
-    if len(found) <= _MOST_EVENTS:
+    if len(found) <= _MAX_EVENTS:
         return found
     n_held = sum(e["held_fraction"] == 1 for e in measured)
     value = "held" if n_held == len(found) else f"{n_held} held"
     return [
-        Figure(
+        Statistic(
             f"{len(found)} events", value, note="each is in a table below", key="event"
         )
     ]
@@ -240,7 +242,7 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
 def _with_causes(section: Section, view: RunView) -> Section:
     """Return the section of ramps, with each of the worst events' causes once."""
     per = W_PER_MW / view.unit.watts
-    figures: dict[bool, list[Figure]] = {True: [], False: []}
+    figures: dict[bool, list[Statistic]] = {True: [], False: []}
     elsewhere = {name for names, _ in worst_weeks(view.run.metrics) for name in names}
     for key, time, cause in causes_of(view.run.metrics):
         words = event_words(key)
@@ -248,9 +250,11 @@ def _with_causes(section: Section, view: RunView) -> Section:
         asked = _is_asked(key)
         shown = "worst-weeks" if item in elsewhere else "peak-week" if asked else ""
         figures[asked] += [
-            Figure(item, cause["change_mw"] * per, view.unit.power, quantity="Change"),
-            Figure(item, moment(time, view.step_ms), quantity="When", link=shown),
-            Figure(item, cause_words(cause, view.unit), quantity="Causes"),
+            Statistic(
+                item, cause["change_mw"] * per, view.unit.power, quantity="Change"
+            ),
+            Statistic(item, moment(time, view.step_ms), quantity="When", link=shown),
+            Statistic(item, cause_words(cause, view.unit), quantity="Causes"),
         ]
     note = (
         "By stream, service and stage: net, gross in brackets; a job counts from what "

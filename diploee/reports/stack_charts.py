@@ -12,7 +12,7 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 from diploee.metrics.demand import rated_of
 from diploee.reports.aggregate import means
-from diploee.reports.common import LEAST_SPAN, with_zero
+from diploee.reports.common import MIN_SPAN, with_zero
 from diploee.reports.data import REST, RunData
 from diploee.reports.drawing.charts import (
     INK,
@@ -27,7 +27,7 @@ from diploee.reports.drawing.charts import (
     colour,
 )
 from diploee.reports.grid_charts import POWER_LEVEL, LimitLine
-from diploee.runs.words import interval, listed
+from diploee.runs.formatting import interval, listed
 
 FAR = 2
 """A line above this many times the peak and the rated power is named: it would flatten
@@ -355,7 +355,7 @@ def _against_weather(
     # From 1, where nothing is lost; a tenth at least, so that half a percent is no
     # cliff.
     low, high = (float(most(np.append(ratio, 1.0))) for most in (np.nanmin, np.nanmax))
-    pue = Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + LEAST_SPAN)))
+    pue = Axis("PUE", range=(low, max(high + 0.05 * (high - low), low + MIN_SPAN)))
     axis, power = Axis("Wet-bulb temperature [°C]"), hourly[POI] / unit.watts
     y_axis = Axis(f"Power [{unit.power}]", from_zero=True)
     return Chart(

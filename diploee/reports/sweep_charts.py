@@ -41,17 +41,17 @@ from diploee.reports.sweep_data import (
     short_name,
     value_text,
 )
+from diploee.runs.formatting import MIN_RUNS, listed
 from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import LEAST_RUNS, listed
+from diploee.runs.sections import Section, SectionTable, Statistic
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_LINES = len(PALETTE)
 """Of an axis with more values than this no line each is drawn."""
-LEAST_RATIO = 8.0
+MIN_RATIO = 8.0
 """Of the largest to the smallest value of a logarithmic axis."""
 MAX_ROWS = 60
 MAX_METRICS = 9
@@ -254,7 +254,7 @@ def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float,
     fewest = sweep.finished.groupby([axis, *([group] if group else [])]).size().min()
     return (
         (0.05, 0.95, "P5 to P95")
-        if fewest >= LEAST_RUNS
+        if fewest >= MIN_RUNS
         else (0.0, 1.0, "least to largest")
     )
 
@@ -262,7 +262,7 @@ def _ends(sweep: SweepData, axis: str, group: str | None) -> tuple[float, float,
 def _number_axis(label: str, values: Float64Array) -> Axis:
     """Return a logarithmic axis for values that are alike in ratios."""
     places = np.unique(values)
-    if places.size < 3 or places[0] <= 0 or places[-1] / places[0] < LEAST_RATIO:
+    if places.size < 3 or places[0] <= 0 or places[-1] / places[0] < MIN_RATIO:
         return Axis(label)
     uneven = [np.ptp(np.diff(p)) / np.diff(p).mean() for p in (places, np.log(places))]
     return log_axis(label, places) if uneven[1] < uneven[0] else Axis(label)
@@ -275,15 +275,15 @@ def _is_numeric(values: pd.Series[Any]) -> bool:
 def _table(sweep: SweepData) -> SectionTable:
     """Return the medians over seeds for each point of the axes."""
     metrics, by = _metrics(sweep), list(sweep.axes) or (lambda _: "all")
-    figures: list[Figure] = []
+    figures: list[Statistic] = []
     # In the order of the sweep's file
     points: Any = list(sweep.finished.groupby(by, sort=False))
     moving = moving_axes(sweep.finished, sweep.axes)
     for _, part in points[:MAX_ROWS]:
         item = point_name(part.iloc[0], moving) or "all"
-        figures.append(Figure(item, len(part), quantity="runs", pattern="{:,.0f}"))
+        figures.append(Statistic(item, len(part), quantity="runs", pattern="{:,.0f}"))
         figures += [
-            Figure(
+            Statistic(
                 item,
                 float(part[m.key].median()) * m.factor,
                 m.suffix,
@@ -462,7 +462,7 @@ def _spread_tables(
 
 def _spread_of(
     spread: pd.DataFrame, named: dict[int, str], m: Metric, alone: bool
-) -> Iterator[Figure]:
+) -> Iterator[Statistic]:
     from pandas import notna
 
     rows = spread[(spread["metric"] == m.key) & spread["point"].isin(list(named))]
@@ -470,18 +470,20 @@ def _spread_of(
     for of in rows.to_dict("records"):
         item = m.heading if alone else named[int(of["point"])]
         for p in (p for p in ends if notna(of[p])):
-            yield Figure(
+            yield Statistic(
                 item,
                 float(of[p]) * m.factor,
                 quantity=p.replace("p", "P"),
                 pattern=m.format,
             )
         if notna(n_seeds := of["seeds_for_mean"]):
-            yield Figure(
+            yield Statistic(
                 item, float(n_seeds), quantity="seeds for the mean", pattern="{:,.0f}"
             )
         if "moved_by" in of and ends is _PERCENTILES:
-            yield Figure(item, of["moved_by"] or "none stands out", quantity="moved by")
+            yield Statistic(
+                item, of["moved_by"] or "none stands out", quantity="moved by"
+            )
 
 
 Verdicts = dict[str, tuple[str, LimitReport]]
@@ -513,7 +515,7 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
         limits = load_limits(name)
         found = sweep_verdicts(sweep, limits)
         notes += filter(None, (limits.origin, *limits.notes))
-        figures: list[Figure] = []
+        figures: list[Statistic] = []
         for point in dict.fromkeys(point for point, _ in found.values()):
             counts = Counter(
                 str(report.verdict) for of, report in found.values() if of == point
@@ -523,12 +525,12 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
                 **{verdict: counts[verdict] for verdict in VERDICTS},
             }
             figures += [
-                Figure(point, n, quantity=q, pattern="{:,.0f}")
+                Statistic(point, n, quantity=q, pattern="{:,.0f}")
                 for q, n in cells.items()
             ]
             share = 100 * counts["not met"] / counts.total()
             figures.append(
-                Figure(point, share, "%", "", "share not met", pattern="{:.1f}")
+                Statistic(point, share, "%", "", "share not met", pattern="{:.1f}")
             )
         title = f"{limits.name or name}: {share_line(found)}"
         tables.append(SectionTable(title, tuple(figures), first="Point"))

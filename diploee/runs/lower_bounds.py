@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diploee.base.units import S_PER_MIN
-from diploee.runs.words import listed
+from diploee.runs.formatting import listed
 
 _LENGTH = re.compile(
     r"grid\.(?:at_step\.)?(?:(?:changes|ramps|rolling_range)|(peaks|"

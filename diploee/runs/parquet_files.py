@@ -40,7 +40,7 @@ from diploee.metrics.causes import Causes
 from diploee.metrics.changes import Extreme
 from diploee.metrics.flexibility import BASELINE_COLUMNS
 from diploee.power.blocks import AC_COLUMNS, PHASE_COLUMNS, POWER_COLUMNS
-from diploee.power.event_windows import BASIS, EventWindowSearch
+from diploee.power.extreme_windows import BASIS, EventWindowSearch
 from diploee.power.segments import OF_SERVICES, class_of_owner, job_of_owner, slots_of
 from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import LOADS
@@ -365,7 +365,7 @@ class JobsFile:
 NODES_FILE = "nodes.parquet"
 
 
-class NodesFile:
+class NodeAllocationsFile:
     """Writes which nodes jobs and services hold, from when to when.
 
     Rows of nodes side by side. Nodes are numbered within their pool. A job that is

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from diploee.runs.formatting import interval
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section
-from diploee.runs.words import interval
+from diploee.runs.sections import Section, Statistic
 
 _KINDS = {
     "reference": "reference (synthesised from published facts)",
@@ -71,7 +71,7 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "Run folder": run.folder.absolute().name,
     }
-    figures = tuple(Figure(name, text) for name, text in found.items() if text)
+    figures = tuple(Statistic(name, text) for name, text in found.items() if text)
     return Section("provenance", "Where the numbers come from", figures, folded=True)
 
 

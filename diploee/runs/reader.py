@@ -27,15 +27,15 @@ from diploee.base.plain_data import KeyPath, checked_record, grouped, read_json
 from diploee.base.tables import Kind, as_frame, open_parquet
 from diploee.base.units import MS_PER_S
 from diploee.metrics.catalogue import declared_metrics
-from diploee.runs.bands import Bands, read_bands
+from diploee.runs.ensemble_percentiles import Bands, read_bands
 from diploee.runs.folder import LIMITS_FILE, MANIFEST, METRICS_FILE, SCHEMA_VERSION
+from diploee.runs.manifest import Manifest
 from diploee.runs.parquet_files import (
     FACILITY_FILE,
     JOBS_FILE,
     ZOOMS_FOLDER,
     stored_columns,
 )
-from diploee.runs.records import Manifest
 from diploee.runs.series import CHANGED, RunSeries, SeriesBlock
 from diploee.scenario.loading import scenario_from_dict
 from diploee.scenario.models import Scenario
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measured(Brief):
+class MetricValue(Brief):
     """A value of a run's metrics with what it is."""
 
     key: str  # dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``
@@ -158,7 +158,7 @@ class RunFolder(Brief):
         """The single values of metrics by dotted key, those of lists by name."""
         return dict(flatten(self.metrics))
 
-    def metric(self, key: str) -> Measured:
+    def metric(self, key: str) -> MetricValue:
         """Return a metric by dotted key, as ``grid.ramps.intervals.60s.up.max_mw``.
 
         Raises
@@ -174,9 +174,9 @@ class RunFolder(Brief):
             )
         declared = find_metric(key, (*self.stage_metrics, *declared_metrics()))
         if declared is None:
-            return Measured(key, self.values[key])
+            return MetricValue(key, self.values[key])
         unit = declared.unit if declared.factor == 1 else ""
-        return Measured(key, self.values[key], unit, declared.label)
+        return MetricValue(key, self.values[key], unit, declared.label)
 
     @cached_property
     def checked_limits(self) -> list[dict[str, Any]]:

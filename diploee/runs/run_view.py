@@ -9,10 +9,10 @@ from dataclasses import replace
 from diploee.base.metric import Metric, find_metric, is_plain_number, number
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.catalogue import declared_metrics
+from diploee.runs.formatting import interval, moment, pattern_for
 from diploee.runs.ranked import Part, Pivot
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import interval, moment, pattern_for
+from diploee.runs.sections import Section, SectionTable, Statistic
 
 WAITS = (
     "queued_fraction",
@@ -55,7 +55,7 @@ class RunView:
 
     def figure(
         self, key: str, item: str = "", note: str | None = None
-    ) -> Figure | None:
+    ) -> Statistic | None:
         """Return the figure of a key; None where the run has none."""
         value, metric = self.values.get(key), self.metric(key)
         if metric is None or not is_plain_number(value):
@@ -68,7 +68,7 @@ class RunView:
                 filter(None, (about, f"{unstarted:,} jobs never started"))
             )
         pattern = "" if metric.is_power else metric.format
-        found = Figure(
+        found = Statistic(
             item, value * metric.factor, metric.suffix, about, "", key, pattern
         )
         bands = self.run.bands.ends if self.run.bands else {}
@@ -102,7 +102,7 @@ class RunView:
 
     def section(self, part: Part) -> Section:
         """Return a section of the run."""
-        found: dict[str, Figure] = {}
+        found: dict[str, Statistic] = {}
         for wanted in part.keys:
             for key in self._keys(wanted):
                 if key not in found and (figure := self.figure(key)):
@@ -132,7 +132,7 @@ class RunView:
             re.escape(name).replace(r"\*", r"(?:[^.]+)") for name in pivot.columns
         )
         found = re.compile(rf"{re.escape(before)}(.+?){re.escape(after)}({columns})")
-        cells: dict[str, dict[str, Figure]] = {}
+        cells: dict[str, dict[str, Statistic]] = {}
         for key in self.values:
             if match := found.fullmatch(key):
                 self._put(cells, pivot, match[1], match[2], key)
@@ -154,7 +154,7 @@ class RunView:
 
     def _put(
         self,
-        cells: dict[str, dict[str, Figure]],
+        cells: dict[str, dict[str, Statistic]],
         pivot: Pivot,
         row: str,
         column: str,
@@ -168,7 +168,7 @@ class RunView:
                 if re.match(r"\d{4}-\d\d-\d\dT", value)
                 else value
             )
-            cell = Figure(item, text, quantity=heading or column)
+            cell = Statistic(item, text, quantity=heading or column)
         elif (figure := self.figure(key, note="")) is None:
             return
         else:
@@ -181,7 +181,7 @@ class RunView:
         cells.setdefault(item, {})[column] = cell
 
 
-def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Figure]]) -> list[str]:
+def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Statistic]]) -> list[str]:
     """Return the columns in the order of the pivot; those of a ``*`` as they come."""
     seen = dict.fromkeys(name for row in cells.values() for name in row)
     found = []
@@ -196,7 +196,7 @@ def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Figure]]) -> list[st
     return list(dict.fromkeys(found))
 
 
-def _is_shown(cells: Mapping[str, Mapping[str, Figure]], name: str) -> bool:
+def _is_shown(cells: Mapping[str, Mapping[str, Statistic]], name: str) -> bool:
     """Return whether a row is above nothing in a column, or a factor of 1.00."""
     nothing = (None, 0.0, "")
     found = [

@@ -12,11 +12,11 @@ from html import escape
 from typing import Any
 
 from diploee.base.metric import NONE, number
-from diploee.runs.words import pattern_for
+from diploee.runs.formatting import pattern_for
 
 
 @dataclass(frozen=True)
-class Figure:
+class Statistic:
     """A number or a word of a section; of a table, a cell."""
 
     item: str  # whose it is, or the name of what it is
@@ -42,14 +42,14 @@ class SectionTable:
     """Figures by item and quantity."""
 
     title: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Statistic, ...]
     note: str = ""
     first: str = ""  # heading of the column of the items
 
     @cached_property
-    def rows(self) -> dict[str, dict[str, Figure]]:
+    def rows(self) -> dict[str, dict[str, Statistic]]:
         """The figures by item and quantity."""
-        found: dict[str, dict[str, Figure]] = {}
+        found: dict[str, dict[str, Statistic]] = {}
         for figure in self.figures:
             found.setdefault(figure.item, {})[figure.quantity] = figure
         return found
@@ -107,7 +107,7 @@ class Section:
 
     id: str
     title: str
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Statistic, ...] = ()
     tables: tuple[SectionTable, ...] = ()
     charts: tuple[Any, ...] = ()  # ids of charts; a page has the charts themselves
     notes: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ def beside(named: Mapping[str, Section]) -> Section:
     first = next(iter(named.values()))
     if len(named) == 1:
         return first
-    rows: dict[tuple[str, str], list[Figure]] = {}
+    rows: dict[tuple[str, str], list[Statistic]] = {}
     for name, section in named.items():
         for figure in section.figures:
             item = f"{figure.item} [{figure.unit}]" if figure.unit else figure.item
@@ -149,7 +149,7 @@ def beside(named: Mapping[str, Section]) -> Section:
             change = change if change is None else round(change, 1) + 0.0
             of = "pp" if of_percent else "%"
             cells.append(
-                Figure(item, change, of, quantity="change", pattern="{:+,.1f}")
+                Statistic(item, change, of, quantity="change", pattern="{:+,.1f}")
             )
     figures = tuple(
         replace(
@@ -180,7 +180,7 @@ def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None,
 def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
     """Return sections in plain types, for JSON."""
 
-    def plain(figure: Figure) -> dict[str, Any]:
+    def plain(figure: Statistic) -> dict[str, Any]:
         names = ("item", "quantity", "value", "unit", "note", "key", "band")
         found = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
         return found if figure.band else {k: v for k, v in found.items() if k != "band"}

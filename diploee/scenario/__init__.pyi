@@ -4,7 +4,7 @@ from .flexibility import DemandResponseEvent as DemandResponseEvent
 from .flexibility import EventTarget as EventTarget
 from .flexibility import Flexibility as Flexibility
 from .flexibility import FollowSignal as FollowSignal
-from .flexibility import JobFlexibility as JobFlexibility
+from .flexibility import JobFlexibilitySpec as JobFlexibilitySpec
 from .flexibility import SignalFile as SignalFile
 from .flexibility import Signals as Signals
 from .job_streams import BatchInference as BatchInference

@@ -442,7 +442,7 @@ class Flexibility(Model):
         return spans
 
 
-class JobFlexibility(Model):
+class JobFlexibilitySpec(Model):
     """Flexibility that the jobs of a class tolerate."""
 
     tier: Annotated[int, Field(ge=0, le=3)] = default(

@@ -21,7 +21,7 @@ from diploee.base.model import (
 )
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.scenario.durations import DurationModel
-from diploee.scenario.flexibility import JobFlexibility
+from diploee.scenario.flexibility import JobFlexibilitySpec
 from diploee.scenario.log_replay import JobReplay
 from diploee.scenario.recurring import RecurringTraining
 from diploee.scenario.synchronous import SynchronousTraining
@@ -33,7 +33,7 @@ MAX_DISPERSION = 1_000
 MAX_VARIANTS = 16
 MAX_JOBS_PER_DAY = 1_000_000_000 // 366
 
-HIGHEST_FLOOR = 0.9
+MAX_FLOOR = 0.9
 COARSEST_MS = 10_000
 """Smoothing acts within seconds; intervals longer than this show nothing of it."""
 
@@ -71,7 +71,7 @@ class ProfileVariants(Model):
 class PowerSmoothing(Model):
     """A floor, ramps and hysteresis that every GPU of running jobs holds."""
 
-    floor: Annotated[float, Field(ge=0, le=HIGHEST_FLOOR)] = uncertain(
+    floor: Annotated[float, Field(ge=0, le=MAX_FLOOR)] = uncertain(
         0.65,
         "Least power of a GPU while its job runs, as a part of its TDP, at most 0.9",
         (0.5, 0.9),
@@ -192,7 +192,7 @@ class JobClass(Model):
         "peak and falls towards its end by a power law that meets the mean; each node "
         "has a phase of its own."
     )
-    flexibility: JobFlexibility | None = optional(
+    flexibility: JobFlexibilitySpec | None = optional(
         "Tolerance of the jobs to caps, pauses and fewer nodes; as the stream says if "
         "absent."
     )
@@ -339,7 +339,7 @@ class JobStream(Model):
         "synchronous one holds the floor while it trains, writes, loads and hangs, "
         "not while it is scheduled again or waits for nodes."
     )
-    flexibility: JobFlexibility | None = optional(
+    flexibility: JobFlexibilitySpec | None = optional(
         "Tolerance of the jobs to caps, pauses and fewer nodes; none if absent."
     )
 

@@ -18,7 +18,7 @@ Level = Literal["node", "chassis", "rack", "row", "hall"]
 LEVELS: tuple[Level, ...] = ("node", "chassis", "rack", "row", "hall")
 """Parts of a site, the smallest first; one of each holds whole ones of those before."""
 
-MOST_IN_RACK = 60
+MAX_IN_RACK = 60
 """Nodes of a rack where jobs get the fewest racks."""
 
 _Count = Annotated[PositiveInt, Field(le=MAX_NODES)]
@@ -55,9 +55,9 @@ class Layout(Model):
             raise ValueError(
                 "rows need racks_per_row; give it, or leave out what is of rows"
             )
-        if self.placement == "rack" and (rack := self.size("rack") or 0) > MOST_IN_RACK:
+        if self.placement == "rack" and (rack := self.size("rack") or 0) > MAX_IN_RACK:
             raise ValueError(
-                f"placement: rack is for racks of up to {MOST_IN_RACK} nodes, found "
+                f"placement: rack is for racks of up to {MAX_IN_RACK} nodes, found "
                 f"{rack}; set placement: node"
             )
         return self

@@ -24,7 +24,7 @@ from diploee.base.errors import (
     one_of,
 )
 from diploee.base.files import reason
-from diploee.base.files.places import find_shipped
+from diploee.base.files.paths import find_shipped
 from diploee.base.plain_data import KeyPath, checked
 from diploee.facility.base import STAGES
 from diploee.scenario.cross_checks import cross_problems, unknown_names

@@ -41,9 +41,9 @@ JobColumn = Literal[
 """Meanings of the columns of a plain table of jobs."""
 
 LogFormatName = Annotated[str, NameIn("job_logs")]
-LARGEST_GPUS_PER_NODE = 1_000_000
+MAX_GPUS_PER_NODE = 1_000_000
 
-GpusPerNode = Annotated[int, Field(ge=1, le=LARGEST_GPUS_PER_NODE)]
+GpusPerNode = Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE)]
 
 
 def _known_zone(text: str) -> str:

@@ -42,7 +42,7 @@ from diploee.scenario.flexibility import Flexibility
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.layout import Layout
 from diploee.scenario.plugged import LoadSpec, StreamOf
-from diploee.scenario.pools import NodeType, Pool, StandingNodes
+from diploee.scenario.pools import InstalledNodes, NodeType, Pool
 from diploee.scenario.ride_through import RideThrough
 from diploee.scenario.serving import RequestStream
 from diploee.scenario.times import (
@@ -453,7 +453,7 @@ class Scenario(Model):
         """Start of the run with the facility's zone."""
         return self.start.replace(tzinfo=self.facility.zone)
 
-    def standing_nodes(self) -> dict[str, StandingNodes]:
+    def standing_nodes(self) -> dict[str, InstalledNodes]:
         """Return the nodes that stand during the run, by pool."""
         return {
             name: pool.standing(self.clock)

@@ -82,7 +82,7 @@ def _shown(phase: Phase) -> str:
 
 
 @dataclass(frozen=True)
-class StandingNodes:
+class InstalledNodes:
     """Nodes of a pool that stand in the course of a run."""
 
     first: int  # nodes that stand from the start of the simulation on
@@ -94,9 +94,9 @@ class StandingNodes:
         """Nodes in place at the end."""
         return self.first + sum(n_nodes for _, n_nodes in self.added)
 
-    def times(self, factor: int) -> StandingNodes:
+    def times(self, factor: int) -> InstalledNodes:
         """Return the same in slots, of which a node has `factor`."""
-        return StandingNodes(
+        return InstalledNodes(
             self.first * factor, tuple((ms, n * factor) for ms, n in self.added)
         )
 
@@ -184,10 +184,10 @@ class Pool(Model):
         """Nodes of the first phase; all where there are none."""
         return self.phases[0].n_nodes if self.phases else self.n_nodes
 
-    def standing(self, clock: RunClock) -> StandingNodes:
+    def standing(self, clock: RunClock) -> InstalledNodes:
         """Return how many of the nodes stand in the course of a run."""
         if self.phases is None:
-            return StandingNodes(self.n_nodes)
+            return InstalledNodes(self.n_nodes)
         times_ms = [clock.wall.time_ms(phase.since) for phase in self.phases]
         levels = [0, *(phase.n_nodes for phase in self.phases)]
         added = [
@@ -197,7 +197,7 @@ class Pool(Model):
             )
         ]
         first = sum(n_nodes for time_ms, n_nodes in added if time_ms <= 0)
-        return StandingNodes(first, tuple(step for step in added if step[0] > 0))
+        return InstalledNodes(first, tuple(step for step in added if step[0] > 0))
 
 
 Devices = Annotated[int, Field(ge=0, le=MAX_DEVICES)]

@@ -42,11 +42,11 @@ BETWEEN_TOKENS: tuple[LatencyMetric, ...] = ("mean_itl", "p90_itl")
 """Latencies that a queue doesn't lengthen: it delays the first token only."""
 
 MAX_RATE_RPS = 1_000_000_000
-LONGEST_S = 366 * 86_400
+MAX_S = 366 * 86_400
 
 Positive = PositiveFloat
 RequestRate = Annotated[float, Field(gt=0, le=MAX_RATE_RPS)]
-ScalingTime = Annotated[float, Field(ge=0, le=LONGEST_S)]
+ScalingTime = Annotated[float, Field(ge=0, le=MAX_S)]
 Nodes = Annotated[int, Field(ge=0, le=MAX_NODES)]
 Coefficient = Annotated[float, Field(ge=-1e9, le=1e9)]
 BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -110,10 +110,11 @@ class LogisticService(Model):
         return self
 
 
-class PowerLaw(Model):
+class BatchPowerModel(Model):
     """Power of a served model by size, precision, GPU, and sequences in flight.
 
-    `diploee.loads.services.power_law` has the equation; docs/serving.md its residuals.
+    `diploee.loads.services.batch_power_model` has the equation; docs/serving.md its
+    residuals.
     """
 
     parameters_b: Annotated[float, Field(gt=0, le=1e5)] = Field(
@@ -150,7 +151,7 @@ class PowerLaw(Model):
     )
 
     @model_validator(mode="after")
-    def _stay_is_known(self) -> PowerLaw:
+    def _stay_is_known(self) -> BatchPowerModel:
         self._need("prefill_tokens_per_s", "time_per_token_s")
         self._need("time_per_token_s", "prefill_tokens_per_s")
         if (self.active_parameters_b or 0) > self.parameters_b:
@@ -255,7 +256,7 @@ class Service(Model):
         "Power, latency and throughput as logistic curves of the batch size; or "
         "power_curve."
     )
-    power_law: PowerLaw | None = optional(
+    batch_power_model: BatchPowerModel | None = optional(
         "Power by size, precision, GPU and sequences in flight, without a table "
         "(experimental); or power_curve."
     )
@@ -310,7 +311,7 @@ class Service(Model):
 
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
-        means = ("power_curve", "logistic", "power_law")
+        means = ("power_curve", "logistic", "batch_power_model")
         self._need_one(*means, least=self.power_samples is None)
         has_mean = bool(self._keys_set(*means))
         if not has_mean and len(self.power_samples or ()) < MIN_SAMPLES:
@@ -324,11 +325,11 @@ class Service(Model):
                 "power_samples_boundary: node_ac can't go with a power_curve or "
                 "logistic, which are of the devices; remove one"
             )
-        self._refuse("power_law", "power_samples")
-        if (law := self.power_law) is not None:
+        self._refuse("batch_power_model", "power_samples")
+        if (law := self.batch_power_model) is not None:
             law._need("time_per_token_s", "input_tokens")
             if not law.has_speeds:
-                self._need("power_law", "latency_curve")
+                self._need("batch_power_model", "latency_curve")
         self._refuse("logistic", "latency_curve")
         self._need_one(
             "max_request_rate_rps", "latency_cap", least=self.logistic is None
@@ -355,7 +356,7 @@ class Fluctuation(Model):
         description="Relative standard deviation of the stream's one-minute means at the "  # noqa: E501
         "reference rate, without the Poisson noise."
     )
-    correlation_time_s: Annotated[float, Field(ge=5, le=LONGEST_S)] = uncertain(
+    correlation_time_s: Annotated[float, Field(ge=5, le=MAX_S)] = uncertain(
         600,
         (
             "Time in which the correlation falls to 1/e [s]. Table 4 holds without "

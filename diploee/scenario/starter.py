@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from diploee.base.clock import fixed_zone, named_zone
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.base.model import Model, Share, default
 from diploee.scenario.synchronous import SynchronousJob
 

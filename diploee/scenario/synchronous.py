@@ -30,12 +30,12 @@ from diploee.scenario.times import Duration, Moment
 from diploee.scenario.yaml_lines import presets
 
 S_PER_DAY = MS_PER_DAY / MS_PER_S
-LONGEST_DAYS = 3_660
-SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 0.2, 600.0
+MAX_DAYS = 3_660
+MIN_PERIOD_S, MAX_PERIOD_S = 0.2, 600.0
 FLOP_PER_PARAMETER = 6
 """Floating-point operations per parameter and token, forward and backward."""
 
-MOST_LED = 64
+MAX_LED = 64
 """GPUs of a job up to which one that leads is played; of more it is below 1.6 % of the
 power."""
 
@@ -193,7 +193,7 @@ class SynchronousJob(Model):
     n_nodes: Annotated[PositiveInt | None, SCALES] = optional(
         "Nodes that train; or n_gpus."
     )
-    work_days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] | None = optional(
+    work_days: Annotated[float, Field(gt=0, le=MAX_DAYS)] | None = optional(
         "Work, as the days that it takes without checkpoints and failures; or tokens."
     )
     tokens: Amount | None = optional(
@@ -215,11 +215,11 @@ class SynchronousJob(Model):
         "Time from the start of the run to its submission."
     )
 
-    period_s: (
-        Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S)] | None
-    ) = optional(
-        "Length of an iteration [s]; or from work: parameters, tokens_per_step, "
-        "tflops_per_gpu."
+    period_s: Annotated[float, Field(ge=MIN_PERIOD_S, le=MAX_PERIOD_S)] | None = (
+        optional(
+            "Length of an iteration [s]; or from work: parameters, tokens_per_step, "
+            "tflops_per_gpu."
+        )
     )
     parameters: Amount | None = optional(
         "Parameters of the model; an iteration does 6 operations for each and each "
@@ -323,7 +323,7 @@ class SynchronousJob(Model):
     lead_s: Annotated[float, Field(ge=0, le=10)] = default(
         0.0,
         "Time by which the GPU that writes leads the others into and out of a stall "
-        f"[s], on jobs of up to {MOST_LED} GPUs.",
+        f"[s], on jobs of up to {MAX_LED} GPUs.",
         exclude_if=not_,
     )
     failures_per_1000_node_days: Rate = default(
@@ -550,10 +550,10 @@ class SynchronousJob(Model):
         n_nodes = self.nodes(n_gpus_per_node)
         n_gpus = n_nodes * n_gpus_per_node
         period_s, edges_s = self.iteration_s(n_gpus), 2 * self.edge_s
-        if not SHORTEST_PERIOD_S <= period_s <= LONGEST_PERIOD_S:
+        if not MIN_PERIOD_S <= period_s <= MAX_PERIOD_S:
             return "parameters", (
-                f"give iterations of {period_s:.4g} s, expected {SHORTEST_PERIOD_S:g} "
-                f"to {LONGEST_PERIOD_S:g}; check parameters, tokens_per_step and "
+                f"give iterations of {period_s:.4g} s, expected {MIN_PERIOD_S:g} "
+                f"to {MAX_PERIOD_S:g}; check parameters, tokens_per_step and "
                 "tflops_per_gpu"
             )
         dip = self.second_dip
@@ -571,11 +571,11 @@ class SynchronousJob(Model):
                 f"({min(plateaus) * period_s:.3g} s of the iteration's {period_s:.4g} "
                 "s); shorten it, or change duty or second_dip"
             )
-        if self.work_s(n_gpus) > LONGEST_DAYS * S_PER_DAY:
+        if self.work_s(n_gpus) > MAX_DAYS * S_PER_DAY:
             days = self.work_s(n_gpus) / S_PER_DAY
             return (
                 "tokens",
-                f"take {days:,.4g} days, at most {LONGEST_DAYS:,} can be simulated",
+                f"take {days:,.4g} days, at most {MAX_DAYS:,} can be simulated",
             )
         # An interval of the user's own may be shorter: jobs were seen that write after
         # every step.

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from diploee.base.errors import MOST_PROBLEMS, ScenarioError, shown
+from diploee.base.errors import MAX_PROBLEMS, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
 
 MAX_BYTES = 16_000_000
@@ -152,7 +152,7 @@ def _parse(text: str, where: Any) -> tuple[Any, dict[KeyPath, int]]:
         if node is None:
             return None, lines
         if problems := list(
-            islice(_collect(node, (), lines, frozenset()), MOST_PROBLEMS + 1)
+            islice(_collect(node, (), lines, frozenset()), MAX_PROBLEMS + 1)
         ):
             raise ScenarioError(f"{where(line)} {text}" for line, text in problems)
         return loader.construct_document(node), lines

@@ -5,6 +5,8 @@ from .actions import Resume as Resume
 from .actions import SetLevel as SetLevel
 from .actions import Start as Start
 from .context import Controller as Controller
+from .execution_intervals import ExecutionIntervals as ExecutionIntervals
+from .execution_intervals import PreemptiveSchedule as PreemptiveSchedule
 from .job_table import JobTable as JobTable
 from .policies.conservative import ConservativeBackfill as ConservativeBackfill
 from .policies.easy import EasyBackfill as EasyBackfill
@@ -16,7 +18,5 @@ from .policy import Estimate as Estimate
 from .policy import EstimateByClasses as EstimateByClasses
 from .policy import EstimateByFactor as EstimateByFactor
 from .policy import Policy as Policy
-from .policy import has_twin as has_twin
-from .runs import ActedSchedule as ActedSchedule
-from .runs import Runs as Runs
+from .policy import register_compiled_engine as register_compiled_engine
 from .started import Schedule as Schedule

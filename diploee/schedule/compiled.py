@@ -20,9 +20,9 @@ from diploee.schedule.job_table import JobTable
 from diploee.schedule.kernels import (
     N_RUNNING,
     NEVER_MS,
-    Ahead,
+    AvailabilityProfile,
+    ExpectedEnds,
     Gpus,
-    Plan,
     PoolHeap,
     QueuedJobs,
     Ranks,
@@ -70,7 +70,9 @@ class CompiledQueue:
         if self._order == "reservation":
             none = np.empty(0, dtype=np.int64)
             known = np.array([1, NEVER_MS, 0])
-            self._plan = Plan(np.array([[begin_ms], [n_nodes]]), known, none)
+            self._plan = AvailabilityProfile(
+                np.array([[begin_ms], [n_nodes]]), known, none
+            )
         self._waiting: tuple[Any, ...] = ()
         self._n_jobs = 0
 
@@ -99,7 +101,7 @@ class CompiledQueue:
         started = np.empty((2, n_jobs), dtype=np.int64)
         ahead = None
         if self._expected is not None:
-            ahead = Ahead(self._expected, np.arange(1, n_jobs + 1), self._depth)
+            ahead = ExpectedEnds(self._expected, np.arange(1, n_jobs + 1), self._depth)
         n_started = find_starts(
             QueuedJobs(*of_jobs, *started),
             self._room_for(n_jobs),

@@ -18,13 +18,13 @@ from diploee.base.clock import WallClock
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.flexibility import RunEvent
 from diploee.schedule.actions import Action
+from diploee.schedule.execution_intervals import RUN
 from diploee.schedule.job_table import BY_DEFAULT, ClassFlexibility, JobPower
-from diploee.schedule.runs import RUN
 from diploee.schedule.signals import Signal
 
 
 @dataclass(eq=False, slots=True)
-class ActingJob:
+class PreemptiveJob:
     """A job that waits or holds nodes."""
 
     number: int
@@ -46,7 +46,7 @@ class ActingJob:
     work_ms: int = 0  # at `since_ms`; `saved_ms` in the last checkpoint
     saved_ms: int = 0
     since_ms: int = 0
-    told_ms: int = 0
+    reported_until_ms: int = 0
     end_ms: int = 0
     turn: int = 0  # an event of another turn is out of date
     resized: int = 0  # nodes to go on with after a checkpoint; 0 = back into the queue
@@ -77,8 +77,8 @@ class Engine(Protocol):
     """The engine behind the views."""
 
     context: Context
-    jobs: dict[int, ActingJob]
-    pools: dict[str, ActingPool]
+    jobs: dict[int, PreemptiveJob]
+    pools: dict[str, PreemptivePool]
     scope: FacilityScope
     signals: dict[str, Any]
 
@@ -87,15 +87,15 @@ class Engine(Protocol):
         """Time since the start of the run [ms]."""
         ...
 
-    def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
+    def rate(self, job: PreemptiveJob, level: int, n_nodes: int | None = None) -> float:
         """Return the rate of a job's work."""
         ...
 
-    def power_w(self, job: ActingJob, level: int | None = None) -> float:
+    def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
         """Return the power of a job [W]."""
         ...
 
-    def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
+    def wake_at(self, time_ms: int, pool: PreemptivePool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
         ...
 
@@ -151,7 +151,7 @@ class FacilityView(FacilityScope):
     """View of a controller: all pools, with their queues."""
 
     @property
-    def pools(self) -> Mapping[str, ActingPool]:
+    def pools(self) -> Mapping[str, PreemptivePool]:
         """The pools by name."""
         return self._engine.pools
 
@@ -160,7 +160,7 @@ class FacilityView(FacilityScope):
         self._engine.wake_at(time_ms, None)
 
 
-class ActingPool(_Sight):
+class PreemptivePool(_Sight):
     """One pool with its queue, as its policy sees it.
 
     Jobs are numbered over all pools.

@@ -23,7 +23,7 @@ from diploee.base.tables import (
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN
 from diploee.profiles.derived import WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.playing import phases
+from diploee.profiles.looping import phases
 from diploee.scenario.pools import NodeType
 
 DRAW_MS = MS_PER_DAY // 4

@@ -113,7 +113,7 @@ class Ranks(NamedTuple):
     heap: Int64Array
 
 
-class Ahead(NamedTuple):
+class ExpectedEnds(NamedTuple):
     """Running jobs as a policy that looks behind the head expects them to end."""
 
     expected: Int64Array  # ends [ms] in their order, and nodes
@@ -124,7 +124,7 @@ class Ahead(NamedTuple):
 N_STEPS, EARLIEST_MS, HAS_HOLES = range(3)
 
 
-class Plan(NamedTuple):
+class AvailabilityProfile(NamedTuple):
     """Times [ms] and the nodes that are free from each on.
 
     `known` holds the number of these steps, the earliest reservation of a job that
@@ -140,8 +140,8 @@ class Plan(NamedTuple):
 def reserve(
     queue: QueuedJobs,
     pool: PoolHeap,
-    ahead: Ahead,
-    plan: Plan,
+    ahead: ExpectedEnds,
+    plan: AvailabilityProfile,
     head: int,
     first_new: int,
     arrived: int,
@@ -173,7 +173,9 @@ def reserve(
 
 
 @njit()
-def give_back(plan: Plan, now_ms: int, expected_ms: int, n_nodes: int) -> None:
+def give_back(
+    plan: AvailabilityProfile, now_ms: int, expected_ms: int, n_nodes: int
+) -> None:
     """Free nodes from now until a job was expected to end.
 
     For good where they are added.
@@ -189,7 +191,11 @@ def give_back(plan: Plan, now_ms: int, expected_ms: int, n_nodes: int) -> None:
 
 @njit()
 def _plan_anew(
-    plan: Plan, expected: Int64Array, n_expected: int, free_nodes: int, now_ms: int
+    plan: AvailabilityProfile,
+    expected: Int64Array,
+    n_expected: int,
+    free_nodes: int,
+    now_ms: int,
 ) -> None:
     """Plan with the running jobs alone.
 
@@ -207,7 +213,7 @@ def _plan_anew(
 
 
 @njit()
-def _begin(plan: Plan, now_ms: int) -> None:
+def _begin(plan: AvailabilityProfile, now_ms: int) -> None:
     """Forget what the plan had before a time."""
     steps, known = plan.steps, plan.known
     past = first_from(steps[0], known[N_STEPS], now_ms + 1) - 1
@@ -222,7 +228,9 @@ def _begin(plan: Plan, now_ms: int) -> None:
 
 
 @njit()
-def _take(plan: Plan, start_ms: int, length_ms: int, n_nodes: int) -> None:
+def _take(
+    plan: AvailabilityProfile, start_ms: int, length_ms: int, n_nodes: int
+) -> None:
     """Take nodes for a time; negative: give them back."""
     if start_ms == NEVER_MS:
         return
@@ -241,7 +249,7 @@ def _take(plan: Plan, start_ms: int, length_ms: int, n_nodes: int) -> None:
 
 
 @njit()
-def _cut(plan: Plan, time_ms: int) -> int:
+def _cut(plan: AvailabilityProfile, time_ms: int) -> int:
     """Return the step that starts at a time."""
     steps, n_steps = plan.steps, plan.known[N_STEPS]
     step = first_from(steps[0], n_steps, time_ms)
@@ -254,7 +262,7 @@ def _cut(plan: Plan, time_ms: int) -> int:
 
 
 @njit()
-def _earliest_ms(plan: Plan, length_ms: int, n_nodes: int) -> int:
+def _earliest_ms(plan: AvailabilityProfile, length_ms: int, n_nodes: int) -> int:
     """Return the earliest time with enough free nodes for a duration."""
     steps, start_ms = plan.steps, NEVER_MS
     for step in range(plan.known[N_STEPS]):
@@ -389,8 +397,8 @@ def find_starts(
     gpus: Gpus | None,
     of_all: Ranks | None,
     of_behind: Ranks | None,
-    ahead: Ahead | None,
-    plan: Plan | None,
+    ahead: ExpectedEnds | None,
+    plan: AvailabilityProfile | None,
 ) -> int:
     """Fill in the jobs that start before a time, and return their number."""
     submit_ms, n_nodes, state, running = (
@@ -468,7 +476,7 @@ def _start(
     n_started: int,
     now_ms: int,
     gpus: Gpus | None,
-    ahead: Ahead | None,
+    ahead: ExpectedEnds | None,
 ) -> int:
     """Let a job run, and return how many have started then."""
     held, expected_ms = int(queue.n_nodes[row]), now_ms + queue.estimate_ms[row]
@@ -498,8 +506,8 @@ def _end_first(
     pool: PoolHeap,
     now_ms: int,
     gpus: Gpus | None,
-    ahead: Ahead | None,
-    plan: Plan | None,
+    ahead: ExpectedEnds | None,
+    plan: AvailabilityProfile | None,
 ) -> None:
     """End the job that ends first, or add nodes."""
     held, expected_ms = pool.running[1, 0], pool.running[2, 0]
@@ -532,7 +540,7 @@ def _backfill(
     arrived: int,
     n_started: int,
     now_ms: int,
-    ahead: Ahead,
+    ahead: ExpectedEnds,
     ranks: Ranks | None,
 ) -> tuple[int, int]:
     """Start what does not delay the head.
@@ -610,8 +618,8 @@ def _start_reserved(
     arrived: int,
     n_started: int,
     now_ms: int,
-    ahead: Ahead,
-    plan: Plan,
+    ahead: ExpectedEnds,
+    plan: AvailabilityProfile,
 ) -> tuple[int, int]:
     """Start the jobs whose reservation is now.
 

@@ -16,8 +16,8 @@ import numpy as np
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import Int64Array, Table, column, concat
 from diploee.base.units import SLOTS_PER_GPU
-from diploee.scenario.layout import MOST_IN_RACK
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.layout import MAX_IN_RACK
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule.kernels import (
     NEVER_MS,
     NEXT,
@@ -33,12 +33,12 @@ from diploee.schedule.kernels import (
 ABSENT = np.iinfo(np.int64).min
 """Owner of the nodes that phases add later; those of the next phases follow it."""
 
-GROUP = MOST_IN_RACK
+GROUP = MAX_IN_RACK
 """Nodes of a leaf at most: the free ones are the bits of a number."""
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches(Table):
+class SlotIntervals(Table):
     """Spans of time in which an owner holds a number of slots.
 
     The nodes' where none share.
@@ -73,7 +73,7 @@ class PlacedPool:
 
     def __init__(
         self,
-        standing: StandingNodes,
+        standing: InstalledNodes,
         n_nodes: int,
         begin_ms: int = 0,
         n_gpus: int = 0,
@@ -97,7 +97,7 @@ class PlacedPool:
         self._spare = -1
         self._most_rows = added.size + n_nodes * (n_gpus * SLOTS_PER_GPU or 1)
         self._make_room(added.size + n_nodes)
-        self._stretches = Stretches(begins, end_ms, added, owner)  # that run on
+        self._stretches = SlotIntervals(begins, end_ms, added, owner)  # that run on
         self._places = np.array(
             [np.arange(added.size), none]
         )  # their last rows, and places on GPUs
@@ -107,7 +107,7 @@ class PlacedPool:
         """The nodes that are held, until when their stretches end."""
         return HeldNodes(*self._rows[self._rows[:, SLOTS] != SPARE].T[:NEXT])
 
-    def place(self, new: Stretches, adjoin: bool = False) -> HeldNodes:
+    def place(self, new: SlotIntervals, adjoin: bool = False) -> HeldNodes:
         """Place stretches that start after all before, by start and owner.
 
         Those of an owner may `adjoin`. Returns the nodes given back since the last

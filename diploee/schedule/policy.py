@@ -99,7 +99,7 @@ P = TypeVar("P", bound=type)
 _TWINS: dict[type, str] = {}
 
 
-def has_twin(engine: str) -> Callable[[P], P]:
+def register_compiled_engine(engine: str) -> Callable[[P], P]:
     """Return a decorator that says which engine is the twin of a policy.
 
     It holds for that class alone: one derived from it may decide otherwise.
@@ -117,7 +117,7 @@ def has_twin(engine: str) -> Callable[[P], P]:
     return register
 
 
-def twin_of(policy: object) -> Callable[..., Any] | None:
+def compiled_engine_for(policy: object) -> Callable[..., Any] | None:
     """Return the engine that is the twin of a policy, None where it has none."""
     if (engine := _TWINS.get(type(policy))) is None:
         return None

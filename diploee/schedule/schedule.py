@@ -20,11 +20,17 @@ from diploee.base.tables import BoolArray, Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.models import Scenario
-from diploee.scenario.pools import Pool, StandingNodes
+from diploee.scenario.pools import InstalledNodes, Pool
 from diploee.schedule.context import RUN_TIME, Context
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policies.easy import StrictFifo
-from diploee.schedule.policy import Policy, are_starts, asked, refusal, twin_of
+from diploee.schedule.policy import (
+    Policy,
+    are_starts,
+    asked,
+    compiled_engine_for,
+    refusal,
+)
 from diploee.schedule.started import NEVER_MS, Schedule, check_widths
 
 Engine = Literal["simpy", "compiled"]
@@ -145,13 +151,13 @@ class Cluster:
         engine: Engine = "simpy",
         policies: Mapping[str, Policy] | None = None,
         begin_ms: int = 0,
-        standing: Mapping[str, StandingNodes] | None = None,
+        standing: Mapping[str, InstalledNodes] | None = None,
         context: Context | None = None,
         slots_per_node: Mapping[str, int] | None = None,
     ) -> None:
         self._horizon_ms = horizon_ms
         slots = dict.fromkeys(pools, 1) | dict(slots_per_node or {})
-        stand = {name: StandingNodes(pool.n_nodes) for name, pool in pools.items()}
+        stand = {name: InstalledNodes(pool.n_nodes) for name, pool in pools.items()}
         stand.update(standing or {})
         chosen = chosen_policies(pools, policies)
         self.acts = acts(chosen.values(), context)
@@ -164,9 +170,9 @@ class Cluster:
         if self.acts:
             if engine == "compiled":
                 _refuse_acting(chosen)
-            from diploee.schedule.acting_engine import ActingEngine
+            from diploee.schedule.preemptive_engine import PreemptiveEngine
 
-            self._acting = ActingEngine(
+            self._acting = PreemptiveEngine(
                 chosen, stand, context or Context(), begin_ms, horizon_ms
             )
             return
@@ -212,7 +218,7 @@ class Cluster:
     def advance(self, jobs: JobTable, until_ms: int) -> Schedule:
         """Return the jobs of all pools that start before a time, pool after pool.
 
-        Where policies act, an `ActedSchedule` of what jobs did before that time.
+        Where policies act, an `PreemptiveSchedule` of what jobs did before that time.
         """
         if self.acts:
             return self._acting.advance(jobs, until_ms)
@@ -284,7 +290,7 @@ _NO_TWIN = "pool '{}': the compiled engine has no twin of policy {}; use --engin
 
 def _engine(
     name: str,
-    standing: StandingNodes,
+    standing: InstalledNodes,
     engine: Engine,
     policy: Policy,
     begin_ms: int,
@@ -303,7 +309,7 @@ def _engine(
 
         return SimpyGpus(gpus, begin_ms)
     if engine == "compiled":
-        if (twin := twin_of(policy)) is None:
+        if (twin := compiled_engine_for(policy)) is None:
             raise WorkloadError(_NO_TWIN.format(name, type(policy).__name__))
         return twin(policy, standing.first, begin_ms, standing.added)
     from diploee.schedule.simpy_engine import SimpyCluster
@@ -315,9 +321,9 @@ def in_order_of_submission(
     parts: Sequence[Schedule], jobs: JobTable, horizon_ms: int
 ) -> Schedule:
     """Return all jobs of a run, numbered from 0, with their starts."""
-    from diploee.schedule.runs import ActedSchedule, acted_in_order
+    from diploee.schedule.execution_intervals import PreemptiveSchedule, acted_in_order
 
-    acted = [part for part in parts if isinstance(part, ActedSchedule)]
+    acted = [part for part in parts if isinstance(part, PreemptiveSchedule)]
     if acted:
         return acted_in_order(acted, jobs, horizon_ms)
     start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
@@ -347,7 +353,7 @@ def simulated_utilization(
     cluster = Cluster(
         {"": of_pool},
         clock.horizon_ms,
-        "simpy" if twin_of(chosen) is None else "compiled",
+        "simpy" if compiled_engine_for(chosen) is None else "compiled",
         {"": chosen},
         clock.begin_ms,
         {"": standing},

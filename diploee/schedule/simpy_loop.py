@@ -16,7 +16,7 @@ from diploee.base.errors import PolicyError
 from diploee.base.tables import Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H
 
-LONGEST_IDLE_MS = MS_PER_DAY
+MAX_IDLE_MS = MS_PER_DAY
 """A pool may stand empty beside a queue for so long before its policy is refused."""
 
 
@@ -90,7 +90,7 @@ class SimpyLoop(ABC):
         if pool.running or not pool.queue:
             pool.last_busy_ms = max(pool.last_busy_ms, now_ms)
         idle_ms = now_ms - pool.last_busy_ms
-        if not pool.wakes_ms and idle_ms >= LONGEST_IDLE_MS:
+        if not pool.wakes_ms and idle_ms >= MAX_IDLE_MS:
             self._refuse(
                 pool.policy,
                 (

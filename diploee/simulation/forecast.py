@@ -12,9 +12,9 @@ from statistics import median
 import numpy as np
 
 from diploee.base.units import MS_PER_DAY
-from diploee.loads.jobs.drawn import MOST_KEPT
-from diploee.loads.jobs.load import JOBS_PER_WINDOW, MOST_DRAWS
+from diploee.loads.jobs.load import JOBS_PER_WINDOW, MAX_DRAWS
 from diploee.loads.jobs.source import draw_spans
+from diploee.loads.jobs.synthetic import MAX_RETAINED
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.power.blocks import BLOCK_INTERVALS
 from diploee.runs.folder import expected_mb
@@ -121,7 +121,7 @@ def forecast_of(
         )
         time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
-    n_kept = min(n_jobs, MOST_KEPT * kept_from)
+    n_kept = min(n_jobs, MAX_RETAINED * kept_from)
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)
     memory_b: float = (
         B_PER_PIECE * n_pieces
@@ -129,7 +129,7 @@ def forecast_of(
         + B_PER_KEPT_JOB * n_kept
     )
     window_ms = min(
-        MOST_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY
+        MAX_DRAWS * DRAW_MS, JOBS_PER_WINDOW / max(jobs_per_day, 1) * MS_PER_DAY
     )
     n_steps = scenario.horizon_ms // scenario.step_ms
     n_rows: float = min(n_steps, window_ms / scenario.step_ms, BLOCK_INTERVALS)

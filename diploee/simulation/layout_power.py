@@ -1,6 +1,6 @@
 """Where power is drawn: nodes that loads hold, and power of racks, rows and halls.
 
-`NodePlaces` sees what the loads of a line play and places them; `PartPower` divides
+`NodeAllocations` sees what the loads of a line play and places them; `LayoutPower` divides
 their segments over parts of the site, of which `diploee.power` then makes power as it
 does of pools. ASSUMPTION: the nodes of a load draw alike, each its part of their sum
 [J]: parts are as coherent as they can be within a load, and each by itself swings at
@@ -29,9 +29,9 @@ from diploee.base.tables import Int64Array, arrow_numbers, concat, repeated
 from diploee.base.units import MS_PER_S, W_PER_KW
 from diploee.facility.base import Block
 from diploee.loads.jobs.load import JobWindow
-from diploee.loads.services.banks import Bank
+from diploee.loads.services.instance_groups import InstanceGroup
 from diploee.loads.services.service_plan import service_labels
-from diploee.metrics.part_metrics import PartMetrics
+from diploee.metrics.layout_metrics import LayoutMetrics
 from diploee.power.blocks import (
     PowerBlock,
     PowerModel,
@@ -47,7 +47,7 @@ from diploee.runs.parquet_files import timestamps
 from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
 from diploee.scenario.models import Facility
 from diploee.scenario.times import parse_step_ms
-from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, Stretches
+from diploee.schedule.placement import GROUP, HeldNodes, PlacedPool, SlotIntervals
 from diploee.schedule.started import Schedule
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import PreparedSite
@@ -95,7 +95,7 @@ class _Played:
         return nth, k, begin, stop, until - from_
 
 
-class NodePlaces:
+class NodeAllocations:
     """The nodes that each load of a line holds, window after window.
 
     `sinks` take the nodes that were given back in a window.
@@ -125,7 +125,7 @@ class NodePlaces:
             for plan, labels in zip(services, service_labels(services), strict=True)
             for service, name in zip(plan.services, labels, strict=True)
         }
-        banks = dict[int, Bank]()
+        banks = dict[int, InstanceGroup]()
         for bank in (bank for load in line.loads for bank in load.banks):
             banks.setdefault(id(bank.of), bank)
         self.labels = [names.get(key) or bank.of.stream for key, bank in banks.items()]
@@ -162,7 +162,7 @@ class NodePlaces:
         assert started is not None
         jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupied()
         owner = owner_of_jobs(jobs.job_id, jobs.class_id)[started.of_energy]
-        found = [(pool_id, Stretches(start_ms, ends_ms, n_slots, owner))]
+        found = [(pool_id, SlotIntervals(start_ms, ends_ms, n_slots, owner))]
         none = np.zeros(len(of_jobs), dtype=np.int64)
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
         for load, segments in zip(self._line.loads[1:], parts[1:], strict=True):
@@ -238,7 +238,7 @@ class NodePlaces:
             )
         return concat(found)
 
-    def _of_bank(self, bank: Bank, begin_ms: int, end_ms: int) -> _Played:
+    def _of_bank(self, bank: InstanceGroup, begin_ms: int, end_ms: int) -> _Played:
         """Return what a bank plays in a window."""
         segments = bank.segments(begin_ms, end_ms)
         piece = np.searchsorted(bank.edges_ms, segments.start_ms)
@@ -260,7 +260,7 @@ def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
     return concat(list(found))
 
 
-def _stretches_of(bank: Bank, owner: int) -> Stretches:
+def _stretches_of(bank: InstanceGroup, owner: int) -> SlotIntervals:
     """Return what a service or replicas hold.
 
     The reserved nodes, or the most that are busy.
@@ -270,17 +270,17 @@ def _stretches_of(bank: Bank, owner: int) -> Stretches:
         held = np.full(bank.n_nodes.size, bank.n_nodes.max(initial=0))
     first = np.flatnonzero(np.diff(held, prepend=-1))
     edges_ms = np.append(bank.edges_ms[first], bank.edges_ms[-1])
-    return Stretches(
+    return SlotIntervals(
         edges_ms[:-1], edges_ms[1:], held[first], np.full(first.size, owner)
     )
 
 
-class PartPower:
+class LayoutPower:
     """Power of the parts of a site at a level, some or all of them, by their number."""
 
     def __init__(
         self,
-        places: NodePlaces,
+        places: NodeAllocations,
         model: PowerModel,
         level: Level,
         only: int | None = None,
@@ -395,7 +395,7 @@ class PartPower:
 PARTS_FILE = "parts.parquet"
 
 
-class PartSums:
+class LayoutStatistics:
     """Statistics of racks, rows and halls of a run, while its windows pass.
 
     They are of the power at the nodes' AC input where that is modelled, else of the
@@ -403,14 +403,16 @@ class PartSums:
     up.
     """
 
-    def __init__(self, places: NodePlaces, model: PowerModel, layout: Layout) -> None:
+    def __init__(
+        self, places: NodeAllocations, model: PowerModel, layout: Layout
+    ) -> None:
         self._parts, self._transient = (
-            PartPower(places, model, "rack"),
+            LayoutPower(places, model, "rack"),
             places.transient,
         )
         pools, starts = list(model.facility.pools), np.arange(self._parts.pool_id.size)
         ratings = {"rack": layout.rack_rating_kw, "row": layout.row_rating_kw}
-        self._levels: list[tuple[Level, Int64Array, PartMetrics]] = []
+        self._levels: list[tuple[Level, Int64Array, LayoutMetrics]] = []
         self._tables: list[dict[str, Any]] = []
         for level in layout.levels():
             if level == "row":
@@ -421,7 +423,7 @@ class PartSums:
                 starts = starts[:: layout.rows_per_hall]
             rating_kw = ratings.get(level)
             rating_w = None if rating_kw is None else rating_kw * W_PER_KW
-            of_level = PartMetrics(starts.size, rating_w, model.dt_ms)
+            of_level = LayoutMetrics(starts.size, rating_w, model.dt_ms)
             self._levels.append((level, starts, of_level))
             n_nodes = np.add.reduceat(self._parts.n_nodes, starts)
             named = {"pool": [pools[k] for k in self._parts.pool_id[starts].tolist()]}
@@ -496,7 +498,7 @@ MAX_DIGITS = 18
 
 
 @documented
-class Span(Choices):
+class LayoutSpan(Choices):
     """Parts of a site, over a span of a run."""
 
     of: str = Field(
@@ -529,7 +531,9 @@ class Span(Choices):
         )
 
 
-def part_tables(run: RunFolder, site: PreparedSite, span: Span) -> Iterator[pa.Table]:
+def part_tables(
+    run: RunFolder, site: PreparedSite, span: LayoutSpan
+) -> Iterator[pa.Table]:
     """Yield power and busy nodes of a site's parts, as its loads play again.
 
     The site is prepared of the run's scenario.
@@ -555,8 +559,8 @@ def part_tables(run: RunFolder, site: PreparedSite, span: Span) -> Iterator[pa.T
             f"{run.folder}: files that the run read have changed since; run it again"
         )
     line = Pipeline.open(site)
-    places = NodePlaces(line)
-    parts = PartPower(places, line.model, level, only, step_ms)
+    places = NodeAllocations(line)
+    parts = LayoutPower(places, line.model, level, only, step_ms)
 
     def windows() -> Iterator[Window]:
         for _, until_ms in line.windows(None, lambda *_: None):
@@ -584,7 +588,7 @@ def part_tables(run: RunFolder, site: PreparedSite, span: Span) -> Iterator[pa.T
 def write_parts(
     run: RunFolder,
     site: PreparedSite,
-    span: Span,
+    span: LayoutSpan,
     out: Path | None = None,
     force: bool = False,
 ) -> Path:

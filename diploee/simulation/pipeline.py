@@ -27,11 +27,11 @@ from diploee.facility.base import POWER, Block, Stages, joined
 from diploee.facility.before_stores import BeforeStores, first_store
 from diploee.loads.base import Load, Loads, open_loads, refuse_overfull
 from diploee.loads.jobs.load import JobsLoad, JobWindow
-from diploee.loads.services.banks import beyond_idle_w
+from diploee.loads.services.instance_groups import beyond_idle_w
 from diploee.loads.services.load import ServicesLoad
 from diploee.loads.services.service_plan import ServicePlan
-from diploee.metrics.bands import Readings
 from diploee.metrics.flexibility import BASELINE, BASELINE_COLUMNS
+from diploee.metrics.spectral_bands import Readings
 from diploee.power.blocks import (
     Method,
     PowerBlock,

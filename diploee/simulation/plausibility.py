@@ -10,7 +10,7 @@ import numpy as np
 
 from diploee.base.clock import RunClock, offsets_ms
 from diploee.base.errors import plural
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.base.metric import short
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.facility.weather import Weather
@@ -50,7 +50,7 @@ CONTRACT_OF_RATED = (0.5, 3.0)
 """A contract is questioned where it is no such multiple of the rated power at the
 meter."""
 
-LEAST_OVER_IDLE = 0.9
+MIN_OVER_IDLE = 0.9
 """A job's mean node power may lie so far below idle power before the run warns."""
 
 Pools = Mapping[str, str]
@@ -132,7 +132,7 @@ def _implausible_profiles(
                 node_type.ac_power_w(idle_w),
                 node_type.ac_power_w(rated_w),
             )
-        if not LEAST_OVER_IDLE * idle_w <= node_w <= rated_w:
+        if not MIN_OVER_IDLE * idle_w <= node_w <= rated_w:
             yield (
                 f"profile '{profile.profile_id}' has a mean of {node_w:,.4g} W per "
                 f"node, outside the {idle_w:,.6g} W idle to {rated_w:,.6g} W rated of "

@@ -39,8 +39,8 @@ from diploee.scenario.models import Scenario
 from diploee.scenario.plugged import load_kind
 from diploee.scenario.times import steps_ms
 from diploee.schedule.context import Controller
-from diploee.schedule.controller import FairCaps
-from diploee.schedule.policy import Policy, twin_of
+from diploee.schedule.load_controller import FairPowerCaps
+from diploee.schedule.policy import Policy, compiled_engine_for
 from diploee.schedule.schedule import QUEUE_COLUMNS, Engine
 from diploee.simulation.own_parts import OwnPart, own_parts
 from diploee.simulation.size import rated_at_meter_w, sized, stages_of
@@ -172,7 +172,7 @@ class PreparedSite:
         policies = (
             pool.scheduler.open() for pool in self.scenario.facility.pools.values()
         )
-        is_plain = self.controller is None and all(map(twin_of, policies))
+        is_plain = self.controller is None and all(map(compiled_engine_for, policies))
         return self.options.engine or ("compiled" if is_plain else "simpy")
 
     def at_start(self) -> PreparedSite:
@@ -336,7 +336,7 @@ def open_stages(
 
 def flexible_controller(
     scenario: Scenario, inputs: Inputs, stages: Stages
-) -> FairCaps | None:
+) -> FairPowerCaps | None:
     """Return the controller that a scenario asks for.
 
     None where it has nothing to answer.
@@ -353,7 +353,7 @@ def flexible_controller(
     if scenario.facility.has_ac_power or stages:
         has_sources = any(c.role == "source" for stage in stages for c in stage.columns)
         overhead = _meter_power(scenario, stages)
-    return FairCaps(
+    return FairPowerCaps(
         flexibility.events_in(scenario.clock),
         signals.get("cap"),
         flexibility.follow,

@@ -22,15 +22,15 @@ from diploee.facility.base import POWER, Block
 from diploee.facility.weather import Weather
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.plan import ServicePlanner
-from diploee.metrics.aggregates import Aggregates
 from diploee.metrics.at_step import StepExtremes
 from diploee.metrics.attribution import LOAD_COLUMNS, Attribution
 from diploee.metrics.causes import Causes
 from diploee.metrics.flexibility import FlexibilityMetrics, flexibility_metrics
+from diploee.metrics.min_mean_max import Aggregates
 from diploee.metrics.run_metrics import RunMetrics
 from diploee.metrics.voltage_change import voltage_of
 from diploee.power.blocks import Window
-from diploee.power.event_windows import EventWindowSearch
+from diploee.power.extreme_windows import EventWindowSearch
 from diploee.runs.folder import (
     LIMITS_FILE,
     MANIFEST,
@@ -45,12 +45,16 @@ from diploee.runs.parquet_files import (
     NODES_FILE,
     FacilityFile,
     JobsFile,
-    NodesFile,
+    NodeAllocationsFile,
     write_event_windows,
 )
 from diploee.scenario.models import Scenario
 from diploee.simulation.forecast import START_S, Forecast, duration, forecast_of
-from diploee.simulation.layout_power import PARTS_FILE, NodePlaces, PartSums
+from diploee.simulation.layout_power import (
+    PARTS_FILE,
+    LayoutStatistics,
+    NodeAllocations,
+)
 from diploee.simulation.manifest import manifest_of
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.plausibility import (
@@ -103,7 +107,7 @@ def simulate(
             seen = site.watch.open(
                 pipeline, site.rated_power_w, peak_mw, watch.progress.tell
             )
-            taken = _Taken(pipeline, site, new, closing)
+            taken = _RunSinks(pipeline, site, new, closing)
             windows = taken.watched(pipeline.windows(options.window_days, update))
             at_step = (*taken.at_step, *seen)
             blocks = pipeline.blocks(windows, options.n_threads)
@@ -162,7 +166,7 @@ def _sink_error(text: str) -> InputError:
     return InputError(f"sinks: a sink{text}")
 
 
-class _Taken:
+class _RunSinks:
     """The files and metrics of a run folder, as sinks of its line."""
 
     def __init__(
@@ -221,11 +225,11 @@ class _Taken:
             jobs.sinks.append(lambda w: file.add(w.submitted, w.started, w.energy_j))
         self._parts, layout = None, scenario.facility.layout
         if options.nodes_file or layout:
-            places = NodePlaces(line)
+            places = NodeAllocations(line)
         if layout:
-            self._parts = PartSums(places, model, layout)
+            self._parts = LayoutStatistics(places, model, layout)
         if options.nodes_file:
-            nodes = NodesFile(
+            nodes = NodeAllocationsFile(
                 folder / NODES_FILE, scenario, jobs.streams.classes, places.labels
             )
             places.sinks.append(nodes.add)

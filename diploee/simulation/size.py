@@ -21,7 +21,7 @@ from diploee.facility.weather import Weather
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Facility, Scenario
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 """Tries at a size; one does where all parts of a site grow with its nodes."""
 
 
@@ -54,7 +54,7 @@ def sized(
         )
     asked_w, site = size.poi_mw * W_PER_MW, scenario
     found_w = rated_at_meter_w(scenario, weather_year, further)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         # By the nodes that there are, so that their rounding is not made up for.
         before, grown = site, site.facility.nodes_power_w / facility.nodes_power_w
         site = scaled(scenario, grown * asked_w / found_w)

@@ -25,9 +25,9 @@ from diploee.power.segments import Segments
 from diploee.profiles.flat import FLAT_ID
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.models import Scenario
+from diploee.schedule.execution_intervals import PreemptiveSchedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policy import Policy
-from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.schedule.started import Schedule
 from diploee.simulation.pipeline import power_model
@@ -126,7 +126,7 @@ def job_segments(
         or replicas. All of that `diploee.run` alone takes in.
     """
     _refuse("job_segments", scenario, "request_streams", "replica_streams")
-    if isinstance(schedule, ActedSchedule):
+    if isinstance(schedule, PreemptiveSchedule):
         raise InputError(
             "job_segments: the jobs were stopped, slowed or resized by a policy that "
             "acts; use diploee.run(...), which lowers them"

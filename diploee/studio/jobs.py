@@ -20,7 +20,7 @@ STOPS_S = 5.0
 """A job that was asked to stop is killed after this time."""
 BEAT_S = 0.5
 """A page that waits hears so often, so that one that is gone is noticed."""
-LONGEST_LINE_B = 1 << 22
+MAX_LINE_B = 1 << 22
 
 
 class Jobs:
@@ -103,7 +103,7 @@ class Jobs:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            limit=LONGEST_LINE_B,
+            limit=MAX_LINE_B,
             start_new_session=True,  # Ctrl-C in the terminal is for the studio
         )
         if not await self._line(child):

@@ -34,15 +34,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diploee.base.errors import DiploeeError, InputError, OutputExistsError
 from diploee.base.files import reason, whole_file
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.grid.export.registry import FORMATS
 from diploee.reports.drawing.page import POLICY
 from diploee.runs.folder import MANIFEST
 from diploee.studio.jobs import Jobs
-from diploee.studio.sites import Draft, Place, checked_scenario, opened, search, state
+from diploee.studio.sites import (
+    Draft,
+    StudioFolder,
+    checked_scenario,
+    opened,
+    search,
+    state,
+)
 
 HOST = "127.0.0.1"
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 AUTOMATIC_S, KEPT = 60.0, 4
 """Longer runs are not started without being asked for; weeks of a page kept for
 differences."""
@@ -71,7 +78,7 @@ _ONCE = ("host", "origin", "x-studio", "content-length")
 FRAMES = ("picture", "report")
 
 
-class Asked(BaseModel):
+class PageRequest(BaseModel):
     """Content of every request.
 
     The id of the page, its draft, and what is asked of it.
@@ -144,14 +151,14 @@ class Guard:
             return 403
         size = headers.get("content-length", "")  # of pieces none is known
         is_known = size.isdigit() and "transfer-encoding" not in headers
-        return None if is_known and int(size[:20]) <= MOST_BYTES else 413
+        return None if is_known and int(size[:20]) <= MAX_BYTES else 413
 
 
 class Studio:
     """A studio: its folder, its address, its jobs and the pages that they made."""
 
     def __init__(
-        self, place: Place, at_most_s: float, port: int = 0, scenario: str = ""
+        self, place: StudioFolder, at_most_s: float, port: int = 0, scenario: str = ""
     ) -> None:
         self.place, self.token = place, secrets.token_urlsafe(24)
         self.at_most_s, self._scenario = at_most_s, scenario
@@ -396,10 +403,10 @@ def _bound(port: int) -> socket.socket:
     return made
 
 
-async def _asked(request: Request) -> Asked:
+async def _asked(request: Request) -> PageRequest:
     """Return the body of a request, checked."""
     try:
-        return Asked.model_validate_json(await request.body())
+        return PageRequest.model_validate_json(await request.body())
     except ValueError as error:
         raise InputError(
             "the page sent what is not understood; load it again"

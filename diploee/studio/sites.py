@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diploee.api import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
-from diploee.base.files.places import shipped, shipped_folder
+from diploee.base.files.paths import shipped, shipped_folder
 from diploee.base.model import Model, marks_of, parts_of
 from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_DAY
@@ -37,11 +37,11 @@ from diploee.scenario.loading import (
 from diploee.scenario.models import Scenario, Size
 from diploee.scenario.starter import SiteAnswers
 from diploee.scenario.yaml_lines import dotted, load_yaml_with_lines, read_value
-from diploee.schedule.policy import twin_of
+from diploee.schedule.policy import compiled_engine_for
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 
-MOST_EDITS, MOST_TEXT, MOST_NAME = 500, 500_000, 200
-MOST_FIRST, MOST_FOUND = 15, 40
+MAX_EDITS, MAX_TEXT_LENGTH, MAX_NAME_COLUMNS = 500, 500_000, 200
+MAX_FIRST, MAX_MATCHES = 15, 40
 """Fields that a page shows at first, and keys that a search finds."""
 
 STAGES_KEY, SITE_KEY = "facility.stages.", "site."
@@ -112,12 +112,12 @@ class Draft(BaseModel):
 
     start: Literal["template", "file", "text"] = "template"
     file: str = Field(default="", max_length=300)  # that it starts from
-    text: str = Field(default="", max_length=MOST_TEXT)  # that was typed
-    edits: tuple[tuple[Key, ValueText], ...] = Field(default=(), max_length=MOST_EDITS)
+    text: str = Field(default="", max_length=MAX_TEXT_LENGTH)  # that was typed
+    edits: tuple[tuple[Key, ValueText], ...] = Field(default=(), max_length=MAX_EDITS)
 
 
 @dataclass(frozen=True)
-class Place:
+class StudioFolder:
     """The folder that a studio reads and writes, beside what ships."""
 
     folder: Path  # resolved
@@ -128,7 +128,7 @@ class Place:
             path = (self.folder / name).resolve()
         except (OSError, ValueError, RuntimeError):
             path = Path("/")
-        if not path.is_relative_to(self.folder) or len(str(name)) > MOST_NAME:
+        if not path.is_relative_to(self.folder) or len(str(name)) > MAX_NAME_COLUMNS:
             raise InputError(
                 f"{shown(str(name))} is outside of {self.folder}, the studio's folder"
             )
@@ -157,7 +157,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedDraft:
     """A draft as text, before it is checked."""
 
     draft: Draft
@@ -173,7 +173,7 @@ class Opened:
         return read(self.text)[0]
 
 
-def checked_scenario(text: str, folder: Path, place: Place) -> Scenario:
+def checked_scenario(text: str, folder: Path, place: StudioFolder) -> Scenario:
     """Return the scenario of a text, which must load no code or foreign files."""
     data, _ = read(text)
     if code := next(_named_code(data, ""), None):
@@ -213,7 +213,7 @@ def _starter(answers: SiteAnswers, name: str) -> str:
     return starter(answers, name)[0]
 
 
-def opened(draft: Draft, place: Place) -> Opened:
+def opened(draft: Draft, place: StudioFolder) -> OpenedDraft:
     """Return a draft with its edits made.
 
     Errors have a line ``key: message`` for each problem.
@@ -250,7 +250,7 @@ def opened(draft: Draft, place: Place) -> Opened:
     for key, value in edits:
         if not key.startswith(SITE_KEY):
             text = _made(text, key, value)
-    return Opened(draft, text, base, folder, name, answers)
+    return OpenedDraft(draft, text, base, folder, name, answers)
 
 
 @lru_cache(maxsize=256)
@@ -306,7 +306,7 @@ def cooling_kinds() -> list[str]:
     ]
 
 
-def state(draft: Draft, place: Place) -> dict[str, Any]:
+def state(draft: Draft, place: StudioFolder) -> dict[str, Any]:
     """Return all that a page shows of its draft, or what is wrong with it."""
     try:
         site = opened(draft, place)
@@ -333,7 +333,7 @@ def state(draft: Draft, place: Place) -> dict[str, Any]:
     }
 
 
-def _title(site: Opened, scenario: Scenario) -> str:
+def _title(site: OpenedDraft, scenario: Scenario) -> str:
     """Return a site's name and size, which identify it beside its pictures."""
     size = site.answers if site.draft.start == "template" else scenario.facility.size
     if size is not None and size.poi_mw is not None:
@@ -341,7 +341,7 @@ def _title(site: Opened, scenario: Scenario) -> str:
     return f"{scenario.name}, {plural(scenario.facility.n_nodes, 'node')}"
 
 
-def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
+def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]]:
     """Return the keys of a scenario that have all words in name or description.
 
     Those of equipment that it lacks are behind them: setting one adds it.
@@ -364,7 +364,7 @@ def search(draft: Draft, place: Place, words: str) -> list[dict[str, Any]]:
             get_value(written, key),
             get_value(site.data, key) is not None,
         )
-        for *_, key, owner in sorted(found)[:MOST_FOUND]
+        for *_, key, owner in sorted(found)[:MAX_MATCHES]
     ]
 
 
@@ -414,7 +414,9 @@ def _absent(scenario: Scenario) -> Iterator[tuple[str, Model]]:
         yield from ((f"{STAGES_KEY}{kind}.{name}", stage) for name in names)
 
 
-def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str, Any]]:
+def _first(
+    site: OpenedDraft, scenario: Scenario, place: StudioFolder
+) -> Iterator[dict[str, Any]]:
     """Yield the fields that a page shows at first.
 
     Who is in a site, and its equipment.
@@ -435,7 +437,7 @@ def _first(site: Opened, scenario: Scenario, place: Place) -> Iterator[dict[str,
         yield found | {"label": _LABELS["poi_mw"]}
         keys = dict(_walk(scenario, ""))
         who = [key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)]
-        for key in who[: MOST_FIRST - 1 - len(EQUIPMENT)]:
+        for key in who[: MAX_FIRST - 1 - len(EQUIPMENT)]:
             *path, name = key.split(".")
             label = " ".join([*path[1:], name]).replace("_", " ")
             yield _field(key, keys[key], name, get_value(written, key), True) | {
@@ -568,12 +570,12 @@ def _said(stage: Any, given: Any) -> str:
     return ", ".join(texts[:2])
 
 
-def taken(site: Opened, scenario: Scenario) -> dict[str, str]:
+def taken(site: OpenedDraft, scenario: Scenario) -> dict[str, str]:
     """Return the command line and the Python that run the scenario."""
     base, _ = read(site.base)
     changes = dict(_changes(base, site.data, ""))
     policies = [pool.scheduler.open() for pool in scenario.facility.pools.values()]
-    compiled = scenario.flexibility is None and all(map(twin_of, policies))
+    compiled = scenario.flexibility is None and all(map(compiled_engine_for, policies))
     lines, name = [], site.name
     if site.draft.start == "template":
         given = site.answers.model_dump(exclude_defaults=True)

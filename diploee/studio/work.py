@@ -43,21 +43,21 @@ from diploee.reports.datasheet import write_datasheet
 from diploee.reports.drawing.charts import MUTED, Area, Axis, Chart, Line, Panel, colour
 from diploee.reports.drawing.page import Figures
 from diploee.runs.folder import default_folder
+from diploee.runs.formatting import interval
 from diploee.runs.parquet_files import FACILITY_FILE
 from diploee.runs.reader import RunFolder
-from diploee.runs.words import interval
 from diploee.scenario.models import Scenario
-from diploee.studio.sites import Place, checked_scenario, week_of
+from diploee.studio.sites import StudioFolder, checked_scenario, week_of
 
 Say = Callable[..., None]
 EVERY_S = 0.1
 """Progress is said so often at most."""
-MOST_POINTS = 12_000
+MAX_POINTS = 12_000
 """Points of a picture; of more, means and extremes of hours are drawn."""
-MOST_DIFFERENCES, MOST_PICTURES = 6, 20
+MAX_DIFFERENCES, MAX_PICTURES = 6, 20
 
 
-class ToldProgress(Progress):
+class ReportedProgress(Progress):
     """Says stages and their progress."""
 
     def __init__(self, say: Say) -> None:
@@ -109,7 +109,7 @@ class PowerPreview:
     def _chart(self, power_w: Any) -> Chart:
         scenario = self._scenario
         an_hour = max(MS_PER_H // scenario.resolution_ms, 1)
-        every = an_hour if power_w.size > MOST_POINTS else 1
+        every = an_hour if power_w.size > MAX_POINTS else 1
         whole = power_w[: power_w.size // every * every].reshape(-1, every)
         start = np.datetime64(scenario.start, "ms")
         x = start + np.arange(len(whole)) * np.timedelta64(
@@ -180,7 +180,7 @@ class Worker:
     def run(self, job: dict[str, Any]) -> None:
         """Run a scenario, or a week of it: forecast, power, pages, differences."""
         place, folder, frames = (
-            Place(Path(job["root"])),
+            StudioFolder(Path(job["root"])),
             Path(job["folder"]),
             Path(job["frames"]),
         )
@@ -208,13 +208,13 @@ class Worker:
                 inputs=inputs,
                 engine=None,
                 sinks=[watch],
-                progress=ToldProgress(self.say),
+                progress=ReportedProgress(self.say),
                 at_most_s=job["at_most_s"],
                 at_most_mb=_memory_mb(),
             )
             if not is_week:
                 self._done[sha256] = found.folder
-        if len(self._series) > MOST_PICTURES:
+        if len(self._series) > MAX_PICTURES:
             self._series.pop(next(iter(self._series)))
         self._series[key] = watch.series
         self.say(stage="page", fraction=0.0, text="")
@@ -289,7 +289,7 @@ def _in_words(found: Comparison) -> list[str]:
     """Return the first differences of two runs, the most asked for first."""
     rows = [row for row in found.rows if not row.is_shown_equal]
     lines = []
-    for row in rows[:MOST_DIFFERENCES]:
+    for row in rows[:MAX_DIFFERENCES]:
         before, after, change = row.cells
         lines.append(f"{row.metric.heading}: {before} to {after} ({change or NONE})")
     if left := len(rows) - len(lines):

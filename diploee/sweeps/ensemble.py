@@ -17,7 +17,7 @@ import pyarrow as pa
 from diploee.base.errors import shown
 from diploee.base.metric import is_plain_number, of_curve
 from diploee.base.tables import Float64Array
-from diploee.runs.words import LEAST_RUNS
+from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
 from diploee.sweeps.expand import PlannedRun
 from diploee.sweeps.loading import Sweep
@@ -44,13 +44,13 @@ MANY = 10**6
 METHOD = {
     "percentiles": "P5, P50 and P95 over the members of a point, numpy's linear percentiles; a "  # noqa: E501
     "percentile near the end of n members is itself uncertain; below "
-    f"{LEAST_RUNS} members there is no P5 and no P95",
+    f"{MIN_RUNS} members there is no P5 and no P95",
     "moved_by": (
         "Spearman's rank correlation over the members of a metric with each drawn "
         "number (of a choice with each of its values, 1 where it was drawn), above "
         f"{STANDS_OUT} in absolute value and above what the largest of all draws and "
         f"metrics that vary has by chance with a probability of {BY_CHANCE} "
-        f"(Bonferroni); of {LEAST_RUNS} members on"
+        f"(Bonferroni); of {MIN_RUNS} members on"
     ),
     "seeds_for_mean": (
         "the least n with t s / sqrt(n) <= a |m|, for a 95 % confidence interval of "
@@ -139,7 +139,7 @@ def spread(values: Float64Array, accuracy: float) -> _MetricSpread:
     """Return the statistics of a metric over the members of an ensemble."""
     n, mean, std = values.size, float(values.mean()), float(values.std(ddof=1))
     p5, p50, p95 = (float(p) for p in np.percentile(values, PERCENTS))
-    supported = n >= LEAST_RUNS
+    supported = n >= MIN_RUNS
     of_mean = float(_student(n) * std / np.sqrt(n) / abs(mean)) if mean else None
     return _MetricSpread(
         n,
@@ -213,7 +213,7 @@ def significant_correlations(
         return ranks / np.where(size > 0, size, np.inf)
 
     n = next(iter(inputs.values())).size
-    if n < LEAST_RUNS:
+    if n < MIN_RUNS:
         return {}
     by_chance = t.ppf(
         1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2

@@ -42,7 +42,7 @@ from diploee.sweeps.task import Executor, Outcome, RunTask, in_process
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_CHECKED = 8
+MAX_CHECKED = 8
 """Runs that are looked at, evenly over the sweep; the others go by their cost."""
 METRICS_MB = 0.2
 """ASSUMPTION [J]: files of a run without its series."""
@@ -234,7 +234,7 @@ def forecast(
     tasks = [
         RunTask(run.run, run.scenario, "") for run in expand(sweep, library, max_runs)
     ]
-    looked_at = tasks[:: -(-len(tasks) // MOST_CHECKED)]
+    looked_at = tasks[:: -(-len(tasks) // MAX_CHECKED)]
     options = RunOptions(engine="compiled", jobs_file=sweep.spec.keep == "all")
     found = [
         check(site_of(task.scenario, library, options)).forecast for task in looked_at

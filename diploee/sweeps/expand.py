@@ -15,7 +15,7 @@ from typing import Any
 
 from diploee.base.errors import Brief, InputError, ScenarioError, shown
 from diploee.base.plain_data import KeyPath
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.version import full_version
 from diploee.grid.limits.file import limits_of
 from diploee.importers.inputs import InputReader
@@ -220,7 +220,7 @@ def _drawn(
     numbers: dict[str, float] = {}
     keys: dict[str, str] = {}
     for key, draw in sweep.spec.draw.items():
-        rng = stream(seed, "ensemble", key)
+        rng = named_rng(seed, "ensemble", key)
         try:
             before = get_value(data, key)
             if isinstance(get_value(base, key), float) and isinstance(before, int):

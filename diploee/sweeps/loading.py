@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from diploee.base.errors import MOST_PROBLEMS, Brief, ScenarioError
-from diploee.base.files.places import find_shipped, shipped
+from diploee.base.errors import MAX_PROBLEMS, Brief, ScenarioError
+from diploee.base.files.paths import find_shipped, shipped
 from diploee.base.plain_data import KeyPath, checked
 from diploee.importers.inputs import InputReader
 from diploee.profiles.library import ProfileLibrary
@@ -98,7 +98,7 @@ def sweep_from_dict(
     spec = checked(data, SweepSpec, partial(located, source, lines))
     base = _base(spec.base, folder or Path(), located(source, lines, ("base",)))
     sweep = Sweep(name, spec, base, source, lines)
-    if problems := list(islice(spec_problems(spec), MOST_PROBLEMS + 1)):
+    if problems := list(islice(spec_problems(spec), MAX_PROBLEMS + 1)):
         raise ScenarioError(
             f"{sweep.where(key_path)}: {text}" for key_path, text in problems
         )

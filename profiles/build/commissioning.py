@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.profiles.profile import PowerProfile
 from profiles.build.facts import AVERAGING_WINDOW_S, CPU_W
@@ -92,7 +92,7 @@ def build_commissioning_profiles() -> list[PowerProfile]:
             name,
             1,
             1,
-            power_w(stream(0, "profiles", "commissioning", name)),
+            power_w(named_rng(0, "profiles", "commissioning", name)),
             NOTES_HPL if name == "hpl" else NOTES,
         )
         for name, power_w in tests.items()

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
-from diploee.profiles.meters import FLAGGED_WINDOWS
+from diploee.profiles.meter_response import FLAGGED_WINDOWS
 from diploee.profiles.profile import PowerBoundary, PowerProfile, Provenance
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, joint_power_w
 from profiles.build.llama2 import WORKLOAD
@@ -266,7 +266,7 @@ def build_eight_gpu_profiles() -> list[PowerProfile]:
 def _profile(of_class: EightGpuClass, run: int) -> PowerProfile:
     n_nodes, duration_s = of_class.n_nodes, of_class.durations_s[run]
     name = f"{WORKLOAD}-8gpu-{n_nodes}n-{run + 1}"
-    rng = stream(0, "profiles", "reference", name)
+    rng = named_rng(0, "profiles", "reference", name)
     first_s = duration_s - of_class.after_s - of_class.evaluation_s
     first_s -= (N_EVALUATIONS - 1) * of_class.evaluation_interval_s
     starts_s = (

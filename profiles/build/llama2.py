@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.profiles.profile import PowerProfile
 from profiles.build import facts
@@ -99,7 +99,7 @@ def llama2_class(workload_class: Llama2Class) -> list[PowerProfile]:
 def _layout(workload_class: Llama2Class, run: int) -> _Layout:
     """Place the phases of a run; `run` counts from 0."""
     name = profile_id(WORKLOAD, workload_class.n_nodes, run + 1)
-    rng = stream(0, "profiles", "reference", name)
+    rng = named_rng(0, "profiles", "reference", name)
     duration_s = workload_class.durations_s[run]
     lengths_s = np.array([length_s for length_s, _ in facts.LLAMA2_STARTUP])
     startup_s = lengths_s * (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.profiles.profile import PowerProfile
 from profiles.build import facts
@@ -112,7 +112,7 @@ def _layout(workload_class: DiffusionClass, run: int) -> _Layout:
         high_share = _SMALLEST_HIGH_SHARE
         training_w = (wanted_j - high_share * burst_j) / flat_s
     return _Layout(
-        rng=stream(0, "profiles", "reference", name),
+        rng=named_rng(0, "profiles", "reference", name),
         duration_s=duration_s,
         ramp_s=ramp_s,
         training_s=training_s,

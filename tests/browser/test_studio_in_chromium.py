@@ -16,7 +16,7 @@ from command_line import PATIENCE_S, run
 
 from diploee import open_run
 from diploee.studio.server import Studio
-from diploee.studio.sites import Place
+from diploee.studio.sites import StudioFolder
 
 exceptions = pytest.importorskip("selenium.common.exceptions")
 
@@ -39,7 +39,7 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
     folder = tmp_path.resolve() / "site"
     folder.mkdir()
     (folder / "ramps.yaml").write_text(RAMPS, "utf-8")
-    made = Studio(Place(folder), 3600)
+    made = Studio(StudioFolder(folder), 3600)
     thread = threading.Thread(target=made.serve)
     thread.start()
     yield made

@@ -19,11 +19,11 @@ from command_line import Ended, call
 from samples import WATTAMETER
 
 from diploee import load_scenario, open_run
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.base.version import full_version
 from diploee.cli.app import COMMANDS as PANELS
 from diploee.cli.app import application
-from diploee.cli.helped import EXAMPLES
+from diploee.cli.command_help import EXAMPLES
 from diploee.scenario import Scenario
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 SWEEP = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 INTERRUPTED = 130
-MOST_STEPS = 1_000
+MAX_STEPS = 1_000
 
 HOOK = """
     import os, sys, time
@@ -143,7 +143,7 @@ def test_sweep_that_is_killed_at_any_step_of_a_worker_goes_on_from_there(
 def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
     number: signal.Signals, site: Path, tmp_path: Path, library_folder: Path
 ) -> None:
-    for step in range(SIGNALS.index(number) + 1, MOST_STEPS, 23):
+    for step in range(SIGNALS.index(number) + 1, MAX_STEPS, 23):
         out = tmp_path / f"out-{step}"
         code = ended(
             lambda out=out: os._exit(again(site, out, library_folder).code),
@@ -158,7 +158,7 @@ def test_sweep_in_one_process_that_is_killed_at_any_step_goes_on_from_there(
         assert again(site, out, library_folder) == Ended(0, "", "")
         assert sweep_content(out) == sweep_content(site / "undisturbed")
         assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert 50 < step < MOST_STEPS - 23
+    assert 50 < step < MAX_STEPS - 23
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from text_readers import READERS
 from weather_writers import write_epw
 
 from diploee.base.progress import Progress, Update, watched_by
-from diploee.cli.helped import EXAMPLES
+from diploee.cli.command_help import EXAMPLES
 from diploee.grid.export import FORMATS
 from diploee.grid.export.base import Format
 

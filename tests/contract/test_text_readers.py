@@ -97,7 +97,7 @@ def test_a_packed_file_that_was_cut_is_refused(
 def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused(
     tmp_path: Path, reader: TextReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
     path = tmp_path / reader.file
     path.write_bytes(gzip.compress(reader.text.encode() + b"\n" * (5 << 18)))
@@ -118,7 +118,7 @@ class ShortReads(io.BytesIO):
 def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
     tmp_path: Path, pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 18)
     n_bytes = 1 << 24
     # It hides the growth of the whole
@@ -134,7 +134,7 @@ def test_a_file_of_any_size_that_grows_too_much_is_refused_where_that_shows(
 def test_a_log_that_packs_to_a_fiftieth_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "LEAST_BOMB_BYTES", 1 << 16)
+    monkeypatch.setattr(source, "MIN_BOMB_BYTES", 1 << 16)
     monkeypatch.setattr(source, "PIECE_BYTES", 1 << 15)
     log = b"".join(
         b"%d,%s,idle,0,0,0,0,0\n" % (i, b"200.5," * 20) for i in range(20_000)

@@ -12,9 +12,9 @@ import numpy as np
 from job_log_writers import JOBS, WRITERS, LogWriter
 
 from diploee.importers import read_job_log, read_request_trace
+from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import (
     WattAMeterLog,
     import_wattameter,

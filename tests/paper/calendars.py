@@ -42,7 +42,7 @@ N_DAYS = 7
 PARTS_PER_H = 12
 """Parts of an hour by which a line of rates is followed; an even number, as it bends
 midway."""
-LONGEST_MIN = 90
+MAX_MIN = 90
 """Furthest that two days are moved against each other."""
 
 
@@ -52,7 +52,7 @@ def minutes_behind(power_w: Float64Array, day: Float64Array = DAY) -> int:
 
     The shift at which their hourly means correlate best; negative where it is early.
     """
-    shifts = range(-LONGEST_MIN, LONGEST_MIN + 1)
+    shifts = range(-MAX_MIN, MAX_MIN + 1)
     return max(shifts, key=lambda by: np.corrcoef(mean_day(power_w, by), day)[0, 1])
 
 

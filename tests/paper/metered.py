@@ -11,7 +11,7 @@ from diploee.base.errors import plural
 from diploee.base.units import MS_PER_S
 from diploee.facility.node_power import AC_POWER, DlcSpec
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.compare import figures_of
+from diploee.profiles.compare_libraries import figures_of
 from diploee.profiles.library import EIGHT_GPUS
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, SUPPLY_EFFICIENCY
 from profiles.build.eight_gpus import SOURCE as EIGHT_GPU_SOURCE

@@ -23,7 +23,7 @@ from samples import PUBLISHED
 from scipy.signal import periodogram
 
 import diploee
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.profiles import ProfileLibrary, known_meter
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import scenario_from_dict
@@ -325,7 +325,7 @@ def tuned(run: str, seed: int) -> np.ndarray:
     job = SynchronousJob(preset=f"lora_4x{gpu}", **keys)
     step_s = 0.0125 if gpu == "a100" else STEP_S
     shares = loop_of_iterations(
-        job, job.iteration_s(4), stream(seed, "tuned"), 1, 4, step_s
+        job, job.iteration_s(4), named_rng(seed, "tuned"), 1, 4, step_s
     )
     power_w = 4 * TDP_W[gpu] * shares
     return A100.read(power_w, step_s)[1] if gpu == "a100" else read_w(power_w)[20:]

@@ -26,7 +26,7 @@ from diploee.grid.limits.file import load_limits
 from diploee.importers.power_logs.options import Reading
 from diploee.scenario import load_scenario
 from diploee.scenario.key_reference import markdown_reference
-from diploee.simulation.layout_power import Span
+from diploee.simulation.layout_power import LayoutSpan
 from diploee.sweeps import load_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -343,7 +343,7 @@ def test_nothing_given_is_taken_or_refused_in_the_same_form(
             assert "found null" in said[0], said
 
 
-OPTIONS: list[type[Choices]] = [JobFitOptions, Reading, Span]
+OPTIONS: list[type[Choices]] = [JobFitOptions, Reading, LayoutSpan]
 
 
 @pytest.mark.parametrize("model", OPTIONS)

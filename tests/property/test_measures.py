@@ -21,15 +21,15 @@ from diploee.base.measures.distribution import (
     Distribution,
     Energy,
     Exceedance,
+    FirstMaximum,
     HoursAbove,
-    Largest,
-    Most,
+    RunningMaximum,
     SignedHistogram,
 )
 from diploee.base.measures.ramps import (
+    Magnitudes,
     Rainflow,
     RollingRanges,
-    Sizes,
     TurningPoints,
     differences,
     ramps,
@@ -37,10 +37,10 @@ from diploee.base.measures.ramps import (
     rolling_ranges,
 )
 from diploee.base.measures.series import (
+    Chunk,
     ClockSums,
     MeasureRunner,
     Signal,
-    Stretch,
     power,
     to_quanta,
 )
@@ -118,9 +118,9 @@ def filtered(running):
 
 
 MEASURES = {
-    "ramps": lambda: Sizes(ramps(60), 120),
-    "differences": lambda: Sizes(differences(10), 11),
-    "ranges": lambda: Sizes(ranges(30), 30),
+    "ramps": lambda: Magnitudes(ramps(60), 120),
+    "differences": lambda: Magnitudes(differences(10), 11),
+    "ranges": lambda: Magnitudes(ranges(30), 30),
     "ranges of several windows": lambda: RollingRanges([2, 10, 60]),
     "rainflow": lambda: Rainflow(5e4),
     "sums of clock quarters": lambda: ClockSums(CLOCK, 900_000),
@@ -133,7 +133,7 @@ MEASURES = {
     ),
     "swings of a band": lambda: filtered(RunningFilter(BAND.sections(STEP_MS), 20)),
     "lines": lambda: Fed(Exceedance(0.01, 300_000), line_amplitude((0.05, 0.2)), 600),
-    "largest": lambda: Fed(Largest()),
+    "largest": lambda: Fed(FirstMaximum()),
     "distribution": lambda: Fed(Distribution()),
 }
 """Every measure of the package that takes a series."""
@@ -176,7 +176,7 @@ def test_a_measure_gives_the_same_wherever_its_series_is_cut(
 @given(seed=st.integers(0, 99), places=cuts)
 def test_totals_of_a_column_are_those_of_its_blocks(seed, places):
     power_w = rough_power_w(seed, 1_000)
-    totals = (Energy(), Most(), CountAbove(2.5e6), HoursAbove(2.5e6))
+    totals = (Energy(), RunningMaximum(), CountAbove(2.5e6), HoursAbove(2.5e6))
     for _, piece in pieces(power_w, places):
         for total in totals:
             total.add(piece, STEP_MS)
@@ -200,7 +200,7 @@ def test_a_measure_sees_nothing_of_what_is_left_out_at_the_start(name):
 )
 def test_ramps_equal_brute_force(values, n, n_new):
     n_new = min(n_new, values.size)
-    sums, first_ms, _ = ramps(n)(Stretch(values, n_new, values.size * 100, 100))
+    sums, first_ms, _ = ramps(n)(Chunk(values, n_new, values.size * 100, 100))
     edges = [k for k in range(n, values.size - n + 1) if k + n > values.size - n_new]
     expected = [int(values[k : k + n].sum() - values[k - n : k].sum()) for k in edges]
     assert sums.tolist() == expected
@@ -210,7 +210,7 @@ def test_ramps_equal_brute_force(values, n, n_new):
 @given(arrays(np.int64, st.integers(1, 60), elements=whole), st.integers(1, 60))
 def test_rolling_ranges_equal_brute_force(values, n_new):
     n_new, sizes = min(n_new, values.size), [2, 5, 11]
-    found = rolling_ranges(Stretch(values, n_new, values.size, 1), sizes)
+    found = rolling_ranges(Chunk(values, n_new, values.size, 1), sizes)
     for size, of_size in zip(sizes, found, strict=True):
         ends = range(max(size, values.size - n_new + 1), values.size + 1)
         assert of_size.tolist() == [int(np.ptp(values[e - size : e])) for e in ends]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.scenario import SCHEDULERS, Pool
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine
 
@@ -35,12 +35,12 @@ ESTIMATES: list[Any] = [
 
 
 @st.composite
-def job_lists(draw: st.DrawFn) -> tuple[JobTable, StandingNodes, int]:
+def job_lists(draw: st.DrawFn) -> tuple[JobTable, InstalledNodes, int]:
     """Jobs of few distinct times, the nodes that stand, and a horizon that may cut
     them."""
     first = draw(st.integers(1, 8))
     added = draw(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 4)), max_size=2))
-    standing = StandingNodes(first, tuple(sorted(added)))
+    standing = InstalledNodes(first, tuple(sorted(added)))
     n_jobs = draw(st.integers(0, 40))
     latest, longest = draw(
         st.sampled_from([(0, 4), (5, 4), (30, 12), (60, 3), (20, 60)])
@@ -63,7 +63,7 @@ def job_lists(draw: st.DrawFn) -> tuple[JobTable, StandingNodes, int]:
 def starts(
     policy: dict[str, Any],
     jobs: JobTable,
-    standing: StandingNodes,
+    standing: InstalledNodes,
     horizon_ms: int,
     engine: Engine,
     cuts_ms: tuple[int, ...] = (),
@@ -122,7 +122,7 @@ def test_twins_start_what_simpy_starts_of_long_lists_under_load(
     )
     jobs = replace(jobs, requested_ms=rng.integers(0, 60, n_jobs) * grain_ms)
     policy = {**policy, "estimate": estimate}
-    standing, horizon_ms = StandingNodes(16), 10**6
+    standing, horizon_ms = InstalledNodes(16), 10**6
     by_simpy = starts(policy, jobs, standing, horizon_ms, "simpy")
     assert len(by_simpy) == n_jobs
     assert starts(policy, jobs, standing, horizon_ms, "compiled") == by_simpy

@@ -187,7 +187,7 @@ def write_log(path: Path) -> Path:
 def test_a_fit_gives_and_writes_what_the_command_does(
     tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diploee.fits.jobs.likeness.YEAR_D", 14)
+    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.YEAR_D", 14)
     log, out = write_log(tmp_path / "log.csv"), tmp_path / "stream.yaml"
     monkeypatch.chdir(tmp_path)  # the log is named from where the stream goes
     options = ("--workload", "tune", "--profiles", library_folder, "--no-months")

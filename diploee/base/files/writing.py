@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from diploee.base.errors import OutputError
-from diploee.base.files.places import (
+from diploee.base.files.paths import (
     HIDDEN,
     FolderKind,
     Paths,

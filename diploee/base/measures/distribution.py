@@ -197,7 +197,7 @@ def _count(
     )
 
 
-class Largest:
+class FirstMaximum:
     """The first largest value of a series, and what is beside it then."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class Mean:
         return self._sum / self._ms if self._ms else np.nan
 
 
-class Most:
+class RunningMaximum:
     """The largest of values and of a first one, in another unit."""
 
     def __init__(self, first: float = 0.0, per: float = 1.0) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from diploee.base.jit import njit
 from diploee.base.measures.distribution import SignedHistogram
-from diploee.base.measures.series import QUANTA_PER_W, Signal, Stretch, Values
+from diploee.base.measures.series import QUANTA_PER_W, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 
 _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache
@@ -52,9 +52,9 @@ def ramps(n: int) -> Signal:
     The time is the start of the earlier interval.
     """
 
-    def of(stretch: Stretch) -> Values:
+    def of(stretch: Chunk) -> SignalChunk:
         part = stretch.windows_of(2 * n)
-        return Values(ramp_sums(part.values, n), part.begin_ms)
+        return SignalChunk(ramp_sums(part.values, n), part.begin_ms)
 
     return of
 
@@ -65,9 +65,9 @@ def differences(n: int) -> Signal:
     The time is the earlier one's.
     """
 
-    def of(stretch: Stretch) -> Values:
+    def of(stretch: Chunk) -> SignalChunk:
         part = stretch.windows_of(n + 1)
-        return Values(part.values[n:] - part.values[:-n], part.begin_ms)
+        return SignalChunk(part.values[n:] - part.values[:-n], part.begin_ms)
 
     return of
 
@@ -78,14 +78,16 @@ def ranges(n: int) -> Signal:
     The time is the window's start.
     """
 
-    def of(stretch: Stretch) -> Values:
+    def of(stretch: Chunk) -> SignalChunk:
         found = rolling_ranges(stretch, [n])[0]
-        return Values(found, stretch.end_ms - (found.size + n - 1) * stretch.step_ms)
+        return SignalChunk(
+            found, stretch.end_ms - (found.size + n - 1) * stretch.step_ms
+        )
 
     return of
 
 
-def rolling_ranges(stretch: Stretch, sizes: list[int]) -> list[Int64Array]:
+def rolling_ranges(stretch: Chunk, sizes: list[int]) -> list[Int64Array]:
     """Return the largest range of the windows that end in the new part, by size.
 
     Minima and maxima over w values come from those over powers of two (two overlapping
@@ -121,13 +123,13 @@ def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Arr
     return found
 
 
-class Sizes:
+class Magnitudes:
     """The sizes of what a signal gives at every step, such as ramps."""
 
     def __init__(self, signal: Signal, n_window: int) -> None:
         self.n_window, self._signal, self._seen = n_window, signal, SignedHistogram()
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Count the values that end in the new part of a stretch."""
         if (found := self._signal(stretch)) is not None:
             self._seen.add(found.values, found.first_ms, stretch.step_ms)
@@ -145,7 +147,7 @@ class RollingRanges:
         self._seen = [SignedHistogram() for _ in sizes]
         self._extremes_ms = [(0, 0)] * len(sizes)
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Add the windows that end in the new part of a stretch."""
         if not self._sizes:
             return
@@ -184,7 +186,7 @@ class LargestChanges:
         self.n_window, self._n = n + 1, n
         self._largest: BothWays = ((-1, 0, 0), (-1, 0, 0))
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Add the changes that end in the new part of a stretch."""
         part = stretch.windows_of(self.n_window)
         (size_up, *_), (size_down, *_) = self._largest
@@ -277,7 +279,7 @@ class Rainflow:
         self.classes = np.zeros(len(CLASS_FACTORS), dtype=np.int64)
         self.largest_ms = (0, 0)
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Add the new values of a stretch."""
         for closed in self.points.add(stretch.new, stretch.new_ms, stretch.step_ms):
             if closed.shape[1]:

@@ -83,7 +83,7 @@ def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch(Brief):
+class Chunk(Brief):
     """Consecutive values of a series, of which the last `n_new` are new."""
 
     # Power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones
@@ -93,11 +93,11 @@ class Stretch(Brief):
     step_ms: int  # interval of the values [ms]
     reactive: Int64Array | None = None  # reactive power of the new values [quanta]
 
-    def windows_of(self, n_window: int) -> Stretch:
+    def windows_of(self, n_window: int) -> Chunk:
         """Return the values that windows of `n_window` ending in the new part need."""
         n_needed = min(self.values.size, self.n_new + n_window - 1)
         needed = self.values[self.values.size - n_needed :]
-        return Stretch(needed, self.n_new, self.end_ms, self.step_ms)
+        return Chunk(needed, self.n_new, self.end_ms, self.step_ms)
 
     @property
     def begin_ms(self) -> int:
@@ -115,7 +115,7 @@ class Stretch(Brief):
         return self.end_ms - self.n_new * self.step_ms
 
 
-class Values(NamedTuple):
+class SignalChunk(NamedTuple):
     """Measure of a signal over a stretch, the first at `first_ms`.
 
     From edge to edge if given.
@@ -126,13 +126,13 @@ class Values(NamedTuple):
     edges_ms: Int64Array | None = None
 
 
-Signal = Callable[[Stretch], Values | None]
+Signal = Callable[[Chunk], SignalChunk | None]
 """Gives the values that end in the new part of a stretch, such as its ramps."""
 
 
-def power(stretch: Stretch) -> Values:
+def power(stretch: Chunk) -> SignalChunk:
     """Return the signal of the power itself [quanta]."""
-    return Values(stretch.new, stretch.new_ms)
+    return SignalChunk(stretch.new, stretch.new_ms)
 
 
 class Measure(Protocol):
@@ -145,7 +145,7 @@ class Measure(Protocol):
     def n_window(self) -> int:
         """Values that one of its own reaches back over, the last one included."""
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Take in what ends in the new part of the next stretch."""
 
     def result(self) -> Any:
@@ -179,7 +179,7 @@ class MeasureRunner:
         values, self._end_ms = np.concatenate([self._kept, new]), end_ms
         reactive = None if reactive is None else reactive[n_out:]
         for measure in self._measures:
-            measure.add(Stretch(values, new.size, end_ms, self._step_ms, reactive))
+            measure.add(Chunk(values, new.size, end_ms, self._step_ms, reactive))
         self._kept = values[max(values.size - self._n_kept, 0) :].copy()
         return int(new.size)
 
@@ -215,7 +215,7 @@ class ClockSums:
         self._last, self._index = SteadySpan(0, 0, 0), -1
         self._parts: list[tuple[Int64Array, Any]] = []
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Add the new values of a stretch."""
         values = stretch.reactive if self._reactive else stretch.new
         assert values is not None

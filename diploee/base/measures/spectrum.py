@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
-from diploee.base.measures.series import QUANTA_PER_MW, Signal, Stretch, Values
+from diploee.base.measures.series import QUANTA_PER_MW, Chunk, Signal, SignalChunk
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S
 
@@ -64,7 +64,7 @@ def _without_trend(values: Float64Array) -> Float64Array:
     return level
 
 
-def _spectra_of(stretch: Stretch) -> Iterator[tuple[Int64Array, Float64Array]]:
+def _spectra_of(stretch: Chunk) -> Iterator[tuple[Int64Array, Float64Array]]:
     """Yield starts [ms] and densities of windows that end in the new part."""
     step_ms = stretch.step_ms
     n_window, stride = WINDOW_MS // step_ms, STRIDE_MS // step_ms
@@ -108,7 +108,7 @@ class Spectrum:
         none = np.empty((0, len(bands_hz)))
         self._parts = [(np.empty(0, dtype=np.int64), none, none.astype(np.int64))]
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Add the windows that end in the new part of a stretch."""
         for starts_ms, psd in _spectra_of(stretch):
             for of_window in psd:  # one by one, so that blocks of any size sum the same
@@ -137,13 +137,13 @@ class Spectrum:
 def band_rms(band_hz: Band) -> Signal:
     """Return the signal of a band's level in 10-minute windows [MW]."""
 
-    def of(stretch: Stretch) -> Values | None:
+    def of(stretch: Chunk) -> SignalChunk | None:
         spectrum = Spectrum(stretch.step_ms, (band_hz,))
         spectrum.add(stretch)
         found = spectrum.result()
         if not found.starts_ms.size:
             return None
-        return Values(found.rms_mw[:, 0], int(found.starts_ms[0]))
+        return SignalChunk(found.rms_mw[:, 0], int(found.starts_ms[0]))
 
     return of
 
@@ -159,7 +159,7 @@ def line_amplitude(band_hz: Band) -> Signal:
         lines = strongest_lines(bins_hz, psd, 1, high_hz, low_hz)
         return float(np.sqrt(2) * lines[0].rms_mw) if lines else 0.0
 
-    def of(stretch: Stretch) -> Values | None:
+    def of(stretch: Chunk) -> SignalChunk | None:
         bins_hz = _frequencies_hz(WINDOW_MS // stretch.step_ms, stretch.step_ms)
         # The floor reaches 15 bins beyond
         end = int(np.searchsorted(bins_hz, high_hz)) + 20
@@ -168,7 +168,11 @@ def line_amplitude(band_hz: Band) -> Signal:
             for starts_ms, psds in _spectra_of(stretch)
             for at_ms, psd in zip(starts_ms, psds, strict=True)
         ]
-        return Values(np.array([mw for _, mw in found]), found[0][0]) if found else None
+        return (
+            SignalChunk(np.array([mw for _, mw in found]), found[0][0])
+            if found
+            else None
+        )
 
     return of
 
@@ -182,7 +186,7 @@ FALSE_ALARM = 1e-3
 MIN_OVER_FLOOR = 2.0
 """A line stands out of the floor at least by this factor, however long the run."""
 
-MOST_OVER_FLOOR = 1e12
+MAX_OVER_FLOOR = 1e12
 """Beyond, the load is strictly periodic: the floor is nothing but the rounding of a
 transform."""
 
@@ -236,7 +240,7 @@ def strongest_lines(
         rms_mw = float(np.sqrt(above.sum() * width_hz))
         if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
-        has_floor = floor[top] * MOST_OVER_FLOOR > psd[top]
+        has_floor = floor[top] * MAX_OVER_FLOOR > psd[top]
         found.append(
             SpectralLine(
                 centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from diploee.base.errors import Brief
-from diploee.base.measures.distribution import Largest
-from diploee.base.measures.series import QUANTA_PER_MW, Stretch
+from diploee.base.measures.distribution import FirstMaximum
+from diploee.base.measures.series import QUANTA_PER_MW, Chunk
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_S
 
@@ -68,14 +68,14 @@ class VoltageChanges:
         self._grid, self._n = grid, MS_PER_S // step_ms
         self._kept: Any = np.empty((2, 0), dtype=np.int64)
         self._end_ms: int | None = None
-        self.largest, self.collapses = Largest(), 0
+        self.largest, self.collapses = FirstMaximum(), 0
         self._sides = dict.fromkeys(CLASSES_PERCENT, 0)
         self.hours, self.days = (
             {c: Counter[int]() for c in CLASSES_PERCENT} for _ in "hd"
         )
         self._doses, self._open = defaultdict[int, float](float), (0.0, 0)
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Take in the new values of a stretch."""
         n, reactive = self._n, stretch.reactive
         new = np.stack(

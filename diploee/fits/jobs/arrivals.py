@@ -16,6 +16,7 @@ from diploee.base.errors import Brief
 from diploee.base.model import InnerShare, default, documented, unset
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
+from diploee.fits.binned_counts import Counts, sums
 from diploee.fits.calendar import (
     CalendarFit,
     FitChoices,
@@ -23,10 +24,9 @@ from diploee.fits.calendar import (
     month_limits,
     week_limits,
 )
-from diploee.fits.counts import Counts, sums
 from diploee.fits.jobs.classes import MAX_CLASSES
 from diploee.fits.limits import MIN_BATCHES, total_limits
-from diploee.fits.scatter import MAX_DISPERSION, DispersionFit, fit_dispersion
+from diploee.fits.overdispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.fits.weeks import WeekFit, fit_weeks
 
 POISSON_REJECTED_BELOW = 0.01
@@ -132,7 +132,7 @@ def fit_arrivals(
         n_day_parameters=calendar.n_day_parameters,
         confidence=confidence,
         # What weeks differ by is not to be found again in their days.
-        weeks_differ=weeks is not None and weeks.is_told,
+        weeks_differ=weeks is not None and weeks.is_significant,
     )
     scatter, has_arrays = scatter_of(hours.counts[whole], expected), per_submission > 1
     if scatter is not None and has_arrays:

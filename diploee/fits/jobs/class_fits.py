@@ -25,7 +25,7 @@ MIN_JOBS_FOR_DURATIONS = 100
 """Jobs that a table of durations needs; classes of fewer share one with those next to
 them."""
 
-LEAST_SCALE = 5e-4
+MIN_SCALE = 5e-4
 """Distance from 1 from which a table is scaled to keep node time."""
 
 GAP_MS = MS_PER_S
@@ -34,10 +34,10 @@ USER_GAP_MS = MS_PER_MIN
 later were submitted together (ASSUMPTION [J]: a loop of a script submits a job in some
 seconds, at times in more)."""
 
-MOST_SPAN_MS = MS_PER_H
+MAX_SPAN_MS = MS_PER_H
 """Jobs of longer loops come in several arrays: those of a scenario come at one instant."""  # noqa: E501
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 OVER_CHANCE = 4
 """A class has arrays where they hold this share of its jobs, and as many times what
 chance does."""
@@ -214,7 +214,7 @@ def _scaled_to(
     own_mean_s = float(own_s.mean())
     scale = float(f"{(mean_s or own_mean_s) / table.model_mean_s:.6g}")
     model = table.model
-    if abs(scale - 1) > LEAST_SCALE:
+    if abs(scale - 1) > MIN_SCALE:
         model = model.model_copy(update={"scale": scale})
     return replace(
         table,
@@ -283,7 +283,7 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
     into_ms = (
         jobs.submit_ms[order] - jobs.submit_ms[order][begins][np.cumsum(begins) - 1]
     )
-    begins[1:] |= np.diff(into_ms // MOST_SPAN_MS) > 0
+    begins[1:] |= np.diff(into_ms // MAX_SPAN_MS) > 0
     together = np.empty_like(own)
     together[order] = order[np.flatnonzero(begins)][np.cumsum(begins) - 1]
     n_jobs = np.bincount(class_of)
@@ -292,7 +292,7 @@ def find_arrays(jobs: JobRecords, class_of: Int16Array, span_ms: float) -> Int64
     # the gap.
     chance = -np.expm1(-np.bincount(kind)[kind] / span_ms * by_chance_ms)
     by_chance = np.bincount(class_of[order], chance, n_jobs.size)
-    kept = in_array > np.maximum(LEAST_SHARE * n_jobs, OVER_CHANCE * by_chance)
+    kept = in_array > np.maximum(MIN_SHARE * n_jobs, OVER_CHANCE * by_chance)
     return np.where(kept[class_of], together, own)
 
 

@@ -22,7 +22,7 @@ MEAN_TOLERANCE = 5e-4
 that mean; the errors of lines can add up."""
 
 MAX_QUANTILES = 64
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ def _points(ordered: Float64Array) -> tuple[Float64Array, Float64Array]:
     """
     n = ordered.size
     rows = np.arange(n)
-    if n > MOST_POINTS:  # all of both tails, and evenly between
-        tail = MOST_POINTS // 10
-        even = np.linspace(0, n - 1, MOST_POINTS).astype(np.int64)
+    if n > MAX_POINTS:  # all of both tails, and evenly between
+        tail = MAX_POINTS // 10
+        even = np.linspace(0, n - 1, MAX_POINTS).astype(np.int64)
         rows = np.unique(np.concatenate([rows[:tail], even, rows[-tail:]]))
     level = np.concatenate([[0.0], (rows + 0.5) / n, [1.0]])
     return level, ordered[np.concatenate([[0], rows, [n - 1]])]

@@ -21,14 +21,14 @@ from diploee.fits.fragment import (
 )
 from diploee.fits.jobs.arrivals import JobFitOptions
 from diploee.fits.jobs.classes import read_rules
-from diploee.fits.jobs.holdout import split_of, with_holdout
-from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.fits.jobs.likeness import (
+from diploee.fits.jobs.goodness_of_fit import (
     LIKE,
     errors_of,
     with_generated_years,
     worst_error,
 )
+from diploee.fits.jobs.holdout import split_of, with_holdout
+from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.fits.jobs.summary import head_of, job_stream
 from diploee.importers.job_logs import read_job_log
 from diploee.loads.jobs.job_log import JobLog
@@ -37,10 +37,10 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import ClassRule, JobReplay, LogReading
 from diploee.scenario.models import Facility, Scenario
 
-LEAST_WEEKS = 2
+MIN_WEEKS = 2
 """Weeks of a log from which on a year may play them in random order."""
 
-LEAST_BUSY = 0.1
+MIN_BUSY = 0.1
 """ASSUMPTION: share of a pool's nodes under which a log is of another machine than the
 pool [J]."""
 
@@ -93,7 +93,7 @@ def fit_from_log(
             allocates_gpus=of_pool is not None and of_pool.allocate == "gpus",
         )
         law = with_generated_years(fit, library)
-        is_short = fit.arrivals.hours.covered_hours < LEAST_WEEKS * HOURS_PER_WEEK
+        is_short = fit.arrivals.hours.covered_hours < MIN_WEEKS * HOURS_PER_WEEK
         is_like = is_short or worst_error(law) <= 1
         if choices.years == "law" or (choices.years == "auto" and is_like):
             return replace(law, decision="; ".join(_why(law, law, None)))
@@ -112,7 +112,7 @@ def fit_from_log(
         notes.append(
             f"the log was read with {', '.join(of_replay)} of the scenario's replay"
         )
-    if of_pool is not None and fit.mean_busy_nodes < LEAST_BUSY * of_pool.n_nodes:
+    if of_pool is not None and fit.mean_busy_nodes < MIN_BUSY * of_pool.n_nodes:
         notes.append(
             f"the log asks for {fit.mean_busy_nodes:,.3g} nodes on average, pool "
             f"'{pool_name}' has {of_pool.n_nodes:,}, mostly idle with it: set "

@@ -10,11 +10,11 @@ import numpy as np
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H
+from diploee.fits.jobs.goodness_of_fit import generated_busy_nodes, hourly_busy_nodes
 from diploee.fits.jobs.job_log_fit import BusyNodesForecast, JobLogFit
-from diploee.fits.jobs.likeness import generated_busy_nodes, hourly_busy_nodes
 from diploee.profiles.library import ProfileLibrary
 
-LEAST_WEEKS = 2
+MIN_WEEKS = 2
 BAND = (0.05, 0.95)
 
 
@@ -25,10 +25,10 @@ def split_of(fit: JobLogFit, share: float) -> datetime:
     split = hours.hour[0] // HOURS_PER_DAY * HOURS_PER_DAY + n_days * HOURS_PER_DAY
     part_weeks = (split - hours.hour[0]) / HOURS_PER_WEEK
     rest_weeks = hours.counts.size / HOURS_PER_WEEK - part_weeks
-    if min(part_weeks, rest_weeks) < LEAST_WEEKS:
+    if min(part_weeks, rest_weeks) < MIN_WEEKS:
         raise WorkloadError(
             f"holdout: {part_weeks:.1f} weeks to fit and {rest_weeks:.1f} to compare "
-            f"with, expected {LEAST_WEEKS} or more of both; give a longer log, or "
+            f"with, expected {MIN_WEEKS} or more of both; give a longer log, or "
             "another share"
         )
     moment: datetime = np.datetime64(int(split) * MS_PER_H, "ms").astype(datetime)

@@ -21,8 +21,15 @@ from diploee.base.units import (
     MS_PER_H,
     SLOTS_PER_GPU,
 )
+from diploee.fits.binned_counts import MONDAY_MS, count_hours, sums
 from diploee.fits.calendar import MIN_SIGHTINGS, covers_months
-from diploee.fits.counts import MONDAY_MS, count_hours, sums
+from diploee.fits.fit_tables import (
+    bounded,
+    calendar_dict,
+    calendar_figures,
+    numbers_of,
+    table_of,
+)
 from diploee.fits.jobs.arrivals import ArrivalFit, JobFitOptions, fit_arrivals
 from diploee.fits.jobs.class_fits import (
     ClassFit,
@@ -32,16 +39,9 @@ from diploee.fits.jobs.class_fits import (
     fit_node_counts,
 )
 from diploee.fits.jobs.classes import group_jobs
-from diploee.fits.told import (
-    bounded,
-    calendar_dict,
-    calendar_figures,
-    numbers_of,
-    table_of,
-)
 from diploee.loads.jobs.job_log import NO_GPU, STATES, TOLD_RATIO, JobLog, JobRecords
 from diploee.profiles.library import ProfileLibrary
-from diploee.runs.sections import Figure, Section, as_html
+from diploee.runs.sections import Section, Statistic, as_html
 from diploee.scenario.log_replay import ClassRule
 
 WIDER = "wider than the pool"
@@ -239,24 +239,24 @@ class JobLogFit(Brief):
     def _repr_html_(self) -> str:
         return as_html(Path(self.source).name, self.sections())
 
-    def _figures(self) -> Iterator[Figure]:
+    def _figures(self) -> Iterator[Statistic]:
         arrivals = self.arrivals
         weeks = arrivals.hours.covered_hours / HOURS_PER_WEEK
-        yield Figure("span", weeks, "weeks")
-        yield Figure("busy nodes on average", self.mean_busy_nodes)
+        yield Statistic("span", weeks, "weeks")
+        yield Statistic("busy nodes on average", self.mean_busy_nodes)
         if self.n_submissions < self.n_jobs:
             note = "jobs of one user, kind and width within seconds are one, an array"
-            yield Figure("submissions", self.n_submissions, note=note)
+            yield Statistic("submissions", self.n_submissions, note=note)
         for cause, n in self.left_out.items():
             if n:
                 share = f"{self.left_out_share[cause]:.1%} of the node time"
-                yield Figure(f"jobs left out, {cause}", n, note=share)
+                yield Statistic(f"jobs left out, {cause}", n, note=share)
         low, high = arrivals.jobs_per_day_low, arrivals.jobs_per_day_high
         yield bounded("jobs per day", arrivals.jobs_per_day, low, high)
         yield from calendar_figures(arrivals.calendar, arrivals.weeks)
         if (of := arrivals.scatter) is not None:
             p = f"{of.freedom:,} degrees of freedom, p {of.poisson_p_value:.2g}"
-            yield Figure(
+            yield Statistic(
                 "chi-square of hourly counts", of.chi_square, note=f"{p} if Poisson"
             )
             kind = "Poisson" if arrivals.dispersion is None else "gamma-mixed"
@@ -274,7 +274,7 @@ class JobLogFit(Brief):
         widths = self.node_counts
         most = np.argsort(-widths.share, kind="stable")[:8]
         shares = (f"{widths.n_nodes[k]:g} ({widths.share[k]:.1%})" for k in most)
-        yield Figure("node counts", widths.n_nodes.size, note=", ".join(shares))
+        yield Statistic("node counts", widths.n_nodes.size, note=", ".join(shares))
 
 
 @stage("fit")

@@ -25,28 +25,28 @@ from diploee.base.units import (
     MS_PER_MIN,
     MS_PER_S,
 )
+from diploee.fits.binned_counts import Counts, local_moment_ms, steps_of, sums
 from diploee.fits.calendar import (
     CalendarFit,
     fit_step_calendar,
     month_limits,
     week_limits,
 )
-from diploee.fits.counts import Counts, local_moment_ms, steps_of, sums
-from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
-from diploee.fits.scatter import Dispersion, dispersion_of
-from diploee.fits.told import (
+from diploee.fits.fit_tables import (
     bounded,
     calendar_dict,
     calendar_figures,
     numbers_of,
     table_of,
 )
+from diploee.fits.overdispersion import Dispersion, dispersion_of
+from diploee.fits.requests.fluctuation import Estimate, FluctuationFit, fit_fluctuation
 from diploee.fits.week_shape import CalendarChoice
 from diploee.fits.weeks import WeekFit, fit_weeks
 from diploee.loads.jobs.rates import line_through_means
 from diploee.loads.services.curves import OUTPUT_LENGTHS, nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
-from diploee.runs.sections import Figure, Section, as_html
+from diploee.runs.sections import Section, Statistic, as_html
 
 MIN_HOURS_OF_SCATTER = 24
 """Hours beyond the fitted weights from which the scatter of hours widens the limits."""
@@ -54,7 +54,7 @@ MIN_HOURS_OF_SCATTER = 24
 FAR = 2.0
 """Ratio of lengths from which on the nearest one at hand is noted."""
 
-FEWEST_OF_DEAD = 20.0
+MIN_OF_DEAD = 20.0
 """Requests that a gap should have had to be noted: Poisson counts lack them once in
 5e8."""
 
@@ -117,7 +117,7 @@ class RequestFit:
     # Whether the trace counts requests; otherwise it gives rates, whose scatter means
     # little
     is_counted: bool
-    # Hours without a request that lie together and should have had `FEWEST_OF_DEAD` or
+    # Hours without a request that lie together and should have had `MIN_OF_DEAD` or
     # more, and how many such gaps there are
     n_dead_hours: int
     n_gaps: int
@@ -200,16 +200,16 @@ class RequestFit:
     def _repr_html_(self) -> str:
         return as_html(self.trace.source, self.sections())
 
-    def _figures(self) -> Iterator[Figure]:
+    def _figures(self) -> Iterator[Statistic]:
         trace, weight = self.trace, self.calendar.week_weight
         step = f"of {trace.step_ms / MS_PER_S:g} s"
         at = f"{self.peak_ms / MS_PER_H:.2f} h after the origin"
         if not trace.is_relative:
             local_ms = int(trace.zone.local_ms(np.array([self.peak_ms]))[0])
             at = str(np.datetime64(local_ms, "ms"))[:16].replace("T", " ")
-        rate = partial(Figure, unit="1/s", pattern="{:.4g}")
+        rate = partial(Statistic, unit="1/s", pattern="{:.4g}")
         span = f"in {trace.span_ms / MS_PER_DAY:.3g} days"
-        yield Figure("requests", self.n_requests, note=span, pattern="{:,.0f}")
+        yield Statistic("requests", self.n_requests, note=span, pattern="{:,.0f}")
         yield rate("mean rate", self.mean_rate_rps)
         yield rate("mean rate of a whole week", self.week_rate_rps)
         yield rate("highest rate", self.peak_rate_rps, note=f"{step}, {at}")
@@ -425,7 +425,7 @@ def _dead_hours(
     dead = np.concatenate(([False], whole & (in_hour == 0), [False]))
     begins, ends = np.flatnonzero(np.diff(dead.astype(np.int8)) != 0).reshape(-1, 2).T
     until = np.concatenate(([0.0], np.cumsum(of_hour)))
-    many = until[ends] - until[begins] >= FEWEST_OF_DEAD
+    many = until[ends] - until[begins] >= MIN_OF_DEAD
     return int((ends - begins)[many].sum()), int(many.sum())
 
 
@@ -447,7 +447,9 @@ def _fluctuation(
     middle_ms = slot * MS_PER_H + steps.start_ms % MS_PER_H + steps.step_ms / 2
     lines = np.interp(middle_ms, nodes_ms, at_nodes)
     expected = lines * fit.of_month * season
-    if weeks is not None and weeks.is_told:  # not to be found again in their minutes
+    if (
+        weeks is not None and weeks.is_significant
+    ):  # not to be found again in their minutes
         expected *= weeks.factor
     of_services = trace.n_requests
     of_services = of_services[:, 1:-1] if of_services.shape[1] > 2 else of_services

@@ -12,13 +12,13 @@ from scipy import special
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.fits.limits import jackknife_error
 
-MOST_LAGS = 60
+MAX_LAGS = 60
 """Minutes up to which the correlation is looked at, and at most a quarter of the trace."""  # noqa: E501
 
 BLOCKS = 10
 """Parts of the trace that the limits leave out in turn (delete-a-block jackknife)."""
 
-FEWEST_MINUTES = 30
+MIN_MINUTES = 30
 TIMES_S = np.geomspace(5, 6 * 3600, 200)
 """Correlation times that are tried [s]."""
 
@@ -61,7 +61,7 @@ def fit_fluctuation(
     total, of_total = counts.sum(axis=0), expected.sum(axis=0)
     seen = of_total > 0
     n_seen = int(np.count_nonzero(seen))
-    if n_seen < FEWEST_MINUTES or not freedom > 0:
+    if n_seen < MIN_MINUTES or not freedom > 0:
         return None
     deviation = np.divide(total, of_total, out=np.ones_like(total), where=seen) - 1
     poisson = np.divide(1.0, of_total, out=np.zeros_like(total), where=seen)
@@ -74,7 +74,7 @@ def fit_fluctuation(
         of_counts = np.average(deviation[inside] ** 2, weights=weight) / freedom
         return float(of_counts - np.average(poisson[inside], weights=weight))
 
-    n_lags = max(1, min(MOST_LAGS, deviation.size // 4))
+    n_lags = max(1, min(MAX_LAGS, deviation.size // 4))
 
     def log_time(kept: BoolArray) -> float:
         both = kept & seen

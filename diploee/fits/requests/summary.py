@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from diploee.fits.fit_tables import calendar_entry, rounded
 from diploee.fits.limits import closed_shares
 from diploee.fits.requests.fit import RequestFit
 from diploee.fits.requests.fluctuation import FluctuationFit
-from diploee.fits.told import calendar_entry, rounded
 from diploee.runs.sections import as_lines
 
 _DECIMALS = 4

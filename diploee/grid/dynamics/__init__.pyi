@@ -1,9 +1,9 @@
-from .answer import Answer as Answer
-from .answer import ride_through as ride_through
 from .curves import CURVES as CURVES
 from .events import EVENTS as EVENTS
 from .events import Event as Event
 from .machine import Voltage as Voltage
-from .machine import respond as respond
+from .machine import simulate_response as simulate_response
+from .ride_through_study import RideThroughResult as RideThroughResult
+from .ride_through_study import ride_through as ride_through
 from .site import Site as Site
 from .site import SiteState as SiteState

@@ -26,7 +26,7 @@ SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"
 ROCOF_S = 0.5
 """Window of a rate of change of frequency: EirGrid's. ASSUMPTION: IESO's, too; linear
 between."""
-HIGHEST_PU = 1.2
+MAX_PU = 1.2
 """ASSUMPTION: worst over-voltage of a zone without an upper edge."""
 
 
@@ -164,7 +164,7 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
         )
     ]
     for zone in curve.zones:
-        at_pu = min(zone.worst, HIGHEST_PU)
+        at_pu = min(zone.worst, MAX_PU)
         trips = (
             shortest_dip_s(stage.voltage_pu, stage.time_s, at_pu, settings.filter_s)
             for stage in settings.stages

@@ -333,7 +333,9 @@ class Machine:
         self.is_running = runs
 
 
-def respond(settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0) -> Response:
+def simulate_response(
+    settings: RideThrough, voltage: Voltage, pool_mw: float = 1.0
+) -> Response:
     """Return how a block answers a voltage.
 
     Parameters

@@ -40,7 +40,7 @@ CURRENT_PU = PERC1["Ipmax"] / PERC1["Lfm"]
 ROWS = 4096
 """Rows of the run that are read at a time."""
 
-LEAST_S = 1e-3
+MIN_S = 1e-3
 """Step in which stages are asked where no time goes on."""
 
 
@@ -277,7 +277,7 @@ class Site:
             arrives[REACTIVE] = arrives[REACTIVE] * (drawn(parts, of_q) / load_w)
         at_ms = round((of.first * self._series.step_s + of.time_s) * MS_PER_S)
         # A stage takes any length
-        length_ms = cast(int, (length_s or LEAST_S) * MS_PER_S)
+        length_ms = cast(int, (length_s or MIN_S) * MS_PER_S)
         block, after = Block(at_ms, length_ms, {**columns, **arrives}), []
         for stage, state in zip(self._behind, of.stages, strict=True):
             block, (state,) = Stages([stage]).apply(block, (state,))

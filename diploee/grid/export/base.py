@@ -195,7 +195,7 @@ class ExportRequest(Brief):
 
 
 @dataclass(frozen=True)
-class Written(Brief):
+class WrittenFiles(Brief):
     """Description of the written files."""
 
     files: dict[str, str]  # what each file holds, with its unit, by name
@@ -208,7 +208,7 @@ class Format(Brief):
 
     name: str  # on the command line
     summary: str  # one line on what it is and which tool loads it
-    write: Callable[[ExportRequest], Written]  # writes the file or folder
+    write: Callable[[ExportRequest], WrittenFiles]  # writes the file or folder
     # Endings of the file's name, the default first; none where the format is a folder
     suffixes: tuple[str, ...] = (".csv",)
     # Those that it takes besides the column and the step

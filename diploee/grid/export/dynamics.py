@@ -10,7 +10,7 @@ import numpy as np
 from diploee.base.clock import moment_at
 from diploee.base.errors import InputError, printable
 from diploee.base.units import MS_PER_S, W_PER_MW
-from diploee.grid.export.base import ExportRequest, Written
+from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import csv_file
 
 ROW = "TimeSeries.csv"
@@ -29,7 +29,7 @@ HEAD = (
 )
 
 
-def write_andes(request: ExportRequest) -> Written:
+def write_andes(request: ExportRequest) -> WrittenFiles:
     """Write the data of a TimeSeries device and the row of a case that plays it."""
     options = request.options
     data = f"{options.name}.csv"
@@ -61,7 +61,7 @@ def write_andes(request: ExportRequest) -> Written:
     start = ", ".join(
         f"{name}0={value!r}" for name, value in zip("pq", first, strict=False)
     )
-    return Written(
+    return WrittenFiles(
         {
             data: f"t: s since the first step's start; {', '.join(fields)}: pu of "
             f"{options.mva:g} MVA",
@@ -86,7 +86,7 @@ JUMP_S = 1e-6
 """ASSUMPTION: time of a step between two values, so that a mean holds over its step."""
 
 
-def write_pscad(request: ExportRequest) -> Written:
+def write_pscad(request: ExportRequest) -> WrittenFiles:
     """Write a file that PSCAD's File Read plays.
 
     A comment, then rows, the first at 0 s.
@@ -114,7 +114,7 @@ def write_pscad(request: ExportRequest) -> Written:
                     file.write(_pscad_row(t, values))
                 before = values
         file.write(_pscad_row(request.n_steps * request.step_s, before))
-    return Written(
+    return WrittenFiles(
         {request.path.name: f"t in s; {'; '.join(heads)}"},
         (
             (
@@ -137,7 +137,7 @@ def _pscad_row(t: float, values: list[float]) -> str:
     return "  ".join([f"{t:.6f}", *(f"{value:.6E}" for value in values)]) + "\n"
 
 
-MOST_SAMPLES = 999_999
+MAX_SAMPLES = 999_999
 """Samples of a record; what is longer is no record of an event."""
 FULL_SCALE = 32_767
 US_PER_S = 1_000_000
@@ -147,12 +147,12 @@ the last."""
 INT32_MAX = 2**31 - 1
 
 
-def write_comtrade(request: ExportRequest, revision: int) -> Written:
+def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
     """Write a record of an event window that relay, PMU and EMT tools read."""
-    if request.n_steps > MOST_SAMPLES:
+    if request.n_steps > MAX_SAMPLES:
         raise InputError(
             f"{request.run.folder}: {request.n_steps:,} samples, a COMTRADE record "
-            f"takes up to {MOST_SAMPLES:,}; give --event-window, or --from and --to"
+            f"takes up to {MAX_SAMPLES:,}; give --event-window, or --from and --to"
         )
     blocks = list(request.blocks())
     parts = [(block.time_s, *block.columns) for block in blocks]
@@ -200,7 +200,7 @@ def write_comtrade(request: ExportRequest, revision: int) -> Written:
         "\r\n".join([*config, ""]).encode("ascii", "replace")
     )
     units = "P in MW" + ("; Q in Mvar, above 0 drawn" if len(values) > 1 else "")
-    return Written(
+    return WrittenFiles(
         {f"{stem}.cfg": f"COMTRADE {revision} configuration", f"{stem}.dat": units},
         (
             clock,

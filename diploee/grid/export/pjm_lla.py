@@ -17,7 +17,7 @@ from diploee.base.errors import cell
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER
-from diploee.grid.export.base import ExportRequest, Written
+from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import in_mw
 from diploee.metrics.demand import rated_of
 from diploee.scenario.models import Scenario
@@ -25,7 +25,7 @@ from diploee.scenario.models import Scenario
 PLACE = ("ZONENAME", "AREANAME")
 
 
-def write_pjm_lla(request: ExportRequest) -> Written:
+def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     """Write tables of demand, capacity and a ramp schedule."""
     scenario, options = request.run.scenario, request.options
     steps_ms, added_w = _steps(scenario)
@@ -78,7 +78,7 @@ def write_pjm_lla(request: ExportRequest) -> Written:
     step = (
         f"largest mean over {request.step_s:g} s in the calendar year (local time), MW"
     )
-    return Written(
+    return WrittenFiles(
         {
             "demand.csv": f"sheet DEMAND Requests, a column a year: {step}",
             "capacity.csv": f"sheet CAPACITY Requests: {ratings}, at the year's end",

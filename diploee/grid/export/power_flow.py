@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from diploee.base.errors import InputError, printable
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, W_PER_KW, W_PER_MW
-from diploee.grid.export.base import ExportRequest, Written
+from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import csv_file, naive_stamps
 
 MULTIPLIER_DIGITS = 12
@@ -21,7 +21,7 @@ KW_DIGITS = 6
 KVAR_PER_MVAR = 1e3
 
 
-def write_opendss(request: ExportRequest) -> Written:
+def write_opendss(request: ExportRequest) -> WrittenFiles:
     """Write a LoadShape with its files, and the Load that follows it."""
     (peak_kw, peak_kvar), actual = _peaks(request), request.options.actual
     kw_base, kvar_base = (1.0, 1.0) if actual else (peak_kw, peak_kvar or 1.0)
@@ -43,7 +43,7 @@ def write_opendss(request: ExportRequest) -> Written:
     }
     if not request.has_reactive:
         del units["q.csv"]
-    return Written(
+    return WrittenFiles(
         {script.name: "New LoadShape and New Load; Redirect it", **units},
         (
             (
@@ -116,7 +116,7 @@ def _opendss_script(request: ExportRequest, peak_kw: float, peak_kvar: float) ->
     )
 
 
-def write_pypsa(request: ExportRequest) -> Written:
+def write_pypsa(request: ExportRequest) -> WrittenFiles:
     """Write a folder for ``Network.import_from_csv_folder``."""
     name, bus = request.options.name, request.options.bus
     hours = request.step_ms / MS_PER_H
@@ -153,13 +153,13 @@ def write_pypsa(request: ExportRequest) -> Written:
     }
     if request.has_reactive:
         files["loads-q_set.csv"] = "Mvar"
-    return Written(files, ("stamps are naive UTC, as PyPSA's are; no local time",))
+    return WrittenFiles(files, ("stamps are naive UTC, as PyPSA's are; no local time",))
 
 
 INDEX = "step"
 
 
-def write_pandapower(request: ExportRequest) -> Written:
+def write_pandapower(request: ExportRequest) -> WrittenFiles:
     """Write a table for ``DFData``, with an integer step index."""
     names = [f"{request.options.name}_p_mw"]
     if request.has_reactive:
@@ -173,7 +173,7 @@ def write_pandapower(request: ExportRequest) -> Written:
         _write_parquet(request, names)
         reader = "pandas.read_parquet(file)"
     content = f"{', '.join(names)} by integer step; MW{', Mvar' if names[1:] else ''}"
-    return Written(
+    return WrittenFiles(
         {request.path.name: content},
         (
             f"DFData({reader}); ConstControl(net, 'load', 'p_mw', [index of the load], "
@@ -205,7 +205,7 @@ player of GridLAB-D 6.0.0 reads under every clock; at `UTC` it stops (seen under
 EST5EDT, UTC0 and GMT0)."""
 
 
-def write_gridlabd(request: ExportRequest) -> Written:
+def write_gridlabd(request: ExportRequest) -> WrittenFiles:
     """Write a player file of complex power, and the model that plays it."""
     name = request.options.name
     if request.step_ms % MS_PER_S:
@@ -222,7 +222,7 @@ def write_gridlabd(request: ExportRequest) -> Written:
     (request.path / f"{name}.glm").write_text(
         _gridlabd_model(name, player), encoding="ascii"
     )
-    return Written(
+    return WrittenFiles(
         {
             player: f"a third of the facility, P+Qj in VA, by {ZONE}",
             f"{name}.glm": (

@@ -21,8 +21,8 @@ from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_MIN, W_PER_MW
-from diploee.grid.export.base import ExportRequest, Written
-from diploee.metrics.bands import profile_support, recorded_readings
+from diploee.grid.export.base import ExportRequest, WrittenFiles
+from diploee.metrics.spectral_bands import profile_support, recorded_readings
 from diploee.runs.load_parts import LoadParts, by_kind
 from diploee.scenario.ride_through import RideThrough, VoltageStage, shortest_dip_s
 
@@ -71,7 +71,7 @@ class _Window(Brief):
         }
 
 
-def write_psse(request: ExportRequest) -> Written:
+def write_psse(request: ExportRequest) -> WrittenFiles:
     """Write the parts that are asked for into a folder."""
     parts = zip(*(block.columns for block in request.blocks()), strict=True)
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
@@ -79,10 +79,12 @@ def write_psse(request: ExportRequest) -> Written:
     window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, moments)
     found = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
     files = {name: what for part in found for name, what in part.files.items()}
-    return Written(files, (NOT_VERIFIED, *(n for part in found for n in part.notes)))
+    return WrittenFiles(
+        files, (NOT_VERIFIED, *(n for part in found for n in part.notes))
+    )
 
 
-def _raw(window: _Window) -> Written:
+def _raw(window: _Window) -> WrittenFiles:
     """Write load records of moments for planning studies, in the RAW format 32."""
     request, q_mvar = window.request, window.q_mvar
     if q_mvar is None:
@@ -107,7 +109,7 @@ def _raw(window: _Window) -> Written:
         )
     name = f"{request.options.name}.raw"
     (request.path / name).write_text("\n".join([*lines, ""]), encoding="ascii")
-    return Written(
+    return WrittenFiles(
         {name: "load records of constant power, MW and Mvar"},
         (
             (
@@ -190,7 +192,7 @@ The MVA base is 1.25 MVA per MW.
 """
 
 
-def _cmld(window: _Window) -> Written:
+def _cmld(window: _Window) -> WrittenFiles:
     """Write the composite load record, with shares from the run at the moment."""
     request, of = window.request, LoadParts.of(window.request.run)
     options, mw = request.options, window.parts_mw(of)
@@ -204,7 +206,7 @@ def _cmld(window: _Window) -> Written:
     head = f"{options.bus_number} 'USRLOD' '{window.load_id}' {CMLD_HEAD}"
     record = f"{head}\n{CMLD.format(fel=fel, fma=fma, **voltages)}"
     (request.path / "cmld.dyr").write_text(record, encoding="ascii")
-    return Written(
+    return WrittenFiles(
         {
             "cmld.dyr": (
                 f"CMLDBLU2 of load '{window.load_id}', shares of the load at {when}"
@@ -283,7 +285,7 @@ PERC1: dict[str, float] = {
 """PERC1's parameters in PowerWorld's order, with their defaults."""
 
 
-def _perc1(window: _Window) -> Written:
+def _perc1(window: _Window) -> WrittenFiles:
     """Write PERC1 by name, and as a record where the user gives its head."""
     request, of = window.request, LoadParts.of(window.request.run)
     options, values = request.options, dict(PERC1)
@@ -322,7 +324,7 @@ def _perc1(window: _Window) -> Written:
         notes.append(
             "perc1.dyr: no record of PERC1 was seen; its head is --perc1-head as given"
         )
-    return Written(files, tuple(f"perc1: {note}" for note in notes))
+    return WrittenFiles(files, tuple(f"perc1: {note}" for note in notes))
 
 
 def _perc1_of(
@@ -423,7 +425,7 @@ def square_amp_mw(amplitude_mw: float, duty: float) -> float:
     return amplitude_mw * pi / (2 * sin(pi * duty))
 
 
-def _linjbl(window: _Window) -> Written:
+def _linjbl(window: _Window) -> WrittenFiles:
     """Write a wave at the window's strongest frequency, or at the one given."""
     request, options = window.request, window.request.options
     step_s = request.step_s
@@ -468,7 +470,7 @@ def _linjbl(window: _Window) -> Written:
     )
     (request.path / "linjbl.dyr").write_text(record, encoding="ascii")
     how = "its levels' times" if fast_hz else f"equal {options.equal.replace('_', ' ')}"
-    return Written(
+    return WrittenFiles(
         {"linjbl.dyr": f"LINJBL at load 'OS': {hz:.4g} Hz, {amp:.4g} MW, {how}"},
         (
             (

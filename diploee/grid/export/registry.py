@@ -24,7 +24,7 @@ from diploee.base.model import Registry
 from diploee.base.progress import Progress
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.base.version import full_version
-from diploee.grid.export.base import ExportRequest, Format, Options, Written, flag
+from diploee.grid.export.base import ExportRequest, Format, Options, WrittenFiles, flag
 from diploee.grid.export.dynamics import write_andes, write_comtrade, write_pscad
 from diploee.grid.export.pjm_lla import write_pjm_lla
 from diploee.grid.export.power_flow import (
@@ -52,7 +52,7 @@ from diploee.grid.export.tables import (
     write_reopt_json,
     write_reopt_lines,
 )
-from diploee.metrics.bands import profile_support, recorded_readings
+from diploee.metrics.spectral_bands import profile_support, recorded_readings
 from diploee.runs.folder import run_files, write_json
 from diploee.runs.reader import RunFolder
 from diploee.runs.series import Rows, RunSeries
@@ -308,7 +308,7 @@ def export_run(
     return place
 
 
-def _written(fmt: Format, request: ExportRequest) -> Written:
+def _written(fmt: Format, request: ExportRequest) -> WrittenFiles:
     """Write an export; a writer that raises, or leaves something out, is refused."""
 
     def error(text: str) -> InputError:
@@ -376,7 +376,7 @@ INTERVAL = "each value is the mean over the step that starts at its stamp or pos
 
 
 def _describe(
-    fmt: Format, request: ExportRequest, written: Written, leap_rule: str | None
+    fmt: Format, request: ExportRequest, written: WrittenFiles, leap_rule: str | None
 ) -> dict[str, Any]:
     """Return the sidecar of a finished export."""
     run = request.run

@@ -9,12 +9,12 @@ import numpy as np
 from diploee.base.clock import named_zone
 from diploee.base.errors import InputError
 from diploee.base.units import MS_PER_H
-from diploee.grid.export.base import ExportRequest, Written
+from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.grid.export.text import csv_file, in_kw, local_stamps
 from diploee.scenario.models import Facility
 
 
-def write_plain(request: ExportRequest) -> Written:
+def write_plain(request: ExportRequest) -> WrittenFiles:
     """Write stamps with their UTC offset, and power."""
     facility = request.run.scenario.facility
     name = request.options.time_zone or facility.time_zone
@@ -35,7 +35,7 @@ def write_plain(request: ExportRequest) -> Written:
         if name
         else ()
     )
-    return Written(
+    return WrittenFiles(
         {
             request.path.name: (
                 f"timestamp: ISO 8601 with UTC offset; {request.options.column}: W"
@@ -45,14 +45,14 @@ def write_plain(request: ExportRequest) -> Written:
     )
 
 
-def write_playback(request: ExportRequest) -> Written:
+def write_playback(request: ExportRequest) -> WrittenFiles:
     """Write seconds, power and reactive power."""
     header = ("t_s", "p_mw", "q_mvar") if request.has_reactive else ("t_s", "p_mw")
     with csv_file(request.path, header) as write:
         for block in request.blocks():
             write(block.time_s, *block.columns)
     units = "t_s: s since the first step's start; p_mw: MW"
-    return Written(
+    return WrittenFiles(
         {request.path.name: units + ("; q_mvar: Mvar" if request.has_reactive else "")},
         (
             (
@@ -63,7 +63,7 @@ def write_playback(request: ExportRequest) -> Written:
     )
 
 
-def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
+def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> WrittenFiles:
     """Write seconds and the power of a GPU."""
     if request.run.scenario.facility.has_phases:
         raise InputError(
@@ -85,7 +85,7 @@ def write_per_gpu(request: ExportRequest, header: tuple[str, str]) -> Written:
     with csv_file(request.path, header) as write:
         for block in request.blocks():
             write(block.time_s, np.round(block.power_w / n_gpus, 6))
-    return Written(
+    return WrittenFiles(
         {
             request.path.name: (
                 f"{header[0]}: s since the first step's start; {header[1]}: W per GPU"
@@ -114,12 +114,12 @@ def _gpus_behind(facility: Facility, column: str) -> int:
     )
 
 
-def write_load(request: ExportRequest) -> Written:
+def write_load(request: ExportRequest) -> WrittenFiles:
     """Write seconds and the power of the facility."""
     with csv_file(request.path, ("t_s", "p_kw")) as write:
         for block in request.blocks():
             write(block.time_s, in_kw(block.power_w))
-    return Written(
+    return WrittenFiles(
         {
             request.path.name: (
                 "t_s: s since the first step's start; p_kw: kW of the facility"
@@ -139,12 +139,12 @@ REOPT_WEEKDAYS = (
 )
 
 
-def write_lines(request: ExportRequest) -> Written:
+def write_lines(request: ExportRequest) -> WrittenFiles:
     """Write one value a line."""
     with csv_file(request.path) as write:
         for block in request.blocks():
             write(in_kw(block.power_w))
-    return Written(
+    return WrittenFiles(
         {
             request.path.name: (
                 f"kW, one value a line, no header, {request.n_steps:,} lines"
@@ -154,11 +154,11 @@ def write_lines(request: ExportRequest) -> Written:
     )
 
 
-def write_reopt_lines(request: ExportRequest) -> Written:
+def write_reopt_lines(request: ExportRequest) -> WrittenFiles:
     """Write one value a line, with notes for REopt."""
     written = write_lines(request)
     year = request.start.year
-    return Written(
+    return WrittenFiles(
         written.files,
         (
             *written.notes,
@@ -169,7 +169,7 @@ def write_reopt_lines(request: ExportRequest) -> Written:
     )
 
 
-def write_reopt_json(request: ExportRequest) -> Written:
+def write_reopt_json(request: ExportRequest) -> WrittenFiles:
     """Write the keys of a REopt scenario."""
     loads_kw = [value for b in request.blocks() for value in in_kw(b.power_w).tolist()]
     content = {
@@ -180,7 +180,7 @@ def write_reopt_json(request: ExportRequest) -> Written:
         "Settings": {"time_steps_per_hour": MS_PER_H // request.step_ms},
     }
     request.path.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    return Written(
+    return WrittenFiles(
         {
             request.path.name: (
                 "ElectricLoad.loads_kw: kW; merge the keys into a REopt scenario"

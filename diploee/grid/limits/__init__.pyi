@@ -1,8 +1,8 @@
-from .check import Amount as Amount
 from .check import Check as Check
 from .check import LimitSpec as LimitSpec
 from .check import NotAssessable as NotAssessable
-from .check import Shown as Shown
+from .check import PowerBound as PowerBound
+from .check import SeriesContext as SeriesContext
 from .check import check_of_run as check_of_run
 from .file import LIMITS as LIMITS
 from .file import Limits as Limits

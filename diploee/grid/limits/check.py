@@ -28,19 +28,19 @@ from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
 from diploee.base.measures.series import (
     QUANTA_PER_MW,
+    Chunk,
     Measure,
     Signal,
-    Stretch,
-    Values,
+    SignalChunk,
     power,
 )
 from diploee.base.measures.voltage import ShortCircuit
 from diploee.base.metric import short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
-from diploee.metrics.bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
 from diploee.metrics.changes import Key
-from diploee.profiles.meters import TRUSTED_WINDOWS
+from diploee.metrics.spectral_bands import FLAGGED_STEPS, FOLDED_SAMPLES, Support
+from diploee.profiles.meter_response import TRUSTED_WINDOWS
 
 Positive = PositiveFloat
 Percent = Annotated[float, Field(gt=0, le=100)]
@@ -100,11 +100,11 @@ class NotAssessable(Exception):  # no error: an answer  # noqa: N818
         self.need = need
 
 
-class Outside(NotAssessable):
+class NotModelled(NotAssessable):
     """A quantity that no run of this kind of model shows; the text says why."""
 
 
-class Said(NamedTuple):
+class Caveats(NamedTuple):
     """Words on a limit: what the run (`note`), or any such model, does not show."""
 
     note: str = ""
@@ -134,7 +134,7 @@ class Band(Model):
 
 
 @dataclass(frozen=True)
-class Shown(Brief):
+class SeriesContext(Brief):
     """A series to be checked against limits."""
 
     clock: WallClock  # its intervals
@@ -165,7 +165,7 @@ class Shown(Brief):
         if reason := self.clock.why_not_aligned(interval_ms):
             raise NotAssessable(reason, Need.FINER)
 
-    def steps(self, span_ms: int, between_points: bool = False) -> Said:
+    def steps(self, span_ms: int, between_points: bool = False) -> Caveats:
         """Return what is to be said of a time span, or between two points.
 
         ASSUMPTION: points show iterations of a synchronous job where there are 60 in
@@ -198,7 +198,7 @@ class Shown(Brief):
             scope = f"a lower bound: {support.interpolation}"
         elif support.is_lower_bound(span_ms / MS_PER_S):
             scope = support.smears
-        return Said(note, scope)
+        return Caveats(note, scope)
 
     def of_mean(self, span_ms: int) -> str:
         """Return the scope of a mean over a time.
@@ -209,7 +209,7 @@ class Shown(Brief):
         is_whole = not support.is_interpolated(2 * span_ms / MS_PER_S)
         return "" if is_whole else f"a lower bound: {support.interpolation}"
 
-    def seen(self, band: Band) -> tuple[float, Said]:
+    def seen(self, band: Band) -> tuple[float, Caveats]:
         """Return up to where a band is seen [Hz], and what is to be said of that.
 
         The scope is what this kind of model covers: the detail of profiles and 0.1 s.
@@ -219,7 +219,7 @@ class Shown(Brief):
             raise NotAssessable(support.folded + UNFOLDED)
         detail_hz = min(support.detail_hz, FLAGGED_STEPS / (PROFILE_STEP_MS / MS_PER_S))
         if band.low_hz >= detail_hz:
-            raise Outside(f"nothing is modelled above {detail_hz:.3g} Hz")
+            raise NotModelled(f"nothing is modelled above {detail_hz:.3g} Hz")
         is_finest = self.clock.step_ms <= PROFILE_STEP_MS
         run_hz = (FLAGGED_STEPS if is_finest else TRUSTED_WINDOWS) / step_s
         if band.low_hz >= run_hz * (1 - ROUNDING):
@@ -233,10 +233,10 @@ class Shown(Brief):
                 f"seen to {seen_hz:.3g} Hz of {band.band}, as the run's step is "
                 f"{step_s:g} s{FINER}"
             )
-        return seen_hz, Said(text, support.scope(band.high_hz, seen_hz))
+        return seen_hz, Caveats(text, support.scope(band.high_hz, seen_hz))
 
 
-class Amount(Model):
+class PowerBound(Model):
     """A size of power, or of its rate: the lesser of what is given.
 
     A plain number is in MW.
@@ -255,11 +255,13 @@ class Amount(Model):
     @classmethod
     def _plain(cls, value: Any) -> Any:
         return (
-            value if isinstance(value, dict | Amount | list | None) else {"mw": value}
+            value
+            if isinstance(value, dict | PowerBound | list | None)
+            else {"mw": value}
         )
 
     @model_validator(mode="after")
-    def _some(self) -> Amount:
+    def _some(self) -> PowerBound:
         if not self.model_fields_set:
             raise ValueError("give mw, percent_of_peak or percent_of_nominal")
         return self
@@ -280,7 +282,7 @@ class Amount(Model):
         given = [f"{size:g} {unit}" for size, unit in parts if size is not None]
         return f"lesser of {' and '.join(given)}" if len(given) > 1 else given[0]
 
-    def of(self, shown: Shown) -> tuple[float, str]:
+    def of(self, shown: SeriesContext) -> tuple[float, str]:
         """Return the size [MW], and how it came about where it is no plain number."""
         sizes, of = [] if self.mw is None else [self.mw], []
         no_peak = NotAssessable("the run has no peak above 0 MW; run a site with load")
@@ -323,7 +325,7 @@ class Check(Brief):
     per_unit: float = 1.0  # how many of the signal's make one of the limit's unit
     # Of what only the whole run has: what takes it in, and its values
     measure: Measure | None = None
-    at_end: Callable[[], Values | None] = lambda: None
+    at_end: Callable[[], SignalChunk | None] = lambda: None
     least: bool = False  # the limit is the least that is allowed
     # What of the limit the run does not show: without a violation it is open
     note: str = ""
@@ -347,7 +349,7 @@ class Check(Brief):
         self.sign = -1 if self.least else 1
         self.exceedance = Exceedance(self.sign * self.limit, self.stride_ms)
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Chunk) -> None:
         """Evaluate what ends in the new part of a stretch."""
         with named(self.spec):
             if self.measure is not None:
@@ -362,7 +364,7 @@ class Check(Brief):
         self.at_end = lambda: None
         return self.exceedance
 
-    def _add(self, found: Values | None) -> None:
+    def _add(self, found: SignalChunk | None) -> None:
         if found is not None and found.values.size:
             self.exceedance.add(
                 self.sign * found.values, found.first_ms, found.edges_ms
@@ -410,7 +412,7 @@ class LimitSpec(Model):
         """The limited quantity and its limit, whoever states them."""
         return f"{self.key}: {self.model_dump_json(exclude={'mark', 'note'})}"
 
-    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+    def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield changes of power that are kept.
 
         Direction, an amount and how often, time [ms]. A load that is no larger keeps
@@ -419,14 +421,14 @@ class LimitSpec(Model):
         """
         yield from ()
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
         """Yield lines in figures: which, an amount and how often, length [ms].
 
         None by default.
         """
         yield from ()
 
-    def below(self, shown: Shown) -> Check | None:
+    def below(self, shown: SeriesContext) -> Check | None:
         """Return a check of the power itself where the whole load is below the limit.
 
         A load between nothing and its maximum changes by no more than that, at any
@@ -448,7 +450,7 @@ class LimitSpec(Model):
         return power_check(text, min(sizes), shown)
 
     @abstractmethod
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the checks that a series allows."""
 
 
@@ -462,7 +464,7 @@ def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
 
 
 def power_check(
-    text: str, limit_mw: float, shown: Shown, event: Key | None = None
+    text: str, limit_mw: float, shown: SeriesContext, event: Key | None = None
 ) -> Check:
     """Return a check of the power itself, the run's own interval means."""
     step_ms = shown.clock.step_ms
@@ -480,25 +482,25 @@ def power_check(
     )
 
 
-MOST_OF_RATED = 3.0
+MAX_OF_RATED = 3.0
 """A limit on the power itself is questioned above this multiple of the rated power."""
 
 
-def in_kw(limit_mw: float, shown: Shown) -> str:
+def in_kw(limit_mw: float, shown: SeriesContext) -> str:
     """Return whether a limit on the power may be in kW; empty where it may not."""
     ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
     rated = (
         f"{short(limit_mw)} MW is {short(ratio)} times the rated "
         f"{short(shown.rated_mw)} MW"
     )
-    return f"{rated}: is it in kW?" if ratio > MOST_OF_RATED else ""
+    return f"{rated}: is it in kW?" if ratio > MAX_OF_RATED else ""
 
 
 def check_of_run(
     text: str,
     limit: float,
     unit: str,
-    shown: Shown,
+    shown: SeriesContext,
     measure: Measure,
     value: Callable[[], float | None],
     *,
@@ -528,10 +530,10 @@ def check_of_run(
     """
     horizon_ms = shown.horizon_ms
 
-    def at_end() -> Values | None:
+    def at_end() -> SignalChunk | None:
         if (found := value()) is None:
             return None
-        return Values(np.array([found]), 0, np.array([0, horizon_ms]))
+        return SignalChunk(np.array([found]), 0, np.array([0, horizon_ms]))
 
     return Check(
         text,

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from diploee.base.errors import InputError
-from diploee.base.files.places import find_shipped
+from diploee.base.files.paths import find_shipped
 from diploee.base.model import Kinds, Model, default
 from diploee.base.plain_data import checked
 from diploee.grid.limits.check import LimitSpec

@@ -39,7 +39,7 @@ from diploee.base.units import (
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
 from diploee.facility.battery import BatterySpec, RampRates
-from diploee.facility.storage import Before, Held, hold
+from diploee.facility.storage import SteadiedSupply, StoreState, hold
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.grid.limits.report import (
@@ -52,15 +52,15 @@ from diploee.grid.limits.report import (
 )
 from diploee.grid.limits.watch import needed_step_ms
 from diploee.metrics.demand import rated_of
+from diploee.runs.formatting import pattern_for
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import pattern_for
+from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.times import steps_ms
 
 if TYPE_CHECKING:
     from diploee.scenario.models import Scenario
 
-MOST_VALUES = 10_000_000
+MAX_VALUES = 10_000_000
 """Intervals of a run that is sized for: its power is in memory, and looked at some 50
 times."""
 
@@ -148,12 +148,12 @@ class Mitigation(Brief):
         notes = [*self._left_over()]
         if self.stage is None:
             none = f"{seen_on} no limit that it is sized for is broken"
-            figures, tables = [Figure("Battery", "none", note=none)], []
+            figures, tables = [Statistic("Battery", "none", note=none)], []
         else:
             reports += [(report, "with it") for report in self.after]
             figures = [*self._figures(self.stage, seen_on)]
             cells = (
-                Figure(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
+                Statistic(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
                 for name, (*values, unit) in self.beside.items()
                 for pattern in (pattern_for(values),)
                 for of, value in zip(("without", "with battery"), values, strict=True)
@@ -170,21 +170,23 @@ class Mitigation(Brief):
         said = (*verdicts.notes[1:], *notes)
         return Section("battery", "Battery", tuple(figures), every, (), said)
 
-    def _figures(self, stage: BatterySpec, seen_on: str) -> Iterator[Figure]:
+    def _figures(self, stage: BatterySpec, seen_on: str) -> Iterator[Statistic]:
         part = (
-            f"{stage.least_state_of_charge:.0%} to {stage.most_state_of_charge:.0%} of "
+            f"{stage.min_state_of_charge:.0%} to {stage.max_state_of_charge:.0%} of "
             f"{stage.energy_mwh:.4g} MWh nominal"
         )
-        yield Figure("Power", stage.power_mw, "MW", seen_on)
-        yield Figure("Usable energy", self.usable_mwh, "MWh", part)
-        yield Figure("Lag of the supply", stage.smoothing_s, "s")
+        yield Statistic("Power", stage.power_mw, "MW", seen_on)
+        yield Statistic("Usable energy", self.usable_mwh, "MWh", part)
+        yield Statistic("Lag of the supply", stage.smoothing_s, "s")
         if stage.ramp_limit is not None:
-            yield Figure("Ramps held", stage.ramp_limit.up_mw_per_min, "MW/min")
+            yield Statistic("Ramps held", stage.ramp_limit.up_mw_per_min, "MW/min")
         for key, value in self.metrics.items():
             if metric := find_metric(key, stage.metrics):
                 shown = None if value is None else value * metric.factor
                 form = metric.format
-                yield Figure(metric.name, shown, metric.suffix, key=key, pattern=form)
+                yield Statistic(
+                    metric.name, shown, metric.suffix, key=key, pattern=form
+                )
 
     def worse(self) -> list[str]:
         """Return what is larger with the battery, by how much, and broken limits."""
@@ -268,10 +270,10 @@ def mitigate(run: RunFolder, *limits: Limits) -> Mitigation:
     _check_step(run, most_ms, shows_all_ms)
     finer_s = shows_all_ms / MS_PER_S if shows_all_ms < step_ms else 0.0
     n = run.scenario.n_intervals
-    if n > MOST_VALUES:
+    if n > MAX_VALUES:
         raise InputError(
             f"{run.folder}: {n:,} intervals, a battery is sized on up to "
-            f"{MOST_VALUES:,}; simulate at a coarser resolution, or a shorter time"
+            f"{MAX_VALUES:,}; simulate at a coarser resolution, or a shorter time"
         )
     taken = {column.name for column in BatterySpec.columns} & {
         c.name for c in run.columns
@@ -397,9 +399,9 @@ class _Sizing:
             )
         self._is_kept = not any(report.not_met for report in without)
 
-    def held(self, control: BatterySpec) -> Held:
+    def held(self, control: BatterySpec) -> SteadiedSupply:
         """Return the load held by a battery without end."""
-        start = Before(float(self.power_w[0]), ENDLESS_STORE.reference_j)
+        start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
         return hold(self.power_w, self.dt_s, ENDLESS_STORE, control.hold(), start)
 
     def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:

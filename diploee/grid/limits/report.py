@@ -37,18 +37,18 @@ from diploee.grid.limits.check import (
     LimitSpec,
     Need,
     NotAssessable,
-    Outside,
-    Shown,
+    NotModelled,
+    SeriesContext,
     named,
 )
 from diploee.grid.limits.file import LIMITS, Limits
-from diploee.metrics.bands import Support, profile_support, recorded_readings
-from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
+from diploee.metrics.spectral_bands import Support, profile_support, recorded_readings
+from diploee.runs.formatting import moment
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable, as_html
-from diploee.runs.words import moment
+from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 from diploee.scenario.models import Facility, Scenario
 
 POWER_COLUMN = "facility_power_w"
@@ -66,7 +66,7 @@ YEAR_MS = 365 * MS_PER_DAY
 """Less can show that a limit is not met, and not that it is."""
 
 
-class Unchecked(NamedTuple):
+class UncheckedLimit(NamedTuple):
     """A limit without a check."""
 
     key: str
@@ -76,7 +76,7 @@ class Unchecked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstEvent:
     """One of the worst events of a violation."""
 
     # First value beyond the limit, end of the last, and time of the worst one
@@ -98,7 +98,7 @@ class LimitResult(Brief):
     violations: int  # unbroken stretches beyond the limit
     duration_s: float  # their total: values beyond the limit times their spacing
     window_s: float  # length of the window or interval behind a value
-    worst: tuple[Worst, ...]  # the worst stretches, at most five, the worst first
+    worst: tuple[WorstEvent, ...]  # the worst stretches, at most five, the worst first
     note: str  # what weakens the check, such as a lower bound
     cause: str = ""  # why the worst event came about, where the run's metrics tell
     value: float = 0.0  # the largest value, of a least limit the smallest, kept or not
@@ -160,8 +160,10 @@ class LimitReport(Brief):
 
     resolution_s: float  # of what was checked
     results: tuple[LimitResult, ...]  # one for each limit that could be checked
-    unchecked: tuple[Unchecked, ...]  # those that could not
-    outside: tuple[Unchecked, ...] = ()  # those that this kind of model does not cover
+    unchecked: tuple[UncheckedLimit, ...]  # those that could not
+    outside: tuple[
+        UncheckedLimit, ...
+    ] = ()  # those that this kind of model does not cover
     days: float = YEAR_MS / MS_PER_DAY  # length of what was checked
     boundary: str = ""  # where the power that was checked is taken
     name: str = ""  # of the limits
@@ -196,7 +198,7 @@ class LimitReport(Brief):
                 *(of for of in getattr(self, name) if of.key not in keys.values()),
                 *(
                     of._replace(key=keys[of.key])
-                    if isinstance(of, Unchecked)
+                    if isinstance(of, UncheckedLimit)
                     else replace(of, key=keys[of.key], scope=_joined(of.scope, said))
                     for of in getattr(other, name)
                     if of.key in keys
@@ -265,7 +267,7 @@ class LimitReport(Brief):
         most = max(deciding, key=lambda of: np.nan_to_num(of.use), default=None)
         return most.by_how_much() if most else ""
 
-    def figures(self) -> Iterator[Figure]:
+    def figures(self) -> Iterator[Statistic]:
         """Yield the cells of a table of the limits, the worst verdict first."""
         step_ms = round(self.resolution_s * MS_PER_S)
         rows = [
@@ -282,7 +284,7 @@ class LimitReport(Brief):
         for k, (_, text, cells) in enumerate(rows, start=1):
             for name, cell in cells.items():
                 if cell:
-                    yield Figure(f"{k}. {text}", cell, quantity=name)
+                    yield Statistic(f"{k}. {text}", cell, quantity=name)
 
     def sections(self) -> list[Section]:
         """Return the report as sections, for terminal, page and notebook."""
@@ -413,7 +415,7 @@ def check_limits(
         If the run's power can't be read.
     """
     reactive = reactive_of(limits, {column.name for column in run.columns})
-    checked = Checked(limits, seen_by(run, bool(reactive), supply), reactive)
+    checked = CheckedSeries(limits, seen_by(run, bool(reactive), supply), reactive)
     transient_ms, first = round(run.transient_h * MS_PER_H), 0
     for block in run.blocks([POWER_COLUMN, *reactive]):
         columns, last = block.columns, first + block.starts_ms.size
@@ -435,7 +437,7 @@ def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
     return [name for name in REACTIVE_COLUMNS if needs_reactive and name in columns][:1]
 
 
-class Checked:
+class CheckedSeries:
     """A series that is passed to checks, those of what it is filled up apart.
 
     Parameters
@@ -448,11 +450,15 @@ class Checked:
         Its column of reactive power, where limits need one.
     """
 
-    def __init__(self, limits: Limits, whole: Shown, reactive: list[str]) -> None:
+    def __init__(
+        self, limits: Limits, whole: SeriesContext, reactive: list[str]
+    ) -> None:
         self.limits, self._whole = limits, whole
         self._columns = [POWER_COLUMN, *reactive]
         self._checks: list[Check] = []
-        self._unchecked: list[tuple[Unchecked, bool]] = []  # and if no run shows it
+        self._unchecked: list[
+            tuple[UncheckedLimit, bool]
+        ] = []  # and if no run shows it
         for key, spec in limits.each():
             with named(spec):
                 found, why = checks_of(spec, whole)
@@ -462,8 +468,10 @@ class Checked:
                 if not found:
                     source = f" ({spec.read_from})" if spec.read_from else ""
                     need = why.need if why else Need.OTHER
-                    left_out = Unchecked(key, spec.what, f"{why or ''}{source}", need)
-                    self._unchecked.append((left_out, isinstance(why, Outside)))
+                    left_out = UncheckedLimit(
+                        key, spec.what, f"{why or ''}{source}", need
+                    )
+                    self._unchecked.append((left_out, isinstance(why, NotModelled)))
             for number, check in enumerate(found):
                 check.key, check.spec, check.number = key, spec, number
             self._checks += found
@@ -510,10 +518,10 @@ class Checked:
             if found.n_values:
                 results.append(_result(check, clock, causes))
             else:
-                none = Unchecked(check.key, check.text, str(why), why.need)
+                none = UncheckedLimit(check.key, check.text, str(why), why.need)
                 unchecked.append(none)
         outside += [
-            Unchecked(f"not_stated.{k}", text, "no figure was seen in the source")
+            UncheckedLimit(f"not_stated.{k}", text, "no figure was seen in the source")
             for k, text in enumerate(limits.not_stated)
         ]
         return LimitReport(
@@ -539,7 +547,7 @@ def covered(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def checks_of(
-    spec: LimitSpec, shown_: Shown
+    spec: LimitSpec, shown_: SeriesContext
 ) -> tuple[list[Check], NotAssessable | None]:
     """Return the checks that a series allows, or why there are none."""
     try:
@@ -551,7 +559,7 @@ def checks_of(
 
 def seen_by(
     run: RunFolder, has_reactive: bool = False, supply: Supply | None = None
-) -> Shown:
+) -> SeriesContext:
     """Return what the series of a run shows, or another supply in its place."""
     scenario, grid = run.scenario, run.metrics.get("grid") or {}
     interpolated_s = (grid.get("bandwidth") or {}).get("interpolated_s", 0.0)
@@ -580,7 +588,7 @@ def shown_at(
     peak_mw: float | None,
     has_reactive: bool = False,
     exports: bool = False,
-) -> Shown:
+) -> SeriesContext:
     """Return what a series of a scenario shows at a step."""
     contract, whole = _contract(scenario.facility), (0.0, "")
     if contract is not None:
@@ -588,7 +596,7 @@ def shown_at(
     elif peak_mw is not None and scenario.horizon_ms >= YEAR_MS:
         whole = peak_mw, "the peak"
     no_whole = None if whole[1] else NotAssessable(NO_PEAK, Need.LONGER)
-    return Shown(
+    return SeriesContext(
         WallClock(scenario.start_with_zone, step_ms),
         support.at_resolution(step_ms),
         scenario.horizon_ms,
@@ -634,7 +642,7 @@ def _result(
 ) -> LimitResult:
     found, sign = check.exceedance, check.sign
     worst = tuple(
-        Worst(
+        WorstEvent(
             clock.iso(e.begin_ms),
             clock.iso(e.end_ms),
             clock.iso(e.worst_ms),

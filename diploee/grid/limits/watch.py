@@ -16,17 +16,17 @@ from diploee.base.columns import find_column
 from diploee.base.metric import short
 from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
-from diploee.grid.limits.check import Check, LimitSpec, Need, Shown
+from diploee.grid.limits.check import Check, LimitSpec, Need, SeriesContext
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import (
-    Checked,
+    CheckedSeries,
     LimitReport,
     as_stored,
     checks_of,
     reactive_of,
     shown_at,
 )
-from diploee.metrics.bands import Support, profile_support
+from diploee.metrics.spectral_bands import Support, profile_support
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import steps_ms
 from diploee.simulation.pipeline import Pipeline
@@ -45,7 +45,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     """
     has_reactive = scenario.facility.has_ac_power
 
-    def shown(step_ms: int) -> Shown:
+    def shown(step_ms: int) -> SeriesContext:
         found = shown_at(
             scenario,
             step_ms,
@@ -67,7 +67,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     return needed
 
 
-def _outcome(spec: LimitSpec, shown: Shown) -> list[tuple[bool, bool]] | Need:
+def _outcome(spec: LimitSpec, shown: SeriesContext) -> list[tuple[bool, bool]] | Need:
     """Return what a series shows of a limit, and its windows of few steps."""
     checks, why = checks_of(spec, shown)
     if why is not None:
@@ -86,7 +86,7 @@ def _is_coarse(check: Check, step_ms: int) -> bool:
     )
 
 
-class LimitWatch(Checked):
+class LimitWatch(CheckedSeries):
     """Checks limits while a run passes at its step; a sink.
 
     Parameters

@@ -25,7 +25,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 
 COLUMNS = {
     **{"id": "job_id", "nodes": "node_num", "gpus": "gpu_num", "state": "state"},
@@ -34,7 +34,7 @@ COLUMNS = {
 OPTIONAL = {"type": "type"}
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read a job trace of AcmeTrace."""
     table = read_job_columns(
         read_header(text), COLUMNS, OPTIONAL, "an AcmeTrace job trace"

@@ -41,11 +41,11 @@ from diploee.importers.job_logs.raw_log import (
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
-    Sheet,
+    HeaderTable,
     header_words,
     read_header,
 )
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import ids, labels, numbers
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
 
@@ -74,19 +74,19 @@ _STATES = np.array([STATES.index(state) for state in _WORST_FIRST])
 _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in STATES])
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line is a header or row of the task table."""
     named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read the task table of Alibaba's trace of 2020."""
     import pandas as pd
 
     sheet = read_header(text)
     if not sheet.has("job_name") and len(sheet.names) == len(NAMES):
-        sheet = Sheet(text, NAMES)
+        sheet = HeaderTable(text, NAMES)
     what = "pai_task_table of Alibaba's 2020 trace"
     table = read_job_columns(sheet, COLUMNS, {}, what)
     zone = options.zone or LOCAL_ZONE

@@ -29,7 +29,7 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.registry import has_columns
 from diploee.importers.text.tables import read_header
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import numbers
 
 COLUMNS = {
@@ -40,7 +40,7 @@ OPTIONAL = {"type": "qos"}
 
 
 # A pod list needs none
-def read(text: Text, options: JobLogOptions) -> RawLog:  # noqa: ARG001
+def read(text: TextLines, options: JobLogOptions) -> RawLog:  # noqa: ARG001
     """Read a pod list of Alibaba's trace of 2023."""
     what = "a pod list of Alibaba's 2023 trace"
     table = read_job_columns(read_header(text), COLUMNS, OPTIONAL, what)

@@ -37,7 +37,7 @@ from diploee.importers.job_logs.raw_log import (
     state_ids,
 )
 from diploee.importers.text.tables import ReadTable, columns_of
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import ids, labels
 from diploee.loads.jobs.job_log import MISSING_MS
 
@@ -73,12 +73,12 @@ class _Job(Record):
     attempts: list[_Attempt] | None = None
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the text begins as a JSON list of jobs with keys of Philly's."""
     return _START.match(text.head.lstrip()) is not None
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read Philly's `cluster_job_log`."""
     import pandas as pd
 

@@ -23,20 +23,20 @@ from diploee.base.tables import (
 )
 from diploee.base.units import MS_PER_S, US_PER_UNIT, TimeUnit
 from diploee.importers.registry import FileFormat
-from diploee.importers.text.stamps import stamps
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
+    HeaderTable,
     ReadTable,
-    Sheet,
 )
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
     Counting,
     clocked_ms,
     counting_in,
     is_clocked,
 )
+from diploee.importers.text.timestamps import stamps
 from diploee.importers.text.values import Number, ids, labels, numbers
 from diploee.loads.import_counts import NAIVE
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
@@ -47,7 +47,7 @@ ENERGY_J = Number(1e15, none=-1)
 LABELS = ("user", "account", "name")
 """Who submitted a job, for which account and by which name."""
 REPEATED_ROW = "repeated row"
-LARGEST_TIME_S = 1e11
+MAX_TIME_S = 1e11
 """Beyond these (278 GWh; 3,000 years) a value is a mistake, and refused."""
 
 STATE_WORDS = {
@@ -159,14 +159,14 @@ class RawLog(Brief):
     time_unit: TimeUnit | None = None  # of times that are numbers, where known
 
 
-JobLogReader = Callable[[Text, JobLogOptions], RawLog]
+JobLogReader = Callable[[TextLines, JobLogOptions], RawLog]
 """Reads the rows of a file by the options; `diploee.importers.job_logs.rules` does the
 rest."""
 JobLogFormat = FileFormat[JobLogReader]
 
 
 def read_job_columns(
-    sheet: Sheet,
+    sheet: HeaderTable,
     required: Mapping[str, str],
     optional: Mapping[str, str],
     what: str,
@@ -223,7 +223,7 @@ def raw_log(
 def times_ms(table: ReadTable, key: str, unit: TimeUnit = "s") -> Int64Array:
     """Return a column of numbers in a unit as times [ms], or `MISSING_MS`."""
     unit_ms = US_PER_UNIT[unit] / _US_PER_MS
-    kind = Number(LARGEST_TIME_S * MS_PER_S / unit_ms, none=-1)
+    kind = Number(MAX_TIME_S * MS_PER_S / unit_ms, none=-1)
     values = numbers(table, key, kind) * unit_ms
     missing = np.isnan(values)
     return np.where(

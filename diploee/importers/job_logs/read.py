@@ -13,9 +13,9 @@ from diploee.base.progress import stage
 from diploee.importers.job_logs import (
     acme,
     alibaba_2020,
+    generic_csv,
     openb,
     philly,
-    plain_csv,
     slurm,
     swf,
 )
@@ -32,7 +32,7 @@ from diploee.loads.jobs.job_log import JobLog
 
 JOB_LOG_FORMATS: Formats[JobLogReader] = Formats(
     "job log",
-    (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, plain_csv)),
+    (m.FORMAT for m in (swf, slurm, acme, philly, alibaba_2020, openb, generic_csv)),
 )
 """The formats by name; of several that recognise a file the first is taken."""
 
@@ -115,7 +115,7 @@ def _read(
     return chosen, raw
 
 
-_OF_STAMPS = tuple(m.FORMAT.name for m in (plain_csv, slurm, acme, philly))
+_OF_STAMPS = tuple(m.FORMAT.name for m in (generic_csv, slurm, acme, philly))
 _FORMATS_OF = {
     "columns": ("column", _OF_STAMPS[:1]),
     "time_format": ("time-format", _OF_STAMPS),

@@ -75,10 +75,10 @@ from diploee.loads.jobs.job_log import (
 from diploee.scenario.durations import MAX_DURATION_S
 
 CPU_ONLY = "CPU-only job"
-MOST_APART = 0.01
+MAX_APART = 0.01
 RENUMBERED = "repeated job id, kept and renumbered as tasks of an array"
-LONGEST_RUN_MS = MAX_DURATION_S * MS_PER_S
-LARGEST_NODE_COUNT = 2**31 - 1
+MAX_RUN_MS = MAX_DURATION_S * MS_PER_S
+MAX_NODE_COUNT = 2**31 - 1
 
 
 def apply_rules(
@@ -185,9 +185,9 @@ def _of_one_run_time(
         float(ms[both].sum(dtype=np.float64)) / MS_PER_S
         for ms in (rows.run_ms, span_ms)
     )
-    differ = abs(logged_s - span_s) > MOST_APART * max(logged_s, span_s)
+    differ = abs(logged_s - span_s) > MAX_APART * max(logged_s, span_s)
     takes_span = run_time is RunTime.SPAN or (
-        run_time is RunTime.SHORTER and logged_s > span_s * (1 + MOST_APART)
+        run_time is RunTime.SHORTER and logged_s > span_s * (1 + MAX_APART)
     )
     if takes_span:
         rows = replace(rows, run_ms=np.where(both, span_ms, rows.run_ms))
@@ -248,7 +248,7 @@ def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
         "started without an end": no_run,
         "negative run time": rows.run_ms < 0,
         "zero run time": rows.run_ms == 0,
-        "run time of more than ten years": rows.run_ms > LONGEST_RUN_MS,
+        "run time of more than ten years": rows.run_ms > MAX_RUN_MS,
     }
 
 
@@ -289,10 +289,10 @@ def _check_nodes(path: Path, n_nodes: Float64Array, kept: BoolArray) -> None:
             f"gpus_per_node{option('--gpus-per-node')}, so that GPUs tell the nodes"
         )
     largest = float(np.nanmax(n_nodes[kept], initial=0))
-    if largest > LARGEST_NODE_COUNT:
+    if largest > MAX_NODE_COUNT:
         raise LogFormatError(
             f"{path}: a job has {largest:g} nodes, expected at most "
-            f"{LARGEST_NODE_COUNT:,}; correct the counts of GPUs or give more "
+            f"{MAX_NODE_COUNT:,}; correct the counts of GPUs or give more "
             "gpus_per_node"
         )
 

@@ -56,7 +56,7 @@ from diploee.importers.text.tables import (
     header_words,
     read_header,
 )
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import CLOCKED, fields_ms
 from diploee.importers.text.values import (
     Number,
@@ -96,7 +96,7 @@ _ENERGY = Number(2.0**64, none=-1)
 _THOUSANDS = {"K": 1024, "M": 1024**2}
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read what ``sacct`` printed."""
     dashes = _DASHES.match(text.head)
     if dashes:
@@ -137,7 +137,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     )
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line names a job's id and state."""
     words = header_words(text) | set(text.first_row.casefold().split())
     return words >= {"jobid", "state"}
@@ -146,7 +146,7 @@ def recognises(text: Text) -> bool:
 FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 
-def _delimited(text: Text, dashes: str) -> Text:
+def _delimited(text: TextLines, dashes: str) -> TextLines:
     """Return columns aligned under dashes as ``sacct -P`` prints them."""
     spans = [found.span() for found in re.finditer("-+", dashes)]
     lines = text.data.decode().replace("|", " ").replace(dashes, "").split("\n")

@@ -51,8 +51,8 @@ from diploee.importers.job_logs.raw_log import (
     read_job_columns,
     times_ms,
 )
-from diploee.importers.text.tables import ReadTable, Sheet
-from diploee.importers.text.text import Text
+from diploee.importers.text.tables import HeaderTable, ReadTable
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.values import numbers
 from diploee.loads.import_counts import YEARS_MS
 from diploee.loads.jobs.job_log import MISSING_MS, STATES
@@ -101,13 +101,13 @@ _ASKED = r"(?:^|:)(?P<n>\d{1,9})(?::ppn=|x\d+(?:$|:))"
 _COUNTED = r"^(?P<n>\d{1,9})$"
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line is a ``;`` comment or has 18 numbers."""
     line = text.first_row
     return line.lstrip().startswith(";") or _ROW.fullmatch(line) is not None
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read a log in the Standard Workload Format."""
     header = _header(text)
     rows = text.without_comments(";").single_spaced()
@@ -115,7 +115,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
     further = tuple(
         f"field {number}" for number in range(len(FIELDS) + 1, n_fields + 1)
     )
-    sheet = Sheet(rows, FIELDS + further, " ", is_quoted=False)
+    sheet = HeaderTable(rows, FIELDS + further, " ", is_quoted=False)
     further_of = {
         ALEA_FIELDS: {"used_gpus": "field 19", "asked": "field 21"},
         FRONTIER_FIELDS: {"asked": "field 20"},
@@ -144,7 +144,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat("swf", "Standard Workload Format 2.2", recognises, read)
 
 
-def _header(text: Text) -> _Header:
+def _header(text: TextLines) -> _Header:
     """Return line and text of the header comments that matter, the first of each."""
     end = len(text.data)
     offset = text.start
@@ -167,7 +167,7 @@ def _number(header: _Header, key: str) -> int:
 
 
 def _times(
-    text: Text, table: ReadTable, header: _Header, options: JobLogOptions
+    text: TextLines, table: ReadTable, header: _Header, options: JobLogOptions
 ) -> tuple[dict[str, Int64Array], dict[str, Any]]:
     submit_ms, wait_ms = times_ms(table, "submit"), times_ms(table, "wait")
     has_start = (submit_ms != MISSING_MS) & (wait_ms != MISSING_MS)
@@ -198,7 +198,7 @@ def _times(
     return ms, {"utc_offset_min": offset_min, "time_zone": zone.name}
 
 
-def _zone(text: Text, header: _Header) -> Zone:
+def _zone(text: TextLines, header: _Header) -> Zone:
     line, name = header.get("TimeZoneString", (0, ""))
     if name:
         return zone_of(name, f"{text.path}:{line}: TimeZoneString")

@@ -25,7 +25,7 @@ from diploee.importers.power_logs.guard import (
     HELD,
     REPEATED_HOURS,
     SKIPPED_HOURS,
-    Account,
+    RepairCount,
     allowing,
     bridge,
     exceeds,
@@ -35,7 +35,7 @@ from diploee.importers.power_logs.guard import (
 )
 from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
-from diploee.profiles.meters import MeterModel, reach
+from diploee.profiles.meter_response import MeterModel, reach
 from diploee.profiles.profile import PowerProfile, Provenance, Repair
 from diploee.profiles.resample import (
     US_PER_MS,
@@ -132,7 +132,7 @@ class ProfilesOfRuns(list[PowerProfile]):
 
 
 def device_of(
-    account: Account,
+    account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
     power_w: Float64Array,

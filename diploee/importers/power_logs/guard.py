@@ -42,7 +42,7 @@ USUAL = 0.9
 irregularly."""
 CLOSE = 0.75
 """Readings closer than this part of their interval are too many for one device."""
-LEAST_IN_TURN, IN_TURN = 30, 2.0
+MIN_IN_TURN, IN_TURN = 30, 2.0
 """Rows, and how far each differs from the next more than from the one after, of two
 devices that are read in turn."""
 PAUSE_US = 2_000_000
@@ -89,7 +89,7 @@ class Log:
 
 
 @dataclass
-class Account:
+class RepairCount:
     """Repairs of the readings of one device."""
 
     log: Log
@@ -171,7 +171,7 @@ def allowing(energy: float, time: float) -> str:
 
 
 def in_order(
-    account: Account, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
+    account: RepairCount, rows: Int64Array, t_us: Int64Array, power_w: Float64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return increasing timestamps on one clock [us], and the rows with them."""
     every = np.arange(t_us.size)
@@ -231,7 +231,7 @@ def in_order(
 
 
 def _on_one_clock(
-    account: Account,
+    account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
     power_w: Float64Array,
@@ -271,7 +271,7 @@ def _on_one_clock(
 
 
 def bridge(
-    account: Account,
+    account: RepairCount,
     rows: Int64Array,
     t_us: Int64Array,
     good: Int64Array,
@@ -339,7 +339,7 @@ def in_turn(t_us: Int64Array, power_w: Float64Array) -> bool:
     Two devices.
     """
     wait_us = np.diff(t_us)
-    if wait_us.size < LEAST_IN_TURN:
+    if wait_us.size < MIN_IN_TURN:
         return False
     least_us = float(np.median(wait_us)) / 20  # else rounded stamps alternate
     for values, least in ((power_w[~np.isnan(power_w)], 0.0), (wait_us, least_us)):

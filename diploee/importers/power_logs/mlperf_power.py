@@ -39,11 +39,11 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
-from diploee.importers.power_logs.guard import Account, Log
+from diploee.importers.power_logs.guard import Log, RepairCount
 from diploee.importers.power_logs.options import MLPerfOptions
-from diploee.importers.text.text import Text, read_text
+from diploee.importers.text.text import TextLines, read_text
 from diploee.profiles.derived import tdp_of
-from diploee.profiles.meters import known_meter
+from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
 
@@ -291,12 +291,12 @@ def read_node_log(
         np.array(powers_w, dtype=np.float64),
     )
     log = Log(path, max_gap_s, max_lost, max_bridged=MAX_STALLED)
-    account = Account(log, "", lambda row: f"{path}:{lines[row]}")
+    account = RepairCount(log, "", lambda row: f"{path}:{lines[row]}")
     device = device_of(account, np.arange(t_us.size), t_us, power_w)
     return replace(device, sha256=text.sha256, n_readings=len(readings))
 
 
-def _events(text: Text, rows: Iterable[tuple[int, str]]) -> list[_Event]:
+def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
     """Return the events of MLLOG lines."""
     found = []
     for line, row in rows:

@@ -40,7 +40,7 @@ WORKLOADS = {
 }
 """Workloads as scenarios and the reference profiles name them, by parts of the set's
 names."""
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 GPU = "NVIDIA H100"
 """Those that were measured."""
 
@@ -186,7 +186,7 @@ def workload_of(name: str) -> str:
     for workload, parts in WORKLOADS.items():
         if any(part in plain for part in parts):
             return workload
-    return plain.removeprefix(f"{TRAINING}_")[:LONGEST_NAME]
+    return plain.removeprefix(f"{TRAINING}_")[:MAX_NAME_LENGTH]
 
 
 def _slug(name: str) -> str:
@@ -194,4 +194,4 @@ def _slug(name: str) -> str:
 
     Of a long one the end, by which it is known.
     """
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-LONGEST_NAME:].strip("-.") or "run"
+    return re.sub(r"[^A-Za-z0-9._]+", "-", name)[-MAX_NAME_LENGTH:].strip("-.") or "run"

@@ -37,17 +37,22 @@ from diploee.importers.power_logs.guard import (
     FAILED,
     HOUR_US,
     UNTIMED,
-    Account,
     Log,
+    RepairCount,
     falls_back,
     in_turn,
 )
 from diploee.importers.power_logs.options import NvidiaSmiOptions
-from diploee.importers.text.stamps import Stamps, stamps_of_one_clock
-from diploee.importers.text.tables import DELIMITERS, ReadTable, Sheet, read_header
+from diploee.importers.text.tables import (
+    DELIMITERS,
+    HeaderTable,
+    ReadTable,
+    read_header,
+)
 from diploee.importers.text.text import read_text
+from diploee.importers.text.timestamps import Timestamps, stamps_of_one_clock
 from diploee.importers.text.values import numbers, value_shown
-from diploee.profiles.meters import MeterModel, known_meter
+from diploee.profiles.meter_response import MeterModel, known_meter
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary, PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S
 
@@ -64,8 +69,8 @@ HOST_COLUMNS = ("host", "hostname", "node", "nodename", "machine", "server")
 """Columns of the machine, which those who log several write themselves."""
 SAME_SPAN = 0.05
 """Part of their time by which logs of several machines begin or end apart in one file."""  # noqa: E501
-MOST_GPUS = 32
-LEAST_TICKS = 3
+MAX_GPUS = 32
+MIN_TICKS = 3
 """Fewer ticks show no rhythm: they may be a log with a gap."""
 LOOK_AT_ROWS = 20_000
 STAND_OUT = 1.5
@@ -245,12 +250,12 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
                 ),
             )
         causes = {FAILED: failed[rows], above: too_high[rows]}
-        account = Account(log, label, table.where)
+        account = RepairCount(log, label, table.where)
         gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
     check_devices(path, options.devices, found.rows)
     mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
-    whole = Account(log, "", table.where)
+    whole = RepairCount(log, "", table.where)
     for cause, lost in (
         (UNTIMED, np.flatnonzero(~times.there & ~np.isnan(power_w))),
         ("rows_of_incomplete_ticks", found.incomplete),
@@ -277,7 +282,7 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     )
 
 
-def _sheet(path: Path) -> tuple[Sheet, int]:
+def _sheet(path: Path) -> tuple[HeaderTable, int]:
     """Return the file from its header on, and how many lines at its end were cut."""
     text = read_text(path, f"columns {_EXPECTED}").without_comments("#")
     end = text.data.rfind(b"\n") + 1
@@ -289,7 +294,7 @@ def _sheet(path: Path) -> tuple[Sheet, int]:
 
 
 def _power_w(
-    sheet: Sheet, table: ReadTable, names: list[str]
+    sheet: HeaderTable, table: ReadTable, names: list[str]
 ) -> tuple[str, Float64Array]:
     """Return the first power column with numbers [W], NaN for failed reads."""
     for name in names:
@@ -331,7 +336,7 @@ class _Gpus(NamedTuple):
 
 
 def _gpus(
-    table: ReadTable, times: Stamps, power_w: Float64Array, n_gpus: int | None
+    table: ReadTable, times: Timestamps, power_w: Float64Array, n_gpus: int | None
 ) -> _Gpus:
     timed = np.flatnonzero(times.there)
     unique, local, host = (
@@ -518,7 +523,7 @@ def gpu_of_rows(
 
 def _shown_gpus(waits: Float64Array) -> int:
     """Return the number of GPUs in ticks, 1 where no tick has several rows."""
-    for candidate in range(min(MOST_GPUS, (waits.size + 1) // LEAST_TICKS), 1, -1):
+    for candidate in range(min(MAX_GPUS, (waits.size + 1) // MIN_TICKS), 1, -1):
         threshold = _threshold(waits, candidate)
         if threshold is not None and _split(waits, candidate, threshold) is not None:
             return candidate

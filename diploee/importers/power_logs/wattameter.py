@@ -52,14 +52,20 @@ from diploee.importers.power_logs.curves import (
     of_devices,
     restored,
 )
-from diploee.importers.power_logs.guard import FAILED, Account, Log, bridge, in_order
+from diploee.importers.power_logs.guard import (
+    FAILED,
+    Log,
+    RepairCount,
+    bridge,
+    in_order,
+)
 from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.text.source import read_bytes
-from diploee.importers.text.stamps import stamps
-from diploee.importers.text.tables import ReadTable, Sheet, listed
-from diploee.importers.text.text import Text, text_of
+from diploee.importers.text.tables import HeaderTable, ReadTable, listed
+from diploee.importers.text.text import TextLines, text_of
+from diploee.importers.text.timestamps import stamps
 from diploee.importers.text.values import Number, fail_values, numbers
-from diploee.profiles.meters import known_meter
+from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerProfile, Repair
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
@@ -118,7 +124,7 @@ class WattAMeterLog:
     # Readings in the unit of their column, failed ones included
     readings: dict[Channel, Float64Array]
     counts: dict[str, int]  # oddities met, by cause
-    account: Account  # rows that were left out or moved
+    account: RepairCount  # rows that were left out or moved
 
     @property
     def device_types(self) -> frozenset[str]:
@@ -138,7 +144,7 @@ class WattAMeterLog:
 class _Section(NamedTuple):
     """A header and the rows below it."""
 
-    sheet: Sheet
+    sheet: HeaderTable
     channels: dict[Channel, str]  # their columns' names
     n_short: int  # rows without the last columns, where these may be missing
 
@@ -317,7 +323,7 @@ def _log_power(
     repairs: list[Repair] = []
     sums: dict[Kind, Float64Array] = {}
     for channel, values in log.readings.items():
-        account = Account(log.account.log, channel.device, log.where)
+        account = RepairCount(log.account.log, channel.device, log.where)
         good = values > 0
         over = np.zeros(values.size, dtype=bool)
         if channel.kind == "power":
@@ -376,7 +382,7 @@ def _counter_energy_j(
     counter_j: Float64Array,
     good: BoolArray,
     options: WattAMeterOptions,
-    account: Account,
+    account: RepairCount,
     counts: Counter[str],
 ) -> Float64Array:
     """Return the energy of one counter since the log's first row [J], at every row."""
@@ -464,7 +470,7 @@ def parse_log(
     }
     lines = np.concatenate([block.sheet.text.filled_lines(0) for block in blocks])
     limits = Log(path, max_gap_s, max_lost, is_local=True)
-    account = Account(limits, "", lambda row: f"{path}:{lines[row]}")
+    account = RepairCount(limits, "", lambda row: f"{path}:{lines[row]}")
     every = np.arange(t_us.size)
     interval_s = (
         float(np.median(np.abs(np.diff(t_us)))) / US_PER_S if t_us.size > 1 else 1.0
@@ -491,7 +497,7 @@ def _row_w(channel: Channel, values: Float64Array, interval_s: float) -> Float64
     return np.full(values.size, max(usual_j, 0.0) / max(interval_s, 1e-6))
 
 
-def _blocks(text: Text) -> list[_Section]:
+def _blocks(text: TextLines) -> list[_Section]:
     starts = [match.start() for match in _HEADER.finditer(text.data)]
     before = text.upto(starts[0]) if starts else text
     rows = before.without_comments("#")
@@ -517,7 +523,7 @@ def _blocks(text: Text) -> list[_Section]:
     return blocks
 
 
-def _block(part: Text) -> _Section:
+def _block(part: TextLines) -> _Section:
     """Return what the header in the first line says of the lines below it."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
     tags = [match for name in names if (match := _TAG.fullmatch(name))]
@@ -543,7 +549,9 @@ def _block(part: Text) -> _Section:
             n_least -= 1
     rows = part.after(part.data.find(b"\n") + 1 or len(part.data)).without_comments("#")
     rows, n_short = rows.filled_up(" ", n_least, len(names))
-    return _Section(Sheet(rows, names, " ", False, part.first_line), channels, n_short)
+    return _Section(
+        HeaderTable(rows, names, " ", False, part.first_line), channels, n_short
+    )
 
 
 def _stamps_us(table: ReadTable) -> Int64Array:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers, as_numpy
 from diploee.base.units import MS_PER_DAY, MS_PER_S
-from diploee.importers.request_traces.rows import LARGEST_TOKENS, RequestRows
+from diploee.importers.request_traces.rows import MAX_TOKENS, RequestRows
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.request_trace import TokenLengths
 
@@ -34,7 +34,7 @@ BINS_PER_OCTAVE = 64
 
 
 def _edges() -> Int64Array:
-    n_octaves = int(np.log2((LARGEST_TOKENS + 1) / N_SINGLE))
+    n_octaves = int(np.log2((MAX_TOKENS + 1) / N_SINGLE))
     growth = 2.0 ** (np.arange(n_octaves * BINS_PER_OCTAVE + 1) / BINS_PER_OCTAVE)
     wide = np.rint(N_SINGLE * growth).astype(np.int64)
     return np.unique(np.concatenate((np.arange(N_SINGLE, dtype=np.int64), wide)))
@@ -45,7 +45,7 @@ EDGES: Int64Array = _edges()
 
 
 def bins_of(tokens: Int64Array) -> Int64Array:
-    """Return the bin of each length; lengths are from 0 to `LARGEST_TOKENS`."""
+    """Return the bin of each length; lengths are from 0 to `MAX_TOKENS`."""
     return np.asarray(np.searchsorted(EDGES, tokens, side="right") - 1, dtype=np.int64)
 
 

@@ -18,22 +18,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from diploee.base.units import TimeUnit
+from diploee.importers.request_traces.aggregate import Blocks, row_format
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import Blocks, row_format
 from diploee.importers.text.tables import ReadTable, columns_of
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 
 KEYS = {"time": "timestamp", "input": "input_length", "output": "output_length"}
 UNIT_BESIDE: dict[str, TimeUnit] = {"chat_id": "s", "hash_ids": "ms"}
 """Unit of the stamps by another key of the trace that documents it."""
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line begins a JSON object."""
     return text.first_row.lstrip().startswith("{")
 
 
-def opened(first: Text, blocks: Iterator[Text], options: TraceOptions) -> Blocks:  # noqa: ARG001
+def opened(
+    first: TextLines,
+    blocks: Iterator[TextLines],
+    options: TraceOptions,  # noqa: ARG001
+) -> Blocks:
     """Return the requests of a trace."""
     line, record = next(_records(first))
     if missing := [key for key in KEYS.values() if key not in record]:
@@ -47,7 +51,7 @@ def opened(first: Text, blocks: Iterator[Text], options: TraceOptions) -> Blocks
     return Blocks(tables, documented=next(units, None))
 
 
-def _without_cut(block: Text) -> tuple[Text, int]:
+def _without_cut(block: TextLines) -> tuple[TextLines, int]:
     """Return a block without a last line that was cut short, and how many that were."""
     end = block.data.rfind(b"\n") + 1
     last = block.data[end:].strip()
@@ -62,7 +66,7 @@ def _without_cut(block: Text) -> tuple[Text, int]:
 FORMAT = row_format("mooncake", "a Mooncake trace", recognises, opened)
 
 
-def _table(block: Text) -> ReadTable:
+def _table(block: TextLines) -> ReadTable:
     """Return the requests of a block as columns of text."""
     block, n_cut = _without_cut(block)
     records = list(_records(block))
@@ -73,7 +77,7 @@ def _table(block: Text) -> ReadTable:
     return ReadTable(path, columns, KEYS, lambda row: f"{path}:{lines[row]}", n_cut)
 
 
-def _records(block: Text) -> Iterator[tuple[int, dict[str, Any]]]:
+def _records(block: TextLines) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in block.rows():
         try:
             record = dict(json.loads(text))

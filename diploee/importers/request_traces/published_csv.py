@@ -12,7 +12,7 @@ References
 .. [2] https://github.com/HPMLL/BurstGPT, arXiv:2401.17644
 """  # noqa: E501
 
-from diploee.importers.request_traces.totals import csv_format
+from diploee.importers.request_traces.aggregate import csv_format
 
 AZURE_LLM = csv_format(
     "azure-llm",

@@ -10,19 +10,20 @@ from diploee.base.errors import InputError, option
 from diploee.base.progress import stage
 from diploee.base.units import MS_PER_S, TimeUnit
 from diploee.importers.registry import Formats
-from diploee.importers.request_traces import mooncake, plain_csv, servegen
+from diploee.importers.request_traces import generic_csv, mooncake, servegen
+from diploee.importers.request_traces.aggregate import TraceFormat, TraceReader
 from diploee.importers.request_traces.published_csv import AZURE_LLM, BURSTGPT
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import TraceFormat, TraceReader
 from diploee.importers.text.text import first_block
 from diploee.loads.services.request_trace import RequestTrace
 
 TRACE_FORMATS: Formats[TraceReader] = Formats(
-    "trace", (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, plain_csv)))
+    "trace",
+    (AZURE_LLM, BURSTGPT, *(m.FORMAT for m in (mooncake, servegen, generic_csv))),
 )
 """The formats by name; of several that recognise a file the first is taken."""
 
-_LONGEST_STEP_S = 366 * 86_400
+_MAX_STEP_S = 366 * 86_400
 
 
 @stage("read trace")
@@ -90,14 +91,14 @@ def read_request_trace(
     )
     if services is not None and not services:
         raise InputError("services is empty; name at least one, or leave it out")
-    if columns is not None and trace_format not in (None, plain_csv.FORMAT.name):
+    if columns is not None and trace_format not in (None, generic_csv.FORMAT.name):
         raise InputError(
             f"columns are for the format 'csv', the trace is read as '{trace_format}'"
         )
     if trace_format is not None:
         chosen = TRACE_FORMATS.named(path, trace_format)
     else:
-        chosen = plain_csv.FORMAT if columns is not None else _sniff(path)
+        chosen = generic_csv.FORMAT if columns is not None else _sniff(path)
     trace = chosen.read(path, options)
     if trace.is_relative and zone is not None:
         raise InputError(
@@ -121,7 +122,7 @@ def _sniff(path: Path) -> TraceFormat:
 def _step_ms(step_s: float) -> int:
     step_ms = step_s * MS_PER_S
     if (
-        not 1 <= step_ms <= _LONGEST_STEP_S * MS_PER_S
+        not 1 <= step_ms <= _MAX_STEP_S * MS_PER_S
         or abs(step_ms - round(step_ms)) > 1e-6
     ):
         raise InputError(

@@ -13,16 +13,16 @@ from diploee.base.clock import MISSING, Zone
 from diploee.base.errors import LogFormatError
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import US_PER_UNIT, TimeUnit
-from diploee.importers.text.stamps import stamps
 from diploee.importers.text.tables import ReadTable
 from diploee.importers.text.time_units import Counting
+from diploee.importers.text.timestamps import stamps
 from diploee.importers.text.values import CORRECT_LINE, Number, labels, numbers
 
-LARGEST_TIME_US = 10**18
+MAX_TIME_US = 10**18
 """Some 31,000 years."""
 
-LARGEST_TOKENS = 2**31 - 1
-TOKENS = Number(LARGEST_TOKENS, whole=True, of="tokens")
+MAX_TOKENS = 2**31 - 1
+TOKENS = Number(MAX_TOKENS, whole=True, of="tokens")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _times(
     """Return rows with their times alone."""
     if counting is not None:
         unit_us = US_PER_UNIT[counting.unit]
-        kind = Number(LARGEST_TIME_US / unit_us, of=counting.unit)
+        kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
         time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
     found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")

@@ -33,6 +33,7 @@ from diploee.base.plain_data import parse_json
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
 from diploee.importers.registry import leave_out
+from diploee.importers.request_traces.aggregate import OUT_OF_ORDER, TraceFormat
 from diploee.importers.request_traces.counts import (
     ALL_SERVICES,
     EDGES,
@@ -41,10 +42,9 @@ from diploee.importers.request_traces.counts import (
     check_span,
 )
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import OUT_OF_ORDER, TraceFormat
 from diploee.importers.text.source import read_bytes, reading
-from diploee.importers.text.tables import TRUNCATED, Sheet
-from diploee.importers.text.text import Text, read_text
+from diploee.importers.text.tables import TRUNCATED, HeaderTable
+from diploee.importers.text.text import TextLines, read_text
 from diploee.importers.text.values import Number, numbers
 from diploee.loads.import_counts import STRAY, STRAY_GAP_MS, ImportCounts, believed_span
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
@@ -69,7 +69,7 @@ _SHARES = re.compile(rf"\{{(?:{_PAIR},)*(?:{_PAIR})?\}}")
 _ROW = re.compile(rf"{_NUMBER},{_NUMBER},([^,]*,){{3}}[^,]*")
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line is a row of a chunk."""
     return _ROW.fullmatch(text.first_row) is not None
 
@@ -150,7 +150,7 @@ def _read_client(
     """Read one chunk."""
     text = read_text(path, "the rates of a ServeGen chunk")
     text, _ = text.filled_up(",", N_LEAST, len(COLUMNS))
-    sheet = Sheet(text, COLUMNS, is_quoted=False)
+    sheet = HeaderTable(text, COLUMNS, is_quoted=False)
     table = sheet.read(("time", "rate"), may_be_cut=True)
     time_s, rate_rps = numbers(table, "time", TIME_S), numbers(table, "rate", RATE_RPS)
     dropped[TRUNCATED] += table.n_cut

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from diploee.base.errors import InputError
-from diploee.base.files.places import shipped_folder
-from diploee.base.rng import stream
+from diploee.base.files.paths import shipped_folder
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S
 from diploee.importers.serving.service_curves import (
@@ -28,7 +28,7 @@ from diploee.loads.services.curves import OUTPUT_TOKENS_COLUMN
 from diploee.profiles.profile import PUBLISHED_NODE, PowerProfile, Provenance
 from diploee.scenario.job_streams import BatchInference, JobStream
 
-MOST_SAMPLES = 1 << 16
+MAX_SAMPLES = 1 << 16
 """Samples of a batch; the step is one millisecond up to 65 s."""
 
 NOTES = (
@@ -77,11 +77,11 @@ def _batch_profile(
     elapsed_s, mean_w, peak_w, least_w = _measured(spec, file)
     # Whole milliseconds, so that a job of whole batches has their energy to the last
     # joule.
-    dt_ms = math.ceil(elapsed_s * MS_PER_S / MOST_SAMPLES)
+    dt_ms = math.ceil(elapsed_s * MS_PER_S / MAX_SAMPLES)
     n_samples = max(round(elapsed_s * MS_PER_S / dt_ms), 1)
     course_w = _course_w(n_samples, mean_w, peak_w, least_w)
     profile_id = f"~{spec.curve}-{spec.output_tokens}t-{spec.batch_size}b-{n_nodes}n"
-    phase = stream(0, "batch_inference", profile_id).integers(0, n_samples, n_nodes)
+    phase = named_rng(0, "batch_inference", profile_id).integers(0, n_samples, n_nodes)
     phase[0] = 0
     power_w = np.zeros(n_samples)
     for shift, count in zip(*np.unique(phase, return_counts=True), strict=True):

@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from diploee.base.errors import InputError, did_you_mean, one_line, one_of, shown
-from diploee.base.files.places import shipped_folder
-from diploee.base.rng import stream
+from diploee.base.files.paths import shipped_folder
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
-from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.serving import logistic_curves
+from diploee.loads.services.batch_power_model import law_curve
 from diploee.loads.services.curves import (
     END_TO_END,
     LATENCY_COLUMNS,
@@ -35,17 +36,21 @@ from diploee.loads.services.curves import (
     ServingFile,
     nearest_length,
 )
-from diploee.loads.services.power_law import law_curve
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
 from diploee.profiles.profile import Boundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
-from diploee.scenario.serving import LatencyMetric, PowerLaw, RequestStream, Service
+from diploee.scenario.serving import (
+    BatchPowerModel,
+    LatencyMetric,
+    RequestStream,
+    Service,
+)
 
 MIN_POINTS = 3
-LEAST_NUMBER, LARGEST_NUMBER = 1e-9, 1e9
+MIN_NUMBER, MAX_NUMBER = 1e-9, 1e9
 """Rates, latencies and powers beyond these are slips, and would overflow further on."""
 RATE_COLUMN = "request_rate_rps"
-SHORTEST_MS, LONGEST_MS = 10 * MS_PER_S, MS_PER_DAY
+MIN_MS, MAX_MS = 10 * MS_PER_S, MS_PER_DAY
 PLAYED_MS = 180 * MS_PER_S
 """A shorter sample is played to this length, each time from another place at random
 (ASSUMPTION: nothing in it repeats with its own length)."""
@@ -96,7 +101,7 @@ def _service_curves(
         metric = service.latency_cap.metric if service.latency_cap else "mean_itl"
         power, latency = logistic_curves(name, service.logistic, tokens, nodes, metric)
         return ServiceCurves(replace(power, samples=samples), latency, read)
-    if (law := service.power_law) is not None:
+    if (law := service.batch_power_model) is not None:
         return _law_curves(name, service, law, tokens, folder)
     if service.power_curve is None:
         power = PowerCurve(
@@ -118,7 +123,7 @@ def _service_curves(
 
 
 def _law_curves(
-    name: str, service: Service, law: PowerLaw, tokens: float, folder: Path
+    name: str, service: Service, law: BatchPowerModel, tokens: float, folder: Path
 ) -> ServiceCurves:
     read: tuple[ServingFile, ...] = ()
     latency = stays = None
@@ -270,7 +275,7 @@ def _missing(file: CurveFile, column: str) -> InputError:
 
 def _curve_values(file: CurveFile, column: str) -> Float64Array:
     """Return a positive column, or raise `InputError` naming the line."""
-    kind = Number(LARGEST_NUMBER, at_least=LEAST_NUMBER, may_miss=False)
+    kind = Number(MAX_NUMBER, at_least=MIN_NUMBER, may_miss=False)
     return numbers(file.table, column, kind)
 
 
@@ -298,10 +303,10 @@ def _profile(name: str, path: Path, n_nodes: int, boundary: Boundary) -> PowerPr
     profile = import_plain(
         path, workload=name, profile_id=name, n_nodes=n_nodes, power_boundary=boundary
     )
-    if not SHORTEST_MS <= profile.duration_ms <= LONGEST_MS:
+    if not MIN_MS <= profile.duration_ms <= MAX_MS:
         raise InputError(
             f"{one_line(str(path))}: lasts {profile.duration_ms / MS_PER_S:g} s, "
-            f"expected {SHORTEST_MS // MS_PER_S} to {LONGEST_MS // MS_PER_S} s at one "
+            f"expected {MIN_MS // MS_PER_S} to {MAX_MS // MS_PER_S} s at one "
             "request rate; measure longer, or trim it"
         )
     if not profile.power_w.any():
@@ -323,7 +328,7 @@ def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
         )
         dt_ms = PROFILE_STEP_MS
     copies = -(-PLAYED_MS // (power_w.size * dt_ms))
-    rng = stream(0, "profiles", "serving", name, f"{rate_rps:g}", "places")
+    rng = named_rng(0, "profiles", "serving", name, f"{rate_rps:g}", "places")
     return PowerSample(
         rate_rps, dt_ms, _shuffled(power_w, copies, rng), profile.provenance
     )

@@ -27,10 +27,10 @@ PIECE_BYTES = 1 << 23
 MAX_UNPACKED_BYTES = 1 << 32
 """Packed files that unpack to more are not held in memory."""
 
-LEAST_BOMB_BYTES = 1 << 26
+MIN_BOMB_BYTES = 1 << 26
 MAX_RATIO = 100
 """Logs pack to a tenth, at best to a fiftieth: what grows by more, and beyond
-`LEAST_BOMB_BYTES`, is no log. It is refused where that shows, not at its end."""
+`MIN_BOMB_BYTES`, is no log. It is refused where that shows, not at its end."""
 
 _PACKINGS: Mapping[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -116,7 +116,7 @@ def unpacked_pieces(path: Path, file: BinaryIO) -> Iterator[bytes]:
         done = 0
         while piece := stream.read(PIECE_BYTES):
             done += len(piece)
-            limit = max(LEAST_BOMB_BYTES, MAX_RATIO * file.tell())
+            limit = max(MIN_BOMB_BYTES, MAX_RATIO * file.tell())
             if unpack and done > limit:
                 fail_size(path, limit, f", {MAX_RATIO} times its size or more")
             yield piece

@@ -16,15 +16,15 @@ import pyarrow.csv as pa_csv
 from diploee.base.errors import LogFormatError, did_you_mean, one_line, one_of, plural
 from diploee.base.tables import BoolArray, Int64Array, arrow_numbers, arrow_texts
 from diploee.importers.text.text import (
-    LONGEST_LINE_BYTES,
-    Text,
+    MAX_LINE_BYTES,
+    TextLines,
     read_text,
     text_of,
 )
 
 DELIMITERS = ",;\t|"
 LISTED_COLUMNS = 20
-LONGEST_NAME = 30
+MAX_NAME_LENGTH = 30
 
 TRUNCATED = "truncated last line"
 REPEATED_HEADER = "repeated headers; skipped"
@@ -67,10 +67,10 @@ class ReadTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class HeaderTable:
     """Rows of text, and how they are written."""
 
-    text: Text
+    text: TextLines
     names: tuple[str, ...]  # names of all columns in their order
     delimiter: str = ","  # one character
     is_quoted: bool = True  # fields may stand in double quotes, on one line
@@ -191,7 +191,7 @@ class Sheet:
                 pa.BufferReader(pa.py_buffer(body)),
                 # One thread, so that the handler gets the number of the line.
                 read_options=pa_csv.ReadOptions(
-                    use_threads=False, column_names=names, block_size=LONGEST_LINE_BYTES
+                    use_threads=False, column_names=names, block_size=MAX_LINE_BYTES
                 ),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=self.delimiter,
@@ -226,20 +226,22 @@ class _OddRows:
         return "skip" if len(self.wrong) < 2 else "error"
 
 
-def read_sheet(path: Path | str, expected: str) -> Sheet:
+def read_sheet(path: Path | str, expected: str) -> HeaderTable:
     """Read a table up to its header."""
     path = Path(path)
     return read_header(read_text(path, expected).without_comments("#"), DELIMITERS)
 
 
-def sheet_of(path: Path, stored: bytes, expected: str) -> Sheet:
+def sheet_of(path: Path, stored: bytes, expected: str) -> HeaderTable:
     """Return the content of a file, as it is stored, as a sheet."""
     return read_header(
         text_of(path, stored, expected).without_comments("#"), DELIMITERS
     )
 
 
-def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) -> Sheet:
+def read_header(
+    text: TextLines, delimiters: str = ",", *, is_quoted: bool = True
+) -> HeaderTable:
     """Return a text as a sheet, whose first line that isn't blank holds names."""
     row = text.first_row
     delimiter = max(delimiters, key=row.count)
@@ -252,10 +254,10 @@ def read_header(text: Text, delimiters: str = ",", *, is_quoted: bool = True) ->
                 text.start_line, f"not a header of column names ({error}); correct it"
             )
     stripped = tuple(name.strip() for name in names)
-    return Sheet(text, stripped, delimiter, is_quoted, text.start_line)
+    return HeaderTable(text, stripped, delimiter, is_quoted, text.start_line)
 
 
-def header_words(text: Text) -> set[str]:
+def header_words(text: TextLines) -> set[str]:
     """Return the words of the first line, unquoted and in lower case."""
     row = text.first_row.casefold()
     for delimiter in DELIMITERS:
@@ -265,7 +267,7 @@ def header_words(text: Text) -> set[str]:
 
 def listed(names: Iterable[str]) -> str:
     """Return the names of columns that were found, as text for an error message."""
-    found = [name[:LONGEST_NAME] for name in names if name]
+    found = [name[:MAX_NAME_LENGTH] for name in names if name]
     more = ", ..." if len(found) > LISTED_COLUMNS else ""
     return one_line(one_of(found[:LISTED_COLUMNS]) + more)
 
@@ -289,11 +291,11 @@ def _without_headers(table: ReadTable) -> ReadTable:
     return replace(table.take(~again), n_headers=int(again.sum()))
 
 
-def _fail_reading(text: Text, start: int, problem: str) -> NoReturn:
+def _fail_reading(text: TextLines, start: int, problem: str) -> NoReturn:
     """Say which line can't be read: one too long, or the first with an open quote."""
     lines = text.data[start:].split(b"\n")
     for number, line in enumerate(lines, text.line_at(start)):
-        if len(line) >= LONGEST_LINE_BYTES or line.count(b'"') % 2:
+        if len(line) >= MAX_LINE_BYTES or line.count(b'"') % 2:
             text.fail(
                 number,
                 "a line that is too long or has a double quote without its partner, "

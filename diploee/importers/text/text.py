@@ -34,7 +34,7 @@ from diploee.importers.text.source import (
 )
 
 HEAD_BYTES = 1 << 16
-LONGEST_LINE_BYTES = 1 << 23
+MAX_LINE_BYTES = 1 << 23
 
 _PARQUET = b"PAR1"
 _NOT_TEXT = {
@@ -48,7 +48,7 @@ _CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
 
 
 @dataclass(frozen=True, eq=False)
-class Text(Brief):
+class TextLines(Brief):
     """Whole lines of a text file."""
 
     path: Path  # named in errors
@@ -96,15 +96,15 @@ class Text(Brief):
             if line and not line.isspace():
                 yield number, line
 
-    def after(self, offset: int) -> Text:
+    def after(self, offset: int) -> TextLines:
         """Return the lines from a byte on, which begins one."""
         return replace(self, data=self.data[offset:], first_line=self.line_at(offset))
 
-    def upto(self, offset: int) -> Text:
+    def upto(self, offset: int) -> TextLines:
         """Return the lines before a byte, which begins one."""
         return replace(self, data=self.data[:offset])
 
-    def without_comments(self, sign: str) -> Text:
+    def without_comments(self, sign: str) -> TextLines:
         """Return the text with lines that begin with a sign left empty."""
         last = self.data.rfind(sign.encode()) + 1
         comment = re.compile(rb"^[ \t]*" + re.escape(sign.encode()) + rb"[^\n]*", re.M)
@@ -113,7 +113,7 @@ class Text(Brief):
         data = comment.sub(b"", self.data[:end]) + self.data[end:]
         return replace(self, data=data)
 
-    def single_spaced(self) -> Text:
+    def single_spaced(self) -> TextLines:
         """Return the text with single blanks between words, and none around."""
         data = self.data.replace(b"\t", b" ")
         while b"  " in data:
@@ -123,7 +123,7 @@ class Text(Brief):
 
     def filled_up(
         self, delimiter: str, n_least: int, n_fields: int
-    ) -> tuple[Text, int]:
+    ) -> tuple[TextLines, int]:
         """Return the text with empty fields at the end of rows that lack the last ones.
 
         And how many those are.
@@ -142,12 +142,12 @@ class Text(Brief):
         raise LogFormatError(f"{self.path}:{line}: {one_line(problem)}")
 
 
-def read_text(path: Path, expected: str) -> Text:
+def read_text(path: Path, expected: str) -> TextLines:
     """Read a text file as a whole, packed or not, or a Parquet file's table."""
     return text_of(path, read_bytes(path), expected)
 
 
-def text_of(path: Path, stored: bytes, expected: str) -> Text:
+def text_of(path: Path, stored: bytes, expected: str) -> TextLines:
     """Return the content of a file, as it is stored, as text."""
     data = unpacked(path, stored)
     if data.startswith(_PARQUET) or {".parquet", ".pq"} & set(path.suffixes[-2:]):
@@ -160,7 +160,7 @@ def text_of(path: Path, stored: bytes, expected: str) -> Text:
     return replace(text, sha256=hashlib.sha256(stored).hexdigest())
 
 
-def read_blocks(path: Path) -> Iterator[Text]:
+def read_blocks(path: Path) -> Iterator[TextLines]:
     """Read a text file of any length a few MiB at a time."""
     line, rest = 1, b""
     with open_file(path) as file:
@@ -169,10 +169,10 @@ def read_blocks(path: Path) -> Iterator[Text]:
             # A CR at the end may have its LF in the next piece
             end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
             block = _text(path, rest[: end if piece else None], line)
-            if len(rest) - end > LONGEST_LINE_BYTES:
+            if len(rest) - end > MAX_LINE_BYTES:
                 block.fail(
                     line,
-                    f"a line of more than {LONGEST_LINE_BYTES / 2**20:g} MiB, expected "
+                    f"a line of more than {MAX_LINE_BYTES / 2**20:g} MiB, expected "
                     "one row a line; is this the log itself?",
                 )
             if block.data:
@@ -180,7 +180,9 @@ def read_blocks(path: Path) -> Iterator[Text]:
             line, rest = line + block.data.count(b"\n"), rest[end:]
 
 
-def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text]]:
+def first_block(
+    path: Path, expected: str = "text"
+) -> tuple[TextLines, Iterator[TextLines]]:
     """Return the first block of a file that is not blank, and all blocks from it on."""
     blocks = read_blocks(path)
     for block in blocks:
@@ -191,7 +193,7 @@ def first_block(path: Path, expected: str = "text") -> tuple[Text, Iterator[Text
     )
 
 
-def _text(path: Path, data: bytes, first_line: int = 1) -> Text:
+def _text(path: Path, data: bytes, first_line: int = 1) -> TextLines:
     """Return lines without a byte order mark, ended by LF; refuse what is no text."""
     if first_line == 1:
         kinds = [name for magic, name in _NOT_TEXT.items() if data.startswith(magic)]
@@ -203,7 +205,7 @@ def _text(path: Path, data: bytes, first_line: int = 1) -> Text:
         data = data.removeprefix(codecs.BOM_UTF8)
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    text, wrong = Text(path, data, first_line), None
+    text, wrong = TextLines(path, data, first_line), None
     if len(data.translate(None, _CONTROL)) < len(data):
         at = next(at for at, byte in enumerate(data) if byte in _CONTROL)
         wrong = at, "a control byte"

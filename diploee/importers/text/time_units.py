@@ -43,7 +43,7 @@ MAX_RATE_PER_S = 100.0
 times are rounded to a minute at most, and there are at most 100 requests or jobs a
 second in the mean: of published traces Azure's of 2024 is the busiest that we know, at
 57 requests/s."""
-LEAST_TIMES = 30
+MIN_TIMES = 30
 """Fewer times don't tell their unit."""
 AS_LIKELY, AS_LIKELY_FEW = 0.5, 2.0
 """Powers of ten by which the documented unit may be further off than the best one, and
@@ -113,9 +113,9 @@ def counting_of(
     far = _far_from_likely(values[~np.isnan(values)])
     for of in far:
         others = [off for other, off in far.items() if other != of]
-        if values.size >= LEAST_TIMES and far[of] + 1 <= min(others):
+        if values.size >= MIN_TIMES and far[of] + 1 <= min(others):
             return Counting(of, is_relative=True, is_inferred=of != documented)
-    as_likely = AS_LIKELY if values.size >= LEAST_TIMES else AS_LIKELY_FEW
+    as_likely = AS_LIKELY if values.size >= MIN_TIMES else AS_LIKELY_FEW
     if documented and (not far or far[documented] <= min(far.values()) + as_likely):
         return Counting(documented, is_relative=True)
     return None

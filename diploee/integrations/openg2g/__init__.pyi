@@ -1,5 +1,5 @@
-from .compiled import InferenceData as InferenceData
-from .compiled import LogisticModelStore as LogisticModelStore
+from .artifact_cache import InferenceData as InferenceData
+from .artifact_cache import LogisticModelStore as LogisticModelStore
 from .folder import specs_of as specs_of
 from .itl_mixture import ITLMixtureModel as ITLMixtureModel
 from .logistic import LogisticModel as LogisticModel

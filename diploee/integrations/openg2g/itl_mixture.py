@@ -17,7 +17,7 @@ import scipy
 from pydantic import Field, computed_field
 
 from diploee.base.errors import Brief, InputError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.integrations.openg2g.logistic import Number
 
@@ -31,7 +31,7 @@ normal limit."""
 LEAST, LARGEST = 1e-12, 1e6
 """Of the parameters: a picosecond to eleven days, and widths that could be seen."""
 
-LEAST_GAP_S = 1e-6
+MIN_GAP_S = 1e-6
 """Smallest distance of the location below the smallest sample [s]; OpenG2G always takes
 it."""
 _START_SPLITS = (0.5, 0.8, 0.95)
@@ -42,7 +42,7 @@ _TOLERANCE = 1e-9
 """Gain of log-likelihood per sample at which the iteration ends."""
 
 
-LEAST_SIGMA = 0.02
+MIN_SIGMA = 0.02
 """Lower bound of a component's sigma: none collapses onto repeated samples."""
 
 
@@ -201,7 +201,7 @@ class ITLMixtureModel(Brief):
         """
         samples = np.asarray(samples_s, dtype=np.float64).ravel()
         _check(samples)
-        rng = stream(seed, "benchmark", "itl_mixture")
+        rng = named_rng(seed, "benchmark", "itl_mixture")
         smallest = float(samples.min())
         if samples.size > max_samples:
             samples = rng.choice(samples, max_samples, replace=False)
@@ -239,7 +239,7 @@ def _fit_location(
         # The likelihood is that of the samples, dx = exp(z) dz.
         return replace(found, log_likelihood=found.log_likelihood - float(z.sum()))
 
-    least = np.log(min(LEAST_GAP_S, smallest))
+    least = np.log(min(MIN_GAP_S, smallest))
     gaps, width = np.linspace(least, np.log(smallest), _N_GAPS, retstep=True)
     tried = [
         (gap, fitted(coarse, gap, share, _COARSE_STEPS))
@@ -291,7 +291,7 @@ def expectation_maximisation(
             break
         mean = share @ samples / held
         spread = (share * (samples - mean[:, None]) ** 2).sum(axis=1) / held
-        sigma = np.maximum(np.sqrt(spread), LEAST_SIGMA)
+        sigma = np.maximum(np.sqrt(spread), MIN_SIGMA)
         found = Mixture(held / samples.size, mean, sigma)
     return found
 

@@ -17,20 +17,20 @@ from pydantic import Field
 
 from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
-from diploee.base.units import LARGEST_NUMBER
+from diploee.base.units import MAX_NUMBER
 
 N_PARAMETERS = 4
 STEEPNESS = (0.02, 20.0)
 """Bounds of k: below, the curve is a straight line, above, a step between two measured
 sizes."""
-LARGEST_SPAN = 50.0
+MAX_SPAN = 50.0
 """Bound of |L| in ranges of the data; beyond, the measured part is a straight line."""
-LEAST_SPREAD = 1e-12
+MIN_SPREAD = 1e-12
 STARTS = 512
 """Shapes that are tried; all valleys among them are searched to their floors."""
 
 
-Number = Annotated[float, Field(strict=True, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Number = Annotated[float, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def _linear(
     about = share - share.mean()
     spread = float(about @ about)
     # Where the curve is flat over all points, L is anything: 0.
-    span = float(about @ y) / spread if spread > LEAST_SPREAD else 0.0
-    span = min(max(span, -LARGEST_SPAN), LARGEST_SPAN)
+    span = float(about @ y) / spread if spread > MIN_SPREAD else 0.0
+    span = min(max(span, -MAX_SPAN), MAX_SPAN)
     return span, float(y.mean() - span * share.mean())
 
 

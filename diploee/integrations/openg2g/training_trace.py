@@ -24,14 +24,14 @@ from diploee.base.model import (
     default,
     documented,
 )
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
 from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.folder import format_columns
 from diploee.integrations.openg2g.spec import StepS
-from diploee.profiles.meters import reach
+from diploee.profiles.meter_response import reach
 from diploee.profiles.profile import PowerProfile, Provenance, check_argument
 from diploee.profiles.resample import round_keeping_energy
 
@@ -239,7 +239,7 @@ class TrainingTrace(Brief):
 
 def _training_power_w(params: TrainingTraceParams) -> Float64Array:
     """Synthesise the power of one GPU over each step [W], shape (n,)."""
-    rng = stream(params.seed, "benchmark", "training_trace")
+    rng = named_rng(params.seed, "benchmark", "training_trace")
     n = params.n_samples
     is_high = _plateaus(params, rng)
     power_w = np.where(is_high, params.high_power_w, params.low_power_w)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from diploee.base.errors import LogFormatError, WorkloadError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int16Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.importers.text.source import readable
@@ -261,11 +261,11 @@ class RecurringJobs(JobSource):
         """
         frame, jobs_per_day = self._frame, self.jobs_per_day
         rates = stream_rates(self._stream, frame)
-        of_job = stream(frame.seed, "zeus", frame.name, "recurring jobs")
+        of_job = named_rng(frame.seed, "zeus", frame.name, "recurring jobs")
         simulation = Simulation(self._workloads, self.spec, frame.seed, frame.name)
         for span in frame.spans:
             begin_ms, end_ms = span * DRAW_MS, (span + 1) * DRAW_MS
-            rng = stream(
+            rng = named_rng(
                 frame.seed, "workload", frame.name, 0, frame.clock.date_ms(begin_ms)
             )
             of_span = rates.between(begin_ms, end_ms)

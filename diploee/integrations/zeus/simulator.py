@@ -23,7 +23,7 @@ import pandas as pd
 
 from diploee.base.errors import WorkloadError
 from diploee.base.progress import stage
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.integrations.zeus.optimizers import Setting
 from diploee.integrations.zeus.traces import submissions_of
@@ -380,7 +380,7 @@ class Simulation:
         workload = self._workloads[workload_id]
         label = group if self._group_names is None else self._group_names[group]
         draws = [
-            stream(self._seed, "zeus", *self._name, workload.name, label, what)
+            named_rng(self._seed, "zeus", *self._name, workload.name, label, what)
             for what in ("paths", "optimizer", "retries")
         ]
         return _RecurringJob(

@@ -25,7 +25,7 @@ from diploee.base.errors import (
     did_you_mean,
     one_of,
 )
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, numbers, texts
 from diploee.integrations.zeus.workload import (

@@ -18,23 +18,23 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.lowering import JobLoad, lower_jobs
+from diploee.loads.jobs.preempted_lowering import lower_runs, with_levels
 from diploee.loads.jobs.queue import QueueLength, QueueMetrics
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.loads.jobs.source import Utilization
 from diploee.loads.jobs.streams import JobStreams
-from diploee.loads.jobs.stretches import lower_runs, with_levels
 from diploee.loads.jobs.synchronous_metrics import SynchronousMetrics
-from diploee.loads.services.banks import Bank
+from diploee.loads.services.instance_groups import InstanceGroup
 from diploee.power.segments import Segments
 from diploee.profiles.derived import CapLevels
 from diploee.profiles.profile import PowerProfile
-from diploee.scenario.flexibility import JobFlexibility
+from diploee.scenario.flexibility import JobFlexibilitySpec
 from diploee.scenario.models import Scenario
 from diploee.scenario.times import span_ms
 from diploee.schedule.context import Context, Controller
+from diploee.schedule.execution_intervals import PreemptiveSchedule
 from diploee.schedule.job_table import DRAW_MS, ClassFlexibility, JobPower, JobTable
 from diploee.schedule.policy import Policy
-from diploee.schedule.runs import ActedSchedule
 from diploee.schedule.schedule import (
     QUEUE_COLUMNS,
     Cluster,
@@ -56,7 +56,7 @@ JOBS_PER_WINDOW = 200_000
 JOBS_PER_FINE_WINDOW = 25_000
 """The same of a run in steps below a minute, if no jobs are acted on."""
 
-MOST_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
+MAX_DRAWS = 4 * MS_PER_WEEK // DRAW_MS
 
 _Submitted = tuple[JobTable, int]
 """The jobs submitted in a window, and its end [ms]."""
@@ -108,7 +108,7 @@ class JobsLoad:
         context = replace(self._context, controller=controller)
         self.cluster = Cluster.of(scenario, engine, chosen, context)
         self.columns: Columns = QUEUE_COLUMNS
-        self.banks: Sequence[Bank] = ()
+        self.banks: Sequence[InstanceGroup] = ()
         self.ac_profiles: Mapping[int, PowerProfile] = {}
         self._with_levels()
         self.profile_ids = self.profiles_of(range(len(self.streams.classes)))
@@ -192,7 +192,7 @@ class JobsLoad:
         if window_days is not None:
             return max(1, round(window_days * MS_PER_DAY / DRAW_MS)) * DRAW_MS
         per_draw = max(self.streams.jobs_per_day * DRAW_MS / MS_PER_DAY, 1.0)
-        return max(1, min(MOST_DRAWS, int(JOBS_PER_WINDOW / per_draw))) * DRAW_MS
+        return max(1, min(MAX_DRAWS, int(JOBS_PER_WINDOW / per_draw))) * DRAW_MS
 
     def edges(self, window_days: float | None = None) -> Iterator[int]:
         """Yield the end of each window [ms], whose jobs `between` then has."""
@@ -251,7 +251,7 @@ class JobsLoad:
     def lowered(self, started: Schedule) -> JobLoad:
         """Return what started jobs play."""
         facility, pieces = self._scenario.facility, self.streams.pieces
-        if isinstance(started, ActedSchedule):
+        if isinstance(started, PreemptiveSchedule):
             return lower_runs(started, self.library, self._levels, facility, pieces)
         return lower_jobs(started, self.library, facility, pieces)
 
@@ -263,7 +263,7 @@ class JobsLoad:
         if self._synchronous is not None:
             self._synchronous.add(started)
         submit_ms, start_ms = jobs.submit_ms, started.start_ms[started.first]
-        if isinstance(started, ActedSchedule):
+        if isinstance(started, PreemptiveSchedule):
             submit_ms = np.concatenate([submit_ms, started.requeued_ms])
             start_ms = np.concatenate([start_ms, started.restarted_ms])
         self._length.add(submit_ms, start_ms)
@@ -310,7 +310,7 @@ def _context_of(
             ],
         ),
         flexibility=[
-            flexibility_of(
+            job_flexibility_from_spec(
                 of_class.job_class.flexibility, of_class.job_class.n_nodes, scenario
             )
             for of_class in streams.classes
@@ -331,8 +331,8 @@ def _context_of(
     )
 
 
-def flexibility_of(
-    told: JobFlexibility | None, n_nodes: int, scenario: Scenario
+def job_flexibility_from_spec(
+    told: JobFlexibilitySpec | None, n_nodes: int, scenario: Scenario
 ) -> ClassFlexibility:
     """Return how the jobs of a class bend, as the engine knows it."""
     if told is None:

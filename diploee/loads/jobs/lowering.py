@@ -1,7 +1,7 @@
-"""Jobs to segments: which stretch of which profile each started job plays, and when.
+"""Jobs to segments: which section of which profile each started job plays, and when.
 
-`Pieces` are what a job plays in its own time, from 0 to its run time, undisturbed;
-lowering places them from the start of each job on.
+`ProfileSections` are the sections that a job plays in its own time, from 0 to its run
+time, undisturbed; lowering places them from the start of each job on.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from diploee.base.tables import (
 from diploee.power.segments import Segments, owner_of_jobs, slots_of
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.playing import phases, played_parts
+from diploee.profiles.looping import phases, played_parts
 from diploee.scenario.models import Facility
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
 
-MOST_PASSES = 100_000_000
+MAX_PASSES = 100_000_000
 """Stretches of profiles that jobs of other run times play; each takes some 50 bytes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces(Table):
+class ProfileSections(Table):
     """Pieces of profiles that jobs play in their own time.
 
     The pieces of a job adjoin.
@@ -51,7 +51,7 @@ class Pieces(Table):
     weight: Float64Array = column("float64")
 
 
-PiecesOf = Callable[[int, int], Pieces]
+PiecesOf = Callable[[int, int], ProfileSections]
 """Gives the pieces of a synchronous job, by its class and number."""
 
 
@@ -62,7 +62,7 @@ def pieces_of_jobs(
     library: ProfileLibrary,
     facility: Facility,
     pieces_of: PiecesOf | None = None,
-) -> Pieces:
+) -> ProfileSections:
     """Return what some jobs, `rows` of the table, play in their own time.
 
     A job that runs as long as its profile is one piece; another plays the profile as
@@ -84,7 +84,7 @@ def pieces_of_jobs(
     # The usual case first and in one go: millions of jobs, one row each.
     whole = np.flatnonzero(as_it_is)
     parts = [
-        Pieces(
+        ProfileSections(
             job=rows[whole],
             into_ms=startup_ms[whole],
             length_ms=play_ms[whole],
@@ -139,7 +139,7 @@ def _filled(
     job: Int64Array,
     begin_ms: Int64Array,
     weight: Float64Array,
-) -> Pieces:
+) -> ProfileSections:
     """Fill run times of jobs, from times of their own on, with one profile."""
     of = phases(library[profile_id])
     # Whole loops beyond what is needed are left out: the end of the profile stays
@@ -148,15 +148,15 @@ def _filled(
     beyond_ms = run_ms - needed_ms - of.duration_ms
     run_ms = run_ms - np.maximum(beyond_ms // loop_ms, 0) * loop_ms
     n_passes = float((run_ms / loop_ms).sum())
-    if n_passes > MOST_PASSES:
+    if n_passes > MAX_PASSES:
         raise WorkloadError(
             f"the jobs play the steady part of profile '{library.ids[profile_id]}' "
-            f"{n_passes:,.0f} times, more than {MOST_PASSES:,} fit the memory; "
+            f"{n_passes:,.0f} times, more than {MAX_PASSES:,} fit the memory; "
             "shorten the run, or use profiles with a longer steady part"
         )
     played = played_parts(run_ms, of)
     nth = played.row
-    return Pieces(
+    return ProfileSections(
         job=job[nth],
         into_ms=begin_ms[nth] + played.into_ms,
         length_ms=played.length_ms,

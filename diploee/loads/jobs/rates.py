@@ -16,10 +16,10 @@ import numpy.typing as npt
 from diploee.base.clock import RunClock
 from diploee.base.errors import WorkloadError
 from diploee.base.progress import report
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MONTHS_PER_YEAR, MS_PER_H
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.scenario.times import Calendar, WeekToWeek, holidays_of
 
 EPOCH_HOUR_OF_WEEK = 3 * HOURS_PER_DAY
@@ -33,10 +33,10 @@ CHAIN = 7
 """Correlation times after which a week no longer counts for another, at a correlation
 of 0.001."""
 
-MOST_STDS = 3.0
+MAX_STDS = 3.0
 """Standard deviations of its logarithm by which a week's level differs at most."""
 
-LEAST_DISPERSION = 1e-300
+MIN_DISPERSION = 1e-300
 """Of a smaller one the inverse, the shape of the gamma distribution, is no number."""
 
 
@@ -230,11 +230,11 @@ def _week_levels(
     kernel /= np.sqrt(kernel @ kernel)
     drawn = np.array(
         [
-            stream(seed, *name, "week", week).standard_normal()
+            named_rng(seed, *name, "week", week).standard_normal()
             for week in range(first - kernel.size + 1, end)
         ]
     )
-    normal = np.clip(np.convolve(drawn, kernel, "valid"), -MOST_STDS, MOST_STDS)
+    normal = np.clip(np.convolve(drawn, kernel, "valid"), -MAX_STDS, MAX_STDS)
     # ln(1 + v) is the variance of the logarithm of a log-normal number of mean 1,
     # variance v.
     variance = np.log1p(relative_std**2 / week_share(correlation_weeks))
@@ -267,7 +267,7 @@ def hourly_rates(
     clock: RunClock,
     seed: int = 0,
     *name: str,
-    standing: StandingNodes | None = None,
+    standing: InstalledNodes | None = None,
     scatters: Sequence[Scatter] = (),
 ) -> HourlyRates:
     """Lay calendar weights over a run, without a step but where nodes are added.
@@ -304,7 +304,7 @@ def hourly_rates(
     return laid(weight)
 
 
-def _per_node(line: HourlyRates, standing: StandingNodes) -> HourlyRates:
+def _per_node(line: HourlyRates, standing: InstalledNodes) -> HourlyRates:
     """Multiply a line by the nodes that stand: a step where some are added."""
     added_ms = np.array([time_ms for time_ms, _ in standing.added])
     added_ms = added_ms[(added_ms > line.nodes_ms[0]) & (added_ms < line.nodes_ms[-1])]
@@ -429,7 +429,7 @@ def gamma_factors(
     mean + dispersion * mean**2. Thinning the submissions by any share leaves the
     dispersion as it is.
     """
-    least = max(dispersion, LEAST_DISPERSION)
+    least = max(dispersion, MIN_DISPERSION)
     first, last = hours[0] // HOURS_PER_DAY, hours[-1] // HOURS_PER_DAY
     factors = np.concatenate(
         [
@@ -441,7 +441,7 @@ def gamma_factors(
 
 
 MAX_STEPS = 100
-MOST_PREDICTED = 12
+MAX_PREDICTED = 12
 
 
 def bisect(
@@ -500,7 +500,7 @@ def bisect_rising(
         unknown.append(x)
         return y0 + slope * (x - x0)
 
-    for _ in range(MOST_PREDICTED):
+    for _ in range(MAX_PREDICTED):
         below = max(
             (x for x, y in known.items() if y < target - tolerance), default=-np.inf
         )

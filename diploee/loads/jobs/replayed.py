@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from diploee.base.errors import ProfileError, WorkloadError, did_you_mean
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import (
     BoolArray,
     Float64Array,
@@ -150,7 +150,7 @@ class ReplayedJobs(JobSource):
         """Return the jobs of one repetition that fall into the run, as submitted."""
         rows, submit_ms = self._on_wall(*self._repetition(tile))
         frame, logged = self._frame, self._logged.take(rows)
-        rng = stream(frame.seed, "replay", frame.name, "profile", tile)
+        rng = named_rng(frame.seed, "replay", frame.name, "profile", tile)
         jobs = replace(
             logged,
             submit_ms=submit_ms,
@@ -190,7 +190,7 @@ class ReplayedJobs(JobSource):
             rows = np.flatnonzero((into_ms < self._period_ms) & beyond)
         late_ms = np.zeros(rows.size, dtype=np.int64)
         if factor != 1:
-            rng = stream(self._frame.seed, "replay", self.name, "rate", tile)
+            rng = named_rng(self._frame.seed, "replay", self.name, "rate", tile)
             rows = np.repeat(
                 rows, np.floor(factor + rng.random(rows.size)).astype(np.int64)
             )
@@ -506,7 +506,7 @@ class ReplayedJobs(JobSource):
                 self._logged.submit_ms + into_week_ms,
                 self._logged.duration_ms.astype(np.float64) * self._logged.n_nodes,
                 None if self._log.is_relative else log_week,
-                partial(stream, self._frame.seed, "replay", self.name, "weeks"),
+                partial(named_rng, self._frame.seed, "replay", self.name, "weeks"),
             )
             return -run_into_week_ms, MS_PER_WEEK
         first_ms = (into_week_ms - run_into_week_ms) % MS_PER_WEEK

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from diploee.base.clock import RunClock
 from diploee.base.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
 from diploee.base.jit import njit
-from diploee.base.rng import random_each, stream
+from diploee.base.rng import named_rng, random_each
 from diploee.base.tables import Float64Array, Int32Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates, mean_from_ms
@@ -39,10 +39,10 @@ from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.scenario.models import Scenario
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
-MOST_JOBS = 2_000_000_000
+MAX_JOBS = 2_000_000_000
 """Jobs of a stream; a few hours of them are held at a time, some 50 bytes each."""
 
-LONGEST_STARTUP_MS = 24 * MS_PER_H
+MAX_STARTUP_MS = 24 * MS_PER_H
 
 Utilization = Callable[[Iterable[JobTable]], float]
 """Schedules the jobs of a stream, span after span (`DRAW_MS`), and returns the mean
@@ -251,10 +251,10 @@ class JobSource(ABC):
         if startup is None:
             return np.zeros(sum(n_jobs.values()), dtype=np.int32)
         rngs = [
-            stream(self._frame.seed, "startup", self.name, *name) for name in n_jobs
+            named_rng(self._frame.seed, "startup", self.name, *name) for name in n_jobs
         ]
         drawn_ms = startup.draw_each(rngs, n_jobs.values()) * MS_PER_S
-        return np.rint(np.minimum(drawn_ms, LONGEST_STARTUP_MS)).astype(np.int32)
+        return np.rint(np.minimum(drawn_ms, MAX_STARTUP_MS)).astype(np.int32)
 
 
 def node_ms(jobs: JobTable, horizon_ms: int, from_ms: int = 0) -> Int64Array:
@@ -284,9 +284,9 @@ def draw_profiles(
 
 def check_n_jobs(n_jobs: float, where: str, remedy: str) -> None:
     """Raise `WorkloadError` where a stream has too many jobs to simulate."""
-    if not n_jobs <= MOST_JOBS:  # also NaN
+    if not n_jobs <= MAX_JOBS:  # also NaN
         raise WorkloadError(
-            f"{where}: {n_jobs:,.4g} jobs, more than {MOST_JOBS:,}; {remedy}"
+            f"{where}: {n_jobs:,.4g} jobs, more than {MAX_JOBS:,}; {remedy}"
         )
 
 
@@ -400,7 +400,7 @@ def stream_rates(spec: JobStream, frame: StreamFrame) -> HourlyRates:
     """
     name = ("workload", frame.name)
     scatters = [
-        (dispersion, per_day, partial(stream, frame.seed, *name, what))
+        (dispersion, per_day, partial(named_rng, frame.seed, *name, what))
         for what, dispersion, per_day in (
             ("dispersion", spec.dispersion, HOURS_PER_DAY),
             ("day dispersion", spec.day_dispersion, 1),

@@ -14,8 +14,7 @@ import numpy as np
 from diploee.base.errors import LogFormatError, ProfileError, WorkloadError
 from diploee.base.model import installed
 from diploee.base.tables import concat
-from diploee.loads.jobs.drawn import DrawnJobs
-from diploee.loads.jobs.lowering import Pieces
+from diploee.loads.jobs.lowering import ProfileSections
 from diploee.loads.jobs.source import (
     JobSource,
     LibraryBuilder,
@@ -26,6 +25,7 @@ from diploee.loads.jobs.source import (
     draw_spans,
 )
 from diploee.loads.jobs.synchronous import SynchronousJobs
+from diploee.loads.jobs.synthetic import SyntheticJobs
 from diploee.scenario.job_streams import JobStream
 from diploee.scenario.models import Scenario
 from diploee.schedule.job_table import JobTable
@@ -128,7 +128,7 @@ class JobStreams:
         assert isinstance(source, SynchronousJobs)
         return source
 
-    def pieces(self, class_id: int, number: int) -> Pieces:
+    def pieces(self, class_id: int, number: int) -> ProfileSections:
         """Return what a synchronous job plays, by its class and its number."""
         return self.synchronous(class_id).pieces(number)
 
@@ -168,4 +168,4 @@ def _source(
         return installed(JOB_SOURCES)["zeus"](
             spec, frame, builder, inputs.zeus[frame.name]
         )
-    return DrawnJobs(spec, frame, builder, inputs.batches)
+    return SyntheticJobs(spec, frame, builder, inputs.batches)

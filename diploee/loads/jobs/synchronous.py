@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from diploee.base.errors import WorkloadError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int16Array, Int64Array, concat, repeated
 from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
-from diploee.loads.jobs.lowering import Pieces, cut
+from diploee.loads.jobs.lowering import ProfileSections, cut
 from diploee.loads.jobs.smoothed_phases import FALL, RISE, SLOWEST_PER_S, SmoothedPhases
 from diploee.loads.jobs.source import (
     JobSource,
@@ -45,17 +45,17 @@ from diploee.loads.jobs.training_phases import (
 )
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
-from diploee.profiles.iterations import MOST_SIGMAS, loop_of_iterations
+from diploee.profiles.iterations import MAX_SIGMAS, loop_of_iterations
 from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
-from diploee.scenario.synchronous import MOST_LED, SynchronousJob
+from diploee.scenario.synchronous import MAX_LED, SynchronousJob
 from diploee.scenario.times import end_of
 from diploee.schedule.job_table import DRAW_MS, JobTable
 
 N_LOOPS = 3
-MOST_JOBS = 100_000
-LEAST_ETTR = 0.01
+MAX_JOBS = 100_000
+MIN_ETTR = 0.01
 """A job that is expected to spend less of its time on progress never gets anywhere."""
 
 LAG_STEPS = 10
@@ -105,7 +105,7 @@ class _Kind:
             loop_of_iterations(
                 spec,
                 self.period_s,
-                stream(frame.seed, "synchronous", frame.name, label, "loop", loop),
+                named_rng(frame.seed, "synchronous", frame.name, label, "loop", loop),
                 self.n_nodes,
                 frame.node_type.n_gpus,
             )
@@ -213,7 +213,7 @@ class _Kind:
             return went.take(length_ms > 0)
 
         def rng(purpose: str) -> np.random.Generator:
-            return stream(self.frame.seed, *names, purpose)
+            return named_rng(self.frame.seed, *names, purpose)
 
         failures, planned = (
             poisson_gaps(
@@ -256,7 +256,7 @@ class _Kind:
 
     def leads_ms(self, phase: Int16Array, length_ms: Int64Array) -> Int64Array:
         """Return the end of each phase in which one GPU is in the next [ms]."""
-        lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MOST_LED else 0
+        lead_ms = _ms(self.spec.lead_s) if self.n_gpus <= MAX_LED else 0
         trains, writes = phase <= TrainingPhase.REDO, phase == TrainingPhase.CHECKPOINT
         leads = (trains[:-1] & writes[1:]) | (writes[:-1] & trains[1:])
         return np.where(np.append(leads, False), np.minimum(lead_ms, length_ms // 2), 0)
@@ -382,7 +382,7 @@ class SynchronousJobs(JobSource):
         ]
         for number, kind in enumerate(self._kinds):
             mttf_s = kind.spec.mttf_s(kind.n_nodes)
-            if math.isfinite(mttf_s) and (ettr := kind.ettr()) < LEAST_ETTR:
+            if math.isfinite(mttf_s) and (ettr := kind.ettr()) < MIN_ETTR:
                 raise WorkloadError(
                     f"streams.{frame.name}.synchronous.jobs[{number}]: with a failure "
                     f"every {mttf_s:,.3g} s the job would spend {ettr:.2g} of its "
@@ -455,7 +455,7 @@ class SynchronousJobs(JobSource):
         """Return how many jobs there were, those of the warm-up included."""
         return replace(super().match(), jobs_per_day=self.jobs_per_day)
 
-    def pieces(self, number: int) -> Pieces:
+    def pieces(self, number: int) -> ProfileSections:
         """Return what the job of a number, from 1, plays in its own time."""
         kind, phases = self._kind(number), self.phases(number)
         trains = phases.phase <= TrainingPhase.REDO
@@ -464,14 +464,14 @@ class SynchronousJobs(JobSource):
         begin_ms = phases.into_ms[first]
         length_ms = np.diff(begin_ms, append=phases.duration_ms)
         phase, trains = phases.phase[first], trains[first]
-        rng = stream(self._frame.seed, "synchronous", self.name, number, "loops")
+        rng = named_rng(self._frame.seed, "synchronous", self.name, number, "loops")
         if kind.smoothed is not None:
             pieces = self._smoothed_pieces(kind, phase, begin_ms, length_ms, rng)
         else:
             pieces = self._plain_pieces(kind, phase, begin_ms, length_ms, rng)
         if kind.spec.run_spread:
-            run = stream(self._frame.seed, "synchronous", self.name, number, "run")
-            drawn = np.clip(run.standard_normal(), -MOST_SIGMAS, MOST_SIGMAS)
+            run = named_rng(self._frame.seed, "synchronous", self.name, number, "run")
+            drawn = np.clip(run.standard_normal(), -MAX_SIGMAS, MAX_SIGMAS)
             pieces = replace(
                 pieces, weight=pieces.weight * (1 + kind.spec.run_spread * drawn)
             )
@@ -484,7 +484,7 @@ class SynchronousJobs(JobSource):
         begin_ms: Int64Array,
         length_ms: Int64Array,
         rng: np.random.Generator,
-    ) -> Pieces:
+    ) -> ProfileSections:
         """Return the pieces of phases without smoothing, likewise."""
         leads_ms = kind.leads_ms(phase, length_ms)
         of, leads = repeated(1 + (leads_ms > 0))
@@ -513,7 +513,7 @@ class SynchronousJobs(JobSource):
                 np.where(trains[row], kind.loop_ms[0] - piece_ms, 0) // kind.period_ms
             )
             offset_ms = rng.integers(room + 1) * kind.period_ms
-        pieces = Pieces(
+        pieces = ProfileSections(
             job=np.zeros_like(row),
             into_ms=(begin_ms[of] + np.where(leads, rest_ms[of], 0))[row] + into_ms,
             length_ms=piece_ms,
@@ -532,11 +532,11 @@ class SynchronousJobs(JobSource):
     def _lagged(
         self,
         kind: _Kind,
-        pieces: Pieces,
+        pieces: ProfileSections,
         loop: Int64Array,
         first: Int64Array,
         lags_ms: Int64Array,
-    ) -> Pieces:
+    ) -> ProfileSections:
         """Return pieces in which the nodes change phase within a lag, evenly.
 
         `loop` has the loop of each piece, -1 if flat, `first` the first piece of each
@@ -555,7 +555,7 @@ class SynchronousJobs(JobSource):
         change_w = power_w(first, lags_ms) - before_w
         of, nth = repeated(np.full(first.size, LAG_STEPS))
         into_ms = np.stack([nth, nth + 1]) * lags_ms[of] // LAG_STEPS
-        steps = Pieces(
+        steps = ProfileSections(
             job=np.zeros_like(of),
             into_ms=pieces.into_ms[first][of] + into_ms[0],
             length_ms=into_ms[1] - into_ms[0],
@@ -585,7 +585,7 @@ class SynchronousJobs(JobSource):
         begin_ms: Int64Array,
         length_ms: Int64Array,
         rng: np.random.Generator,
-    ) -> Pieces:
+    ) -> ProfileSections:
         """Return the pieces of phases.
 
         All that train are `Phase.TRAIN` or `Phase.REDO`.
@@ -620,7 +620,7 @@ class SynchronousJobs(JobSource):
         for (into, what), edge_id in kind.edges.items():
             profile_id[(of_phase == into) & (spans.what == what)] = edge_id
         row, into_ms, piece_ms = cut(spans.length_ms, whole_ms)
-        return Pieces(
+        return ProfileSections(
             job=np.zeros_like(row),
             into_ms=spans.into_ms[row] + into_ms,
             length_ms=piece_ms,
@@ -667,9 +667,9 @@ class SynchronousJobs(JobSource):
                     f"{spec.submit} lies before the simulation begins; submit it "
                     "later, or lengthen warm_up"
                 )
-            if number > MOST_JOBS:
+            if number > MAX_JOBS:
                 raise WorkloadError(
-                    f"streams.{self.name}.synchronous: more than {MOST_JOBS:,} jobs; "
+                    f"streams.{self.name}.synchronous: more than {MAX_JOBS:,} jobs; "
                     "give them more work, or shorten the run"
                 )
             run_ms = self.phases(number).duration_ms

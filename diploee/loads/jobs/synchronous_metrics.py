@@ -13,8 +13,8 @@ import numpy as np
 from diploee.base.units import MS_PER_H
 from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.jobs.training_phases import TrainingPhase
+from diploee.schedule.execution_intervals import RUN, ExecutionIntervals, runs_of
 from diploee.schedule.job_table import JobTable
-from diploee.schedule.runs import RUN, Runs, runs_of
 from diploee.schedule.started import Schedule
 
 _HOURS: dict[str, tuple[TrainingPhase, ...]] = {
@@ -51,7 +51,7 @@ class SynchronousMetrics:
         for nth in range(len(runs)):
             self._add(started.jobs, runs.take(slice(nth, nth + 1)), started.horizon_ms)
 
-    def _add(self, jobs: JobTable, run: Runs, horizon_ms: int) -> None:
+    def _add(self, jobs: JobTable, run: ExecutionIntervals, horizon_ms: int) -> None:
         """Add one stretch: what its job does between its work before and after."""
         row, start_ms, end_ms = (
             int(run.job[0]),

@@ -26,10 +26,10 @@ import numpy as np
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import Int16Array, Int64Array, Table, column
 
-MOST_STOPS = 300_000
+MAX_STOPS = 300_000
 """Interruptions of a job; a cluster of 100,000 GPUs has some 17,000 in a year."""
 
-MOST_CHECKPOINTS = 5_000_000
+MAX_CHECKPOINTS = 5_000_000
 
 NEVER_MS = np.iinfo(np.int64).max // 4
 
@@ -135,10 +135,10 @@ def training_phases(
 
     `writes` gives stalls [ms].
     """
-    if plan.work_ms / plan.interval_ms > MOST_CHECKPOINTS:
+    if plan.work_ms / plan.interval_ms > MAX_CHECKPOINTS:
         raise WorkloadError(
             f"the job writes {plan.work_ms / plan.interval_ms:,.0f} checkpoints, at "
-            f"most {MOST_CHECKPOINTS:,} can be simulated; lengthen checkpoint_interval"
+            f"most {MAX_CHECKPOINTS:,} can be simulated; lengthen checkpoint_interval"
         )
     return _Walk(
         plan, failures, planned, detection_ms, writes or repeat(plan.write_ms)
@@ -172,9 +172,9 @@ class _Walk:
         self._schedule(TrainingPhase.RESCHEDULE, self._plan.start_ms)
         while not (self._play(TrainingPhase.LOAD, loads_ms) and self._train()):
             n_stops += 1
-            if n_stops > MOST_STOPS:
+            if n_stops > MAX_STOPS:
                 raise WorkloadError(
-                    f"the job was interrupted {MOST_STOPS:,} times with "
+                    f"the job was interrupted {MAX_STOPS:,} times with "
                     f"{self._reached_ms:,} of {self._plan.work_ms:,} ms of its work "
                     "done; lower the failure rate, or the times of detection, "
                     "reschedule_s and load_s"

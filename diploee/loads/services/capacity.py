@@ -83,11 +83,11 @@ def service_capacity(
     an instance completes beyond R_max is for the stream's way of overload to say.
     """
     warnings: list[str] = []
-    if (law := service.power_law) is not None:
+    if (law := service.batch_power_model) is not None:
         of = ", of mixtures of experts two" if law.active_parameters_b else ""
         warnings.append(
-            "power_law is experimental: energy within 12 % of open traces of vLLM on "
-            f"single nodes{of}, levels of nine in ten; give power_samples of your own "
+            "batch_power_model is experimental: energy within 12 % of open traces of "
+            f"vLLM on single nodes{of}, levels of nine in ten; give power_samples of your own "
             "where you have them"
         )
     limit_s = metric = None

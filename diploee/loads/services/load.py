@@ -19,7 +19,11 @@ from diploee.base.tables import (
 )
 from diploee.base.units import MS_PER_S
 from diploee.facility.base import Block, Values
-from diploee.loads.services.banks import Bank, BankLoad, ServiceBanks
+from diploee.loads.services.instance_groups import (
+    InstanceGroup,
+    InstanceGroupLoad,
+    ServiceInstanceGroups,
+)
 from diploee.loads.services.metrics import request_metrics
 from diploee.loads.services.plan import ServicePlanner
 from diploee.loads.services.service_plan import ServicePlan, service_labels
@@ -167,7 +171,7 @@ def _means(
     return means
 
 
-class ServicesLoad(BankLoad):
+class ServicesLoad(InstanceGroupLoad):
     """The services of all request streams, planned for the run when opened.
 
     Flexible services answer the scenario's events where they are `answering`.
@@ -196,7 +200,7 @@ class ServicesLoad(BankLoad):
         ]
         profiles: list[PowerProfile] = []
         ac_profiles: dict[int, PowerProfile] = {}
-        banks = list[Bank]()
+        banks = list[InstanceGroup]()
         self.standby_w = list[float]()
         """Power of a warm node of each service [W], stream after stream; 0 where they
         are cold."""
@@ -204,7 +208,9 @@ class ServicesLoad(BankLoad):
             node = facility.node_type_of(plan.pool)
             for service in plan.services:
                 curve = inputs.curves[plan.stream, service.name].power
-                for bank, own, of_ac in ServiceBanks(plan, service, curve, node, seed):
+                for bank, own, of_ac in ServiceInstanceGroups(
+                    plan, service, curve, node, seed
+                ):
                     first = len(library) + len(profiles)
                     profile_id = (bank.profile_id + first).astype(np.int32)
                     ac_profiles.update(enumerate(of_ac, first))

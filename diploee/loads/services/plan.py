@@ -15,7 +15,7 @@ import numpy as np
 
 from diploee.base.clock import UTC_ZONE
 from diploee.base.errors import WorkloadError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect_rising
@@ -38,7 +38,7 @@ from diploee.loads.services.timeline import (
 )
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.models import Scenario
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.scenario.serving import (
     BETWEEN_TOKENS,
     LatencyMetric,
@@ -371,7 +371,7 @@ class ServicePlanner:
 
 def _nodes_of_phases(
     spec: RequestStream,
-    standing: StandingNodes,
+    standing: InstalledNodes,
     phases_ms: Sequence[int],
     capacities: list[Capacity],
 ) -> list[Int64Array]:
@@ -436,7 +436,7 @@ def _scaling_rules(
                 f"node(s), needed is at least {fewest}; reserve more nodes or enlarge "
                 "the pool, its first phase where it has any"
             )
-        rng = stream(seed, "requests", name, "scaling", service_name)
+        rng = named_rng(seed, "requests", name, "scaling", service_name)
         rules.append(
             ScalingRules(
                 # What an instance gets beyond what it completes would wait beside idle

@@ -21,8 +21,8 @@ from diploee.base.units import (
 from diploee.loads.import_counts import ImportCounts
 from diploee.scenario.log_replay import RequestReplay
 
-LONGEST_STEP_MS = MS_PER_MIN
-MOST_STEPS = 2**20
+MAX_STEP_MS = MS_PER_MIN
+MAX_STEPS = 2**20
 """Steps of a run from which those of its trace are longer than its resolution."""
 
 _STEPS_S = (1, 2, 3, 5, 10, 15, 20, 30, 60)
@@ -219,11 +219,11 @@ def trace_step_ms(clock: RunClock) -> int:
     """Return the step of a trace's requests in a run [ms].
 
     It is the run's resolution or the next longer divisor of the minute: a second at
-    least, a minute at most, and longer where a run would have more than `MOST_STEPS`.
+    least, a minute at most, and longer where a run would have more than `MAX_STEPS`.
     """
-    least_ms = max(clock.step_ms, clock.simulated_ms / MOST_STEPS)
+    least_ms = max(clock.step_ms, clock.simulated_ms / MAX_STEPS)
     steps_ms = (step_s * MS_PER_S for step_s in _STEPS_S)
-    return next((step for step in steps_ms if step >= least_ms), LONGEST_STEP_MS)
+    return next((step for step in steps_ms if step >= least_ms), MAX_STEP_MS)
 
 
 def trace_rates_rps(

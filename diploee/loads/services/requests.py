@@ -24,7 +24,7 @@ import numpy as np
 from diploee.base.clock import RunClock
 from diploee.base.errors import WorkloadError
 from diploee.base.jit import njit
-from diploee.base.rng import stream as random_stream
+from diploee.base.rng import named_rng as random_stream
 from diploee.base.tables import Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S
 from diploee.loads.jobs.rates import hourly_rates, line_through_means
@@ -35,7 +35,7 @@ from diploee.loads.services.request_trace import (
     trace_step_ms,
 )
 from diploee.scenario.models import Scenario
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.scenario.serving import Fluctuation
 
 BLOCK_MS = 6 * MS_PER_H
@@ -189,7 +189,7 @@ class RequestRates:
     drawn_ms: Int64Array | None = None
     fluctuation: Fluctuation | None = None  # its size
     # Nodes that the rates are in proportion to, with a step where some are added
-    grows_with: StandingNodes | None = None
+    grows_with: InstalledNodes | None = None
     # Rates of services with traces of their own, shape (S, n), relative to the mean of
     # them all; they add up to `relative_mean`
     own: Float64Array | None = None

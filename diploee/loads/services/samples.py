@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.loads.services.curves import PowerCurve, PowerSample
@@ -76,7 +76,7 @@ def _sample_w(
     curve: PowerCurve, rate_rps: float, mean_w: float, peak_w: float
 ) -> Float64Array:
     """Synthesise the repeating sample of one rate."""
-    rng = stream(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
+    rng = named_rng(0, "profiles", "serving", curve.name, f"{rate_rps:g}")
     noise = average_1s(rng.standard_normal(N_SAMPLES))
     noise /= noise.std()
     lowered_w = np.maximum(

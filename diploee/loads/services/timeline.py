@@ -16,7 +16,7 @@ from diploee.base.units import MS_PER_S
 ROUNDING = 1e-12
 """Relative rounding error that does not call for another instance."""
 
-MOST_GROUPS = 256
+MAX_GROUPS = 256
 """A service of more instances starts and stops them in this number of groups."""
 
 NEVER_MS = np.iinfo(np.int64).max
@@ -104,9 +104,9 @@ def cut_at_crossings(
     The rate is linear between its times `nodes_ms`; multiples above `n_max` are no
     matter. Returns edges [ms], the nodes and the crossings, and the mean rate of each
     piece between them [1/s]. ASSUMPTION: a large service scales in groups: beyond
-    `MOST_GROUPS` instances the crossings are those of even groups of them.
+    `MAX_GROUPS` instances the crossings are those of even groups of them.
     """
-    n_groups = max(1, min(n_max, MOST_GROUPS))
+    n_groups = max(1, min(n_max, MAX_GROUPS))
     group_rps = max_rate_rps * max(1, n_max) / n_groups
     # Beyond it nothing changes
     level = np.minimum(rate_rps / group_rps, n_groups + 2.0)

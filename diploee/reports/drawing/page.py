@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from diploee.reports.drawing.alt_text import alt_text, caption
 from diploee.reports.drawing.charts import GRID, INK, MUTED, Array, Chart, Panel
 from diploee.reports.drawing.engine import converted
 from diploee.reports.drawing.vega import Json, config, milliseconds, panel_spec
-from diploee.reports.drawing.words import alt_text, caption
 
 _HERE = Path(__file__).resolve().parent
 _LONG = 500
 _LEVELS = 65_534
 _GAP = -32_768
-_MOST_JUMPS = 8
+_MAX_JUMPS = 8
 DARK = {
     INK: "#e6ebef",
     MUTED: "#a3b3c0",
@@ -179,7 +179,7 @@ def _column(values: Array) -> Json:
     if n > 2 and values.dtype.kind in "iu":  # times: even but where clocks change
         steps, step = np.diff(numbers), float(np.median(np.diff(numbers)))
         (uneven,) = np.nonzero(steps != step)
-        if uneven.size <= _MOST_JUMPS:
+        if uneven.size <= _MAX_JUMPS:
             jumps = [[int(k) + 1, steps[k] - step] for k in uneven]
             return {"start": numbers[0], "step": step, "n": n, "jumps": jumps}
     if n and (numbers == numbers[0]).all():

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from diploee.base.errors import Brief, InputError
 from diploee.base.files import check_file, whole_file
+from diploee.reports.drawing.alt_text import alt_text
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import converted
 from diploee.reports.drawing.page import Figures
 from diploee.reports.drawing.vega import chart_spec
-from diploee.reports.drawing.words import alt_text
 
 Kind = Literal["png", "svg"]
 

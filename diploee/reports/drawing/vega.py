@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from diploee.reports.drawing.axis_extents import edges, step, thinned, x_range, y_range
 from diploee.reports.drawing.charts import (
     CIVIDIS,
     GRID,
@@ -34,7 +35,6 @@ from diploee.reports.drawing.charts import (
     Stack,
     log_ticks,
 )
-from diploee.reports.drawing.places import edges, step, thinned, x_range, y_range
 
 Json = dict[str, Any]
 
@@ -83,7 +83,7 @@ page."""
 
 
 @dataclass
-class Drawn:
+class PanelSpec:
     """A panel as Vega-Lite layers without data, their columns and tooltips."""
 
     layers: list[Json] = field(default_factory=list)
@@ -216,12 +216,12 @@ def milliseconds(values: Any) -> Any:
     return np.asarray(values).astype("datetime64[ms]").astype(np.int64)
 
 
-def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, Drawn]:
+def panel_spec(panel: Panel, width: int | str, paint: Paint) -> tuple[Json, PanelSpec]:
     """Return a panel without its data, and what it draws.
 
     Each layer's columns in their order.
     """
-    drawn = Drawn()
+    drawn = PanelSpec()
     low, high = y_range(panel)
     bars = [
         layer.name
@@ -342,7 +342,7 @@ def n_characters(names: list[str]) -> int:
     return sum(max(map(len, name.split("\n"))) + 2 for name in names)
 
 
-def _line(drawn: Drawn, line: Line, paint: Paint) -> None:
+def _line(drawn: PanelSpec, line: Line, paint: Paint) -> None:
     colour = paint(line.colour)
     columns, has_gaps = {"x": line.x, "y": line.y}, bool(np.isnan(line.y).any())
     how = "" if has_gaps or _names_along(line.x) else "means" if line.means else "ends"
@@ -391,7 +391,7 @@ def _names_along(x: Array) -> bool:
     return x.dtype.kind in "UO"
 
 
-def _band(drawn: Drawn, band: Area, paint: Paint) -> None:
+def _band(drawn: PanelSpec, band: Area, paint: Paint) -> None:
     columns = {"x": band.x, "y": band.high, "y2": band.low}
     drawn.add(
         {
@@ -413,7 +413,7 @@ def _band(drawn: Drawn, band: Area, paint: Paint) -> None:
             drawn.show(name, band.unit, band.digits, kind, x=band.x, y=values)
 
 
-def _stack(drawn: Drawn, stack: Stack, paint: Paint) -> None:
+def _stack(drawn: PanelSpec, stack: Stack, paint: Paint) -> None:
     low = np.zeros(stack.x.size)
     for colour, part in zip(stack.colours, stack.parts, strict=True):
         high = low + part
@@ -438,7 +438,7 @@ def _stack(drawn: Drawn, stack: Stack, paint: Paint) -> None:
 
 
 def _bars(
-    drawn: Drawn, bars: Bars, paint: Paint, names: list[str], foot: float
+    drawn: PanelSpec, bars: Bars, paint: Paint, names: list[str], foot: float
 ) -> None:
     colour, columns = paint(bars.colour), {"x": bars.x, "y": bars.y}
     if bars.touching:
@@ -466,7 +466,7 @@ def _bars(
         )
 
 
-def _carpet(drawn: Drawn, carpet: Carpet) -> None:
+def _carpet(drawn: PanelSpec, carpet: Carpet) -> None:
     colour: Json = {
         "field": "z",
         "type": "quantitative",
@@ -522,7 +522,7 @@ def _carpet(drawn: Drawn, carpet: Carpet) -> None:
     )
 
 
-def _cells(drawn: Drawn, carpet: Carpet, colour: Json) -> None:
+def _cells(drawn: PanelSpec, carpet: Carpet, colour: Json) -> None:
     """Draw a cell for each value, with the value in it."""
     x, y = np.tile(carpet.x, carpet.y.size), np.repeat(carpet.y, carpet.x.size)
     z = carpet.z.ravel()

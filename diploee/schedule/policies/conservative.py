@@ -20,14 +20,14 @@ from diploee.schedule.policy import (
     Estimate,
     EstimatingSpec,
     Policy,
-    has_twin,
+    register_compiled_engine,
 )
 
 NEVER_MS = 2**62
 """Reservation of a job that is wider than the nodes that stand."""
 
 
-@has_twin("diploee.schedule.compiled:CompiledQueue")
+@register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class ConservativeBackfill:
     """A job is reserved the earliest hole at submission, and starts by then.
 

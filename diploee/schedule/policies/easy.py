@@ -15,7 +15,12 @@ from typing import ClassVar, Literal
 
 from diploee.base.model import default, optional
 from diploee.scenario.pools import SchedulerSpec
-from diploee.schedule.policy import ClusterView, EstimatingSpec, Policy, has_twin
+from diploee.schedule.policy import (
+    ClusterView,
+    EstimatingSpec,
+    Policy,
+    register_compiled_engine,
+)
 
 Order = Literal["submission", "sjbf"]
 
@@ -74,7 +79,7 @@ def _shadow(
     return sys.maxsize, 0
 
 
-@has_twin("diploee.schedule.compiled:CompiledQueue")
+@register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class EasyBackfill(EstimatingSpec):
     """EASY backfilling: first in, first out, with the gap before the head filled."""
 
@@ -98,7 +103,7 @@ class EasyBackfill(EstimatingSpec):
         return backfilled(view, view.queue, self.order, self.depth)
 
 
-@has_twin("diploee.schedule.compiled:CompiledQueue")
+@register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class StrictFifo:
     """First in, first out, where the head blocks the queue."""
 
@@ -126,7 +131,7 @@ class FifoSpec(SchedulerSpec):
         return StrictFifo()
 
 
-@has_twin("diploee.schedule.compiled:CompiledQueue")
+@register_compiled_engine("diploee.schedule.compiled:CompiledQueue")
 class ShortestJobFirst(EstimatingSpec):
     """The shortest estimate first, ties in the order of submission.
 

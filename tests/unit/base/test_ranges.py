@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.base.model import Kinds
 from diploee.facility import STAGES
 from diploee.scenario import Scenario, load_scenario, scenario_from_dict

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from builders import write_library, write_scenario
-from command_line import LONGEST_S, Ended, call
+from command_line import MAX_S, Ended, call
 
 from diploee.cli.app import application
 
@@ -133,7 +133,7 @@ def check(ended: Ended, seconds: float, tried: str) -> None:
     assert ended.code in (0, 1, 2), tried
     assert "internal error" not in ended.err, (tried, ended.err)
     assert "Warning" not in ended.err, (tried, ended.err)
-    assert seconds < LONGEST_S, tried
+    assert seconds < MAX_S, tried
     assert all(
         len(problem) < 500 and problem.isprintable() for problem in ended.problems
     )

@@ -13,7 +13,7 @@ from builders import checked_site, write_scenario
 from command_line import call, contents
 
 from diploee import load_scenario, open_run
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.grid.limits import load_limits
 from diploee.scenario.starter import SiteAnswers, starter_text
 

@@ -20,7 +20,7 @@ from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
 from diploee.facility.base import NamedStage, StageMeters, Stages
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles
-from diploee.facility.storage import BatteryLimits, Hold, hold
+from diploee.facility.storage import BatteryLimits, SupplyLimits, hold
 
 MW = 1e6
 START = datetime(2018, 1, 31)
@@ -52,7 +52,7 @@ def run_of(
 
 def holding_battery(
     load_w: np.ndarray,
-    asked: Hold,
+    asked: SupplyLimits,
     efficiency: float = 1.0,
     feedback_per_s: float = 0.0,
 ) -> tuple[float, float]:
@@ -83,7 +83,9 @@ def holding_battery(
 def test_step_at_a_ramp_needs_half_its_square_over_the_ramp() -> None:
     # 100 MW at 10 MW/min: E = dP^2 / (2 r) = 8.33 MWh, P = dP.
     load_w = np.where(np.arange(1_800) < 300, 0.0, 100 * MW)
-    power_w, energy_j = holding_battery(load_w, Hold(10 * MW / 60, 10 * MW / 60))
+    power_w, energy_j = holding_battery(
+        load_w, SupplyLimits(10 * MW / 60, 10 * MW / 60)
+    )
     # It begins half full, so that it is as large again; discretely dP^2/2r less half a
     # step.
     assert power_w / MW == pytest.approx(100 - 1 / 6, rel=2e-3)
@@ -98,7 +100,9 @@ def test_more_power_empties_the_same_energy_and_falls_by_more(
     once."""
     load_w = np.where(np.arange(1200) < 300, 2 * MW, 0.0)
     store = BatteryLimits(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
-    held = hold(load_w, 1.0, store, Hold(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0))
+    held = hold(
+        load_w, 1.0, store, SupplyLimits(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0)
+    )
     falls_w = held.supply_w[:-60] - held.supply_w[60:]
     assert falls_w.max() / MW == pytest.approx(largest_mw, abs=0.02)
 
@@ -106,7 +110,7 @@ def test_more_power_empties_the_same_energy_and_falls_by_more(
 @pytest.mark.parametrize("share", [1.0, 0.9])
 def test_a_tenth_less_does_not_hold(share: float) -> None:
     load_w = square(10 * MW, 4 * MW, 120, 0.4, 1.0, 3_600)
-    asked = Hold(0.1 * MW, 0.1 * MW)
+    asked = SupplyLimits(0.1 * MW, 0.1 * MW)
     power_w, energy_j = holding_battery(load_w, asked, 0.95, 1 / 3600)
     energy_j *= share
     store = BatteryLimits(power_w, 0.0, energy_j, energy_j / 2, 0.95, 0.95, 1 / 3600)
@@ -121,7 +125,7 @@ def test_lag_leaves_its_part_of_a_sine(tau_s: float, left: float) -> None:
     t_s = np.arange(20_000) * 0.1
     load_w = 10 * MW + MW * np.sin(2 * np.pi * 0.1 * t_s)
     store = BatteryLimits(100 * MW, 0.0, 1e12, 5e11)
-    held = hold(load_w, 0.1, store, Hold(lag_s=tau_s), (10 * MW, 5e11))
+    held = hold(load_w, 0.1, store, SupplyLimits(lag_s=tau_s), (10 * MW, 5e11))
     settled = held.supply_w[-1_000:]
     assert np.ptp(settled) / np.ptp(load_w) == pytest.approx(left, rel=5e-3)
 
@@ -131,7 +135,9 @@ def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
     # 1 - d).
     load_w = square(1.0, 0.35, 10, 0.8, 0.1, 100_000)
     store = BatteryLimits(10.0, 0.0, 1e6, 5e5)
-    held = hold(load_w, 0.1, store, Hold(lag_s=2_000.0), (float(load_w.mean()), 5e5))
+    held = hold(
+        load_w, 0.1, store, SupplyLimits(lag_s=2_000.0), (float(load_w.mean()), 5e5)
+    )
     settled = held.stored_j[-10_000:]
     assert np.ptp(settled) == pytest.approx(0.65 * 0.8 * 0.2 * 10, rel=0.02)
     assert np.abs(held.battery_w[-10_000:]).max() == pytest.approx(0.65 * 0.8, rel=0.02)
@@ -149,7 +155,7 @@ def test_ramps_behind_a_lag_hold_the_mean_of_iterations_and_not_their_upper_leve
     """
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 180_000)
     store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, feedback_per_s=1 / 3600)
-    asked = Hold(5 * MW / 60, 5 * MW / 60, lag_s)
+    asked = SupplyLimits(5 * MW / 60, 5 * MW / 60, lag_s)
     held = hold(load_w, 0.2, store, asked, (8.8 * MW, 0.0))
     displaced = held.stored_j[-18_000:].mean() / (3600 * MW)
     assert displaced == pytest.approx(displaced_mwh, abs=0.05)
@@ -161,7 +167,7 @@ def test_the_supply_makes_up_for_what_the_battery_loses() -> None:
     # hour.
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 36_000)
     store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, 0.95, 0.95)
-    held = hold(load_w, 0.2, store, Hold(lag_s=60.0), (8.8 * MW, 0.0))
+    held = hold(load_w, 0.2, store, SupplyLimits(lag_s=60.0), (8.8 * MW, 0.0))
     given_w = held.battery_w
     lost_w = np.where(given_w > 0, given_w * (1 / 0.95 - 1), -given_w * 0.05)
     assert lost_w.mean() > 0.09 * MW
@@ -300,7 +306,7 @@ def test_it_is_computed_in_tenths_of_its_lag_or_of_a_ramp_s_minute(
     assert spec.needed_step_ms() == step_ms
 
 
-FULL = {"least_state_of_charge": 0, "most_state_of_charge": 1}
+FULL = {"min_state_of_charge": 0, "max_state_of_charge": 1}
 
 
 def battery(power_mw: float, energy_mwh: float, **mode: Any) -> BatterySpec:

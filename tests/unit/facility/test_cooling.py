@@ -296,16 +296,14 @@ def test_tower_fans_take_the_air_that_holds_the_water() -> None:
 @pytest.mark.parametrize(
     ("kind", "keys"),
     [
-        ("wse", {"supply_air_c": 10.0, "least_tower_water_c": 21.0}),
+        ("wse", {"supply_air_c": 10.0, "min_tower_water_c": 21.0}),
         ("air_chiller", {"chilled_water_c": 8.0}),
     ],
 )
 def test_chillers_gain_nothing_from_colder_condensers_than_they_bear(
     kind: str, keys: dict[str, float]
 ) -> None:
-    colder = (
-        {"least_tower_water_c": -40} if kind == "wse" else {"least_condensing_c": -40}
-    )
+    colder = {"min_tower_water_c": -40} if kind == "wse" else {"min_condensing_c": -40}
     heat, outside_c = np.array([1.0]), np.array([8.0])
     held, free = (
         opened(kind, weather([8, 8]), **given).plant.relative_power(heat, outside_c)[0]

@@ -24,8 +24,8 @@ from diploee.facility.generator import GeneratorSpec
 MW = 1e6
 QUICK = {
     "start_delay_s": 0,
-    "least_up_min": 0,
-    "least_down_min": 0,
+    "min_up_time_min": 0,
+    "min_down_time_min": 0,
     "ramp_per_min": 1e6,
 }
 ZONE = ZoneInfo("America/Denver")
@@ -89,7 +89,7 @@ def test_output_waits_for_the_delay_and_rises_by_the_ramp() -> None:
 
 def test_it_gives_what_is_above_between_least_load_and_rated_power() -> None:
     load_mw = np.array([5.0, 11, 14, 19, 25, 10.5])
-    columns, _ = ran(load_mw, above_mw=10, hysteresis_mw=1, least_load=0.3, **QUICK)
+    columns, _ = ran(load_mw, above_mw=10, hysteresis_mw=1, min_load=0.3, **QUICK)
     assert columns["generator_w"] == pytest.approx([0, 3, 4, 9, 10, 3], rel=1e-6)
 
 
@@ -112,7 +112,7 @@ def test_it_stays_on_and_off_for_its_least_times(
     # Wanted every other minute: on at least up, off at least down, and turned at the
     # next minute at which that is wanted.
     load_mw = np.tile([11.0, 9.0], 60)
-    quick = {**QUICK, "least_up_min": up_min, "least_down_min": down_min}
+    quick = {**QUICK, "min_up_time_min": up_min, "min_down_time_min": down_min}
     columns, told = ran(load_mw, above_mw=10, **quick)
     on = columns["generator_running"] > 0.5
     turns = np.diff(np.flatnonzero(np.diff(on.astype(int))) + 1)
@@ -173,8 +173,8 @@ def test_a_run_is_the_same_however_it_is_cut(
     settings = {
         **mode,
         "start_delay_s": delay_s,
-        "least_up_min": 3,
-        "least_down_min": 2,
+        "min_up_time_min": 3,
+        "min_down_time_min": 2,
     }
     inside = sorted(cut for cut in cuts if cut < len(load))
     whole, _ = ran(np.array(load), **settings)

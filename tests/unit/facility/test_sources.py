@@ -17,7 +17,7 @@ from diploee.cli.display import show_run
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
 from diploee.grid.limits import Limits, check_limits
-from diploee.metrics.cause_words import cause_words
+from diploee.metrics.attribution_text import cause_words
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
 from diploee.simulation.size import rated_at_meter_w

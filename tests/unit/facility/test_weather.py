@@ -19,7 +19,7 @@ from weather_writers import PRESSURE_PA, temperature_c, write_epw, write_psm, wr
 
 from diploee.base.clock import RunClock, fixed_zone, named_zone
 from diploee.base.errors import InputError, LogFormatError
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.base.units import MS_PER_H
 from diploee.facility import WEATHER, Weather
 from diploee.facility.psychrometrics import (

@@ -14,7 +14,7 @@ import yaml
 from command_line import Ended, call
 from serving_builders import serving_data
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.requests.fit import fit_requests
@@ -32,7 +32,7 @@ def arrivals_ms(
     seed: int = 0, n_weeks: int = N_WEEKS, weights: Float64Array = WEIGHTS
 ) -> Any:
     """Draw Poisson requests [ms since Monday 00:00], in order, no two at the same time."""  # noqa: E501
-    rng = stream(seed, "test", "requests")
+    rng = named_rng(seed, "test", "requests")
     counts = rng.poisson(np.tile(PER_HOUR * weights, n_weeks))
     hours = np.repeat(np.arange(counts.size), counts)
     return np.unique((hours + rng.random(hours.size)) * 3_600_000 // 1).astype(np.int64)
@@ -49,7 +49,7 @@ def azure_text(at_ms: Any, inputs: Any, outputs: Any) -> str:
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two weeks of requests in Azure's format; answers have 450 to 549 tokens."""
     at_ms = arrivals_ms()
-    rng = stream(1, "test", "lengths")
+    rng = named_rng(1, "test", "lengths")
     file = tmp_path_factory.mktemp("trace") / "azure.csv"
     inputs = rng.integers(1, 4000, at_ms.size)
     file.write_text(

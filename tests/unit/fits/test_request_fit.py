@@ -13,15 +13,15 @@ from serving_builders import plan_of, request_rates, serving_data
 
 from diploee.base.clock import Zone
 from diploee.base.errors import WorkloadError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_WEEK
+from diploee.fits.binned_counts import steps_of
 from diploee.fits.calendar import DAYS_OF_MONTH
-from diploee.fits.counts import steps_of
 from diploee.fits.limits import poisson_limits
+from diploee.fits.overdispersion import dispersion_of
 from diploee.fits.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.fits.requests.summary import request_stream
-from diploee.fits.scatter import dispersion_of
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.services.curves import nearest_length
 from diploee.loads.services.request_trace import RequestTrace, TokenLengths
@@ -82,7 +82,7 @@ def binomial_low(n: int, p: float) -> float:
 def test_poisson_requests_give_their_weights_back_within_the_limits(
     n_weeks: int,
 ) -> None:
-    rng = stream(0, "test", "poisson", n_weeks)
+    rng = named_rng(0, "test", "poisson", n_weeks)
     expected = minutes(n_weeks, 20)
     fit = fit_requests(trace_of(rng.poisson(expected)))
     assert fit.calendar.detail == "hour_of_week"
@@ -98,7 +98,7 @@ def test_poisson_requests_give_their_weights_back_within_the_limits(
 
 
 def test_rare_requests_too_give_their_weights_back_within_the_limits() -> None:
-    rng = stream(0, "test", "rare")
+    rng = named_rng(0, "test", "rare")
     fit = fit_requests(trace_of(rng.poisson(minutes(2, 0.02))))
     assert share_within(fit, WEIGHTS) >= binomial_low(HOURS_PER_WEEK, 0.95)
     assert (fit.week_low <= fit.calendar.week_weight).all()
@@ -145,7 +145,7 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
         "month": month,
     }
     rates = minute_means(scenario_from_dict(data))
-    counts = stream(0, "test", "months without steps").poisson(rates * 20)
+    counts = named_rng(0, "test", "months without steps").poisson(rates * 20)
     fit = fit_requests(trace_of(counts, datetime(2018, 1, 1, tzinfo=UTC)), months=True)
     assert fit.dispersion.index < 1.02
     # What is left: hours are weighted before the months are laid; in steps it is 0.1.
@@ -165,7 +165,7 @@ def test_months_of_a_part_of_the_year_are_refused() -> None:
 
 @pytest.mark.slow
 def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
-    rng = stream(0, "test", "year")
+    rng = named_rng(0, "test", "year")
     start = datetime(2024, 1, 1, tzinfo=UTC)
     flat = minutes(53, 1)
     season = 1 + 0.5 * np.cos(np.arange(flat.size) / flat.size * 2 * np.pi)
@@ -212,7 +212,7 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
 
 
 def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
-    rng = stream(0, "test", "calendar")
+    rng = named_rng(0, "test", "calendar")
     flat = trace_of(rng.poisson(np.full(6 * 7 * 1440, 0.5)))
     assert fit_requests(flat).calendar.detail == "uniform"
     assert len(fit_requests(flat).calendar.shape.deviance) == 4
@@ -231,7 +231,7 @@ def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> 
 
     The terms of few rare counts are skewed, which costs a few percent of coverage.
     """
-    rng = stream(0, "test", "index", int(index), int(mean * 10))
+    rng = named_rng(0, "test", "index", int(index), int(mean * 10))
     n, hits = 4000, 0
     means = []
     for _ in range(200):
@@ -247,7 +247,7 @@ def test_the_dispersion_index_covers_the_true_one(index: float, mean: float) -> 
 
 def test_over_dispersed_requests_widen_the_limits_and_give_their_jitter_back() -> None:
     """Each minute's rate has a gamma factor with a relative standard deviation of 0.5."""  # noqa: E501
-    rng = stream(0, "test", "gamma")
+    rng = named_rng(0, "test", "gamma")
     flat = np.ones(HOURS_PER_WEEK)
     expected = minutes(6, 20, flat) * rng.gamma(4, 1 / 4, 6 * MINUTES_PER_WEEK)
     fit = fit_requests(trace_of(rng.poisson(expected)))
@@ -262,7 +262,7 @@ def test_over_dispersed_requests_widen_the_limits_and_give_their_jitter_back() -
 
 def test_weeks_that_differ_widen_the_limits() -> None:
     """Each hour has a random factor: minutes scatter little, hours much."""
-    rng = stream(0, "test", "hours")
+    rng = named_rng(0, "test", "hours")
     factor = np.repeat(rng.gamma(25, 1 / 25, 8 * HOURS_PER_WEEK), 60)
     fit = fit_requests(trace_of(rng.poisson(minutes(8, 20) * factor)))
     assert fit.hourly_dispersion.index > 20
@@ -339,7 +339,7 @@ def minute_means(scenario: Scenario) -> np.ndarray:
 
 
 def test_the_fragment_loads_and_its_rates_have_the_fitted_hourly_means() -> None:
-    rng = stream(0, "test", "fragment")
+    rng = named_rng(0, "test", "fragment")
     fit = fit_requests(trace_of(rng.poisson(minutes(9, 30))))
     data = scenario_with(fit, start="2018-05-07")  # a Monday
     data["request_streams"]["chat"].pop("fluctuation", None)
@@ -357,7 +357,7 @@ def test_requests_drawn_from_a_scenario_give_its_weights_back() -> None:
     data = serving_data({"duration": "6 weeks"})
     data["request_streams"]["chat"]["calendar"] = {"hour_of_week": WEIGHTS.tolist()}
     rates = minute_means(scenario_from_dict(data))
-    rng = stream(0, "test", "round trip")
+    rng = named_rng(0, "test", "round trip")
     fit = fit_requests(
         trace_of(rng.poisson(rates * 50), datetime(2018, 1, 1, tzinfo=UTC))
     )

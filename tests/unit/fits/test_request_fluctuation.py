@@ -10,7 +10,7 @@ import pytest
 from samples import AZURE
 from serving_builders import one_service, plan_of, serving_scenario
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.fits.requests.fluctuation import FluctuationFit, fit_fluctuation
 from diploee.importers.request_traces import read_request_trace
@@ -33,7 +33,7 @@ def generated(days: int, seed: int, **spec: float) -> tuple[Float64Array, Float6
     columns = service_columns([plan_of(scenario)], 0, 60_000, days * 1440)
     names = ("coding", "conversation")
     rates = np.stack([columns[f"incoming_rps.{name}"] for name in names]).astype(float)
-    counts = stream(seed, "test", "minutes").poisson(rates * 60).astype(float)
+    counts = named_rng(seed, "test", "minutes").poisson(rates * 60).astype(float)
     return counts, np.array([[0.4], [0.6]]) * np.full(days * 1440, 400.0 * 60)
 
 
@@ -91,7 +91,7 @@ def test_fit_at_another_size_follows_the_law(rate_factor: float) -> None:
 
 def test_poisson_counts_have_no_fluctuation() -> None:
     expected = np.full((1, 10_000), 30.0)
-    counts = stream(1, "test", "poisson").poisson(expected).astype(float)
+    counts = named_rng(1, "test", "poisson").poisson(expected).astype(float)
     fit = fit_fluctuation(counts, expected, 1.0, 0.99)
     assert fit is not None
     assert fit.relative_std.value == 0
@@ -132,7 +132,7 @@ def hour_error(seen: Float64Array) -> Float64Array:
     columns = service_columns([plan_of(scenario)], 0, 60_000, 200 * 60)
     rates = columns["incoming_rps.coding"].astype(float)
     hours = (
-        stream(0, "test", "hours").poisson(rates * 60).astype(float).reshape(200, 60)
+        named_rng(0, "test", "hours").poisson(rates * 60).astype(float).reshape(200, 60)
     )
     drawn = np.array(
         [autocorrelation(hour[:n], 10) for hour in hours if hour[:n].sum()]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diploee.metrics.bands import Readings, profile_support
+from diploee.metrics.spectral_bands import Readings, profile_support
 from diploee.profiles import (
     MeterModel,
     PowerProfile,
@@ -15,7 +15,7 @@ from diploee.profiles import (
     read_profile,
     write_profile,
 )
-from diploee.profiles.meters import reach
+from diploee.profiles.meter_response import reach
 from diploee.profiles.profile import Provenance
 
 

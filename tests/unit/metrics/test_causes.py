@@ -22,7 +22,12 @@ from diploee import Run, simulate
 from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import calendar_change
-from diploee.metrics.cause_words import cause_lines, cause_words, causes_of, event_words
+from diploee.metrics.attribution_text import (
+    cause_lines,
+    cause_words,
+    causes_of,
+    event_words,
+)
 from diploee.profiles import ProfileLibrary
 from diploee.reports.run_sections import run_sections
 from diploee.scenario import Scenario, load_scenario

@@ -13,7 +13,7 @@ from diploee.base.clock import WallClock
 from diploee.facility import Block
 from diploee.metrics.flexibility import FlexibilityMetrics
 from diploee.metrics.flexible_jobs import weighted_performance
-from diploee.scenario import EventTarget, JobFlexibility
+from diploee.scenario import EventTarget, JobFlexibilitySpec
 from diploee.scenario.flexibility import RunEvent
 from diploee.schedule.signals import Signal
 
@@ -196,7 +196,7 @@ def test_a_rebound_ends_where_the_next_event_begins() -> None:
 
 def test_the_weighted_performance_of_the_demonstration_in_phoenix_is_met() -> None:
     """SRP event of 3 May 2025, jobs and tiers as published with arXiv:2507.00909."""
-    of_tier = {tier: JobFlexibility(tier=tier).least_speed for tier in (1, 2, 3)}
+    of_tier = {tier: JobFlexibilitySpec(tier=tier).least_speed for tier in (1, 2, 3)}
     jobs = [
         (2, 0.939635),
         (3, 0.973165),

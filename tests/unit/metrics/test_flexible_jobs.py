@@ -11,9 +11,9 @@ from builders import job_table
 
 from diploee.base.clock import WallClock
 from diploee.metrics.flexible_jobs import FlexibleJobs
-from diploee.scenario import EventTarget, JobFlexibility
+from diploee.scenario import EventTarget, JobFlexibilitySpec
 from diploee.scenario.flexibility import RunEvent
-from diploee.schedule import ActedSchedule, Runs, Schedule
+from diploee.schedule import ExecutionIntervals, PreemptiveSchedule, Schedule
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import NEVER_MS
 
@@ -23,7 +23,7 @@ EVENT = RunEvent("e", 0, 10 * H, 12 * H, EventTarget(mw=1), 0, 0, 0.02, H)
 
 
 def costs(
-    flexibility: JobFlexibility | None = None, horizon_h: int = 24
+    flexibility: JobFlexibilitySpec | None = None, horizon_h: int = 24
 ) -> FlexibleJobs:
     return FlexibleJobs([flexibility], [EVENT], WALL, horizon_h * H)
 
@@ -46,16 +46,16 @@ def plain(jobs: JobTable, start_h: list[int], horizon_h: int = 24) -> Schedule:
 
 def acted(
     jobs: JobTable, start_h: int, rows: list[tuple[int, ...]], end_h: int
-) -> ActedSchedule:
+) -> PreemptiveSchedule:
     """One job with stretches: from and to [h], work before and after [h], level, kind."""  # noqa: E501
     table = np.array(rows, dtype=np.int64)
     none = np.zeros(len(rows), dtype=np.int64)
-    return ActedSchedule(
+    return PreemptiveSchedule(
         jobs,
         np.array([start_h * H]),
         24 * H,
         ended_ms=np.array([end_h * H]),
-        runs=Runs(
+        runs=ExecutionIntervals(
             job=none,
             start_ms=table[:, 0] * H,
             end_ms=table[:, 1] * H,
@@ -82,7 +82,7 @@ def test_waits_are_of_each_job_against_itself_whenever_the_two_start_it() -> Non
 
 def test_a_deadline_is_the_run_time_and_its_slack_after_the_submission() -> None:
     jobs = jobs_of([0, 0, 20], [4, 4, 4])
-    found = costs(JobFlexibility(slack=0.5))
+    found = costs(JobFlexibilitySpec(slack=0.5))
     found.submit(jobs)
     see(found, plain(jobs, [2, 3, 20]), plain(jobs, [0, 1, 20]))
     told = found.block()
@@ -96,7 +96,7 @@ def test_a_deadline_is_the_run_time_and_its_slack_after_the_submission() -> None
 
 def test_jobs_of_a_class_may_be_due_at_a_date() -> None:
     jobs = jobs_of([0, 0], [4, 4])
-    found = costs(JobFlexibility(deadline=datetime(2018, 1, 1, 5)))
+    found = costs(JobFlexibilitySpec(deadline=datetime(2018, 1, 1, 5)))
     found.submit(jobs)
     see(found, plain(jobs, [1, 2]), plain(jobs, [0, 1]))
     assert found.block()["deadline_misses"] == 1
@@ -126,7 +126,7 @@ def test_performance_in_an_event_is_work_over_that_of_the_twin_weighted_by_tier(
         25,
     )
     other = replace(jobs, job_id=np.array([1]))
-    found = costs(JobFlexibility(tier=3))
+    found = costs(JobFlexibilitySpec(tier=3))
     see(found, own, plain(jobs, [0]))
     see(found, plain(other, [0]), plain(other, [0]))
     assert found.performance() == [pytest.approx(0.75)]

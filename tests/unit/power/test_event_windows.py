@@ -14,7 +14,7 @@ from diploee.base.columns import Column
 from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.power.blocks import PowerModel
-from diploee.power.event_windows import EventWindowSearch
+from diploee.power.extreme_windows import EventWindowSearch
 from diploee.simulation.steps import job_segments, power_series, schedule_jobs
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.flat import flat_profile
-from diploee.profiles.playing import Phases, phases, played_parts
+from diploee.profiles.looping import Phases, phases, played_parts
 from diploee.schedule import Schedule
 from diploee.simulation.steps import job_segments, power_series
 

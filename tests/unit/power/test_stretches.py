@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from diploee import Run, simulate
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.stretches import lower_runs, with_levels
+from diploee.loads.jobs.preempted_lowering import lower_runs, with_levels
 from diploee.profiles.derived import CapLevels, cpu_power_w
 from diploee.scenario import JobClass, Pool
 from diploee.schedule import (
-    ActedSchedule,
     Action,
     Preempt,
+    PreemptiveSchedule,
     Resize,
     Resume,
     SetLevel,
@@ -172,7 +172,7 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
     found = Cluster({"main": pool}, 30 * H, policies={"main": policy}).advance(
         jobs, 30 * H
     )
-    assert isinstance(found, ActedSchedule)
+    assert isinstance(found, PreemptiveSchedule)
     classes = (
         StreamClass(
             "training",

@@ -11,7 +11,7 @@ import pytest
 from diploee import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
-from diploee.profiles.playing import phases
+from diploee.profiles.looping import phases
 from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
 from profiles.build.commissioning import build_commissioning_profiles

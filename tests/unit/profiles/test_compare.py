@@ -10,7 +10,7 @@ from builders import profile
 from command_line import call
 
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.compare import compare, figures_of, strongest_line_hz
+from diploee.profiles.compare_libraries import compare, figures_of, strongest_line_hz
 from diploee.profiles.profile import PowerBoundary
 from diploee.profiles.store import add_profile
 

@@ -10,7 +10,7 @@ from scipy.signal import periodogram
 
 from diploee import import_profile
 from diploee.base.errors import ProfileError
-from diploee.metrics.bands import Readings, profile_support
+from diploee.metrics.spectral_bands import Readings, profile_support
 from diploee.profiles import known_meter
 
 FINE_S = 0.001

@@ -14,7 +14,7 @@ from diploee import import_profile
 from diploee.base.errors import InputError
 
 SERVING = PUBLISHED / "serving_power"
-LEAST_STEP_W = 120.0
+MIN_STEP_W = 120.0
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not SERVING.is_dir(), reason="the open traces are not at hand"),
@@ -36,7 +36,7 @@ def fitted_windows_s(t_s, power_w):
         )
         if (
             abs(power_w[at + 1] - power_w[at]) < 8
-            or abs(step_w) < LEAST_STEP_W
+            or abs(step_w) < MIN_STEP_W
             or flat_w > 4
         ):
             at += 1
@@ -75,7 +75,7 @@ def test_edges_of_h100_and_h200_last_a_second(gpu):
 def test_falls_of_an_a100_take_less_than_a_reading():
     shares = []
     for _, power_w in served("A100"):
-        for at in np.flatnonzero(power_w[:-12] - power_w[2:-10] > LEAST_STEP_W):
+        for at in np.flatnonzero(power_w[:-12] - power_w[2:-10] > MIN_STEP_W):
             low_w = power_w[at + 3 : at + 12]
             if np.ptp(low_w) < 4 and power_w[at] - power_w[at + 1] > 8:
                 high_w = power_w[at - 5 : at].mean()

@@ -22,7 +22,7 @@ from diploee.importers.peak_intervals import read_peak_intervals
 from diploee.reports import datasheet
 from diploee.reports.build import Report, build_report
 from diploee.reports.datasheet import data_sheet
-from diploee.runs.sections import Figure, Section, long_rows
+from diploee.runs.sections import Section, Statistic, long_rows
 from diploee.simulation.size import rated_at_meter_w
 
 
@@ -46,7 +46,7 @@ def at_the_meter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def found(sheet: Report, title: str) -> dict[tuple[str, str], Figure]:
+def found(sheet: Report, title: str) -> dict[tuple[str, str], Statistic]:
     (section,) = (s for s in sheet.sections if s.title.startswith(title))
     cells = (figure for table in section.tables for figure in table.figures)
     return {
@@ -288,7 +288,7 @@ def test_files_hold_the_same_figures(at_the_meter: Path, tmp_path: Path) -> None
 
 def test_names_that_look_like_formulas_stay_names(tmp_path: Path) -> None:
     names = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "plain", "b-1"]
-    figures = tuple(Figure(name, -1.5, "MW", name, name) for name in names)
+    figures = tuple(Statistic(name, -1.5, "MW", name, name) for name in names)
     sheet = Report("sheet", "", (Section("x", "=0", figures),))
     datasheet.write_csv(sheet, tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:

@@ -17,7 +17,7 @@ from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Area, Line, Stack
 from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
-from diploee.runs.words import short_boundary
+from diploee.runs.formatting import short_boundary
 from diploee.scenario import load_scenario
 from diploee.simulation.size import rated_at_meter_w
 

@@ -15,7 +15,7 @@ import diploee
 from diploee import Run, simulate
 from diploee.base.errors import InputError
 from diploee.reports.datasheet import data_sheet
-from diploee.runs.sections import Figure, as_dict
+from diploee.runs.sections import Statistic, as_dict
 
 SITE: dict[str, Any] = {
     "duration": "3 h",
@@ -57,7 +57,7 @@ def ensemble_of(
     return folder
 
 
-def figures(run: Run) -> dict[str, Figure]:
+def figures(run: Run) -> dict[str, Statistic]:
     return {
         f.key: f
         for section in reversed(run.sections())
@@ -66,7 +66,7 @@ def figures(run: Run) -> dict[str, Figure]:
     }
 
 
-def sheet(run: Run) -> dict[str, Figure]:
+def sheet(run: Run) -> dict[str, Statistic]:
     return {
         f.key: f
         for section in data_sheet(run).sections

@@ -16,7 +16,7 @@ from command_line import call
 from diploee import Run, load_scenario, open_run, simulate
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.labels import LABELS
-from diploee.runs.sections import Figure, Section
+from diploee.runs.sections import Section, Statistic
 
 METER = [
     "pdu",
@@ -42,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
 
 
-def cells(section: Section) -> dict[tuple[str, str], Figure]:
+def cells(section: Section) -> dict[tuple[str, str], Statistic]:
     figures = [
         *section.figures,
         *(f for table in section.tables for f in table.figures),

@@ -17,10 +17,10 @@ from diploee.base.metric import find_metric
 from diploee.grid.limits import check_limits, load_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.run_sections import run_sections
+from diploee.runs.formatting import moment, pattern_for
 from diploee.runs.lower_bounds import withheld
 from diploee.runs.ranked import RANKED, ranks
-from diploee.runs.sections import Figure, Section, as_dict, beside, long_rows
-from diploee.runs.words import moment, pattern_for
+from diploee.runs.sections import Section, Statistic, as_dict, beside, long_rows
 
 STAGES = [
     "pdu",
@@ -144,7 +144,9 @@ def test_one_line_says_what_is_withheld_and_why(run: Run) -> None:
 
 def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
     now, more = (
-        Section("jobs", "Jobs", (Figure("Queued", x, "%"), Figure("Wait", w, "h")))
+        Section(
+            "jobs", "Jobs", (Statistic("Queued", x, "%"), Statistic("Wait", w, "h"))
+        )
         for x, w in ((38.26, 2.0), (57.69, 3.0))
     )
     (table,) = beside({"now": now, "more": more}).tables

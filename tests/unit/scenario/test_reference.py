@@ -16,7 +16,7 @@ from command_line import call
 from jsonschema import Draft202012Validator
 
 from diploee.base.errors import ScenarioError
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.base.model import Model
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.key_reference import markdown_reference

@@ -16,11 +16,11 @@ from diploee.base.errors import PolicyError, WorkloadError
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.derived import CapLevels
 from diploee.scenario import Pool
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule import (
-    ActedSchedule,
     Action,
     Preempt,
+    PreemptiveSchedule,
     Resize,
     Resume,
     SetLevel,
@@ -28,10 +28,10 @@ from diploee.schedule import (
     StrictFifo,
 )
 from diploee.schedule.context import Context
+from diploee.schedule.execution_intervals import KINDS, RESTART, RUN, acted_in_order
 from diploee.schedule.job_table import DRAW_MS, ClassFlexibility, JobPower, JobTable
 from diploee.schedule.policies.easy import EasyBackfill
 from diploee.schedule.policy import EstimateByFactor
-from diploee.schedule.runs import KINDS, RESTART, RUN, acted_in_order
 from diploee.schedule.schedule import Cluster
 from diploee.schedule.signals import Signal
 
@@ -70,7 +70,7 @@ def acted(
     window_ms: int | None = None,
     flexible: ClassFlexibility = QUICK,
     **context: Any,
-) -> ActedSchedule:
+) -> PreemptiveSchedule:
     cluster = Cluster(
         {"main": Pool(node_type="any", n_nodes=n_nodes)},
         horizon_ms,
@@ -82,13 +82,13 @@ def acted(
     for until_ms in range(window_ms, horizon_ms + window_ms, window_ms):
         stop = int(np.searchsorted(jobs.submit_ms, until_ms))
         part = cluster.advance(jobs.take(slice(done, stop)), min(until_ms, horizon_ms))
-        assert isinstance(part, ActedSchedule)
+        assert isinstance(part, PreemptiveSchedule)
         parts.append(part)
         done = stop
     return acted_in_order(parts, jobs, horizon_ms)
 
 
-def rows(found: ActedSchedule, job: int = 0) -> list[tuple[Any, ...]]:
+def rows(found: PreemptiveSchedule, job: int = 0) -> list[tuple[Any, ...]]:
     """Return the stretches of a job: kind, start, end [min], nodes, work before and
     after [min]."""
     runs = found.runs.take(found.runs.job == job)
@@ -511,7 +511,7 @@ def test_a_policy_that_only_starts_gives_the_same_by_decide_and_by_select(
 
 
 def test_nodes_that_are_added_are_seen_at_once() -> None:
-    standing = {"main": StandingNodes(2, ((50, 2),))}
+    standing = {"main": InstalledNodes(2, ((50, 2),))}
     pools = {"main": Pool(node_type="any", n_nodes=4)}
     cluster = Cluster(pools, 1_000, policies={"main": Planned({})}, standing=standing)
     found = cluster.advance(job_table([0, 0], [2, 2], [500, 500]), 1_000)

@@ -19,7 +19,7 @@ from diploee.scenario import SCHEDULERS, Pool
 from diploee.schedule import ClusterView, Policy
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import EasyBackfill
-from diploee.schedule.policy import twin_of
+from diploee.schedule.policy import compiled_engine_for
 
 Row = tuple[int, int, int, int]  # submit, nodes, estimate, run time
 
@@ -38,7 +38,7 @@ def starts(rows: Sequence[Row], policy: Policy, n_nodes: int = 100) -> list[int]
     found: list[int] = schedule_pool(
         jobs, pool, 100_000, policy=policy
     ).start_ms.tolist()
-    if twin_of(twin) is not None:
+    if compiled_engine_for(twin) is not None:
         compiled = schedule_pool(jobs, pool, 100_000, "compiled", twin)
         assert compiled.start_ms.tolist() == found
     return found
@@ -120,7 +120,7 @@ def test_a_policy_derived_from_one_with_a_twin_has_none() -> None:
     class Later(EasyBackfill):
         pass
 
-    assert twin_of(EasyBackfill()) is not None
+    assert compiled_engine_for(EasyBackfill()) is not None
     with pytest.raises(
         WorkloadError, match="no twin of policy Later; use --engine simpy"
     ):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.schedule.controller import PowerHistory, fair_levels
+from diploee.schedule.load_controller import PowerHistory, fair_levels
 
 ROW = st.lists(st.floats(1, 1000), min_size=4, max_size=4).map(
     lambda row: sorted(row)[::-1]

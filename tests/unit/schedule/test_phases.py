@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee import Run, simulate
-from diploee.metrics.cause_words import cause_words
+from diploee.metrics.attribution_text import cause_words
 from diploee.scenario import Pool
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule import ClusterView, StrictFifo
 from diploee.schedule.schedule import Cluster, Engine
 from diploee.schedule.started import NEVER_MS
@@ -33,7 +33,7 @@ def phased(changes: dict[str, Any] | None = None) -> Any:
 
 
 def starts(
-    engine: Engine, standing: StandingNodes, jobs: Any, horizon_ms: int
+    engine: Engine, standing: InstalledNodes, jobs: Any, horizon_ms: int
 ) -> list[int]:
     pools = {"p": Pool(node_type="any", n_nodes=max(standing.most, 1))}
     cluster = Cluster(pools, horizon_ms, engine, standing={"p": standing})
@@ -46,7 +46,7 @@ def starts(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_waiting_jobs_start_the_instant_nodes_are_added(engine: Engine) -> None:
     jobs = job_table([0, 1, 2], [2, 2, 3], [100, 100, 100])
-    assert starts(engine, StandingNodes(2, ((50, 2), (70, 2))), jobs, 1_000) == [
+    assert starts(engine, InstalledNodes(2, ((50, 2), (70, 2))), jobs, 1_000) == [
         0,
         50,
         100,
@@ -64,7 +64,7 @@ def test_both_engines_give_the_same_starts(
     rows: list[tuple[int, int, int]], added: list[tuple[int, int]]
 ) -> None:
     jobs = job_table(*(zip(*sorted(rows), strict=True) if rows else ([], [], [])))
-    standing = StandingNodes(3, tuple(sorted(added)))
+    standing = InstalledNodes(3, tuple(sorted(added)))
     found = [starts(engine, standing, jobs, 300) for engine in ENGINES]
     assert found[0] == found[1]
     taken = [
@@ -91,7 +91,7 @@ def test_policy_sees_the_nodes_that_stand() -> None:
         100,
         "simpy",
         {"p": Watching()},
-        standing={"p": StandingNodes(2, ((50, 3),))},
+        standing={"p": InstalledNodes(2, ((50, 3),))},
     )
     cluster.advance(job_table([0, 10, 60], [2, 2, 1], [100, 10, 10]), 100)
     assert seen == [(0, 2, 2), (10, 2, 0), (50, 5, 3), (60, 5, 3)]

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from diploee.base.errors import WorkloadError
 from diploee.base.tables import concat
 from diploee.base.units import SLOTS_PER_GPU
-from diploee.scenario.pools import StandingNodes
-from diploee.schedule.placement import ABSENT, HeldNodes, PlacedPool, Stretches
+from diploee.scenario.pools import InstalledNodes
+from diploee.schedule.placement import ABSENT, HeldNodes, PlacedPool, SlotIntervals
 
 N_NODES = 10
 
 
-def stretches(*rows: tuple[int, int, int, int]) -> Stretches:
+def stretches(*rows: tuple[int, int, int, int]) -> SlotIntervals:
     """Return stretches of start, end, slots and owner."""
-    return Stretches(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
+    return SlotIntervals(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
 
 def pool(**more: int) -> PlacedPool:
-    return PlacedPool(StandingNodes(N_NODES), N_NODES, **more)
+    return PlacedPool(InstalledNodes(N_NODES), N_NODES, **more)
 
 
-def placed_nodes(of: PlacedPool, new: Stretches) -> HeldNodes:
+def placed_nodes(of: PlacedPool, new: SlotIntervals) -> HeldNodes:
     """Place stretches; return what is given back by their end, and what is held then."""  # noqa: E501
     return concat([of.place(new, True), of.held])
 
@@ -85,7 +85,7 @@ def test_a_job_that_is_resized_keeps_its_first_nodes_and_a_preempted_one_may_mov
 
 
 def test_nodes_that_do_not_stand_yet_are_held_until_they_do() -> None:
-    placed = PlacedPool(StandingNodes(2, ((5, 4),)), N_NODES, group=4, by_rack=True)
+    placed = PlacedPool(InstalledNodes(2, ((5, 4),)), N_NODES, group=4, by_rack=True)
     held = placed_nodes(placed, stretches((0, 9, 2, 1), (5, 9, 4, 2)))
     assert nodes_of(held, 2, 5) == [2, 3, 4, 5]
     assert nodes_of(held, ABSENT, 4) == [2, 3, 4, 5]
@@ -95,7 +95,7 @@ def test_nodes_that_do_not_stand_yet_are_held_until_they_do() -> None:
 
 
 def test_jobs_on_gpus_share_nodes_and_keep_their_slots() -> None:
-    placed = PlacedPool(StandingNodes(3), 3, n_gpus=4)
+    placed = PlacedPool(InstalledNodes(3), 3, n_gpus=4)
     half = SLOTS_PER_GPU // 2
     held = placed_nodes(
         placed,

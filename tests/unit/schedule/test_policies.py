@@ -21,15 +21,15 @@ from builders import (
 from diploee import simulate
 from diploee.base.errors import PolicyError, WorkloadError
 from diploee.scenario import Pool
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule import ClusterView, Policy, Schedule, StrictFifo
-from diploee.schedule.acting_engine import ActingEngine
 from diploee.schedule.actions import Start
 from diploee.schedule.compiled import CompiledQueue
 from diploee.schedule.context import Context
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.policies.easy import ShortestJobFirst
-from diploee.schedule.policy import has_twin
+from diploee.schedule.policy import register_compiled_engine
+from diploee.schedule.preemptive_engine import PreemptiveEngine
 from diploee.schedule.schedule import Engine
 from diploee.schedule.simpy_engine import SimpyCluster
 from diploee.schedule.started import NEVER_MS
@@ -133,9 +133,11 @@ def first(view: ClusterView) -> list[int]:
 
 
 def acts(policy: Any, jobs: JobTable, n_nodes: int, controller: Any = None) -> Any:
-    standing = {"main": StandingNodes(n_nodes, ())}
+    standing = {"main": InstalledNodes(n_nodes, ())}
     context = Context(controller=controller)
-    return ActingEngine({"main": policy}, standing, context, 0, 100).advance(jobs, 100)
+    return PreemptiveEngine({"main": policy}, standing, context, 0, 100).advance(
+        jobs, 100
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ class Twin:
         return self._alter(*self._queue.advance(jobs, until_ms))
 
 
-@has_twin(f"{__name__}:Twin")
+@register_compiled_engine(f"{__name__}:Twin")
 class Altered(StrictFifo):
     def __init__(self, alter: Callable[[Any, Any], Any]) -> None:
         self.alter = alter
@@ -343,7 +345,7 @@ def test_starts_that_jobs_can_not_have_are_refused_of_a_twin(
     "engine", ["nowhere:Queue", "diploee.schedule:Nope", "diploee", ""]
 )
 def test_twin_that_can_not_be_imported_gives_one_line(engine: str) -> None:
-    policy = has_twin(engine)(type("Mine", (StrictFifo,), {}))()
+    policy = register_compiled_engine(engine)(type("Mine", (StrictFifo,), {}))()
     with pytest.raises(
         PolicyError, match=f"^policy Mine: its twin: can't import '{engine}'"
     ):

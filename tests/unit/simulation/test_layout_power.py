@@ -25,7 +25,7 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.scenario import Scenario
 from diploee.schedule import Action, Preempt, Resize, Start, StrictFifo
-from diploee.simulation.layout_power import Span, part_tables
+from diploee.simulation.layout_power import LayoutSpan, part_tables
 
 MAIN, TRAINING = "facility.pools.main", "streams.training"
 LAYOUT = {
@@ -158,7 +158,7 @@ def test_sums_over_all_parts_are_the_power_of_the_pools(
     run, kept = run_of(tmp_path / "run", scenario, engine=engine, **options())
     for level in ("node", "rack", "hall"):
         site = site_of_run(run, tiny_library(), **options())
-        tables = part_tables(run, site, Span(of=level))
+        tables = part_tables(run, site, LayoutSpan(of=level))
         frame = pa.concat_tables(tables).to_pandas()
         for name in ("it_power_w", "busy_nodes"):
             total = frame.filter(like=f"{name}.").sum(axis=1)
@@ -307,7 +307,7 @@ def test_what_can_not_be_asked_for_is_refused_in_one_line(
     plain: Run, span: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(InputError, match=text):
-        list(part_tables(plain, site_of_run(plain, tiny_library()), Span(**span)))
+        list(part_tables(plain, site_of_run(plain, tiny_library()), LayoutSpan(**span)))
 
 
 def test_without_a_layout_nodes_are_known_and_racks_are_not(tmp_path: Path) -> None:

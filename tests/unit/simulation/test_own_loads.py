@@ -15,7 +15,7 @@ from builders import tiny_library, tiny_scenario
 from diploee import simulate
 from diploee.base.columns import Column
 from diploee.base.errors import InputError
-from diploee.loads.services.banks import Bank, BankLoad
+from diploee.loads.services.instance_groups import InstanceGroup, InstanceGroupLoad
 from diploee.profiles.flat import flat_profile
 from diploee.scenario.loading import scenario_from_dict
 from diploee.schedule import StrictFifo
@@ -24,7 +24,7 @@ RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup
 N_RACKS, RACK_W = 3, 700.0
 
 
-class Racks(BankLoad):
+class Racks(InstanceGroupLoad):
     """Racks in the pool's nodes that draw the same all the time."""
 
     stream, pool = "racks", "main"
@@ -35,7 +35,9 @@ class Racks(BankLoad):
         none = np.zeros(edges_ms.size - 1, dtype=np.int64)
         profile_id = (none + len(library)).astype(np.int32)
         weight = none + N_RACKS * RACK_W / 1000
-        bank = Bank(0, edges_ms, none + N_RACKS, weight, profile_id, none, self)
+        bank = InstanceGroup(
+            0, edges_ms, none + N_RACKS, weight, profile_id, none, self
+        )
         super().__init__([bank], library.extended([flat_profile("rack-1kw")]))
         self.change()
 
@@ -74,7 +76,7 @@ def test_own_load_adds_its_power_less_that_of_idle_nodes(tmp_path: Path) -> None
 
 def later(load: Racks, ms: int) -> Callable[..., Any]:
     def between(begin_ms: int, end_ms: int) -> Any:
-        rows = BankLoad.between(load, begin_ms, end_ms)
+        rows = InstanceGroupLoad.between(load, begin_ms, end_ms)
         return replace(rows, start_ms=rows.start_ms + ms, end_ms=rows.end_ms + ms)
 
     return between
@@ -91,7 +93,7 @@ def banked(name: str, change: Callable[[Any], Any]) -> Callable[[Any], object]:
 
 def in_pool_8(load: Racks) -> None:
     def between(begin_ms: int, end_ms: int) -> Any:
-        rows = BankLoad.between(load, begin_ms, end_ms)
+        rows = InstanceGroupLoad.between(load, begin_ms, end_ms)
         return replace(rows, pool_id=rows.pool_id + 7)
 
     sets("between", between)(load)

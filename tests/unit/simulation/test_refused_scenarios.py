@@ -195,7 +195,7 @@ OF_KEYS: dict[str, list[tuple[Any, str]]] = {
                 "give up_mw_per_min, down_mw_per_min or both",
             ),
             (
-                BATTERY | {"least_state_of_charge": 0.6},
+                BATTERY | {"min_state_of_charge": 0.6},
                 "must rise, found 0.6, 0.5, 0.9",
             ),
             (LIMIT, "give up_mw_per_min, down_mw_per_min or both"),

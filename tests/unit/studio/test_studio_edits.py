@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diploee.base.errors import ScenarioError
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.scenario.loading import get_value
 from diploee.studio.edits import TAKEN_OUT, edited, flow, listed, read
 

@@ -18,7 +18,7 @@ from studio_pages import Page
 
 import diploee
 from diploee.studio.server import Studio
-from diploee.studio.sites import Place
+from diploee.studio.sites import StudioFolder
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ SHORT = [["duration", "2 d"]]
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """A studio on an empty folder, in a thread."""
-    made = Studio(Place(tmp_path_factory.mktemp("studio").resolve()), 600)
+    made = Studio(StudioFolder(tmp_path_factory.mktemp("studio").resolve()), 600)
     thread = threading.Thread(target=made.serve)
     thread.start()
     yield made
@@ -208,7 +208,7 @@ def test_sheet_and_export_are_handed_over_and_kept_nowhere(studio: Studio) -> No
 
 
 def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None:
-    made = Studio(Place(tmp_path.resolve()), 600)
+    made = Studio(StudioFolder(tmp_path.resolve()), 600)
     thread = threading.Thread(target=made.serve)
     thread.start()
     ended(run(made, "a", span="week"))

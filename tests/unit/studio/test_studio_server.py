@@ -15,7 +15,7 @@ import pytest
 from diploee.base.errors import InputError
 from diploee.studio import server
 from diploee.studio.server import Studio
-from diploee.studio.sites import Place
+from diploee.studio.sites import StudioFolder
 
 JSON = "application/json"
 SECRET = "what only the folder's owner may read"
@@ -47,7 +47,7 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     (folder / "runs" / "link").symlink_to(outer / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "Jobs", NoJobs)
-        made = Studio(Place(folder), 60)
+        made = Studio(StudioFolder(folder), 60)
         thread = threading.Thread(target=made.serve)
         thread.start()
         yield made
@@ -307,7 +307,7 @@ def test_folder_that_vanished_is_one_line_naming_it(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "Jobs", NoJobs)
-        made = Studio(Place(folder), 60)
+        made = Studio(StudioFolder(folder), 60)
         thread = threading.Thread(target=made.serve)
         thread.start()
         try:

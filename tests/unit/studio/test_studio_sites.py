@@ -17,9 +17,9 @@ from diploee.scenario.starter import SiteAnswers
 from diploee.studio.edits import read
 from diploee.studio.sites import (
     EQUIPMENT,
-    MOST_FIRST,
+    MAX_FIRST,
     Draft,
-    Place,
+    StudioFolder,
     checked_scenario,
     opened,
     search,
@@ -32,12 +32,12 @@ BATTERY = ("facility.stages.battery.power_mw", "0.5")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> StudioFolder:
     """A folder of its own."""
-    return Place(tmp_path.resolve())
+    return StudioFolder(tmp_path.resolve())
 
 
-def shown(place: Place, *edits: tuple[str, str], **start: Any) -> dict[str, Any]:
+def shown(place: StudioFolder, *edits: tuple[str, str], **start: Any) -> dict[str, Any]:
     """Return the state of a draft of what ships, the quickest to check."""
     return state(Draft(edits=edits, **(start or FILE)), place)
 
@@ -47,17 +47,17 @@ def field_of(found: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def test_first_fields_are_the_questions_of_the_template_and_its_equipment(
-    place: Place,
+    place: StudioFolder,
 ) -> None:
     found = shown(place, start="template")
     keys = [field["key"] for field in found["fields"]]
     assert keys == [*(f"site.{name}" for name in SiteAnswers.model_fields), *EQUIPMENT]
-    assert len(keys) == MOST_FIRST
+    assert len(keys) == MAX_FIRST
     assert found["problems"] == []
 
 
 def test_field_says_unit_default_range_and_what_is_assumed_as_its_model_declares(
-    place: Place,
+    place: StudioFolder,
 ) -> None:
     draft = Draft(edits=(BATTERY,), **FILE)
     (found,) = search(draft, place, "charge_efficiency discharge")
@@ -69,7 +69,7 @@ def test_field_says_unit_default_range_and_what_is_assumed_as_its_model_declares
     assert (power["value"], power["unit"]) == ("0.5", "MW")
 
 
-def test_search_finds_keys_by_name_and_by_description(place: Place) -> None:
+def test_search_finds_keys_by_name_and_by_description(place: StudioFolder) -> None:
     draft = Draft(**FILE)
     assert search(draft, place, "seed")[0]["key"] == "seed"
     assert "duration" in [
@@ -79,7 +79,7 @@ def test_search_finds_keys_by_name_and_by_description(place: Place) -> None:
 
 
 def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(
-    place: Place,
+    place: StudioFolder,
 ) -> None:
     (found, *_) = search(Draft(**FILE), place, "ramp_limit up_mw_per_min")
     assert (found["key"], found["value"]) == (
@@ -92,7 +92,7 @@ def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(
     assert "ramp limit" in names
 
 
-def test_equipment_joins_and_leaves_the_line_at_its_place(place: Place) -> None:
+def test_equipment_joins_and_leaves_the_line_at_its_place(place: StudioFolder) -> None:
     stages = [stage["name"] for stage in shown(place)["line"]["stages"]]
     found = shown(place, BATTERY, ("facility.stages.cooling", "wse"))
     names = [stage["name"] for stage in found["line"]["stages"]]
@@ -116,13 +116,13 @@ def test_equipment_joins_and_leaves_the_line_at_its_place(place: Place) -> None:
     ],
 )
 def test_problem_is_at_the_field_that_made_it(
-    edit: tuple[str, str], words: str, place: Place
+    edit: tuple[str, str], words: str, place: StudioFolder
 ) -> None:
     problems = shown(place, edit)["problems"]
     assert words in next(p["message"] for p in problems if p["field"] == edit[0])
 
 
-def test_problem_of_an_answer_is_at_the_question(place: Place) -> None:
+def test_problem_of_an_answer_is_at_the_question(place: StudioFolder) -> None:
     (problem,) = shown(place, ("site.poi_mw", "-1"), start="template")["problems"]
     assert problem["field"] == "site.poi_mw"
     assert "above 0" in problem["message"]
@@ -136,7 +136,7 @@ EDITS = [
 ]
 
 
-def test_command_and_python_run_what_the_page_shows(place: Place) -> None:
+def test_command_and_python_run_what_the_page_shows(place: StudioFolder) -> None:
     found = shown(place, *EDITS)
     words = shlex.split(found["command"])
     assert words[:3] == ["diploee", "run", "colocation_10mw_poi"]
@@ -152,7 +152,7 @@ def test_command_and_python_run_what_the_page_shows(place: Place) -> None:
 
 
 def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(
-    place: Place,
+    place: StudioFolder,
 ) -> None:
     found = shown(place, *EDITS)
     assert scenario_from_dict(read(found["text"])[0]).sha256() == found["hash"]
@@ -161,7 +161,7 @@ def test_text_is_the_file_with_its_comments_and_gives_the_same_scenario(
     assert len(given) - len(kept) <= len(EDITS)
 
 
-def test_template_is_what_init_writes(place: Place, tmp_path: Path) -> None:
+def test_template_is_what_init_writes(place: StudioFolder, tmp_path: Path) -> None:
     from command_line import call
 
     found = shown(place, ("site.poi_mw", "3"), start="template")
@@ -172,7 +172,7 @@ def test_template_is_what_init_writes(place: Place, tmp_path: Path) -> None:
     assert second.startswith("diploee run my_site.yaml")
 
 
-def test_week_changes_span_and_limits_alone(place: Place) -> None:
+def test_week_changes_span_and_limits_alone(place: StudioFolder) -> None:
     text = shown(place, ("limits", "[ieso_3_0]"))["text"]
     whole, week = read(text)[0], read(week_of(text, "2018-07-02"))[0]
     assert {key for key in {**whole, **week} if whole.get(key) != week.get(key)} == {
@@ -193,7 +193,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
     (inner / "link.yaml").symlink_to(tmp_path / "secret.yaml")
     (inner / "x.txt").write_text("name: x\n", "utf-8")
     with pytest.raises(InputError):
-        opened(Draft(start="file", file=name), Place(inner.resolve()))
+        opened(Draft(start="file", file=name), StudioFolder(inner.resolve()))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> Non
     ],
 )
 def test_scenario_names_no_file_outside_of_the_folder(
-    edit: tuple[str, str], place: Place
+    edit: tuple[str, str], place: StudioFolder
 ) -> None:
     found = shown(place, edit, start="text", text=opened(Draft(**FILE), place).text)
     assert "outside of" in found["problems"][0]["message"]
@@ -214,7 +214,7 @@ def test_scenario_names_no_file_outside_of_the_folder(
 
 @pytest.mark.parametrize("kind", ["", "kind: path, "])
 def test_scenario_loads_no_code(
-    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    kind: str, place: StudioFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.folder / "planted_module.py").write_text("raise SystemExit\n", "utf-8")
     monkeypatch.syspath_prepend(place.folder)
@@ -224,6 +224,6 @@ def test_scenario_loads_no_code(
         checked_scenario(opened(draft, place).text, place.folder, place)
 
 
-def test_name_of_a_template_is_a_name_alone(place: Place) -> None:
+def test_name_of_a_template_is_a_name_alone(place: StudioFolder) -> None:
     (problem,) = shown(place, ("name", "x\nstreams: 1"), start="template")["problems"]
     assert problem["field"] == "name"

@@ -9,7 +9,7 @@ import pytest
 from sweep_builders import N_NODES, UTILIZATION, tiny_sweep
 
 from diploee.base.errors import InputError, ScenarioError
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.profiles import ProfileLibrary
 from diploee.sweeps import load_ensemble, load_sweep, sweep_from_dict
 from diploee.sweeps.expand import expand

@@ -10,8 +10,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.base.jit import njit
-from diploee.base.measures.ramps import Sizes, differences, ramps, ranges
-from diploee.base.measures.series import QUANTA_PER_MW, Signal, Stretch, Values, to_mw
+from diploee.base.measures.ramps import Magnitudes, differences, ramps, ranges
+from diploee.base.measures.series import (
+    QUANTA_PER_MW,
+    Chunk,
+    Signal,
+    SignalChunk,
+    to_mw,
+)
 from diploee.base.measures.spectrum import (
     RESOLUTION_HZ,
     STRIDE_MS,
@@ -23,7 +29,6 @@ from diploee.base.model import default, unset
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, S_PER_H
 from diploee.grid.limits.check import (
-    Amount,
     Band,
     Check,
     LimitSpec,
@@ -31,11 +36,12 @@ from diploee.grid.limits.check import (
     NotAssessable,
     Percent,
     Positive,
-    Shown,
+    PowerBound,
+    SeriesContext,
     check_of_run,
 )
-from diploee.metrics.bands import BAND, why_no_spectrum
 from diploee.metrics.changes import RAMP, SWING
+from diploee.metrics.spectral_bands import BAND, why_no_spectrum
 from diploee.scenario.times import ResolutionMs
 
 _WAYS = ("up", "down", "")
@@ -67,12 +73,12 @@ class RampLimit(LimitSpec):
         "Percentile of the sizes of all ramps that is limited, in place of the "
         "largest; with mw_per_s or mw_per_min."
     )
-    up_mw_per_s: Amount | None = unset("Largest rise [MW/s].")
-    down_mw_per_s: Amount | None = unset("Largest fall [MW/s].")
-    mw_per_s: Amount | None = unset("Largest change either way [MW/s].")
-    up_mw_per_min: Amount | None = unset("Largest rise [MW/min].")
-    down_mw_per_min: Amount | None = unset("Largest fall [MW/min].")
-    mw_per_min: Amount | None = unset("Largest change either way [MW/min].")
+    up_mw_per_s: PowerBound | None = unset("Largest rise [MW/s].")
+    down_mw_per_s: PowerBound | None = unset("Largest fall [MW/s].")
+    mw_per_s: PowerBound | None = unset("Largest change either way [MW/s].")
+    up_mw_per_min: PowerBound | None = unset("Largest rise [MW/min].")
+    down_mw_per_min: PowerBound | None = unset("Largest fall [MW/min].")
+    mw_per_min: PowerBound | None = unset("Largest change either way [MW/min].")
 
     @model_validator(mode="after")
     def _some_rate(self) -> RampLimit:
@@ -88,7 +94,7 @@ class RampLimit(LimitSpec):
             )
         return self
 
-    def rates(self) -> Iterator[tuple[str, Amount, str, int]]:
+    def rates(self) -> Iterator[tuple[str, PowerBound, str, int]]:
         """Yield direction, rate, unit and unit's time [ms] of every limit set."""
         for per, per_ms in _UNITS:
             for way in _WAYS:
@@ -101,19 +107,19 @@ class RampLimit(LimitSpec):
         """Name of the limited quantity."""
         return f"ramp over {self.interval / MS_PER_S:g} s"
 
-    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+    def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield each rate with how often its time goes into the interval."""
         for way, amount, _, per_ms in self.rates():
             yield way, amount, self.interval / per_ms, self.interval
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
         """Yield the lines of what no ramp may be above."""
         for way, amount, factor, _ in (
             self.changes_mw() if self.percentile is None else ()
         ):
             yield f"ramps {way}".rstrip(), amount, factor, self.interval
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield one check for each rate."""
         shown.held(self.interval)
         n, step_ms = self.interval // shown.clock.step_ms, shown.clock.step_ms
@@ -141,7 +147,7 @@ class RampLimit(LimitSpec):
                     **said._asdict(),
                 )
                 continue
-            sizes = Sizes(_sizes(signal, way), n_window)
+            sizes = Magnitudes(_sizes(signal, way), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}",
                 limit,
@@ -157,7 +163,7 @@ class RampLimit(LimitSpec):
 def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
     """Return the sizes of changes up, down, or either way, scaled."""
 
-    def of(stretch: Stretch) -> Values | None:
+    def of(stretch: Chunk) -> SignalChunk | None:
         if (found := signal(stretch)) is None:
             return None
         values = (
@@ -172,7 +178,7 @@ def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
     return of
 
 
-def _percentile(sizes: Sizes, percent: float, scale: float) -> float | None:
+def _percentile(sizes: Magnitudes, percent: float, scale: float) -> float | None:
     seen = sizes.result()
     return seen.percentile(percent) * scale if seen.count else None
 
@@ -214,11 +220,11 @@ class ChangeLimit(LimitSpec):
             f"{SWING.format(f'{self._window_s:.4g} s')}"
         )
 
-    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+    def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield the size from which on a change is limited."""
-        yield "", Amount(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
+        yield "", PowerBound(mw=self.above_mw), 1.0, self._window_s * MS_PER_S
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         step_ms = shown.clock.step_ms
         # The last value of a window of n values starts n - 1 intervals after the first.
@@ -227,7 +233,9 @@ class ChangeLimit(LimitSpec):
         yield _swing(shown, self.what, self.above_mw, n * step_ms, n + 1)
 
 
-def _swing(shown: Shown, text: str, limit_mw: float, span_ms: int, n: int) -> Check:
+def _swing(
+    shown: SeriesContext, text: str, limit_mw: float, span_ms: int, n: int
+) -> Check:
     """Return a check of the range of n values."""
     said = shown.steps(span_ms, between_points=True)._asdict()
     step_ms, signal = shown.clock.step_ms, ranges(n)
@@ -284,7 +292,7 @@ class SwingLimit(LimitSpec):
     is_sized_for = True
 
     window: ResolutionMs = Field(description="Length of the window, such as '10 s'.")
-    max_mw: Amount = Field(description="Largest range [MW].")
+    max_mw: PowerBound = Field(description="Largest range [MW].")
     filter: BandFilter | None = unset(
         "Band that the power passes before; the whole of it if absent."
     )
@@ -296,17 +304,17 @@ class SwingLimit(LimitSpec):
         band = self.filter
         return f"{text}, filtered to {band.band}" if band else text
 
-    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+    def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield the range; a filter may overshoot, so that none holds behind one."""
         if self.filter is None:
             yield "", self.max_mw, 1.0, self.window
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
         """Yield the range."""
         if self.filter is None:
             yield "swings", self.max_mw, 1.0, self.window
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         shown.held(self.window, 2)
         limit, of = self.max_mw.of(shown)
@@ -322,7 +330,7 @@ class SwingLimit(LimitSpec):
             running = RunningFilter(self.filter.sections(step_ms), n)
             signal = check.signal
             check.signal = lambda stretch: signal(running.see(stretch))
-            check.measure = unfiltered = Sizes(signal, n)
+            check.measure = unfiltered = Magnitudes(signal, n)
             check.aside = lambda: (
                 f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
             )
@@ -354,11 +362,11 @@ class RunningFilter:
         self._end_ms: int | None = None
         self._n_left_out = 0
 
-    def see(self, stretch: Stretch) -> Stretch:
+    def see(self, stretch: Chunk) -> Chunk:
         """Return the filtered new part, with what windows reach back."""
         new = stretch.new.astype(np.float64)
         if not new.size:
-            return Stretch(stretch.new, 0, stretch.end_ms, stretch.step_ms)
+            return Chunk(stretch.new, 0, stretch.end_ms, stretch.step_ms)
         # A first one, or a gap
         if self._end_ms != stretch.end_ms - new.size * stretch.step_ms:
             self._state, self._n_left_out = self._rest * new[0], self.n_settling
@@ -369,7 +377,7 @@ class RunningFilter:
         self._n_left_out -= skipped
         joined = np.concatenate([self._tail, np.rint(new[skipped:]).astype(np.int64)])
         self._tail = joined[max(joined.size - self._n_kept + 1, 0) :].copy()
-        return Stretch(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
+        return Chunk(joined, new.size - skipped, stretch.end_ms, stretch.step_ms)
 
 
 @njit()
@@ -392,7 +400,10 @@ class _Windows(Band, LimitSpec):
     is_sized_for = True
 
     def _check(
-        self, shown: Shown, amount: Amount, of: Callable[[tuple[float, float]], Signal]
+        self,
+        shown: SeriesContext,
+        amount: PowerBound,
+        of: Callable[[tuple[float, float]], Signal],
     ) -> Check:
         if reason := why_no_spectrum(shown.clock.step_ms):
             raise NotAssessable(reason, Need.FINER)
@@ -425,18 +436,18 @@ class BandLimit(_Windows):
 
     key = "band_rms"
 
-    max_rms_mw: Amount = Field(description="Largest rms [MW].")
+    max_rms_mw: PowerBound = Field(description="Largest rms [MW].")
 
     @property
     def what(self) -> str:
         """The limited quantity."""
         return BAND.format(self.band)
 
-    def changes_mw(self) -> Iterator[tuple[str, Amount, float, float]]:
+    def changes_mw(self) -> Iterator[tuple[str, PowerBound, float, float]]:
         """Yield the rms, which is at most half of the range, at any speed."""
         yield "", self.max_rms_mw, 1.0, 0
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         yield self._check(shown, self.max_rms_mw, band_rms)
 
@@ -451,13 +462,13 @@ class LineLimit(_Windows):
 
     key = "lines"
 
-    max_amplitude_mw: Amount = Field(description="Largest amplitude, ± [MW].")
+    max_amplitude_mw: PowerBound = Field(description="Largest amplitude, ± [MW].")
 
     @property
     def what(self) -> str:
         """The limited quantity."""
         return f"amplitude of a line in {self.band}"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         yield self._check(shown, self.max_amplitude_mw, line_amplitude)

@@ -14,50 +14,50 @@ from pydantic import Field, model_validator
 
 from diploee.base.measures.series import (
     QUANTA_PER_MW,
+    Chunk,
     ClockSums,
     Signal,
-    Stretch,
-    Values,
+    SignalChunk,
 )
 from diploee.base.model import PositiveShare, default, unset
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN
 from diploee.grid.limits.check import (
     NO_NOMINAL,
-    Amount,
     Check,
     LimitSpec,
     NotAssessable,
     Positive,
-    Shown,
+    PowerBound,
+    SeriesContext,
     check_of_run,
     in_kw,
     power_check,
 )
-from diploee.runs.words import interval
+from diploee.runs.formatting import interval
 from diploee.scenario.times import ResolutionMs
 
 QUARTER_MS = 15 * MS_PER_MIN
 
 
-def _means_mw(sums: ClockSums) -> Values | None:
+def _means_mw(sums: ClockSums) -> SignalChunk | None:
     """Return the means of the whole clock intervals [MW]."""
     found = sums.result()
     if not found.counts.size:
         return None
     starts_ms = found.starts_ms
     end_ms = starts_ms[-1] + found.counts[-1] * sums.clock.step_ms
-    return Values(found.mean_mw, int(starts_ms[0]), np.append(starts_ms, end_ms))
+    return SignalChunk(found.mean_mw, int(starts_ms[0]), np.append(starts_ms, end_ms))
 
 
-def _energies_mwh(sums: ClockSums) -> Values | None:
+def _energies_mwh(sums: ClockSums) -> SignalChunk | None:
     means = _means_mw(sums)
     if means is None or means.edges_ms is None:
         return None
     return means._replace(values=means.values * (np.diff(means.edges_ms) / MS_PER_H))
 
 
-def _monthly_mw(sums: ClockSums) -> Values | None:
+def _monthly_mw(sums: ClockSums) -> SignalChunk | None:
     """Return the largest mean of each local month that lies wholly in the run [MW]."""
     means, clock = _means_mw(sums), sums.clock
     if means is None or means.edges_ms is None:
@@ -73,7 +73,7 @@ def _monthly_mw(sums: ClockSums) -> Values | None:
         return None
     begins_ms, largest = zip(*months, strict=True)
     edges_ms = np.array([*begins_ms, clock.next_month_ms(begins_ms[-1])])
-    return Values(np.array(largest), begins_ms[0], edges_ms)
+    return SignalChunk(np.array(largest), begins_ms[0], edges_ms)
 
 
 class _ClockLimit(LimitSpec):
@@ -81,10 +81,10 @@ class _ClockLimit(LimitSpec):
 
     def _clocked(
         self,
-        shown: Shown,
+        shown: SeriesContext,
         interval_ms: int,
         limit: tuple[float, str],
-        of: Callable[[ClockSums], Values | None],
+        of: Callable[[ClockSums], SignalChunk | None],
         unit: str = "MW",
         **options: Any,
     ) -> Check:
@@ -113,7 +113,7 @@ class PeakLimit(_ClockLimit):
 
     key = "peaks"
 
-    max_mw: Amount = Field(description="Largest power [MW].")
+    max_mw: PowerBound = Field(description="Largest power [MW].")
     interval: ResolutionMs | None = unset(
         "Clock interval of the mean; the run's resolution if absent."
     )
@@ -124,7 +124,7 @@ class PeakLimit(_ClockLimit):
         means = f", {interval(self.interval)} clock means" if self.interval else ""
         return f"power{means}"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         limit, of = self.max_mw.of(shown)
         if self.interval is not None:
@@ -139,7 +139,7 @@ class PeakLimit(_ClockLimit):
         check.scope = "; ".join(filter(None, (check.scope, in_kw(limit, shown))))
         yield check
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:
         """Yield the power."""
         yield "power", self.max_mw, 1.0, self.interval or step_ms
 
@@ -156,7 +156,7 @@ class _DailyEnergyLimit(_ClockLimit):
         """The limited quantity."""
         return "energy of a local day"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         limit = self.max_mwh, ""
         yield self._clocked(
@@ -188,7 +188,7 @@ class LoadFactorLimit(_ClockLimit):
             f"load factor, mean over {peak if self.of == 'peak' else 'nominal power'}"
         )
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         shown.aligned(self.interval)
         if self.of == "nominal" and not shown.nominal_mw:
@@ -226,7 +226,7 @@ class MinimumTakeLimit(_ClockLimit):
 
     key = "minimum_take"
 
-    min_mw: Amount = Field(
+    min_mw: PowerBound = Field(
         description="Least demand [MW], such as {percent_of_nominal: 85}."
     )
     interval: ResolutionMs = default(
@@ -238,13 +238,13 @@ class MinimumTakeLimit(_ClockLimit):
         """The limited quantity."""
         return f"maximum demand of a month over {interval(self.interval)}"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         yield self._clocked(
             shown, self.interval, self.min_mw.of(shown), _monthly_mw, least=True
         )
 
-    def drawn(self, step_ms: int) -> Iterator[tuple[str, Amount, float, int]]:  # noqa: ARG002
+    def drawn(self, step_ms: int) -> Iterator[tuple[str, PowerBound, float, int]]:  # noqa: ARG002
         """Yield the demand."""
         yield "power", self.min_mw, 1.0, self.interval
 
@@ -259,7 +259,7 @@ class _Reactive(LimitSpec):
 
     def _check(
         self,
-        shown: Shown,
+        shown: SeriesContext,
         text: str,
         limit: float,
         unit: str,
@@ -296,7 +296,7 @@ class PowerFactorLimit(_Reactive):
         """The limited quantity."""
         return "power factor"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield a check for each side."""
         for side, sign in (("lagging", 1), ("leading", -1)):
             limit = getattr(self, f"min_{side}")
@@ -308,7 +308,7 @@ class PowerFactorLimit(_Reactive):
 
 
 def _power_factor(sign: int) -> Signal:
-    def of(stretch: Stretch) -> Values | None:
+    def of(stretch: Chunk) -> SignalChunk | None:
         if stretch.reactive is None:
             return None
         p, q = (
@@ -319,7 +319,7 @@ def _power_factor(sign: int) -> Signal:
         factor: Float64Array = np.divide(
             p, apparent, out=np.ones_like(p), where=apparent > 0
         )
-        return Values(factor, stretch.new_ms)
+        return SignalChunk(factor, stretch.new_ms)
 
     return of
 
@@ -348,7 +348,7 @@ class ReactivePowerLimit(_Reactive):
         """The limited quantity."""
         return "reactive power"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield a check for each end."""
         for end, least in (("max", False), ("min", True)):
             limit = getattr(self, f"{end}_mvar")
@@ -357,7 +357,7 @@ class ReactivePowerLimit(_Reactive):
                 yield self._check(shown, text, limit, "Mvar", _reactive_power, least)
 
 
-def _reactive_power(stretch: Stretch) -> Values | None:
+def _reactive_power(stretch: Chunk) -> SignalChunk | None:
     if stretch.reactive is None:
         return None
-    return Values(stretch.reactive / QUANTA_PER_MW, stretch.new_ms)
+    return SignalChunk(stretch.reactive / QUANTA_PER_MW, stretch.new_ms)

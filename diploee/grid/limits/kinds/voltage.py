@@ -14,7 +14,7 @@ from diploee.grid.limits.check import (
     Need,
     NotAssessable,
     Percent,
-    Shown,
+    SeriesContext,
     check_of_run,
 )
 
@@ -34,7 +34,7 @@ class VoltageChangeLimit(LimitSpec):
         """The limited quantity."""
         return "rapid voltage change, settled over 1 s"
 
-    def checks(self, shown: Shown) -> Iterator[Check]:
+    def checks(self, shown: SeriesContext) -> Iterator[Check]:
         """Yield the check."""
         if shown.grid is None:
             raise NotAssessable(

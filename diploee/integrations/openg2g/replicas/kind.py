@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diploee.integrations.openg2g.replicas.catalogue import (
+from diploee.integrations.openg2g.replicas.schema import (
     REPLICA_METRICS,
     replica_columns,
 )

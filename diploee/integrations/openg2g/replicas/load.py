@@ -33,18 +33,18 @@ from diploee.base.errors import (
     one_of,
     shown,
 )
-from diploee.base.files.places import shipped_folder
-from diploee.base.rng import stream
+from diploee.base.files.paths import shipped_folder
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_S, S_PER_H, W_PER_MW
 from diploee.facility.base import Block, Values
-from diploee.integrations.openg2g.compiled import (
+from diploee.integrations.openg2g.artifact_cache import (
     InferenceData,
     LogisticModelStore,
     ModelData,
 )
 from diploee.integrations.openg2g.folder import specs_of
-from diploee.integrations.openg2g.replicas.catalogue import (
+from diploee.integrations.openg2g.replicas.schema import (
     CAP_COLUMN,
     OF_STREAM,
     replica_columns,
@@ -58,7 +58,7 @@ from diploee.integrations.openg2g.replicas.views import (
     Observed,
 )
 from diploee.loads.inputs import Inputs
-from diploee.loads.services.banks import Bank, BankLoad
+from diploee.loads.services.instance_groups import InstanceGroup, InstanceGroupLoad
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
@@ -71,7 +71,7 @@ NOTES = (
     "measured. ASSUMPTION: noise of 2 % of it that falls above 0.4 Hz. Summed over "
     "replicas."
 )
-MOST_STEPS = 20_000_000
+MAX_STEPS = 20_000_000
 """Steps of the power of a stream; each takes some 50 bytes while it is planned."""
 
 
@@ -178,9 +178,9 @@ class ReplayedModel:
         self.name, self.data, self.n_replicas = name, data, n_replicas
         self.batch_size = np.zeros(n_replicas.size, dtype=np.int64)
         self.itl_s = np.full(n_replicas.size, np.nan)
-        self._latency = stream(seed, "replicas", of_stream, name, "latency")
+        self._latency = named_rng(seed, "replicas", of_stream, name, "latency")
         rng, most = (
-            stream(seed, "replicas", of_stream, name, "replicas"),
+            named_rng(seed, "replicas", of_stream, name, "replicas"),
             int(n_replicas.max()),
         )
         # Of the first replicas the same, however many follow
@@ -240,10 +240,10 @@ class ReplicaPlan:
     ) -> None:
         self.stream, self.pool, self.spec, self._seed = name, spec.pool, spec, seed
         horizon_ms = clock.horizon_ms
-        if horizon_ms // spec.step_ms > MOST_STEPS:
+        if horizon_ms // spec.step_ms > MAX_STEPS:
             raise WorkloadError(
                 f"replica_streams.{name}: {horizon_ms / MS_PER_S:,.0f} s are more "
-                f"than {MOST_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or "
+                f"than {MAX_STEPS:,} steps of {spec.step_s:g} s; shorten the run, or "
                 "raise step_s"
             )
         n_control = -(-horizon_ms // spec.control_ms)
@@ -290,7 +290,7 @@ class ReplicaPlan:
             ) from error
         # Few occur
         sums = {model.name: lru_cache(64)(model.sums) for model in self.models}
-        noise = stream(self._seed, "replicas", self.stream, "noise")
+        noise = named_rng(self._seed, "replicas", self.stream, "noise")
         batch = {name: setting.batch_size for name, setting in settings.items()}
         for k in range(self.n_nodes.size):
             steps = np.arange(edges_ms[k] // step_ms, edges_ms[k + 1] // step_ms)
@@ -370,7 +370,7 @@ def replicas_at(model: ReplicaModel, times_s: Float64Array) -> Int64Array:
     return np.rint(level).astype(np.int64)
 
 
-class ReplicasLoad(BankLoad):
+class ReplicasLoad(InstanceGroupLoad):
     """The replicas of all streams, replayed for the whole run when they are opened."""
 
     def __init__(
@@ -448,14 +448,14 @@ class ReplicasLoad(BankLoad):
 
 def _banks(
     plans: Sequence[ReplicaPlan], facility: Facility, library: ProfileLibrary
-) -> tuple[list[Bank], ProfileLibrary]:
+) -> tuple[list[InstanceGroup], ProfileLibrary]:
     """Return a bank for each stream, and the library with the profiles that they play.
 
     A bank plays the planned power of its stream, and `other_node_power_w` of each busy
     node.
     """
     profiles: list[PowerProfile] = []
-    banks, first = list[Bank](), len(library)
+    banks, first = list[InstanceGroup](), len(library)
     for plan in plans:
         starts = np.flatnonzero(np.diff(plan.n_nodes, prepend=-1))
         edges_ms = np.append(plan.edges_ms[starts], plan.edges_ms[-1])
@@ -480,7 +480,7 @@ def _banks(
         none = np.zeros(size, dtype=np.int64)
         id_ = np.maximum(profile_id, 0).astype(np.int32)
         pool_id = list(facility.pools).index(plan.pool)
-        banks.append(Bank(pool_id, edges_ms, n_nodes, weight, id_, none, plan))
+        banks.append(InstanceGroup(pool_id, edges_ms, n_nodes, weight, id_, none, plan))
     return banks, library.extended(profiles)
 
 

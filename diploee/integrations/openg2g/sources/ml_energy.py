@@ -40,7 +40,7 @@ from diploee.base.errors import (
 )
 from diploee.base.plain_data import Record, checked_record, parse_json
 from diploee.base.tables import Float64Array
-from diploee.base.units import LARGEST_NUMBER, MS_PER_S
+from diploee.base.units import MAX_NUMBER, MS_PER_S
 from diploee.importers.text.source import read_bytes
 from diploee.integrations.openg2g.measurements import (
     BenchmarkRun,
@@ -51,7 +51,7 @@ from diploee.integrations.openg2g.measurements import (
 )
 from diploee.integrations.openg2g.spec import InferenceModelSpec
 
-Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
+Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER)]
 
 
 class Parallelization(Record):
@@ -159,13 +159,13 @@ class LeaderboardSource(BenchmarkSource):
 RESULTS = "results.json"
 POWER_KEY = "timeline.power.device_instant"
 
-_Time = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
-_AtLeastZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
+_Time = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+_AtLeastZero = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 _Pair = Annotated[tuple[_Time, _AtLeastZero], Strict(False)]
 _Readings = Annotated[list[_Pair], Field(min_length=2)]
 
 
-class Power(Record):
+class PowerTrace(Record):
     """Pairs of time [s] and power [W] by GPU."""
 
     device_instant: Annotated[dict[str, _Readings], Field(min_length=1)]
@@ -176,7 +176,7 @@ class Timeline(Record):
 
     steady_state_start_time: _Time
     steady_state_end_time: _Time
-    power: Power
+    power: PowerTrace
 
 
 class Request(Record):
@@ -308,7 +308,7 @@ def run_of(
     )
 
 
-def _power(power: Power, counts: Counter[str]) -> tuple[PowerReadings, ...]:
+def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]:
     found = []
     for pairs in power.device_instant.values():
         readings, n_dropped = PowerReadings.of_pairs(*np.array(pairs).T)
@@ -343,7 +343,7 @@ REPOSITORY = "ml-energy/benchmark-v3"
 EXTRA = "mlenergy"
 TOKEN = "HF_TOKEN"
 _MODULE = "mlenergy.data.records"
-_LONGEST_REASON = 200
+_MAX_REASON_LENGTH = 200
 
 
 class MlEnergySource(BenchmarkSource):
@@ -430,7 +430,7 @@ class MlEnergySource(BenchmarkSource):
         try:
             return call(*args, **options)
         except Exception as error:  # whatever the hub's client may raise
-            text = one_line(" ".join(str(error).split()))[:_LONGEST_REASON] or repr(
+            text = one_line(" ".join(str(error).split()))[:_MAX_REASON_LENGTH] or repr(
                 error
             )
             remedy = (

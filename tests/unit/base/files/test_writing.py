@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from command_line import contents
 from damages import a_device
-from killing import MOST_STEPS, ended, kill_at, kills
+from killing import MAX_STEPS, ended, kill_at, kills
 
 from diploee.base.errors import InputError, OutputError, OutputExistsError
 from diploee.base.files import (
@@ -81,7 +81,7 @@ def test_kill_at_any_step_leaves_each_whole_or_absent_and_the_next_one_works(
     new = fresh(put, root, "new")
     old = fresh(put, root, old_text)
     n_kills = 0
-    for _ in kills(root, lambda: put(root, "new", force), range(1, MOST_STEPS)):
+    for _ in kills(root, lambda: put(root, "new", force), range(1, MAX_STEPS)):
         n_kills += 1
         found = seen(root)
         if name == "folder":  # it may be missing for a moment, a file never

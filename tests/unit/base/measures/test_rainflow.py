@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diploee.base.measures.ramps import Rainflow, TurningPoints
-from diploee.base.measures.series import QUANTA_PER_W, Stretch
+from diploee.base.measures.series import QUANTA_PER_W, Chunk
 
 ASTM_SERIES = [-2, 1, -3, 5, -1, 3, -4, 4, -2]
 """Points A to I of the example in ASTM E1049-85 (2017), Figure 6."""
@@ -31,7 +31,7 @@ def count(series, threshold_w=0.5):
 def rainflow_of(values, threshold_w=1.0, end_ms=None, step_ms=1):
     rainflow = Rainflow(threshold_w)
     values = np.asarray(values, dtype=np.int64) * 64
-    rainflow.add(Stretch(values, values.size, end_ms or values.size, step_ms))
+    rainflow.add(Chunk(values, values.size, end_ms or values.size, step_ms))
     return rainflow
 
 

@@ -15,10 +15,10 @@ from scipy import stats
 
 from diploee import generate_jobs
 from diploee.base.errors import WorkloadError
+from diploee.fits.binned_counts import Counts, count_hours
 from diploee.fits.calendar import fit_calendar, week_limits
-from diploee.fits.counts import Counts, count_hours
 from diploee.fits.jobs.job_log_fit import fit_job_log
-from diploee.fits.scatter import DispersionFit, fit_dispersion
+from diploee.fits.overdispersion import DispersionFit, fit_dispersion
 from diploee.fits.week_shape import Detail
 from diploee.scenario import ClassRule
 

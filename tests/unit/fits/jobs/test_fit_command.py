@@ -66,7 +66,7 @@ def fitted(**options: Any) -> JobLogFit:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Generate two weeks of the fragment; its year is that of `test_generated_year`."""
-    monkeypatch.setattr("diploee.fits.jobs.likeness.YEAR_D", 14)
+    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.YEAR_D", 14)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_the_first_thing_said_is_where_years_come_from(
     first: str,
 ) -> None:
     like = dict.fromkeys(("busy nodes, mean", "busy nodes, P50 of hours"), allowed)
-    monkeypatch.setattr("diploee.fits.jobs.likeness.LIKE", like)
+    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.LIKE", like)
     head, decision, *_ = run(*options, "--years", years).splitlines()
     assert head.startswith("# Fitted by diploee")
     assert decision.startswith(first)
@@ -672,7 +672,7 @@ def test_years_are_those_whose_worst_error_is_the_smaller(
     }
     for allowed in ((1e-3, 1, 1), (1, 1e-3, 1), (1, 1, 1e-3)):
         like = dict(zip(names, allowed, strict=True))
-        monkeypatch.setattr("diploee.fits.jobs.likeness.LIKE", like)
+        monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.LIKE", like)
         monkeypatch.setattr("diploee.fits.jobs.from_log.LIKE", like)
         found["auto"] = json.loads(run(*options, "--years", "auto", "--json"))
         worst = {

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from diploee import generate_jobs
 from diploee.cli.fit import fit_command
+from diploee.fits.jobs.goodness_of_fit import with_generated_years
 from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
-from diploee.fits.jobs.likeness import with_generated_years
 from diploee.loads.jobs.job_log import NO_GPU, JobLog
 from diploee.scenario import ClassRule, load_scenario
 
@@ -114,7 +114,7 @@ def test_a_scenario_written_for_a_pool_that_allocates_gpus_has_the_gpus_of_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It is not looked at here
-    monkeypatch.setattr("diploee.fits.jobs.likeness.YEAR_D", 14)
+    monkeypatch.setattr("diploee.fits.jobs.goodness_of_fit.YEAR_D", 14)
     jobs = shared_log().jobs
     columns = jobs.submit_ms, jobs.n_nodes, jobs.n_gpus, jobs.duration_ms / 1000
     lines = [

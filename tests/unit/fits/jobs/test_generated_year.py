@@ -12,12 +12,12 @@ from builders import tiny_data, tiny_library
 from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 
 from diploee import generate_jobs
+from diploee.fits.jobs.goodness_of_fit import hourly_busy_nodes, with_generated_years
 from diploee.fits.jobs.job_log_fit import (
     JobLogFit,
     LoggedJobs,
     fit_job_log,
 )
-from diploee.fits.jobs.likeness import hourly_busy_nodes, with_generated_years
 from diploee.fits.jobs.summary import job_stream
 from diploee.scenario import ClassRule, scenario_from_dict
 

@@ -8,10 +8,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from diploee.grid.dynamics.answer import Case, LoadBlock
 from diploee.grid.dynamics.curves import CURVES, static_check, verdict
 from diploee.grid.dynamics.events import EVENTS, Event
-from diploee.grid.dynamics.machine import Voltage, respond
+from diploee.grid.dynamics.machine import Voltage, simulate_response
+from diploee.grid.dynamics.ride_through_study import LoadBlock, ResponseCase
 from diploee.scenario.ride_through import RideThrough
 
 PERC1 = RideThrough(preset="perc1")
@@ -19,9 +19,9 @@ PERC1 = RideThrough(preset="perc1")
 
 def judged(curve, settings, voltage, frequency=(), mw=100.0):
     event = Event("test", "", series=voltage, frequency=frequency)
-    found = respond(settings, voltage, mw)
+    found = simulate_response(settings, voltage, mw)
     blocks = (LoadBlock("it", "it", settings, np.array([mw]), found),)
-    case = Case("P50", None, None, voltage, blocks, 3600.0)
+    case = ResponseCase("P50", None, None, voltage, blocks, 3600.0)
     return verdict(CURVES[curve], event, voltage, case.course, case.answering())
 
 

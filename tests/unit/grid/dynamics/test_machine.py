@@ -10,7 +10,7 @@ import pytest
 
 from diploee.base.errors import InputError
 from diploee.grid.dynamics.events import EVENTS
-from diploee.grid.dynamics.machine import Machine, Response, Voltage, respond
+from diploee.grid.dynamics.machine import Machine, Response, Voltage, simulate_response
 from diploee.scenario.ride_through import RideThrough, shortest_dip_s
 
 PERC1 = RideThrough(preset="perc1")
@@ -54,22 +54,23 @@ class TestClosedForms:
         (span,) = dips((0, 9, 0.4)).beyond(0.5, "under", 0.02)
         assert round(span.start * 1e3, 3) == 35.835
         assert [
-            round(t * 1e3, 3) for t in ceases(respond(PERC1, dips((0, 1, 0.4))))
+            round(t * 1e3, 3)
+            for t in ceases(simulate_response(PERC1, dips((0, 1, 0.4))))
         ] == [45.835]
         assert round(shortest_dip_s(0.5, 0.01, 0.4, 0.02) * 1e3, 3) == 44.479
 
     def test_a_dip_shorter_than_the_trip_time_still_trips(self):
         for length in (0.042, 0.0444):
-            assert respond(PERC1, dips((0, length, 0.4))).changes == []
-        found = respond(PERC1, dips((0, 0.0446, 0.4)))
+            assert simulate_response(PERC1, dips((0, length, 0.4))).changes == []
+        found = simulate_response(PERC1, dips((0, 0.0446, 0.4)))
         assert [
             round(t * 1e3, 3) for t in (*ceases(found), *found.ramps, full(found))
         ] == [45.835, 100.434, 1100.434]
 
     def test_a_deeper_dip_trips_sooner(self):
         assert round(shortest_dip_s(0.5, 0.01, 0.25, 0.02) * 1e3, 3) == 29.160
-        assert respond(PERC1, dips((0, 0.029, 0.25))).changes == []
-        found = respond(PERC1, dips((0, 0.0293, 0.25)))
+        assert simulate_response(PERC1, dips((0, 0.029, 0.25))).changes == []
+        found = simulate_response(PERC1, dips((0, 0.0293, 0.25)))
         assert round(ceases(found)[0] * 1e3, 3) == 31.972
         assert round(found.ramps[0] * 1e3, 3) == 86.617
 
@@ -84,17 +85,21 @@ class TestClosedForms:
             trips = shortest_dip_s(0.5, 0.01, middle, 0.02) <= length_ms / 1e3
             low, high = (middle, high) if trips else (low, middle)
         assert round(low, 4) == residual
-        assert respond(PERC1, dips((0, length_ms / 1e3, low - 1e-6))).changes
-        assert not respond(PERC1, dips((0, length_ms / 1e3, low + 1e-6))).changes
+        assert simulate_response(PERC1, dips((0, length_ms / 1e3, low - 1e-6))).changes
+        assert not simulate_response(
+            PERC1, dips((0, length_ms / 1e3, low + 1e-6))
+        ).changes
 
     def test_without_a_filter_times_are_those_of_the_settings(self):
-        found = respond(RideThrough(preset="perc1", filter_s=0), dips((0, 0.042, 0.4)))
+        found = simulate_response(
+            RideThrough(preset="perc1", filter_s=0), dips((0, 0.042, 0.4))
+        )
         assert ceases(found) == [pytest.approx(0.010, abs=1e-12)]
         assert found.ramps == [pytest.approx(0.092, abs=1e-12)]
 
     def test_ramp_after_a_deep_dip(self):
         voltage = dips((0, 0.1, 0.25))
-        found = respond(PERC1, voltage)
+        found = simulate_response(PERC1, voltage)
         assert round(voltage.beyond(0.6, "under", 0.02)[0].end * 1e3, 3) == 112.437
         assert round(found.ramps[0] * 1e3, 3) == 162.437
         assert round(on_at(found, 0.5), 5) == 0.33756
@@ -107,7 +112,7 @@ class TestClosedForms:
         assert round((span.end - span.start) * 1e3, 1) == 80.5
 
     def test_second_dip_cuts_the_ramp_of_the_first(self):
-        found = respond(PERC1, dips((0, 0.1, 0.25), (0.8, 0.1, 0.25)))
+        found = simulate_response(PERC1, dips((0, 0.1, 0.25), (0.8, 0.1, 0.25)))
         assert [round(t, 5) for t in ceases(found)] == [0.03197, 0.83197]
         assert round(found.changes[-2].before, 5) == 0.66954
         assert [round(t, 5) for t in found.ramps] == [0.16244, 0.96244]
@@ -115,11 +120,14 @@ class TestClosedForms:
 
     def test_a_trip_may_come_after_the_end_of_the_dip(self):
         assert round(shortest_dip_s(0.7, 0.03, 0.4, 0.02) * 1e3, 3) == 34.028
-        assert round(ceases(respond(OEM, dips((0, 0.042, 0.4))))[0] * 1e3, 3) == 43.863
+        assert (
+            round(ceases(simulate_response(OEM, dips((0, 0.042, 0.4))))[0] * 1e3, 3)
+            == 43.863
+        )
 
     def test_stages_in_parts(self):
         two = settings((0.90, 0.1, 0.4), (0.60, 0.04, 1.0))
-        found = respond(two, dips((0, 0.2, 0.75)))
+        found = simulate_response(two, dips((0, 0.2, 0.75)))
         assert round(ceases(found)[0], 5) == 0.11022
         assert found.changes[0].after == pytest.approx(0.6)
         assert round(found.ramps[0], 5) == 1.23219
@@ -128,7 +136,7 @@ class TestClosedForms:
 
     def test_deep_stage_goes_first_and_the_shallow_one_changes_nothing(self):
         two = settings((0.90, 0.1, 0.4), (0.60, 0.04, 1.0))
-        found = respond(two, dips((0, 0.2, 0.5)))
+        found = simulate_response(two, dips((0, 0.2, 0.5)))
         assert [round(t, 5) for t in ceases(found)] == [0.07219]
         assert found.changes[0].after == 0
         assert round(found.ramps[0], 5) == 1.24605
@@ -137,8 +145,8 @@ class TestClosedForms:
     def test_four_stages_return_at_a_slope_in_mw(self):
         four = RideThrough(preset="four_stages")
         assert round(shortest_dip_s(0.9, 0.25, 0.85, 0.02) * 1e3, 2) == 263.86
-        assert respond(four, dips((0, 0.2, 0.85)), 150).changes == []
-        found = respond(four, dips((0, 0.3, 0.85)), 150)
+        assert simulate_response(four, dips((0, 0.2, 0.85)), 150).changes == []
+        found = simulate_response(four, dips((0, 0.3, 0.85)), 150)
         assert round(ceases(found)[0] * 1e3, 3) == 271.972
         assert round(found.ramps[0], 6) == 5.321972
         assert round(full(found), 6) == 185.321972
@@ -170,7 +178,7 @@ class TestSixDips:
     )
     def test_counting_rules_latch_when_the_sheet_says(self, change, tau_s, latch_s):
         rule = RideThrough(counter=COUNTER | change, filter_s=tau_s)
-        found = respond(rule, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260)
+        found = simulate_response(rule, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260)
         if latch_s is None:
             assert found.changes == []
             assert found.latched_s is None
@@ -183,16 +191,20 @@ class TestSixDips:
     def test_with_the_counter_off_nothing_leaves(self):
         deep = RideThrough(stages=({"voltage_pu": 0.25, "time_s": 0.0},), filter_s=0.0)
         for residual in (0.40, 0.25):
-            found = respond(deep, EVENTS["nerc_2024_07_10"].voltage(residual), 1260)
+            found = simulate_response(
+                deep, EVENTS["nerc_2024_07_10"].voltage(residual), 1260
+            )
             assert (found.changes, found.latched_s) == ([], None)
         counts = RideThrough(stages=deep.stages, counter=COUNTER, filter_s=0.0)
         assert (
-            respond(counts, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260).latched_s
+            simulate_response(
+                counts, EVENTS["nerc_2024_07_10"].voltage(0.40), 1260
+            ).latched_s
             == 15.860
         )
 
     def test_default_stage_rides_the_first_dip_and_comes_back_from_the_others(self):
-        found = respond(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.40))
+        found = simulate_response(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.40))
         assert [round(t, 4) for t in ceases(found)] == [
             0.5778,
             15.9058,
@@ -210,14 +222,14 @@ class TestSixDips:
         assert {c.after for c in found.changes if c.what == "return"} == {1.0}
 
     def test_default_stage_ceases_at_all_six_deeper_dips(self):
-        found = respond(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.25))
+        found = simulate_response(PERC1, EVENTS["nerc_2024_07_10"].voltage(0.25))
         assert len(ceases(found)) == 6
         assert [round(t, 4) for t in found.ramps[:2]] == [0.1020, 0.6598]
         cut = next(change for change in found.changes if change.what == "return")
         assert (round(cut.time_s, 4), round(cut.after, 4)) == (0.5640, 0.4620)
 
     def test_slow_return_is_cut_by_the_next_dips(self):
-        found = respond(OEM, EVENTS["nerc_2024_07_10"].voltage(0.40))
+        found = simulate_response(OEM, EVENTS["nerc_2024_07_10"].voltage(0.40))
         assert [round(t, 4) for t in ceases(found)] == [
             0.0439,
             15.9039,
@@ -397,7 +409,7 @@ def compared(seed: int) -> str:
     """Return whether the stepped and the exact answer agree within a step, or why not."""  # noqa: E501
     chosen, voltage = random_case(np.random.default_rng(seed))
     until_s = voltage.time_s[-1] + 4.0
-    exact = respond(chosen, voltage)
+    exact = simulate_response(chosen, voltage)
     rows = list(Stepped(chosen, STEP_S).run(voltage, until_s))
     found = [t for t, what, _ in rows if what == "transfer"]
     wanted = [t for t in ceases(exact) if t < until_s - 0.01]
@@ -427,7 +439,7 @@ def has_close_call(chosen: RideThrough, voltage: Voltage, margin_s: float) -> bo
             moved["counter"]["hold_s"] = max(moved["counter"]["hold_s"] + shift, 0)
             moved["counter"]["merge_s"] = max(moved["counter"]["merge_s"] + shift, 0)
             moved["counter"]["window_s"] = max(moved["counter"]["window_s"] - shift, 0)
-        found = respond(RideThrough(**moved), voltage)
+        found = simulate_response(RideThrough(**moved), voltage)
         return len(ceases(found)), len(found.ramps)
 
     shifts = np.linspace(-margin_s, margin_s, 9)
@@ -473,7 +485,7 @@ def test_steps_of_any_length_give_the_answer_to_the_whole_series():
             for at in np.sort(rng.uniform(start, end, rng.integers(0, 40))):
                 machine.hold(float(at), pu)
             machine.hold(end, pu)
-        assert moves(machine.found) == moves(respond(chosen, voltage))
+        assert moves(machine.found) == moves(simulate_response(chosen, voltage))
         n_moves += len(machine.found.changes)
         assert machine.fraction == pytest.approx(machine.found.points[-1][1], abs=1e-12)
     assert n_moves > 60
@@ -481,7 +493,7 @@ def test_steps_of_any_length_give_the_answer_to_the_whole_series():
 
 def test_a_stage_whose_level_is_not_reached_never_trips():
     assert isinf(shortest_dip_s(0.5, 0.01, 0.5, 0.02))
-    assert respond(PERC1, dips((0, 100, 0.5))).changes == []
+    assert simulate_response(PERC1, dips((0, 100, 0.5))).changes == []
 
 
 @pytest.mark.parametrize(("times", "pu"), [
@@ -513,14 +525,14 @@ def test_manual_reset_lets_a_latched_block_return():
         recovery={"voltage_pu": 0.9, "time_s": 5, "ramp_s": 10},
         manual_reset_s=3600,
     )
-    found = respond(rule, EVENTS["nerc_2024_07_10"].voltage(0.40))
+    found = simulate_response(rule, EVENTS["nerc_2024_07_10"].voltage(0.40))
     assert found.ramps == [pytest.approx(found.latched_s + 3605)]
     assert full(found) == pytest.approx(found.latched_s + 3615)
 
 
 def test_a_delay_holds_the_ramp_and_is_not_cancelled_by_recovery():
     slow = RideThrough(preset="perc1", delay_s=0.3)
-    found = respond(slow, dips((0, 0.1, 0.25), (0.8, 0.1, 0.25)))
+    found = simulate_response(slow, dips((0, 0.1, 0.25), (0.8, 0.1, 0.25)))
     assert [round(t, 5) for t in ceases(found)] == [0.33197, 1.13197]
     held = on_at(found, 0.84)
     assert on_at(found, 1.13) == held > 0

@@ -26,7 +26,7 @@ from diploee.api import load_event
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, watched_by
 from diploee.grid.dynamics import EVENTS, Site, ride_through
-from diploee.grid.dynamics import answer as answer_module
+from diploee.grid.dynamics import ride_through_study as answer_module
 from diploee.grid.dynamics.curves import Course
 from diploee.grid.dynamics.machine import Voltage
 from diploee.reports import data as data_module
@@ -114,9 +114,9 @@ def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
 
 
 def test_power_over_time_integrates_to_the_same_energy(run: Run):
-    answer = ride_through(run, EVENT, settings=BLOCKS)
-    frame = answer.table().to_pandas()
-    for case in answer.cases:
+    ride_through_study = ride_through(run, EVENT, settings=BLOCKS)
+    frame = ride_through_study.table().to_pandas()
+    for case in ride_through_study.cases:
         of = frame[(frame.case == case.label) & (frame.residual_pu == case.residual_pu)]
         for block, wanted in case.energy_mwh().items():
             part = of[of.block == block]
@@ -132,11 +132,11 @@ def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
     load = load[
         load.index >= load.index[0] + np.timedelta64(round((hours or 0) * 3600), "s")
     ]
-    answer = ride_through(run, EVENT, settings=BLOCKS)
-    for case in answer.cases:
+    ride_through_study = ride_through(run, EVENT, settings=BLOCKS)
+    for case in ride_through_study.cases:
         wanted = np.percentile(load, float(case.label[1:]))
         assert case.load_mw == pytest.approx(wanted, abs=float(np.ptp(load)) / 50)
-    loads = [case.load_mw for case in answer.cases[::2]]
+    loads = [case.load_mw for case in ride_through_study.cases[::2]]
     assert loads == sorted(loads)
 
 
@@ -286,11 +286,11 @@ def test_blocks_of_more_than_a_pool_are_refused():
 
 def test_blocks_from_python_are_checked_as_those_of_a_scenario(run: Run):
     settings = {"itt": RideThrough(preset="perc1")}
-    for answer in (ride_through, Site.open):
+    for ride_through_study in (ride_through, Site.open):
         with pytest.raises(
             InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"
         ):
-            answer(run, settings=settings)
+            ride_through_study(run, settings=settings)
 
 
 def test_a_stage_above_the_recovery_is_refused():

@@ -17,7 +17,7 @@ from exported import sidecar, stored_w
 from diploee import Run
 from diploee.base.errors import InputError
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.grid.export.base import ExportRequest, Format, Written
+from diploee.grid.export.base import ExportRequest, Format, WrittenFiles
 from diploee.grid.export.text import naive_stamps
 from diploee.runs import series
 
@@ -176,10 +176,10 @@ def streamed(request: ExportRequest) -> None:
     [
         (lambda request: streamed(request), "raised AttributeError"),
         (lambda request: request.nothing, "raised AttributeError"),
-        (lambda request: Written({}), "must write request.path, and take all"),
+        (lambda request: WrittenFiles({}), "must write request.path, and take all"),
         (
             lambda request: (
-                request.path.write_text("x") and Written({request.path.name: "x"})
+                request.path.write_text("x") and WrittenFiles({request.path.name: "x"})
             ),
             r"must write request.path, and take all of request.blocks\(\)",
         ),

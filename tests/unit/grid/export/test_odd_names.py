@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diploee import Run
 from diploee.base.errors import InputError
-from diploee.base.model import LONGEST_NAME
+from diploee.base.model import MAX_NAME_LENGTH
 from diploee.grid.export import Options, export_run
 from diploee.scenario import scenario_from_dict
 
@@ -73,7 +73,7 @@ PLACES = ("facility.node_types", "facility.pools", "streams")
 
 
 @pytest.mark.slow
-@given(st.text(max_size=LONGEST_NAME + 2), st.sampled_from(PLACES))
+@given(st.text(max_size=MAX_NAME_LENGTH + 2), st.sampled_from(PLACES))
 def test_names_are_refused_unless_they_can_be_shown_in_one_line(
     name: str, place: str
 ) -> None:
@@ -88,7 +88,7 @@ def test_names_are_refused_unless_they_can_be_shown_in_one_line(
         data["facility"]["pools"]["main"]["node_type"] = name
     elif place == "facility.pools":
         data["streams"]["training"]["pool"] = name
-    fits = bool(name.strip()) and name.isprintable() and len(name) <= LONGEST_NAME
+    fits = bool(name.strip()) and name.isprintable() and len(name) <= MAX_NAME_LENGTH
     if fits:
         scenario_from_dict(data)
         return

@@ -7,7 +7,7 @@ import pytest
 from limit_runs import check, fake_run, only
 from scipy import signal
 
-from diploee.base.measures.series import Stretch
+from diploee.base.measures.series import Chunk
 from diploee.base.metric import NONE
 from diploee.grid.limits import load_limits
 from diploee.grid.limits.check import FINER
@@ -378,7 +378,7 @@ def test_a_filter_of_any_order_is_scipy_s(band):
         running = RunningFilter(own, 2000)
         running.n_settling = 0
         found = [
-            running.see(Stretch(part, 1000, end_ms, 100)).new
+            running.see(Chunk(part, 1000, end_ms, 100)).new
             for part, end_ms in ((power[:1000], 100_000), (power[1000:], 200_000))
         ]
         sos = signal.butter(order, edges, kind, fs=10, output="sos")

@@ -8,7 +8,7 @@ from limit_runs import check, fake_run
 from pydantic import Field
 
 from diploee.base.errors import InputError
-from diploee.base.files.places import shipped
+from diploee.base.files.paths import shipped
 from diploee.grid.limits import LIMITS, Check, Limits, LimitSpec
 from diploee.grid.limits.file import load_limits
 

@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diploee.base.errors import InputError
-from diploee.importers.power_logs.formats import FORMATS, read_profiles
+from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.guard import (
     MAX_LOST_ENERGY,
     MAX_LOST_TIME,
-    Account,
     Log,
+    RepairCount,
     in_order,
     in_turn,
 )
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.plain import import_plain
+from diploee.importers.power_logs.read import FORMATS, read_profiles
 
 MONDAY, SUNDAY = datetime(2024, 3, 4, 9), datetime(2024, 11, 3, 0, 30)
 
@@ -541,7 +541,7 @@ def test_a_damaged_log_keeps_its_energy_or_is_refused(
 @given(st.lists(st.integers(0, 40), min_size=2, max_size=60))
 def test_what_is_kept_and_lost_of_rows_is_all_of_them(times):
     t_us, every = np.array(times) * 1_000_000, np.arange(len(times))
-    account = Account(Log(Path(), 60.0, max_lost=1.0), "", str)
+    account = RepairCount(Log(Path(), 60.0, max_lost=1.0), "", str)
     kept_us, kept = in_order(account, every, t_us, np.ones(t_us.size))
     assert (np.diff(kept_us) > 0).all()
     np.testing.assert_array_equal(kept_us, t_us[kept])

@@ -11,12 +11,12 @@ import pytest
 from command_line import call
 
 from diploee.base.errors import InputError, LogFormatError, ProfileError
+from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.importers.text import text
-from diploee.metrics.bands import profile_support
+from diploee.metrics.spectral_bands import profile_support
 from diploee.profiles import known_meter
 from diploee.profiles.profile import PowerBoundary
 

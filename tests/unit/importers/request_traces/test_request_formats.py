@@ -12,7 +12,7 @@ import pytest
 
 from diploee.base.errors import InputError, LogFormatError
 from diploee.importers.request_traces import counts, read_request_trace
-from diploee.importers.text.text import Text, read_blocks
+from diploee.importers.text.text import TextLines, read_blocks
 
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
 BURST_2 = (
@@ -315,14 +315,14 @@ def test_blocks_hold_whole_lines_and_know_their_numbers(
     assert all(block.data.endswith(b"\n") for block in found)
     rows = [row for block in found for row in block.rows()]
     assert rows == [(1, "one"), (3, "three"), (4, "a longer fourth"), (5, "five")]
-    assert list(Text(path, path.read_bytes(), 11).rows())[1] == (13, "three")
+    assert list(TextLines(path, path.read_bytes(), 11).rows())[1] == (13, "three")
 
 
 def test_a_line_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diploee.importers.text.source.PIECE_BYTES", 2**16)
-    monkeypatch.setattr("diploee.importers.text.text.LONGEST_LINE_BYTES", 2**20)
+    monkeypatch.setattr("diploee.importers.text.text.MAX_LINE_BYTES", 2**20)
     path = write(tmp_path / "t", "one", "x" * 2**21)
     with pytest.raises(LogFormatError, match=f"^{path}:2: a line of more than 1 MiB"):
         list(read_blocks(path))

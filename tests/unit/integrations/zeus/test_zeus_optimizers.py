@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from zeus_builders import always, hand_workload, workload
 
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.integrations.zeus.optimizers import (
     GaussianArm,
     JitPowerLimit,
@@ -33,7 +33,7 @@ def setting(sizes=None, default=64, rng=None):
         of = workload(
             {size: [1.0] for size in sizes}, per_size, per_size, default=default
         )
-    return Setting(of, 0.5, rng or stream(0, "tests"))
+    return Setting(of, 0.5, rng or named_rng(0, "tests"))
 
 
 def walk(pruning, cost, fails_above=INF, most=50):
@@ -130,13 +130,13 @@ def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
     # Means 10 and 11, each with the variance 1/2: the difference is N(1, 1); P(< 0) =
     # 0.1587.
     n, p = 4000, 0.15866
-    rng = stream(0, "tests", "thompson")
+    rng = named_rng(0, "tests", "thompson")
     drawn = Counter(cheapest_draw(arms.items(), rng) for _ in range(n))
     assert abs(drawn[16] / n - p) < 3.3 * sqrt(p * (1 - p) / n)
 
 
 def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
-    rng, noise = stream(0, "tests", "zeus"), stream(0, "tests", "noise")
+    rng, noise = named_rng(0, "tests", "zeus"), named_rng(0, "tests", "noise")
     mean = {8: 100.0, 16: 80.0, 32: 95.0, 64: 130.0}
     late = []
     for _ in range(40):

@@ -21,7 +21,7 @@ from zeus_builders import (
 )
 
 from diploee.base.errors import WorkloadError
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.integrations.zeus import (
     TrainingTraces,
     TrainingWorkload,

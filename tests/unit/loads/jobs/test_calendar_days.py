@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from diploee.base.clock import RunClock
+from diploee.fits.binned_counts import Counts
 from diploee.fits.calendar import fit_calendar
-from diploee.fits.counts import Counts
 from diploee.fits.weeks import fit_weeks
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates
 from diploee.scenario import Calendar

@@ -11,7 +11,7 @@ from diploee.base.clock import RunClock
 from diploee.base.errors import WorkloadError
 from diploee.loads.jobs.rates import HourlyRates, gamma_factors, hourly_rates
 from diploee.scenario import Calendar
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 
 MS_PER_H = 3_600_000
 MONDAY = datetime(2018, 1, 1)
@@ -146,7 +146,7 @@ def test_a_run_that_begins_earlier_has_the_same_rates() -> None:
 def test_rates_step_where_nodes_are_added_and_nowhere_else() -> None:
     clock = RunClock(MONDAY, UTC, 10 * MS_PER_H, MS_PER_H)
     added_ms = 4 * MS_PER_H + 700_000
-    rates = hourly_rates(UNIFORM, clock, standing=StandingNodes(10, ((added_ms, 30),)))
+    rates = hourly_rates(UNIFORM, clock, standing=InstalledNodes(10, ((added_ms, 30),)))
     at = rates.at(np.array([0, added_ms - 1, added_ms, 10 * MS_PER_H]))
     assert at / at[0] == pytest.approx([1, 1, 4, 4])
     assert rates.of_pieces.sum() == pytest.approx(clock.horizon_ms)

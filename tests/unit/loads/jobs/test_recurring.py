@@ -14,7 +14,7 @@ from builders import tiny_data, tiny_library
 
 from diploee import generate_jobs, simulate
 from diploee.base.errors import InputError
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.importers.inputs import load_inputs
 from diploee.integrations.zeus import read_traces
 from diploee.integrations.zeus.recurring_jobs import shared_out

@@ -15,7 +15,7 @@ from scipy import signal
 
 from diploee import generate_jobs
 from diploee.base.errors import InputError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.loads.jobs.shuffled_weeks import ShuffledWeeks
 from diploee.scenario import scenario_from_dict
 
@@ -28,7 +28,7 @@ def shuffled(
     """Weeks of a log with one job each noon; the job's row is its day."""
     into_ms = (first_day + np.arange(n_days)) * DAY_MS + DAY_MS // 2
     return ShuffledWeeks(
-        into_ms, np.ones(n_days), first_week, partial(stream, 0, "test")
+        into_ms, np.ones(n_days), first_week, partial(named_rng, 0, "test")
     )
 
 
@@ -56,7 +56,7 @@ def test_an_end_within_an_hour_of_midnight_cuts_no_day() -> None:
         np.append(np.arange(21) * DAY_MS, (np.arange(21) + 1) * DAY_MS - 1)
     )
     weeks = ShuffledWeeks(
-        into_ms, np.ones(into_ms.size), None, partial(stream, 0, "test")
+        into_ms, np.ones(into_ms.size), None, partial(named_rng, 0, "test")
     )
     played = np.concatenate([weeks.week(n)[0] for n in range(len(weeks))])
     assert sorted(played) == list(range(2 * 21))
@@ -94,7 +94,7 @@ def test_any_three_years_of_a_log_of_years_have_its_node_time(
     level = np.exp(signal.lfilter([1], [1, -0.85], rng.normal(0, 0.28, n_weeks)))
     node_time = np.repeat(level, 7)
     into_ms = np.arange(n_weeks * 7) * DAY_MS + DAY_MS // 2
-    weeks = ShuffledWeeks(into_ms, node_time, 100, partial(stream, seed, "test"))
+    weeks = ShuffledWeeks(into_ms, node_time, 100, partial(named_rng, seed, "test"))
     played = [node_time[weeks.week(2_500 + k)[0]].mean() for k in range(6 * 52)]
     years = np.reshape(played, (6, 52)).mean(axis=1) / node_time[1:-1].mean()
     for first in range(4):

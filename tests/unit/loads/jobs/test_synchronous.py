@@ -15,7 +15,7 @@ from scipy.signal import welch
 from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
-from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_words, causes_of
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.profiles.smoothing import smoothed_course, smoothed_loop
 from diploee.scenario import Scenario, scenario_from_dict

@@ -232,7 +232,7 @@ def test_an_iteration_lasts_its_operations_over_the_speed() -> None:
 
 
 def test_a_job_that_never_gets_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diploee.loads.jobs.training_phases.MOST_STOPS", 300)
+    monkeypatch.setattr("diploee.loads.jobs.training_phases.MAX_STOPS", 300)
     plan = TrainingPlan(10 * DAY, reschedule_ms=10 * MIN)
     with pytest.raises(WorkloadError, match="interrupted 300 times"):
         training_phases(plan, itertools.repeat(11 * MIN), at(), lambda: 0)

@@ -64,7 +64,7 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
     (
         ALONE,
         CODING,
-        "give one of 'power_curve', 'logistic', 'power_law'",
+        "give one of 'power_curve', 'logistic', 'batch_power_model'",
     ),
     (
         {"flexibility": {"power_limit": 0.4}},

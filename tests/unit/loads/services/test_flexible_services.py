@@ -18,7 +18,7 @@ from serving_builders import (
 import diploee
 from diploee import Run
 from diploee.base.units import MS_PER_H
-from diploee.loads.services.banks import cpu_power_w
+from diploee.loads.services.instance_groups import cpu_power_w
 from diploee.loads.services.service_plan import PlannedService
 from diploee.scenario import scenario_from_dict
 

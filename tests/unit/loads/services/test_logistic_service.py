@@ -85,7 +85,7 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     [
         (
             {"power_curve": "llama3_70b_coding_power"},
-            "one of 'power_curve', 'logistic', 'power_law'",
+            "one of 'power_curve', 'logistic', 'batch_power_model'",
         ),
         (
             {"latency_curve": "llama3_70b_coding_latency"},

@@ -13,9 +13,9 @@ import pytest
 from samples import PUBLISHED
 
 from diploee.base.tables import Float64Array
-from diploee.loads.services.power_law import GPUS, served_power, served_profile
-from diploee.profiles.meters import known_meter
-from diploee.scenario.serving import PowerLaw
+from diploee.loads.services.batch_power_model import GPUS, served_power, served_profile
+from diploee.profiles.meter_response import known_meter
+from diploee.scenario.serving import BatchPowerModel
 
 TRACES = PUBLISHED / "serving_power" / "vllm_traces.tar.gz"
 pytestmark = pytest.mark.skipif(
@@ -180,8 +180,8 @@ def spec_of(
     n_gpus: int,
     experts: bool,
     speeds: Any = None,
-) -> PowerLaw:
-    return PowerLaw(
+) -> BatchPowerModel:
+    return BatchPowerModel(
         parameters_b=46.7 if experts else size,
         active_parameters_b=size if experts else None,
         precision=precision,  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from builders import changed, tiny_data, tiny_library
 
 from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError, ScenarioError
-from diploee.base.files.places import shipped_folder
+from diploee.base.files.paths import shipped_folder
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import scenario_from_dict
 from diploee.sweeps.expand import run_hash

@@ -17,16 +17,16 @@ from diploee.base.errors import InputError, ScenarioError
 from diploee.base.tables import Int64Array
 from diploee.importers import read_request_trace
 from diploee.importers.serving.service_curves import load_power_curve
-from diploee.loads.services.banks import bank_sums_w
-from diploee.loads.services.curves import PowerCurve
-from diploee.loads.services.power_law import (
+from diploee.loads.services.batch_power_model import (
     sequences_in_flight,
     served_power,
     served_profile,
 )
+from diploee.loads.services.curves import PowerCurve
+from diploee.loads.services.instance_groups import bank_sums_w
 from diploee.loads.services.samples import repeating_samples
 from diploee.profiles import ProfileLibrary
-from diploee.scenario.serving import PowerLaw
+from diploee.scenario.serving import BatchPowerModel
 
 EIGHT_B: dict[str, Any] = {
     "parameters_b": 8.03,
@@ -43,12 +43,14 @@ SPEEDS = {
 STAY_S = 1000 / 10_000 + 512 * 0.01
 
 
-def law_of(**keys: Any) -> PowerLaw:
-    return PowerLaw(**{**EIGHT_B, **keys})
+def law_of(**keys: Any) -> BatchPowerModel:
+    return BatchPowerModel(**{**EIGHT_B, **keys})
 
 
 def served_by(law: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    return one_service(power_curve=None, latency_curve=None, power_law=law, **keys)
+    return one_service(
+        power_curve=None, latency_curve=None, batch_power_model=law, **keys
+    )
 
 
 def curve_of(law: dict[str, Any], **keys: Any) -> PowerCurve:
@@ -159,7 +161,9 @@ def test_the_papers_node_draws_what_the_law_says_by_its_latencies(
         "replicas_per_instance": 1,
     }
     latency = f"llama3_70b_{requests}_latency"
-    changes = one_service(power_curve=None, latency_curve=latency, power_law=law)
+    changes = one_service(
+        power_curve=None, latency_curve=latency, batch_power_model=law
+    )
     found = load_curves(serving_scenario(changes))["chat", "coding"].power
     measured, _ = load_power_curve(f"llama3_70b_{requests}_power", Path())
     at_rates_w = np.interp(measured.rate_rps, found.rate_rps, found.mean_power_w)
@@ -169,7 +173,7 @@ def test_the_papers_node_draws_what_the_law_says_by_its_latencies(
 def test_run_says_that_it_is_experimental() -> None:
     plan = plan_of(serving_scenario(served_by({**EIGHT_B, **SPEEDS})))
     assert any(
-        "power_law is experimental: energy within 12 %" in text
+        "batch_power_model is experimental: energy within 12 %" in text
         for text in plan.warnings
     )
 
@@ -179,7 +183,7 @@ def test_run_says_that_it_is_experimental() -> None:
     [
         (
             EIGHT_B,
-            "'power_law' needs 'latency_curve'",
+            "'batch_power_model' needs 'latency_curve'",
         ),
         (
             {**EIGHT_B, "time_per_token_s": 9},
@@ -205,9 +209,10 @@ def test_what_the_law_lacks_is_asked_for_by_name(
 
 def test_power_comes_from_one_source() -> None:
     with pytest.raises(
-        ScenarioError, match="give one of 'power_curve', 'logistic', 'power_law'"
+        ScenarioError,
+        match="give one of 'power_curve', 'logistic', 'batch_power_model'",
     ):
-        serving_scenario(one_service(power_law={**EIGHT_B, **SPEEDS}))
+        serving_scenario(one_service(batch_power_model={**EIGHT_B, **SPEEDS}))
 
 
 def requests_at(*arrivals_s: float) -> Int64Array:
@@ -262,7 +267,7 @@ def test_trace_of_requests_becomes_a_profile(tmp_path: Path) -> None:
     kept = read_request_trace(trace, requests=True).requests
     assert kept is not None
     assert (np.diff(kept) == [[30_000_000], [0], [0]]).all()
-    expected = served_profile(PowerLaw(**keys), kept)
+    expected = served_profile(BatchPowerModel(**keys), kept)
     assert np.array_equal(
         ProfileLibrary.open(tmp_path / "lib")[0].power_w, expected.power_w
     )

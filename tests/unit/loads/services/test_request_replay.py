@@ -24,7 +24,7 @@ from serving_builders import (
 from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.importers.request_traces import TRACE_FORMATS
-from diploee.importers.request_traces.totals import csv_format
+from diploee.importers.request_traces.aggregate import csv_format
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.scenario import Scenario, load_scenario

@@ -19,8 +19,12 @@ from diploee import simulate
 from diploee.base.errors import ScenarioError
 from diploee.base.tables import Float64Array
 from diploee.importers.serving.service_curves import load_power_curve
-from diploee.loads.services.banks import BankLoad, bank_sums_w, shared_counts
 from diploee.loads.services.curves import PowerCurve
+from diploee.loads.services.instance_groups import (
+    InstanceGroupLoad,
+    bank_sums_w,
+    shared_counts,
+)
 from diploee.loads.services.samples import N_SAMPLES, repeating_samples
 from diploee.power import PowerBlock
 from diploee.profiles import ProfileLibrary
@@ -53,7 +57,7 @@ def constant(
     return serving_scenario({**one_service(**keys), **steady, **(changes or {})})
 
 
-def lower(scenario: Scenario) -> BankLoad:
+def lower(scenario: Scenario) -> InstanceGroupLoad:
     return services_load(scenario)
 
 

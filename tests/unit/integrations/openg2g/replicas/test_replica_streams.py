@@ -33,7 +33,7 @@ from diploee.integrations.openg2g.replicas.load import (
     replicas_at,
 )
 from diploee.integrations.openg2g.replicas.settings import ReplicaModel
-from diploee.metrics.cause_words import cause_words, causes_of
+from diploee.metrics.attribution_text import cause_words, causes_of
 from diploee.scenario import load_scenario, scenario_from_dict
 
 SIZES, PERIOD = (8, 64), 50

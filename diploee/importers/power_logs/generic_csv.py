@@ -41,16 +41,16 @@ from diploee.importers.power_logs.guard import (
     HELD,
     MAX_LOST_ENERGY,
     UNTIMED,
-    Account,
     Log,
+    RepairCount,
     in_turn,
 )
 from diploee.importers.power_logs.options import PlainOptions
-from diploee.importers.text.stamps import YEARS_US, stamps_of_one_clock
-from diploee.importers.text.tables import ReadTable, Sheet, listed, read_sheet
+from diploee.importers.text.tables import HeaderTable, ReadTable, listed, read_sheet
 from diploee.importers.text.time_units import unit_in
+from diploee.importers.text.timestamps import YEARS_US, stamps_of_one_clock
 from diploee.importers.text.values import Number, fail_values, numbers
-from diploee.profiles.meters import known_meter
+from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import (
     PLUS_CONSTANT,
     Boundary,
@@ -60,7 +60,7 @@ from diploee.profiles.profile import (
 from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, unshared_s
 
 UNITS_W = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
-LARGEST_EPOCH = 1e19
+MAX_EPOCH = 1e19
 TIMES = ("t", "time", "timestamp", "datetime", "date", "epoch", "unix", "ts")
 DEVICES = (
     "device gpu index uuid node host hostname sensor meter name server machine chassis "
@@ -110,7 +110,7 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     log = Log(sheet.path, *limits)
     by_device = _by_device(table, options)
     readings = [
-        _readings(Account(log, name, table.where), rows, t_us, power_w)
+        _readings(RepairCount(log, name, table.where), rows, t_us, power_w)
         for name, rows in by_device.items()
     ]
     if not options.devices:
@@ -159,7 +159,9 @@ def import_plain(path: Path | str, **given: Any) -> PowerProfile:
     )
 
 
-def _refuse_several(sheet: Sheet, devices: list[Device], options: PlainOptions) -> None:
+def _refuse_several(
+    sheet: HeaderTable, devices: list[Device], options: PlainOptions
+) -> None:
     """Refuse devices that no column tells apart, and a total of the others."""
     curve = devices[0].curve
     assert curve.power_w is not None
@@ -186,7 +188,7 @@ def _refuse_several(sheet: Sheet, devices: list[Device], options: PlainOptions) 
 
 
 def _readings(
-    account: Account, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
+    account: RepairCount, rows: Int64Array, t_us: Float64Array, power_w: Float64Array
 ) -> tuple[Device, int | None]:
     """Return a device's readings, and their step where even [ms]."""
     has_time, has_power = ~np.isnan(t_us[rows]), ~np.isnan(power_w[rows])
@@ -218,7 +220,7 @@ def _readings(
 
 
 def _count_missing(
-    account: Account,
+    account: RepairCount,
     rows: Int64Array,
     has_time: BoolArray,
     has_power: BoolArray,
@@ -330,7 +332,7 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
             falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
             t_us[found.there] += US_PER_DAY * np.cumsum(falls)
         return t_us, not is_of_day and not found.is_aware.any()
-    values = numbers(table, "time", Number(LARGEST_EPOCH, of="seconds, or an ISO date"))
+    values = numbers(table, "time", Number(MAX_EPOCH, of="seconds, or an ISO date"))
     unit = unit_in(f"t {table.names['time'].lower()}") or _epoch_unit(values)
     scale = US_PER_UNIT[unit]
     believed = ~(np.abs(values * scale) >= YEARS_US[1])
@@ -366,12 +368,12 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[\s_.\-]*(id|index|no|number)?$", "", lower) or lower
 
 
-def _time_column(sheet: Sheet) -> str:
+def _time_column(sheet: HeaderTable) -> str:
     named = [name for name in sheet.names if _stem(name) in TIMES] or ["t_s"]
     return next((name for name in named if name.lower() == "t_s"), named[0])
 
 
-def _power_column(sheet: Sheet) -> str:
+def _power_column(sheet: HeaderTable) -> str:
     if sheet.has("power_w"):
         return "power_w"
     named = [n for n in sheet.names if re.search(r"power|watt", n, re.IGNORECASE)]
@@ -384,7 +386,7 @@ def _power_column(sheet: Sheet) -> str:
     return named[0]
 
 
-def _unit_w(sheet: Sheet, name: str, stated: str | None) -> float:
+def _unit_w(sheet: HeaderTable, name: str, stated: str | None) -> float:
     if stated is not None:
         return UNITS_W[stated]
     unit = (_words(name) or [""])[-1].removesuffix("s")

@@ -13,14 +13,24 @@ import numpy as np
 from diploee.base.tables import Int32Array, Int64Array, concat, repeated
 from diploee.base.units import MS_PER_MIN
 from diploee.loads.jobs import StreamClass
-from diploee.loads.jobs.lowering import JobLoad, Pieces, PiecesOf, cut, pieces_of_jobs
+from diploee.loads.jobs.lowering import (
+    JobLoad,
+    PiecesOf,
+    ProfileSections,
+    cut,
+    pieces_of_jobs,
+)
 from diploee.power.segments import Segments, owner_of_jobs
 from diploee.profiles.derived import CapLevels, CappedProfile, WorkKind
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_ID, FLAT_POWER_W, flat_profile
 from diploee.profiles.library import Entry, ProfileLibrary
 from diploee.scenario.models import Facility
 from diploee.scenario.pools import NodeType
-from diploee.schedule.runs import RUN, ActedSchedule, Runs
+from diploee.schedule.execution_intervals import (
+    RUN,
+    ExecutionIntervals,
+    PreemptiveSchedule,
+)
 
 PIECE_MS = MS_PER_MIN
 """A job on fewer nodes than it asks for plays its profile so long a piece at a time."""
@@ -71,7 +81,7 @@ def with_levels(
 
 
 def lower_runs(
-    schedule: ActedSchedule,
+    schedule: PreemptiveSchedule,
     library: ProfileLibrary,
     levels: _LevelProfiles,
     facility: Facility,
@@ -105,10 +115,10 @@ def lower_runs(
 
 
 def _played(
-    schedule: ActedSchedule,
-    runs: Runs,
+    schedule: PreemptiveSchedule,
+    runs: ExecutionIntervals,
     works: Int64Array,
-    pieces: Pieces,
+    pieces: ProfileSections,
     library: ProfileLibrary,
     levels: _LevelProfiles,
 ) -> JobLoad:
@@ -177,7 +187,10 @@ def _played(
 
 
 def _held(
-    schedule: ActedSchedule, runs: Runs, rows: Int64Array, library: ProfileLibrary
+    schedule: PreemptiveSchedule,
+    runs: ExecutionIntervals,
+    rows: Int64Array,
+    library: ProfileLibrary,
 ) -> JobLoad:
     """Lower what holds nodes without work.
 

@@ -50,7 +50,7 @@ from diploee.integrations.openg2g.measurements import (
 from diploee.integrations.openg2g.serving import ServingFits
 from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource
 from diploee.integrations.openg2g.spec import InferenceModelSpec
-from diploee.profiles.meters import reach
+from diploee.profiles.meter_response import reach
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
 

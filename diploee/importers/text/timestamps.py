@@ -41,7 +41,7 @@ _LOCAL, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, eq=False)
-class Stamps:
+class Timestamps:
     """A column of dates and times."""
 
     # Microseconds since 1970: UTC where the stamp has an offset, else local time;
@@ -99,11 +99,11 @@ def stamps(
     key: str,
     time_format: str | None = None,
     remedy: str = CORRECT_LINE,
-) -> Stamps:
+) -> Timestamps:
     """Return a column of stamps in ISO 8601, or in a ``strptime`` format."""
     local = np.zeros(len(table), dtype=bool)
     if key not in table:
-        return Stamps(np.full(len(table), MISSING), local, None)
+        return Timestamps(np.full(len(table), MISSING), local, None)
     column = table.columns[key]
     if time_format is not None:
         return _formatted(table, key, without_missing(column), time_format)
@@ -111,7 +111,7 @@ def stamps(
         _UTC if len(column) and re.search(_AWARE, column[0].as_py() or "") else _LOCAL
     )
     try:  # as most files have it: nothing missing, all alike
-        return Stamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
+        return Timestamps(_us(pc.cast(column, kind)), local | (kind is _UTC), column)
     except pa.ArrowException:
         pass
     tidy = without_missing(column)
@@ -123,10 +123,10 @@ def stamps(
     utc_us = _cast(table, key, pc.if_else(aware, tidy, NO_TEXT), _UTC, remedy)
     local_us = _cast(table, key, pc.if_else(aware, NO_TEXT, tidy), _LOCAL, remedy)
     is_aware = np.asarray(aware, dtype=bool)
-    return Stamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
+    return Timestamps(np.where(is_aware, utc_us, local_us), is_aware, tidy)
 
 
-def stamps_of_one_clock(table: ReadTable, key: str) -> Stamps:
+def stamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
     """Return stamps with offsets for all or none, of credible years."""
     found = stamps(table, key)
     there = found.there
@@ -146,7 +146,7 @@ def _us(values: Any) -> Int64Array:
     )
 
 
-def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stamps:
+def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Timestamps:
     import pandas as pd
 
     try:
@@ -167,7 +167,7 @@ def _formatted(table: ReadTable, key: str, words: Any, time_format: str) -> Stam
     fail_values(table, key, good, f"a time as {time_format!r}", remedy)
     us = _us(pa.chunked_array([pa.array(parsed)]).cast(_UTC))
     is_aware = re.search("%[zZ]", time_format) is not None
-    return Stamps(us, (us != MISSING) & is_aware, words)
+    return Timestamps(us, (us != MISSING) & is_aware, words)
 
 
 def _cast(

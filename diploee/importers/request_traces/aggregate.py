@@ -29,11 +29,11 @@ from diploee.importers.request_traces.rows import RequestRows, TraceOptions, row
 from diploee.importers.text.tables import (
     REPEATED_HEADER,
     TRUNCATED,
+    HeaderTable,
     ReadTable,
-    Sheet,
     read_header,
 )
-from diploee.importers.text.text import Text, first_block
+from diploee.importers.text.text import TextLines, first_block
 from diploee.importers.text.time_units import Counting, counting_in, spacing_of
 from diploee.loads.import_counts import (
     NAIVE,
@@ -48,7 +48,7 @@ from diploee.loads.services.request_trace import RequestTrace
 
 OUT_OF_ORDER = "earlier than the row before; put in order"
 
-MOST_TOGETHER = 0.01
+MAX_TOGETHER = 0.01
 _US_PER_MS = 1000
 
 
@@ -90,7 +90,7 @@ def _is_fine(time_us: Int64Array) -> bool:
         return False
     spacing_us, span_us = spacing_of(time_us), float(time_us.max() - time_us.min())
     return (
-        spacing_us <= _US_PER_MS and time_us.size * spacing_us < MOST_TOGETHER * span_us
+        spacing_us <= _US_PER_MS and time_us.size * spacing_us < MAX_TOGETHER * span_us
     )
 
 
@@ -275,14 +275,14 @@ class Blocks(NamedTuple):
     documented: TimeUnit | None = None  # unit of times that the format documents
 
 
-Opened = Callable[[Text, Iterator[Text], TraceOptions], Blocks]
+Opened = Callable[[TextLines, Iterator[TextLines], TraceOptions], Blocks]
 """Of a file's first block, all its blocks and the options: its requests."""
 
 
 def row_format(
     name: str,
     title: str,
-    recognises: Callable[[Text], bool],
+    recognises: Callable[[TextLines], bool],
     opened: Opened,
     *,
     zero_output_fails: bool = False,
@@ -323,7 +323,10 @@ def row_format(
 
 
 def csv_tables(
-    sheet: Sheet, blocks: Iterable[Text], columns: Mapping[str, str], what: str
+    sheet: HeaderTable,
+    blocks: Iterable[TextLines],
+    columns: Mapping[str, str],
+    what: str,
 ) -> Iterator[ReadTable]:
     """Yield columns of the blocks of a CSV file."""
     sheet.require(columns.values(), what)
@@ -344,7 +347,9 @@ def csv_format(
 ) -> TraceFormat:
     """Return a format of CSV files with fixed column names."""
 
-    def opened(first: Text, blocks: Iterator[Text], _: TraceOptions) -> Blocks:
+    def opened(
+        first: TextLines, blocks: Iterator[TextLines], _: TraceOptions
+    ) -> Blocks:
         tables = csv_tables(read_header(first), blocks, columns, title)
         return Blocks(tables, documented=documented)
 

@@ -246,7 +246,7 @@ def _is_or_holds(one: Path, other: Path) -> bool:
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
-LONGEST_NAME = 150
+MAX_NAME_LENGTH = 150
 """Characters of a path that the message of a missing file shows."""
 
 
@@ -291,8 +291,8 @@ def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
     if os.path.isdir(path):  # noqa: PTH112
         raise ScenarioError([f"{path}: is a folder, expected a {kind} file"])
     name = str(name_or_path)
-    if len(name) > LONGEST_NAME:  # its end says more
-        name = f"...{name[3 - LONGEST_NAME :]}"
+    if len(name) > MAX_NAME_LENGTH:  # its end says more
+        name = f"...{name[3 - MAX_NAME_LENGTH :]}"
     raise ScenarioError(
         [
             f"{name}: no such {kind} file or shipped {kind} (shipped: {one_of(have)})"

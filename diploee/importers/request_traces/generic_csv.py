@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from diploee.base.errors import InputError, did_you_mean, one_of
+from diploee.importers.request_traces.aggregate import Blocks, csv_tables, row_format
 from diploee.importers.request_traces.rows import TraceOptions
-from diploee.importers.request_traces.totals import Blocks, csv_tables, row_format
 from diploee.importers.text.tables import DELIMITERS, header_words, read_header
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import Counting
 
 _TIMES: dict[str, Counting | None] = {
@@ -41,12 +41,14 @@ MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 """Meanings of a column."""
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line names a time column by its meaning."""
     return bool(_TIMES.keys() & header_words(text))
 
 
-def opened(first: Text, blocks: Iterator[Text], options: TraceOptions) -> Blocks:
+def opened(
+    first: TextLines, blocks: Iterator[TextLines], options: TraceOptions
+) -> Blocks:
     """Return the requests of a trace.
 
     The columns are those that the options map, such as

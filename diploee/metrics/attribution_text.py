@@ -19,17 +19,17 @@ from diploee.base.units import (
     PowerUnit,
     power_unit,
 )
-from diploee.metrics.attribution import RECENT_MS, What, Whose
+from diploee.metrics.attribution import RECENT_MS, ComponentKind, Whose
 from diploee.metrics.causes import grid_extremes
 from diploee.metrics.changes import CHANGE, RAMP, SWING, Key
 
-MOST_LINES = 4
+MAX_LINES = 4
 """Net changes that are listed; more of them only where they would leave a larger rest."""  # noqa: E501
 
-LEAST_SHARE = 0.05
+MIN_SHARE = 0.05
 """A part under this share of the largest is not listed."""
 
-MOST_REST = 0.1
+MAX_REST = 0.1
 """An event is unexplained where more than this share of its change is in no line."""
 
 Words = Mapping[str, Any]
@@ -84,7 +84,7 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
     write = _Writer(
         max((abs(line.net_mw) for line in lines), default=0), unit, len(pools) > 1
     )
-    full = lines[:MOST_LINES]
+    full = lines[:MAX_LINES]
     shown = [line for line in lines if write.shows(line.net_mw)]
     agreeing, against = (
         ", ".join(
@@ -95,7 +95,7 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
         for opposes in (False, True)
     )
     found = [agreeing, f"against it {against}" if against else ""]
-    if abs(rest_mw) > MOST_REST * abs(change_mw):
+    if abs(rest_mw) > MAX_REST * abs(change_mw):
         found.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
     if write.shows(rest_mw):
         found.append(f"the rest {write.signed(rest_mw)}")
@@ -135,7 +135,7 @@ def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
     lines: dict[tuple[Whose, str, str], NetChange] = {}
     for part in cause["parts"]:
         whose, named = (
-            What(part["what"]).whose,
+            ComponentKind(part["what"]).whose,
             (part.get("of", ""), part.get("pool", "")),
         )
         key = (whose, *named) if whose is not Whose.NOISE else (whose, "", "")
@@ -144,11 +144,11 @@ def cause_lines(cause: Words) -> tuple[list[NetChange], float]:
     by_size = sorted(lines.values(), key=lambda line: -abs(line.net_mw))
     leading = next((line for line in by_size if not line.opposes(change_mw)), None)
     by_size.sort(key=lambda line: line is not leading)
-    least_mw = LEAST_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
+    least_mw = MIN_SHARE * max((abs(line.net_mw) for line in by_size), default=0.0)
     listed: list[NetChange] = []
     for line in by_size:
-        more = len(listed) < MOST_LINES and abs(line.net_mw) > least_mw
-        if more or abs(rest_mw) > MOST_REST * abs(change_mw):
+        more = len(listed) < MAX_LINES and abs(line.net_mw) > least_mw
+        if more or abs(rest_mw) > MAX_REST * abs(change_mw):
             listed.append(line)
             rest_mw -= line.net_mw
     return listed, rest_mw
@@ -201,7 +201,7 @@ class _Writer:
             return net
         parts = [of for part in line.parts for of in _gross_parts(part)]
         parts.sort(key=lambda part: -abs(_net_mw(part)))
-        least_mw = LEAST_SHARE * abs(_net_mw(parts[0]))
+        least_mw = MIN_SHARE * abs(_net_mw(parts[0]))
         parts = [
             p for p in parts if abs(_net_mw(p)) >= least_mw and self.shows(_net_mw(p))
         ]
@@ -212,7 +212,7 @@ class _Writer:
             if line.kind in (Whose.STREAM, Whose.SERVICE)
             and (entry["of"], entry["pool"]) == (line.of, line.pool)
             and self.shows(entry["mw"])
-            and entry["mw"] * line.net_mw > LEAST_SHARE * line.net_mw**2
+            and entry["mw"] * line.net_mw > MIN_SHARE * line.net_mw**2
         ]
         detail = ", ".join(filter(None, words))
         return f"{net} ({detail})" if detail else net
@@ -258,8 +258,8 @@ def _gross_parts(part: Words) -> list[Words]:
     return [
         {"what": what, "count": part[did], "mw": part[f"{did}_mw"]}
         for did, what in (
-            ("started", What.INSTANCES_STARTED),
-            ("stopped", What.INSTANCES_STOPPED),
+            ("started", ComponentKind.INSTANCES_STARTED),
+            ("stopped", ComponentKind.INSTANCES_STOPPED),
         )
         if f"{did}_mw" in part
     ] or [part]
@@ -267,9 +267,9 @@ def _gross_parts(part: Words) -> list[Words]:
 
 def _did(part: Words, line: NetChange) -> str:
     """Return what a part did, by what is known of it."""
-    what = What(part["what"])
+    what = ComponentKind(part["what"])
     if "count" in part:
-        is_over = what is What.CHECKPOINTS and part["mw"] > 0
+        is_over = what is ComponentKind.CHECKPOINTS and part["mw"] > 0
         deed = "trained on after writing checkpoints" if is_over else what.deed
         return f"{plural(part['count'], what.noun)} {deed}".rstrip()
     if "rate_rps" in part:
@@ -285,7 +285,9 @@ def _did(part: Words, line: NetChange) -> str:
             if before != after
             else f"each of {after} replicas"
         )
-    return str(part["of"]) if what is What.NOISE and len(line.parts) > 1 else ""
+    return (
+        str(part["of"]) if what is ComponentKind.NOISE and len(line.parts) > 1 else ""
+    )
 
 
 def _moved(change: float | None) -> str:

@@ -25,7 +25,7 @@ from diploee.scenario.flexibility import (
 )
 from diploee.scenario.times import span_ms
 from diploee.schedule.actions import Action, Preempt, Resize, SetLevel
-from diploee.schedule.context import ActingPool, FacilityView
+from diploee.schedule.context import FacilityView, PreemptivePool
 from diploee.schedule.signals import Signal, quantile
 
 STEP_MS = MS_PER_MIN
@@ -41,7 +41,7 @@ START_MARGIN = 0.01
 HOLD_MS = MS_PER_H
 """ASSUMPTION: starts are held for so long before an event's ramp, if it is known by
 then [J]."""
-LEAST_MS = 10_000
+MIN_MS = 10_000
 """How long the least power of all jobs is taken to stay [ms]."""
 STAGGER_MS = MS_PER_MIN
 """ASSUMPTION: time between two restarts of paused jobs, so that they do not coincide
@@ -147,7 +147,7 @@ class _Following:
     limit: _Limit | None = None
 
 
-class FairCaps:
+class FairPowerCaps:
     """Keeps the power of a facility under what events, a cap and a high price allow.
 
     At each instant at which something happens it compares the mean power of all devices
@@ -257,7 +257,7 @@ class FairCaps:
             self._last_restart_ms = now_ms
         return True
 
-    def _aim_ahead_w(self, view: FacilityView, of: ActingPool, job: int) -> float:
+    def _aim_ahead_w(self, view: FacilityView, of: PreemptivePool, job: int) -> float:
         """Return what a job that starts now must fit in events to come [W]."""
         now_ms = view.now_ms
         end_ms = now_ms + of.job_estimate_ms[job]
@@ -280,7 +280,7 @@ class FairCaps:
         them.
         """
         now_ms = view.now_ms
-        if self._least is None or now_ms - self._least[0] >= LEAST_MS:
+        if self._least is None or now_ms - self._least[0] >= MIN_MS:
             bending = self._bending(view)
             spare_w = sum(
                 float(powers_w[level] - powers_w[-1]) for *_, powers_w, level in bending
@@ -512,7 +512,7 @@ class FairCaps:
                         continue
                 yield (name, job), self._power_by_level(name, of, job), level
 
-    def _power_by_level(self, name: str, of: ActingPool, job: int) -> Float64Array:
+    def _power_by_level(self, name: str, of: PreemptivePool, job: int) -> Float64Array:
         """Return the power of a job by level.
 
         Those that it does not tolerate repeat the lowest.

@@ -1,7 +1,7 @@
-"""Bands: what frequencies the profiles support, and levels and lines of the load.
+"""Frequency bands that the profiles support, and levels and lines of the load.
 
-Window and sampling of the readings together decide (`diploee.profiles.meters`): what is
-trusted, what is flagged, and that above it nothing is claimed; a step over less than
+Window and sampling of the readings together decide
+(`diploee.profiles.meter_response`): what is trusted, what is flagged, and that above it nothing is claimed; a step over less than
 two windows or samples is a lower bound. The run's own interval means are one more
 average, and alias near their Nyquist frequency. Synthetic profiles have no meter: there
 the run's step decides. Nothing here supports a claim on flicker, torsion or harmonics.
@@ -26,13 +26,13 @@ from diploee.base.measures.spectrum import (
     strongest_lines,
 )
 from diploee.base.units import MS_PER_S
-from diploee.profiles.meters import (
+from diploee.profiles.meter_response import (
     FLAGGED_WINDOWS,
     RESTORED_TRUSTED,
     TRUSTED_WINDOWS,
     UNKNOWN_WINDOW_S,
     MeterModel,
-    Reach,
+    ResolvableRange,
     reach,
 )
 from diploee.profiles.profile import Provenance
@@ -76,7 +76,7 @@ Status = Literal["supported", "flagged", "absent"]
 class Readings(NamedTuple):
     """The part of a profile's provenance that limits what can be said."""
 
-    reach: Reach
+    reach: ResolvableRange
     why: str  # what limits them
     window_s: float = 0.0  # that each is averaged over; 0 for none
     interval_s: float = 0.0  # between two; 0 for none
@@ -137,7 +137,7 @@ class Readings(NamedTuple):
         )
         if found is None or is_reference or is_given or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
-            found = Reach(
+            found = ResolvableRange(
                 by_window_hz,
                 most_hz,
                 max(2 * window_s, 0.5 / (most_hz or _NO_HZ)),
@@ -307,7 +307,7 @@ def profile_support(
     The published ones' limits hold if there is none: for a 1 s averaging window trusted
     up to 0.25 Hz, flagged up to 0.44 Hz, steps under 2 s are lower bounds.
     """
-    alike: dict[tuple[Reach, str], Readings] = {}
+    alike: dict[tuple[ResolvableRange, str], Readings] = {}
     for each in readings:
         of = each if isinstance(each, Readings) else Readings.of(each)
         before = alike.setdefault((of.reach, of.why), of._replace(names=()))

@@ -115,7 +115,7 @@ class MeterModel(Brief):
         return max(self.polled_s or 0.0, self.refresh_s or 0.0)
 
     @property
-    def reach(self) -> Reach | None:
+    def reach(self) -> ResolvableRange | None:
         """Reach of its readings; None where its window is unknown."""
         return None if self.window_s is None else reach(self.window_s, self.interval_s)
 
@@ -128,12 +128,12 @@ class MeterModel(Brief):
         window_s, interval_s = self.window_s or np.inf, self.interval_s
         last_hz = float(f"{RESTORED_WINDOWS[1] / window_s:.2g}")
         is_mean = self.kind == "boxcar" and self.lti and last_hz > 0
-        is_known = is_mean and 0 < (self.window_uncertainty or 0) <= MOST_UNCERTAIN
+        is_known = is_mean and 0 < (self.window_uncertainty or 0) <= MAX_UNCERTAIN
         if not is_known or _fold(np.array([last_hz]), window_s, interval_s)[0] > 0.1:
             raise ProfileError(
                 f"meter {self.words}, a reading each {interval_s:g} s: can't be "
                 "restored, expected means over a window that is the same at all times "
-                f"and known to {MOST_UNCERTAIN:.0%}, and readings that fold little; "
+                f"and known to {MAX_UNCERTAIN:.0%}, and readings that fold little; "
                 "import it without --restore, or name its GPU (--gpu)"
             )
         return last_hz
@@ -201,13 +201,13 @@ left [C].
 At 0.7 Hz the gain of 1.01 s is 0.35; 2 % of the window are 6 % of the level there.
 """
 RESTORED_TRUSTED = RESTORED_WINDOWS[0] / RESTORED_WINDOWS[1]
-MOST_UNCERTAIN = 0.05
+MAX_UNCERTAIN = 0.05
 _PASSES = 20
-_MOST_FOLDED = (0.1, 1 / 3)
+_MAX_FOLDED = (0.1, 1 / 3)
 _POINTS, _MULTIPLES = 2_001, 50
 
 
-class Reach(NamedTuple):
+class ResolvableRange(NamedTuple):
     """The frequencies and steps that readings show."""
 
     trusted_hz: float
@@ -218,7 +218,7 @@ class Reach(NamedTuple):
 
 
 @lru_cache
-def reach(window_s: float, interval_s: float) -> Reach:
+def reach(window_s: float, interval_s: float) -> ResolvableRange:
     """Return what means over a window, one every interval, show.
 
     0 is none of either.
@@ -229,7 +229,7 @@ def reach(window_s: float, interval_s: float) -> Reach:
     if interval_s:
         at_hz = np.linspace(0, min(gains_hz[1], 0.5 / interval_s), _POINTS)
         fold = _fold(at_hz, window_s, interval_s)
-        beyond = [np.flatnonzero(fold > most) for most in _MOST_FOLDED]
+        beyond = [np.flatnonzero(fold > most) for most in _MAX_FOLDED]
         folds_hz = [at_hz[max(of[0] - 1, 0)] if of.size else np.inf for of in beyond]
     trusted_hz, flagged_hz = map(min, gains_hz, folds_hz)
     is_sampled = folds_hz[0] < gains_hz[0]
@@ -238,7 +238,7 @@ def reach(window_s: float, interval_s: float) -> Reach:
             float(f"{value:.2g}") for value in (trusted_hz, flagged_hz)
         )
     min_step_s = float(f"{2 * max(window_s, interval_s):.2g}")
-    return Reach(trusted_hz, flagged_hz, min_step_s, is_sampled)
+    return ResolvableRange(trusted_hz, flagged_hz, min_step_s, is_sampled)
 
 
 def _fold(at_hz: Float64Array, window_s: float, interval_s: float) -> Float64Array:

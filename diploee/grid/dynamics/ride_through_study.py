@@ -35,11 +35,11 @@ from diploee.grid.dynamics.curves import (
     worst,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
-from diploee.grid.dynamics.machine import Response, Voltage, respond
+from diploee.grid.dynamics.machine import Response, Voltage, simulate_response
+from diploee.runs.formatting import pattern_for
 from diploee.runs.load_parts import LoadParts, summed
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Figure, Section, SectionTable
-from diploee.runs.words import pattern_for
+from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.ride_through import RideThrough
 
 SHIPPED = "nerc_2024_07_10"
@@ -48,7 +48,7 @@ SHIPPED = "nerc_2024_07_10"
 LEVELS = (5, 50, 95)
 AFTER_S = 10 * S_PER_MIN
 """Time behind the event for which the run's own power is read; it is held then."""
-LEAST_MW = 5e-4
+MIN_MW = 5e-4
 _SCHEMA = pa.schema(
     {
         "case": "string",
@@ -75,7 +75,7 @@ class LoadBlock(Brief):
 
 
 @dataclass(frozen=True)
-class Case(Brief):
+class ResponseCase(Brief):
     """The answer at one instant of the run, to one depth of the dips."""
 
     label: str  # such as P50
@@ -158,7 +158,7 @@ class Case(Brief):
     def longest_away_s(self) -> float:
         """Return the longest time that a block is away without a break."""
         of = self.course
-        away = of.power_mw < of.without_mw - LEAST_MW
+        away = of.power_mw < of.without_mw - MIN_MW
         either = away.reshape(len(self.blocks), -1, 2).any(axis=2)
         starts_s, ends_s = of.time_s.reshape(-1, 2).T
         since_s = np.maximum.accumulate(np.where(either, starts_s[0], ends_s), axis=1)
@@ -190,11 +190,11 @@ def _fractions(response: Response, times: Float64Array) -> Float64Array:
 
 
 @dataclass(frozen=True)
-class Answer(Brief):
+class RideThroughResult(Brief):
     """The answers of a site to an event."""
 
     event: Event  # what it met
-    cases: tuple[Case, ...]  # one for each instant and depth
+    cases: tuple[ResponseCase, ...]  # one for each instant and depth
     notes: tuple[str, ...]  # what a reader must know, with sources and assumptions
 
     @cached_property
@@ -302,7 +302,7 @@ DIGITS = 3
 """Of powers and times in words: settings and the load are not known better."""
 
 
-def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
+def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Statistic]:
     sums = case.sums()
     load_mw, away_mw, latched_mw = (
         sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
@@ -314,11 +314,11 @@ def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
         else ""
     )
     note = f"{part} ({case.name})" if part else ""
-    yield Figure("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
-    if away_mw > LEAST_MW:
+    yield Statistic("Leaves, at most at a time", away_mw, "MW", note, pattern=form)
+    if away_mw > MIN_MW:
         longest_s = case.longest_away_s()
-        stays = latched_mw > LEAST_MW
-        yield Figure(
+        stays = latched_mw > MIN_MW
+        yield Statistic(
             "Away without a break",
             longest_s,
             "s",
@@ -326,10 +326,10 @@ def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
             pattern=pattern_for([longest_s], DIGITS),
         )
         note = "no automatic return in the settings" if stays else ""
-        yield Figure("Still away at the end", latched_mw, "MW", note, pattern=form)
+        yield Statistic("Still away at the end", latched_mw, "MW", note, pattern=form)
     for word in VERDICT_WORDS:
         if names := [name for name, of in judged.items() if of.verdict == word]:
-            yield Figure(
+            yield Statistic(
                 f"Curves {word}",
                 len(names),
                 f"of {len(judged)}",
@@ -338,7 +338,7 @@ def _answer(case: Case, judged: Mapping[str, Verdict]) -> Iterator[Figure]:
             )
 
 
-def _sums(cases: Iterable[Case]) -> Iterator[Figure]:
+def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
     heads = {
         "load_mw": "Load",
         "most_away_mw": "Away at a time",
@@ -355,10 +355,10 @@ def _sums(cases: Iterable[Case]) -> Iterator[Figure]:
                 if key.endswith("mwh")
                 else ("MW", form)
             )
-            yield Figure(case.name, value, unit, quantity=heads[key], pattern=of)
+            yield Statistic(case.name, value, unit, quantity=heads[key], pattern=of)
 
 
-def _by_dip(case: Case) -> Iterator[Figure]:
+def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
     sums: dict[tuple[int, str], float] = {}
     form = pattern_for([case.load_mw], DIGITS)
     for move in case.moves():
@@ -368,14 +368,14 @@ def _by_dip(case: Case) -> Iterator[Figure]:
     for (dip, item), mw in sorted(sums.items(), key=lambda of: of[0][0]):
         if dip > MAX_DIPS:  # --out and --json have all
             break
-        yield Figure(
+        yield Statistic(
             item, mw, "MW", quantity=f"Dip {dip}" if dip else "Before", pattern=form
         )
 
 
 def _judged(
     judged: Mapping[str, Verdict], verdicts: Mapping[str, Iterable[Verdict]]
-) -> Iterator[Figure]:
+) -> Iterator[Statistic]:
     for name, of in judged.items():
         times = [t for each in verdicts[name] for t in each.recovered_s]
         gone = any(inf in each.recovered_s[-1:] for each in verdicts[name])
@@ -392,10 +392,10 @@ def _judged(
             "Ceased inside": inside if of.verdict != "not required" else "",
         }
         for head, text in cells.items():
-            yield Figure(name, text, quantity=head)
+            yield Statistic(name, text, quantity=head)
 
 
-def _alone(case: Case) -> Iterator[Figure]:
+def _alone(case: ResponseCase) -> Iterator[Statistic]:
     for name, curve in CURVES.items():
         for block, (of, _) in case.answering().items() if curve.zones else ():
             found = sorted(
@@ -408,7 +408,7 @@ def _alone(case: Case) -> Iterator[Figure]:
                 texts.append(
                     f"counts {of.counter.n} dips in {of.counter.window_s:g} s{banned}"
                 )
-            yield Figure(name, "; ".join(texts) or "stays on", quantity=block)
+            yield Statistic(name, "; ".join(texts) or "stays on", quantity=block)
 
 
 @stage("ride-through")
@@ -417,7 +417,7 @@ def ride_through(
     event: Event | str = SHIPPED,
     at: datetime | None = None,
     settings: Mapping[str, RideThrough] | None = None,
-) -> Answer:
+) -> RideThroughResult:
     """Return how a run's site answers an event.
 
     Parameters
@@ -455,7 +455,7 @@ def ride_through(
             voltage = event.voltage(residual)
             blocks = tuple(load.blocks(row, settings, voltage))
             step_s = load.series.step_s
-            cases.append(Case(label, when, residual, voltage, blocks, step_s))
+            cases.append(ResponseCase(label, when, residual, voltage, blocks, step_s))
     assumed = [name for name, of in settings.items() if of.preset is not None]
     carried_s = run.scenario.site.ups_ride_through_s
     longest_s = max(case.longest_away_s() for case in cases)
@@ -486,7 +486,7 @@ def ride_through(
             0,
             f"away for {seconds(longest_s)} or longer; the UPS carries {carried_s:g} s",
         )
-    answer = Answer(event, tuple(cases), tuple(notes))
+    answer = RideThroughResult(event, tuple(cases), tuple(notes))
     _ = answer.verdicts  # while its bar is shown
     return answer
 
@@ -531,7 +531,7 @@ class _Load:
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share
             left, mw = left - power_w, power_w / W_PER_MW
-            response = respond(block, voltage, float(mw[0]))
+            response = simulate_response(block, voltage, float(mw[0]))
             yield LoadBlock(name, part, block, mw, response)
         rest_mw = np.maximum(left, 0.0) / W_PER_MW
         yield LoadBlock("without settings", "rest", None, rest_mw, Response())

@@ -26,12 +26,12 @@ from diploee.cli.options import (
     print_result,
 )
 from diploee.importers.request_traces.read import read_request_trace
-from diploee.integrations.openg2g.compiled import LogisticModelStore, ModelFits
+from diploee.integrations.openg2g.artifact_cache import LogisticModelStore, ModelFits
 from diploee.integrations.openg2g.sources import LeaderboardSource, ResultsSource
 from diploee.integrations.openg2g.spec import InferenceModelSpec, load_specs
-from diploee.loads.services.power_law import served_profile
+from diploee.loads.services.batch_power_model import served_profile
 from diploee.profiles.store import add_profile
-from diploee.scenario.serving import PowerLaw
+from diploee.scenario.serving import BatchPowerModel
 from diploee.scenario.yaml_lines import read_value
 
 LOW_R2 = 0.9
@@ -101,7 +101,7 @@ def serving_trace(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A key of power_law, such as parameters_b=8; may be repeated.",
+            help="A key of batch_power_model, such as parameters_b=8; may be repeated.",
         ),
     ] = None,
     time_unit: Annotated[
@@ -135,11 +135,11 @@ def serving_trace(
     print_result(content, [words, f"Rows: {rows}"], as_json=as_json)
 
 
-def _law(texts: Sequence[str]) -> PowerLaw:
+def _law(texts: Sequence[str]) -> BatchPowerModel:
     values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        known = list(PowerLaw.model_fields)
+        known = list(BatchPowerModel.model_fields)
         if not equals or key not in known:
             raise InputError(
                 f"--set {text}: expected KEY=VALUE with a key of {one_of(known)}"
@@ -147,7 +147,9 @@ def _law(texts: Sequence[str]) -> PowerLaw:
             )
         values[key] = read_value(value, f"--set {key}")
     return checked(
-        values, PowerLaw, lambda place: f"--set {'.'.join(map(str, place))}".rstrip()
+        values,
+        BatchPowerModel,
+        lambda place: f"--set {'.'.join(map(str, place))}".rstrip(),
     )
 
 

@@ -43,12 +43,12 @@ from diploee.importers.job_logs.raw_log import (
 )
 from diploee.importers.text.tables import (
     DELIMITERS,
+    HeaderTable,
     ReadTable,
-    Sheet,
     header_words,
     read_header,
 )
-from diploee.importers.text.text import Text
+from diploee.importers.text.text import TextLines
 from diploee.importers.text.time_units import (
     LIKELY_DURATION_S,
     decades_off,
@@ -81,7 +81,7 @@ a unit is theirs."""
 _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 
-def recognises(text: Text) -> bool:
+def recognises(text: TextLines) -> bool:
     """Return whether the first line has usual names for all that is needed."""
     words = header_words(text)
     return all(
@@ -90,7 +90,7 @@ def recognises(text: Text) -> bool:
     )
 
 
-def read(text: Text, options: JobLogOptions) -> RawLog:
+def read(text: TextLines, options: JobLogOptions) -> RawLog:
     """Read a plain table of jobs."""
     sheet = read_header(text, DELIMITERS)
     mapped = options.columns or {}
@@ -110,7 +110,7 @@ def read(text: Text, options: JobLogOptions) -> RawLog:
 FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, read)
 
 
-def _columns(sheet: Sheet, mapped: Mapping[Any, str]) -> dict[str, str]:
+def _columns(sheet: HeaderTable, mapped: Mapping[Any, str]) -> dict[str, str]:
     """Return the name of the column of each key that there is."""
     found = {
         key: next((name for name in usual if sheet.has(name)), "")

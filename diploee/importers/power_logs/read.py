@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import ProfileError, plural
+from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
 from diploee.importers.power_logs.nlr_genai import import_nlr_genai
 from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.plain import import_plain
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import add_profile

@@ -19,7 +19,7 @@ N_BINS = 1 << 10
 MIN, MAX, SUM, ABOVE = range(4)
 
 
-class PartMetrics:
+class LayoutMetrics:
     """Accumulates the power of the parts of a level.
 
     `rating_w` is that of each, if any [W].

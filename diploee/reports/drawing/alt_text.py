@@ -16,7 +16,7 @@ from diploee.reports.drawing.charts import (
     Stack,
 )
 
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 _TIMES = {
     "time of day": "at %H:%M",
     "time of week": "on %A at %H:%M",
@@ -34,8 +34,8 @@ def alt_text(chart: Chart) -> str:
         title = f"{panel.title}: " if panel.title else ""
         texts = (_extremes(layer, panel.x) for layer in panel.layers)
         said += [title + text for text in texts if text]
-    more = f" And {len(said) - _MOST_NAMED} more." if len(said) > _MOST_NAMED else ""
-    return f"{chart.title}. {' '.join(said[:_MOST_NAMED])}{more}".strip()
+    more = f" And {len(said) - _MAX_NAMED} more." if len(said) > _MAX_NAMED else ""
+    return f"{chart.title}. {' '.join(said[:_MAX_NAMED])}{more}".strip()
 
 
 def _extremes(layer: Layer, axis: Axis) -> str:

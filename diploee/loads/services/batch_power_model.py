@@ -21,16 +21,16 @@ import numpy as np
 import scipy
 
 from diploee.base.errors import Brief, InputError
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.loads.services.curves import LatencyCurve, PowerCurve, PowerSample
 from diploee.loads.services.samples import N_SAMPLES, PROVENANCE, average_1s
 from diploee.profiles.profile import PowerProfile
-from diploee.scenario.serving import PowerLaw
+from diploee.scenario.serving import BatchPowerModel
 
-MOST_D_W, HALF_GB = 414.0, 2.7
-MOST_OF_TDP = 0.985
+MAX_D_W, HALF_GB = 414.0, 2.7
+MAX_OF_TDP = 0.985
 
 GPUS = {
     "H100": (113.0, 0.845, 700.0),
@@ -99,7 +99,7 @@ class ServedPower(Brief):
         return share @ self.power_w(numbers)
 
 
-def served_power(spec: PowerLaw) -> ServedPower:
+def served_power(spec: BatchPowerModel) -> ServedPower:
     """Return the power of each GPU that serves a model."""
     warm_w, k, tdp_w = GPUS[spec.gpu]
     size = spec.active_parameters_b or spec.parameters_b
@@ -108,16 +108,16 @@ def served_power(spec: PowerLaw) -> ServedPower:
         * {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0}[spec.precision]
         / spec.gpus_per_replica
     )
-    first_w = k * MOST_D_W * gigabytes / (gigabytes + HALF_GB)
+    first_w = k * MAX_D_W * gigabytes / (gigabytes + HALF_GB)
     sizes_gb, slopes_w = np.array(SLOPES_W).T
     each_w = float(np.interp(np.log(gigabytes), np.log(sizes_gb), slopes_w))
     experts = spec.active_parameters_b is not None
     return ServedPower(
-        warm_w, first_w, EXPERTS_W if experts else each_w, MOST_OF_TDP * tdp_w, experts
+        warm_w, first_w, EXPERTS_W if experts else each_w, MAX_OF_TDP * tdp_w, experts
     )
 
 
-def stay_s(spec: PowerLaw, input_tokens: Any, output_tokens: Any) -> Any:
+def stay_s(spec: BatchPowerModel, input_tokens: Any, output_tokens: Any) -> Any:
     """Return how long requests stay in flight [s].
 
     The prefill, then one token after the other. ASSUMPTION: neither depends on how many
@@ -168,7 +168,7 @@ _OF_LAW = replace(
 
 def law_curve(
     name: str,
-    service: PowerLaw,
+    service: BatchPowerModel,
     highest_rps: float,
     output_tokens: float,
     nodes: int,
@@ -200,7 +200,7 @@ def law_curve(
     mean_w = others_w + n_gpus * n_replicas / nodes * law.mean_power_w(in_flight)
     samples = []
     for rate, mean, stay in np.stack([rate_rps, in_flight, stays_s], axis=1).tolist():
-        rng = stream(0, "profiles", "serving", name, f"{rate:g}")
+        rng = named_rng(0, "profiles", "serving", name, f"{rate:g}")
         of_each_w = [_sample_w(law, mean, stay, rng) for _ in range(n_replicas)]
         power_w = others_w + n_gpus / nodes * np.stack(of_each_w).sum(axis=0)
         samples.append(PowerSample(rate, PROFILE_STEP_MS, power_w, _OF_LAW))
@@ -237,7 +237,7 @@ def _with_noise_w(
 
 
 def served_profile(
-    service: PowerLaw,
+    service: BatchPowerModel,
     requests: Int64Array | None,
     n_nodes: int = 1,
     workload: str = "served",
@@ -279,7 +279,7 @@ def served_profile(
     stays_s = stay_s(service, input_tokens, output_tokens)
     n_steps = int(np.ceil((arrive_s + stays_s).max() / step_s)) + 1
     power_w = np.full(n_steps, n_nodes * service.other_node_power_w)
-    rng = stream(0, "profiles", "serving", workload)
+    rng = named_rng(0, "profiles", "serving", workload)
     for replica in range(n := service.replicas_per_instance):
         in_turn = slice(replica, None, n)
         in_flight = sequences_in_flight(

@@ -1,4 +1,4 @@
-"""`Runs`: stretches of jobs where a policy may stop, slow or resize them."""
+"""`ExecutionIntervals` of jobs, where a policy may stop, slow or resize them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN, CHECKPOINT, RESTART, PAUSED = range(len(KINDS))
 
 
 @dataclass(frozen=True, eq=False)
-class Runs(Table):
+class ExecutionIntervals(Table):
     """Stretches of jobs, cut at every `DRAW_MS` from the run's start on."""
 
     job: Int64Array = column("int64")  # row of the job table
@@ -45,14 +45,15 @@ class Runs(Table):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ActedSchedule(Schedule):
+class PreemptiveSchedule(Schedule):
     """Jobs that ran in stretches within a window, or in the whole run.
 
     The jobs are those that have started, with their first starts and their ends;
     `NEVER_MS` = not ended yet.
     """
 
-    runs: Runs  # their stretches within the window, in the order of their starts
+    # Within the window, in the order of their starts
+    runs: ExecutionIntervals
     # Which of the jobs started for the first time within the window, shape (n,)
     new: BoolArray
     # When jobs were put back into a queue within the window, and when such jobs left it
@@ -85,7 +86,7 @@ class ActedSchedule(Schedule):
         pool_id = self.jobs.pool_id[runs.job].astype(np.int64)
         return runs.start_ms, runs.end_ms, runs.n_nodes.astype(np.int64), pool_id
 
-    def take(self, rows: Int64Array | BoolArray | slice) -> ActedSchedule:
+    def take(self, rows: Int64Array | BoolArray | slice) -> PreemptiveSchedule:
         """Return some of the jobs, with their stretches."""
         kept = np.arange(len(self.jobs))[rows]
         place = np.full(len(self.jobs), -1, dtype=np.int64)
@@ -102,13 +103,13 @@ class ActedSchedule(Schedule):
         )
 
 
-def runs_of(schedule: Schedule) -> Runs:
+def runs_of(schedule: Schedule) -> ExecutionIntervals:
     """Return what jobs did, in one stretch where nothing disturbs them."""
-    if isinstance(schedule, ActedSchedule):
+    if isinstance(schedule, PreemptiveSchedule):
         return schedule.runs
     rows = np.flatnonzero(schedule.started)
     jobs, none = schedule.jobs.take(rows), np.zeros(rows.size, dtype=np.int64)
-    return Runs(
+    return ExecutionIntervals(
         job=rows,
         start_ms=schedule.start_ms[rows],
         end_ms=schedule.end_ms[rows],
@@ -122,15 +123,15 @@ def runs_of(schedule: Schedule) -> Runs:
 
 
 def acted_in_order(
-    parts: Sequence[ActedSchedule], jobs: JobTable, horizon_ms: int
-) -> ActedSchedule:
+    parts: Sequence[PreemptiveSchedule], jobs: JobTable, horizon_ms: int
+) -> PreemptiveSchedule:
     """Return all jobs of a run, numbered from 0, with what windows of it gave."""
     start_ms = np.full(len(jobs), NEVER_MS, dtype=np.int64)
     end_ms = start_ms.copy()
     for part in parts:
         start_ms[part.jobs.job_id] = part.start_ms
         end_ms[part.jobs.job_id] = part.end_ms
-    return ActedSchedule(
+    return PreemptiveSchedule(
         jobs,
         start_ms,
         horizon_ms,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from diploee.base.errors import ProfileError, WorkloadError
-from diploee.base.rng import random_each, stream
+from diploee.base.rng import named_rng, random_each
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect
@@ -61,7 +61,7 @@ BINS = 1 << 20
 AT_ONCE = 50_000
 """Candidates that the bisection on the list draws at a time."""
 
-MOST_KEPT = 1_000_000
+MAX_RETAINED = 1_000_000
 """Most candidates that the bisection on the schedule keeps, some 60 bytes each."""
 
 Batches = Mapping[tuple[str, str], PowerProfile]
@@ -71,7 +71,7 @@ Candidates = tuple[JobTable, Int64Array]
 """Jobs and the mark of each."""
 
 
-class DrawnJobs(JobSource):
+class SyntheticJobs(JobSource):
     """All jobs that a stream may submit, in layers, and those it does."""
 
     def __init__(
@@ -117,7 +117,7 @@ class DrawnJobs(JobSource):
                 "to that or above, or lengthen the run"
             )
         self._kept: dict[tuple[int, range], Candidates] | None = None
-        if spec.match == "simulated" and simulated < MOST_KEPT:
+        if spec.match == "simulated" and simulated < MAX_RETAINED:
             self._kept = {}
         self._n_layers, self._threshold = 1, MARKS
         self._steps, self._simulated = 0, 0.0
@@ -287,7 +287,7 @@ class DrawnJobs(JobSource):
         """
         frame, edges = self._frame, self._edges
         names = [(layer, frame.clock.date_ms(span * DRAW_MS)) for span in spans]
-        rngs = [stream(frame.seed, "workload", frame.name, *name) for name in names]
+        rngs = [named_rng(frame.seed, "workload", frame.name, *name) for name in names]
         rates = self._rates.between(spans.start * DRAW_MS, spans.stop * DRAW_MS)
         per_day = self._layer_jobs_per_day
         if self._arrays:  # an array is one submission
@@ -308,7 +308,8 @@ class DrawnJobs(JobSource):
         )
         if self._arrays:
             of_sizes = (
-                stream(frame.seed, "workload", frame.name, "arrays", *n) for n in names
+                named_rng(frame.seed, "workload", frame.name, "arrays", *n)
+                for n in names
             )
             level = random_each(of_sizes, counts)
             array = np.repeat(
@@ -349,7 +350,7 @@ class DrawnJobs(JobSource):
                 continue
             rows = np.flatnonzero(drawn == row)
             name = ("duration", frame.name, c.job_class.name)
-            rngs = [stream(frame.seed, *name, *of_span) for of_span in names]
+            rngs = [named_rng(frame.seed, *name, *of_span) for of_span in names]
             if (alike := c.job_class.arrays) is not None:
                 together, rows = rows[size[rows] > 1], rows[size[rows] == 1]
                 drawn_s = _draw_alike(

@@ -10,7 +10,7 @@ from diploee.base.metric import NONE
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S
 from diploee.profiles.profile import PowerBoundary
 
-LEAST_RUNS = 20
+MIN_RUNS = 20
 """Fewer runs have none below their 5th percentile: they have a least and a largest
 instead."""
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from diploee.base.errors import InputError
 from diploee.base.plain_data import Record, read_json
-from diploee.runs.words import LEAST_RUNS, listed
+from diploee.runs.formatting import MIN_RUNS, listed
 from diploee.scenario.loading import with_value
 
 ENSEMBLE_FILE, SWEEP_FILE = "ensemble.json", "sweep.json"
@@ -81,7 +81,7 @@ def read_bands(folder: Path | str, scenario: dict[str, Any], run_folder: Path) -
         )
     metrics = found.points[0].metrics
     n = max(of.n for of in metrics.values())
-    if n < LEAST_RUNS:
+    if n < MIN_RUNS:
         raise InputError(
             f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40"
         )

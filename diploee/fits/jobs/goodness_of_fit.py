@@ -29,7 +29,7 @@ from diploee.simulation.steps import WINDOW_DRAWS
 
 YEAR_D = 364
 N_YEARS = 3
-MOST_JOBS = 2_000_000
+MAX_JOBS = 2_000_000
 """Jobs that are generated at most; a stream of more gives years of fewer days."""
 
 MEAN = "busy nodes, mean"
@@ -57,7 +57,7 @@ def with_generated_years(fit: JobLogFit, library: ProfileLibrary) -> JobLogFit:
     submitted: how long they wait is the scheduler's. Dispersion is the variance over
     mean of the jobs' counts about the calendar.
     """
-    n_days = min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
+    n_days = min(YEAR_D, int(MAX_JOBS / N_YEARS / fit.arrivals.jobs_per_day))
     if n_days < 1:
         return fit
     widest = max(
@@ -133,7 +133,7 @@ def generated_busy_nodes(fit: JobLogFit, library: ProfileLibrary) -> Float64Arra
     Without a warm-up week.
     """
     n_days = max(
-        min(YEAR_D, int(MOST_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14
+        min(YEAR_D, int(MAX_JOBS / N_YEARS / fit.arrivals.jobs_per_day)) // 7 * 7, 14
     )
     widest = max(
         max(c.n_nodes for c in fit.classes), int(np.ceil(fit.jobs.n_nodes.max()))

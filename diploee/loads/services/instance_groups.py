@@ -26,7 +26,7 @@ import numpy as np
 from diploee.base.columns import Columns
 from diploee.base.errors import Brief, WorkloadError
 from diploee.base.jit import njit
-from diploee.base.rng import stream
+from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array, concat
 from diploee.base.units import MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS
 from diploee.facility.base import Block, Values
@@ -62,7 +62,7 @@ FLAT_MS = 1_000
 """Length of the profile of idle nodes [ms]."""
 
 
-class BankLoad:
+class InstanceGroupLoad:
     """A load of nodes that play shared profiles, planned for the whole run.
 
     Parameters
@@ -80,7 +80,7 @@ class BankLoad:
 
     def __init__(
         self,
-        banks: Sequence[Bank],
+        banks: Sequence[InstanceGroup],
         library: ProfileLibrary,
         ac_profiles: Mapping[int, PowerProfile] | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class BankLoad:
 
 
 @dataclass(frozen=True, eq=False)
-class Bank(Brief):
+class InstanceGroup(Brief):
     """Nodes of one service that play the same profiles, piece by piece of time."""
 
     pool_id: int  # index of their pool
@@ -213,7 +213,7 @@ def _sum(before: float, values: Float64Array | Int64Array) -> float:
 
 
 def beyond_idle_w(
-    banks: Iterable[Bank],
+    banks: Iterable[InstanceGroup],
     tables: EnergyTables,
     idle_w: Sequence[float],
     time_ms: int,
@@ -259,7 +259,7 @@ def bank_sums_w(
     return found
 
 
-Played = tuple[Bank, list[PowerProfile], list[PowerProfile]]
+Played = tuple[InstanceGroup, list[PowerProfile], list[PowerProfile]]
 """A bank, the profiles that it plays, and these at the nodes' AC input where that is
 modelled."""
 
@@ -269,7 +269,7 @@ places in the order of their levels, and the number of each place in that order.
 
 
 @dataclass(frozen=True, eq=False)
-class ServiceBanks:
+class ServiceInstanceGroups:
     """The banks of one service: serving, then starting up or in standby.
 
     Instances that serve draw the measured power at the rate that each completes.
@@ -328,7 +328,7 @@ class ServiceBanks:
         They are from the `first` of the service's nodes on.
         """
         names = ("power", "serving", self.plan.stream, self.service.name, kind)
-        rng = stream(self.seed, *names, "pieces")
+        rng = named_rng(self.seed, *names, "pieces")
         edges_ms, curve = self.service.served.edges_ms, self.curve
         sample_rps = np.array([sample.rate_rps for sample in self.samples])
         near_rps = np.clip(rate_rps, sample_rps[0], sample_rps[-1])
@@ -342,7 +342,7 @@ class ServiceBanks:
         drawn = rng.random((2, int(held[-1]) + 1))
         # What an event cuts anew must change no earlier draw
         if self.service.cap is not None:
-            of_place = stream(self.seed, *names, "places").random(
+            of_place = named_rng(self.seed, *names, "places").random(
                 (int(held[-1]) + 1, 2)
             )
             drawn = np.ascontiguousarray(of_place.T)
@@ -367,7 +367,7 @@ class ServiceBanks:
         if profiles:
             offset_ms = _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels)
         at = (self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
-        bank = Bank(*at, first=first)
+        bank = InstanceGroup(*at, first=first)
         return bank, profiles, ac_profiles
 
     def flat(
@@ -387,7 +387,7 @@ class ServiceBanks:
         none = np.zeros(count.size, dtype=np.int64)
         weight, only = count.astype(np.float64), none.astype(np.int32)
         at = (self.plan.pool_id, edges_ms, busy_nodes, weight, only, none)
-        bank = Bank(*at, first=first, n_playing=np.abs(count))
+        bank = InstanceGroup(*at, first=first, n_playing=np.abs(count))
         if self.node.ac_power is None:
             return bank, [profile], []
         ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)
@@ -413,7 +413,7 @@ class ServiceBanks:
         stream_name, name = self.plan.stream, self.service.name
         # The phases of the first instances do not depend on how many follow.
         longest = max(sample.power_w.size for sample in self.samples)
-        phases = stream(
+        phases = named_rng(
             self.seed, "power", "serving", stream_name, name, kind
         ).integers(0, longest, int(count.max()))
         longest_ms = int(np.diff(self.service.served.edges_ms).max())

@@ -13,7 +13,7 @@ from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY
 from diploee.fits.calendar import CalendarFit
 from diploee.fits.week_shape import IN_WORDS
 from diploee.fits.weeks import WeekFit
-from diploee.runs.sections import Figure, SectionTable
+from diploee.runs.sections import SectionTable, Statistic
 
 
 def numbers_of(summary: dict[str, Any]) -> dict[str, Any]:
@@ -62,20 +62,20 @@ def table_of(
             shown = ("", "yes")[value] if isinstance(value, bool) else value
             quantity = name.replace("_", " ")
             pattern = "{:,}" if isinstance(value, int) else "{:.4g}"
-            cells.append(Figure(item, shown, quantity=quantity, pattern=pattern))
+            cells.append(Statistic(item, shown, quantity=quantity, pattern=pattern))
     return SectionTable(title, tuple(cells), first=first)
 
 
 def bounded(
     item: str, value: float, low: float, high: float, note: str = "", unit: str = ""
-) -> Figure:
+) -> Statistic:
     """Return a figure with its confidence limits, where it has any."""
     limits = f"{low:.4g} to {high:.4g}" if isfinite(high) else ""
     told = "; ".join(filter(None, (limits, note)))
-    return Figure(item, value, unit, told, pattern="{:.4g}")
+    return Statistic(item, value, unit, told, pattern="{:.4g}")
 
 
-def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Figure]:
+def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Statistic]:
     """Yield which weights were taken, and why, and how weeks differ."""
     told = (f"{IN_WORDS[d]} {value:.4g}" for d, value in fit.shape.deviance.items())
     why = ", ".join(told)
@@ -84,9 +84,9 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Figure
             "the coarsest that predicts what was held out as well as the best; Poisson "
             f"deviance of an hour: {why}"
         )
-    yield Figure("calendar", IN_WORDS[fit.detail], note=why)
+    yield Statistic("calendar", IN_WORDS[fit.detail], note=why)
     if (months := fit.months) is not None:
-        yield Figure(
+        yield Statistic(
             "months",
             "kept" if months.differ else "left out",
             note=f"F {months.ratio:.3g} with {months.freedom[0]} and "
@@ -102,7 +102,7 @@ def calendar_figures(fit: CalendarFit, weeks: WeekFit | None) -> Iterator[Figure
             weeks.low,
             weeks.high,
             f"{weeks.n_weeks} whole ones{gaps}"
-            + ("" if weeks.is_told else "; no more than noise, left out"),
+            + ("" if weeks.is_significant else "; no more than noise, left out"),
         )
         yield bounded("correlation time of weeks", *time, unit="weeks")
 
@@ -128,6 +128,6 @@ def calendar_entry(fit: CalendarFit, weeks: WeekFit | None) -> dict[str, Any]:
         entry["day_of_week"] = weights(days.mean(axis=1))
     if fit.month_weight is not None:
         entry["month"] = weights(fit.month_weight)
-    if weeks is not None and weeks.is_told:
+    if weeks is not None and weeks.is_significant:
         entry["week_to_week"] = weeks.entry
     return {"calendar": entry} if entry else {}

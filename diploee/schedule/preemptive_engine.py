@@ -19,14 +19,22 @@ import numpy as np
 from diploee.base.boundary import naming
 from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
-from diploee.scenario.pools import StandingNodes
+from diploee.scenario.pools import InstalledNodes
 from diploee.schedule.actions import Action, Preempt, Resize, Resume, SetLevel, Start
 from diploee.schedule.context import (
-    ActingJob,
-    ActingPool,
     Context,
     FacilityScope,
     FacilityView,
+    PreemptiveJob,
+    PreemptivePool,
+)
+from diploee.schedule.execution_intervals import (
+    CHECKPOINT,
+    PAUSED,
+    RESTART,
+    RUN,
+    ExecutionIntervals,
+    PreemptiveSchedule,
 )
 from diploee.schedule.job_table import DRAW_MS, JobTable
 from diploee.schedule.policy import (
@@ -40,7 +48,6 @@ from diploee.schedule.policy import (
     refusal,
     wake_ms,
 )
-from diploee.schedule.runs import CHECKPOINT, PAUSED, RESTART, RUN, ActedSchedule, Runs
 from diploee.schedule.simpy_loop import SimpyLoop
 from diploee.schedule.started import NEVER_MS, check_widths
 
@@ -55,7 +62,7 @@ Stretch = tuple[int, int, int, int, int, int, int, int, float]
 """Job, start and end [ms], nodes, work before and after [ms], level, kind, power [W]."""  # noqa: E501
 
 
-class ActingEngine(SimpyLoop):
+class PreemptiveEngine(SimpyLoop):
     """All pools of a run, simulated by SimPy in one environment.
 
     Its jobs are numbered in the order in which they are taken in.
@@ -66,14 +73,14 @@ class ActingEngine(SimpyLoop):
     def __init__(
         self,
         policies: Mapping[str, Any],
-        standing: Mapping[str, StandingNodes],
+        standing: Mapping[str, InstalledNodes],
         context: Context,
         begin_ms: int,
         horizon_ms: int,
     ) -> None:
         super().__init__(begin_ms)
         self.context, self._horizon_ms = context, horizon_ms
-        self.jobs: dict[int, ActingJob] = {}
+        self.jobs: dict[int, PreemptiveJob] = {}
         # Nobody sees further than what is known of a signal now.
         self.signals = {
             name: signal.known_at(lambda: self.now_ms)
@@ -81,7 +88,7 @@ class ActingEngine(SimpyLoop):
         }
         self.scope, self._view = FacilityScope(self), FacilityView(self)
         self.pools = {
-            name: ActingPool(self, name, standing[name].first, policy)
+            name: PreemptivePool(self, name, standing[name].first, policy)
             for name, policy in policies.items()
         }
         self._by_id = list(self.pools.values())
@@ -128,7 +135,7 @@ class ActingEngine(SimpyLoop):
         self._requeued_ms: list[int] = []
         self._restarted_ms: list[int] = []
 
-    def advance(self, jobs: JobTable, until_ms: int) -> ActedSchedule:
+    def advance(self, jobs: JobTable, until_ms: int) -> PreemptiveSchedule:
         """Return what happened before a time.
 
         Arguments as in `_PoolSchedule.advance`.
@@ -154,7 +161,7 @@ class ActingEngine(SimpyLoop):
             self._check_starving(pool, until_ms)
         return self._seen(until_ms)
 
-    def _seen(self, until_ms: int) -> ActedSchedule:
+    def _seen(self, until_ms: int) -> PreemptiveSchedule:
         """Return the jobs active in a window, and forget those that ended."""
         n_rows = len(self._table)
         new, gone = np.zeros((2, n_rows), dtype=np.bool_)
@@ -166,16 +173,18 @@ class ActingEngine(SimpyLoop):
         if until_ms >= self._horizon_ms:
             for row in np.flatnonzero((self._start_ms != NEVER_MS) & ~gone).tolist():
                 end_ms[row] = self._planned_end_ms(int(self._numbers[row]))
-        runs = Runs.empty()
+        runs = ExecutionIntervals.empty()
         if self._stretches:  # in the order of their starts and then of their jobs
             columns = [
                 np.array(values) for values in zip(*self._stretches, strict=True)
             ]
             columns[0] = np.searchsorted(self._numbers, columns[0])
-            runs = Runs(*columns).take(np.lexsort((columns[0], columns[1])))
+            runs = ExecutionIntervals(*columns).take(
+                np.lexsort((columns[0], columns[1]))
+            )
         touched = new | (end_ms != NEVER_MS)
         touched[runs.job] = True
-        seen = ActedSchedule(
+        seen = PreemptiveSchedule(
             self._table,
             self._start_ms.copy(),
             self._horizon_ms,
@@ -200,13 +209,13 @@ class ActingEngine(SimpyLoop):
             return int(job.end_ms)
         return int(self.now_ms + job.duration_ms - job.work_ms)
 
-    def rate(self, job: ActingJob, level: int, n_nodes: int | None = None) -> float:
+    def rate(self, job: PreemptiveJob, level: int, n_nodes: int | None = None) -> float:
         """Return a job's work rate at a level and on nodes, by default its own."""
         rate = self.context.levels.speed(job.flexible.kind, level) if level else 1.0
         share = (n_nodes or job.nodes) / job.asked
         return float(rate if share == 1 else rate * share**SIZE_EXPONENT)
 
-    def power_w(self, job: ActingJob, level: int | None = None) -> float:
+    def power_w(self, job: PreemptiveJob, level: int | None = None) -> float:
         """Return a running job's power at a level, by default its own [W]."""
         power = self.context.power
         if power is None:
@@ -215,7 +224,7 @@ class ActingEngine(SimpyLoop):
         cap = self.context.levels.power(job.flexible.kind, level) if level else 1.0
         return power.of(job.class_id, job.profile_id, job.nodes, job.power_factor, cap)
 
-    def wake_at(self, time_ms: int, pool: ActingPool | None) -> None:
+    def wake_at(self, time_ms: int, pool: PreemptivePool | None) -> None:
         """Ask a pool's policy, or the controller, at a time [ms]."""
         who = self.context.controller if pool is None else pool.policy
         time_ms = wake_ms(who, time_ms, self.now_ms)
@@ -227,7 +236,7 @@ class ActingEngine(SimpyLoop):
 
     def _enter(
         self, jobs: JobTable, estimate_ms: Int64Array
-    ) -> list[tuple[ActingJob, ActingPool]]:
+    ) -> list[tuple[PreemptiveJob, PreemptivePool]]:
         columns = (
             jobs.submit_ms,
             jobs.n_nodes,
@@ -242,13 +251,13 @@ class ActingEngine(SimpyLoop):
         rows = zip(*(values.tolist() for values in columns), strict=True)
         entering = []
         for row, pool_id in zip(rows, jobs.pool_id.tolist(), strict=True):
-            job = ActingJob(self._n_jobs, self.context.flexibility_of(row[4]), *row)
+            job = PreemptiveJob(self._n_jobs, self.context.flexibility_of(row[4]), *row)
             self.jobs[job.number] = job
             self._n_jobs += 1
             entering.append((job, self._by_id[pool_id]))
         return entering
 
-    def _submit(self, entering: tuple[ActingJob, ActingPool]) -> None:
+    def _submit(self, entering: tuple[PreemptiveJob, PreemptivePool]) -> None:
         job, pool = entering
         number = job.number
         pool.waiting.append(number)
@@ -262,13 +271,13 @@ class ActingEngine(SimpyLoop):
         pool.job_profile_id[number] = job.profile_id
         self._wake(pool)
 
-    def _add(self, pool: ActingPool, more: int) -> None:
+    def _add(self, pool: PreemptivePool, more: int) -> None:
         pool.n_nodes += more
         pool.free_nodes += more
         pool.last_busy_ms = self.now_ms
         self._wake(pool)
 
-    def _wake(self, pool: ActingPool | None) -> None:
+    def _wake(self, pool: PreemptivePool | None) -> None:
         """Let the controller decide, and the policy of a pool."""
         self._is_due = True
         if pool is not None:
@@ -278,7 +287,7 @@ class ActingEngine(SimpyLoop):
         for pool in self._by_id:
             self._wake(pool)
 
-    def _at_end(self, job: ActingJob, pool: ActingPool, turn: int) -> None:
+    def _at_end(self, job: PreemptiveJob, pool: PreemptivePool, turn: int) -> None:
         """End a stretch whose length was known: a run, a checkpoint or a restart."""
         if turn != job.turn:
             return  # it was stopped, slowed or resized meanwhile
@@ -303,12 +312,12 @@ class ActingEngine(SimpyLoop):
     # The outcome of a job. Each stretch is reported when it ends, so that none is
     # reported twice.
 
-    def _tell(self, job: ActingJob, until_ms: int) -> None:
+    def _tell(self, job: PreemptiveJob, until_ms: int) -> None:
         """Note what a job did up to a time, cut at every span.
 
         As windows of any length do.
         """
-        begin_ms = job.told_ms
+        begin_ms = job.reported_until_ms
         while begin_ms < until_ms:
             end_ms = min((begin_ms // DRAW_MS + 1) * DRAW_MS, until_ms)
             self._stretches.append(
@@ -325,14 +334,14 @@ class ActingEngine(SimpyLoop):
                 )
             )
             begin_ms = end_ms
-        job.told_ms = max(job.told_ms, until_ms)
+        job.reported_until_ms = max(job.reported_until_ms, until_ms)
 
     def _enters(
-        self, job: ActingJob, pool: ActingPool, kind: int, length_ms: int | None
+        self, job: PreemptiveJob, pool: PreemptivePool, kind: int, length_ms: int | None
     ) -> None:
         """Begin a stretch of a kind, which ends by itself after a time unless None."""
         now_ms = self.now_ms
-        job.kind, job.since_ms, job.told_ms = kind, now_ms, now_ms
+        job.kind, job.since_ms, job.reported_until_ms = kind, now_ms, now_ms
         job.turn += 1
         job.held_w = 0.0 if kind == RUN else self._held_w(job, kind)
         power_w = self.power_w(job) if kind == RUN else job.held_w
@@ -342,7 +351,7 @@ class ActingEngine(SimpyLoop):
             self._later(job.end_ms, self._at_end, job, pool, job.turn)
 
     def _set_power(
-        self, job: ActingJob, pool: ActingPool, nodes: int, power_mw: int
+        self, job: PreemptiveJob, pool: PreemptivePool, nodes: int, power_mw: int
     ) -> None:
         """Count a job's nodes in use and power.
 
@@ -352,7 +361,7 @@ class ActingEngine(SimpyLoop):
         pool.power_mw += power_mw - job.power_mw
         job.used, job.power_mw = nodes, power_mw
 
-    def _held_w(self, job: ActingJob, kind: int) -> float:
+    def _held_w(self, job: PreemptiveJob, kind: int) -> float:
         """Return the power of a job that is paused, saved or starts again [W]."""
         power, flexible = self.context.power, job.flexible
         if power is None:
@@ -363,7 +372,7 @@ class ActingEngine(SimpyLoop):
         )
         return float(max(idle_w, share * self.power_w(job, level=0)))
 
-    def _run(self, job: ActingJob, pool: ActingPool) -> None:
+    def _run(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         """Let a job work at its level on its nodes, from now on."""
         job.rate = self.rate(job, job.level)
         left_ms = job.duration_ms - job.work_ms
@@ -372,7 +381,7 @@ class ActingEngine(SimpyLoop):
         )
         self._expect(job, pool, 0)
 
-    def _restart(self, job: ActingJob, pool: ActingPool) -> None:
+    def _restart(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         """Let a job start again from its last checkpoint, then work."""
         restart_ms = job.flexible.restart_ms
         if not restart_ms:
@@ -381,17 +390,17 @@ class ActingEngine(SimpyLoop):
         self._enters(job, pool, RESTART, restart_ms)
         self._expect(job, pool, restart_ms)
 
-    def _expect(self, job: ActingJob, pool: ActingPool, before_ms: int) -> None:
+    def _expect(self, job: PreemptiveJob, pool: PreemptivePool, before_ms: int) -> None:
         left_ms = max(job.estimate_ms - job.work_ms, 1)
         length_ms = before_ms + ceil(left_ms / self.rate(job, job.level))
         pool.running[job.number] = self.now_ms + length_ms
 
-    def _stop_work(self, job: ActingJob) -> None:
+    def _stop_work(self, job: PreemptiveJob) -> None:
         """Tell what a job did up to now and hold its work."""
         self._tell(job, self.now_ms)
         job.work_ms = job.work_at(self.now_ms)
 
-    def _save(self, job: ActingJob, pool: ActingPool, resized: int) -> None:
+    def _save(self, job: PreemptiveJob, pool: PreemptivePool, resized: int) -> None:
         """Write a checkpoint, then resize the job or put it back into the queue."""
         self._stop_work(job)
         job.saved_ms, job.resized = job.work_ms, resized
@@ -400,7 +409,7 @@ class ActingEngine(SimpyLoop):
         self._enters(job, pool, CHECKPOINT, job.flexible.stop_ms)
         self._expect(job, pool, job.flexible.stop_ms + job.flexible.restart_ms)
 
-    def _requeue(self, job: ActingJob, pool: ActingPool) -> None:
+    def _requeue(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         """Take a job's nodes and put it back into the queue by submission."""
         job.turn += 1
         job.work_ms, job.level = job.saved_ms, 0
@@ -414,7 +423,7 @@ class ActingEngine(SimpyLoop):
             insort(pool.queue, job.number)
         self._requeued_ms.append(self.now_ms)
 
-    def _release(self, job: ActingJob, pool: ActingPool) -> None:
+    def _release(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         del pool.running[job.number]
         pool.job_level.pop(job.number, None)
         pool.free_nodes += job.held
@@ -422,7 +431,7 @@ class ActingEngine(SimpyLoop):
         self._set_power(job, pool, 0, 0)
         job.held = 0
 
-    def _forget(self, job: ActingJob, pool: ActingPool) -> None:
+    def _forget(self, job: PreemptiveJob, pool: PreemptivePool) -> None:
         del self.jobs[job.number]
         for of_jobs in (
             pool.job_n_nodes,
@@ -465,7 +474,7 @@ class ActingEngine(SimpyLoop):
                 )
             self._act(self.pools[name], action, controller)
 
-    def _hold(self, pool: ActingPool) -> None:
+    def _hold(self, pool: PreemptivePool) -> None:
         """Hide the waiting jobs that the controller holds.
 
         The pool is asked again each time.
@@ -483,7 +492,7 @@ class ActingEngine(SimpyLoop):
         pool.due |= len(may) < len(pool.waiting)
         pool.queue = deque(may) if pool.due else pool.waiting
 
-    def _act(self, pool: ActingPool, action: Action, who: object) -> None:
+    def _act(self, pool: PreemptivePool, action: Action, who: object) -> None:
         match action:
             case Start(number, n_nodes, level):
                 self._start(pool, number, n_nodes, level, who)
@@ -515,7 +524,7 @@ class ActingEngine(SimpyLoop):
 
     def _start(
         self,
-        pool: ActingPool,
+        pool: PreemptivePool,
         number: int,
         n_nodes: int | None,
         level: int,
@@ -543,7 +552,9 @@ class ActingEngine(SimpyLoop):
             self._restarted_ms.append(self.now_ms)
             self._restart(job, pool)
 
-    def _preempt(self, pool: ActingPool, job: ActingJob, how: str, who: object) -> None:
+    def _preempt(
+        self, pool: PreemptivePool, job: PreemptiveJob, how: str, who: object
+    ) -> None:
         number = job.number
         if not job.flexible.pausable:
             self._refuse(who, f"preempts job {number}, whose class is not pausable")
@@ -566,7 +577,7 @@ class ActingEngine(SimpyLoop):
             self._refuse(who, f"preempts job {number} by {shown(how)} (have: {hows})")
 
     def _resize(
-        self, pool: ActingPool, job: ActingJob, n_nodes: int, who: object
+        self, pool: PreemptivePool, job: PreemptiveJob, n_nodes: int, who: object
     ) -> None:
         number = job.number
         if job.kind != RUN:
@@ -584,8 +595,8 @@ class ActingEngine(SimpyLoop):
         self._save(job, pool, n_nodes)
 
     def _running(
-        self, pool: ActingPool, number: int, does: str, who: object
-    ) -> ActingJob:
+        self, pool: PreemptivePool, number: int, does: str, who: object
+    ) -> PreemptiveJob:
         """Return a job that holds nodes and can be acted on."""
         if number not in pool.running:
             self._refuse(who, f"{does} job {shown(number)}, which does not run")
@@ -603,7 +614,9 @@ class ActingEngine(SimpyLoop):
                 f"runs job {number} at level {level}; levels are 0 to {n_levels - 1}",
             )
 
-    def _check_size(self, job: ActingJob, n_nodes: int, does: str, who: object) -> None:
+    def _check_size(
+        self, job: PreemptiveJob, n_nodes: int, does: str, who: object
+    ) -> None:
         least = max(1, ceil(job.flexible.least_share * job.asked))
         if not least <= n_nodes <= job.asked:
             self._refuse(
