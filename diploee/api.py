@@ -110,7 +110,7 @@ class Run(RunFolder):
     ) -> RideThroughResult:
         """Return how the site answers an event, or that of a table of voltage over time.
 
-        Arguments as in `diploee.grid.dynamics.ride_through`; `event` may also be a CSV
+        Arguments as in `diploee.grid.dynamics.block_ride_through`; `event` may also be a CSV
         file ``t_s,voltage_pu[,frequency_hz]``.
         """  # noqa: E501
         from diploee.grid.dynamics.ride_through_study import ride_through
@@ -277,8 +277,8 @@ def load_event(name: str) -> Event:
     InputError
         If it is neither.
     """
+    from diploee.grid.dynamics.block_ride_through import Voltage
     from diploee.grid.dynamics.events import EVENTS, Event
-    from diploee.grid.dynamics.machine import Voltage
     from diploee.importers.site_tables import read_voltage
 
     path = Path(name)

@@ -14,8 +14,8 @@ from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.load import ServicesLoad
-from diploee.loads.services.requests import RequestRates
-from diploee.loads.services.requests import request_rates as rates_of
+from diploee.loads.services.request_rates import RequestRates
+from diploee.loads.services.request_rates import request_rates as rates_of
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, scenario_from_dict

@@ -1,4 +1,4 @@
-from .columns import Column as Column
+from .column_specs import Column as Column
 from .errors import DiploeeError as DiploeeError
 from .errors import InputError as InputError
 from .errors import LogFormatError as LogFormatError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diploee.base.columns import Columns, Role
+from diploee.base.column_specs import Columns, Role
 from diploee.base.errors import DiploeeError, InputError, one_line, one_of, shown
 
 _NOT_NEGATIVE: tuple[Role, ...] = ("loss", "load", "source")

@@ -36,12 +36,12 @@ COMMANDS = {
     "Learn": {
         "fit": "fit:fit_command",
         "fit-requests": "fit_requests:fit_requests_command",
-        "fit-models": "benchmark:fit_models",
+        "fit-models": "fit_models:fit_models",
     },
     "Research": {
         "sweep": "sweep:sweep_command",
         "ensemble": "sweep:ensemble_command",
-        "serving-trace": "benchmark:serving_trace",
+        "serving-trace": "fit_models:serving_trace",
         "schema": "schema:schema",
     },
 }

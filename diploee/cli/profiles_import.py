@@ -33,7 +33,7 @@ from diploee.importers.power_logs.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from diploee.importers.power_logs.curves import SkippedRun
+    from diploee.importers.power_logs.readings_to_profile import SkippedRun
     from diploee.profiles.profile import Provenance, Repair
 
 import_app = App(

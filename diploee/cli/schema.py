@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from diploee.base.columns import VALUE_KINDS, Columns
+from diploee.base.column_specs import VALUE_KINDS, Columns
 from diploee.base.metric import Metric, find_metric
 from diploee.base.model import Model
 from diploee.facility.base import STAGES

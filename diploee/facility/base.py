@@ -20,7 +20,7 @@ from pydantic import Field
 
 from diploee.base.boundary import Refusal, check_kind, check_values, naming
 from diploee.base.clock import RunClock
-from diploee.base.columns import (
+from diploee.base.column_specs import (
     ADDED,
     TAKEN_OFF,
     Columns,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from diploee.base.columns import Columns
+from diploee.base.column_specs import Columns
 from diploee.facility.base import POWER, REACTIVE, Block, Values
 from diploee.facility.declared import COLUMNS
 

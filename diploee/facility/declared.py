@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from diploee.base.columns import Columns, read_columns
+from diploee.base.column_specs import Columns, read_columns
 from diploee.base.metric import Metric, read_metrics
 
 COLUMNS: dict[str, Columns] = read_columns(Path(__file__).with_name("columns.csv"))

@@ -24,7 +24,7 @@ from diploee.base.units import (
     MONTHS_PER_YEAR,
 )
 from diploee.fits.binned_counts import Counts, sums
-from diploee.fits.limits import negative_binomial_limits, poisson_limits
+from diploee.fits.confidence_limits import negative_binomial_limits, poisson_limits
 from diploee.fits.overdispersion import dispersion_of
 from diploee.fits.week_shape import (
     IN_WORDS,

@@ -19,7 +19,7 @@ from scipy import special, stats
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import DAYS_PER_WEEK, HOURS_PER_DAY
 from diploee.fits.binned_counts import sums
-from diploee.fits.limits import jackknife_error
+from diploee.fits.confidence_limits import jackknife_error
 from diploee.loads.jobs.rates import EPOCH_HOUR_OF_WEEK
 
 MAX_DISPERSION = 1_000.0

@@ -4,7 +4,6 @@ from .job_logs.raw_log import RawJobs as RawJobs
 from .job_logs.raw_log import RawLog as RawLog
 from .job_logs.read import JOB_LOG_FORMATS as JOB_LOG_FORMATS
 from .job_logs.read import read_job_log as read_job_log
-from .power_logs.curves import SkippedRun as SkippedRun
 from .power_logs.generic_csv import import_plain as import_plain
 from .power_logs.mlperf_power import import_mlperf_power as import_mlperf_power
 from .power_logs.nlr_genai import import_nlr_genai as import_nlr_genai
@@ -13,6 +12,7 @@ from .power_logs.options import MLPerfOptions as MLPerfOptions
 from .power_logs.options import NvidiaSmiOptions as NvidiaSmiOptions
 from .power_logs.options import PlainOptions as PlainOptions
 from .power_logs.options import WattAMeterOptions as WattAMeterOptions
+from .power_logs.readings_to_profile import SkippedRun as SkippedRun
 from .power_logs.wattameter import import_wattameter as import_wattameter
 from .request_traces.aggregate import TraceFormat as TraceFormat
 from .request_traces.read import TRACE_FORMATS as TRACE_FORMATS

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diploee.base.boundary import Refusal, check_kind, check_values, naming
-from diploee.base.columns import Columns
+from diploee.base.column_specs import Columns
 from diploee.base.errors import WorkloadError
 from diploee.facility.base import Block, Values
 from diploee.loads.services.instance_groups import InstanceGroup

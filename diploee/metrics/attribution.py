@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import Block, Values

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.base.clock import WallClock
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import J_PER_MWH, MS_PER_DAY, MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, Block

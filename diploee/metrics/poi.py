@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import WallClock
-from diploee.base.columns import TAKEN_OFF, Columns, Role
+from diploee.base.column_specs import TAKEN_OFF, Columns, Role
 from diploee.base.measures.distribution import FirstMaximum, HoursAbove
 from diploee.base.measures.series import MeasureRunner, sum_quanta, to_quanta
 from diploee.base.units import W_PER_MW

@@ -1,10 +1,11 @@
 """Frequency bands that the profiles support, and levels and lines of the load.
 
-Window and sampling of the readings together decide
-(`diploee.profiles.meter_response`): what is trusted, what is flagged, and that above it nothing is claimed; a step over less than
-two windows or samples is a lower bound. The run's own interval means are one more
-average, and alias near their Nyquist frequency. Synthetic profiles have no meter: there
-the run's step decides. Nothing here supports a claim on flicker, torsion or harmonics.
+The averaging window and the sampling interval of the readings
+(`diploee.profiles.meter_response`) set the band that is trusted, the band that is
+flagged, and the frequency above which nothing is claimed. A step over less than two
+windows or samples is a lower bound. The run's own interval means are one more average,
+and alias near their Nyquist frequency. Synthetic profiles have no meter: the run's step
+sets their band. Nothing here supports a claim on flicker, torsion or harmonics.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_S

@@ -3,8 +3,8 @@
 A cap on GPUs takes their power to a share p and the work to a share s of its rate, so
 that a profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with C what
 the CPUs draw of it, their part of the nodes' idle power as in
-`diploee.profiles.smoothing`. The energy of the GPUs for the same work is p / s of what
-it was.
+`diploee.profiles.gpu_power_smoothing`. The energy of the GPUs for the same work is
+p / s of what it was.
 
 The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to
 no cap: ``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache-2.0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.columns import TAKEN_OFF
+from diploee.base.column_specs import TAKEN_OFF
 from diploee.base.errors import InputError
 from diploee.base.tables import (
     Float32Array,

@@ -7,7 +7,7 @@ from math import isclose
 
 import numpy as np
 
-from diploee.base.columns import TAKEN_OFF, Column
+from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, W_PER_MW, PowerUnit
 from diploee.metrics.demand import rated_of

@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from diploee.base.clock import RunClock, instant_ms, zone_name
-from diploee.base.columns import Column, Columns, as_entries, catalogue, find_column
+from diploee.base.column_specs import (
+    Column,
+    Columns,
+    as_entries,
+    catalogue,
+    find_column,
+)
 from diploee.base.model import installed
 from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import (

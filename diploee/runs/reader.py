@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from diploee.base.columns import Columns, find_column
+from diploee.base.column_specs import Columns, find_column
 from diploee.base.errors import (
     Brief,
     InputError,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.base.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
-from diploee.base.columns import Columns, ValueKind, coarser, find_column
+from diploee.base.column_specs import Columns, ValueKind, coarser, find_column
 from diploee.base.errors import Brief, InputError, one_line
 from diploee.base.tables import (
     Float64Array,

@@ -14,7 +14,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from diploee.base.columns import Columns
+from diploee.base.column_specs import Columns
 from diploee.base.metric import Metric
 from diploee.base.model import Model, installed
 

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, Protocol
 import numpy as np
 
 from diploee.base.clock import RunClock, WallClock
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import WorkloadError, did_you_mean, one_of, shown
 from diploee.base.tables import BoolArray, Int64Array, concat
 from diploee.base.units import SLOTS_PER_GPU

@@ -1,10 +1,10 @@
 """Where power is drawn: nodes that loads hold, and power of racks, rows and halls.
 
-`NodeAllocations` sees what the loads of a line play and places them; `LayoutPower` divides
-their segments over parts of the site, of which `diploee.power` then makes power as it
-does of pools. ASSUMPTION: the nodes of a load draw alike, each its part of their sum
-[J]: parts are as coherent as they can be within a load, and each by itself swings at
-least as much as here.
+`NodeAllocations` assigns nodes to the segments of a run's loads; `LayoutPower` divides
+the segments over racks, rows and halls, whose power `diploee.power` then computes as it
+does that of pools. ASSUMPTION: the nodes of a load draw alike, each its part of their
+sum [J]: racks are as coherent as they can be within a load, and each by itself swings
+at least as much as here.
 """
 
 from __future__ import annotations

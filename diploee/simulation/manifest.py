@@ -12,7 +12,7 @@ from importlib.metadata import version
 from math import inf
 from typing import Any
 
-from diploee.base.columns import as_entries
+from diploee.base.column_specs import as_entries
 from diploee.base.model import assumed_keys
 from diploee.base.version import full_version
 from diploee.loads.jobs import StreamClass

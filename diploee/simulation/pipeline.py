@@ -19,7 +19,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from diploee.base.columns import Columns, ValueKind, catalogue, coarser
+from diploee.base.column_specs import Columns, ValueKind, catalogue, coarser
 from diploee.base.progress import Update
 from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S

@@ -15,7 +15,7 @@ from typing import Any, Protocol, get_args
 
 import numpy as np
 
-from diploee.base.columns import Columns, catalogue, with_boundary
+from diploee.base.column_specs import Columns, catalogue, with_boundary
 from diploee.base.errors import (
     InputError,
     LogFormatError,

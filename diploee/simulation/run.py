@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.boundary import naming
-from diploee.base.columns import catalogue
+from diploee.base.column_specs import catalogue
 from diploee.base.errors import DecidedError, InputError, RunTooLongError
 from diploee.base.files import whole_folder
 from diploee.base.progress import Progress, Stopwatch, stage
@@ -49,7 +49,7 @@ from diploee.runs.parquet_files import (
     write_event_windows,
 )
 from diploee.scenario.models import Scenario
-from diploee.simulation.forecast import START_S, Forecast, duration, forecast_of
+from diploee.simulation.cost_forecast import START_S, Forecast, duration, forecast_of
 from diploee.simulation.layout_power import (
     PARTS_FILE,
     LayoutStatistics,

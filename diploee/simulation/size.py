@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import RunClock, whole_year
-from diploee.base.columns import TAKEN_OFF
+from diploee.base.column_specs import TAKEN_OFF
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.model import SCALES, Model
 from diploee.base.plain_data import KeyPath, checked

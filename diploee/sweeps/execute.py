@@ -19,7 +19,7 @@ from diploee.base.version import full_version
 from diploee.profiles.library import REFERENCE, ProfileLibrary
 from diploee.runs.sections import Section, as_html
 from diploee.schedule.schedule import Engine
-from diploee.simulation.forecast import Forecast
+from diploee.simulation.cost_forecast import Forecast
 from diploee.simulation.prepared import RunOptions
 from diploee.simulation.run import check
 from diploee.sweeps.ensemble import Ensemble, write_ensemble

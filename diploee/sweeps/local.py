@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from diploee.simulation.forecast import MB_OF_WINDOW, START_MB
+from diploee.simulation.cost_forecast import MB_OF_WINDOW, START_MB
 from diploee.sweeps.task import Outcome, RunTask, check_importable, run_task
 
 MAX_ATTEMPTS = 3

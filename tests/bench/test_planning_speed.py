@@ -20,7 +20,7 @@ from diploee.api import site_of
 from diploee.importers.inputs import load_inputs
 from diploee.scenario import Scenario
 from diploee.schedule.job_table import DRAW_MS
-from diploee.simulation.forecast import slowness
+from diploee.simulation.cost_forecast import slowness
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import RunOptions
 

@@ -9,7 +9,7 @@ from builders import tiny_library, tiny_scenario
 from grid_truth import means_mw
 
 from diploee import Run, simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
 from diploee.grid.export.series import ReactiveTable

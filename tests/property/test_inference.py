@@ -19,7 +19,7 @@ from serving_builders import (
 
 from diploee.base.tables import Float64Array
 from diploee.loads.services.capacity import reserve_nodes
-from diploee.loads.services.timeline import (
+from diploee.loads.services.served_requests import (
     ScalingRules,
     serve_requests,
     whole_instances,

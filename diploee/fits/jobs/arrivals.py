@@ -24,8 +24,8 @@ from diploee.fits.calendar import (
     month_limits,
     week_limits,
 )
+from diploee.fits.confidence_limits import MIN_BATCHES, total_limits
 from diploee.fits.jobs.classes import MAX_CLASSES
-from diploee.fits.limits import MIN_BATCHES, total_limits
 from diploee.fits.overdispersion import MAX_DISPERSION, DispersionFit, fit_dispersion
 from diploee.fits.weeks import WeekFit, fit_weeks
 

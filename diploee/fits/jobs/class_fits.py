@@ -14,9 +14,9 @@ from scipy import special, stats
 from diploee.base.errors import Brief
 from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, SLOTS_PER_GPU
+from diploee.fits.confidence_limits import closed_shares, share_limits
 from diploee.fits.jobs.classes import JobGroups
 from diploee.fits.jobs.durations import DurationFit, fit_durations, ks_distance
-from diploee.fits.limits import closed_shares, share_limits
 from diploee.loads.jobs.job_log import JobRecords
 from diploee.scenario.durations import MAX_DURATION_S
 from diploee.scenario.job_streams import JobArrays

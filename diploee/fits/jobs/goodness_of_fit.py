@@ -17,9 +17,9 @@ from scipy import stats
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_H, S_PER_H
+from diploee.fits.confidence_limits import jackknife_error
 from diploee.fits.jobs.job_log_fit import JobLogFit, LoggedJobs, LogStatistic
 from diploee.fits.jobs.summary import job_stream
-from diploee.fits.limits import jackknife_error
 from diploee.importers.inputs import load_inputs
 from diploee.loads.jobs.rates import hour_weights
 from diploee.loads.jobs.streams import JobStreams

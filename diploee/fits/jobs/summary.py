@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from diploee.base.version import full_version
+from diploee.fits.confidence_limits import closed_shares
 from diploee.fits.fit_tables import calendar_entry, rounded
 from diploee.fits.jobs.class_fits import ClassFit
 from diploee.fits.jobs.job_log_fit import JobLogFit
-from diploee.fits.limits import closed_shares
 from diploee.runs.sections import as_lines
 
 SHARE_DIGITS = 8

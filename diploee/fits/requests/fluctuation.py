@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from diploee.base.tables import BoolArray, Float64Array
-from diploee.fits.limits import jackknife_error
+from diploee.fits.confidence_limits import jackknife_error
 
 MAX_LAGS = 60
 """Minutes up to which the correlation is looked at, and at most a quarter of the trace."""  # noqa: E501

@@ -1,8 +1,8 @@
+from .block_ride_through import Voltage as Voltage
+from .block_ride_through import simulate_response as simulate_response
 from .curves import CURVES as CURVES
 from .events import EVENTS as EVENTS
 from .events import Event as Event
-from .machine import Voltage as Voltage
-from .machine import simulate_response as simulate_response
 from .ride_through_study import RideThroughResult as RideThroughResult
 from .ride_through_study import ride_through as ride_through
 from .site import Site as Site

@@ -18,8 +18,8 @@ import numpy as np
 
 from diploee.base.errors import Brief, plural
 from diploee.base.tables import Float64Array
+from diploee.grid.dynamics.block_ride_through import TIE_S, Excursion, Response, Voltage
 from diploee.grid.dynamics.events import NORMAL_PU, Event
-from diploee.grid.dynamics.machine import TIE_S, Excursion, Response, Voltage
 from diploee.scenario.ride_through import RideThrough, Side, shortest_dip_s
 
 SOURCE = "secondary source (awesome-compute-power-coordination, 2026-10-07)"

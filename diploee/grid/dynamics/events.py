@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from diploee.base.errors import Brief
 from diploee.base.model import Registry
-from diploee.grid.dynamics.machine import Voltage
+from diploee.grid.dynamics.block_ride_through import Voltage
 
 NORMAL_PU = (0.9, 1.1)
 """Voltages that no curve calls a disturbance."""

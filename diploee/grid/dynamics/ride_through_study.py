@@ -23,6 +23,11 @@ from diploee.base.metric import number
 from diploee.base.progress import report, stage
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
+from diploee.grid.dynamics.block_ride_through import (
+    Response,
+    Voltage,
+    simulate_response,
+)
 from diploee.grid.dynamics.curves import (
     CURVES,
     SOURCE,
@@ -35,7 +40,6 @@ from diploee.grid.dynamics.curves import (
     worst,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
-from diploee.grid.dynamics.machine import Response, Voltage, simulate_response
 from diploee.runs.formatting import pattern_for
 from diploee.runs.load_parts import LoadParts, summed
 from diploee.runs.reader import RunFolder

@@ -18,14 +18,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from diploee.base.columns import TAKEN_OFF, Role
+from diploee.base.column_specs import TAKEN_OFF, Role
 from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages
 from diploee.facility.before_stores import BEFORE_STORES, first_store
 from diploee.facility.weather import Weather
-from diploee.grid.dynamics.machine import TIE_S, Machine
+from diploee.grid.dynamics.block_ride_through import TIE_S, Machine
 from diploee.grid.dynamics.motor import Motor
 from diploee.grid.export.psse import PERC1
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS

@@ -161,9 +161,8 @@ class LimitReport(Brief):
     resolution_s: float  # of what was checked
     results: tuple[LimitResult, ...]  # one for each limit that could be checked
     unchecked: tuple[UncheckedLimit, ...]  # those that could not
-    outside: tuple[
-        UncheckedLimit, ...
-    ] = ()  # those that this kind of model does not cover
+    # Those that this kind of model does not cover
+    outside: tuple[UncheckedLimit, ...] = ()
     days: float = YEAR_MS / MS_PER_DAY  # length of what was checked
     boundary: str = ""  # where the power that was checked is taken
     name: str = ""  # of the limits

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.columns import find_column
+from diploee.base.column_specs import find_column
 from diploee.base.metric import short
 from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s

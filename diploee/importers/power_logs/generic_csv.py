@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 from diploee.base.errors import LogFormatError, ProfileError, one_of, plural
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_S, US_PER_UNIT, TimeUnit
-from diploee.importers.power_logs.curves import (
+from diploee.importers.power_logs.options import PlainOptions
+from diploee.importers.power_logs.readings_to_profile import (
     Device,
     check_devices,
     device_of,
@@ -36,7 +37,7 @@ from diploee.importers.power_logs.curves import (
     restored,
     sum_w,
 )
-from diploee.importers.power_logs.guard import (
+from diploee.importers.power_logs.repairs import (
     GAP_INTERVALS,
     HELD,
     MAX_LOST_ENERGY,
@@ -45,7 +46,6 @@ from diploee.importers.power_logs.guard import (
     RepairCount,
     in_turn,
 )
-from diploee.importers.power_logs.options import PlainOptions
 from diploee.importers.text.tables import HeaderTable, ReadTable, listed, read_sheet
 from diploee.importers.text.time_units import unit_in
 from diploee.importers.text.timestamps import YEARS_US, stamps_of_one_clock

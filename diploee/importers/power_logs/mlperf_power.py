@@ -31,7 +31,8 @@ from diploee.base.errors import LogFormatError, plural, shown
 from diploee.base.metric import is_plain_number
 from diploee.base.model import MAX_DEVICES, MAX_NODES, MAX_POWER_W
 from diploee.base.plain_data import Record, parse_json, read_json
-from diploee.importers.power_logs.curves import (
+from diploee.importers.power_logs.options import MLPerfOptions
+from diploee.importers.power_logs.readings_to_profile import (
     Device,
     ProfilesOfRuns,
     device_of,
@@ -39,8 +40,7 @@ from diploee.importers.power_logs.curves import (
     measured,
     sum_w,
 )
-from diploee.importers.power_logs.guard import Log, RepairCount
-from diploee.importers.power_logs.options import MLPerfOptions
+from diploee.importers.power_logs.repairs import Log, RepairCount
 from diploee.importers.text.text import TextLines, read_text
 from diploee.profiles.derived import tdp_of
 from diploee.profiles.meter_response import known_meter

@@ -22,8 +22,8 @@ from pathlib import Path
 from diploee.base.errors import LogFormatError
 from diploee.base.progress import report, stage
 from diploee.base.units import PROFILE_STEP_MS
-from diploee.importers.power_logs.curves import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.options import NewProfile
+from diploee.importers.power_logs.readings_to_profile import ProfilesOfRuns, SkippedRun
 from diploee.importers.power_logs.wattameter import import_wattameter
 from diploee.profiles.profile import PowerProfile
 

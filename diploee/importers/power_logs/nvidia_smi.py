@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 
 from diploee.base.errors import LogFormatError, plural
 from diploee.base.tables import Float64Array, Int64Array, arrow_numbers
-from diploee.importers.power_logs.curves import (
+from diploee.importers.power_logs.options import NvidiaSmiOptions
+from diploee.importers.power_logs.readings_to_profile import (
     Device,
     check_devices,
     device_of,
@@ -33,7 +34,7 @@ from diploee.importers.power_logs.curves import (
     of_devices,
     restored,
 )
-from diploee.importers.power_logs.guard import (
+from diploee.importers.power_logs.repairs import (
     FAILED,
     HOUR_US,
     UNTIMED,
@@ -42,7 +43,6 @@ from diploee.importers.power_logs.guard import (
     falls_back,
     in_turn,
 )
-from diploee.importers.power_logs.options import NvidiaSmiOptions
 from diploee.importers.text.tables import (
     DELIMITERS,
     HeaderTable,

@@ -45,21 +45,21 @@ import pyarrow.compute as pc
 
 from diploee.base.errors import LogFormatError, one_of, plural, shown
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
-from diploee.importers.power_logs.curves import (
+from diploee.importers.power_logs.options import WattAMeterOptions
+from diploee.importers.power_logs.readings_to_profile import (
     Device,
     check_devices,
     files_in,
     of_devices,
     restored,
 )
-from diploee.importers.power_logs.guard import (
+from diploee.importers.power_logs.repairs import (
     FAILED,
     Log,
     RepairCount,
     bridge,
     in_order,
 )
-from diploee.importers.power_logs.options import WattAMeterOptions
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import HeaderTable, ReadTable, listed
 from diploee.importers.text.text import TextLines, text_of

@@ -21,7 +21,7 @@ from diploee.base.units import MS_PER_DAY, MS_PER_S, PROFILE_STEP_MS
 from diploee.importers.power_logs.generic_csv import import_plain
 from diploee.importers.text.tables import ReadTable, read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
-from diploee.integrations.openg2g.serving import logistic_curves
+from diploee.integrations.openg2g.operating_curves import logistic_curves
 from diploee.loads.services.batch_power_model import law_curve
 from diploee.loads.services.curves import (
     END_TO_END,

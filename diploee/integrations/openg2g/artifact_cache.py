@@ -19,6 +19,17 @@ from diploee.base.errors import Brief, InputError, LogFormatError, one_of
 from diploee.base.plain_data import checked
 from diploee.base.tables import Float64Array
 from diploee.base.units import whole_ms
+from diploee.integrations.openg2g.benchmark_runs import (
+    REPLICA_POWER,
+    BenchmarkRun,
+    BenchmarkRuns,
+    BenchmarkSource,
+    PowerReadings,
+    median_trace_w,
+    run_power_w,
+    sampling_interval_s,
+)
+from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.integrations.openg2g.folder import (
     FIT_FILE,
     FITS,
@@ -37,19 +48,8 @@ from diploee.integrations.openg2g.folder import (
 )
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
-from diploee.integrations.openg2g.measurements import (
-    REPLICA_POWER,
-    BenchmarkRun,
-    BenchmarkRuns,
-    BenchmarkSource,
-    PowerReadings,
-    median_trace_w,
-    run_power_w,
-    sampling_interval_s,
-)
-from diploee.integrations.openg2g.serving import ServingFits
+from diploee.integrations.openg2g.operating_curves import ServingFits
 from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource
-from diploee.integrations.openg2g.spec import InferenceModelSpec
 from diploee.profiles.meter_response import reach
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy

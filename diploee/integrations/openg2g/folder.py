@@ -33,9 +33,9 @@ from diploee.base.version import full_version
 from diploee.importers.text.source import read_bytes
 from diploee.importers.text.tables import sheet_of
 from diploee.importers.text.values import Number, numbers
+from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
-from diploee.integrations.openg2g.spec import InferenceModelSpec
 
 MANIFEST = "_manifest.json"
 TRACE_FILE, ITL_FILE, FIT_FILE = "trace.csv", "itl_fit.json", "logistic_fit.json"

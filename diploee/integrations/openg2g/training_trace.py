@@ -29,8 +29,8 @@ from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import whole_ms
 from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
+from diploee.integrations.openg2g.benchmark_spec import StepS
 from diploee.integrations.openg2g.folder import format_columns
-from diploee.integrations.openg2g.spec import StepS
 from diploee.profiles.meter_response import reach
 from diploee.profiles.profile import PowerProfile, Provenance, check_argument
 from diploee.profiles.resample import round_keeping_energy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.columns import Columns
+from diploee.base.column_specs import Columns
 from diploee.base.progress import Progress, Stopwatch
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_DAY, MS_PER_H, MS_PER_MIN, MS_PER_WEEK

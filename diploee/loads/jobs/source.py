@@ -31,9 +31,9 @@ from diploee.profiles.derived import (
     stretched,
 )
 from diploee.profiles.flat import flat_profile
+from diploee.profiles.gpu_power_smoothing import smoothed
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
-from diploee.profiles.smoothing import smoothed
 from diploee.scenario.durations import DurationModel
 from diploee.scenario.job_streams import JobClass, JobStream
 from diploee.scenario.models import Scenario

@@ -45,9 +45,9 @@ from diploee.loads.jobs.training_phases import (
 )
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
+from diploee.profiles.gpu_power_smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.profiles.iterations import MAX_SIGMAS, loop_of_iterations
 from diploee.profiles.profile import PowerBoundary, PowerProfile
-from diploee.profiles.smoothing import LONGEST, smoothed_loop, smoothing_note
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
 from diploee.scenario.synchronous import MAX_LED, SynchronousJob
 from diploee.scenario.times import end_of
@@ -286,7 +286,7 @@ class _Kind:
         """Return the power of all nodes whose training GPUs draw a part of TDP [W].
 
         The CPUs draw their part of the node's idle power, as in
-        `diploee.profiles.smoothing`, or what the job says while it trains.
+        `diploee.profiles.gpu_power_smoothing`, or what the job says while it trains.
         """
         node, level = self.frame.node_type, self.spec.cpu_level
         cpus_w = cpu_power_w(node)

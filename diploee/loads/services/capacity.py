@@ -87,8 +87,8 @@ def service_capacity(
         of = ", of mixtures of experts two" if law.active_parameters_b else ""
         warnings.append(
             "batch_power_model is experimental: energy within 12 % of open traces of "
-            f"vLLM on single nodes{of}, levels of nine in ten; give power_samples of your own "
-            "where you have them"
+            f"vLLM on single nodes{of}, levels of nine in ten; give power_samples of "
+            "your own where you have them"
         )
     limit_s = metric = None
     if service.latency_cap is not None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.columns import Columns
+from diploee.base.column_specs import Columns
 from diploee.base.errors import Brief, WorkloadError
 from diploee.base.jit import njit
 from diploee.base.rng import named_rng

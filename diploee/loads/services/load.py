@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.jit import njit
 from diploee.base.tables import (
     BoolArray,

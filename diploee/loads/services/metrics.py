@@ -15,12 +15,12 @@ import scipy
 from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import S_PER_H
 from diploee.loads.services.curves import LATENCY_COLUMNS
+from diploee.loads.services.served_requests import ServedRequests
 from diploee.loads.services.service_plan import (
     PlannedService,
     ServicePlan,
     service_labels,
 )
-from diploee.loads.services.timeline import ServedRequests
 from diploee.scenario.serving import LatencyMetric
 
 S_PER_DAY = 24 * S_PER_H

@@ -21,20 +21,20 @@ from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect_rising
 from diploee.loads.services.capacity import Capacity, reserve_nodes, service_capacity
 from diploee.loads.services.curves import LatencyCurve
-from diploee.loads.services.requests import request_rates
-from diploee.loads.services.service_plan import (
-    PlannedService,
-    RequestMatch,
-    ServiceCap,
-    ServicePlan,
-)
-from diploee.loads.services.timeline import (
+from diploee.loads.services.request_rates import request_rates
+from diploee.loads.services.served_requests import (
     ROUNDING,
     ScalingRules,
     ServedRequests,
     cut_at_crossings,
     fifo_wait_s,
     serve_requests,
+)
+from diploee.loads.services.service_plan import (
+    PlannedService,
+    RequestMatch,
+    ServiceCap,
+    ServicePlan,
 )
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.models import Scenario

@@ -9,8 +9,8 @@ import numpy as np
 
 from diploee.base.tables import BoolArray, Float64Array, Int64Array
 from diploee.loads.services.capacity import Capacity
-from diploee.loads.services.requests import RequestRates
-from diploee.loads.services.timeline import ServedRequests
+from diploee.loads.services.request_rates import RequestRates
+from diploee.loads.services.served_requests import ServedRequests
 from diploee.scenario.serving import LatencyMetric
 
 

@@ -14,7 +14,7 @@ from command_line import call
 
 import diploee
 from diploee import Run
-from diploee.base.columns import (
+from diploee.base.column_specs import (
     Column,
     as_entries,
     catalogue,

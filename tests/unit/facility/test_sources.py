@@ -11,7 +11,7 @@ import pytest
 from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_scenario
 
 from diploee import Run, simulate
-from diploee.base.columns import TAKEN_OFF, Column
+from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.errors import InputError, StageError
 from diploee.cli.display import show_run
 from diploee.facility import STAGES, Block, StageSpec

@@ -12,7 +12,7 @@ from builders import Keeps, tiny_library, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, StageError
 from diploee.base.metric import Metric
 from diploee.facility import STAGES, Block, EnergyMeter, StageSpec

@@ -18,7 +18,7 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import HOURS_PER_WEEK
 from diploee.fits.binned_counts import steps_of
 from diploee.fits.calendar import DAYS_OF_MONTH
-from diploee.fits.limits import poisson_limits
+from diploee.fits.confidence_limits import poisson_limits
 from diploee.fits.overdispersion import dispersion_of
 from diploee.fits.requests.fit import RequestFit, fit_requests, trimmed
 from diploee.fits.requests.summary import request_stream

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from serving_builders import one_service, serving_scenario, write_serving
 
 from diploee import Run, simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.metrics.attribution import calendar_change
 from diploee.metrics.attribution_text import (

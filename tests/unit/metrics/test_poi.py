@@ -17,7 +17,7 @@ from builders import TYPICAL_DENVER, tiny_run, tiny_scenario
 
 from diploee import Run
 from diploee.base.clock import WallClock
-from diploee.base.columns import catalogue
+from diploee.base.column_specs import catalogue
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.measures.series import sum_quanta, to_quanta
 from diploee.facility import STAGES, Block

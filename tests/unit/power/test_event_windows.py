@@ -10,7 +10,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee import generate_jobs, simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.power.blocks import PowerModel

@@ -12,7 +12,7 @@ from diploee.profiles.derived import (
     CappedProfile,
     cpu_power_w,
 )
-from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
+from diploee.profiles.gpu_power_smoothing import _smooth, smoothed, smoothed_course
 from diploee.scenario.job_streams import PowerSmoothing
 
 NODE = tiny_scenario().facility.node_types["node"]

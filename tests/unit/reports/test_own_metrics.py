@@ -12,7 +12,7 @@ from builders import tiny_library, tiny_scenario
 
 from diploee import Run, simulate
 from diploee.base import Metric
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility.meters import EnergyMeter
 from diploee.metrics import MEASURES, RunMeasure
 from diploee.reports.build import build_report

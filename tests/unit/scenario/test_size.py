@@ -11,7 +11,7 @@ from builders import tiny_library, tiny_scenario
 
 import diploee
 from diploee.api import site_of
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE, Values

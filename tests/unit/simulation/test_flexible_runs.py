@@ -13,7 +13,7 @@ from builders import profile, tiny_data, tiny_library
 
 import diploee
 from diploee import Run
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER
 from diploee.profiles import ProfileLibrary

@@ -13,7 +13,7 @@ import pytest
 from builders import tiny_library, tiny_scenario
 
 from diploee import simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import InputError
 from diploee.loads.services.instance_groups import InstanceGroup, InstanceGroupLoad
 from diploee.profiles.flat import flat_profile

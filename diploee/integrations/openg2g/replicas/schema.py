@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diploee.base.columns import Column, Columns
+from diploee.base.column_specs import Column, Columns
 from diploee.base.metric import Metric
 from diploee.integrations.openg2g.replicas.settings import ReplicaStream
 

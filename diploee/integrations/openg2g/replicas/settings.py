@@ -47,7 +47,7 @@ class BatchControllerSpec(StatefulKind):
         return {}
 
 
-_HOME = "diploee.integrations.openg2g.replicas.control"
+_HOME = "diploee.integrations.openg2g.replicas.batch_control"
 BATCH_CONTROLLERS: Kinds[BatchControllerSpec] = Kinds(
     "batch size controller", BatchControllerSpec, _HOME
 )

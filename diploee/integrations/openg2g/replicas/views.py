@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diploee.base.errors import Brief
-from diploee.integrations.openg2g.serving import ServingFits
+from diploee.integrations.openg2g.operating_curves import ServingFits
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,14 @@ from diploee.base.plain_data import Record, checked_record, parse_json
 from diploee.base.tables import Float64Array
 from diploee.base.units import MAX_NUMBER, MS_PER_S
 from diploee.importers.text.source import read_bytes
-from diploee.integrations.openg2g.measurements import (
+from diploee.integrations.openg2g.benchmark_runs import (
     BenchmarkRun,
     BenchmarkSource,
     Measurement,
     PowerReadings,
     select,
 )
-from diploee.integrations.openg2g.spec import InferenceModelSpec
+from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 
 Positive = Annotated[float, Field(gt=0, le=MAX_NUMBER)]
 

@@ -13,10 +13,10 @@ from fit_logs import HOUR_MS, MONDAY_MS, job_log, submissions
 from scipy import stats
 
 from diploee.base.errors import ProfileError, WorkloadError
+from diploee.fits.confidence_limits import share_limits, total_limits
 from diploee.fits.jobs.classes import group_jobs
 from diploee.fits.jobs.job_log_fit import fit_job_log
 from diploee.fits.jobs.summary import job_stream
-from diploee.fits.limits import share_limits, total_limits
 from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.job_log import STATES
 from diploee.runs.sections import as_lines

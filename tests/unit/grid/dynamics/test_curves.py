@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 import pytest
 
+from diploee.grid.dynamics.block_ride_through import Voltage, simulate_response
 from diploee.grid.dynamics.curves import CURVES, static_check, verdict
 from diploee.grid.dynamics.events import EVENTS, Event
-from diploee.grid.dynamics.machine import Voltage, simulate_response
 from diploee.grid.dynamics.ride_through_study import LoadBlock, ResponseCase
 from diploee.scenario.ride_through import RideThrough
 

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from diploee.base.errors import InputError
+from diploee.grid.dynamics.block_ride_through import (
+    Machine,
+    Response,
+    Voltage,
+    simulate_response,
+)
 from diploee.grid.dynamics.events import EVENTS
-from diploee.grid.dynamics.machine import Machine, Response, Voltage, simulate_response
 from diploee.scenario.ride_through import RideThrough, shortest_dip_s
 
 PERC1 = RideThrough(preset="perc1")

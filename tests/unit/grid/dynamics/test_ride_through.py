@@ -27,8 +27,8 @@ from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, watched_by
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
+from diploee.grid.dynamics.block_ride_through import Voltage
 from diploee.grid.dynamics.curves import Course
-from diploee.grid.dynamics.machine import Voltage
 from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
 

@@ -14,7 +14,7 @@ from command_line import call
 from scipy.integrate import solve_ivp
 
 from diploee import Run, simulate
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.base.errors import InputError
 from diploee.grid.dynamics import Event, Site, Voltage, ride_through
 from diploee.grid.dynamics.motor import H_S, LOADING, RA, Motor

@@ -9,7 +9,7 @@ import pytest
 from builders import TINY, tiny_run
 
 from diploee import Run
-from diploee.base.columns import Column
+from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
 from diploee.grid.export.series import ReactiveTable

@@ -149,7 +149,7 @@ def signal_fails(self, shown):
         ),
         (
             {"checks": signal_fails},
-            "its checks raised AttributeError: 'Stretch' object",
+            "its checks raised AttributeError: 'Chunk' object",
         ),
     ],
 )

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from diploee.base.errors import InputError
 from diploee.importers.power_logs.generic_csv import import_plain
-from diploee.importers.power_logs.guard import (
+from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
+from diploee.importers.power_logs.read import FORMATS, read_profiles
+from diploee.importers.power_logs.repairs import (
     MAX_LOST_ENERGY,
     MAX_LOST_TIME,
     Log,
@@ -21,8 +23,6 @@ from diploee.importers.power_logs.guard import (
     in_order,
     in_turn,
 )
-from diploee.importers.power_logs.nvidia_smi import import_nvidia_smi
-from diploee.importers.power_logs.read import FORMATS, read_profiles
 
 MONDAY, SUNDAY = datetime(2024, 3, 4, 9), datetime(2024, 11, 3, 0, 30)
 

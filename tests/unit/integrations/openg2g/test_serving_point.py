@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import LogisticModel, ServingFits, operating_points
-from diploee.integrations.openg2g.serving import (
+from diploee.integrations.openg2g.operating_curves import (
     logistic_curves,
     sampled_operating_points,
 )

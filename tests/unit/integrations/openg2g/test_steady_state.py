@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import InferenceData
-from diploee.integrations.openg2g.measurements import (
+from diploee.integrations.openg2g.benchmark_runs import (
     BenchmarkRun,
     PowerReadings,
     median_trace_w,

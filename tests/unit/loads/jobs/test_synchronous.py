@@ -16,8 +16,8 @@ from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.metrics.attribution_text import cause_words, causes_of
+from diploee.profiles.gpu_power_smoothing import smoothed_course, smoothed_loop
 from diploee.profiles.iterations import loop_of_iterations
-from diploee.profiles.smoothing import smoothed_course, smoothed_loop
 from diploee.scenario import Scenario, scenario_from_dict
 from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.synchronous import SynchronousJob

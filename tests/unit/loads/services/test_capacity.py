@@ -10,7 +10,7 @@ from diploee.base.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services.capacity import max_request_rate_rps, reserve_nodes
 from diploee.loads.services.curves import LatencyCurve
-from diploee.loads.services.timeline import whole_instances
+from diploee.loads.services.served_requests import whole_instances
 
 
 def curve(

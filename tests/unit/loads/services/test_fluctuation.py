@@ -10,7 +10,7 @@ from serving_builders import one_service, plan_of, request_rates, serving_scenar
 from diploee.base.errors import ScenarioError, WorkloadError
 from diploee.base.tables import Float64Array
 from diploee.loads.jobs.rates import month_factors
-from diploee.loads.services.requests import RequestRates
+from diploee.loads.services.request_rates import RequestRates
 from diploee.scenario import Calendar, Fluctuation
 
 CHAT = "request_streams.chat"

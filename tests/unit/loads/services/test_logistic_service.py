@@ -13,7 +13,7 @@ from serving_builders import one_service, plan_of, serving_scenario
 from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.integrations.openg2g import operating_points
-from diploee.integrations.openg2g.serving import serving_fits
+from diploee.integrations.openg2g.operating_curves import serving_fits
 from diploee.scenario import Scenario
 
 LOGISTIC: dict[str, Any] = {

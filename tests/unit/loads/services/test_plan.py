@@ -25,8 +25,12 @@ from diploee.loads.services.metrics import (
     request_metrics,
     service_metrics,
 )
+from diploee.loads.services.served_requests import (
+    ScalingRules,
+    fifo_wait_s,
+    serve_requests,
+)
 from diploee.loads.services.service_plan import PlannedService, ServicePlan
-from diploee.loads.services.timeline import ScalingRules, fifo_wait_s, serve_requests
 from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"

@@ -22,7 +22,7 @@ from serving_builders import (
 from diploee import Run, simulate
 from diploee.base.errors import ScenarioError, WorkloadError
 from diploee.loads.services.capacity import reserve_nodes
-from diploee.loads.services.timeline import ScalingRules, serve_requests
+from diploee.loads.services.served_requests import ScalingRules, serve_requests
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario, load_scenario
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.loads.services.timeline import (
+from diploee.loads.services.served_requests import (
     ScalingRules,
     cut_at_crossings,
     fifo_wait_s,

@@ -8,7 +8,7 @@ import scipy
 from benchmark_builders import ITL, POWER, SIZES, tiny_fits
 
 from diploee.integrations.openg2g import LogisticModel
-from diploee.integrations.openg2g.replicas.control import FeedbackSpec
+from diploee.integrations.openg2g.replicas.batch_control import FeedbackSpec
 from diploee.integrations.openg2g.replicas.settings import CapSpec
 from diploee.integrations.openg2g.replicas.views import (
     Constraint,

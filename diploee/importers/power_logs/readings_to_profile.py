@@ -19,7 +19,8 @@ import numpy as np
 from diploee.base.errors import Brief, InputError, LogFormatError, one_of, plural
 from diploee.base.tables import BoolArray, Float32Array, Float64Array, Int64Array
 from diploee.base.units import MS_PER_S
-from diploee.importers.power_logs.guard import (
+from diploee.importers.power_logs.options import Reading
+from diploee.importers.power_logs.repairs import (
     CUT,
     FAILED,
     HELD,
@@ -33,7 +34,6 @@ from diploee.importers.power_logs.guard import (
     in_order,
     loss_text,
 )
-from diploee.importers.power_logs.options import Reading
 from diploee.profiles.derived import trim_profile
 from diploee.profiles.meter_response import MeterModel, reach
 from diploee.profiles.profile import PowerProfile, Provenance, Repair

@@ -18,7 +18,7 @@ import numpy as np
 
 from diploee.base.errors import InputError, did_you_mean, one_of
 from diploee.base.tables import Float64Array, Int64Array
-from diploee.integrations.openg2g.spec import InferenceModelSpec
+from diploee.integrations.openg2g.benchmark_spec import InferenceModelSpec
 from diploee.profiles.resample import US_PER_S, EnergyCurve
 
 REPLICA_POWER = (
