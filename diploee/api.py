@@ -663,7 +663,7 @@ def fit(
     place = None if out is None else Path(out)
     read = [item for item in (log, rules, scenario) if isinstance(item, Path | str)]
     check_place(place, force, *read)
-    found = fit_from_log(
+    result = fit_from_log(
         Path(log),
         ProfileLibrary.open(*map(str, profiles)),
         options,
@@ -672,8 +672,8 @@ def fit(
         workload=workload,
         rules=rules,
     )
-    write_fragment(found.fragment, place, force)
-    return found
+    write_fragment(result.fragment, place, force)
+    return result
 
 
 @overload

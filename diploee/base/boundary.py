@@ -80,15 +80,15 @@ def check_values(
         lacks = column is not None and column.unit == "s"
         bounded = column is not None and column.role in _NOT_NEGATIVE
         if array.shape != (n_values,) or array.dtype.kind not in "bfiu":
-            found = f"of shape {array.shape} of {array.dtype}"
+            result = f"of shape {array.shape} of {array.dtype}"
             expected = f"({n_values},) of numbers, one per interval of the block"
         elif not lacks and not np.isfinite(array).all():
-            found, expected = "with values that are not finite", "finite numbers"
+            result, expected = "with values that are not finite", "finite numbers"
         elif bounded and array.min(initial=0.0) < 0:
-            found, expected = f"with {array.min():g}", "0 or more"
+            result, expected = f"with {array.min():g}", "0 or more"
         else:
             continue
-        raise refuse(f" gives column '{name}' {found}, expected {expected}")
+        raise refuse(f" gives column '{name}' {result}, expected {expected}")
     if missing := {name for name, c in own.items() if c.per != "service"} - given:
         raise refuse(
             f" lacks column '{min(missing)}', which it declares; give it in every block"

@@ -132,8 +132,8 @@ def _changes_of_years(
     """
 
     def offset(second: int) -> timedelta:
-        found = (_EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
-        return found or timedelta()
+        result = (_EPOCH + timedelta(seconds=second)).astimezone(zone).utcoffset()
+        return result or timedelta()
 
     day_s = 86_400
     begin_s, end_s = (

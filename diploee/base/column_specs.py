@@ -47,10 +47,10 @@ def coarser(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[An
     steps = values.reshape(-1, n)
     if kind in ("instant", "end"):
         return steps[:, 0 if kind == "instant" else -1].copy()
-    found: npt.NDArray[Any] = (
+    result: npt.NDArray[Any] = (
         steps.sum(axis=1) if kind == "total" else steps.mean(axis=1)
     )
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -101,25 +101,25 @@ Columns = tuple[Column, ...]
 
 def read_columns(path: Path) -> dict[str, Columns]:
     """Return the columns of a table by whose they are; an empty cell is none."""
-    found = defaultdict[str, Columns](tuple)
+    result = defaultdict[str, Columns](tuple)
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             given: dict[str, Any] = {k: v or None for k, v in row.items()}
-            found[given.pop("stage")] += (Column(**given),)
-    return dict(found)
+            result[given.pop("stage")] += (Column(**given),)
+    return dict(result)
 
 
 def catalogue(*groups: Iterable[Column]) -> Columns:
     """Join columns declared in several places."""
-    found: dict[str, Column] = {}
+    result: dict[str, Column] = {}
     for column in (column for group in groups for column in group):
-        if (first := found.setdefault(column.name, column)) is not column:
+        if (first := result.setdefault(column.name, column)) is not column:
             raise InputError(
                 f"column '{column.name}' is declared twice: as {first.text} "
                 f"[{first.unit}] and as {column.text} [{column.unit}]; give one of "
                 "them another name"
             )
-    return tuple(found.values())
+    return tuple(result.values())
 
 
 def with_boundary(columns: Columns, name: str, boundary: str) -> Columns:

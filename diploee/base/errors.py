@@ -246,13 +246,13 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
     """Return each text once, with how many of the things it was said of."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for of_one in texts:
         for alike, text in {
             re.sub(r"\d[\d.,]*", "#", text): text for text in of_one
         }.items():
-            found.setdefault(alike, []).append(text)
-    return [f"{of[0]} ({len(of):,} of {plural(n_of, what)})" for of in found.values()]
+            result.setdefault(alike, []).append(text)
+    return [f"{of[0]} ({len(of):,} of {plural(n_of, what)})" for of in result.values()]
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:

@@ -115,10 +115,10 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
     """
     if not is_plain_number(value) or isnan(value):
         return none
-    if (found := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
+    if (result := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
         before = len(f"{abs(value * factor):.0f}")
-        kept = min(int(found[1]), max(_MAX_DIGITS - before, 0))
-        pattern = pattern.replace(found[0], f".{kept}f")
+        kept = min(int(result[1]), max(_MAX_DIGITS - before, 0))
+        pattern = pattern.replace(result[0], f".{kept}f")
     return pattern.format(value * factor)
 
 
@@ -141,14 +141,14 @@ def read_metrics(path: Path) -> list[Metric]:
 
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
     """Join metrics declared in several places."""
-    found: dict[str, Metric] = {}
+    result: dict[str, Metric] = {}
     for metric in (metric for group in groups for metric in group):
-        if (first := found.setdefault(metric.key, metric)) is not metric:
+        if (first := result.setdefault(metric.key, metric)) is not metric:
             raise InputError(
                 f"metric '{metric.key}' is declared twice: as {first.title} and as "
                 f"{metric.title}; give one of them another key"
             )
-    return tuple(found.values())
+    return tuple(result.values())
 
 
 def is_plain_number(value: object) -> TypeGuard[int | float]:
@@ -244,8 +244,8 @@ def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
         Declared metrics.
     """
     for metric in metrics:
-        if found := _pattern(metric.key).fullmatch(key):
-            parts = {name: part for name, part in found.groupdict().items() if part}
+        if result := _pattern(metric.key).fullmatch(key):
+            parts = {name: part for name, part in result.groupdict().items() if part}
             label = metric.label
             for name, part in parts.items():
                 label = label.replace(f"<{name}>", _LENGTH.sub(r"\1 \2", part))

@@ -152,9 +152,9 @@ class Model(Brief, BaseModel):
 
     def _need_one(self, *keys: str, least: int = 1) -> None:
         """Refuse more than one of some keys, and none unless that is allowed."""
-        found = self._keys_set(*keys)
-        if not least <= len(found) <= 1:
-            raise ValueError(f"give one of {one_of(keys)}, found {one_of(found)}")
+        result = self._keys_set(*keys)
+        if not least <= len(result) <= 1:
+            raise ValueError(f"give one of {one_of(keys)}, found {one_of(result)}")
 
     def _need(self, key: str, *others: str) -> None:
         """Refuse a key without others that it needs."""
@@ -164,8 +164,8 @@ class Model(Brief, BaseModel):
 
     def _refuse(self, key: str, *others: str) -> None:
         """Refuse a key with others that can't go with it."""
-        if self._keys_set(key) and (found := self._keys_set(*others)):
-            raise ValueError(f"'{key}' can't go with {one_of(found)}; remove one")
+        if self._keys_set(key) and (result := self._keys_set(*others)):
+            raise ValueError(f"'{key}' can't go with {one_of(result)}; remove one")
 
     def given_otherwise(self) -> Collection[str]:
         """Return keys replaced by another key, so nothing is assumed of them."""
@@ -663,17 +663,17 @@ class Kinds(Generic[T]):
         """Return the JSON Schema of all kinds."""
         by_name = self.by_name
         keyed = [spec for spec in by_name.values() if len(spec.model_fields) > 1]
-        found = [handler(spec.__pydantic_core_schema__) for spec in keyed]
-        for group in map(handler.resolve_ref_schema, found):
+        result = [handler(spec.__pydantic_core_schema__) for spec in keyed]
+        for group in map(handler.resolve_ref_schema, result):
             group["required"] = sorted({self._key, *group.get("required", ())})
         if others := [name for name, spec in by_name.items() if spec not in keyed]:
             kind = {self._key: {"enum": others}}
-            found.insert(
+            result.insert(
                 0, {"type": "object", "properties": kind, "additionalProperties": False}
             )
         if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
-            found.insert(0, {"type": "string", "enum": plain})
-        return {"anyOf": found}
+            result.insert(0, {"type": "string", "enum": plain})
+        return {"anyOf": result}
 
 
 def _needed(spec: type[Model]) -> list[str]:
@@ -709,12 +709,12 @@ class Registry(Mapping[str, F]):
         """Return what has a name, or is found by its import path."""
         if ":" not in name:
             return self.by_name[name]
-        found: F = imported(name)
-        if not isinstance(found, tuple({*map(type, self.by_name.values())})):
+        result: F = imported(name)
+        if not isinstance(result, tuple({*map(type, self.by_name.values())})):
             raise ValueError(
-                f"{shown(name)} is {shown(found)}, no {self._what} {self._noun}"
+                f"{shown(name)} is {shown(result)}, no {self._what} {self._noun}"
             )
-        return found
+        return result
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -755,8 +755,8 @@ class NameIn:
         self._registry = registry
 
     def _names(self) -> Registry[Any]:
-        found: Registry[Any] = installed(FORMATS)[self._registry]
-        return found
+        result: Registry[Any] = installed(FORMATS)[self._registry]
+        return result
 
     def _check(self, name: str) -> str:
         if name not in self._names():

@@ -100,11 +100,11 @@ def plain_problems(error: ValidationError, data: Any) -> list[tuple[KeyPath, str
     # A file of aliases may be wrong in the same way a hundred thousand times.
     first = error.errors(include_url=False)[:MAX_DETAILS]
     details = [(_key_path(detail, data), detail) for detail in first]
-    found: dict[KeyPath, list[ErrorDetails]] = {}
+    result: dict[KeyPath, list[ErrorDetails]] = {}
     for at, detail in details:
         if all(other[: len(at)] != at or other == at for other, _ in details):
-            found.setdefault(at, []).append(detail)
-    return [(at, text) for at, of in found.items() for text in _texts(of)]
+            result.setdefault(at, []).append(detail)
+    return [(at, text) for at, of in result.items() for text in _texts(of)]
 
 
 def _texts(details: list[ErrorDetails]) -> Iterator[str]:
@@ -112,9 +112,9 @@ def _texts(details: list[ErrorDetails]) -> Iterator[str]:
     allowed = list(dict.fromkeys(filter(None, map(_allowed, details))))
     if allowed:
         text = " or ".join(allowed)
-        found = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
-        near = did_you_mean(found, re.findall("'([^']*)'", text))
-        yield f"must be {text}, found {found}{near}"
+        result = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
+        near = did_you_mean(result, re.findall("'([^']*)'", text))
+        yield f"must be {text}, found {result}{near}"
     for detail in details:
         context = detail.get("ctx", {})
         match detail["type"]:

@@ -114,7 +114,7 @@ class Table(Brief):
     @classmethod
     @cache  # a run makes thousands of small tables
     def _dtypes(cls) -> tuple[tuple[str, np.dtype[Any]], ...]:
-        kinds = ((found.name, found.metadata.get("dtype")) for found in fields(cls))
+        kinds = ((result.name, result.metadata.get("dtype")) for result in fields(cls))
         return tuple((name, dtype) for name, dtype in kinds if dtype is not None)
 
     def __len__(self) -> int:

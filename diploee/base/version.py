@@ -22,9 +22,9 @@ def full_version(
 
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             command, cwd=root, capture_output=True, check=True, timeout=10
         )
     except (OSError, subprocess.SubprocessError):
         return version
-    return f"{version}+g{found.stdout.decode().strip().replace('-', '.')}"
+    return f"{version}+g{result.stdout.decode().strip().replace('-', '.')}"

@@ -71,9 +71,9 @@ def battery_command(
                     Path(folder) / scenario.name,
                     at_most_s=at_most * S_PER_MIN,
                 )
-        found = mitigate(run, *rules)
-        sections = battery_sections(run, rules, found, again, at_most * S_PER_MIN)
+        result = mitigate(run, *rules)
+        sections = battery_sections(run, rules, result, again, at_most * S_PER_MIN)
     if as_json:
-        print_result({**found.as_dict(), "sections": as_dict(sections)})
+        print_result({**result.as_dict(), "sections": as_dict(sections)})
     else:
         show_sections(sections)

@@ -34,14 +34,14 @@ def compare_command(
 
     if out is not None:
         check_file(out, force, inputs=folders)
-    found = compare(*folders)
+    result = compare(*folders)
     if out is not None:
         with whole_file(out, force, inputs=folders) as path:
-            found.frame().rename(columns=cell).to_csv(path)
+            result.frame().rename(columns=cell).to_csv(path)
     if as_json:
-        print_result(found.as_dict())
+        print_result(result.as_dict())
         return
-    for section in found.sections(everything):
+    for section in result.sections(everything):
         show_texts(section.tables)
         for note in section.notes:
             typer.echo(note)

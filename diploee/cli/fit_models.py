@@ -174,7 +174,7 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
         "itl_ms": (fits.itl, MS_PER_S),
         "throughput_tps": (fits.throughput, 1.0),
     }
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: {
             "L": curve.span * factor,
             "k": curve.steepness,
@@ -190,33 +190,33 @@ def _as_dict(model: ModelFits) -> dict[str, Any]:
             f"{name}: R2 {of['r2']:.2f} over {of['n_points']} points: the batch size "
             "hardly explains it"
         )
-        for name, of in found.items()
+        for name, of in result.items()
         if of["r2"] is not None and of["r2"] < LOW_R2
     ]
-    found |= {
+    result |= {
         "smallest_batch": fits.smallest_batch,
         "largest_batch": fits.largest_batch,
     }
     return (
-        found | ({"notes": notes} if notes else {}) | {"details": dict(model.details)}
+        result | ({"notes": notes} if notes else {}) | {"details": dict(model.details)}
     )
 
 
 def _fragment(label: str, model: ModelFits) -> str:
-    spec, found = model.spec, _as_dict(model)
+    spec, result = model.spec, _as_dict(model)
     of = f"{spec.model_id} on {spec.gpus_per_replica} x {spec.gpu_model}"
     # Names of the user's must not end the comment
     lines = [one_line(f"# {label}: {of}")]
-    lines += [f"# Note: {note}" for note in found.get("notes", ())]
+    lines += [f"# Note: {note}" for note in result.get("notes", ())]
     if spec.itl_deadline_s is not None:
         lines.append(
             f"latency_cap: {{metric: mean_itl, limit_s: {spec.itl_deadline_s:g}}}"
         )
     lines.append("logistic:")
-    if source := found["details"].get("source"):
+    if source := result["details"].get("source"):
         lines.append(f"  source: {json.dumps(str(source))}")
     for name in ("power_w", "itl_ms", "throughput_tps"):
-        curve = found[name]
+        curve = result[name]
         numbers = ", ".join(
             f"{symbol}: {curve[symbol]:.6g}" for symbol in ("L", "k", "x0", "b0")
         )
@@ -224,6 +224,6 @@ def _fragment(label: str, model: ModelFits) -> str:
         quality = "" if r2 is None else f"   # R2 {r2:.4f}, {curve['n_points']} points"
         lines.append(f"  {name}: {{{numbers}}}{quality}")
     lines += [
-        f"  {name}: {found[name]:g}" for name in ("smallest_batch", "largest_batch")
+        f"  {name}: {result[name]:g}" for name in ("smallest_batch", "largest_batch")
     ]
     return "\n".join(lines) + "\n"

@@ -74,25 +74,26 @@ def _end(reports: Sequence[LimitReport], fail: bool) -> None:
 
 
 def _show_sweep(run_dir: Path, limits: Limits, fail: bool, as_json: bool) -> None:
-    found = sweep_verdicts(read_sweep(run_dir), limits)
+    result = sweep_verdicts(read_sweep(run_dir), limits)
     lines = [
-        f"{limits.name}: {share_line(found)}".removeprefix(": "),
+        f"{limits.name}: {share_line(result)}".removeprefix(": "),
         *filter(None, (limits.origin, *limits.notes)),
-        *(f"{name}: {report.title}" for name, (_, report) in found.items()),
+        *(f"{name}: {report.title}" for name, (_, report) in result.items()),
     ]
-    reports = {name: report for name, (_, report) in found.items()}
+    reports = {name: report for name, (_, report) in result.items()}
     content = {name: report.as_dict() for name, report in reports.items()}
     print_result(content, lines, as_json=as_json)
     _end([*reports.values()], fail)
 
 
 def _show_presets(as_json: bool) -> None:
-    found = {name: load_limits(path) for name, path in shipped("limits").items()}
+    result = {name: load_limits(path) for name, path in shipped("limits").items()}
     content = {
-        name: limits.model_dump(exclude_defaults=True) for name, limits in found.items()
+        name: limits.model_dump(exclude_defaults=True)
+        for name, limits in result.items()
     }
     lines = (
         f"{name}: {limits.name}; {limits.origin or 'an example, no standard'}"
-        for name, limits in found.items()
+        for name, limits in result.items()
     )
     print_result(content, lines, as_json=as_json)

@@ -110,10 +110,10 @@ def shipped_names(
 
         places = {"scenario": ".", "sweep": "sweeps", "limits": "limits"}
         folders = [shipped_folder("scenarios") / places[kind] for kind in kinds]
-        found = [
+        result = [
             path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))
         ]
-        return [name for name in found if name.startswith(incomplete)]
+        return [name for name in result if name.startswith(incomplete)]
 
     return names
 

@@ -81,9 +81,9 @@ def report_command(
 ) -> None:
     """Draw runs or a sweep on one HTML page, which needs no network."""
     if as_json:
-        found = build_report(folders, limits or (), drawn=False, bands=bands)
-        content = {"title": found.title, "sections": as_dict(found.sections)}
-        print_result({**content, "warnings": found.warnings})
+        result = build_report(folders, limits or (), drawn=False, bands=bands)
+        content = {"title": result.title, "sections": as_dict(result.sections)}
+        print_result({**content, "warnings": result.warnings})
         return
     written = write_report(
         folders,

@@ -102,12 +102,12 @@ def ride_through_command(
         of = scenario_from_dict(
             data, lambda at: f"--set {'.'.join(map(str, at))}"
         ).facility
-        found = run.answer(event, at=at, settings=of.ride_through or {})
+        result = run.answer(event, at=at, settings=of.ride_through or {})
     if out is not None:
         with whole_file(out, force) as path:
-            found.write(path)
+            result.write(path)
     if picture is not None:
-        write_picture(ride_through_chart(found), picture, force)
+        write_picture(ride_through_chart(result), picture, force)
     if not quiet and not as_json:
-        show_sections([found.section()])
-    print_result(found.as_dict() if as_json else None, as_json=as_json)
+        show_sections([result.section()])
+    print_result(result.as_dict() if as_json else None, as_json=as_json)

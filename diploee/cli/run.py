@@ -232,7 +232,7 @@ def validate(
     resolved = _load(scenario, set_, target_utilization, seed)
     with placing(scenario):
         site = site_of(resolved, ProfileLibrary.open(*(profiles or ())))
-        found = check(site)
+        result = check(site)
     facility, rated_mw = site.scenario.facility, site.rated_power_w / W_PER_MW
     rated = f", rated {rated_mw:,.4g} MW at the meter" if facility.stages else ""
     step_s = site.scenario.step_ms / 1000
@@ -241,25 +241,25 @@ def validate(
     )
     words = (
         f"{resolved.name}: valid; {facility.n_nodes:,} nodes{rated}, "
-        f"{found.n_classes} job classes, {resolved.n_intervals:,} intervals of "
+        f"{result.n_classes} job classes, {resolved.n_intervals:,} intervals of "
         f"{resolved.resolution_ms / 1000:g} s{steps}, hash {resolved.sha256()[:8]}; a "
-        f"run takes {found.forecast.words()}"
+        f"run takes {result.forecast.words()}"
     )
     content = {
         "name": resolved.name,
         "n_nodes": facility.n_nodes,
         "rated_mw": rated_mw,
-        "n_job_classes": found.n_classes,
+        "n_job_classes": result.n_classes,
         "n_intervals": resolved.n_intervals,
         "resolution_s": resolved.resolution_ms / 1000,
         "step_s": step_s,
         "sha256": resolved.sha256(),
-        "forecast": asdict(found.forecast),
-        "weather": _weather(site.scenario, found.weather_year),
-        "warnings": found.warnings,
+        "forecast": asdict(result.forecast),
+        "weather": _weather(site.scenario, result.weather_year),
+        "warnings": result.warnings,
     }
     print_result(content, [words, *_weather_lines(content["weather"])], as_json=as_json)
-    for text in () if as_json else found.warnings:
+    for text in () if as_json else result.warnings:
         typer.echo(f"Warning: {text}", err=True)
 
 

@@ -123,12 +123,12 @@ def _do(sweep: Sweep, running: Running, shown: Collection[str]) -> None:
 
 def _forecast(sweep: Sweep, running: Running) -> None:
     n_workers = 1 if running.workers == 0 else running.workers or usable_cores()
-    n_runs, found = forecast(sweep, n_workers, running.profiles, running.max_runs)
+    n_runs, result = forecast(sweep, n_workers, running.profiles, running.max_runs)
     if running.as_json:
-        print_result({"n_runs": n_runs, **asdict(found)})
+        print_result({"n_runs": n_runs, **asdict(result)})
     else:
         amount = f"{n_runs:,} runs on {n_workers} of {usable_cores()} cores"
-        typer.echo(f"{sweep.name}: {amount} take {found.words()}; nothing was run")
+        typer.echo(f"{sweep.name}: {amount} take {result.words()}; nothing was run")
 
 
 def _run(sweep: Sweep, running: Running) -> SweepResult:

@@ -549,12 +549,12 @@ class StageMeters:
 
         Refuse undeclared ones.
         """
-        found: dict[str, dict[str, float | None]] = {}
+        result: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
             with naming("its meter's values", refusal(stage)):
                 values = dict(meter.values())
             check_declared(values.items(), stage.metrics, refusal(stage))
             for key, value in values.items():
                 block, _, name = key.partition(".")
-                found.setdefault(block, {})[name] = value
-        return found
+                result.setdefault(block, {})[name] = value
+        return result

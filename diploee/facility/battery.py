@@ -117,8 +117,8 @@ class ChargeCycles:
 def _by_depth(depths: Int64Array) -> Int64Array:
     """Return how many depths lie below, between and above the edges of the classes."""
     edges = np.array(DEPTHS_PERCENT) * (_PARTS // 100)
-    found = np.searchsorted(edges, depths, side="right")
-    return np.bincount(found, minlength=edges.size + 1)
+    result = np.searchsorted(edges, depths, side="right")
+    return np.bincount(result, minlength=edges.size + 1)
 
 
 EXAMPLE = "{{kind: battery, power_mw: 2, energy_mwh: 1, {}}}"
@@ -463,11 +463,11 @@ class _BatteryMeter(ColumnMeter):
 
     def values(self) -> dict[str, float | None]:
         """Return the metrics."""
-        found, cycles = super().values(), self._cycles.count()
-        moved_mwh = (found["battery.discharged_mwh"] or 0.0) + self._taken.result()
+        result, cycles = super().values(), self._cycles.count()
+        moved_mwh = (result["battery.discharged_mwh"] or 0.0) + self._taken.result()
         return {
-            "battery.discharged_mwh": found.pop("battery.discharged_mwh"),
-            "battery.loss_mwh": found.pop("battery.loss_mwh"),
+            "battery.discharged_mwh": result.pop("battery.discharged_mwh"),
+            "battery.loss_mwh": result.pop("battery.loss_mwh"),
             "battery.equivalent_full_cycles": moved_mwh / (2 * self._capacity_mwh),
             "battery.cycled_depth": cycles.depths,
             "battery.deepest_cycle": cycles.deepest,
@@ -478,5 +478,5 @@ class _BatteryMeter(ColumnMeter):
                     pairwise(DEPTHS_PERCENT), cycles.classes, strict=True
                 )
             },
-            **found,
+            **result,
         }

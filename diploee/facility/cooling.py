@@ -330,12 +330,12 @@ class Cooling:
             self._map,
             rows,
         )
-        found = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
-        found[POWER] = block.columns[POWER] + cooling_w
+        result = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
+        result[POWER] = block.columns[POWER] + cooling_w
         if REACTIVE in block.columns:
             var_per_w = tan(acos(self.spec.power_factor))
-            found[REACTIVE] = block.columns[REACTIVE] + var_per_w * cooling_w
-        return found, state
+            result[REACTIVE] = block.columns[REACTIVE] + var_per_w * cooling_w
+        return result, state
 
     def meter(self) -> _CoolingMeter:
         """Return the meter of its energy and hours."""

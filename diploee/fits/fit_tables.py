@@ -18,10 +18,10 @@ from diploee.runs.sections import SectionTable, Statistic
 
 def numbers_of(summary: dict[str, Any]) -> dict[str, Any]:
     """Return a fit as plain data for JSON; what is infinite or not known is None."""
-    found: dict[str, Any] = to_jsonable_python(
+    result: dict[str, Any] = to_jsonable_python(
         summary, inf_nan_mode="null", fallback=lambda values: values.tolist()
     )
-    return found
+    return result
 
 
 def calendar_dict(

@@ -69,9 +69,9 @@ def pool_of(
         return base, names[0]
     if pool not in names:
         near = did_you_mean(pool or "", names)
-        found = "none" if pool is None else repr(pool)
+        result = "none" if pool is None else repr(pool)
         raise InputError(
-            f"{named('pool')}: must be one of {one_of(names)}, found {found}{near}"
+            f"{named('pool')}: must be one of {one_of(names)}, found {result}{near}"
         )
     return base, pool
 
@@ -105,8 +105,8 @@ def stream_yaml(
                     f"{target.named('stream')}: '{name}' is a stream of pool "
                     f"'{others[name]['pool']}' of the scenario; give another name"
                 )
-            if found := data.get(own, {}) | others:
-                whole[own] = found
+            if result := data.get(own, {}) | others:
+                whole[own] = result
         # What a scenario may be called
         if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", out.stem):
             whole["name"] = out.stem
@@ -157,10 +157,10 @@ def naming_the_other_command(
         if (
             name is None
             and _recognised(own, path) is None
-            and (found := _recognised(others, path))
+            and (result := _recognised(others, path))
         ):
             raise InputError(
-                f"{path}: is a {_KINDS[other]} ({found}), not a {_KINDS[command]}; "
+                f"{path}: is a {_KINDS[other]} ({result}), not a {_KINDS[command]}; "
                 f"fit it with 'diploee {other}'"
             ) from error
         raise

@@ -127,8 +127,8 @@ class InputReader:
             self._kept.pop(key, None)  # before the new one takes as much memory
             self._kept[key] = found_as, read(*paths, **options)
         self._used.add(key)
-        found: T = self._kept[key][1]
-        return found
+        result: T = self._kept[key][1]
+        return result
 
     def _log(
         self, replay: JobReplay, folder: Path, pool_gpus_per_node: int | None
@@ -179,14 +179,14 @@ class InputReader:
             return {}
         from diploee.importers.signals import read_signal
 
-        found: dict[str, Signal] = {}
+        result: dict[str, Signal] = {}
         for name, spec in scenario.flexibility.signals.given().items():
             path = readable(
                 scenario.folder / spec.file, f"flexibility.signals.{name}.file"
             )
             signal = self._once(read_signal, path, name=name, spec=spec)
-            found[name] = fit_to_run(signal, path, scenario.clock)
-        return found
+            result[name] = fit_to_run(signal, path, scenario.clock)
+        return result
 
 
 @contextmanager

@@ -71,6 +71,6 @@ def read_peak_intervals(path: Path | str) -> list[NamedSpan]:
 
 
 def _stamps(table: ReadTable, key: str) -> Timestamps:
-    found = stamps_of_one_clock(table, key)
-    fail_values(table, key, found.there, "a time")
-    return found
+    result = stamps_of_one_clock(table, key)
+    fail_values(table, key, result.there, "a time")
+    return result

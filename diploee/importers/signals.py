@@ -118,8 +118,8 @@ def read_signal(path: Path | str, name: SignalName, spec: SignalFile) -> Signal:
             raise LogFormatError(
                 f"{table.path}: one row, expected two or more, which tell the step"
             )
-        found, count = np.unique(steps_ms, return_counts=True)
-        step_ms = int(found[np.argmax(count)])  # the most frequent one
+        result, count = np.unique(steps_ms, return_counts=True)
+        step_ms = int(result[np.argmax(count)])  # the most frequent one
         if form.name == "nyiso" and step_ms == ENDING_STEP_MS:
             times_ms = times_ms - step_ms
         end_ms = int(times_ms[-1]) + step_ms
@@ -151,10 +151,10 @@ def _find(sheet: HeaderTable, patterns: str) -> str:
 
     Empty for none.
     """
-    found = (
+    result = (
         n for n in sheet.names if patterns and re.fullmatch(patterns, n, re.IGNORECASE)
     )
-    return next(found, "")
+    return next(result, "")
 
 
 def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTable:
@@ -168,8 +168,8 @@ def _rows(sheet: HeaderTable, form: _SignalFormat, spec: SignalFile) -> ReadTabl
             f"{listed(others)}), expected one; name it as column"
         )
     wanted = {"time": time, "value": value or others[0]}
-    found = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
-    wanted |= {key: name for key, name in found.items() if name}
+    result = {"place": _find(sheet, form.place), "kind": _find(sheet, form.kind)}
+    wanted |= {key: name for key, name in result.items() if name}
     table = sheet.read(wanted, "a signal")
     if "kind" in table:
         table = table.take(_words(table, "kind") == form.of_kind)
@@ -204,12 +204,12 @@ def _utc_ms(table: ReadTable, form: _SignalFormat, spec: SignalFile) -> Int64Arr
     if form.time_format:
         first = table.columns["time"][0].as_py()
         seconds = ":%S" if first.count(":") > 1 else ""
-        found = stamps(table, "time", form.time_format + seconds)
+        result = stamps(table, "time", form.time_format + seconds)
     else:
-        found = stamps_of_one_clock(table, "time")
-    fail_values(table, "time", found.there, "a time")
-    ms = found.us // 1000
-    if found.is_aware[0]:
+        result = stamps_of_one_clock(table, "time")
+    fail_values(table, "time", result.there, "a time")
+    ms = result.us // 1000
+    if result.is_aware[0]:
         return ms
     if form.zone:
         return _of_zone(ms, form.zone)

@@ -355,11 +355,11 @@ def _values(
     bad = np.flatnonzero(~((values >= low) & (values <= high)))
     if bad.size:
         others = f" ({bad.size:,} such lines)" if bad.size > 1 else ""
-        found = "none" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
+        result = "none" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
         text.fail(
             int(lines[bad[0]]),
             (
-                f"{what} is missing or out of range: found {found}{others}, expected "
+                f"{what} is missing or out of range: found {result}{others}, expected "
                 f"{low:g} to {high:g}; fill it in, or take another file"
             ),
         )

@@ -99,8 +99,8 @@ def open_loads(
     taken = {column.name for column in columns}
     for i, open_load in enumerate(loads):
         if not callable(open_load):
-            found = f"an object of {type(open_load).__name__}"
-            raise WorkloadError(f"loads: found {found}, expected the class of a load")
+            result = f"an object of {type(open_load).__name__}"
+            raise WorkloadError(f"loads: found {result}, expected the class of a load")
         refuse = refusal(open_load)
         if any(open_load is other for other in loads[:i]):
             raise refuse(" is given twice; take one out")
@@ -134,16 +134,16 @@ def load_metrics(
     loads: Iterable[Load], pool: str | None, taken: Collection[str]
 ) -> dict[str, Any]:
     """Return the blocks of ``metrics.json`` of loads, none of them `taken`."""
-    found = dict[str, Any]()
+    result = dict[str, Any]()
     for load in loads:
         with naming("metrics", refusal(load)):
             blocks = dict(load.metrics(pool))
-        if twice := blocks.keys() & {*taken, *found}:
+        if twice := blocks.keys() & {*taken, *result}:
             raise refusal(load)(
                 f": metrics gives '{min(twice)}', a block of the run; rename it"
             )
-        found |= blocks
-    return found
+        result |= blocks
+    return result
 
 
 class Loads:
@@ -156,27 +156,27 @@ class Loads:
 
     def between(self, begin_ms: int, end_ms: int) -> list[Segments]:
         """Return the segments of each load that start in a window."""
-        found = []
+        result = []
         for load in self._loads:
             with naming("between", refusal(load)):
-                found.append(load.between(begin_ms, end_ms))
+                result.append(load.between(begin_ms, end_ms))
                 if not self._has_passed:
-                    self._check(load, found[-1], begin_ms)
+                    self._check(load, result[-1], begin_ms)
         self._has_passed = True
-        return found
+        return result
 
     def values(self, block: Block) -> dict[str, npt.NDArray[Any]]:
         """Return a block's columns with those of all loads."""
-        found = dict(block.columns)
+        result = dict(block.columns)
         for load in self._loads:
             refuse = refusal(load)
             with naming("values", refuse):
                 values = load.values(block)
                 if not self._has_passed:
                     check_values(values, load.columns, len(block), refuse)
-            found |= values
+            result |= values
         self._has_passed = True
-        return found
+        return result
 
     def _check(self, load: Load, found: Segments, begin_ms: int) -> None:
         """Refuse segments that can't be summed, or of another window."""

@@ -61,8 +61,8 @@ class ImportCounts(Brief):
 
     def __post_init__(self) -> None:
         for what in ("dropped", "repaired", "noted"):  # what did not occur is no cause
-            found = {cause: n for cause, n in getattr(self, what).items() if n}
-            object.__setattr__(self, what, found)
+            result = {cause: n for cause, n in getattr(self, what).items() if n}
+            object.__setattr__(self, what, result)
 
     def by_cause(self, of: str = "", as_local: bool = False) -> dict[str, int]:
         """Return what was left out, changed or noted, by cause and whose it is.
@@ -78,8 +78,8 @@ class ImportCounts(Brief):
 
     def lines(self) -> list[str]:
         """Return one line of text per cause that occurred, after one with the totals."""  # noqa: E501
-        found = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
+        result = [f"{self.n_rows:,} rows, {self.n_kept:,} kept"]
         for what in ("dropped", "repaired", "noted"):
             causes: Mapping[str, int] = getattr(self, what)
-            found.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items())
-        return found
+            result.extend(f"{what} {n:,}: {cause}" for cause, n in causes.items())
+        return result

@@ -64,10 +64,10 @@ class _Ramp:
 
     def add(self, stretch: Chunk) -> None:
         """Take in what ends in the new values of a stretch."""
-        if (found := self._signal(stretch.windows_of(self.n_window))) is not None:
-            changes_w = found.values / (self._n * QUANTA_PER_W)
-            self.up.add(changes_w, found.first_ms, stretch.step_ms)
-            self.down.add(-changes_w, found.first_ms, stretch.step_ms)
+        if (result := self._signal(stretch.windows_of(self.n_window))) is not None:
+            changes_w = result.values / (self._n * QUANTA_PER_W)
+            self.up.add(changes_w, result.first_ms, stretch.step_ms)
+            self.down.add(-changes_w, result.first_ms, stretch.step_ms)
 
     def result(self) -> tuple[FirstMaximum, FirstMaximum]:
         """Return the largest up and down [W]."""
@@ -108,11 +108,11 @@ class StepExtremes:
             for n, peak in self._peaks.items()
             if np.isfinite(peak.most.value)
         }
-        found = {}
+        result = {}
         for n, of in self._ramps.items():
             if np.isfinite(of.up.value):
                 per_min = MS_PER_MIN / n / W_PER_MW
-                found[f"{n / MS_PER_S:g}s"] = {
+                result[f"{n / MS_PER_S:g}s"] = {
                     "up_mw_per_min": max(of.up.value * per_min, 0.0),
                     "down_mw_per_min": max(of.down.value * per_min, 0.0),
                 }
@@ -128,4 +128,4 @@ class StepExtremes:
             if of.result()[0][0] >= 0
         }
         step_s = self._clock.step_s
-        return {"step_s": step_s, "peaks": peaks, "ramps": found, "changes": changes}
+        return {"step_s": step_s, "peaks": peaks, "ramps": result, "changes": changes}

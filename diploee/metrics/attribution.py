@@ -194,11 +194,11 @@ class _Service:
             np.clip((end - edges_ms[low + 1 : stop]) / (end - begin), 0, 1)
             for begin, end in (after, before)
         )
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for did, n in (("started", steps.clip(min=0)), ("stopped", steps.clip(max=0))):
-            found[did] = abs(int(n.sum()))
-            found[f"{did}_mw"] = float(n @ (in_after - in_before)) * each_w / W_PER_MW
-        return found
+            result[did] = abs(int(n.sum()))
+            result[f"{did}_mw"] = float(n @ (in_after - in_before)) * each_w / W_PER_MW
+        return result
 
     def calendar_means(self, before: Span, after: Span) -> tuple[float, float]:
         """Return the relative calendar mean in the middles of two spans."""
@@ -309,10 +309,10 @@ class Attribution:
                 service.name, service.plan.pool, means, sum(net_w)
             )
         for plan, bank in self._replicas:
-            found = [bank.means(self._tables, *span) for span in (before, after)]
+            result = [bank.means(self._tables, *span) for span in (before, after)]
             idle_w = float(self._idle_w[bank.pool_id])
             earlier_w, later_w = (
-                power_w - n_nodes * idle_w for power_w, n_nodes, _ in found
+                power_w - n_nodes * idle_w for power_w, n_nodes, _ in result
             )
             numbers = [plan.mean_replicas(*span) for span in (before, after)]
             change_w = later_w - earlier_w
@@ -418,14 +418,14 @@ class Attribution:
         banks = [(s.name, bank) for s in self._services for bank in s.banks]
         banks += [(plan.stream, bank) for plan, bank in self._replicas]
         loads += [(name, bank.within(*span)) for name, bank in banks]
-        found: dict[str, Float64Array] = {}
+        result: dict[str, Float64Array] = {}
         for name, rows in loads:
             energy_j = np.zeros((self._idle_w.size, len(block)))
             add_directly(rows, self._written.tables, block.t0_ms, energy_j)
             power_w = energy_j.sum(axis=0) * (MS_PER_S / block.dt_ms)
             name = f"{LOAD}.{name}"
-            found[name] = found.get(name, 0.0) + power_w
-        return found | {IDLE: block.columns["it_power_w"] - sum(found.values())}
+            result[name] = result.get(name, 0.0) + power_w
+        return result | {IDLE: block.columns["it_power_w"] - sum(result.values())}
 
     def _nodes_over(self, span: Span) -> Float64Array:
         """Return the standing nodes of each pool, mean over a span, shape (pools,)."""

@@ -94,14 +94,14 @@ def cause_words(cause: Words, unit: PowerUnit | None = None) -> str:
         )
         for opposes in (False, True)
     )
-    found = [agreeing, f"against it {against}" if against else ""]
+    result = [agreeing, f"against it {against}" if against else ""]
     if abs(rest_mw) > MAX_REST * abs(change_mw):
-        found.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
+        result.insert(0, f"{abs(rest_mw / (change_mw or rest_mw)):.0%} unexplained")
     if write.shows(rest_mw):
-        found.append(f"the rest {write.signed(rest_mw)}")
+        result.append(f"the rest {write.signed(rest_mw)}")
     if queued := cause.get("queued_jobs"):
-        found.append(_queue(*queued))
-    return "; ".join(filter(None, found))
+        result.append(_queue(*queued))
+    return "; ".join(filter(None, result))
 
 
 @dataclass(frozen=True)

@@ -122,14 +122,14 @@ class BillingDemand:
     def block(self, months: Mapping[str, MonthSums]) -> dict[str, Any]:
         """Return the block: an entry for every local month of the run."""
         active = {minutes: sums.result() for minutes, sums in self._active.items()}
-        found = {
+        result = {
             minutes: self._by_month(minutes, of, self._reactive[minutes].result())
             for minutes, of in active.items()
         }
         entries = []
         for month, sums in months.items():
             entry = self._month(month, sums)
-            of_month = (of[month] for of in found.values() if month in of)
+            of_month = (of[month] for of in result.values() if month in of)
             mean_mw = entry["energy_mwh"] / entry["hours"]
             entry["demand"] = [
                 demand | {"load_factor": load_factor(mean_mw, demand["max_mw"])}
@@ -154,14 +154,14 @@ class BillingDemand:
         """
         p_mw, q_mvar = active.mean_mw, reactive.mean_mw
         s_mva = np.hypot(p_mw, q_mvar)
-        found: dict[str, dict[str, Any]] = {}
+        result: dict[str, dict[str, Any]] = {}
         for month, rows in self._clock.months_in(active.starts_ms):
             at = [
                 rows.start + int(np.argmax(v[rows]))
                 for v in (p_mw, s_mva, q_mvar, -q_mvar)
             ]
             times = [self._clock.iso(int(active.starts_ms[k])) for k in at]
-            found[month] = {
+            result[month] = {
                 "interval_min": minutes,
                 "max_mw": float(p_mw[at[0]]),
                 "time": times[0],
@@ -173,7 +173,7 @@ class BillingDemand:
                 "min_mvar": float(q_mvar[at[3]]),
                 "min_mvar_time": times[3],
             }
-        return found
+        return result
 
     def _month(self, month: str, sums: MonthSums) -> dict[str, Any]:
         clock = self._clock
@@ -208,30 +208,30 @@ def _add_billed(entries: list[dict[str, Any]], rules: Billing) -> None:
         if demand is None:
             continue
         # A month that only exports has no demand to bill.
-        found = {
+        result = {
             "interval_min": rules.interval_min,
             "max_mw": max(demand["max_mw"], 0.0),
         }
         if rules.power_factor_min is not None:
-            found["max_mw"] = found["for_power_factor_mw"] = for_power_factor(
-                found["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
+            result["max_mw"] = result["for_power_factor_mw"] = for_power_factor(
+                result["max_mw"], entry["lagging_power_factor"], rules.power_factor_min
             )
         if rules.kvar_free_share is not None:
-            found["reactive_mvar"] = beyond_free_share(
+            result["reactive_mvar"] = beyond_free_share(
                 demand["max_mvar"], demand["max_mw"], rules.kvar_free_share
             )
-        entry["billed"] = found
-        billed.append(found)
+        entry["billed"] = result
+        billed.append(result)
         whole.append(entry["complete"])
     if rules.ratchet is not None:
-        asked = ratchets([found["max_mw"] for found in billed], rules.ratchet)
-        for k, (found, (ratchet_mw, lower_bound)) in enumerate(
+        asked = ratchets([result["max_mw"] for result in billed], rules.ratchet)
+        for k, (result, (ratchet_mw, lower_bound)) in enumerate(
             zip(billed, asked, strict=True)
         ):
             # What a month holds outside of the run may have been more.
             lower_bound |= not all(whole[max(k - RATCHET_MONTHS, 0) : k])
-            found |= {"ratchet_mw": ratchet_mw, "lower_bound": lower_bound}
-            found["max_mw"] = max(found["max_mw"], ratchet_mw)
+            result |= {"ratchet_mw": ratchet_mw, "lower_bound": lower_bound}
+            result["max_mw"] = max(result["max_mw"], ratchet_mw)
     if rules.contract_minimum_mw is not None:
-        for found in billed:
-            found["max_mw"] = max(found["max_mw"], rules.contract_minimum_mw)
+        for result in billed:
+            result["max_mw"] = max(result["max_mw"], rules.contract_minimum_mw)

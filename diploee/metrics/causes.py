@@ -189,14 +189,14 @@ def _entries(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 def _queued(blocks: Iterable[Block], begin_ms: int, end_ms: int) -> list[int]:
     """Return the jobs that wait at a time and in an earlier interval, if any."""
-    found = []
+    result = []
     for block in blocks:
         if "queued_jobs" in block.columns:
             for time_ms in (begin_ms, end_ms - block.dt_ms):
                 if block.t0_ms <= time_ms < block.end_ms:
                     row = (time_ms - block.t0_ms) // block.dt_ms
-                    found.append(int(block.columns["queued_jobs"][row]))
-    return found if any(found) else []
+                    result.append(int(block.columns["queued_jobs"][row]))
+    return result if any(result) else []
 
 
 def _ending_after(segments: Segments, time_ms: int) -> Segments:

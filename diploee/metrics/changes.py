@@ -108,12 +108,12 @@ class Changes:
 
     def extremes(self) -> dict[Key, Extreme]:
         """Return the largest changes, ramps and ranges so far, between extremes."""
-        found, step_ms = {}, self._clock.step_ms
+        result, step_ms = {}, self._clock.step_ms
         for length_ms, changes in self._changes.items():
             for way, (size, first, last) in zip(CHANGE, changes.result(), strict=True):
                 if size > 0:
                     event = Extreme((first, first + step_ms), (last, last + step_ms))
-                    found["changes", length_ms / MS_PER_S, way] = event
+                    result["changes", length_ms / MS_PER_S, way] = event
         for n_ms, sizes in self._ramps.items():
             seen = sizes.result()
             for way, size, at in (
@@ -122,12 +122,12 @@ class Changes:
             ):
                 if seen.count and size > 0:
                     event = Extreme((at, at + n_ms), (at + n_ms, at + 2 * n_ms))
-                    found["ramps", n_ms / MS_PER_S, way] = event
+                    result["ramps", n_ms / MS_PER_S, way] = event
         for window_ms, (seen, (first, last)) in self._each_range():
             if seen.max > 0:
                 event = Extreme((first, first + step_ms), (last, last + step_ms))
-                found["rolling_range", window_ms / MS_PER_S, ""] = event
-        return found
+                result["rolling_range", window_ms / MS_PER_S, ""] = event
+        return result
 
     def _each_range(
         self,
@@ -139,11 +139,11 @@ class Changes:
 
         An entry for every length, or why not.
         """
-        found = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
+        result = {n_ms: sizes.result() for n_ms, sizes in self._ramps.items()}
         ranges = {window_ms: seen for window_ms, (seen, _) in self._each_range()}
         short = "the run is shorter than two intervals"
         no_ramps = self._no_ramps | {
-            n: short for n, seen in found.items() if not seen.count
+            n: short for n, seen in result.items() if not seen.count
         }
         short = "the run is shorter"
         changes = {window_ms: of.result() for window_ms, of in self._changes.items()}
@@ -182,7 +182,7 @@ class Changes:
                 **head,
                 "intervals": [
                     self._ramp(n, seen, support)
-                    for n, seen in found.items()
+                    for n, seen in result.items()
                     if seen.count
                 ],
                 "absent": absent("interval_s", no_ramps, MS_PER_S),

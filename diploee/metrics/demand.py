@@ -27,10 +27,10 @@ def rated_of(metrics: Mapping[str, Any], facility: Facility) -> tuple[float, str
 
     It is 0 where a run of an older version does not say it.
     """
-    found = (metrics.get("power") or {}).get("rated_mw")
+    result = (metrics.get("power") or {}).get("rated_mw")
     if facility.stages or facility.has_ac_power:
-        return found or 0.0, "rated power at the meter"
-    rated_mw = found or facility.rated_power_w / W_PER_MW
+        return result or 0.0, "rated power at the meter"
+    rated_mw = result or facility.rated_power_w / W_PER_MW
     of = "the nodes'" if facility.rated_power_mw is None else "as given"
     return rated_mw, f"device rating ({of})"
 
@@ -118,12 +118,12 @@ class FacilityMetrics:
 
     def blocks(self) -> dict[str, Any]:
         """Return the `power` and `utilization` blocks."""
-        found = _utilization_metrics(self.utilization)
+        result = _utilization_metrics(self.utilization)
         if self._standing:
-            found["mean"] = self._busy / self._standing
+            result["mean"] = self._busy / self._standing
         return {
             "power": power_metrics(self.power_w, self._step_ms, self._rated_power_w),
-            "utilization": found,
+            "utilization": result,
         }
 
 

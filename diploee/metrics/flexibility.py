@@ -94,16 +94,16 @@ class _EventMeter:
             ]
         )
         own = _own_share(event, events, times_ms)
-        found = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
-        found["before_mw"] = before_w / W_PER_MW
-        found["target_mw"] = event.target.level_w(before_w) / W_PER_MW
+        result = _against_twin(event, times_ms, dt_ms, power_w, twin_w, allowed_w, own)
+        result["before_mw"] = before_w / W_PER_MW
+        result["target_mw"] = event.target.level_w(before_w) / W_PER_MW
         changed_j = (twin_w - power_w) * own * dt_ms / MS_PER_S
         edges_ms = np.append(times_ms, times_ms[-1] + dt_ms)
         for key, signal, unit in _COSTS:
             if signal in self._signals:
                 worth = self._signals[signal].means(edges_ms)
-                found[key] = float(np.nansum(worth * changed_j)) / unit
-        return {"name": event.id, **found}
+                result[key] = float(np.nansum(worth * changed_j)) / unit
+        return {"name": event.id, **result}
 
 
 _COSTS = (
@@ -159,7 +159,7 @@ def _against_twin(
     held = (times_ms >= event.held_ms) & (times_ms < event.end_ms)
     limited = (times_ms >= event.ramp_ms) & (times_ms < event.end_ms)
     after = (times_ms >= event.over_ms) & (own > 0)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if not held.any():  # the run ends before
         return {"twin_mw": None, "mean_mw": None, "mean_reduction": None}
     met = power_w <= allowed_w * (1 + event.tolerance)
@@ -171,30 +171,30 @@ def _against_twin(
     )
     own_mean_w, twin_mean_w = float(power_w[held].mean()), float(twin_w[held].mean())
     j_per_w = dt_ms / MS_PER_S
-    found["twin_mw"] = twin_mean_w / W_PER_MW
-    found["mean_mw"] = own_mean_w / W_PER_MW
-    found["mean_reduction"] = 1 - own_mean_w / twin_mean_w if twin_mean_w else None
-    found["held_fraction"] = float(met[held].mean())
-    found["issue_to_target_s"] = None
+    result["twin_mw"] = twin_mean_w / W_PER_MW
+    result["mean_mw"] = own_mean_w / W_PER_MW
+    result["mean_reduction"] = 1 - own_mean_w / twin_mean_w if twin_mean_w else None
+    result["held_fraction"] = float(met[held].mean())
+    result["issue_to_target_s"] = None
     if reached.size:
-        found["issue_to_target_s"] = (
+        result["issue_to_target_s"] = (
             int(times_ms[reached[0]]) - event.issued_ms
         ) / MS_PER_S
-    found["overshoot_mw"] = (
+    result["overshoot_mw"] = (
         max(float((power_w - allowed_w)[limited].max()), 0.0) / W_PER_MW
     )
     saved_w = ((twin_w - power_w) * own)[times_ms < event.over_ms]
-    found["not_drawn_mwh"] = float(saved_w.sum()) * j_per_w / J_PER_MWH
+    result["not_drawn_mwh"] = float(saved_w.sum()) * j_per_w / J_PER_MWH
     if after.any():
         beyond_w = (power_w - twin_w)[after]
         n = max(1, REBOUND_WINDOW_MS // dt_ms)
         sums = np.concatenate([[0.0], np.cumsum(beyond_w)])
         windows_w = (sums[n:] - sums[:-n]) / n if beyond_w.size >= n else np.zeros(0)
-        found["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
-        found["rebound_mwh"] = (
+        result["rebound_mw"] = max(float(windows_w.max(initial=0.0)), 0.0) / W_PER_MW
+        result["rebound_mwh"] = (
             float((beyond_w * own[after]).sum()) * j_per_w / J_PER_MWH
         )
-    return found
+    return result
 
 
 def flexibility_metrics(
@@ -267,7 +267,7 @@ class FlexibilityMetrics:
             for span, e in zip(spans, entries, strict=True)
             if e["mean_reduction"] is not None
         ]
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "energy_mwh": self._energy_j / J_PER_MWH,
             **self._costs,
         }
@@ -275,16 +275,16 @@ class FlexibilityMetrics:
             whole = sum(span for span, _ in measured)
             twin = sum(span * e["twin_mw"] for span, e in measured)
             own = sum(span * e["mean_mw"] for span, e in measured)
-            found["events_held"] = (
+            result["events_held"] = (
                 sum(span * e["held_fraction"] for span, e in measured) / whole
             )
-            found["mean_reduction"] = 1 - own / twin if twin else None
-            found["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
+            result["mean_reduction"] = 1 - own / twin if twin else None
+            result["not_drawn_mwh"] = sum(e["not_drawn_mwh"] for _, e in measured)
         if self._jobs is not None:
             of_jobs = zip(
                 entries, self._jobs.performance(), self._jobs.drawn(), strict=True
             )
             for entry, performance, drawn in of_jobs:
                 entry |= {"weighted_performance": performance, "widest_jobs": drawn}
-            found["jobs"] = self._jobs.block()
-        return {**found, "events": entries}
+            result["jobs"] = self._jobs.block()
+        return {**result, "events": entries}

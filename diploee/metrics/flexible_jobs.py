@@ -206,12 +206,12 @@ class FlexibleJobs:
 
     def drawn(self) -> list[list[dict[str, Any]]]:
         """Return what each event's widest jobs did around it, the widest first."""
-        found = []
+        result = []
         for event, kept in zip(self._events, self._drawn, strict=True):
             jobs = sorted(kept, key=lambda job: _width(kept, job), reverse=True)[
                 :MAX_SAMPLED
             ]
-            found.append(
+            result.append(
                 [
                     {
                         "job_id": job,
@@ -227,19 +227,19 @@ class FlexibleJobs:
                     for job in jobs
                 ]
             )
-        return found
+        return result
 
     def performance(self) -> list[float | None]:
         """Return the weighted performance of each event."""
-        found = []
+        result = []
         for own, twin in self._work:
             jobs = sorted(job for job, work_ms in twin.items() if work_ms > 0)
             done = np.array([min(own.get(job, 0.0) / twin[job], 1.0) for job in jobs])
             classes = np.array([self._class[job] for job in jobs], dtype=np.int64)
-            found.append(
+            result.append(
                 weighted_performance(self._weight[classes], done) if jobs else None
             )
-        return found
+        return result
 
     def block(self) -> dict[str, Any]:
         """Return the `jobs` part of the `flexibility` block."""

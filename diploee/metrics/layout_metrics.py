@@ -54,11 +54,11 @@ class LayoutMetrics:
         beyond = np.cumsum(self._counts, axis=1) > 0.99 * (self._n_values - 1)
         p99_w = np.clip((beyond.argmax(axis=1) + 0.5) * self._width_w, low, high)
         mean_w = (self._filling_w + total) / (self._n_filling + self._n_values)
-        found = {"mean_w": mean_w, "min_w": low, "p99_w": p99_w, "max_w": high}
+        result = {"mean_w": mean_w, "min_w": low, "p99_w": p99_w, "max_w": high}
         return (
-            found
+            result
             if self._rating_w is None
-            else found | {"above_rating_h": above * self._step_h}
+            else result | {"above_rating_h": above * self._step_h}
         )
 
     def block(self) -> dict[str, Any]:

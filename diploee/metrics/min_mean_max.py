@@ -70,15 +70,15 @@ class Aggregates:
     def add(self, block: Block) -> None:
         """Take in a block."""
         names = ("it_power_w", "busy_nodes", "utilization", "queued_jobs")
-        found = np.array([[block.columns[name]] for name in names], dtype=np.float64)
+        result = np.array([[block.columns[name]] for name in names], dtype=np.float64)
         if self._queues:
-            found = np.concatenate([found, self._of_classes(block)], axis=1)
-        self._low = np.minimum(self._low, found.min(axis=2))
-        self._high = np.maximum(self._high, found.max(axis=2))
-        weight = np.ones_like(found)
+            result = np.concatenate([result, self._of_classes(block)], axis=1)
+        self._low = np.minimum(self._low, result.min(axis=2))
+        self._high = np.maximum(self._high, result.max(axis=2))
+        weight = np.ones_like(result)
         if "standing_nodes" in block.columns:  # occupancy is of those that stand
             weight[2] = [block.columns["standing_nodes"], *self._standing(block)]
-        self._sum += (found * weight).sum(axis=2)
+        self._sum += (result * weight).sum(axis=2)
         self._weight += weight.sum(axis=2)
 
     def _standing(self, block: Block) -> Float64Array:
@@ -106,13 +106,13 @@ class Aggregates:
     def block(self) -> dict[str, Any]:
         """Return the `aggregates` block."""
         means = self._sum / np.maximum(self._weight, np.finfo(float).tiny)
-        found: dict[str, Any] = {name: {} for name in self._names}
+        result: dict[str, Any] = {name: {} for name in self._names}
         for q, (quantity, suffix) in enumerate(_QUANTITIES.items()):
             per = W_PER_MW if suffix else 1.0
             for k, name in enumerate(self._names):
                 values = (self._low[q, k], means[q, k], self._high[q, k])
-                found[name][quantity] = {
+                result[name][quantity] = {
                     f"{kind}{suffix}": float(value) / per
                     for kind, value in zip(("min", "mean", "max"), values, strict=True)
                 }
-        return found
+        return result

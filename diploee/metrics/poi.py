@@ -180,7 +180,7 @@ class PoiMetrics:
             return {}
         iso, peak, (peak_var,) = self._clock.iso, self._peak, self._peak.beside
         max_mva = hypot(*self._apparent.beside) / W_PER_MW
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "peak": {
                 "max_mw": peak.value / W_PER_MW,
                 "time": iso(peak.at_ms),
@@ -199,12 +199,12 @@ class PoiMetrics:
             "apparent": {"max_mva": max_mva, "time": iso(self._apparent.at_ms)},
         }
         if self._contract_mw is not None:
-            found["headroom"] = self._headroom(
+            result["headroom"] = self._headroom(
                 "mw", self._contract_mw, peak.value / W_PER_MW
             )
         elif self._contract_mva is not None:
-            found["headroom"] = self._headroom("mva", self._contract_mva, max_mva)
-        return found
+            result["headroom"] = self._headroom("mva", self._contract_mva, max_mva)
+        return result
 
     def _headroom(self, unit: str, contract: float, most: float) -> dict[str, Any]:
         left = contract - most

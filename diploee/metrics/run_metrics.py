@@ -195,8 +195,8 @@ class GridMetrics:
 
         None where there are none.
         """
-        found = {name: _result(name, measure) for name, measure in self._added.items()}
-        return {"measures": found} if found else {}
+        result = {name: _result(name, measure) for name, measure in self._added.items()}
+        return {"measures": result} if result else {}
 
     def extremes(self) -> dict[Key, Extreme]:
         """Return the worst events so far: the peak, ramps and swings."""
@@ -322,18 +322,18 @@ class RunMetrics:
         self, loads: Sequence[Load], energy_j: Mapping[str, float] = NONE
     ) -> dict[str, Any]:
         """Return the metrics, with those of loads and profile energies [J], by id."""
-        found = self._whole.blocks()
-        taken = {*found, "grid", "measures", "pools", "poi"}
-        found |= load_metrics(loads, None, taken)
-        found["grid"] = self._grid.block(self._whole.power_w, energy_j)
-        found |= self._grid.added()
+        result = self._whole.blocks()
+        taken = {*result, "grid", "measures", "pools", "poi"}
+        result |= load_metrics(loads, None, taken)
+        result["grid"] = self._grid.block(self._whole.power_w, energy_j)
+        result |= self._grid.added()
         if self._causes is not None:
-            add_causes(found["grid"], self._causes.entries())
+            add_causes(result["grid"], self._causes.entries())
         if self._pools:
-            found["pools"] = {
+            result["pools"] = {
                 name: of_pool.blocks() | load_metrics(loads, name, taken)
                 for name, of_pool in self._pools.items()
             }
         if self._poi is not None:
-            found |= self._poi.blocks()
-        return found | self.stages.blocks()
+            result |= self._poi.blocks()
+        return result | self.stages.blocks()

@@ -92,18 +92,18 @@ class Readings(NamedTuple):
 
     def entry(self, energy_j: Mapping[str, float]) -> dict[str, Any]:
         """Return what the profiles show, and their share of all energy, by name."""
-        share, found = None, {"name": self.why, "note": _listed(self.names)}
+        share, result = None, {"name": self.why, "note": _listed(self.names)}
         if whole_j := sum(energy_j.values()):
             # Energies are summed window by window: no more digits than all windows have
             share = round(
                 sum(energy_j.get(name, 0.0) for name in self.names) / whole_j, 6
             )
-            found["note"] += f", {share:.0%} of the energy of jobs and services"
+            result["note"] += f", {share:.0%} of the energy of jobs and services"
         if self.reach.flagged_hz == np.inf:
-            return {**found, "energy_share": share}
-        found["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {found['note']}"
+            return {**result, "energy_share": share}
+        result["note"] = f"to {self.reach.flagged_hz:.2g} Hz, {result['note']}"
         return {
-            **found,
+            **result,
             **dict(zip(_HZ, self.reach, strict=False)),
             "energy_share": share,
         }
@@ -125,40 +125,40 @@ class Readings(NamedTuple):
             known = meter.keys() & MeterModel.__dataclass_fields__.keys()
             meter = MeterModel(**{key: meter[key] for key in known})
         is_reference = has.get("kind") == "reference"
-        window_s, interval_s, found = meter.window_s, meter.interval_s, meter.reach
+        window_s, interval_s, result = meter.window_s, meter.interval_s, meter.reach
         if window_s is None:
             window_s = FLAGGED_WINDOWS / (most_hz or _NO_HZ)
         why = f"means over {window_s:.3g} s"
         restored_hz = has.get("restored_hz")
         is_given = (
-            found
+            result
             and has.get("meter")
             and not restored_hz
-            and most_hz > found.flagged_hz
+            and most_hz > result.flagged_hz
         )
-        if found is None or is_reference or is_given or not interval_s:
+        if result is None or is_reference or is_given or not interval_s:
             by_window_hz = TRUSTED_WINDOWS / window_s if window_s else np.inf
-            found = ResolvableRange(
+            result = ResolvableRange(
                 by_window_hz,
                 most_hz,
                 max(2 * window_s, 0.5 / (most_hz or _NO_HZ)),
                 False,
             )
             why = f"{most_hz:.3g} Hz given on import" if is_given else why
-        elif found.is_sampled:
+        elif result.is_sampled:
             why = (
                 f"readings every {interval_s:.3g} "
-                f"s{'' if found.flagged_hz else ' fold'}"
+                f"s{'' if result.flagged_hz else ' fold'}"
             )
         if restored_hz:
             trusted_hz, flagged_hz = RESTORED_TRUSTED * restored_hz, restored_hz
             why = f"{why}, restored to {restored_hz:.2g} Hz"
         else:
-            trusted_hz = min(found.trusted_hz, TRUSTED_OF_BANDWIDTH * most_hz)
-            flagged_hz = min(found.flagged_hz, most_hz)
-        found = found._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
+            trusted_hz = min(result.trusted_hz, TRUSTED_OF_BANDWIDTH * most_hz)
+            flagged_hz = min(result.flagged_hz, most_hz)
+        result = result._replace(trusted_hz=trusted_hz, flagged_hz=flagged_hz)
         return cls(
-            found, why, window_s, interval_s, is_reference, names, bool(restored_hz)
+            result, why, window_s, interval_s, is_reference, names, bool(restored_hz)
         )
 
 
@@ -313,22 +313,22 @@ def profile_support(
         of = each if isinstance(each, Readings) else Readings.of(each)
         before = alike.setdefault((of.reach, of.why), of._replace(names=()))
         alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
-    found = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
-    found = found or [
+    result = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
+    result = result or [
         Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)
     ]
-    found.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
-    finest = max(found, key=lambda of: of.reach.flagged_hz)
+    result.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
+    finest = max(result, key=lambda of: of.reach.flagged_hz)
     return Support(
-        trusted_hz=min(of.reach.trusted_hz for of in found),
-        flagged_hz=found[0].reach.flagged_hz,
-        min_step_s=max(of.reach.min_step_s for of in found),
-        averaging_window_s=max(of.window_s for of in found),
-        readings_hz=found[0].reach.flagged_hz,
+        trusted_hz=min(of.reach.trusted_hz for of in result),
+        flagged_hz=result[0].reach.flagged_hz,
+        min_step_s=max(of.reach.min_step_s for of in result),
+        averaging_window_s=max(of.window_s for of in result),
+        readings_hz=result[0].reach.flagged_hz,
         detail_hz=finest.reach.flagged_hz,
         is_synthesised=finest.is_synthesised,
         interpolated_s=interpolated_s,
-        readings=tuple(found),
+        readings=tuple(result),
     )
 
 

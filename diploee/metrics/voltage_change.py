@@ -35,9 +35,9 @@ class StepVoltage:
 
     def block(self) -> dict[str, Any]:
         """Return the `grid.voltage_change` block."""
-        found = self._changes.result()
-        found["largest_percent_time"] = self._clock.iso(self._changes.largest.at_ms)
-        return found | {"lower_bound": not self._has_reactive}
+        result = self._changes.result()
+        result["largest_percent_time"] = self._clock.iso(self._changes.largest.at_ms)
+        return result | {"lower_bound": not self._has_reactive}
 
 
 def voltage_of(

@@ -50,10 +50,10 @@ class LibraryCheck(Brief):
     @property
     def classes(self) -> dict[tuple[str, int], int]:
         """Number of readable profiles by workload and node count, in order."""
-        found = Counter(
+        result = Counter(
             (file.workload, file.n_nodes) for file in self.files if file.profile_id
         )
-        return dict(sorted(found.items()))
+        return dict(sorted(result.items()))
 
 
 def check_library(

@@ -104,8 +104,8 @@ def _class_figures(library: ProfileLibrary) -> dict[tuple[str, int], _ClassFigur
         by_class.setdefault(job_class, []).append(figures_of(library[index]))
         boundaries.setdefault(job_class, set()).add(entry.provenance.power_boundary)
     return {
-        job_class: _mean(found, boundaries[job_class])
-        for job_class, found in sorted(by_class.items())
+        job_class: _mean(result, boundaries[job_class])
+        for job_class, result in sorted(by_class.items())
     }
 
 

@@ -24,7 +24,7 @@ needed."""
 
 def library_files(*folders: Path | str) -> list[Path]:
     """Return the profile files of folders, one folder after the other."""
-    found: list[Path] = []
+    result: list[Path] = []
     for folder in folders:
         path = (
             shipped_folder("profiles") / folder if folder in SHIPPED else Path(folder)
@@ -41,8 +41,8 @@ def library_files(*folders: Path | str) -> list[Path]:
                 f"{folder}: no *.parquet profiles in this folder; "
                 "import some with 'diploee profiles import'"
             )
-        found.extend(files)
-    return found
+        result.extend(files)
+    return result
 
 
 class ProfileLibrary:
@@ -93,8 +93,8 @@ class ProfileLibrary:
         for folder in folders or (REFERENCE,):
             files = library_files(folder)
             known = {(profile.workload, profile.n_nodes) for profile in stored}
-            found = map(StoredProfile, files)
-            stored.extend(p for p in found if (p.workload, p.n_nodes) not in known)
+            result = map(StoredProfile, files)
+            stored.extend(p for p in result if (p.workload, p.n_nodes) not in known)
         return cls(stored)
 
     @classmethod
@@ -155,13 +155,13 @@ class ProfileLibrary:
         ProfileError
             If there is none; the text lists what there is.
         """
-        found = tuple(
+        result = tuple(
             index
             for index, profile in enumerate(self._profiles)
             if (profile.workload, profile.n_nodes) == (workload, n_nodes)
         )
-        if found:
-            return found
+        if result:
+            return result
         have: dict[str, list[int]] = {}
         for profile in self._profiles:
             have.setdefault(profile.workload, []).append(profile.n_nodes)

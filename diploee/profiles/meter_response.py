@@ -296,13 +296,13 @@ def known_meter(
     """
     name = f"{(gpu or '').upper()} {field}"
     known = (meter for pattern, meter in _KNOWN.items() if re.search(pattern, name))
-    found = replace(next(known, MeterModel()), field=field, gpu=gpu, polled_s=polled_s)
+    result = replace(next(known, MeterModel()), field=field, gpu=gpu, polled_s=polled_s)
     if window_s is not None:
-        found = replace(
-            found, window_s=window_s, window_uncertainty=None, source="window as given"
+        result = replace(
+            result, window_s=window_s, window_uncertainty=None, source="window as given"
         )
         kind: Any = "boxcar" if window_s else "instant"
-        return replace(found, kind=kind) if found.kind == "unknown" else found
-    if found.kind == "unknown":
-        return replace(found, window_s=max(UNKNOWN_WINDOW_S, polled_s))
-    return replace(found, window_s=polled_s) if found.kind == "counter" else found
+        return replace(result, kind=kind) if result.kind == "unknown" else result
+    if result.kind == "unknown":
+        return replace(result, window_s=max(UNKNOWN_WINDOW_S, polled_s))
+    return replace(result, window_s=polled_s) if result.kind == "counter" else result

@@ -54,11 +54,11 @@ def day_grid(
     )
     sums = np.bincount(cell, values, n_cells * n_days)
     counts = np.bincount(cell, minlength=n_cells * n_days)
-    found = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(
+    result = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(
         np.float32
     )
     days = np.datetime64(first, "D") + np.arange(n_days, dtype="timedelta64[D]")
-    return days, found.reshape(n_cells, n_days)
+    return days, result.reshape(n_cells, n_days)
 
 
 def by_time(
@@ -80,12 +80,12 @@ def by_time(
     groups = pd.Series(values.astype(np.float64)).groupby(bins)
     mean = groups.mean()
     quantiles = groups.quantile(np.array(levels)).to_numpy().reshape(len(mean), -1)
-    found = np.column_stack([mean, quantiles] if levels else [mean]).astype(np.float32)
+    result = np.column_stack([mean, quantiles] if levels else [mean]).astype(np.float32)
     places = mean.index.to_numpy()
     has_two = int(np.ptp(local_ms)) >= 2 * period_ms - bin_ms
     if (end := np.flatnonzero(places == (0 if has_two else n_bins - 1))).size:
-        places, found = np.append(places, n_bins), np.vstack([found, found[end]])
-    return places * bin_ms, found.T
+        places, result = np.append(places, n_bins), np.vstack([result, result[end]])
+    return places * bin_ms, result.T
 
 
 def duration_curve(values: Values) -> tuple[Float64Array, Float64Array]:

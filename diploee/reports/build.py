@@ -221,7 +221,7 @@ def report(
 
 def picture(run: RunFolder, chart: str) -> Picture:
     """Return a chart of a run's report by its id."""
-    charts = {found.id: found for found in build_report([run.folder]).charts}
+    charts = {result.id: result for result in build_report([run.folder]).charts}
     if chart not in charts:
         raise InputError(
             f"plot: no chart '{chart}' (have: "
@@ -304,8 +304,10 @@ def _charts(name: str, page: _PageData) -> list[Chart]:
         of_runs = [
             (run.label, _ANY[name](replace(page, runs=[run]))) for run in page.runs
         ]
-        found = [(label, chart) for label, chart in of_runs if isinstance(chart, Chart)]
-        made = one_chart(found) if found else None
+        result = [
+            (label, chart) for label, chart in of_runs if isinstance(chart, Chart)
+        ]
+        made = one_chart(result) if result else None
     else:
         makes = {**_ANY, **(_SINGLE if len(page.runs) == 1 else {})}
         made = makes[name](page) if name in makes else None
@@ -326,7 +328,7 @@ def _runs_sections(
     }
     unit = power_unit(max(run.max_w for run in runs))
     levels = limit_lines(runs[0], names) if len(runs) == 1 else []
-    page, found = _PageData(runs, unit, levels), []
+    page, result = _PageData(runs, unit, levels), []
     order = [
         "answer",
         "limits",
@@ -349,8 +351,8 @@ def _runs_sections(
         ]
         notes = (*section.notes, *(_read_notes(runs) if name == "demand" else ()))
         if section or made:  # tables of one run alone are not beside each other
-            found.append(replace(section, charts=tuple(made), notes=notes))
-    return tuple(found)
+            result.append(replace(section, charts=tuple(made), notes=notes))
+    return tuple(result)
 
 
 def _read_notes(runs: Sequence[RunData]) -> tuple[str, ...]:
@@ -412,13 +414,13 @@ def _descriptions(runs: Sequence[RunData]) -> tuple[str, ...]:
 
 def _warnings(runs: Sequence[RunData]) -> tuple[str, ...]:
     """Return each warning once, with its runs where there are several."""
-    found = by_warning([run.run for run in runs], [run.label for run in runs])
+    result = by_warning([run.run for run in runs], [run.label for run in runs])
     if len(runs) == 1:
-        return tuple(found)
+        return tuple(result)
     every = f"all {len(runs)} runs"
     return tuple(
         f"{every if len(of) == len(runs) else ', '.join(of)}: {warning}"
-        for warning, of in found.items()
+        for warning, of in result.items()
     )
 
 

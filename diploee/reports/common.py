@@ -73,7 +73,7 @@ def one_scale(panels: Sequence[Panel]) -> tuple[Panel, ...]:
     ends: dict[str, list[float]] = {}
     for panel in panels:
         ends.setdefault(panel.y.label, []).extend(y_range(panel))
-    ranges = {label: (min(found), max(found)) for label, found in ends.items()}
+    ranges = {label: (min(result), max(result)) for label, result in ends.items()}
     return tuple(replace(p, y=replace(p.y, range=ranges[p.y.label])) for p in panels)
 
 

@@ -288,40 +288,40 @@ def _verdicts(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:
     """Return the limits with different verdicts, each source's first ones first."""
     of_runs = [_verdicts_of(run) for run in runs]
     none = "", "not checked", "not checked"
-    found = {}
+    result = {}
     for place in dict.fromkeys(chain(*of_runs)):
         cells = [of.get(place, none) for of in of_runs]
         texts, verdicts, hows = zip(*cells, strict=True)
         if len(set(verdicts)) > 1:
-            found[next(filter(None, texts))] = hows
-    return found
+            result[next(filter(None, texts))] = hows
+    return result
 
 
 def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
     """Return text, verdict, and what it rests on, of each limit of a run."""
-    found: dict[tuple[str, ...], tuple[str, str, str]] = {}
+    result: dict[tuple[str, ...], tuple[str, str, str]] = {}
     for report in reports_of(run):
         name = report.name or "limits"
-        found[name,] = name, report.verdict, report.verdict
+        result[name,] = name, report.verdict, report.verdict
         for of in report.results:
             how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
             text = f"{name}: {of.text.partition(' (')[0]}"
-            found[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
+            result[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
         for left in report.unchecked:
             text, said = f"{name}: {left.text}", "inconclusive"
-            found[name, left.key, "0"] = text, said, said
-    return found
+            result[name, left.key, "0"] = text, said, said
+    return result
 
 
 def by_warning(
     runs: Sequence[RunFolder], labels: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return each warning of runs once, with the labels of those that have it."""
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for label, run in zip(labels, runs, strict=True):
         for warning in dict.fromkeys(map(str, run.manifest.get("warnings") or ())):
-            found[warning] = (*found.get(warning, ()), label)
-    return found
+            result[warning] = (*result.get(warning, ()), label)
+    return result
 
 
 def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
@@ -331,12 +331,12 @@ def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)
     unit, rows = power_unit(largest_mw * W_PER_MW), []
     for key in ranks(dict.fromkeys(key for of in values for key in of)):
-        found = tuple(_number(of.get(key)) for of in values)
-        if any(value is not None for value in found) and (
+        result = tuple(_number(of.get(key)) for of in values)
+        if any(value is not None for value in result) and (
             metric := find_metric(key, declared)
         ):
             bounds = tuple(is_lower_bound(of, key) for of in values)
-            rows.append(MetricRow(metric.sized(unit), found, bounds))
+            rows.append(MetricRow(metric.sized(unit), result, bounds))
     return rows
 
 

@@ -199,22 +199,22 @@ def _groups(run: RunFolder, by_load: bool) -> _Groups:
         return _ONE_POOL
     else:
         columns = {pool: f"{_pool_power(run)}.{pool}" for pool in pools}
-    found: dict[str, tuple[str, ...]] = {
+    result: dict[str, tuple[str, ...]] = {
         part: (name,) for part, name in columns.items()
     }
-    if len(found) > MAX_PARTS:
+    if len(result) > MAX_PARTS:
         days = list(run.blocks([*columns.values()], MS_PER_DAY))
         sizes = {
             k: sum(float(day.columns[n].sum()) for day in days)
             for k, n in columns.items()
         }
-        smallest = sorted(found, key=lambda name: sizes[name])[
-            : len(found) - MAX_PARTS + 1
+        smallest = sorted(result, key=lambda name: sizes[name])[
+            : len(result) - MAX_PARTS + 1
         ]
-        joined = tuple(columns[name] for name in found if name in smallest)
-        found = {name: of for name, of in found.items() if name not in smallest}
-        found[f"{len(smallest)} smaller {what}"] = joined
-    return found
+        joined = tuple(columns[name] for name in result if name in smallest)
+        result = {name: of for name, of in result.items() if name not in smallest}
+        result[f"{len(smallest)} smaller {what}"] = joined
+    return result
 
 
 def _pool_power(run: RunFolder) -> str:
@@ -267,10 +267,10 @@ def _read_series(
         off = sum(
             (block.columns[name] for name in taken), np.zeros(len(block.starts_ms))
         )
-        found = {name: block.columns[name] for name in kept}
-        found |= parts_of(block.columns, groups) | {TAKEN: off}
+        result = {name: block.columns[name] for name in kept}
+        result |= parts_of(block.columns, groups) | {TAKEN: off}
         starts_ms.append(block.starts_ms)
-        read.append({name: of.astype(np.float32) for name, of in found.items()})
+        read.append({name: of.astype(np.float32) for name, of in result.items()})
     columns = {name: np.concatenate([part[name] for part in read]) for name in read[0]}
     return columns, np.concatenate(starts_ms), n_rows * series.step_ms
 
@@ -353,13 +353,13 @@ def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return entries of a list by what names them, those of one name numbered."""
-    found: dict[str, Mapping[str, Any]] = {}
+    result: dict[str, Mapping[str, Any]] = {}
     n_of = Counter[str]()
     for number, entry in enumerate(entries, start=1):
         name = str(entry.get("name") or entry.get("kind") or number)
         n_of[name] += 1
-        found[f"{name} {n_of[name]}" if n_of[name] > 1 else name] = entry
-    return found
+        result[f"{name} {n_of[name]}" if n_of[name] > 1 else name] = entry
+    return result
 
 
 def differing_settings(runs: Sequence[RunFolder]) -> dict[str, tuple[Any, ...]]:

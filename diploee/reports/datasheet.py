@@ -347,7 +347,7 @@ def _active(view: RunView, quarters: pd.Series[float], why: str) -> Iterator[Sta
         ("rated", rated_mw, f"{what}{' of all phases' if facility.has_phases else ''}")
     ]
     contracts = (getattr(each, "contract", None) for each in facility.stages)
-    of += [("contract", found.amount, found.name) for found in contracts if found]
+    of += [("contract", result.amount, result.name) for result in contracts if result]
     for name, most_mw, note in of:
         factor = load_factor(mean_mw, most_mw)
         absent, label = (
@@ -367,14 +367,14 @@ def _reactive(view: RunView) -> Iterator[Statistic]:
         yield Statistic("Reactive power", None, "Mvar", why)
         return
     when = {"poi.peak.reactive_mvar": view.when("poi.peak.max_mw")}
-    found = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
-    factors = [found[key] for key in _FACTORS if key in found]
+    result = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
+    factors = [result[key] for key in _FACTORS if key in result]
     if len(factors) == len(_FACTORS) and len({(f.shown, f.band) for f in factors}) == 1:
         least = min(factors, key=lambda f: f.value or 0.0)
         name, key = LABELS["poi.power_factor"].name, _FACTORS[0]
-        found[key] = replace(least, item=name, note="at the peak and in the mean")
-        found = {k: f for k, f in found.items() if k == key or k not in _FACTORS}
-    yield from found.values()
+        result[key] = replace(least, item=name, note="at the peak and in the mean")
+        result = {k: f for k, f in result.items() if k == key or k not in _FACTORS}
+    yield from result.values()
     typical = (
         (poi["drawn_mvarh"] - poi["supplied_mvarh"])
         * MS_PER_H
@@ -544,13 +544,13 @@ def _demands(
         quanta = to_quanta(block.columns["facility_power_w"], MAX_DAY_POWER_W)
         series.add(at_ms, quanta, filled_ms)
         at_ms += quanta.size * clock.step_ms
-    found = sums.result()
+    result = sums.result()
     why = (
         ""
-        if found.counts.size
+        if result.counts.size
         else f"{interval(length_ms)}: the run holds no whole interval"
     )
-    return pd.Series(found.mean_mw, found.starts_ms, dtype=float), why
+    return pd.Series(result.mean_mw, result.starts_ms, dtype=float), why
 
 
 def _span(grid: Entry) -> str:

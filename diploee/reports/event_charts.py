@@ -127,7 +127,7 @@ def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
     """Yield the widest jobs as bars, with a line for each thing that they do."""
     for state, (words, index) in _STATES.items():
         # A gap behind each bar, so that bars of one row do not join.
-        found = [
+        result = [
             (row, from_s, to_s, to_s)
             for row, job in enumerate(jobs)
             for from_s, to_s, what in zip(
@@ -135,11 +135,11 @@ def _jobs(jobs: list[Entry], start: np.datetime64) -> Iterator[Line]:
             )
             if what == state
         ]
-        if found:
-            ends_ms = np.rint(np.array(found)[:, 1:].ravel() * MS_PER_S).astype(
+        if result:
+            ends_ms = np.rint(np.array(result)[:, 1:].ravel() * MS_PER_S).astype(
                 "timedelta64[ms]"
             )
-            y = np.array([(row, row, np.nan) for row, *_ in found]).ravel()
+            y = np.array([(row, row, np.nan) for row, *_ in result]).ravel()
             yield Line(start + ends_ms, y, words, colour(index), width=5, digits=0)
 
 
@@ -229,19 +229,19 @@ def _window(run: RunData, entry: Entry, unit: PowerUnit) -> Iterator[Panel]:
         what = f"Highest {interval(length_ms)} mean"
         middle = x[row : row + 1] + n // 2 * step
         how = {"markers_only": True, "texts": ("",), "legend": False}
-        found = line(
+        result = line(
             middle, [power[after].mean()], "highest second", PALETTE[1], 2, **how
         )
     else:
         corners = x[row] + np.array([-n, 0, 0, n]) * step
         means_mw = np.repeat([power[before].mean(), power[after].mean()], 2)
-        found = line(corners, means_mw, "means", PALETTE[1], 2.6, legend=False)
+        result = line(corners, means_mw, "means", PALETTE[1], 2.6, legend=False)
         sign = "\N{MINUS SIGN}" if entry["value_mw"] < 0 else "+"
     size = abs(entry["value_mw"]) * W_PER_MW / unit.watts
     when = x[row].item()
     title = f"{what}: {sign}{size:,.3f} {unit.power}, {when.day} {when:%b %Y, %H:%M:%S}"
     yield Panel(
-        time, Axis(f"Facility power [{unit.power}]", range=ends), (drawn, found), title
+        time, Axis(f"Facility power [{unit.power}]", range=ends), (drawn, result), title
     )
     if groups:
         base = shown if kind == "peak" else before

@@ -63,7 +63,7 @@ class LimitLine:
 
 def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
     """Return what limits allow, as lines for power, ramps and swings."""
-    shown, found = seen_by(run.run), []
+    shown, result = seen_by(run.run), []
     for name in names:
         limits = load_limits(name)
         of = limits.name or name
@@ -77,8 +77,8 @@ def limit_lines(run: RunData, names: Sequence[str]) -> list[LimitLine]:
                 size_mw = amount.of(shown)[0] * factor
                 way = "over" if kind == POWER_LEVEL else "within"
                 name = f"{of}, {size_mw:.4g} MW {way} {interval(length_ms)}"
-                found.append(LimitLine(kind, name, length_ms, size_mw))
-    return found
+                result.append(LimitLine(kind, name, length_ms, size_mw))
+    return result
 
 
 def ramps_chart(
@@ -205,14 +205,14 @@ def _by_length(
     )
     lines: list[Line] = []
     for k, (size, name) in enumerate(SIZES.items()):
-        found = (
+        result = (
             np.array([entry[f"{size}_mw"] for entry in sizes], dtype=np.float64)
             * per_mw
         )
         lines.append(
             Line(
                 x,
-                found,
+                result,
                 name,
                 colour(k),
                 unit.power,

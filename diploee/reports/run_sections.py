@@ -40,19 +40,19 @@ def run_sections(
         How the site rides through an event.
     """
     view = RunView(run)
-    found = [_answer(view, limits)]
+    result = [_answer(view, limits)]
     if limits:
-        found.append(limits_section([(report, "") for report in limits]))
-    found += [view.section(part) for part in RANKED]
-    ramps = next(k for k, section in enumerate(found) if section.id == "ramps")
-    found[ramps] = _with_causes(found[ramps], view)
+        result.append(limits_section([(report, "") for report in limits]))
+    result += [view.section(part) for part in RANKED]
+    ramps = next(k for k, section in enumerate(result) if section.id == "ramps")
+    result[ramps] = _with_causes(result[ramps], view)
     notes = {
         "poi": [*_billing_notes(run), *reactive_notes(run)],
         "ramps": voltage_notes(view),
     }
     notes["services"] = _latency_notes(run)
-    found = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in found if s]
-    return [*found, *([answer.section()] if answer else []), provenance(run)]
+    result = [replace(s, notes=(*s.notes, *notes.get(s.id, ()))) for s in result if s]
+    return [*result, *([answer.section()] if answer else []), provenance(run)]
 
 
 def reactive_notes(run: RunFolder) -> list[str]:
@@ -94,16 +94,16 @@ def _latency_notes(run: RunFolder) -> list[str]:
 
 def voltage_notes(view: RunView) -> list[str]:
     """Return what must be known of the rapid voltage changes."""
-    found = []
+    result = []
     if view.values.get("grid.voltage_change.lower_bound"):
-        found.append(
+        result.append(
             "Voltage changes are lower bounds, as no reactive power is modelled."
         )
     if n := view.values.get("grid.voltage_change.collapses"):
-        found.append(
+        result.append(
             f"The voltage collapses at {n:,} instants: two buses have no solution."
         )
-    return found
+    return result
 
 
 def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
@@ -128,7 +128,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     if unserved and incoming:
         share = 100 * unserved / incoming
         notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
-    found = [
+    result = [
         view.figure(key, LABELS[key].name, notes.get(key, view.when(key)))
         for key in FIRST
         if key not in left_out and (key != FIRST[-1] or view.values.get(key))
@@ -145,7 +145,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     events = _events(view.run)
     words = [f"Power is taken at: {view.run.boundary()}."]
     words += [view.run.bands.words] if view.run.bands else []
-    figures = (*events, *verdicts, *filter(None, found))
+    figures = (*events, *verdicts, *filter(None, result))
     return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
 
 
@@ -155,7 +155,7 @@ def _answers(view: RunView) -> str:
     for stream in view.run.scenario.request_streams.values():
         for name, service in stream.services.items():
             lengths.setdefault(service.output_tokens, []).append(name)
-    found = [
+    result = [
         f"{listed(names)}: answers as long as their trace's"
         if length == "trace"
         else f"{listed(names)}: answers of {length:,} tokens (output_tokens)"
@@ -163,8 +163,8 @@ def _answers(view: RunView) -> str:
     ]
     rate = view.values.get("requests.per_node_rps")
     if rate and len(lengths) == 1 and isinstance(length := next(iter(lengths)), int):
-        found.append(f"{short(rate * length)} tokens/s per node")
-    return "; ".join(found)
+        result.append(f"{short(rate * length)} tokens/s per node")
+    return "; ".join(result)
 
 
 _MAX_EVENTS = 4
@@ -178,7 +178,7 @@ def _events(run: RunFolder) -> list[Statistic]:
         e for e in entries if e.get("held_fraction") is not None and e["before_mw"]
     ]
     is_off = run.scenario.flexibility is not None and run.scenario.flexibility.is_off
-    found = []
+    result = []
     for e in measured:
         start, end = (
             datetime.fromisoformat(e["times"][name]) for name in ("start", "end")
@@ -199,16 +199,16 @@ def _events(run: RunFolder) -> list[Statistic]:
             if held
             else "not held"
         )
-        found.append(
+        result.append(
             Statistic(f"Event {e['name']}", value, note="; ".join(words), key="event")
         )
-    if len(found) <= _MAX_EVENTS:
-        return found
+    if len(result) <= _MAX_EVENTS:
+        return result
     n_held = sum(e["held_fraction"] == 1 for e in measured)
-    value = "held" if n_held == len(found) else f"{n_held} held"
+    value = "held" if n_held == len(result) else f"{n_held} held"
     return [
         Statistic(
-            f"{len(found)} events", value, note="each is in a table below", key="event"
+            f"{len(result)} events", value, note="each is in a table below", key="event"
         )
     ]
 
@@ -236,7 +236,7 @@ def worst_weeks(metrics: Mapping[str, Any]) -> list[tuple[list[str], str]]:
             weeks.setdefault(week, ([], time))[0].append(
                 f"{words[:1].upper()}{words[1:]}"
             )
-    return [found for week, found in weeks.items() if week != of_peak]
+    return [result for week, result in weeks.items() if week != of_peak]
 
 
 def _with_causes(section: Section, view: RunView) -> Section:

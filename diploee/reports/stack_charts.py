@@ -213,22 +213,22 @@ def _levels(run: RunData, limits: Sequence[LimitLine]) -> list[tuple[str, float,
     """
     facility = run.run.scenario.facility
     rated_mw, rated = rated_of(run.metrics, facility)
-    found = [
+    result = [
         ("peak", run.max_w / W_PER_MW, MUTED),
         *([(rated, rated_mw, INK)] if rated_mw else []),
     ]
     for stage in facility.stages:
         if contract := getattr(stage, "contract", None):
-            found.append((contract[1], contract[0], LIMIT))
+            result.append((contract[1], contract[0], LIMIT))
         if least_mw := getattr(
             getattr(stage, "billing", None), "contract_minimum_mw", None
         ):
-            found.append(("least demand billed", float(least_mw), LIMIT))
-    found += [
+            result.append(("least demand billed", float(least_mw), LIMIT))
+    result += [
         (f"limit: {x.name}", x.size_mw, LIMIT) for x in limits if x.kind == POWER_LEVEL
     ]
     joined: list[tuple[str, float, str]] = []
-    for name, mw, main in found:  # a line drawn on another would hide it
+    for name, mw, main in result:  # a line drawn on another would hide it
         if joined and isclose(joined[-1][1], mw * W_PER_MW, rel_tol=SAME):
             name = f"{joined.pop()[0]}, {name}"
         joined.append((name, mw * W_PER_MW, main))

@@ -88,10 +88,10 @@ def sweep_sections(sweep: SweepData, limits: Sequence[str]) -> list[Section]:
 
 def _metrics(sweep: SweepData) -> list[Metric]:
     """Return the sweep's summary metrics, powers in the unit of their size."""
-    found = sweep.finished
-    unit = power_unit(found.get("power.max_mw", found[MEAN_POWER]).max() * W_PER_MW)
+    result = sweep.finished
+    unit = power_unit(result.get("power.max_mw", result[MEAN_POWER]).max() * W_PER_MW)
     main = (metric.sized(unit) for metric in metrics_of_runs(sweep.metrics))
-    return [m for m in main if m.key in found and found[m.key].any()]
+    return [m for m in main if m.key in result and result[m.key].any()]
 
 
 def _drawn(sweep: SweepData) -> tuple[list[Metric], str]:
@@ -318,9 +318,9 @@ def _ensemble(sweep: SweepData) -> Section | None:
     names = {
         int(row["point"]): point_name(row, moving) for _, row in finished.iterrows()
     }
-    found = [int(point) for point in spread["point"].unique() if point in names]
+    result = [int(point) for point in spread["point"].unique() if point in names]
     rows, drawn = (
-        {found[k]: names[found[k]] for k in evenly(len(found), most)}
+        {result[k]: names[result[k]] for k in evenly(len(result), most)}
         for most in (MAX_ROWS, MAX_POINTS)
     )
     supported = set(spread["point"][spread["p5"].notna()])
@@ -330,9 +330,9 @@ def _ensemble(sweep: SweepData) -> Section | None:
         (),
         tuple(_spread_tables(spread, rows, metrics, sweep.accuracy)),
         tuple(
-            _envelopes(envelope, drawn, supported, _cut(drawn, found, ENVELOPE_TABLE))
+            _envelopes(envelope, drawn, supported, _cut(drawn, result, ENVELOPE_TABLE))
         ),
-        tuple(filter(None, [_cut(rows, found, ENSEMBLE_TABLE)])),
+        tuple(filter(None, [_cut(rows, result, ENSEMBLE_TABLE)])),
     )
 
 
@@ -492,7 +492,7 @@ Verdicts = dict[str, tuple[str, LimitReport]]
 
 def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
     """Check every finished run of a sweep against limits."""
-    found, moving = {}, moving_axes(sweep.finished, sweep.axes)
+    result, moving = {}, moving_axes(sweep.finished, sweep.axes)
     for _, row in sweep.finished.iterrows():
         place = sweep.folder / RUNS_FOLDER / str(row["run"])
         if not (place / FACILITY_FILE).is_file():
@@ -501,8 +501,8 @@ def sweep_verdicts(sweep: SweepData, limits: Limits) -> Verdicts:
                 "'keep: series'"
             )
         report = report_on(RunFolder.open(place), limits)
-        found[str(row["run"])] = (point_name(row, moving) or "all", report)
-    return found
+        result[str(row["run"])] = (point_name(row, moving) or "all", report)
+    return result
 
 
 def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
@@ -513,12 +513,12 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
     tables, notes = [], list[str]()
     for name in names:
         limits = load_limits(name)
-        found = sweep_verdicts(sweep, limits)
+        result = sweep_verdicts(sweep, limits)
         notes += filter(None, (limits.origin, *limits.notes))
         figures: list[Statistic] = []
-        for point in dict.fromkeys(point for point, _ in found.values()):
+        for point in dict.fromkeys(point for point, _ in result.values()):
             counts = Counter(
-                str(report.verdict) for of, report in found.values() if of == point
+                str(report.verdict) for of, report in result.values() if of == point
             )
             cells = {
                 "runs": counts.total(),
@@ -532,7 +532,7 @@ def _limits(sweep: SweepData, names: Sequence[str]) -> Section | None:
             figures.append(
                 Statistic(point, share, "%", "", "share not met", pattern="{:.1f}")
             )
-        title = f"{limits.name or name}: {share_line(found)}"
+        title = f"{limits.name or name}: {share_line(result)}"
         tables.append(SectionTable(title, tuple(figures), first="Point"))
     return (
         Section("limits", "Limits", (), tuple(tables), (), tuple(notes))

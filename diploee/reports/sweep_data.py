@@ -134,12 +134,12 @@ def moving_axes(table: pd.DataFrame, axes: tuple[str, ...]) -> list[str]:
 
     Of those that move in step only the first.
     """
-    found: dict[tuple[int, ...], str] = {}
+    result: dict[tuple[int, ...], str] = {}
     for axis in axes:
         codes, values = table[axis].factorize()
         if len(values) > 1:
-            found.setdefault(tuple(codes), axis)
-    return list(found.values())
+            result.setdefault(tuple(codes), axis)
+    return list(result.values())
 
 
 def point_name(row: Any, axes: Iterable[str]) -> str:

@@ -287,8 +287,8 @@ def _bands(
     layers: list[Area | Line] = []
     for k, run in enumerate(runs):
         values, bin_ms = getattr(run, field), max(BIN_MS, run.step_ms)
-        ms, found = by_time(run.local_ms, values, period_ms, bin_ms, LEVELS)
-        _, p5, p25, p50, p75, p95, top = found / divisor
+        ms, result = by_time(run.local_ms, values, period_ms, bin_ms, LEVELS)
+        _, p5, p25, p50, p75, p95, top = result / divisor
         x, main, median = since_monday(ms), colour_of(k, run), run.label
         if len(runs) == 1:
             median = "median"
@@ -324,5 +324,5 @@ def _day(runs: Sequence[RunData], end: int) -> np.datetime64:
         run.local_ms[end].astype("datetime64[ms]").astype("datetime64[D]")
         for run in runs
     ]
-    found: np.datetime64 = max(days) if end else min(days)
-    return found
+    result: np.datetime64 = max(days) if end else min(days)
+    return result

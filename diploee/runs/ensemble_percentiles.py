@@ -63,14 +63,14 @@ def read_bands(folder: Path | str, scenario: dict[str, Any], run_folder: Path) -
         raise InputError(
             f"--bands: {folder}: not an ensemble (no {ENSEMBLE_FILE}); {remedy}"
         )
-    found = read_json(place / ENSEMBLE_FILE, _Ensemble)
-    if len(found.points) > 1:
+    result = read_json(place / ENSEMBLE_FILE, _Ensemble)
+    if len(result.points) > 1:
         raise InputError(
-            f"--bands: {folder}: has {len(found.points)} points; {remedy} of one"
+            f"--bands: {folder}: has {len(result.points)} points; {remedy} of one"
         )
     theirs = read_json(place / SWEEP_FILE, _Sweep).base_scenario
     own = scenario
-    for key in (*MAY_DIFFER, *found.draw):
+    for key in (*MAY_DIFFER, *result.draw):
         own, theirs = (
             with_value(of, key, None, lambda: "--bands") for of in (own, theirs)
         )
@@ -79,15 +79,15 @@ def read_bands(folder: Path | str, scenario: dict[str, Any], run_folder: Path) -
             f"--bands: {folder}: is of another scenario ({listed(sorted(other))} "
             f"differ from those of {run_folder}); {remedy} of the same file"
         )
-    metrics = found.points[0].metrics
+    metrics = result.points[0].metrics
     n = max(of.n for of in metrics.values())
     if n < MIN_RUNS:
         raise InputError(
             f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40"
         )
     drawn = (
-        f"which draw {len(found.draw)} numbers within their ranges"
-        if found.draw
+        f"which draw {len(result.draw)} numbers within their ranges"
+        if result.draw
         else "by seed"
     )
     ends = {

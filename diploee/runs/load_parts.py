@@ -74,10 +74,10 @@ class LoadParts(Brief):
             "rest": (*self.rest, *self.network),
             "network": self.network,
         }
-        found = {name: summed(columns, part) for name, part in parts.items()}
+        result = {name: summed(columns, part) for name, part in parts.items()}
         nodes = np.maximum(summed(columns, self.pools), 1e-9)
-        fed = {of: found["it"] * columns[of] / nodes for of in self.pools}
-        return found | {of.partition(".")[2]: power for of, power in fed.items()}
+        fed = {of: result["it"] * columns[of] / nodes for of in self.pools}
+        return result | {of.partition(".")[2]: power for of, power in fed.items()}
 
 
 def by_kind(power: Mapping[str, float], drives: float) -> tuple[float, float, float]:

@@ -17,12 +17,12 @@ _LENGTH = re.compile(
 
 def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
     """Return whether readings, or weather, are too coarse for a key's length."""
-    if (found := _LENGTH.match(key)) is None or (
-        found[1] and not key.endswith("max_mw")
+    if (result := _LENGTH.match(key)) is None or (
+        result[1] and not key.endswith("max_mw")
     ):
         return False
-    below = "interpolated_s" if found[1] else "lower_bound_below_s"
-    length_s = float(found[2]) * (S_PER_MIN if found[3] == "min" else 1)
+    below = "interpolated_s" if result[1] else "lower_bound_below_s"
+    length_s = float(result[2]) * (S_PER_MIN if result[3] == "min" else 1)
     return length_s < (values.get(f"grid.bandwidth.{below}") or 0.0)
 
 

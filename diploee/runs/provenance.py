@@ -34,7 +34,7 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
         )
     samples = manifest.get("serving_samples") or {}
     versions = manifest.get("versions") or {}
-    found = {
+    result = {
         "Power boundary": run.boundary(),
         "Power profiles": bases,
         "Their sources": "; ".join(
@@ -71,7 +71,7 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "Run folder": run.folder.absolute().name,
     }
-    figures = tuple(Statistic(name, text) for name, text in found.items() if text)
+    figures = tuple(Statistic(name, text) for name, text in result.items() if text)
     return Section("provenance", "Where the numbers come from", figures, folded=True)
 
 

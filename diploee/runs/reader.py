@@ -80,10 +80,10 @@ class RunFolder(Brief):
             raise InputError(
                 f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
             )
-        found = read_json(run.folder / MANIFEST, dict).get("schema_version")
-        if found != SCHEMA_VERSION:
+        result = read_json(run.folder / MANIFEST, dict).get("schema_version")
+        if result != SCHEMA_VERSION:
             raise InputError(
-                f"{run.folder / MANIFEST}: schema version {shown(found)}, this "
+                f"{run.folder / MANIFEST}: schema version {shown(result)}, this "
                 f"version of diploee reads {SCHEMA_VERSION}"
             )
         _ = run.scenario  # all who read a run rely on it
@@ -186,8 +186,8 @@ class RunFolder(Brief):
         """
         if not (self.folder / LIMITS_FILE).exists():
             return []
-        found: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
-        return found
+        result: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
+        return result
 
     def boundary(self, column: str = "facility_power_w") -> str:
         """Return where a power is taken, in words."""
@@ -350,5 +350,5 @@ class RunFolder(Brief):
         return self._grouped(path, content)
 
     def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
-        return found
+        result: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
+        return result

@@ -50,8 +50,8 @@ class RunView:
 
     def metric(self, key: str) -> Metric | None:
         """Return the metric of a key, in the page's unit."""
-        found = find_metric(key, self.declared)
-        return found.sized(self.unit) if found else None
+        result = find_metric(key, self.declared)
+        return result.sized(self.unit) if result else None
 
     def figure(
         self, key: str, item: str = "", note: str | None = None
@@ -68,12 +68,12 @@ class RunView:
                 filter(None, (about, f"{unstarted:,} jobs never started"))
             )
         pattern = "" if metric.is_power else metric.format
-        found = Statistic(
+        result = Statistic(
             item, value * metric.factor, metric.suffix, about, "", key, pattern
         )
         bands = self.run.bands.ends if self.run.bands else {}
         if key not in bands:
-            return found
+            return result
         low, high = (end * metric.factor for end in bands[key])
         form = pattern or pattern_for([low, high])
         words = [about, f"P5-P95 {number(low, form)} to {number(high, form)}"]
@@ -82,7 +82,7 @@ class RunView:
         )
         if key in _SIGNED and signed and signed[0] < 0 < signed[1]:
             words.append("sign not known")
-        return replace(found, note="; ".join(filter(None, words)), band=(low, high))
+        return replace(result, note="; ".join(filter(None, words)), band=(low, high))
 
     def named(self, metric: Metric, item: str = "") -> str:
         """Return a name, by default its metric's, with the interval of its means."""
@@ -102,14 +102,14 @@ class RunView:
 
     def section(self, part: Part) -> Section:
         """Return a section of the run."""
-        found: dict[str, Statistic] = {}
+        result: dict[str, Statistic] = {}
         for wanted in part.keys:
             for key in self._keys(wanted):
-                if key not in found and (figure := self.figure(key)):
-                    found[key] = figure
+                if key not in result and (figure := self.figure(key)):
+                    result[key] = figure
         tables = tuple(filter(None, (self.table(pivot) for pivot in part.tables)))
         notes = (part.note,) if part.note else ()
-        figures = tuple(found.values())
+        figures = tuple(result.values())
         return Section(
             part.id, part.title, figures, tables, part.charts, notes, part.folded
         )
@@ -131,10 +131,10 @@ class RunView:
         columns = "|".join(
             re.escape(name).replace(r"\*", r"(?:[^.]+)") for name in pivot.columns
         )
-        found = re.compile(rf"{re.escape(before)}(.+?){re.escape(after)}({columns})")
+        result = re.compile(rf"{re.escape(before)}(.+?){re.escape(after)}({columns})")
         cells: dict[str, dict[str, Statistic]] = {}
         for key in self.values:
-            if match := found.fullmatch(key):
+            if match := result.fullmatch(key):
                 self._put(cells, pivot, match[1], match[2], key)
         if pivot.whole:
             start = before.partition(".")[0]
@@ -184,39 +184,39 @@ class RunView:
 def _ordered(pivot: Pivot, cells: Mapping[str, Mapping[str, Statistic]]) -> list[str]:
     """Return the columns in the order of the pivot; those of a ``*`` as they come."""
     seen = dict.fromkeys(name for row in cells.values() for name in row)
-    found = []
+    result = []
     for wanted in pivot.columns:
         before, star, after = wanted.partition("*")
-        found += [
+        result += [
             name
             for name in seen
             if name == wanted
             or (star and name.startswith(before) and name.endswith(after))
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def _is_shown(cells: Mapping[str, Mapping[str, Statistic]], name: str) -> bool:
     """Return whether a row is above nothing in a column, or a factor of 1.00."""
     nothing = (None, 0.0, "")
-    found = [
+    result = [
         row[name]
         for row in cells.values()
         if name in row and row[name].value not in nothing
     ]
     if name.endswith("power_factor"):
         return any(
-            isinstance(of.value, float) and round(of.value, 2) != 1 for of in found
+            isinstance(of.value, float) and round(of.value, 2) != 1 for of in result
         )
-    return bool(found)
+    return bool(result)
 
 
 def _length(row: str) -> str:
     """Return a part of a key that is a length, in words."""
-    if found := re.fullmatch(r"([\d.]+)(s|min)", row):
+    if result := re.fullmatch(r"([\d.]+)(s|min)", row):
         return interval(
-            round(float(found[1]) * (MS_PER_S if found[2] == "s" else MS_PER_MIN))
+            round(float(result[1]) * (MS_PER_S if result[2] == "s" else MS_PER_MIN))
         )
-    if found := re.fullmatch(r"([\d.]+)-([\d.]+|inf)Hz", row):
-        return f"{found[1]} to {found[2]} Hz"
+    if result := re.fullmatch(r"([\d.]+)-([\d.]+|inf)Hz", row):
+        return f"{result[1]} to {result[2]} Hz"
     return row

@@ -49,10 +49,10 @@ class SectionTable:
     @cached_property
     def rows(self) -> dict[str, dict[str, Statistic]]:
         """The figures by item and quantity."""
-        found: dict[str, dict[str, Statistic]] = {}
+        result: dict[str, dict[str, Statistic]] = {}
         for figure in self.figures:
-            found.setdefault(figure.item, {})[figure.quantity] = figure
-        return found
+            result.setdefault(figure.item, {})[figure.quantity] = figure
+        return result
 
     @cached_property
     def units(self) -> dict[str, str]:
@@ -60,13 +60,13 @@ class SectionTable:
 
         None where its numbers differ in it.
         """
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         for figure in self.figures:
-            units = found.setdefault(figure.quantity, set())
+            units = result.setdefault(figure.quantity, set())
             units |= set() if isinstance(figure.value, str) else {figure.unit}
         return {
             name: units.pop() if len(units) == 1 else ""
-            for name, units in found.items()
+            for name, units in result.items()
         }
 
     @cached_property
@@ -87,12 +87,12 @@ class SectionTable:
 
         It has its unit where the heading has none.
         """
-        found = self.rows[item].get(quantity)
-        if found is None or isinstance(found.value, str):
-            return found.value if found and isinstance(found.value, str) else NONE
+        result = self.rows[item].get(quantity)
+        if result is None or isinstance(result.value, str):
+            return result.value if result and isinstance(result.value, str) else NONE
         column = (f.value for f in self.figures if f.quantity == quantity)
-        text = number(found.value, found.pattern or pattern_for(column))
-        unit = "" if self.units[quantity] or found.value is None else found.unit
+        text = number(result.value, result.pattern or pattern_for(column))
+        unit = "" if self.units[quantity] or result.value is None else result.unit
         return f"{text} {unit}".rstrip()
 
     def lines(self) -> Iterator[tuple[str, ...]]:
@@ -182,8 +182,10 @@ def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
 
     def plain(figure: Statistic) -> dict[str, Any]:
         names = ("item", "quantity", "value", "unit", "note", "key", "band")
-        found = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
-        return found if figure.band else {k: v for k, v in found.items() if k != "band"}
+        result = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
+        return (
+            result if figure.band else {k: v for k, v in result.items() if k != "band"}
+        )
 
     return [
         {

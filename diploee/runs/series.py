@@ -251,14 +251,14 @@ class RunSeries(Brief):
         where = one_line(str(self.path))
         starts_ms = self.start_ms + np.arange(row, row + batch.num_rows) * self.step_ms
         # By name, as a dotted one can select further columns.
-        found = {}
+        result = {}
         for name in columns:
             values = batch.column(batch.schema.get_field_index(name))
             gaps = (
                 values.null_count
                 and find_column(name, self.columns)[0].per == "service"
             )
-            found[name] = numbers(
+            result[name] = numbers(
                 values, f"{where}: column '{name}'", row, has_gaps=bool(gaps)
             )
         stamps = batch.column(batch.schema.get_field_index("timestamp"))
@@ -274,7 +274,7 @@ class RunSeries(Brief):
                 f"expected one every {self.step_s:g} s from {self.start.isoformat()}; "
                 f"{CHANGED}"
             )
-        return SeriesBlock(starts_ms, found)
+        return SeriesBlock(starts_ms, result)
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:

@@ -162,8 +162,8 @@ def _event_problems(scenario: Scenario, flexibility: Flexibility) -> Problems:
             yield (*at, "id"), f"'{event.id}' is taken by an event before it"
         for key in ("issued", "start", "end"):
             skipped += _skipped(scenario, getattr(event, key), (*at, key))
-        found = event.in_run(clock)
-        if found.ramp_ms < found.baseline_ms or found.start_ms >= clock.horizon_ms:
+        result = event.in_run(clock)
+        if result.ramp_ms < result.baseline_ms or result.start_ms >= clock.horizon_ms:
             yield (
                 (*at, "start"),
                 f"must lie within the run, {_span(scenario)}, and its ramp at least "
@@ -261,10 +261,10 @@ def _allocation_problems(scenario: Scenario, name: str) -> Problems:
             }
         elif stream.pool == name:
             crossed[f"{group}.{of}"] = True
-    if found := [what for what, crosses in crossed.items() if crosses]:
+    if result := [what for what, crosses in crossed.items() if crosses]:
         yield (
             (*at, "allocate"),
-            f"gpus can't go with {', '.join(found)}; leave allocate out, which gives "
+            f"gpus can't go with {', '.join(result)}; leave allocate out, which gives "
             "jobs whole nodes",
         )
 

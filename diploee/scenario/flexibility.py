@@ -348,8 +348,8 @@ class Signals(Model):
 
     def given(self) -> dict[SignalName, SignalFile]:
         """Return the signals that there are, by name."""
-        found = {name: getattr(self, name) for name in get_args(SignalName)}
-        return {name: signal for name, signal in found.items() if signal is not None}
+        result = {name: getattr(self, name) for name in get_args(SignalName)}
+        return {name: signal for name, signal in result.items() if signal is not None}
 
 
 class FollowSignal(Model):
@@ -421,16 +421,16 @@ class Flexibility(Model):
         another acts or too soon after it, of the power before that one.
         """
         in_run = (event.in_run(clock) for event in self.events)
-        found: list[RunEvent] = []
+        result: list[RunEvent] = []
         for event in sorted(in_run, key=lambda event: (event.ramp_ms, event.id)):
             after = (
                 replace(event, follows_ms=of.before_ms, baseline_ms=of.baseline_ms)
-                for of in found
+                for of in result
                 if of.ramp_ms < event.ramp_ms < of.over_ms + event.baseline_ms
                 and event.target.mw is None
             )
-            found.append(next(after, event))
-        return tuple(found)
+            result.append(next(after, event))
+        return tuple(result)
 
     def spans_ms(self, clock: RunClock) -> list[tuple[int, int]]:
         """Return ramp start and end of each event [ms], sorted, without overlap."""

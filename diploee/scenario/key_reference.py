@@ -84,16 +84,16 @@ def _with_parts(schema: Schema) -> Schema:
             return [moved(item) for item in value]
         if not isinstance(value, dict):
             return value
-        found = {
+        result = {
             key: {name: moved(part, True) for name, part in item.items()}
             if key == "$defs"
             else moved(item)
             for key, item in value.items()
         }
-        if at_home or "properties" not in found or "title" not in found:
-            return found
-        title = str(found["title"])
-        parts[title] = found
+        if at_home or "properties" not in result or "title" not in result:
+            return result
+        title = str(result["title"])
+        parts[title] = result
         return {"$ref": f"#/$defs/{title}"}
 
     whole: Schema = moved(schema, True)
@@ -107,17 +107,17 @@ def _part(schema: Schema, name: str) -> Schema:
 
 def _sections(schema: Schema) -> dict[str, list[str]]:
     """Return the models' names in order, each with its keys' dotted places."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
 
     def visit(name: str, place: str) -> None:
-        if place not in (places := found.setdefault(name, [])):
+        if place not in (places := result.setdefault(name, [])):
             places.append(place)
         for key, of_key in _part(schema, name)["properties"].items():
             for inner, below in _models_in(of_key):
                 visit(inner, f"{place}.{key}{below}".lstrip("."))
 
     visit(schema["title"], "")
-    return found
+    return result
 
 
 def _models_in(of_key: Schema) -> Iterator[tuple[str, str]]:

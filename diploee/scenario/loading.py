@@ -59,8 +59,8 @@ def _span_problems(scenario: Scenario) -> Iterator[tuple[KeyPath, str]]:
         except (OverflowError, ValueError):
             year = 0
         if not FIRST_YEAR <= year <= LAST_YEAR + (key == "duration"):
-            years, found = f"{FIRST_YEAR} to {LAST_YEAR}", getattr(scenario, key)
-            yield (key,), f"must lie in the years {years}, found {found}"
+            years, result = f"{FIRST_YEAR} to {LAST_YEAR}", getattr(scenario, key)
+            yield (key,), f"must lie in the years {years}, found {result}"
             return
     longest_s, resolution_s = MAX_YEARS * 366 * 86_400, scenario.resolution_ms / 1000
     if not resolution_s <= scenario.horizon_ms / 1000 <= longest_s:

@@ -144,9 +144,9 @@ class Facility(Model):
         self, settings: Mapping[str, RideThrough] | None = None
     ) -> dict[str, RideThrough]:
         """Return settings by block, by default those of `ride_through`."""
-        found = dict((self.ride_through if settings is None else settings) or {})
+        result = dict((self.ride_through if settings is None else settings) or {})
         known, taken = (*self.pools, "it", "motors", "rest"), dict[str, float]()
-        for name, block in found.items():
+        for name, block in result.items():
             part = block.of or name
             if part not in known:
                 raise InputError(
@@ -159,7 +159,7 @@ class Facility(Model):
             raise InputError(
                 f"ride_through: the shares of '{over[0]}' add up to more than 1"
             )
-        return found
+        return result
 
     @model_validator(mode="after")
     def _weather_has_zone(self) -> Self:
@@ -441,12 +441,12 @@ class Scenario(Model):
     @property
     def iteration_s(self) -> float:
         """Shortest iteration of a synchronous job [s]; infinite where there is none."""
-        found = [math.inf]
+        result = [math.inf]
         for stream in self.streams.values():
             n_gpus = self.facility.node_type_of(stream.pool).n_gpus
             jobs = stream.synchronous.jobs if stream.synchronous else ()
-            found += [job.iteration_s(job.nodes(n_gpus) * n_gpus) for job in jobs]
-        return min(found)
+            result += [job.iteration_s(job.nodes(n_gpus) * n_gpus) for job in jobs]
+        return min(result)
 
     @property
     def start_with_zone(self) -> datetime:

@@ -54,8 +54,8 @@ class LoadKind:
 
 def load_kind(key: str) -> LoadKind:
     """Return the kind of load whose streams stand under a key of a scenario."""
-    found: LoadKind = installed(LOADS)[key]
-    return found
+    result: LoadKind = installed(LOADS)[key]
+    return result
 
 
 class StreamOf:

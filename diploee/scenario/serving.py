@@ -437,8 +437,8 @@ class RequestStream(Model):
         self._need_one(*_RATES, least=not replays)
         self._need_one("fluctuation", "minute_jitter_relative_std", least=0)
         of_trace = ("calendar", "fluctuation", "minute_jitter_relative_std")
-        if replays and (found := self._keys_set(*of_trace)):
-            raise ValueError(f"'replay' can't go with {one_of(found)}; remove one")
+        if replays and (result := self._keys_set(*of_trace)):
+            raise ValueError(f"'replay' can't go with {one_of(result)}; remove one")
         self._check_shares()
         needs = {"capacity: sustained": self.capacity == "sustained"}
         needs[f"overload: {self.overload.kind}"] = self.overload.needs_throughput

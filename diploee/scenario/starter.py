@@ -144,10 +144,10 @@ def _colocation(n_nodes: int) -> str:
 def _fitting(shares: dict[int, float], n_nodes: int) -> dict[int, float]:
     """Return shares of jobs by width, the too wide as the widest left."""
     widest = max((width for width in WIDTHS if width <= n_nodes), default=WIDTHS[0])
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     for width, share in shares.items():
-        found[min(width, widest)] = found.get(min(width, widest), 0) + share
-    return found
+        result[min(width, widest)] = result.get(min(width, widest), 0) + share
+    return result
 
 
 def _classes(n_nodes: int) -> str:

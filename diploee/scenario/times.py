@@ -204,8 +204,8 @@ def holidays_of(text: str, first_year: int, last_year: int) -> Int64Array:
     """Return the years' public holidays as days since 1970-01-01, if known."""
     country, _, part = text.partition("-")
     years = range(first_year, last_year + 1)
-    found = _package().country_holidays(country, subdiv=part or None, years=years)
-    return np.array(sorted(found), dtype="datetime64[D]").astype(np.int64)
+    result = _package().country_holidays(country, subdiv=part or None, years=years)
+    return np.array(sorted(result), dtype="datetime64[D]").astype(np.int64)
 
 
 def _package() -> ModuleType:

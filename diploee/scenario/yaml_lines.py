@@ -92,8 +92,8 @@ def read_value(text: str, name: str) -> Any:
 def presets(kind: str) -> dict[str, Any]:
     """Return the keys that each name of a kind stands for."""
     path = Path(__file__).with_name("presets") / f"{kind}.yaml"
-    found: dict[str, Any] = read_text(path.read_text("utf-8"))[0]
-    return found
+    result: dict[str, Any] = read_text(path.read_text("utf-8"))[0]
+    return result
 
 
 def load_yaml_with_lines(

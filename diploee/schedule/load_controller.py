@@ -303,15 +303,15 @@ class FairPowerCaps:
         """Return a time, the limits known then, and how long they go on [ms]."""
         if self._known_now is None or self._known_now[0] != now_ms:
             self._limits = [x for x in self._limits if now_ms < x.event.over_ms]
-            found = [x for x in self._limits if x.event.issued_ms <= now_ms]
+            result = [x for x in self._limits if x.event.issued_ms <= now_ms]
             self._holding = any(
                 max(x.event.issued_ms, x.event.ramp_ms - HOLD_MS) <= now_ms
-                for x in found
+                for x in result
             )
-            over_ms = max((x.event.over_ms for x in found), default=now_ms)
+            over_ms = max((x.event.over_ms for x in result), default=now_ms)
             if self._follow is not None and self._follow.limit is not None:
-                found.append(self._follow.limit)
-            self._known_now = now_ms, found, over_ms - now_ms
+                result.append(self._follow.limit)
+            self._known_now = now_ms, result, over_ms - now_ms
         return self._known_now
 
     def _allowed_w(self, view: FacilityView) -> float:
@@ -518,8 +518,8 @@ class FairPowerCaps:
         Those that it does not tolerate repeat the lowest.
         """
         key = (name, job, of.job_n_nodes[job])
-        found = self._levels_w.get(key)
-        if found is None:
+        result = self._levels_w.get(key)
+        if result is None:
             least = 1 - TOLERATED_LOSS[of.flexibility(job).tier]
             levels = range(of.n_levels)
             allowed = [
@@ -529,11 +529,11 @@ class FairPowerCaps:
                 or of.speed(job, k, of.job_n_nodes[job])
                 >= least * of.speed(job, 0, of.job_n_nodes[job])
             ]
-            found = np.array([of.power_w(job, min(k, allowed[-1])) for k in levels])
+            result = np.array([of.power_w(job, min(k, allowed[-1])) for k in levels])
             if len(self._levels_w) > 100_000:
                 self._levels_w.clear()
-            self._levels_w[key] = found
-        return found
+            self._levels_w[key] = result
+        return result
 
     def _pause(
         self,

@@ -162,7 +162,7 @@ class NodeAllocations:
         assert started is not None
         jobs, (start_ms, ends_ms, n_slots, pool_id) = started.jobs, started.occupied()
         owner = owner_of_jobs(jobs.job_id, jobs.class_id)[started.of_energy]
-        found = [(pool_id, SlotIntervals(start_ms, ends_ms, n_slots, owner))]
+        result = [(pool_id, SlotIntervals(start_ms, ends_ms, n_slots, owner))]
         none = np.zeros(len(of_jobs), dtype=np.int64)
         self.played = [_Played(of_jobs, none, of_jobs.n_nodes.astype(np.int64))]
         for load, segments in zip(self._line.loads[1:], parts[1:], strict=True):
@@ -180,10 +180,10 @@ class NodeAllocations:
         for pool, stretches in self._stretches:
             inside = (begin_ms <= stretches.start_ms) & (stretches.start_ms < end_ms)
             part = stretches.take(inside)
-            found.append((np.full(len(part), pool), part))
+            result.append((np.full(len(part), pool), part))
         pools, new = (
-            np.concatenate([k for k, _ in found]),
-            concat([of for _, of in found]),
+            np.concatenate([k for k, _ in result]),
+            concat([of for _, of in result]),
         )
         gone = []
         adjoin = self._line.jobs.cluster.acts or bool(self._stretches)
@@ -199,7 +199,7 @@ class NodeAllocations:
         """Return nodes held by jobs still, and all of services or replicas."""
         rows = self.held
         of_jobs = (rows.owner >= 0) & (rows.owner < OF_SERVICES - len(self.labels))
-        found = [rows.take(of_jobs)]
+        result = [rows.take(of_jobs)]
         for bank in (bank for load in self._line.loads for bank in load.banks):
             n_nodes = bank.n_nodes
             first = np.zeros_like(n_nodes) if bank.first is None else bank.first
@@ -224,7 +224,7 @@ class NodeAllocations:
             played = _Played(spans, first[new], n_nodes[new])
             nth, _, begin, stop, n_slots = played.on_nodes(rows)
             start_ms, end_ms, owner = spans.start_ms[nth], spans.end_ms[nth], owner[nth]
-            found.append(
+            result.append(
                 HeldNodes(
                     start_ms,
                     end_ms,
@@ -236,7 +236,7 @@ class NodeAllocations:
                     pool[nth],
                 )
             )
-        return concat(found)
+        return concat(result)
 
     def _of_bank(self, bank: InstanceGroup, begin_ms: int, end_ms: int) -> _Played:
         """Return what a bank plays in a window."""
@@ -253,11 +253,11 @@ class NodeAllocations:
 
 
 def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:
-    found = (
+    result = (
         replace(of, pool_id=np.full(len(of), k)) if k else of
         for k, of in enumerate(of_pools)
     )
-    return concat(list(found))
+    return concat(list(result))
 
 
 def _stretches_of(bank: InstanceGroup, owner: int) -> SlotIntervals:

@@ -91,14 +91,14 @@ def own_parts(
     or `given` as objects or classes by kind, such as ``load=[BurnIn]``.
     """
     known = {} if known is None else known
-    found: dict[OwnPart, None] = {}
+    result: dict[OwnPart, None] = {}
     for kind, of in _outside(scenario, inputs, models, given):
         if id(of) not in known:
             code = _named(of)
             name = f"{code.__module__}:{code.__qualname__}"
             known[id(of)] = of, OwnPart(kind, name, code_sha256(of))
-        found[known[id(of)][1]] = None
-    return list(found)
+        result[known[id(of)][1]] = None
+    return list(result)
 
 
 def _outside(

@@ -240,12 +240,12 @@ class Pipeline:
     @property
     def energy_j(self) -> dict[str, float]:
         """Energy of each profile in windows passed, at its mean power [J], by id."""
-        library, found = self.model.library, dict[str, float]()
+        library, result = self.model.library, dict[str, float]()
         # Services may have profiles of one id
         for i, weighted_ms in self._played_ms.items():
             energy_j = library[i].mean_power_w * weighted_ms / MS_PER_S
-            found[library.ids[i]] = found.get(library.ids[i], 0.0) + energy_j
-        return found
+            result[library.ids[i]] = result.get(library.ids[i], 0.0) + energy_j
+        return result
 
     @property
     def block_ms(self) -> int:
@@ -328,11 +328,11 @@ class Pipeline:
             name: coarser(values, n, kinds.get(name.partition(".")[0], "mean"))
             for name, values in block.columns.items()
         }
-        found = Block(block.t0_ms, n * block.dt_ms, columns)
+        result = Block(block.t0_ms, n * block.dt_ms, columns)
         if self.services is None:
-            return found
+            return result
         # Their latency is missing where nothing arrives: not a mean of steps.
-        return replace(found, columns={**columns, **self.services.values(found)})
+        return replace(result, columns={**columns, **self.services.values(result)})
 
     def _device_blocks(
         self, windows: Iterator[Window], n_threads: int | None

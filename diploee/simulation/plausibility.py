@@ -216,7 +216,7 @@ def _other_boundaries(
     curves: Curves,
 ) -> Iterator[str]:
     """Name profiles and samples not known to be of GPUs and CPU packages."""
-    found: dict[tuple[str, bool, str], list[str]] = {}
+    result: dict[tuple[str, bool, str], list[str]] = {}
     pool_of = {**pools, **{plan.stream: plan.pool for plan in plans}}
     stated = [
         (c.stream, entry.profile_id, entry.provenance)
@@ -236,8 +236,8 @@ def _other_boundaries(
             node_type = facility.pools[pool_of[stream]].node_type
             has_ac = facility.node_types[node_type].ac_power is not None
             key = provenance.power_boundary, has_ac, node_type
-            found.setdefault(key, []).append(name)
-    for (boundary, has_ac, node_type), names in found.items():
+            result.setdefault(key, []).append(name)
+    for (boundary, has_ac, node_type), names in result.items():
         who = f"{len(set(names))} profile(s), such as '{min(names)}',"
         if boundary == PowerBoundary.NODE_AC and has_ac:
             continue  # they pass ac_power as they are

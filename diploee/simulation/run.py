@@ -121,11 +121,11 @@ def simulate(
                     for sink in options.sinks:
                         with naming("add", _sink_error):
                             sink.add(block)
-        found = taken.metrics_found(watch)
-        manifest = manifest_of(pipeline, site, found)
-        results = {METRICS_FILE: write_json(new / METRICS_FILE, found)}
+        result = taken.metrics_found(watch)
+        manifest = manifest_of(pipeline, site, result)
+        results = {METRICS_FILE: write_json(new / METRICS_FILE, result)}
         if seen:
-            content = site.watch.content(seen, found)
+            content = site.watch.content(seen, result)
             results[LIMITS_FILE] = write_json(new / LIMITS_FILE, content)
         manifest |= {"results_sha256": results, "timing": watch.stages}
         write_json(new / MANIFEST, manifest)
@@ -262,23 +262,23 @@ class _RunSinks:
     def metrics_found(self, watch: Stopwatch) -> dict[str, Any]:
         """Return the metrics of the run, and write the event windows found."""
         line = self._line
-        found = self._metrics.blocks(line.loads, line.energy_j)
-        found["aggregates"] = self._aggregates.block()
+        result = self._metrics.blocks(line.loads, line.energy_j)
+        result["aggregates"] = self._aggregates.block()
         if self._extremes is not None:
-            found["grid"]["at_step"] = self._extremes.block()
+            result["grid"]["at_step"] = self._extremes.block()
         if self._voltage is not None:
-            found["grid"]["voltage_change"] = self._voltage.block()
+            result["grid"]["voltage_change"] = self._voltage.block()
         if self._flexibility is not None:
-            found["flexibility"] = self._flexibility.block()
+            result["flexibility"] = self._flexibility.block()
         if self._parts is not None:
-            found["layout"] = self._parts.write(self._folder / PARTS_FILE)
+            result["layout"] = self._parts.write(self._folder / PARTS_FILE)
         if self._search is not None:
             with watch.stage("zooms"):
                 clock, head = line.scenario.clock, self._head
-                found["zooms"] = write_event_windows(
+                result["zooms"] = write_event_windows(
                     self._folder, self._search, clock, line.columns, head, self.causes
                 )
-        return found
+        return result
 
 
 def _peak_mw(site: PreparedSite) -> float:

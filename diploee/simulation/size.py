@@ -172,18 +172,18 @@ def _grown(value: Any, factor: float, at: KeyPath) -> Any:
     """Return a value with the marked fields within multiplied."""
     match value:
         case Model():
-            found = {name: _grown(of, factor, (*at, name)) for name, of in value}
+            result = {name: _grown(of, factor, (*at, name)) for name, of in value}
             numbers = {
-                name: _multiplied(found[name], factor)
+                name: _multiplied(result[name], factor)
                 for name, field in type(value).model_fields.items()
-                if SCALES in field.metadata and found[name] is not None
+                if SCALES in field.metadata and result[name] is not None
             }
             changed = {
-                name: of for name, of in found.items() if of != getattr(value, name)
+                name: of for name, of in result.items() if of != getattr(value, name)
             }
             if not numbers:
                 return value.model_copy(update=changed)
-            given = {name: found[name] for name in value.model_fields_set}
+            given = {name: result[name] for name in value.model_fields_set}
             where = lambda key_path: _of_scaled((*at, *key_path))  # noqa: E731
             return checked({**given, **changed, **numbers}, type(value), where)
         case Mapping():

@@ -60,10 +60,10 @@ def generate_jobs(
     """Generate the list of jobs of all streams; see `diploee.generate_jobs`."""
     _refuse("generate_jobs", scenario)
     streams = JobStreams(scenario, inputs)
-    found = simulations(scenario)
+    result = simulations(scenario)
     if simulated_utilization is not None:
-        found = dict.fromkeys(found, simulated_utilization)
-    streams.settle(found)
+        result = dict.fromkeys(result, simulated_utilization)
+    streams.settle(result)
     jobs = concat(list(streams.windows(WINDOW_DRAWS)))
     return Workload(
         jobs, streams.classes, streams.matches(), streams.library, streams.pieces
@@ -158,9 +158,9 @@ def _refuse(step: str, scenario: Scenario, *left_out: str) -> None:
         "replica_streams": scenario.replica_streams,
         "flexibility": scenario.flexibility,
     }
-    if found := [key for key in ("facility.size", *left_out) if has[key]]:
+    if result := [key for key in ("facility.size", *left_out) if has[key]]:
         raise InputError(
-            f"{step}: leaves {one_of(found)} of scenario '{scenario.name}' out, and "
+            f"{step}: leaves {one_of(result)} of scenario '{scenario.name}' out, and "
             "its numbers would be those of another site; use diploee.run(...), which "
             "takes all of it"
         )
@@ -244,7 +244,7 @@ def power_series(
         "replica_streams",
     )
     blocks = power_blocks(segments, scenario, library)
-    found = [device_block(block, scenario.facility).columns for block in blocks]
+    result = [device_block(block, scenario.facility).columns for block in blocks]
     index = pd.date_range(
         scenario.start_with_zone,
         periods=scenario.n_intervals,
@@ -252,5 +252,5 @@ def power_series(
         name="timestamp",
     )
     names = ("it_power_w", POWER, "busy_nodes", "utilization")
-    columns = {name: np.concatenate([of[name] for of in found]) for name in names}
+    columns = {name: np.concatenate([of[name] for of in result]) for name in names}
     return pd.DataFrame(columns, index=index)

@@ -243,8 +243,8 @@ class Studio:
     async def _start(self, request: Request) -> Response:
         """Answer what a new page is to begin with, and what the folder holds."""
         await _asked(request)
-        found = [path.parent for path in self.runs_folder.glob(f"*/{MANIFEST}")]
-        runs = sorted(found, key=lambda folder: folder.stat().st_mtime, reverse=True)
+        result = [path.parent for path in self.runs_folder.glob(f"*/{MANIFEST}")]
+        runs = sorted(result, key=lambda folder: folder.stat().st_mtime, reverse=True)
         name = self._scenario
         return JSONResponse(
             {
@@ -264,10 +264,10 @@ class Studio:
     async def _state(self, request: Request) -> Response:
         asked = await _asked(request)
         if asked.words:
-            found = await asyncio.to_thread(
+            result = await asyncio.to_thread(
                 search, asked.draft, self.place, asked.words
             )
-            return JSONResponse({"fields": found})
+            return JSONResponse({"fields": result})
         return JSONResponse(await asyncio.to_thread(state, asked.draft, self.place))
 
     async def _run(self, request: Request) -> Response:

@@ -145,12 +145,12 @@ class StudioFolder:
 
     def files(self, of_limits: bool = False) -> list[str]:
         """Return the names of scenarios in the folder, or its other YAML files."""
-        found = [
+        result = [
             p
             for p in self.folder.glob("*.y*ml")
             if p.is_file() and p.stat().st_size < 1e6
         ]
-        texts = {p.name: p.read_text("utf-8", "replace") for p in found}
+        texts = {p.name: p.read_text("utf-8", "replace") for p in result}
         return sorted(
             n for n, t in texts.items() if ("facility:" in t) is not of_limits
         )
@@ -349,12 +349,12 @@ def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]
     site = opened(draft, place)
     scenario = checked_scenario(site.text, site.folder, place)
     written, asked = scenario.model_dump(mode="json"), words.lower().split()
-    found: list[tuple[int, int, str, Model]] = []
+    result: list[tuple[int, int, str, Model]] = []
     for key, owner in chain(_walk(scenario, ""), _absent(scenario)):
         text = type(owner).model_fields[key.rpartition(".")[2]].description or ""
         if all(word in f"{key} {text}".lower() for word in asked):
-            found.append(
-                (sum(word not in key for word in asked), len(found), key, owner)
+            result.append(
+                (sum(word not in key for word in asked), len(result), key, owner)
             )
     return [
         _field(
@@ -364,7 +364,7 @@ def search(draft: Draft, place: StudioFolder, words: str) -> list[dict[str, Any]
             get_value(written, key),
             get_value(site.data, key) is not None,
         )
-        for *_, key, owner in sorted(found)[:MAX_MATCHES]
+        for *_, key, owner in sorted(result)[:MAX_MATCHES]
     ]
 
 
@@ -373,14 +373,14 @@ def _problems(
 ) -> list[dict[str, str]]:
     """Return problems with the edited field that each is of, if any."""
     ids = {_resolved(key, data): key for key, _ in draft.edits}
-    found = []
+    result = []
     for problem in error.problems:
         where, _, message = problem.partition(": ")
         names = [key for key in ids if where == key or where.startswith(f"{key}.")]
         names = names or [key for key in ids if key.startswith(f"{where}.")]
         field = ids[max(names, key=len)] if names else ""
-        found.append({"field": field, "key": where, "message": message or problem})
-    return found
+        result.append({"field": field, "key": where, "message": message or problem})
+    return result
 
 
 def _resolved(key: str, data: dict[str, Any]) -> str:
@@ -424,17 +424,17 @@ def _first(
     data, written = site.data, scenario.model_dump(mode="json")
     if site.draft.start == "template":
         for name in SiteAnswers.model_fields:
-            found = _field(
+            result = _field(
                 SITE_KEY + name, site.answers, name, getattr(site.answers, name), True
             )
-            yield found | {
+            yield result | {
                 "label": _LABELS.get(name, name.replace("_", " ").capitalize())
             }
     else:
         key = "facility.size.poi_mw"
         size = scenario.facility.size or Size.model_construct()
-        found = _field(key, size, "poi_mw", get_value(data, key), True)
-        yield found | {"label": _LABELS["poi_mw"]}
+        result = _field(key, size, "poi_mw", get_value(data, key), True)
+        yield result | {"label": _LABELS["poi_mw"]}
         keys = dict(_walk(scenario, ""))
         who = [key for pattern in _FIRST for key in keys if re.fullmatch(pattern, key)]
         for key in who[: MAX_FIRST - 1 - len(EQUIPMENT)]:
@@ -448,19 +448,22 @@ def _first(
         kind, _, name = key.removeprefix(STAGES_KEY).partition(".")
         at = _stage_at([stage.kind for stage in stages], kind)
         if key == "limits":
-            found = _field(key, scenario, key, written.get(key) or None, True)
+            result = _field(key, scenario, key, written.get(key) or None, True)
             names = [*shipped("limits"), *place.files(of_limits=True)]
-            found |= {"choices": ["", *(f"[{name}]" for name in names)], "closed": True}
+            result |= {
+                "choices": ["", *(f"[{name}]" for name in names)],
+                "closed": True,
+            }
         elif kind == COOLING:
-            found = _field(
+            result = _field(
                 key, scenario.facility, "stages", at and stages[at].kind, True
             )
-            found |= {
+            result |= {
                 "choices": ["", *cooling_kinds()],
                 "closed": True,
                 "assumed": False,
             }
-            found["text"] = (
+            result["text"] = (
                 "How heat leaves the site; its own keys are found by search."
             )
         else:
@@ -472,11 +475,11 @@ def _first(
             value = (
                 None if at is None else get_value(written, f"{STAGES_KEY}{at}.{name}")
             )
-            found = _field(key, spec, name, value, at is not None)
+            result = _field(key, spec, name, value, at is not None)
             if key.removeprefix(STAGES_KEY) in _REMOVES:
-                found["text"] += " Empty: none."
-                found["choices"] = found["choices"] and ["", *found["choices"]]
-        yield found | {"label": label}
+                result["text"] += " Empty: none."
+                result["choices"] = result["choices"] and ["", *result["choices"]]
+        yield result | {"label": label}
 
 
 def _field(

@@ -188,21 +188,21 @@ class Worker:
         text = week_of(job["text"], job["start"]) if is_week else job["text"]
         scenario = checked_scenario(text, folder, place)
         inputs = self._reader.load(scenario, self._library)
-        out, found = frames / "run", None
+        out, result = frames / "run", None
         if not is_week:
             runs, sha256 = place.inside("runs"), scenario.sha256()
             first = runs / f"{scenario.name}-{sha256[:8]}"
-            found = _finished(
+            result = _finished(
                 self._done.get(sha256, first), sha256, sha256 in self._done
             )
             out = default_folder(scenario.name, sha256, runs)
         key = (job["page"], scenario.start, scenario.horizon_ms)
         keep = partial(self._keep, frames, "picture")
         watch = PowerPreview(scenario, self._series.get(key), keep)
-        if found is not None:
-            watch.draw(_power_w(found))
+        if result is not None:
+            watch.draw(_power_w(result))
         else:
-            found = simulate(
+            result = simulate(
                 scenario,
                 out,
                 inputs=inputs,
@@ -213,13 +213,13 @@ class Worker:
                 at_most_mb=_memory_mb(),
             )
             if not is_week:
-                self._done[sha256] = found.folder
+                self._done[sha256] = result.folder
         if len(self._series) > MAX_PICTURES:
             self._series.pop(next(iter(self._series)))
         self._series[key] = watch.series
         self.say(stage="page", fraction=0.0, text="")
-        self._page([found], frames)
-        self.say(run=str(found.folder), **self._differences(job.get("before"), found))
+        self._page([result], frames)
+        self.say(run=str(result.folder), **self._differences(job.get("before"), result))
 
     def look(self, job: dict[str, Any]) -> None:
         """Make the page of finished runs, side by side where there are several."""
@@ -305,10 +305,12 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
     """
     try:
         run = RunFolder.open(folder)
-        found, version = (
+        result, version = (
             run.manifest.get(k) for k in ("scenario_sha256", "diploee_version")
         )
-        return run if is_known or (found, version) == (sha256, full_version()) else None
+        return (
+            run if is_known or (result, version) == (sha256, full_version()) else None
+        )
     except DiploeeError:
         return None
 
@@ -316,10 +318,10 @@ def _finished(folder: Path, sha256: str, is_known: bool) -> RunFolder | None:
 def _memory_mb() -> float:
     """Return the memory that is free [MB]; infinite where that is not known."""
     with suppress(OSError):
-        found = re.search(
+        result = re.search(
             r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text("ascii")
         )
-        return int(found[1]) * 1024 / 1e6 if found else inf
+        return int(result[1]) * 1024 / 1e6 if result else inf
     return inf
 
 

@@ -179,9 +179,9 @@ def _point(
     for name in dict.fromkeys(
         name for run in members for name in results[run.run].metrics
     ):
-        found = [results[run.run].metrics.get(name) for run in members]
-        known = np.array([is_plain_number(value) for value in found])
-        values = np.array([value for value in found if is_plain_number(value)], float)
+        result = [results[run.run].metrics.get(name) for run in members]
+        known = np.array([is_plain_number(value) for value in result])
+        values = np.array([value for value in result if is_plain_number(value)], float)
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
@@ -219,14 +219,14 @@ def significant_correlations(
         1 - BY_CHANCE / (2 * (n_pairs or len(inputs) * len(metrics))), n - 2
     )
     least = max(STANDS_OUT, by_chance / np.sqrt(n - 2 + by_chance**2))
-    found = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
+    result = zip(metrics, ranked(metrics) @ ranked(inputs).T, strict=True)
     return {
         name: {
             k: float(rho)
             for rho, k in sorted(zip(of, inputs, strict=True), key=_size)
             if abs(rho) > least
         }
-        for name, of in found
+        for name, of in result
     }
 
 
@@ -240,15 +240,15 @@ def _inputs(members: Sequence[PlannedRun], spec: SweepSpec) -> dict[str, Float64
     A choice has no order, so each of its values is a column of its own, 1 where it was
     drawn.
     """
-    found: dict[str, Float64Array] = {}
+    result: dict[str, Float64Array] = {}
     for name, key in members[0].draw_keys.items():
         drawn = np.array([run.drawn[name] for run in members])
         if isinstance(draw := spec.draw[key], Choice):
             for k, value in enumerate(draw.values):
-                found[f"{key}={shown(value)}"] = (drawn == k).astype(np.float64)
+                result[f"{key}={shown(value)}"] = (drawn == k).astype(np.float64)
         else:
-            found[name.removeprefix("draw.")] = drawn
-    return found
+            result[name.removeprefix("draw.")] = drawn
+    return result
 
 
 def _envelope(folder: Path, point: int, members: Sequence[PlannedRun]) -> pa.Table:

@@ -236,19 +236,19 @@ def forecast(
     ]
     looked_at = tasks[:: -(-len(tasks) // MAX_CHECKED)]
     options = RunOptions(engine="compiled", jobs_file=sweep.spec.keep == "all")
-    found = [
+    result = [
         check(site_of(task.scenario, library, options)).forecast for task in looked_at
     ]
     share = sum(task.cost for task in looked_at) / sum(task.cost for task in tasks)
     series_mb = (
         0.0
         if sweep.spec.keep == "metrics"
-        else sum(each.disk_mb for each in found) / share
+        else sum(each.disk_mb for each in result) / share
     )
     at_once = max(1, min(n_workers, len(tasks)))
     return len(tasks), Forecast(
-        sum(each.time_s for each in found) / share / at_once,
-        max(each.memory_mb for each in found) * at_once,
+        sum(each.time_s for each in result) / share / at_once,
+        max(each.memory_mb for each in result) * at_once,
         series_mb + METRICS_MB * len(tasks),
     )
 

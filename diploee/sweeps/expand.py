@@ -135,9 +135,9 @@ def _where(
     places |= {key: of_axis for key, (of_axis, _) in changes.items()}
     places |= {key: ("draw", key) for key in sweep.spec.draw}
     for depth in range(len(key_path), 0, -1):
-        found = places.get(dotted(key_path[:depth]))
-        if found is not None:
-            return sweep.where(found)
+        result = places.get(dotted(key_path[:depth]))
+        if result is not None:
+            return sweep.where(result)
     values = [f"{key} = {shown(get_value(data, key))}" for key in changes]
     at = f" (where {', '.join(values)})" if values else ""
     return f"{sweep.source} {dotted(key_path)}{at}"

@@ -68,15 +68,15 @@ def available_mb(meminfo: Path = Path("/proc/meminfo")) -> float | None:
     The smaller of what the machine has and what its control group (a container, a Slurm
     job) allows.
     """
-    found: list[float] = []
+    result: list[float] = []
     for line in _text(meminfo).splitlines():
         if line.startswith("MemAvailable:"):
-            found.append(int(line.split()[1]) / 1e3)
+            result.append(int(line.split()[1]) / 1e3)
     for limit, usage in _LIMITS:
         allowed, used = _text(Path(limit)).strip(), _text(Path(usage)).strip()
         if allowed.isdigit() and used.isdigit():
-            found.append((int(allowed) - int(used)) / 1e6)
-    return max(min(found), 0.0) if found else None
+            result.append((int(allowed) - int(used)) / 1e6)
+    return max(min(result), 0.0) if result else None
 
 
 def _text(path: Path) -> str:

@@ -53,9 +53,9 @@ class SweepAxis(Model):
     def _one_kind(self) -> SweepAxis:
         given = [name for name in _KINDS if getattr(self, name) is not None]
         if len(given) != 1:
-            found = one_of(given) if given else "none"
+            result = one_of(given) if given else "none"
             raise ValueError(
-                f"give exactly one of 'grid', 'zip', 'cases' per block, found {found}"
+                f"give exactly one of 'grid', 'zip', 'cases' per block, found {result}"
             )
         return self
 
@@ -90,10 +90,10 @@ class SweepAxis(Model):
         """Yield the faults within the block."""
         lengths = {key: len(values) for key, values in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1:
-            found = ", ".join(
+            result = ", ".join(
                 f"{length} for '{key}'" for key, length in lengths.items()
             )
-            yield ("zip",), f"zipped lists must have one length, found {found}"
+            yield ("zip",), f"zipped lists must have one length, found {result}"
 
 
 class SweepSpec(Model):

@@ -45,8 +45,8 @@ def reason(error: OSError) -> str:
 def check_is_file(path: Path, error: type[InputError] = InputError) -> None:
     """Refuse what can't be read as a file, such as a pipe."""
     if not path.is_file():
-        found = "is no file" if os.path.lexists(path) else "no such file"
-        raise error(f"{path}: {found}")
+        result = "is no file" if os.path.lexists(path) else "no such file"
+        raise error(f"{path}: {result}")
 
 
 _LARGEST = 1 << 28
@@ -159,9 +159,9 @@ def check_file(
         return
     place = taken
     if place.exists() and not place.is_file():
-        found = "folder" if place.is_dir() else "device or pipe"
+        result = "folder" if place.is_dir() else "device or pipe"
         raise OutputExistsError(
-            f"{place}: is a {found}, expected a file; choose another {option}"
+            f"{place}: is a {result}, expected a file; choose another {option}"
         )
     if replaces is not None and replaces(place):
         return
@@ -234,12 +234,12 @@ def _taken(place: Path | str, option: str) -> Path | None:
 def _is_or_holds(one: Path, other: Path) -> bool:
     """Return whether two names are of one file, or the first holds the second."""
     try:
-        found = one.stat()
+        result = one.stat()
         real = Path(os.path.realpath(other))
         inside = (
             path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,))
         )
-        return any(os.path.samestat(found, each) for each in inside)
+        return any(os.path.samestat(result, each) for each in inside)
     except (OSError, ValueError):
         return False
 

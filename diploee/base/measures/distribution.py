@@ -73,8 +73,8 @@ class Distribution:
     def percentiles(self, *percents: float) -> list[float]:
         """Return percentiles (numpy's linear definition)."""
         if self._bins is None:
-            found = np.percentile(np.concatenate(self._exact), percents)
-            return [float(value) for value in found]
+            result = np.percentile(np.concatenate(self._exact), percents)
+            return [float(value) for value in result]
         reached = np.cumsum(self._bins)
         ranks = np.array(percents) / 100 * (self.count - 1)
         below, above = (

@@ -79,9 +79,9 @@ def ranges(n: int) -> Signal:
     """
 
     def of(stretch: Chunk) -> SignalChunk:
-        found = rolling_ranges(stretch, [n])[0]
+        result = rolling_ranges(stretch, [n])[0]
         return SignalChunk(
-            found, stretch.end_ms - (found.size + n - 1) * stretch.step_ms
+            result, stretch.end_ms - (result.size + n - 1) * stretch.step_ms
         )
 
     return of
@@ -111,7 +111,7 @@ def rolling_ranges(stretch: Chunk, sizes: list[int]) -> list[Int64Array]:
 
 def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Array]:
     """Return rolling minima or maxima by ascending window size, n - size + 1 each."""
-    found, level, width = [], values, 1
+    result, level, width = [], values, 1
     for size in sizes:
         # level[i] is the extreme of values[i : i + width]; any size up to 2 width is
         # covered by two of them, which may overlap.
@@ -119,8 +119,8 @@ def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Arr
             level = pick(level[:-width], level[width:])
             width *= 2
         gap = size - width
-        found.append(pick(level[: level.size - gap], level[gap:]) if gap else level)
-    return found
+        result.append(pick(level[: level.size - gap], level[gap:]) if gap else level)
+    return result
 
 
 class Magnitudes:
@@ -131,8 +131,8 @@ class Magnitudes:
 
     def add(self, stretch: Chunk) -> None:
         """Count the values that end in the new part of a stretch."""
-        if (found := self._signal(stretch)) is not None:
-            self._seen.add(found.values, found.first_ms, stretch.step_ms)
+        if (result := self._signal(stretch)) is not None:
+            self._seen.add(result.values, result.first_ms, stretch.step_ms)
 
     def result(self) -> SignedHistogram:
         """Return their histogram, and the times of the extremes [ms]."""
@@ -151,9 +151,9 @@ class RollingRanges:
         """Add the windows that end in the new part of a stretch."""
         if not self._sizes:
             return
-        found, step_ms = rolling_ranges(stretch, self._sizes), stretch.step_ms
+        result, step_ms = rolling_ranges(stretch, self._sizes), stretch.step_ms
         for k, (size, seen) in enumerate(zip(self._sizes, self._seen, strict=True)):
-            of_size = found[k]
+            of_size = result[k]
             largest = max(seen.max, 0)  # the last range ends with the stretch
             seen.add(
                 of_size, stretch.end_ms - (of_size.size + size - 1) * step_ms, step_ms
@@ -190,12 +190,12 @@ class LargestChanges:
         """Add the changes that end in the new part of a stretch."""
         part = stretch.windows_of(self.n_window)
         (size_up, *_), (size_down, *_) = self._largest
-        found = _largest_changes(
+        result = _largest_changes(
             part.values, part.values.size - part.n_new, self._n, size_up, size_down
         ).tolist()
         times = [
             (size, *(part.begin_ms + k * part.step_ms for k in rows))
-            for size, *rows in found
+            for size, *rows in result
         ]
         pairs = zip(self._largest, times, strict=True)
         up, down = (max(old, new, key=lambda of: of[0]) for old, new in pairs)
@@ -217,7 +217,7 @@ def _largest_changes(
     is looked at; in others a monotonic queue has the least of the last n + 1 values at
     its head (Lemire 2006).
     """
-    found = np.zeros((2, 3), dtype=np.int64)
+    result = np.zeros((2, 3), dtype=np.int64)
     n_chunks = -(-values.size // _CHUNK_OF_CHANGES)
     lows = np.empty((2, n_chunks), dtype=np.int64)
     for chunk in range(n_chunks):
@@ -247,8 +247,12 @@ def _largest_changes(
                 size = value - sign * values[queue[head]]
                 if k >= max(first, chunk * _CHUNK_OF_CHANGES) and size > largest:
                     largest = size
-                    found[way, 0], found[way, 1], found[way, 2] = size, queue[head], k
-    return found
+                    result[way, 0], result[way, 1], result[way, 2] = (
+                        size,
+                        queue[head],
+                        k,
+                    )
+    return result
 
 
 CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)

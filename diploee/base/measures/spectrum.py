@@ -140,10 +140,10 @@ def band_rms(band_hz: Band) -> Signal:
     def of(stretch: Chunk) -> SignalChunk | None:
         spectrum = Spectrum(stretch.step_ms, (band_hz,))
         spectrum.add(stretch)
-        found = spectrum.result()
-        if not found.starts_ms.size:
+        result = spectrum.result()
+        if not result.starts_ms.size:
             return None
-        return SignalChunk(found.rms_mw[:, 0], int(found.starts_ms[0]))
+        return SignalChunk(result.rms_mw[:, 0], int(result.starts_ms[0]))
 
     return of
 
@@ -163,14 +163,14 @@ def line_amplitude(band_hz: Band) -> Signal:
         bins_hz = _frequencies_hz(WINDOW_MS // stretch.step_ms, stretch.step_ms)
         # The floor reaches 15 bins beyond
         end = int(np.searchsorted(bins_hz, high_hz)) + 20
-        found = [
+        result = [
             (int(at_ms), strongest_mw(bins_hz[:end], psd[:end]))
             for starts_ms, psds in _spectra_of(stretch)
             for at_ms, psd in zip(starts_ms, psds, strict=True)
         ]
         return (
-            SignalChunk(np.array([mw for _, mw in found]), found[0][0])
-            if found
+            SignalChunk(np.array([mw for _, mw in result]), result[0][0])
+            if result
             else None
         )
 
@@ -230,7 +230,7 @@ def strongest_lines(
     noise = scipy.special.chdtri(freedom, FALSE_ALARM / psd.size) / median
     least = max(float(noise), MIN_OVER_FLOOR)
     tops, _ = scipy.signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
-    found = []
+    result = []
     for top in tops[(tops >= _FIRST_BIN) & (tops < end)]:
         if psd[top] <= least * floor[top]:
             continue
@@ -241,9 +241,9 @@ def strongest_lines(
         if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
         has_floor = floor[top] * MAX_OVER_FLOOR > psd[top]
-        found.append(
+        result.append(
             SpectralLine(
                 centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None
             )
         )
-    return sorted(found, key=lambda line: -line.rms_mw)[:N_LINES]
+    return sorted(result, key=lambda line: -line.rms_mw)[:N_LINES]

@@ -134,7 +134,7 @@ def fit_classes(
     )
     tables: dict[tuple[int, ...], DurationFit] = {}
     means: dict[int, float] = {}
-    found = []
+    result = []
     for number, (together_with, members) in _tables(groups, n_single).items():
         own_s, fit = duration_s[of_class[number]], None
         if draws_durations:
@@ -165,7 +165,7 @@ def fit_classes(
                 ),
             )
         width = groups.n_nodes[number]
-        found.append(
+        result.append(
             ClassFit(
                 workload=groups.workload[number],
                 n_nodes=-(-width // slots),
@@ -180,7 +180,7 @@ def fit_classes(
                 shares_durations=fit is not None and members != (number,),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _drawn_together(

@@ -86,22 +86,22 @@ def group_jobs(
         rule_of, -(-n_nodes // slots_per_node), used, rules, library
     )
 
-    found, inverse = _distinct(workload[used], n_nodes[used], source[used])
-    pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    result, inverse = _distinct(workload[used], n_nodes[used], source[used])
+    pairs = list(zip(result[0].tolist(), result[1].tolist(), strict=True))
     for before, after in zip(range(len(pairs) - 1), range(1, len(pairs)), strict=True):
         if pairs[before] == pairs[after]:
             raise WorkloadError(
                 f"the rules give jobs of '{workloads[pairs[before][0]]}' on "
-                f"{pairs[before][1]} nodes the profiles of {found[2][before]} and of "
-                f"{found[2][after]} nodes; set the same scale_from_n_nodes in all "
+                f"{pairs[before][1]} nodes the profiles of {result[2][before]} and of "
+                f"{result[2][after]} nodes; set the same scale_from_n_nodes in all "
                 "rules that fit them"
             )
     class_of = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     class_of[used] = inverse
     return JobGroups(
-        workload=tuple(workloads[i] for i in found[0]),
-        n_nodes=tuple(found[1].tolist()),
-        profile_n_nodes=tuple(found[2].tolist()),
+        workload=tuple(workloads[i] for i in result[0]),
+        n_nodes=tuple(result[1].tolist()),
+        profile_n_nodes=tuple(result[2].tolist()),
         class_of=class_of,
         unmatched=unmatched,
         too_wide=too_wide,

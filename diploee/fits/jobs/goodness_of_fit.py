@@ -221,7 +221,7 @@ def _figures(
     jobs: LoggedJobs, n_hours: int, weight: Float64Array, widths: list[int]
 ) -> dict[str, list[float]]:
     """Return each figure of all jobs, and without each part of the span in turn."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     part_of_hour = np.arange(n_hours) * N_PARTS // n_hours
     part = part_of_hour[np.clip(jobs.submit_h.astype(np.int64), 0, n_hours - 1)]
     busy = hourly_busy_nodes(jobs, n_hours)
@@ -233,7 +233,7 @@ def _figures(
         figure: Callable[[npt.NDArray[Any]], float],
     ) -> None:
         rest = [values, *(values[of_part != k] for k in range(N_PARTS))]
-        found[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
+        result[name] = [float(figure(x)) if x.size else float("nan") for x in rest]
 
     add(MEAN, busy, part_of_hour, np.mean)
     for name, level in ((MEDIAN, LEVELS[0]), (P99, LEVELS[-1])):
@@ -262,7 +262,7 @@ def _figures(
             np.arange(n) * N_PARTS // n,
             lambda x: x[:, 0].sum() / x[:, 1].sum(),
         )
-    return found
+    return result
 
 
 def hourly_busy_nodes(jobs: LoggedJobs, n_hours: int) -> Float64Array:

@@ -64,8 +64,10 @@ def with_holdout(
             np.arange(HOURS_PER_WEEK),
         ),
     )
-    found = tuple(_compared(*forecast, rest, of_week[split:]) for forecast in forecasts)
-    return replace(whole, holdout=found, held_out_h=n_hours - split)
+    result = tuple(
+        _compared(*forecast, rest, of_week[split:]) for forecast in forecasts
+    )
+    return replace(whole, holdout=result, held_out_h=n_hours - split)
 
 
 def _compared(

@@ -497,5 +497,5 @@ def _state_notes(jobs: JobRecords) -> Iterator[str]:
     counted = [
         (int((jobs.state_id == STATES.index(state)).sum()), state) for state in states
     ]
-    if found := ", ".join(f"{n:,} {state}" for n, state in counted if n):
-        yield f"jobs that ran but did not complete are included: {found}; see --state"
+    if result := ", ".join(f"{n:,} {state}" for n, state in counted if n):
+        yield f"jobs that ran but did not complete are included: {result}; see --state"

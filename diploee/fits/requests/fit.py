@@ -223,10 +223,10 @@ class RequestFit:
                 at = _hour_name(float(hour))
                 yield bounded(f"{name} weight", float(weight[hour]), *limits, at)
         scatter = ((step, self.dispersion), ("of hours", self.hourly_dispersion))
-        for of, found in scatter if self.is_counted else ():
-            limits = found.low, found.high
+        for of, result in scatter if self.is_counted else ():
+            limits = result.low, result.high
             yield bounded(
-                f"variance over mean {of}", found.index, *limits, "1 if Poisson"
+                f"variance over mean {of}", result.index, *limits, "1 if Poisson"
             )
         if self.fluctuation is not None:
             for name, value in vars(self.fluctuation).items():

@@ -123,8 +123,8 @@ def _common_share(
         among = np.cov(of[:, kept], bias=True)[np.triu_indices(n, 1)].mean()
         return float(among / max(variance(kept), 1e-12))
 
-    found = _jackknifed(share, np.ones(counts.shape[1], dtype=bool), z)
-    return Estimate(*(min(max(v, 0.0), 1.0) for v in astuple(found)))
+    result = _jackknifed(share, np.ones(counts.shape[1], dtype=bool), z)
+    return Estimate(*(min(max(v, 0.0), 1.0) for v in astuple(result)))
 
 
 def _nearest_time_s(covariance: Float64Array) -> float:
@@ -143,11 +143,11 @@ def _jackknifed(
     value: Callable[[BoolArray], float], whole: BoolArray, z: float
 ) -> Estimate:
     """Return a value with limits from leaving out one block of time after the other."""
-    found = value(whole)
+    result = value(whole)
     without = []
     for block in np.array_split(np.arange(whole.size), BLOCKS):
         kept = whole.copy()
         kept[block] = False
         without.append(value(kept))
     half = z * float(jackknife_error(np.array(without)))
-    return Estimate(found, found - half, found + half)
+    return Estimate(result, result - half, result + half)

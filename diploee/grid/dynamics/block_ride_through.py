@@ -96,7 +96,7 @@ class Voltage(Brief):
     ) -> list[Excursion]:
         """Return when the filtered voltage is strictly beyond a level."""
         tau_s = 0.0 if self.is_rms else tau_s
-        found, of = (
+        result, of = (
             list[Excursion](),
             Level(level, side, tau_s, self.time_s[0], self.pu[0]),
         )
@@ -104,8 +104,8 @@ class Voltage(Brief):
             since = of.since
             at, _ = of.hold(start, end, pu)
             if at is not None and of.since == inf:
-                found.append(Excursion(since, at))
-        return [*found, Excursion(of.since, inf)] if of.since < inf else found
+                result.append(Excursion(since, at))
+        return [*result, Excursion(of.since, inf)] if of.since < inf else result
 
     def pieces(self) -> Iterator[tuple[float, float, float]]:
         """Yield from when to when each value is held, and the value."""

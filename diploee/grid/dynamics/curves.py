@@ -156,7 +156,7 @@ class Inside(Brief):
 def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
     """Return where settings transfer inside a curve, without any series."""
     low, high = NORMAL_PU
-    found = [
+    result = [
         Inside(f"{low:.2f}-{high:.2f} pu", stage.voltage_pu, stage.time_s, inf)
         for stage in (settings.stages if curve.zones else ())
         if (
@@ -171,8 +171,8 @@ def static_check(curve: Curve, settings: RideThrough) -> list[Inside]:
             if stage.side == zone.side
         )
         if (shortest_s := min(trips, default=inf)) <= zone.time_s:
-            found.append(Inside(str(zone), at_pu, shortest_s, zone.time_s))
-    return found
+            result.append(Inside(str(zone), at_pu, shortest_s, zone.time_s))
+    return result
 
 
 def outside(curve: Curve, event: Event, voltage: Voltage) -> str:
@@ -245,10 +245,10 @@ class Course(Brief):
         level -= 1e-9
         first = int(np.searchsorted(ends_s, first_s, "right"))
         stop = int(np.searchsorted(starts_s, end_s, "left"))
-        found = np.flatnonzero(np.minimum(low[first:stop], high[first:stop]) < level)
-        if not found.size:
+        result = np.flatnonzero(np.minimum(low[first:stop], high[first:stop]) < level)
+        if not result.size:
             return first_s
-        k = first + int(found[-1])
+        k = first + int(result[-1])
         a, b = starts_s[k], ends_s[k]
         at = (
             b
@@ -301,7 +301,7 @@ def verdict(
         for name, (of, _) in blocks.items()
         if (inside := static_check(curve, of))
     }
-    found: list[tuple[Kind, str]] = [
+    result: list[tuple[Kind, str]] = [
         ("not met", f"{name} counts dips, which is prohibited")
         for name, (of, _) in blocks.items()
         if of.counter is not None and not curve.counters
@@ -309,25 +309,25 @@ def verdict(
     ceased = any(c.what == "transfer" for _, of in blocks.values() for c in of.changes)
     why = outside(curve, event, voltage)
     if why:
-        kind, text = found[0] if found else ("not required", why)
+        kind, text = result[0] if result else ("not required", why)
         return Verdict(kind, text, settings=settings)
     times: tuple[float, ...] = ()
     if curve.level is not None:
         times = tuple(_recoveries(curve.level, voltage, course))
     low, high = NORMAL_PU
     if ceased and curve.zones and low <= min(voltage.pu) and max(voltage.pu) <= high:
-        found.append(("not met", f"load leaves between {low:g} and {high:g} pu"))
+        result.append(("not met", f"load leaves between {low:g} and {high:g} pu"))
     elif ceased and times:
-        found += _judged(curve, times, voltage)
-    elif ceased and not found:
-        found.append(
+        result += _judged(curve, times, voltage)
+    elif ceased and not result:
+        result.append(
             ("inconclusive", "load leaves, and no time for its return is given")
         )
     if curve.most_mw_per_min is not None:
-        found += _restoration(curve.most_mw_per_min, course)
-    found = found or [("met", "no load leaves")]
-    kind = min((kind for kind, _ in found), key=VERDICT_WORDS.index)
-    words = "; ".join(text for of, text in found if of == kind)
+        result += _restoration(curve.most_mw_per_min, course)
+    result = result or [("met", "no load leaves")]
+    kind = min((kind for kind, _ in result), key=VERDICT_WORDS.index)
+    words = "; ".join(text for of, text in result if of == kind)
     if not curve.zones:
         return Verdict(kind, f"{words} (recovery alone)", times)
     return Verdict(kind, words, times, ceased, settings)

@@ -204,14 +204,14 @@ class RideThroughResult(Brief):
     @cached_property
     def verdicts(self) -> dict[str, list[Verdict]]:
         """The verdicts by curve, of every case."""
-        found: dict[str, list[Verdict]] = {}
+        result: dict[str, list[Verdict]] = {}
         for k, (name, of) in enumerate(CURVES.items()):
             report(0.5 + 0.5 * k / len(CURVES), name)
-            found[name] = [
+            result[name] = [
                 verdict(of, self.event, c.voltage, c.course, c.answering())
                 for c in self.cases
             ]
-        return found
+        return result
 
     def table(self) -> pa.Table:
         """Return each block's power over time, linear between rows, for every case."""
@@ -293,7 +293,7 @@ class RideThroughResult(Brief):
         return SectionTable("Ride-through curves", figures, first="Curve")
 
     def _judged(self) -> dict[str, Verdict]:
-        worst_of = {name: worst(found) for name, found in self.verdicts.items()}
+        worst_of = {name: worst(result) for name, result in self.verdicts.items()}
         return {
             name: worst_of[name]
             for name in sorted(worst_of, key=lambda n: worst_of[n].rank)
@@ -402,11 +402,11 @@ def _judged(
 def _alone(case: ResponseCase) -> Iterator[Statistic]:
     for name, curve in CURVES.items():
         for block, (of, _) in case.answering().items() if curve.zones else ():
-            found = sorted(
+            result = sorted(
                 static_check(curve, of),
                 key=lambda at: (isfinite(at.ridden_s), at.shortest_s / at.ridden_s),
             )
-            texts = [str(at) for at in found[:1]]
+            texts = [str(at) for at in result[:1]]
             if of.counter is not None:
                 banned = "" if curve.counters else ", which is prohibited"
                 texts.append(

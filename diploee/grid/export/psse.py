@@ -65,9 +65,9 @@ class _Window(Brief):
         request = self.request
         first = request.spans[0][0] + self.studied * request.rows_per_step
         rows = first, first + request.rows_per_step
-        found = of.powers(request.source.read([*of.load, *of.pools], rows).columns)
+        result = of.powers(request.source.read([*of.load, *of.pools], rows).columns)
         return {
-            name: float(of_part.mean()) / W_PER_MW for name, of_part in found.items()
+            name: float(of_part.mean()) / W_PER_MW for name, of_part in result.items()
         }
 
 
@@ -77,10 +77,10 @@ def write_psse(request: ExportRequest) -> WrittenFiles:
     p_mw, *q_mvar = (np.concatenate(column) for column in parts)
     moments = _moments(request, p_mw)
     window = _Window(request, p_mw, q_mvar[0] if q_mvar else None, moments)
-    found = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
-    files = {name: what for part in found for name, what in part.files.items()}
+    result = [_PARTS[part](window) for part in dict.fromkeys(request.options.parts)]
+    files = {name: what for part in result for name, what in part.files.items()}
     return WrittenFiles(
-        files, (NOT_VERIFIED, *(n for part in found for n in part.notes))
+        files, (NOT_VERIFIED, *(n for part in result for n in part.notes))
     )
 
 
@@ -332,9 +332,9 @@ def _perc1_of(
 ) -> tuple[dict[str, float], list[str]]:
     """Return the parameters of the largest stage, and every setting lost."""
     first = {
-        name: found
+        name: result
         for name, block in settings.items()
-        if (found := _first_stage(block))
+        if (result := _first_stage(block))
     }
     if not first:
         return {}, [

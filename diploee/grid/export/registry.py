@@ -418,16 +418,16 @@ def _describe(
 
 
 def _reactive_words(fmt: Format, request: ExportRequest) -> str:
-    column, found = request.options.column, request.reactive
+    column, result = request.options.column, request.reactive
     if "q_table" not in fmt.options:
         return "none: the format holds active power alone"
-    if found is None:
+    if result is None:
         return f"none: the run holds none of '{column}', and no power factor is made up"
-    if isinstance(found, str):
+    if isinstance(result, str):
         assumed = request.run.manifest.get("assumed")
         terms = f"; assumed terms: {', '.join(assumed)}" if assumed else ""
         return (
-            f"modelled, the run's '{found}' ({request.run.boundary(found)}){terms}; "
+            f"modelled, the run's '{result}' ({request.run.boundary(result)}){terms}; "
             f"{CONVENTION}"
         )
     own = REACTIVE_OF.get(column)
@@ -435,7 +435,7 @@ def _reactive_words(fmt: Format, request: ExportRequest) -> str:
         f", in place of the run's own '{own}'" if own in request.source.check() else ""
     )
     return (
-        f"interpolated at each step's mean power in {found.path.name}{instead}; "
+        f"interpolated at each step's mean power in {result.path.name}{instead}; "
         f"{CONVENTION}"
     )
 
@@ -462,7 +462,7 @@ def _done(request: ExportRequest, leap_rule: str | None) -> list[str]:
 def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    found = {
+    result = {
         "scenario": run.scenario.name,
         "scenario_sha256": run.manifest["scenario_sha256"],
         f"{source.path.stem}_parquet_sha256": digest,
@@ -472,8 +472,8 @@ def _origin(run: RunFolder, source: RunSeries) -> dict[str, Any]:
     # What was searched for, where it was found and how large it is
     if source.event_window:
         entry = run.event_window_entry(source.event_window)
-        found["zoom"] = {key: entry.get(key) for key in ("name", "at", "value_mw")} | {
+        result["zoom"] = {key: entry.get(key) for key in ("name", "at", "value_mw")} | {
             "resolution_s": source.step_s,
             "basis": run.metrics["zooms"].get("basis", ""),
         }
-    return found
+    return result

@@ -354,8 +354,8 @@ class Check(Brief):
         with named(self.spec):
             if self.measure is not None:
                 self.measure.add(stretch)
-            found = self.signal(stretch)
-            self._add(found and found._replace(values=found.values / self.per_unit))
+            result = self.signal(stretch)
+            self._add(result and result._replace(values=result.values / self.per_unit))
 
     def result(self) -> Exceedance:
         """Return where values are beyond the limit, with what is left at the end."""
@@ -531,9 +531,9 @@ def check_of_run(
     horizon_ms = shown.horizon_ms
 
     def at_end() -> SignalChunk | None:
-        if (found := value()) is None:
+        if (result := value()) is None:
             return None
-        return SignalChunk(np.array([found]), 0, np.array([0, horizon_ms]))
+        return SignalChunk(np.array([result]), 0, np.array([0, horizon_ms]))
 
     return Check(
         text,

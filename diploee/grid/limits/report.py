@@ -205,7 +205,7 @@ class LimitReport(Brief):
             )
             for name in ("results", "unchecked", "outside")
         }
-        if all(of.key in keys.values() for found in taken.values() for of in found):
+        if all(of.key in keys.values() for result in taken.values() for of in result):
             taken["resolution_s"] = other.resolution_s
         return replace(self, **taken)
 
@@ -273,12 +273,12 @@ class LimitReport(Brief):
             (-VERDICTS.index(of.verdict), of.text, of.cells(step_ms))
             for of in self.results
         ]
-        for rank, verdict, found in (
+        for rank, verdict, result in (
             (-VERDICTS.index("inconclusive"), "inconclusive", self.unchecked),
             (1, "not covered", self.outside),
         ):
-            cells_of = ({"Verdict": verdict, COVERAGE: of.reason} for of in found)
-            rows += [(rank, of.text, c) for of, c in zip(found, cells_of, strict=True)]
+            cells_of = ({"Verdict": verdict, COVERAGE: of.reason} for of in result)
+            rows += [(rank, of.text, c) for of, c in zip(result, cells_of, strict=True)]
         rows.sort(key=lambda of: of[0])
         for k, (_, text, cells) in enumerate(rows, start=1):
             for name, cell in cells.items():
@@ -376,7 +376,7 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
     for theirs, report in stored:
         if theirs == asked:
             return report
-    found, left = (
+    result, left = (
         check_limits(run, limits),
         {spec.rule: key for key, spec in limits.each()},
     )
@@ -385,8 +385,8 @@ def report_on(run: RunFolder, limits: Limits) -> LimitReport:
         known = {k: of for k, of in theirs.items() if k in LIMITS.by_name}
         specs = Limits.model_validate(known).each() if known else ()
         keys = {key: left.pop(s.rule) for key, s in specs if s.rule in left}
-        found = found.taking(report, keys) if keys else found
-    return found
+        result = result.taking(report, keys) if keys else result
+    return result
 
 
 @stage("limits")
@@ -423,11 +423,13 @@ def check_limits(
         begin_ms = first * run.scenario.resolution_ms
         checked.take(begin_ms, columns, transient_ms, f"{run.folder}: ")
         first = last
-    found = checked.found(run.metrics, run.boundary(), transient_ms)
+    result = checked.found(run.metrics, run.boundary(), transient_ms)
     if supply is None:
-        return found
+        return result
     # Causes of the load's events are not those of a supply's.
-    return replace(found, results=tuple(replace(of, cause="") for of in found.results))
+    return replace(
+        result, results=tuple(replace(of, cause="") for of in result.results)
+    )
 
 
 def reactive_of(limits: Limits, columns: Collection[str]) -> list[str]:
@@ -460,20 +462,20 @@ class CheckedSeries:
         ] = []  # and if no run shows it
         for key, spec in limits.each():
             with named(spec):
-                found, why = checks_of(spec, whole)
-                is_seen = bool(found) and not any(check.note for check in found)
+                result, why = checks_of(spec, whole)
+                is_seen = bool(result) and not any(check.note for check in result)
                 if not is_seen and (below := spec.below(whole)):
-                    found = [below]
-                if not found:
+                    result = [below]
+                if not result:
                     source = f" ({spec.read_from})" if spec.read_from else ""
                     need = why.need if why else Need.OTHER
                     left_out = UncheckedLimit(
                         key, spec.what, f"{why or ''}{source}", need
                     )
                     self._unchecked.append((left_out, isinstance(why, NotModelled)))
-            for number, check in enumerate(found):
+            for number, check in enumerate(result):
                 check.key, check.spec, check.number = key, spec, number
-            self._checks += found
+            self._checks += result
         self._runners = [
             (of_all, MeasureRunner(whole.clock.step_ms, checks))
             for of_all in (True, False)
@@ -510,11 +512,11 @@ class CheckedSeries:
             for kind in (False, True)
         )
         for check in self._checks:
-            found, why = check.result(), check.why_none
+            result, why = check.result(), check.why_none
             check.text += filling * bool(
                 transient_ms and check.of_run and not check.whole
             )
-            if found.n_values:
+            if result.n_values:
                 results.append(_result(check, clock, causes))
             else:
                 none = UncheckedLimit(check.key, check.text, str(why), why.need)
@@ -550,10 +552,10 @@ def checks_of(
 ) -> tuple[list[Check], NotAssessable | None]:
     """Return the checks that a series allows, or why there are none."""
     try:
-        found = list(spec.checks(shown_))
+        result = list(spec.checks(shown_))
     except NotAssessable as answer:
         return [], answer
-    return found, None
+    return result, None
 
 
 def seen_by(
@@ -619,8 +621,8 @@ NO_PEAK = (
 
 def _contract(facility: Facility) -> tuple[float, str] | None:
     """Return the contract's power [MW], and its key."""
-    found = (getattr(each, "contract", None) for each in facility.stages)
-    return next(((float(of[0]), str(of[1])) for of in found if of), None)
+    result = (getattr(each, "contract", None) for each in facility.stages)
+    return next(((float(of[0]), str(of[1])) for of in result if of), None)
 
 
 def as_stored(power_w: Float64Array) -> Float64Array:
@@ -639,7 +641,7 @@ def _quanta(values: Float64Array, where: str) -> Int64Array:
 def _result(
     check: Check, clock: WallClock, causes: Mapping[tuple[Key, str], str]
 ) -> LimitResult:
-    found, sign = check.exceedance, check.sign
+    result, sign = check.exceedance, check.sign
     worst = tuple(
         WorstEvent(
             clock.iso(e.begin_ms),
@@ -647,7 +649,7 @@ def _result(
             clock.iso(e.worst_ms),
             sign * e.worst,
         )
-        for e in found.worst()
+        for e in result.worst()
     )
     aside = check.aside()
     return LimitResult(
@@ -655,16 +657,16 @@ def _result(
         text=check.text + (f", {aside}" if aside else ""),
         limit=check.limit,
         unit=check.unit,
-        violations=found.n_events,
-        duration_s=found.duration_ms / MS_PER_S,
+        violations=result.n_events,
+        duration_s=result.duration_ms / MS_PER_S,
         window_s=check.span_ms / MS_PER_S,
         worst=worst,
         note=check.note,
         cause=causes.get((check.event, worst[0].time), "")
         if worst and check.event
         else "",
-        value=sign * found.largest,
-        time="" if check.of_run else clock.iso(found.largest_ms),
+        value=sign * result.largest,
+        time="" if check.of_run else clock.iso(result.largest_ms),
         source=check.spec.read_from if check.spec else "",
         least=check.least,
         of_run=check.of_run,

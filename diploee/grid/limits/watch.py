@@ -46,7 +46,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
     has_reactive = scenario.facility.has_ac_power
 
     def shown(step_ms: int) -> SeriesContext:
-        found = shown_at(
+        result = shown_at(
             scenario,
             step_ms,
             _ALL_SEEN,
@@ -54,7 +54,7 @@ def needed_step_ms(limits: Limits, scenario: Scenario) -> int:
             1.0,
             has_reactive,
         )
-        return replace(found, whole_mw=1.0, whole="", no_whole=None)
+        return replace(result, whole_mw=1.0, whole="", no_whole=None)
 
     finest = shown(PROFILE_STEP_MS)
     needed = scenario.resolution_ms
@@ -173,11 +173,11 @@ class LimitWatch(CheckedSeries):
                 below.exceedance.add(np.array([peak_mw]), 0)
                 self._checks = [c for c in self._checks if c.key != key] + [below]
                 self._unchecked = [of for of in self._unchecked if of not in left]
-        found = self.found(metrics, self._boundary, self._transient.end_ms)
-        found = replace(found, days=self._end_ms / MS_PER_DAY)
+        result = self.found(metrics, self._boundary, self._transient.end_ms)
+        result = replace(result, days=self._end_ms / MS_PER_DAY)
         if self.lower is None:
-            return found
-        return found.beside(self.lower.report({}), LOWER_END)
+            return result
+        return result.beside(self.lower.report({}), LOWER_END)
 
 
 def asks_for_peak(limits: Limits, scenario: Scenario) -> bool:

@@ -112,11 +112,11 @@ FORMAT = JobLogFormat("csv", "plain CSV table with named columns", recognises, r
 
 def _columns(sheet: HeaderTable, mapped: Mapping[Any, str]) -> dict[str, str]:
     """Return the name of the column of each key that there is."""
-    found = {
+    result = {
         key: next((name for name in usual if sheet.has(name)), "")
         for key, usual in USUAL_NAMES.items()
     }
-    column_of = {key: name for key, name in (found | dict(mapped)).items() if name}
+    column_of = {key: name for key, name in (result | dict(mapped)).items() if name}
     for keys in _NEEDED:
         if not any(key in column_of for key in keys):
             raise InputError(

@@ -197,11 +197,11 @@ def raw_log(
         given["requested_ms"] = np.maximum(given["requested_ms"], 0)
     words: dict[str, tuple[str, ...]] = {}
     for key in LABELS:
-        index, found = labels(table, key)
+        index, result = labels(table, key)
         given[f"{key}_id"] = np.where(
-            np.array(found) != "", np.arange(1, len(found) + 1), 0
+            np.array(result) != "", np.arange(1, len(result) + 1), 0
         )[index]
-        words[key] = ("", *found)
+        words[key] = ("", *result)
     given |= {
         "n_nodes": numbers(table, "nodes", COUNT),
         "n_gpus": numbers(table, "gpus", COUNT),
@@ -252,12 +252,12 @@ def stamps_ms(
     counting = NUMERIC_TIMES.get(time_format or "")
     if counting or time_format is None:
         counting = counting_in(table, keys, options.time_unit, stated=counting)
-    found: dict[str, Int64Array] = {}
+    result: dict[str, Int64Array] = {}
     offsets: dict[int, int] = {}
     n_naive = 0
     for key in keys:
         if counting is not None:
-            found[key] = times_ms(table, key, counting.unit)
+            result[key] = times_ms(table, key, counting.unit)
             continue
         remedy = (
             "correct or remove this line, or give the format of all times, such as "
@@ -267,22 +267,22 @@ def stamps_ms(
         n_local = int((column.there & ~column.is_aware).sum())
         n_naive = max(n_naive, n_local)
         utc_ms = column.utc_us(zone) // _US_PER_MS
-        found[key] = np.where(column.there, utc_ms, MISSING_MS)
+        result[key] = np.where(column.there, utc_ms, MISSING_MS)
         if zone is None and column.is_aware.any():
             for minutes, n in column.offsets_min.items():
                 offsets[minutes] = offsets.get(minutes, 0) + n
     noted = {} if counting is None else counting.noted(len(table))
     facts: dict[str, Any] = {"noted": noted, "time_unit": counting and counting.unit}
     if counting is not None and counting.is_relative:
-        return found, facts
+        return result, facts
     if zone is not None:
-        known = [ms[ms != MISSING][:1] for ms in found.values()]
+        known = [ms[ms != MISSING][:1] for ms in result.values()]
         offset_min = zone.offset_min(next((int(ms[0]) for ms in known if ms.size), 0))
-        return found, {**facts, "utc_offset_min": offset_min, "time_zone": zone.name}
+        return result, {**facts, "utc_offset_min": offset_min, "time_zone": zone.name}
     most = max(offsets, key=offsets.__getitem__, default=0)
     if n_naive:
         noted[NAIVE] = n_naive
-    return found, {
+    return result, {
         **facts,
         "utc_offset_min": most,
         "is_naive": n_naive > sum(offsets.values()),

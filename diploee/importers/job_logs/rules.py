@@ -314,10 +314,10 @@ def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
     rows = (order + 1).tolist()
     if raw.job_ids is None:
         return tuple(map(str, rows)), 0
-    found = raw.job_ids.take(pa.array(order)).to_pylist()
+    result = raw.job_ids.take(pa.array(order)).to_pylist()
     names = [
         str(row) if name is None else name
-        for row, name in zip(rows, found, strict=True)
+        for row, name in zip(rows, result, strict=True)
     ]
     n_again = len(names) - len(set(names)) if raw.ids_repeat else 0
     seen: Counter[str] = Counter()
@@ -348,13 +348,13 @@ def _repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArra
     is_first[1:] = (keys[1:] != keys[:-1]) | (starts[1:] != starts[:-1])
     firsts = places[np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))]
     equal = _equal_rows(rows, firsts, places)
-    found = {
+    result = {
         cause: np.zeros(len(rows), dtype=bool)
         for cause in (REPEATED_ROW, "repeated job id")
     }
-    for mask, is_repeat in zip(found.values(), (equal, ~equal), strict=True):
+    for mask, is_repeat in zip(result.values(), (equal, ~equal), strict=True):
         mask[places[~is_first & is_repeat]] = True
-    return found
+    return result
 
 
 def _equal_rows(rows: RawJobs, first: Int64Array, second: Int64Array) -> BoolArray:

@@ -101,8 +101,8 @@ def read(text: TextLines, options: JobLogOptions) -> RawLog:
     dashes = _DASHES.match(text.head)
     if dashes:
         text = _delimited(text, dashes[1])
-    found = _DELIMITER.match(text.head.replace('"', ""))
-    delimiter = found[1] if found else "|"
+    result = _DELIMITER.match(text.head.replace('"', ""))
+    delimiter = result[1] if result else "|"
     # As a spreadsheet or a Parquet file has it; names of jobs may hold quotes that mean
     # nothing
     is_quoted = text.head.startswith('"') or (delimiter in ",;\t" and '"' in text.head)
@@ -148,7 +148,7 @@ FORMAT = JobLogFormat("slurm", "Slurm's 'sacct'", recognises, read)
 
 def _delimited(text: TextLines, dashes: str) -> TextLines:
     """Return columns aligned under dashes as ``sacct -P`` prints them."""
-    spans = [found.span() for found in re.finditer("-+", dashes)]
+    spans = [result.span() for result in re.finditer("-+", dashes)]
     lines = text.data.decode().replace("|", " ").replace(dashes, "").split("\n")
     cells = (
         "|".join(line[a:b].strip() for a, b in spans) if line.strip() else ""
@@ -202,11 +202,11 @@ def _gpus(table: ReadTable) -> Float64Array:
     if "tres" not in table:
         return np.full(len(table), np.nan)
     column = table.columns["tres"]
-    found = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
+    result = pc.struct_field(pc.extract_regex(column, pattern=_GPUS), "n")
     is_told = np.asarray(pc.is_valid(without_missing(column)), dtype=bool)
     n_gpus = np.where(is_told, 0.0, np.nan)
-    has_total = np.asarray(pc.is_valid(found), dtype=bool)
-    n_gpus[has_total] = np.asarray(pc.cast(found.drop_null(), pa.float64()))
+    has_total = np.asarray(pc.is_valid(result), dtype=bool)
+    n_gpus[has_total] = np.asarray(pc.cast(result.drop_null(), pa.float64()))
     by_type = (
         np.asarray(pc.match_substring(column, "gres/gpu:"), dtype=bool) & ~has_total
     )

@@ -153,12 +153,12 @@ def _header(text: TextLines) -> _Header:
     ):
         offset = text.data.find(b"\n", offset) + 1 or end
     head = text.data[:offset].decode()
-    found: _Header = {}
+    result: _Header = {}
     for match in _HEADER.finditer(head):
-        found.setdefault(
+        result.setdefault(
             match[1], (head.count("\n", 0, match.start(1)) + 1, match[2].strip())
         )
-    return found
+    return result
 
 
 def _number(header: _Header, key: str) -> int:
@@ -257,9 +257,9 @@ def _nodes(
 
 def _matching(table: ReadTable, key: str, pattern: str) -> Float64Array:
     """Return the number that a pattern finds in each text, NaN if none."""
-    found = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
+    result = pc.struct_field(pc.extract_regex(table.columns[key], pattern=pattern), "n")
     return np.asarray(
-        pc.fill_null(pc.cast(found, pa.float64()), np.nan), dtype=np.float64
+        pc.fill_null(pc.cast(result, pa.float64()), np.nan), dtype=np.float64
     )
 
 

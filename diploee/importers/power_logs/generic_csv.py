@@ -298,18 +298,22 @@ def _by_device(table: ReadTable, options: PlainOptions) -> dict[str, Int64Array]
         [" ".join(parts).strip() for parts in zip(*words.values(), strict=True)]
     )
     names, device = np.unique(joined, return_inverse=True)
-    found = {name: np.flatnonzero(device == k) for k, name in enumerate(names.tolist())}
-    check_devices(table.path, options.devices, found)
-    if len(found) > 1 and not (options.devices or options.device_column):
+    result = {
+        name: np.flatnonzero(device == k) for k, name in enumerate(names.tolist())
+    }
+    check_devices(table.path, options.devices, result)
+    if len(result) > 1 and not (options.devices or options.device_column):
         first = table.names[next(iter(words))]
         raise LogFormatError(
-            f"{table.path}: column '{first}' has {len(found)} devices "
-            f"({one_of(list(found)[:9])}), which may hold each other, as sensors and "
+            f"{table.path}: column '{first}' has {len(result)} devices "
+            f"({one_of(list(result)[:9])}), which may hold each other, as sensors and "
             f"their total; sum all (--device-column '{first}'), take some "
             "(--devices), or leave the column out (--device-column '')"
         )
     return {
-        name: rows for name, rows in found.items() if name in (options.devices or found)
+        name: rows
+        for name, rows in result.items()
+        if name in (options.devices or result)
     }
 
 
@@ -326,12 +330,12 @@ def _times_us(table: ReadTable) -> tuple[Float64Array, bool]:
         words = pc.replace_substring_regex(words, _OF_DAY, r"1970-01-01 \1")
         table = replace(table, columns={"time": words})
     if not is_number:
-        found = stamps_of_one_clock(table, "time")
-        t_us = np.where(found.there, found.us.astype(np.float64), np.nan)
+        result = stamps_of_one_clock(table, "time")
+        t_us = np.where(result.there, result.us.astype(np.float64), np.nan)
         if is_of_day:  # a fall by half a day or more is midnight
-            falls = np.diff(t_us[found.there], prepend=-np.inf) < -US_PER_DAY / 2
-            t_us[found.there] += US_PER_DAY * np.cumsum(falls)
-        return t_us, not is_of_day and not found.is_aware.any()
+            falls = np.diff(t_us[result.there], prepend=-np.inf) < -US_PER_DAY / 2
+            t_us[result.there] += US_PER_DAY * np.cumsum(falls)
+        return t_us, not is_of_day and not result.is_aware.any()
     values = numbers(table, "time", Number(MAX_EPOCH, of="seconds, or an ISO date"))
     unit = unit_in(f"t {table.names['time'].lower()}") or _epoch_unit(values)
     scale = US_PER_UNIT[unit]

@@ -98,8 +98,8 @@ class _MeasuredRun:
 
     @property
     def side(self) -> str:
-        found: list[str] = _SIDE.findall(self.submission.name.lower())
-        return found[-1] if found else ""
+        result: list[str] = _SIDE.findall(self.submission.name.lower())
+        return result[-1] if result else ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -149,9 +149,9 @@ def import_mlperf_power(folder: Path | str, **given: Any) -> ProfilesOfRuns:
         or (options.side == "auto" and (run.side != "dc" or run.key not in with_ac))
     ]
     if not chosen:
-        found = ", ".join(sorted({run.side or "unknown" for run in runs}))
+        result = ", ".join(sorted({run.side or "unknown" for run in runs}))
         raise LogFormatError(
-            f"{folder}: no run of side '{options.side}' (found: {found}); give "
+            f"{folder}: no run of side '{options.side}' (found: {result}); give "
             "another side (--side), or the side of what is unknown (--boundary)"
         )
     systems = {path.stem: path for path in sorted(root.rglob("systems/*.json"))}
@@ -298,7 +298,7 @@ def read_node_log(
 
 def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
     """Return the events of MLLOG lines."""
-    found = []
+    result = []
     for line, row in rows:
         content = row.partition(_MARK)[2].strip()
         if not content:
@@ -308,8 +308,8 @@ def _events(text: TextLines, rows: Iterable[tuple[int, str]]) -> list[_Event]:
         except ValueError:  # said in our words
             where = f"{text.path}:{line}"
             event = parse_json(content, where, _Event, LogFormatError)
-        found.append(event)
-    return found
+        result.append(event)
+    return result
 
 
 def _watts(value: Any) -> float:
@@ -322,9 +322,9 @@ def _watts(value: Any) -> float:
 def _phases(path: Path) -> _Spans:
     """Return start and end of each phase [us], by its name."""
     begun: dict[str, int] = {}
-    found: _Spans = {}
+    result: _Spans = {}
     if not path.is_file():
-        return found
+        return result
     text = read_text(path, "events of a run")
     rows = [(line, row) for line, row in text.rows() if _MARK in row]
     edges = [(line, row) for line, row in rows if _EVENT.search(row)]
@@ -334,17 +334,17 @@ def _phases(path: Path) -> _Spans:
         if edge == "start":
             begun[name] = t_us
         elif name in begun:
-            found.setdefault(name, []).append([begun.pop(name), t_us])
-    return found
+            result.setdefault(name, []).append([begun.pop(name), t_us])
+    return result
 
 
 def _cut(phases: _Spans, start_us: int, length_us: int) -> dict[str, list[list[float]]]:
     """Return the phases [s from the profile's start], cut to the profile."""
-    found: dict[str, list[list[float]]] = {}
+    result: dict[str, list[list[float]]] = {}
     for name, spans in phases.items():
         for span in np.clip(np.array(spans) - start_us, 0, length_us):
             if span[1] > span[0]:
-                found.setdefault(name, []).append(
+                result.setdefault(name, []).append(
                     [round(float(us) / US_PER_S, 3) for us in span]
                 )
-    return found
+    return result

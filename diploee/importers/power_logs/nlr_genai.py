@@ -133,9 +133,9 @@ def find_runs(folder: Path) -> list[_DatasetRun | SkippedRun]:
         )
     top = folder.parent if folder.name == RAW_FOLDER else folder
     groups = (group for part in raw for group in sorted(part.glob(f"{TRAINING}*/")))
-    found = [run for group in groups for run in _raw_runs(group, top)]
-    runs = [run for run in found if isinstance(run, _DatasetRun)]
-    skipped = [run for run in found if isinstance(run, SkippedRun)]
+    result = [run for group in groups for run in _raw_runs(group, top)]
+    runs = [run for run in result if isinstance(run, _DatasetRun)]
+    skipped = [run for run in result if isinstance(run, SkippedRun)]
     return [*skipped, *_with_own_names(runs)]
 
 

@@ -229,15 +229,15 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     too_high = values_w > options.max_reading_w
     failed = ~(values_w >= 0)
     power_w = np.where(too_high | failed, np.nan, values_w)
-    found = _gpus(table, times, power_w, options.n_gpus)
+    result = _gpus(table, times, power_w, options.n_gpus)
     gpus = []
-    for name, rows in found.rows.items():
+    for name, rows in result.rows.items():
         if options.devices and name not in options.devices:
             continue
-        label = name if found.has_unique_names else f"GPU {name}"
+        label = name if result.has_unique_names else f"GPU {name}"
         if (
             options.n_gpus is None
-            and not found.is_told
+            and not result.is_told
             and in_turn(times.us[rows], power_w[rows])
         ):
             table.fail(
@@ -246,24 +246,24 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
                     f"{label.strip()} alternates between two levels or waits, as two "
                     "machines with GPUs of one name: query 'uuid', log a column "
                     "'host', or give the GPUs of all machines in the file (--gpus "
-                    f"{2 * len(found.rows)}; {len(found.rows)} of one)"
+                    f"{2 * len(result.rows)}; {len(result.rows)} of one)"
                 ),
             )
         causes = {FAILED: failed[rows], above: too_high[rows]}
         account = RepairCount(log, label, table.where)
         gpus.append(device_of(account, rows, times.us[rows], power_w[rows], causes))
-    check_devices(path, options.devices, found.rows)
+    check_devices(path, options.devices, result.rows)
     mean_w, interval_s = float(np.nanmean(power_w)), gpus[0].interval_us / US_PER_S
     whole_s = sum(float(np.ptp(gpu.curve.t_us)) for gpu in gpus) / US_PER_S
     whole = RepairCount(log, "", table.where)
     for cause, lost in (
         (UNTIMED, np.flatnonzero(~times.there & ~np.isnan(power_w))),
-        ("rows_of_incomplete_ticks", found.incomplete),
+        ("rows_of_incomplete_ticks", result.incomplete),
     ):
         whole.add(cause, lost, mean_w * lost.size * interval_s, lost.size * interval_s)
     repairs = whole.settle(sum(float(gpu.curve.energy_j[-1]) for gpu in gpus), whole_s)
-    if found.n_hosts > 1:
-        counts["machines_in_one_log"] = found.n_hosts
+    if result.n_hosts > 1:
+        counts["machines_in_one_log"] = result.n_hosts
     model = (
         str(table.columns["model.0"][0]).strip()
         if "model.0" in table and len(table)
@@ -273,12 +273,12 @@ def _read_machine(path: Path, options: NvidiaSmiOptions) -> _Machine:
     return _Machine(
         column,
         gpus,
-        found.n_hosts,
+        result.n_hosts,
         model,
         sheet.text.sha256,
         counts,
         list(repairs),
-        found.has_unique_names,
+        result.has_unique_names,
     )
 
 
@@ -406,7 +406,9 @@ def _names(table: ReadTable, rows: Int64Array, key: str) -> Any:
     None without one.
     """
     for column in (
-        table.columns[found] for found in table.columns if found.startswith(f"{key}.")
+        table.columns[result]
+        for result in table.columns
+        if result.startswith(f"{key}.")
     ):
         text = pc.utf8_trim_whitespace(column)
         if not pc.all(
@@ -480,7 +482,7 @@ def _in_ticks(
         )
     gpu, n = inferred
     if n_told is None and n > 1:
-        found = {
+        result = {
             (t_us[of].tobytes(), power_w[of].tobytes())
             for of in (rows[gpu == nth] for nth in range(n))
         }
@@ -488,7 +490,7 @@ def _in_ticks(
         varies = (
             np.nanmax(power_w[rows]) > np.nanmin(power_w[rows]) or local is not None
         )
-        if len(found) < n and varies:
+        if len(result) < n and varies:
             table.fail(
                 int(rows[1]),
                 (

@@ -256,21 +256,23 @@ def repaired_rows(repairs: Sequence[Repair]) -> dict[str, int]:
     for of in repairs:
         rows.setdefault(of.cause, []).append(of.n_rows)
     by_clock = (REPEATED_HOURS, SKIPPED_HOURS)
-    found = {cause: (max if cause in by_clock else sum)(n) for cause, n in rows.items()}
-    return {cause: n for cause, n in found.items() if n}
+    result = {
+        cause: (max if cause in by_clock else sum)(n) for cause, n in rows.items()
+    }
+    return {cause: n for cause, n in result.items() if n}
 
 
 def files_in(path: Path, *endings: str) -> list[Path]:
     """Return the files in a folder by their endings, packed or not, or a path alone."""
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.iterdir() if {*endings} & {*p.suffixes[-2:]})
-    if not found:
+    result = sorted(p for p in path.iterdir() if {*endings} & {*p.suffixes[-2:]})
+    if not result:
         raise LogFormatError(
             f"{path}: no {one_of(f'*{ending}' for ending in endings)} in this folder; "
             "give a folder of logs"
         )
-    return found
+    return result
 
 
 def check_devices(path: Path, wanted: Sequence[str], known: Iterable[str]) -> None:
@@ -298,14 +300,14 @@ def of_devices(
 
     `what` they are called in its counts; further arguments as for `measured`.
     """
-    power_w, found = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
+    power_w, result = sum_w(devices, step_ms, options.max_lost, add_w=add_w)
     unshared = unshared_s([device.curve for device in devices])
     return measured(
         named,
         step_ms,
         power_w,
         options,
-        repairs=[*found, *repairs],
+        repairs=[*result, *repairs],
         counts={**counts, f"seconds_that_not_all_{what}_cover": unshared},
         **facts,
     )

@@ -235,8 +235,8 @@ def _taken(
 
 
 def _slurm_id(path: Path) -> str:
-    found = _SLURM_ID.search(path.name)
-    return found[1] if found else ""
+    result = _SLURM_ID.search(path.name)
+    return result[1] if result else ""
 
 
 def _place(path: Path) -> tuple[str, str, Path]:
@@ -246,16 +246,16 @@ def _place(path: Path) -> tuple[str, str, Path]:
 
 
 def _find(paths: Sequence[Path | str]) -> list[Path]:
-    found: list[Path] = []
+    result: list[Path] = []
     for path in map(Path, paths):
         logs = files_in(path, ".log")
         known = [of for of in logs if re.search("nvml|rapl", of.name, re.IGNORECASE)]
-        found += known or logs
-    if not found:
+        result += known or logs
+    if not result:
         raise LogFormatError(
             "no WattAMeter log given; give NVML and RAPL logs or their folder"
         )
-    return sorted(dict.fromkeys(found), key=_place)
+    return sorted(dict.fromkeys(result), key=_place)
 
 
 def _one_job(paths: list[Path], slurm_id: str | None) -> list[Path]:
@@ -527,13 +527,13 @@ def _block(part: TextLines) -> _Section:
     """Return what the header in the first line says of the lines below it."""
     names = tuple(_COLUMN.findall(part.first_row.lstrip("# ")))
     tags = [match for name in names if (match := _TAG.fullmatch(name))]
-    found: dict[str, tuple[Channel, str]] = {}
+    result: dict[str, tuple[Channel, str]] = {}
     for unit, (kind, size) in _UNITS.items():
         for tag in sorted(tags, key=lambda tag: bool(tag[3])):
             if tag[4] == unit:
                 device = f"{tag[1]}-{int(tag[2])}"
-                found.setdefault(device, (Channel(device, kind, size), tag[0]))
-    if not found:
+                result.setdefault(device, (Channel(device, kind, size), tag[0]))
+    if not result:
         part.fail(
             part.first_line,
             (
@@ -542,7 +542,7 @@ def _block(part: TextLines) -> _Section:
                 "NVML, RAPL or CodeCarbon log"
             ),
         )
-    channels = dict(found[device] for device in sorted(found))
+    channels = dict(result[device] for device in sorted(result))
     n_least = len(names)
     if any(channel.kind == "counter" for channel in channels):
         while _DERIVED.fullmatch(names[n_least - 1]):  # the last rows may lack these

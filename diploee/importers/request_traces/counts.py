@@ -57,8 +57,8 @@ class RequestCounts:
 
     def add(self, numbers: Int64Array, service: Int64Array) -> None:
         """Count numbers of the services of the same rows."""
-        found = pc.value_counts(arrow_numbers(numbers * _SERVICES + service))
-        self._parts.append(pa.Table.from_arrays(found.flatten(), ["key", "n"]))
+        result = pc.value_counts(arrow_numbers(numbers * _SERVICES + service))
+        self._parts.append(pa.Table.from_arrays(result.flatten(), ["key", "n"]))
         if sum(map(len, self._parts[1:])) > max(_MANY, len(self._parts[0])):
             self._merge()
 
@@ -94,9 +94,9 @@ class RequestCounts:
         first = int(step.min())
         n_steps = int(step.max()) - first + 1
         check_span(path, n_steps, n_services, step_ms)
-        found = np.zeros((n_services, n_steps))
-        found[service, step - first] = n
-        return first, found
+        result = np.zeros((n_services, n_steps))
+        result[service, step - first] = n
+        return first, result
 
 
 def check_span(path: Path, n_steps: int, n_services: int, step_ms: int) -> None:

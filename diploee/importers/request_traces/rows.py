@@ -92,12 +92,12 @@ def _times(
         kind = Number(MAX_TIME_US / unit_us, of=counting.unit)
         time_us = whole(np.rint(numbers(table, "time", kind) * unit_us))
         return RequestRows(table.where, time_us, None, None)
-    found = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
-    n_local = int(np.count_nonzero(found.there & ~found.is_aware))
-    named = found.zone()
+    result = stamps(table, "time", remedy=f"{CORRECT_LINE}, or write all times so")
+    n_local = int(np.count_nonzero(result.there & ~result.is_aware))
+    named = result.zone()
     offset_min = 0 if named is None else named.utcoffset(None) // timedelta(minutes=1)
     return RequestRows(
-        *(table.where, found.utc_us(zone), None, None),
+        *(table.where, result.utc_us(zone), None, None),
         n_naive=n_local if zone is None else 0,
         zone=None if named is None else Zone("", offset_min),
     )

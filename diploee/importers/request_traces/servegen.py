@@ -186,7 +186,7 @@ def _lengths(
 
     None where no chunk tells them.
     """
-    found: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
+    result: dict[str, list[TokenLengths]] = {side: [] for side in _SIDES}
     for of_name in clients.values():
         expected = {side: np.zeros(EDGES.size - 1) for side in _SIDES}
         totals = dict.fromkeys(_SIDES, 0.0)
@@ -211,9 +211,9 @@ def _lengths(
             )
             mean = totals[side] / of_bins.sum() if of_bins.any() else 0.0
             total_tokens = round(mean * int(n_requests.sum()))
-            found[side].append(TokenLengths(EDGES, n_requests, total_tokens))
-    is_told = {side: any(of.n_requests.any() for of in found[side]) for side in _SIDES}
-    return {side: tuple(found[side]) if is_told[side] else () for side in _SIDES}
+            result[side].append(TokenLengths(EDGES, n_requests, total_tokens))
+    is_told = {side: any(of.n_requests.any() for of in result[side]) for side in _SIDES}
+    return {side: tuple(result[side]) if is_told[side] else () for side in _SIDES}
 
 
 def _windows(
@@ -276,16 +276,16 @@ def _chunks(path: Path, services: Sequence[str] | None) -> dict[str, list[Path]]
         return {services[0] if services else ALL_SERVICES: [path]}
     with reading(path, "give a readable folder"):
         folders = [path, *sorted(of for of in path.iterdir() if of.is_dir())]
-        found = {of.resolve().name: sorted(of.glob(CHUNKS)) for of in folders}
-    found = {name: files for name, files in found.items() if files}
-    wanted = list(found) if services is None else services
-    if missing := [name for name in wanted or [CHUNKS] if name not in found]:
+        result = {of.resolve().name: sorted(of.glob(CHUNKS)) for of in folders}
+    result = {name: files for name, files in result.items() if files}
+    wanted = list(result) if services is None else services
+    if missing := [name for name in wanted or [CHUNKS] if name not in result]:
         raise InputError(
             f"{path}: no chunks of {one_of(missing)} in it or its folders, expected "
-            f"files named {CHUNKS} (have: {one_of(found)})"
-            f"{did_you_mean(missing[0], found)}"
+            f"files named {CHUNKS} (have: {one_of(result)})"
+            f"{did_you_mean(missing[0], result)}"
         )
-    return {name: found[name] for name in wanted}
+    return {name: result[name] for name in wanted}
 
 
 def _rebinned(

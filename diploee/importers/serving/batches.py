@@ -55,7 +55,7 @@ def load_batches(
     dict of (str, str) to PowerProfile
         Power of a batch by stream and class.
     """
-    found = {}
+    result = {}
     for name, spec in specs.items():
         for index, job_class in enumerate(spec.job_classes()):
             if (batch := job_class.batch_inference) is not None:
@@ -66,8 +66,8 @@ def load_batches(
                 except InputError as error:
                     where = f"streams.{name}.classes.{index}.batch_inference"
                     raise InputError(f"{where}: {error}") from error
-                found[name, job_class.name] = profile
-    return found
+                result[name, job_class.name] = profile
+    return result
 
 
 def _batch_profile(

@@ -67,7 +67,7 @@ def load_curves(
     specs: Mapping[str, RequestStream], traces: Mapping[str, RequestTrace], folder: Path
 ) -> Curves:
     """Read or compute the curves of all services of a run."""
-    found: Curves = {}
+    result: Curves = {}
     for at, spec in specs.items():
         for name, service in spec.services.items():
             try:
@@ -79,13 +79,13 @@ def load_curves(
                     tokens = mean_output_tokens(replay, traces[key], at)
                 else:
                     tokens = service.output_tokens
-                found[at, name] = _service_curves(
+                result[at, name] = _service_curves(
                     f"{at}.{name}", service, tokens, folder
                 )
             except InputError as error:
                 where = f"request_streams.{at}.services.{name}"
                 raise InputError(f"{where}: {error}") from error
-    return found
+    return result
 
 
 def _service_curves(
@@ -253,16 +253,16 @@ def curve_columns(
     for name in wanted:
         if name not in file.table:
             raise _missing(file, name)
-    found = tuple(_curve_values(file, name) for name in wanted)
+    result = tuple(_curve_values(file, name) for name in wanted)
     if len(file.table) < MIN_POINTS:
         raise InputError(
             f"{file.path}: {len(file.table)} points, a curve needs at least "
             f"{MIN_POINTS}; measure more"
         )
-    rises = np.diff(found[0], prepend=0) > 0
+    rises = np.diff(result[0], prepend=0) > 0
     words = "a rise from the row before; sort the rows, merge repeated ones"
     fail_values(file.table, against, rises, words)
-    return found
+    return result
 
 
 def _missing(file: CurveFile, column: str) -> InputError:

@@ -97,9 +97,9 @@ class HeaderTable:
         Of that very name, or the only one but for its case.
         """
         for alike in (str, str.casefold):
-            found = [i for i, n in enumerate(self.names) if alike(n) == alike(name)]
-            if found:
-                return found[0] if len(found) == 1 else None
+            result = [i for i, n in enumerate(self.names) if alike(n) == alike(name)]
+            if result:
+                return result[0] if len(result) == 1 else None
         return None
 
     def found(self, names: Mapping[str, str]) -> dict[str, str]:
@@ -173,8 +173,8 @@ class HeaderTable:
             return f"{text.path}:{line(number)}"
 
         names = {key: self.names[i] for key, i in indices.items() if i is not None}
-        found = {key: table[f"#{indices[key]}"] for key in names}
-        read = ReadTable(text.path, found, names, where, int(is_cut))
+        result = {key: table[f"#{indices[key]}"] for key in names}
+        read = ReadTable(text.path, result, names, where, int(is_cut))
         return _without_headers(read) if self.header_line else read
 
     def _parsed(
@@ -267,9 +267,9 @@ def header_words(text: TextLines) -> set[str]:
 
 def listed(names: Iterable[str]) -> str:
     """Return the names of columns that were found, as text for an error message."""
-    found = [name[:MAX_NAME_LENGTH] for name in names if name]
-    more = ", ..." if len(found) > LISTED_COLUMNS else ""
-    return one_line(one_of(found[:LISTED_COLUMNS]) + more)
+    result = [name[:MAX_NAME_LENGTH] for name in names if name]
+    more = ", ..." if len(result) > LISTED_COLUMNS else ""
+    return one_line(one_of(result[:LISTED_COLUMNS]) + more)
 
 
 def columns_of(values: Mapping[str, Iterable[Any]]) -> dict[str, Any]:

@@ -181,28 +181,28 @@ def counting_in(
         return stated
     name = f"column '{table.names[there[0]]}' is {value_shown(table, there[0], 0)}"
     if stated is not None:
-        found = counting_of(np.array([float(first)]))
-        if found is not None and _is_wrong(stated, found, float(first)):
+        result = counting_of(np.array([float(first)]))
+        if result is not None and _is_wrong(stated, result, float(first)):
             instead = instead or f"leave time_format{option('--time-format')} out"
             table.fail(
-                0, f"{name}, which by its size is {found.unit} since 1970; {instead}"
+                0, f"{name}, which by its size is {result.unit} since 1970; {instead}"
             )
         return stated
     values = np.concatenate([numbers(table, key, _ANY_TIME) for key in there])
-    found = counting_of(values, unit, documented)
+    result = counting_of(values, unit, documented)
     named = {unit_in(table.names[key]) for key in there}
     if not unit and len(named) == 1 and (of := named.pop()):
         by_name = counting_of(values, of)
-        is_clear = found is None or found.is_relative or found == by_name
-        found = by_name if is_clear else None
-    if found is None:
+        is_clear = result is None or result.is_relative or result == by_name
+        result = by_name if is_clear else None
+    if result is None:
         table.fail(
             0,
             f"{name}, which may be {one_of(UNITS)}, expected a time such as "
             "2023-05-17T11:00:58 or numbers of a known unit; give "
             f"time_unit{option('--time-unit')}, such as {UNITS[0]}",
         )
-    return found
+    return result
 
 
 def _is_wrong(stated: Counting, since_1970: Counting, value: float) -> bool:
@@ -232,23 +232,23 @@ def is_clocked(table: ReadTable, key: str) -> bool:
 def clocked_ms(table: ReadTable, key: str) -> Int64Array:
     """Return durations such as ``1-02:03:04`` (days first) in ms, or `MISSING`."""
     column = without_missing(table.columns[key])
-    found = fields_ms(column)
-    good = np.asarray(pc.is_null(column), dtype=bool) | (found != MISSING)
+    result = fields_ms(column)
+    good = np.asarray(pc.is_null(column), dtype=bool) | (result != MISSING)
     words = "a duration such as 01:30:00 or 1-02:03:04 (days-hours:minutes:seconds)"
     fail_values(table, key, good, words, "write it so, or as a number")
-    return found
+    return result
 
 
 def fields_ms(words: Any, pattern: str = CLOCKED) -> Int64Array:
     """Return sums of parts named by units in a pattern [ms], or `MISSING`."""
-    found = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
-    total_us = np.zeros(len(found))
-    for field in found.type:
-        texts = pc.struct_field(found, field.name)
+    result = pc.extract_regex(pc.utf8_trim_whitespace(words), pattern=pattern)
+    total_us = np.zeros(len(result))
+    for field in result.type:
+        texts = pc.struct_field(result, field.name)
         there = pc.fill_null(pc.not_equal(texts, ""), False)
         parts = as_numpy(
             pc.cast(pc.if_else(there, texts, "0"), pa.float64()), np.float64
         )
         total_us += parts * US_PER_UNIT[field.name]
-    is_valid = np.asarray(pc.is_valid(found), dtype=bool)
+    is_valid = np.asarray(pc.is_valid(result), dtype=bool)
     return np.where(is_valid, np.rint(total_us / 1000).astype(np.int64), MISSING)

@@ -71,11 +71,11 @@ class Timestamps:
         texts = pc.replace_substring_regex(
             aware, pattern=_BEFORE_OFFSET, replacement=r"\2"
         )
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         for row in pc.value_counts(texts).to_pylist():
             minutes = _minutes(row["values"])
-            found[minutes] = found.get(minutes, 0) + row["counts"]
-        return found
+            result[minutes] = result.get(minutes, 0) + row["counts"]
+        return result
 
     def zone(self) -> timezone | None:
         """Return the offset of the first stamp; None where it has none."""
@@ -128,16 +128,16 @@ def stamps(
 
 def stamps_of_one_clock(table: ReadTable, key: str) -> Timestamps:
     """Return stamps with offsets for all or none, of credible years."""
-    found = stamps(table, key)
-    there = found.there
+    result = stamps(table, key)
+    there = result.there
     if there.any():
-        first = bool(found.is_aware[np.argmax(there)])
+        first = bool(result.is_aware[np.argmax(there)])
         how = "with" if first else "without"
         words = f"{STAMP}, {how} an offset from UTC like the first"
-        fail_values(table, key, ~there | (found.is_aware == first), words)
-    believed = (found.us >= YEARS_US[0]) & (found.us < YEARS_US[1])
+        fail_values(table, key, ~there | (result.is_aware == first), words)
+    believed = (result.us >= YEARS_US[0]) & (result.us < YEARS_US[1])
     fail_values(table, key, ~there | believed, "a year from 1900 to 2199")
-    return found
+    return result
 
 
 def _us(values: Any) -> Int64Array:

@@ -86,8 +86,8 @@ def texts(table: ReadTable, key: str) -> list[str]:
     """
     words = pc.utf8_trim_whitespace(table.columns[key])
     fail_values(table, key, np.asarray(pc.not_equal(words, ""), dtype=bool), "a name")
-    found: list[str] = words.to_pylist()
-    return found
+    result: list[str] = words.to_pylist()
+    return result
 
 
 def labels(table: ReadTable, key: str) -> tuple[Int32Array, tuple[str, ...]]:

@@ -176,13 +176,13 @@ class CompiledData(Brief, ABC, Generic[M]):
         anew.
         """
         _check_labels(specs)
-        found: dict[str, M] = {}
+        result: dict[str, M] = {}
         for asked in specs:
             spec = _with_batch_sizes(asked, source or MlEnergySource())
             if not (folder_of(data_dir, spec) / cls.last_file).exists():
                 cls.generate([spec], source, dt_s).save(data_dir)
-            found |= cls.load(data_dir, [spec], dt_s).models
-        return cls(found)
+            result |= cls.load(data_dir, [spec], dt_s).models
+        return cls(result)
 
 
 def _with_batch_sizes(
@@ -254,8 +254,8 @@ class LogisticModelStore(CompiledData[ModelFits]):
     @classmethod
     def _files(cls, model: ModelFits) -> dict[str, bytes]:
         fits = {name: getattr(model.fits, of) for name, of in FITS.items()}
-        found = LogisticFits(details=dict(model.details), **fits)
-        return {FIT_FILE: found.content()}
+        result = LogisticFits(details=dict(model.details), **fits)
+        return {FIT_FILE: result.content()}
 
     @classmethod
     def read(
@@ -264,15 +264,15 @@ class LogisticModelStore(CompiledData[ModelFits]):
         """Read the fits of a spec from its folder."""
         del dt_s
         path = folder / FIT_FILE
-        found: LogisticFits = read(path, LogisticFits)
+        result: LogisticFits = read(path, LogisticFits)
         models = {
             ours: given
             for name, ours in FITS.items()
-            if (given := getattr(found, name)) is not None
+            if (given := getattr(result, name)) is not None
         }
         if lacking := [name for name in FITS.values() if name not in models]:
             raise LogFormatError(f"{path}: no fit of {one_of(lacking)}")
-        return _fits(spec, models, details_of(folder, found.details))
+        return _fits(spec, models, details_of(folder, result.details))
 
 
 def _fits(
@@ -408,9 +408,9 @@ class InferenceData(CompiledData[ModelData]):
     ) -> ModelData:
         """Read the data of a spec from its folder, at a step of its own [s]."""
         path = folder / ITL_FILE
-        found: LatencyFits = read(path, LatencyFits)
+        result: LatencyFits = read(path, LatencyFits)
         batch, t_s, power_w = traces_of(folder / TRACE_FILE)
-        given = {int(size): mixture for size, mixture in found.per_batch.items()}
+        given = {int(size): mixture for size, mixture in result.per_batch.items()}
         runs, traces_w, itl, n_repeated = [], {}, {}, 0
         for size in sorted(spec.batch_sizes):
             rows = batch == size
@@ -423,7 +423,7 @@ class InferenceData(CompiledData[ModelData]):
             readings, n_dropped = PowerReadings.of_pairs(t_s[rows], power_w[rows])
             runs.append(BenchmarkRun(size, power=(readings,)))
             n_repeated += n_dropped
-            are_means = found.details.get("dt_s") == dt_s
+            are_means = result.details.get("dt_s") == dt_s
             traces_w[size] = power_w[rows] if are_means else run_power_w(runs[-1], dt_s)
         counts = {"readings_at_a_repeated_stamp": n_repeated} if n_repeated else {}
         of_readings = {
@@ -431,5 +431,5 @@ class InferenceData(CompiledData[ModelData]):
             "sampling_interval_s": sampling_interval_s(runs),
             "counts": counts,
         }
-        details = of_readings | details_of(folder, found.details)
+        details = of_readings | details_of(folder, result.details)
         return ModelData(spec, details, dt_s, traces_w, itl)

@@ -74,10 +74,10 @@ class BenchmarkRuns:
 
     def by_batch(self) -> dict[int, list[BenchmarkRun]]:
         """Return the runs by batch size, in increasing order."""
-        found: dict[int, list[BenchmarkRun]] = defaultdict(list)
+        result: dict[int, list[BenchmarkRun]] = defaultdict(list)
         for run in sorted(self.runs, key=lambda run: run.batch_size):
-            found[run.batch_size].append(run)
-        return dict(found)
+            result[run.batch_size].append(run)
+        return dict(result)
 
 
 MATCHED = {
@@ -106,15 +106,15 @@ def select(
     measured: Iterable[Measurement], spec: InferenceModelSpec, source: str
 ) -> list[Measurement]:
     """Return a spec's measurements from a source, by increasing batch size."""
-    found = list(measured)
-    if not found:
+    result = list(measured)
+    if not result:
         raise InputError(f"{source}: holds no measurements of language models")
     for name, what in MATCHED.items():
         wanted = getattr(spec, name)
-        known = {value for one in found if (value := one.known.get(name)) is not None}
+        known = {value for one in result if (value := one.known.get(name)) is not None}
         # Files may mix types
         have = sorted(map(str, known))
-        kept = [one for one in found if one.known.get(name) in (None, wanted)]
+        kept = [one for one in result if one.known.get(name) in (None, wanted)]
         if wanted is None and len(have) > 1:
             raise InputError(
                 f"{source}: '{spec.model_label}' was measured with {what} "
@@ -125,15 +125,15 @@ def select(
                 f"{source}: no {what} '{wanted}' of '{spec.model_label}' (have: "
                 f"{one_of(have)}); set {name}{did_you_mean(str(wanted), have)}"
             )
-        found = found if wanted is None else kept
-    sizes = sorted({one.batch_size for one in found})
+        result = result if wanted is None else kept
+    sizes = sorted({one.batch_size for one in result})
     missing = sorted(set(spec.batch_sizes) - set(sizes))
     if missing:
         raise InputError(
             f"{source}: no batch size {one_of(missing)} of '{spec.model_label}' "
             f"(have: {one_of(sizes)}); remove it from batch_sizes"
         )
-    kept = [one for one in found if one.batch_size in (spec.batch_sizes or sizes)]
+    kept = [one for one in result if one.batch_size in (spec.batch_sizes or sizes)]
     return sorted(kept, key=lambda one: one.batch_size)
 
 
@@ -157,9 +157,9 @@ class BenchmarkSource(ABC):
             content, run = self._run(one, spec, traces, counts)
             digest.update(content)
             runs.append(run)
-        title, found = self._title(spec), tuple(runs)
+        title, result = self._title(spec), tuple(runs)
         return BenchmarkRuns(
-            title, self.licence, digest.hexdigest(), found, dict(counts)
+            title, self.licence, digest.hexdigest(), result, dict(counts)
         )
 
     @abstractmethod

@@ -206,16 +206,16 @@ class ITLMixtureModel(Brief):
         if samples.size > max_samples:
             samples = rng.choice(samples, max_samples, replace=False)
             _check(samples)
-        gap_s, found = _fit_location(samples, smallest, rng)
-        steady, stall = (0, 1) if found.mean[0] <= found.mean[1] else (1, 0)
+        gap_s, result = _fit_location(samples, smallest, rng)
+        steady, stall = (0, 1) if result.mean[0] <= result.mean[1] else (1, 0)
         return cls(
             location_s=max(smallest - gap_s, 0.0),
-            steady_weight=min(max(float(found.weight[steady]), 0.0), 1.0),
-            steady_sigma=float(found.sigma[steady]),
-            steady_scale_s=float(np.exp(found.mean[steady])),
-            stall_sigma=float(found.sigma[stall]),
-            stall_scale_s=float(np.exp(found.mean[stall])),
-            log_likelihood=found.log_likelihood,
+            steady_weight=min(max(float(result.weight[steady]), 0.0), 1.0),
+            steady_sigma=float(result.sigma[steady]),
+            steady_scale_s=float(np.exp(result.mean[steady])),
+            stall_sigma=float(result.sigma[stall]),
+            stall_scale_s=float(np.exp(result.mean[stall])),
+            log_likelihood=result.log_likelihood,
             n_samples=samples.size,
         )
 
@@ -235,9 +235,9 @@ def _fit_location(
         z = np.log((of - smallest) + np.exp(log_gap))
         if isinstance(start, float):
             start = _split(z, start)
-        found = expectation_maximisation(z, start, n_steps)
+        result = expectation_maximisation(z, start, n_steps)
         # The likelihood is that of the samples, dx = exp(z) dz.
-        return replace(found, log_likelihood=found.log_likelihood - float(z.sum()))
+        return replace(result, log_likelihood=result.log_likelihood - float(z.sum()))
 
     least = np.log(min(MIN_GAP_S, smallest))
     gaps, width = np.linspace(least, np.log(smallest), _N_GAPS, retstep=True)
@@ -275,15 +275,15 @@ def expectation_maximisation(
     samples: Float64Array, start: Mixture, n_rounds: int
 ) -> Mixture:
     """Raise a mixture's likelihood until it stands still (Dempster et al. 1977)."""
-    found, before = start, -np.inf
+    result, before = start, -np.inf
     for k in range(n_rounds):
         # E: the share of each sample that each component has. M: their moments.
-        off = (samples - found.mean[:, None]) / found.sigma[:, None]
-        height = np.log(found.weight / (found.sigma * np.sqrt(2 * np.pi)))
+        off = (samples - result.mean[:, None]) / result.sigma[:, None]
+        height = np.log(result.weight / (result.sigma * np.sqrt(2 * np.pi)))
         joint = height[:, None] - 0.5 * off**2
         log_density = np.logaddexp.reduce(joint, axis=0)
         likelihood = float(log_density.sum())
-        found = replace(found, log_likelihood=likelihood)
+        result = replace(result, log_likelihood=likelihood)
         share = np.exp(joint - log_density)
         held = share.sum(axis=1)
         gain, before = likelihood - before, likelihood
@@ -292,8 +292,8 @@ def expectation_maximisation(
         mean = share @ samples / held
         spread = (share * (samples - mean[:, None]) ** 2).sum(axis=1) / held
         sigma = np.maximum(np.sqrt(spread), MIN_SIGMA)
-        found = Mixture(held / samples.size, mean, sigma)
-    return found
+        result = Mixture(held / samples.size, mean, sigma)
+    return result
 
 
 def _check(samples: Float64Array) -> None:

@@ -149,13 +149,13 @@ def _fit_parameters(x: Float64Array, y: Float64Array) -> Float64Array:
         shape = 4.0 / float(np.ptp(x)), float(x.min() + x.max()) / 2
     else:
         margin = max(float(np.ptp(x)), 1.0)
-        found = scipy.optimize.shgo(
+        result = scipy.optimize.shgo(
             lambda at: _misfit(x, unit, np.exp(at[0]), at[1]),
             [tuple(np.log(STEEPNESS)), (x.min() - margin, x.max() + margin)],
             n=STARTS,
             sampling_method="sobol",
         )
-        shape = float(np.exp(found.x[0])), float(found.x[1])
+        shape = float(np.exp(result.x[0])), float(result.x[1])
     span, base = _linear(x, unit, *shape)
     return np.array([span * scale, *shape, y.min() + base * scale])
 

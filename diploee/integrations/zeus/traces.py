@@ -134,13 +134,13 @@ class TrainingTraces(Brief):
         A default batch size beyond the largest that was measured on this GPU is clipped
         to it, as the GPU's memory holds no more.
         """
-        found = {}
+        result = {}
         for name, spec in KNOWN_WORKLOADS.items():
             measured = self.power.batch_size[self.power.dataset == spec.dataset]
             if len(measured):
                 largest = min(spec.default_batch_size, int(measured.max()))
-                found[name] = replace(spec, default_batch_size=largest)
-        return found
+                result[name] = replace(spec, default_batch_size=largest)
+        return result
 
     def workload(self, spec: WorkloadSpec) -> TrainingWorkload:
         """Return what the traces know of a workload; see `KNOWN_WORKLOADS`.
@@ -309,11 +309,11 @@ def submissions_of(
     number = {workload.spec.dataset.lower(): k for k, workload in enumerate(workloads)}
     kept = groups[groups.dataset.isin(list(number))]
     if kept.empty:
-        found = sorted(groups.dataset.unique())
+        result = sorted(groups.dataset.unique())
         raise WorkloadError(
             f"no group trains {one_of(number)}, expected one of the datasets in the "
-            f"group trace: {one_of(found)}"
-            f"{did_you_mean(next(iter(number), ''), found)}"
+            f"group trace: {one_of(result)}"
+            f"{did_you_mean(next(iter(number), ''), result)}"
         )
     submissions = pd.DataFrame(
         {

@@ -27,10 +27,10 @@ def assign_classes(
     words: Mapping[str, Sequence[str]] | None = None,
 ) -> Int16Array:
     """Find for every job the first rule that fits."""
-    found = np.full(len(jobs), UNMATCHED, dtype=np.int16)
+    result = np.full(len(jobs), UNMATCHED, dtype=np.int16)
     for number in reversed(range(len(rules))):  # the first rule is written last
-        found[_fits(jobs, types, rules[number], number, words or {})] = number
-    return found
+        result[_fits(jobs, types, rules[number], number, words or {})] = number
+    return result
 
 
 def _fits(

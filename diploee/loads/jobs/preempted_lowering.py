@@ -104,12 +104,12 @@ def lower_runs(
     np.maximum.at(needed_ms, runs.job[works], runs.work_to_ms[works])
     rows = np.unique(runs.job[works])
     pieces = pieces_of_jobs(jobs, rows, needed_ms[rows], library, facility, pieces_of)
-    found = [
+    result = [
         _played(schedule, runs, works, pieces, library, levels),
         _held(schedule, runs, np.flatnonzero(runs.kind != RUN), library),
     ]
-    segments = concat([part.segments for part in found])
-    of_run = np.concatenate([part.job for part in found])
+    segments = concat([part.segments for part in result])
+    of_run = np.concatenate([part.job for part in result])
     inside = segments.end_ms > np.maximum(segments.start_ms, 0)
     return JobLoad(segments.take(inside), of_run[inside], len(runs))
 

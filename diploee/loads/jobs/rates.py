@@ -512,14 +512,14 @@ def bisect_rising(
         )[:2]
         slope = (y1 - y0) / (x1 - x0)
         unknown.clear()
-        found = bisect(predicted, target, low, high, tolerance)
+        result = bisect(predicted, target, low, high, tolerance)
         if not unknown:
             break
         crosses = slope * (below - x0) < target - y0 < slope * (above - x0)
         next_x = unknown[-1 if crosses else 0]
         known[next_x] = function(next_x)
-    if not unknown and abs(found[1] - target) <= tolerance:
-        return found
+    if not unknown and abs(result[1] - target) <= tolerance:
+        return result
     return bisect(
         lambda x: known[x] if x in known else function(x), target, low, high, tolerance
     )

@@ -426,7 +426,7 @@ class ReplayedJobs(JobSource):
             return_inverse=True,
             return_counts=True,
         )
-        found, per_node = [], self._frame.slots_per_node
+        result, per_node = [], self._frame.slots_per_node
         for rule_id, n_slots, n in zip(*pairs.tolist(), n_jobs.tolist(), strict=True):
             n_nodes = _ceil(n_slots, per_node)
             workload, source, profile_ids = self._profiles(builder, rule_id, n_nodes)
@@ -438,8 +438,8 @@ class ReplayedJobs(JobSource):
                 scale_from_n_nodes=None if source == n_nodes else source,
                 flexibility=self._stream.flexibility if rule_id < self._idle else None,
             )
-            found.append(StreamClass(self.name, job_class, profile_ids))
-        return tuple(found), class_of.ravel().astype(np.int16)
+            result.append(StreamClass(self.name, job_class, profile_ids))
+        return tuple(result), class_of.ravel().astype(np.int16)
 
     def _profiles(
         self, builder: LibraryBuilder, rule_id: int, n_nodes: int

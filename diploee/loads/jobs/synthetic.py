@@ -220,10 +220,10 @@ class SyntheticJobs(JobSource):
             return utilization(n_layers * MARKS)
 
         self._add_layers(add_layer, target - SIMULATED_TOLERANCE, patience=PATIENCE)
-        found, self._simulated, self._steps = bisect(
+        result, self._simulated, self._steps = bisect(
             utilization, target, 0.0, float(self._n_layers * MARKS), SIMULATED_TOLERANCE
         )
-        self._threshold = int(found)
+        self._threshold = int(result)
 
     def _add_layers(
         self, add_layer: Callable[[int], float], target: float, patience: int
@@ -402,11 +402,11 @@ class SyntheticJobs(JobSource):
 def _stream_classes(
     spec: JobStream, frame: StreamFrame, builder: LibraryBuilder, batches: Batches
 ) -> tuple[StreamClass, ...]:
-    found = []
+    result = []
     for job_class in spec.job_classes():
         if job_class.batch_inference is not None:
             batch = batches[frame.name, job_class.name]
-            found.append(_batch_class(job_class, frame, batch, builder))
+            result.append(_batch_class(job_class, frame, batch, builder))
             continue
         try:
             profile_ids = builder.select(
@@ -415,8 +415,8 @@ def _stream_classes(
         except ProfileError as error:
             raise ProfileError(f"class '{job_class.name}': {error}") from error
         profile_ids = builder.smoothed(builder.variants(profile_ids, spec), spec, frame)
-        found.append(StreamClass(frame.name, job_class, profile_ids))
-    return tuple(found)
+        result.append(StreamClass(frame.name, job_class, profile_ids))
+    return tuple(result)
 
 
 def _batch_class(

@@ -245,7 +245,7 @@ def bank_sums_w(
     sample_w: Float64Array, phases: Int64Array, counts: Sequence[int]
 ) -> list[Float64Array]:
     """Sum a repeating sample over the first K instances of a bank, for several K."""
-    total_w, done, found = np.zeros(sample_w.size), 0, []
+    total_w, done, result = np.zeros(sample_w.size), 0, []
     twice_w = np.concatenate([sample_w, sample_w])  # a turn of it is a slice
     at_once = max(1, VALUES_AT_ONCE // sample_w.size)
     for count in counts:
@@ -255,8 +255,8 @@ def bank_sums_w(
                 added_w += twice_w[place : place + sample_w.size]
             total_w = total_w + added_w
         done = count
-        found.append(total_w)
-    return found
+        result.append(total_w)
+    return result
 
 
 Played = tuple[InstanceGroup, list[PowerProfile], list[PowerProfile]]

@@ -147,10 +147,10 @@ def _latency_distribution(
         if taken.any()
         else {}
     )
-    found: dict[str, Any] = dict.fromkeys(("mean", "p50", "p90", "max_mean"))
+    result: dict[str, Any] = dict.fromkeys(("mean", "p50", "p90", "max_mean"))
     if (mean_s := known.get("mean_e2e")) is not None:
-        found["mean"] = float(np.average(mean_s, weights=weight))
-        found["max_mean"] = float((mean_s + off_s.max(axis=0)).max())
+        result["mean"] = float(np.average(mean_s, weights=weight))
+        result["max_mean"] = float((mean_s + off_s.max(axis=0)).max())
     if "p50_e2e" in known and "p90_e2e" in known:
         # A piece over which the wait changes much is many.
         n = (
@@ -166,11 +166,11 @@ def _latency_distribution(
         median_s, p90_s = (
             np.repeat(known[of], n) + rise_s for of in ("p50_e2e", "p90_e2e")
         )
-        found["p50"], found["p90"] = mixture_percentiles(
+        result["p50"], result["p90"] = mixture_percentiles(
             median_s, p90_s, np.repeat(weight / n, n), (50, 90)
         )
     absent = []
-    for key, value in found.items():
+    for key, value in result.items():
         if value is None:
             needed: tuple[LatencyMetric, ...] = ("mean_e2e",)
             if key in ("p50", "p90"):
@@ -182,7 +182,7 @@ def _latency_distribution(
             elif not taken.any():
                 reason = "no request was served"
             absent.append({"name": key, "reason": reason})
-    return {**found, "absent": absent}
+    return {**result, "absent": absent}
 
 
 def _of_cap(service: PlannedService, weight: Float64Array) -> dict[str, Any]:

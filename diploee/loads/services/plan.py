@@ -122,12 +122,12 @@ class ServicePlanner:
 
         Caps of events hold where `capped`.
         """
-        found = []
+        result = []
         for row, (cap, rules) in enumerate(zip(self.caps, self.rules, strict=True)):
             pieces = self._pieces(row, mean_rate_rps, cap if capped else None)
             edges_ms = np.append(pieces[0], self.horizon_ms)
-            found.append(serve_requests(edges_ms, pieces[1], rules, *pieces[2:]))
-        return found
+            result.append(serve_requests(edges_ms, pieces[1], rules, *pieces[2:]))
+        return result
 
     def _pieces(
         self, row: int, mean_rate_rps: float, cap: ServiceCap | None
@@ -384,7 +384,7 @@ def _nodes_of_phases(
     per_instance = np.array([s.nodes_per_instance for s in services])
     given = np.array([s.reserved_nodes or 0 for s in services], dtype=np.int64)
     shares = [k for k, service in enumerate(services) if service.reserved_nodes is None]
-    found: list[Int64Array] = []
+    result: list[Int64Array] = []
     for n_nodes in standing.at(np.array(phases_ms)).astype(int).tolist():
         nodes = given.copy() if n_nodes else np.zeros_like(given)
         if n_nodes and shares:
@@ -393,26 +393,26 @@ def _nodes_of_phases(
                 [services[k].probability or 0.0 for k in shares],
                 per_instance[shares].tolist(),
                 [capacities[k].max_request_rate_rps for k in shares],
-                (found[-1] // per_instance * per_instance)[shares] if found else None,
+                (result[-1] // per_instance * per_instance)[shares] if result else None,
             )
-        found.append(nodes)
-    return found
+        result.append(nodes)
+    return result
 
 
 def _capacities(
     spec: RequestStream, name: str, latency: list[LatencyCurve | None]
 ) -> list[Capacity]:
-    found = []
+    result = []
     for (service_name, service), curve in zip(
         spec.services.items(), latency, strict=True
     ):
         try:
-            found.append(service_capacity(service, curve, spec))
+            result.append(service_capacity(service, curve, spec))
         except WorkloadError as error:
             key = "latency_cap" if service.latency_cap else "max_request_rate_rps"
             where = f"request_streams.{name}.services.{service_name}.{key}"
             raise WorkloadError(f"{where}: {error}") from error
-    return found
+    return result
 
 
 def _scaling_rules(

@@ -43,10 +43,10 @@ class ServiceCap:
 
     def holds(self, times_ms: Int64Array) -> BoolArray:
         """Return whether it holds at times [ms]."""
-        found = np.zeros(times_ms.shape, dtype=np.bool_)
+        result = np.zeros(times_ms.shape, dtype=np.bool_)
         for begin_ms, end_ms in self.windows_ms:
-            found |= (begin_ms <= times_ms) & (times_ms < end_ms)
-        return found
+            result |= (begin_ms <= times_ms) & (times_ms < end_ms)
+        return result
 
     def speed_at(self, times_ms: Int64Array) -> Float64Array:
         """Return an instance's work at times [ms] over that without a cap."""

@@ -104,5 +104,5 @@ def thinned(columns: dict[str, Array], how: str, most: int) -> dict[str, Array]:
     else:
         rows = np.unique([blocks["y"].idxmin(), blocks["y"].idxmax()])
         kept = rest.loc[rows]
-    found = pd.concat([kept, frame[-1:]])
-    return {name: found[name].to_numpy() for name in columns}
+    result = pd.concat([kept, frame[-1:]])
+    return {name: result[name].to_numpy() for name in columns}

@@ -50,9 +50,11 @@ def converted(name: str, calls: Sequence[Call]) -> list[bytes]:
     if limit_b is None:
         import vl_convert
 
-        found = [getattr(vl_convert, name)(*args, **options) for args, options in calls]
+        result = [
+            getattr(vl_convert, name)(*args, **options) for args, options in calls
+        ]
         return [
-            each.encode() if isinstance(each, str) else bytes(each) for each in found
+            each.encode() if isinstance(each, str) else bytes(each) for each in result
         ]
     content = json.dumps([name, calls], default=float).encode()
     command = [sys.executable, "-c", _CHILD]

@@ -164,16 +164,16 @@ def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
     """Return the sizes of changes up, down, or either way, scaled."""
 
     def of(stretch: Chunk) -> SignalChunk | None:
-        if (found := signal(stretch)) is None:
+        if (result := signal(stretch)) is None:
             return None
         values = (
-            found.values
+            result.values
             if way == "up"
-            else -found.values
+            else -result.values
             if way
-            else np.abs(found.values)
+            else np.abs(result.values)
         )
-        return found._replace(values=values if scale == 1 else values * scale)
+        return result._replace(values=values if scale == 1 else values * scale)
 
     return of
 

@@ -42,12 +42,12 @@ QUARTER_MS = 15 * MS_PER_MIN
 
 def _means_mw(sums: ClockSums) -> SignalChunk | None:
     """Return the means of the whole clock intervals [MW]."""
-    found = sums.result()
-    if not found.counts.size:
+    result = sums.result()
+    if not result.counts.size:
         return None
-    starts_ms = found.starts_ms
-    end_ms = starts_ms[-1] + found.counts[-1] * sums.clock.step_ms
-    return SignalChunk(found.mean_mw, int(starts_ms[0]), np.append(starts_ms, end_ms))
+    starts_ms = result.starts_ms
+    end_ms = starts_ms[-1] + result.counts[-1] * sums.clock.step_ms
+    return SignalChunk(result.mean_mw, int(starts_ms[0]), np.append(starts_ms, end_ms))
 
 
 def _energies_mwh(sums: ClockSums) -> SignalChunk | None:

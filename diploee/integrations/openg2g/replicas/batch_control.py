@@ -140,13 +140,13 @@ class FeedbackSpec(BatchControllerSpec):
 
     def _next_size(self, of: _Served, time_s: float) -> int:
         """Return the feasible size next to 2^x, or the present one if it waits."""
-        found = of.feasible[int(np.abs(np.log2(of.feasible) - of.x).argmin())]
-        if found > of.size and time_s - of.changed_s < self.raise_after_s:
+        result = of.feasible[int(np.abs(np.log2(of.feasible) - of.x).argmin())]
+        if result > of.size and time_s - of.changed_s < self.raise_after_s:
             # Went x on, it would pass over sizes once it may.
             above = of.feasible[of.feasible.index(of.size) + 1]
             of.x = float(np.log2(of.size) + np.log2(above)) / 2
-        elif found != of.size:
-            of.size, of.changed_s = found, time_s
+        elif result != of.size:
+            of.size, of.changed_s = result, time_s
         return of.size
 
     def _latency_term(self, of: _Served, itl_s: float) -> float:
@@ -190,10 +190,10 @@ class ScheduleSpec(BatchControllerSpec):
 
     def decide(self, view: ControlView) -> Mapping[str, int]:
         """Return the batch sizes of the changes since the last decision."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         while self._left and self._left[0].at_s <= view.time_s:
-            found |= self._left.pop(0).batch_size
-        return found
+            result |= self._left.pop(0).batch_size
+        return result
 
 
 class OwnSpec(OwnKind, BatchControllerSpec):

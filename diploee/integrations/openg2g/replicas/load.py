@@ -98,15 +98,15 @@ def load_replica_data(
 
     Names of data are relative to a folder.
     """
-    found = {}
+    result = {}
     for of_stream, spec in specs.items():
         for name, model in spec.models.items():
             where = f"replica_streams.{of_stream}.models.{name}"
             try:
-                found[of_stream, name] = _load(model, spec.step_s, folder)
+                result[of_stream, name] = _load(model, spec.step_s, folder)
             except InputError as error:
                 raise InputError(f"{where}: {error}") from error
-    return found
+    return result
 
 
 def find_data(name: str, folder: Path) -> Path:
@@ -394,7 +394,7 @@ class ReplicasLoad(InstanceGroupLoad):
         Means over steps. The latency is the mean over replicas and time.
         """
         edges_ms = block.t0_ms + np.arange(len(block) + 1, dtype=np.int64) * block.dt_ms
-        found: dict[str, Float64Array] = {}
+        result: dict[str, Float64Array] = {}
         for plan, labels in zip(self.plans, replica_labels(self.plans), strict=True):
 
             def means(
@@ -414,16 +414,16 @@ class ReplicasLoad(InstanceGroupLoad):
                 weighted_s = means(
                     np.where(with_any, model.itl_s * model.n_replicas, 0.0)
                 )
-                found[f"n_replicas.{label}"] = replicas
-                found[f"batch_size.{label}"] = means(model.batch_size)
-                found[f"itl_s.{label}"] = np.divide(
+                result[f"n_replicas.{label}"] = replicas
+                result[f"batch_size.{label}"] = means(model.batch_size)
+                result[f"itl_s.{label}"] = np.divide(
                     weighted_s, replicas, np.zeros(len(block)), where=replicas > 0
                 )
-                found[f"tokens_per_s.{label}"] = means(model.throughput_tps)
+                result[f"tokens_per_s.{label}"] = means(model.throughput_tps)
             if plan.spec.signal is not None:
                 values = np.where(np.isfinite(plan.cap_w), plan.cap_w, 0.0)
-                found[f"{CAP_COLUMN.name}.{plan.stream}"] = means(values)
-        return {name: values.astype(np.float32) for name, values in found.items()}
+                result[f"{CAP_COLUMN.name}.{plan.stream}"] = means(values)
+        return {name: values.astype(np.float32) for name, values in result.items()}
 
     def metrics(self, pool: str | None = None) -> dict[str, Any]:
         """Return the `replicas` block of one pool or of all.
@@ -498,7 +498,7 @@ def _provenance(plan: ReplicaPlan) -> Provenance:
 def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
     weight, runs = model.n_replicas * step_s, model.n_replicas > 0
     deadline_s = model.data.setting.itl_deadline_s
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "mean_replicas": float(weight.sum() / step_s.sum()),
         "mean_batch_size": None,
         "batch_changes_per_hour": float(
@@ -515,24 +515,24 @@ def _of_model(model: ReplayedModel, step_s: Float64Array) -> dict[str, Any]:
             itl_s, (0.5, 0.99), weights=time_s, method="inverted_cdf"
         ).tolist()
         mean = float(np.average(itl_s, weights=weight[runs]))
-        found["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
-        found["itl_s"] = {"mean": mean, "p50": median, "p99": most}
+        result["mean_batch_size"] = float(np.average(model.batch_size, weights=weight))
+        result["itl_s"] = {"mean": mean, "p50": median, "p99": most}
         if deadline_s is not None:
-            found["hours_over_deadline"] = float(
+            result["hours_over_deadline"] = float(
                 time_s[itl_s > deadline_s].sum() / S_PER_H
             )
-    return found
+    return result
 
 
 def _of_stream(plan: ReplicaPlan) -> dict[str, Any]:
     step_h = np.diff(plan.edges_ms) / MS_PER_H
     hours, mean_mw = step_h.sum(), plan.mean_power_w @ step_h / step_h.sum() / W_PER_MW
-    found = {"mean_mw": float(mean_mw), "energy_mwh": float(mean_mw * hours)}
+    result = {"mean_mw": float(mean_mw), "energy_mwh": float(mean_mw * hours)}
     if plan.spec.signal is None:
-        return found | dict.fromkeys(m.key for m in OF_STREAM if m.key not in found)
+        return result | dict.fromkeys(m.key for m in OF_STREAM if m.key not in result)
     over = np.maximum(plan.excess, 0.0)
     last = slice(-max(over.size // 10, 1), None)
-    return found | {
+    return result | {
         "violation_h": float(step_h[over > 0].sum()),
         "violation_mean": float(over @ step_h / hours),
         "violation_max": float(over.max()),

@@ -229,8 +229,8 @@ class ResultsSource(BenchmarkSource):
         self, one: Measurement, spec: InferenceModelSpec, _: bool, counts: Counter[str]
     ) -> tuple[bytes, BenchmarkRun]:
         where, content = str(one.data), read_bytes(one.data)
-        found = parse_json(content, where, Results, LogFormatError, finite=False)
-        run = run_of(found, where, one.batch_size, counts)
+        result = parse_json(content, where, Results, LogFormatError, finite=False)
+        run = run_of(result, where, one.batch_size, counts)
         if len(run.power) != spec.gpus_per_replica:
             raise LogFormatError(
                 f"{where}: '{POWER_KEY}' has {len(run.power)} GPUs, expected "
@@ -309,12 +309,12 @@ def run_of(
 
 
 def _power(power: PowerTrace, counts: Counter[str]) -> tuple[PowerReadings, ...]:
-    found = []
+    result = []
     for pairs in power.device_instant.values():
         readings, n_dropped = PowerReadings.of_pairs(*np.array(pairs).T)
         counts["readings_at_a_repeated_stamp"] += n_dropped
-        found.append(readings)
-    return tuple(found)
+        result.append(readings)
+    return tuple(result)
 
 
 def spread_chunks(requests: list[Float64Array], counts: Counter[str]) -> Float64Array:
@@ -414,10 +414,10 @@ class MlEnergySource(BenchmarkSource):
         summary = checked_record(values, Summary, where, LogFormatError).run()
         if not traces:
             return content, summary
-        found = checked_record(
+        result = checked_record(
             self._try(one.data.read_results_json), Results, where, LogFormatError
         )
-        raw = run_of(found, where, summary.batch_size, counts)
+        raw = run_of(result, where, summary.batch_size, counts)
         return content, replace(
             summary,
             power=raw.power,
