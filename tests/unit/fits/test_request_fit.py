@@ -151,7 +151,7 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
     # What is left: hours are weighted before the months are laid; in steps it is 0.1.
     assert fit.hourly_dispersion.relative_std < 0.02
     assert fit.fluctuation is not None and fit.fluctuation.relative_std.low == 0
-    assert fit.weeks is not None and not fit.weeks.is_told
+    assert fit.weeks is not None and not fit.weeks.is_significant
 
 
 def test_months_of_a_part_of_the_year_are_refused() -> None:

@@ -141,7 +141,7 @@ def test_a_fit_returns_how_weeks_differ_within_its_limits(
     for seed in range(8):
         rate = 20 * rates_of(calendar, 52, seed).relative_rate
         found = fitted(np.random.default_rng(seed).poisson(rate))
-        assert found is not None and found.is_told
+        assert found is not None and found.is_significant
         inside.append(
             found.low <= 0.2 <= found.high
             and found.correlation_low <= correlation_weeks <= found.correlation_high
@@ -153,7 +153,7 @@ def test_a_fit_returns_how_weeks_differ_within_its_limits(
 
 def test_weeks_that_do_not_differ_are_reported_as_noise() -> None:
     told = [
-        found.is_told
+        found.is_significant
         for seed in range(10)
         if (
             found := fitted(
