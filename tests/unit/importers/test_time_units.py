@@ -122,8 +122,6 @@ def test_jobs_and_requests_read_numbers_since_1970_alike(
     ("header", "options", "problem"),
     [
         ("unix_s", {}, "map it as timestamp"),
-        ("time_ms", {}, "map it as timestamp"),
-        ("submit,duration,nodes", {"time_format": "unix-s"}, "leave time_format"),
         ("submit,duration,nodes", {"time_format": "ms"}, "leave time_format"),
     ],
 )
@@ -159,7 +157,7 @@ def table(value: Any, end: str = "end", run: str = "duration") -> str:
         *(("elapsed", RUN_S * 1e6 / us) for us in US_PER_UNIT.values()),
         *(
             ("duration", text)
-            for text in ("01:00:00", "0:01:00:00", "0-01:00:00", "0 days 01:00:00.000")
+            for text in ("0:01:00:00", "0-01:00:00", "0 days 01:00:00.000")
         ),
     ],
 )
@@ -174,14 +172,11 @@ def test_a_run_time_has_the_unit_in_which_it_is_as_long_as_from_start_to_end(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("run_ms", 5_400_000), ("runMillis", 5_400_000), ("run_microseconds", 5.4e9)),
-        *(
-            ("elapsed [min]", 90),
-            ("wallHours", 1.5),
-            ("wall_hrs", 1.5),
-            ("run_s", 5400),
-        ),
-        *(("run (nanoseconds)", 5.4e12), ("run_usec", 5.4e9)),
+        ("run_ms", 5_400_000),
+        ("elapsed [min]", 90),
+        ("wallHours", 1.5),
+        ("run (nanoseconds)", 5.4e12),
+        ("run_usec", 5.4e9),
     ],
 )
 def test_a_run_time_has_the_unit_of_its_name(
@@ -308,10 +303,10 @@ def test_a_column_found_by_name_is_left_out_by_an_empty_name(tmp_path: Path) -> 
     assert trace.output_tokens == () and trace.input_tokens[0].total_tokens == 5
 
 
+AZURE_NAMES = "TIMESTAMP,ContextTokens,GeneratedTokens"
 FORMATS = {
     "%d/%m/%Y %H:%M:%S%z": "04/03/2024 17:00:00+0800",
     "%d/%m/%Y %H:%M:%S.%f %z": "04/03/2024 14:30:00.000000 +05:30",
-    "%H:%M %z %d/%b/%Y": "01:00 -0800 04/Mar/2024",
     "%d.%m.%Y %H:%M %Z": "04.03.2024 09:00 UTC",
     "%Y%m%dT%H%M%SZ%z": "20240304T090000ZZ",
 }
@@ -345,20 +340,17 @@ def test_fractions_of_a_time_format_are_read_and_zones_by_name_refused(
 
 
 @pytest.mark.parametrize(
-    ("fraction", "each", "is_fine"),
+    ("fraction", "each", "names", "is_fine"),
     [
-        ("", 10, False),  # ten requests a second, in whole seconds
-        (".417", 2, False),  # whole seconds from the first
-        (".{k:03}", 2, True),
-        (".{k:06}", 2, True),
-        (".{k:06}", 20, False),  # as of rounded times with a jitter
+        ("", 10, "timestamp,service", False),  # ten a second, in whole seconds
+        (".417", 2, AZURE_NAMES, False),  # whole seconds from the first
+        (".{k:03}", 2, "timestamp,service", True),
+        (".{k:06}", 2, AZURE_NAMES, True),
+        (".{k:06}", 20, AZURE_NAMES, False),  # as of rounded times with a jitter
     ],
 )
-@pytest.mark.parametrize(
-    "names", ["TIMESTAMP,ContextTokens,GeneratedTokens", "timestamp,service"]
-)
 def test_equal_requests_are_one_by_the_fineness_of_their_times(
-    tmp_path: Path, fraction: str, each: int, is_fine: bool, names: str
+    tmp_path: Path, fraction: str, each: int, names: str, is_fine: bool
 ) -> None:
     stamps = [
         f"2024-05-10 00:00:{k % 60:02}{fraction.format(k=7 * k * k % 1000)}"

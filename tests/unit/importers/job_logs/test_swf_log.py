@@ -69,7 +69,6 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         {"utc_offset_min": -300},
     ),
     "no start": ([";", NODES, row(submit=7)], {}, RELATIVE),
-    "start 0": (["; UnixStartTime: 0", NODES, row(submit=7)], {}, RELATIVE),
     "start unknown": (["; UnixStartTime: ?", NODES, row(submit=7)], {}, RELATIVE),
     "nodes are processors over those of a node": (
         ["; MaxNodes: 100", "; MaxProcs: 800", row(procs=9)],
@@ -81,7 +80,6 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         {},
         {"n_nodes": [1]},
     ),
-    "nodes alone": (["; MaxNodes: 100", row(procs=9)], {}, {"n_nodes": [9]}),
     "nodes with a remark": (
         ["; MaxNodes: 144 (128+16)", "; MaxProcs: 288", row(procs=9)],
         {},
@@ -90,15 +88,7 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
     "without nodes in the header a processor is a node": (
         ["; MaxProcs: 800", row(procs=9)],
         {},
-        {
-            "n_nodes": [9],
-            "noted": {
-                (
-                    "1 node = 1 processor, as the header has no MaxNodes; else give "
-                    "gpus_per_node"
-                ): 1
-            },
-        },
+        {"n_nodes": [9]},
     ),
     "processors per node as given": (
         ["; MaxProcs: 800", row(procs=9)],
@@ -169,7 +159,14 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
         {},
         {"n_nodes": [9408, 2], "noted": {"nodes counted by field 20": 2}},
     ),
-    "field 20 beside processors": ([row(procs=448) + " -1 8"], {}, {"n_nodes": [448]}),
+    "field 20 beside processors": (
+        [
+            row(job=k, procs=n, requested=n) + f" DAG-1 {k}"
+            for k, n in enumerate((1, 5, 1))
+        ],
+        {},
+        {"n_nodes": [1, 5, 1]},
+    ),
     "field 20 beside a given node": (
         [row(procs=448) + " -1 8"],
         {"gpus_per_node": 64},
@@ -197,8 +194,8 @@ def test_a_log_is_read_as_its_header_and_fields_say(tmp_path: Path, name: str) -
             r":2: TimeZoneString: unknown time zone 'nonsens",
         ),
         (
-            [NODES, row(), "", "; comment", "  ", row(job=2, submit="x"), row()],
-            r":6: column 'submit' is 'x'",
+            [NODES, *[row().replace(" ", "   ")] * 200, "", row(submit="x"), row()],
+            r":203: column 'submit' is 'x'",
         ),
         ([NODES, "", row(), ";", "1 2 3", row()], r":5: 3 fields, expected 18"),
         ([NODES, row() + " -1", row(job=2)], r":3: 18 fields, expected 19"),
@@ -209,16 +206,6 @@ def test_a_wrong_line_is_named_by_its_number(
 ) -> None:
     with pytest.raises(InputError, match=f"log.swf{problem}"):
         read_job_log(write(tmp_path, *lines))
-
-
-def test_fields_may_be_several_blanks_apart(tmp_path: Path) -> None:
-    lines = [NODES, *(row(job=i, submit=3 * i).replace(" ", "   ") for i in range(200))]
-    path = write(tmp_path, *lines)
-    whole = read_job_log(path)
-    assert whole.job_ids == tuple(map(str, range(200)))
-    broken = [*lines[:150], "1 2", *lines[150:]]
-    with pytest.raises(LogFormatError, match=r"log.swf:151: 2 fields"):
-        read_job_log(write(tmp_path, *broken))
 
 
 @pytest.mark.parametrize(
@@ -245,10 +232,8 @@ def test_a_named_zone_of_the_header_has_its_summer_time(tmp_path: Path) -> None:
     ]
     lines = rows(submit=[noon_s - 1_704_063_600 for noon_s in noons_s])
     log = read_job_log(write(tmp_path, *header, *lines))
-    assert (log.zone.local_ms(log.jobs.submit_ms) // 3_600_000 % 24).tolist() == [
-        12,
-        12,
-    ]
+    local_ms = log.zone.local_ms(log.jobs.submit_ms)
+    assert (local_ms // 3_600_000 % 24).tolist() == [12, 12]
 
 
 def test_an_offset_in_seconds_stands_in_for_a_missing_zone(tmp_path: Path) -> None:
@@ -274,11 +259,3 @@ def test_an_origin_after_2099_is_no_count_of_seconds(tmp_path: Path) -> None:
         LogFormatError, match=r"swf:1: UnixStartTime is 1038708000000, expected s"
     ):
         read_job_log(write(tmp_path, "; UnixStartTime: 1038708000000", NODES, row()))
-
-
-def test_field_20_is_no_node_count_beside_processors(tmp_path: Path) -> None:
-    lines = [
-        row(job=k, procs=n, requested=n) + f" DAG-1 {k}"
-        for k, n in ((1, 1), (2, 5), (3, 1))
-    ]
-    assert read_job_log(write(tmp_path, *lines)).jobs.n_nodes.tolist() == [1, 5, 1]

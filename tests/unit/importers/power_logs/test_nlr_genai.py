@@ -224,9 +224,7 @@ def test_the_command_imports_what_can_be_compared_class_by_class(dataset, tmp_pa
     )
 
 
-def test_a_scenario_runs_on_the_measured_library(
-    dataset, tmp_path
-):
+def test_a_scenario_runs_on_the_measured_library(dataset, tmp_path):
     library(dataset, tmp_path)
     classes = [{"workload": "llama2_70b_lora", "n_nodes": 2, "probability": 1.0}]
     changes = {"duration": "1 h", "streams.training.classes": classes}

@@ -373,7 +373,11 @@ def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_
 @pytest.mark.parametrize(
     ("names", "options", "problem"),
     [
-        (["nvml_node_a", "rapl_node_a"], {"n_nodes": 4}, r"logs of 1 nodes?, expected 4"),
+        (
+            ["nvml_node_a", "rapl_node_a"],
+            {"n_nodes": 4},
+            r"logs of 1 nodes?, expected 4",
+        ),
         (["nvml_a", "rapl_a", "nvml_node_b"], {}, r"nvml_node_b.log: 0 logs of CPU"),
         (["nvml_node_a", "rapl_node_b"], {}, r"no partner"),
         (["nvml_1_w", "nvml_2_w", "rapl_1_w"], {}, r"2 logs of GPU power"),

