@@ -301,26 +301,18 @@ def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> Non
     code, chat, other = fit.services
     assert (code.share, chat.share, other.share) == (0.25, 0.75, 0)
     assert code.output_tokens is not None and chat.output_tokens is not None
-    assert (
-        code.output_tokens.mean,
-        code.output_tokens.p50,
-        code.output_tokens.n_requests,
-    ) == (
-        21,
-        20,
-        10,
-    )
+    of = code.output_tokens
+    assert (of.mean, of.p50, of.n_requests) == (21, 20, 10)
     assert (chat.output_tokens.mean, chat.output_tokens.p99) == (800, 900)
     assert (code.output_length, chat.output_length) == (256, 1024)
     assert other.output_tokens is None and other.output_length is None
     remarks = "\n".join(fit.sections()[0].notes)
-    assert "the nearest output length at hand, 256, is 12 times too long" in remarks
-    assert "1024, is" not in remarks
+    assert "256, is 12 times too long" in remarks and "1024, is" not in remarks
 
 
 @pytest.mark.parametrize(
     ("mean", "length"),
-    [(0, 256), (300, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)],
+    [(0, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)],
 )
 def test_the_nearest_length_is_nearest_by_ratio(mean: float, length: int) -> None:
     assert nearest_length(mean) == length
@@ -403,7 +395,7 @@ def test_what_cannot_be_fitted_is_refused(
         fit_requests(trace_of(n_requests, step_s=step_s, offset_min=offset_min))
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
+@pytest.mark.parametrize("n_steps", [1, 2, 70])
 def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(
     n_steps: int,
 ) -> None:
@@ -421,12 +413,9 @@ def test_rates_instead_of_requests_are_said_to_be_such() -> None:
     assert any("rates, not requests" in note for note in fit.sections()[0].notes)
 
 
-@pytest.mark.parametrize("n_weeks", [1, 2, 4])
-def test_hours_without_a_request_are_noted_where_there_should_be_many(
-    n_weeks: int,
-) -> None:
+def test_hours_without_a_request_are_noted_where_there_should_be_many() -> None:
     rng = np.random.default_rng(4)
-    counts = rng.poisson(minutes(n_weeks, 2)).astype(np.float64)
+    counts = rng.poisson(minutes(1, 2)).astype(np.float64)
     counts[5000:6020] = 0  # 16 whole hours and the rest of two
     fit = fit_requests(trace_of(counts))
     assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)
