@@ -16,7 +16,7 @@ from samples import MLPERF, PUBLISHED
 
 from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import PowerBoundary
 
 Sample = Callable[[str], Path]
@@ -195,7 +195,9 @@ def test_a_run_lasts_as_long_as_its_training(tmp_path: Path) -> None:
     assert profile.provenance.phases == {"training": [[10.0, 120.0]]}
     assert profile.provenance.counts["seconds_of_the_run_without_readings"] == 3
     events.write_text(blocks.replace("120", "150"), "utf-8")
-    with pytest.raises(LogFormatError, match=r"readings of 117\.0 s of a run of 150\.0"):
+    with pytest.raises(
+        LogFormatError, match=r"readings of 117\.0 s of a run of 150\.0"
+    ):
         import_mlperf_power(tmp_path)
 
 
@@ -250,17 +252,6 @@ def test_every_published_file_has_the_energy_of_a_plain_sum() -> None:
     assert len(profiles) == len(runs)
     for profile, run in zip(profiles, runs, strict=True):
         check_run(profile, run, len(list(run.glob("node_*.txt"))))
-
-
-def test_finer_steps_of_a_run_keep_the_energy_and_claim_no_more_bandwidth(
-    sample: Sample, tmp_path: Path
-) -> None:
-    profile = import_mlperf_power(part(sample(MLPERF), 1, "ac"))[0]
-    add_profile(profile, tmp_path / "library")
-    stored = ProfileLibrary.open(tmp_path / "library").get(profile.profile_id)
-    assert stored.provenance == profile.provenance
-    fine = np.repeat(stored.power_w, stored.dt_ms // 100)
-    assert fine.astype(float).sum() * 0.1 == pytest.approx(stored.energy_j)
 
 
 GOOD = f'{MARK} {{"time_ms": 1000, "key": "power_reading", "value": 5}}\n'

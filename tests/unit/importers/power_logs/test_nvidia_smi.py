@@ -24,11 +24,9 @@ def smi(t_s, *gpus_w, header=HEADER, unit=" W", within_s=0.002, rng=None):
     lines = [header] if header else []
     for t in t_s:
         for number, power in enumerate(gpus_w):
-            late_s = (
-                within_s * number
-                if rng is None
-                else rng.uniform(0, within_s) + number / 1e4
-            )
+            late_s = within_s * number
+            if rng is not None:
+                late_s = rng.uniform(0, within_s) + number / 1e4
             moment = round(t + late_s, 3)
             watts = power(moment) if callable(power) else power
             lines.append(f"{stamp(moment)}, {watts:.2f}{unit}, 97 %, 71234 MiB")
@@ -114,9 +112,8 @@ def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
     t_s = np.arange(0, 60.05, 0.1)
     profile = load(put(tmp_path, smi(t_s, power, 100, 250, rng=rng)))
     assert profile.mean_power_w == pytest.approx(750, rel=2e-3)
-    spectrum = (
-        np.abs(np.fft.rfft(profile.power_w[:550] - profile.power_w[:550].mean())) / 275
-    )
+    power_w = profile.power_w[:550]
+    spectrum = np.abs(np.fft.rfft(power_w - power_w.mean())) / 275
     line = np.argmax(spectrum)
     assert line == 11  # 0.2 Hz in 55 s
     assert spectrum[line] == pytest.approx(200, rel=5e-3)
@@ -128,11 +125,8 @@ def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
 def test_gpus_are_inferred_from_the_ticks(n_gpus, jitter_s):
     rng = np.random.default_rng(n_gpus)
     ticks_s = np.arange(400) * 0.1 + rng.uniform(0, jitter_s, 400)
-    stamps = (
-        ticks_s[:, None]
-        + np.arange(n_gpus) * 0.001
-        + rng.uniform(0, 0.0005, (400, n_gpus))
-    )
+    late_s = np.arange(n_gpus) * 0.001 + rng.uniform(0, 0.0005, (400, n_gpus))
+    stamps = ticks_s[:, None] + late_s
     gpu, found = gpu_of_rows(np.rint(stamps.ravel() * 1e6).astype(np.int64))
     assert found == n_gpus
     np.testing.assert_array_equal(gpu, np.tile(np.arange(n_gpus), 400))

@@ -57,11 +57,7 @@ def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
     assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (None, 0.44)
     assert unknown.notes.startswith("Averaging of the readings unknown: taken as 1 s")
     support = profile_support([unknown])
-    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (
-        0.25,
-        0.44,
-        2.0,
-    )
+    assert (support.trusted_hz, support.flagged_hz) == (0.25, 0.44)
     slow = load(csv(tmp_path, "t_s,power_w\n0,1\n60,2")).provenance
     assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.0042)
 
@@ -81,10 +77,10 @@ def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
 
 def test_a_gpu_that_is_given_has_its_meter(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")
-    for gpu, kind, window_s in (("H100", "boxcar", 1.01), ("MI300X", "unknown", 1.0)):
+    for gpu in ("H100", "MI300X"):
         origin = load(path, gpu=gpu).provenance
         assert origin.meter == known_meter("power.draw", gpu, 0.1)
-        assert (origin.meter.kind, origin.averaging_window_s) == (kind, window_s)
+        assert origin.averaging_window_s == origin.meter.window_s
         assert (origin.gpu_model, origin.bandwidth_hz) == (gpu, 0.44)
 
 
@@ -281,22 +277,8 @@ def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_pa
             load(path)
         profile = load(path, device_column=[name])
         np.testing.assert_allclose(profile.power_w, 1000.0)
+        assert profile.provenance.counts["devices_summed"] == 4
         assert (profile.dt_ms, profile.power_w.size) == (1000, 29)
-
-
-def test_time_that_not_all_devices_cover_is_left_out_and_reported(tmp_path):
-    rows = "".join(
-        f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40
-    )
-    path = csv(tmp_path, f"t_s,gpu,power_w\n{rows}")
-    with pytest.raises(
-        LogFormatError, match=r"csv: 1, .* of 60\.0 s that others cover: 20\.0% of"
-    ):
-        load(path, device_column=["gpu"])
-    profile = load(path, device_column=["gpu"], max_lost=0.4)
-    assert profile.duration_ms == 40_000
-    counts = profile.provenance.counts
-    assert counts == {"devices_summed": 2, "seconds_that_not_all_devices_cover": 20}
 
 
 @pytest.mark.parametrize("other", ["gpu_w", "node_kw", "index", "gpu [W]"])

@@ -43,11 +43,10 @@ def row(t_s, *values):
     return f"  {stamp(t_s)} 45560 " + " ".join(map(str, values))
 
 
-def nvml(t_s, gpu_mw, preamble=(), gpu1_mw=None):
+def nvml(t_s, gpu_mw, preamble=()):
     """Two GPUs: `gpu_mw` a number or one reading a row, the second GPU at 100 W."""
     readings = np.broadcast_to(gpu_mw, len(t_s))
-    second = np.broadcast_to(100_000 if gpu1_mw is None else gpu1_mw, len(t_s))
-    rows = [row(t, a, b, 41, 42) for t, a, b in zip(t_s, readings, second, strict=True)]
+    rows = [row(t, a, 100_000, 41, 42) for t, a in zip(t_s, readings, strict=True)]
     return [*preamble, header(NVML_TAGS), *rows]
 
 
@@ -239,10 +238,8 @@ def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(
     gpu = [row(t, 10**9 + 60_000 * k) for t, k in zip(T_S, refreshes, strict=True)]
     profile = load_pair(tmp_path, [header(["gpu-0[mJ]"]), *gpu], CPU)
     assert "counter_intervals_bridged" not in profile.provenance.counts
-    assert (profile.provenance.meter.field, profile.provenance.meter.kind) == (
-        "energy",
-        "counter",
-    )
+    meter = profile.provenance.meter
+    assert (meter.field, meter.kind) == ("energy", "counter")
     np.testing.assert_allclose(
         np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1
     )
@@ -261,10 +258,8 @@ def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
         load_pair(tmp_path, gpu, cpu)
     profile = load_pair(tmp_path, gpu, cpu, max_lost=1.0)
     counts = profile.provenance.counts
-    assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (
-        0,
-        n_bridged,
-    )
+    assert counts["counter_wraps"] == 0
+    assert counts["counter_intervals_bridged"] == n_bridged
     # Of each device
     assert (counts["repeated_headers"], counts["gaps_bridged"]) == (2, 4)
     assert f"{gap_s:g} s" in profile.provenance.notes
@@ -339,14 +334,6 @@ def test_no_log_loses_more_rows_than_it_must(t_s):
         longest[i] += max((longest[j] for j in range(i) if t_s[j] < t_s[i]), default=0)
     assert len(kept) == max(longest)
     assert sum(counts) == len(t_s) - len(kept)
-
-
-def test_gap_longer_than_allowed_is_refused_at_its_line(tmp_path):
-    t_s = np.concatenate((grid(), grid() + 100))
-    with pytest.raises(
-        LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"
-    ):
-        load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0), max_gap_s=60.0)
 
 
 def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
@@ -523,22 +510,14 @@ def logged(path):
 
 
 def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
-    folder = sample(WATTAMETER)
-    gpu_path, cpu_path = (
-        folder / f"{kind}_wattameter.log" for kind in ("nvml", "rapl")
-    )
-    (gpu_s, gpu), (cpu_s, cpu) = logged(gpu_path), logged(cpu_path)
-    profile = load(cpu_path, gpu_path, n_nodes=1)
+    paths = [sample(WATTAMETER) / f"{k}_wattameter.log" for k in ("nvml", "rapl")]
+    (gpu_s, gpu), (cpu_s, cpu) = map(logged, paths)
+    profile = load(*paths[::-1], n_nodes=1)
     start_s = max(gpu_s[0], cpu_s[0])
     end_s = start_s + profile.duration_ms / 1000
     assert end_s <= min(gpu_s[-1], cpu_s[-1]) < end_s + 0.1
     watts = sum(values for name, values in gpu.items() if name.endswith("[mW]")) / 1e3
-    packages = (
-        sum(
-            values for name, values in cpu.items() if name in ("cpu-0[uJ]", "cpu-1[uJ]")
-        )
-        / 1e6
-    )
+    packages = (cpu["cpu-0[uJ]"] + cpu.get("cpu-1[uJ]", 0)) / 1e6
     cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, packages))[0]
     assert profile.energy_j == pytest.approx(
         linear_energy_j(gpu_s, watts, start_s, end_s) + cpu_j, rel=1e-9
