@@ -33,14 +33,12 @@ def read(folder: Path, text: str, **options: Any) -> JobLog:
 def test_the_oracle_jobs_come_in_whole() -> None:
     names = {"id": "job_id", "submit": "submit_s", "duration": "runtime_s"}
     log = read_job_log(ORACLE, columns=names, time_format="s")
-    rows = list(
-        csv.DictReader(io.StringIO(gzip.decompress(ORACLE.read_bytes()).decode()))
-    )
+    text = gzip.decompress(ORACLE.read_bytes()).decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert len(log) == len(rows) == log.counts.n_rows == 10_120
     assert int(log.jobs.n_nodes.sum()) == sum(int(row["nodes"]) for row in rows)
-    assert log.jobs.duration_ms.sum() == round(
-        sum(float(r["runtime_s"]) for r in rows) * 1000
-    )
+    run_s = sum(float(row["runtime_s"]) for row in rows)
+    assert log.jobs.duration_ms.sum() == round(run_s * 1000)
     kinds = [log.types[i] for i in log.jobs.type_id]
     assert sorted(kinds) == sorted(row["type"] for row in rows)
     assert log.is_relative
@@ -227,9 +225,7 @@ def test_an_endless_line_is_refused(
 ) -> None:
     monkeypatch.setattr("diploee.importers.text.tables.LONGEST_LINE_BYTES", 64)
     text = "submit,duration,nodes\n2024-01-01,60,2\n2024-01-01,60," + "2" * 99 + "\n"
-    with pytest.raises(
-        LogFormatError, match=r"jobs.csv:3: a line that is too long .*expected one row"
-    ):
+    with pytest.raises(LogFormatError, match=r"csv:3: a line that is too long "):
         read(tmp_path, text)
 
 
@@ -267,9 +263,7 @@ def test_a_wrong_byte_is_reported_with_its_line(tmp_path: Path) -> None:
     assert read(tmp_path, text).types == ("äöü€🙂", "ä")
     path = tmp_path / "wrong.csv"
     path.write_bytes(text.encode()[:-2] + b"\n2024-01-02,\n")
-    with pytest.raises(
-        LogFormatError, match=r"wrong.csv:3: found a byte that .* \(0xc3\)"
-    ):
+    with pytest.raises(LogFormatError, match=r"csv:3: found a byte that .* \(0xc3\)"):
         read_job_log(path)
 
 
@@ -319,7 +313,5 @@ def test_a_parquet_file_is_read_as_the_csv_file_of_its_table(tmp_path: Path) -> 
     assert log.jobs.duration_ms.tolist() == [90_500, 60_000]
     assert log.types == ("a, b", 'say "c"')
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(
-        LogFormatError, match=r"jobs.parquet: not a readable Parquet file"
-    ):
+    with pytest.raises(LogFormatError, match=r"parquet: not a readable Parquet file"):
         read_job_log(path)

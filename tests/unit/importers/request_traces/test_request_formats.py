@@ -53,14 +53,13 @@ def test_concatenated_files_are_one_trace(tmp_path: Path) -> None:
     assert list(trace.counts.repaired.values()) == [1]
 
 
-@pytest.mark.parametrize("with_sessions", [False, True])
+@pytest.mark.parametrize(("header", "session"), [(BURST, ""), (BURST_2, "S1,3.5,")])
 def test_burstgpt_models_are_services_and_empty_responses_failures(
-    with_sessions: bool, tmp_path: Path
+    header: str, session: str, tmp_path: Path
 ) -> None:
-    session = "S1,3.5," if with_sessions else ""
     path = write(
         tmp_path / "burst.csv",
-        BURST_2 if with_sessions else BURST,
+        header,
         f"5,{session}ChatGPT,472,18,490,Conversation log",
         f"45,{session}GPT-4,100,0,100,API log",
         f"118,{session}GPT-4,210,30,240,API log",
@@ -91,9 +90,7 @@ def test_only_wanted_services_are_kept_in_their_order(tmp_path: Path) -> None:
     assert trace.services == ("C", "B")
     assert trace.n_requests.sum(axis=1).tolist() == [1, 2]
     assert trace.counts.dropped == {"other services": 1}
-    with pytest.raises(
-        InputError, match=r"no request of service 'GPT'.*have: 'A', 'B', 'C'"
-    ):
+    with pytest.raises(InputError, match=r"no request of service 'GPT'.*have: 'A', 'B"):
         read_request_trace(path, services=["GPT"])
     with pytest.raises(InputError, match="services is empty"):
         read_request_trace(path, services=[])
@@ -134,9 +131,7 @@ def test_too_many_services_are_refused(
             False,
         ),
         ("unix_s", ["1704067230.5", "1704067320"], 1_704_067_200_000, False),
-        ("unix_ms", ["1704067230500", "1704067320000"], 1_704_067_200_000, False),
         ("time_s", ["30.5", "120"], 0, True),
-        ("time_ms", ["30500", "120000"], 0, True),
     ],
 )
 def test_the_meaning_of_a_mapped_column_tells_its_unit(
@@ -169,12 +164,9 @@ def test_a_wrong_column_mapping_is_refused(
 
 
 def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) -> None:
-    write(
-        tmp_path / "m-large" / "chunk-1-trace.csv",
-        "0,2.0,1,Gamma,1,1",
-        "600,1.0,1,Gamma,1,1",
-    )
-    write(tmp_path / "m-large" / "chunk-2-trace.csv", "600,0.5,1,Weibull,1,1")
+    large = tmp_path / "m-large"
+    write(large / "chunk-1-trace.csv", "0,2.0,1,Gamma,1,1", "600,1.0,1,Gamma,1,1")
+    write(large / "chunk-2-trace.csv", "600,0.5,1,Weibull,1,1")
     write(tmp_path / "m-small" / "chunk-1-trace.csv", "1200,3.0,1,Gamma,1,1")
     write(tmp_path / "m-small" / "chunk-1-dataset.json", "{}")
     trace = read_request_trace(tmp_path, step_s=300)
@@ -186,9 +178,7 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
     assert read_request_trace(tmp_path / "m-large").services == ("m-large",)
     only = read_request_trace(tmp_path, services=["m-small"], step_s=1800)
     assert only.n_requests.tolist() == [[1800]]
-    with pytest.raises(
-        InputError, match=r"no chunks of 'm-smal' .*did you mean 'm-small'"
-    ):
+    with pytest.raises(InputError, match=r"no chunks of 'm-smal' .*mean 'm-small'"):
         read_request_trace(tmp_path, services=["m-smal"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no chunks of"):
@@ -236,20 +226,13 @@ def test_servegen_row_years_from_all_others_is_dropped_and_few_are_refused(
 
 def test_servegen_rows_that_overlap_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "c.csv", "0,1,1,Gamma,1,1", "300,1,1,Gamma,1,1")
-    with pytest.raises(
-        LogFormatError, match=f"^{path}:2: this row starts 300 s after another"
-    ):
+    with pytest.raises(LogFormatError, match=f"^{path}:2: this row starts 300 s after"):
         read_request_trace(path)
 
 
 def test_a_bailian_trace_has_seconds(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "t.jsonl",
-        (
-            '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6, '
-            '"hash_ids": []}'
-        ),
-    )
+    row = {"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6}
+    path = write(tmp_path / "t.jsonl", json.dumps(row | {"hash_ids": []}))
     assert read_request_trace(path, step_s=1).origin_ms == 61_000
 
 
@@ -257,14 +240,9 @@ def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path / "t.csv", "a,b,c", "1,2,3")
-    with pytest.raises(
-        LogFormatError,
-        match=r":1: not a trace of a known format, .*'a,b,c'.*'azure-llm'",
-    ):
+    with pytest.raises(LogFormatError, match=r":1: not a trace of .*'a,b,c'.*'azure-"):
         read_request_trace(path)
-    with pytest.raises(
-        InputError, match=r"unknown trace format 'azure', .*mean 'azure-llm'"
-    ):
+    with pytest.raises(InputError, match=r"unknown trace format 'azure', .*'azure-llm"):
         read_request_trace(path, "azure")
     with pytest.raises(LogFormatError, match=r":1: column 'TIMESTAMP' is missing"):
         read_request_trace(path, "azure-llm")
@@ -276,9 +254,7 @@ def test_a_path_of_no_system_and_a_parquet_file_are_refused(tmp_path: Path) -> N
     with pytest.raises(LogFormatError, match="can't be read"):
         read_request_trace("a\0b", "azure-llm")
     (tmp_path / "binary").write_bytes(b"PAR1\xff\xfe\n")
-    with pytest.raises(
-        LogFormatError, match=r"binary:1: found a Parquet file, expected UTF-8"
-    ):
+    with pytest.raises(LogFormatError, match=r"binary:1: found a Parquet file"):
         read_request_trace(tmp_path / "binary")
 
 
@@ -337,10 +313,8 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(
     # The first window's goes on
     assert outputs.n_requests[[100, 101]].tolist() == [675, 2025]
     assert outputs.mean == pytest.approx(100.75)
-    assert (
-        read_request_trace(tmp_path / "chunk-0-trace.csv").output_tokens[0].mean
-        == outputs.mean
-    )
+    alone = read_request_trace(tmp_path / "chunk-0-trace.csv")
+    assert alone.output_tokens[0].mean == outputs.mean
     for wrong in ("{1: __import__('os')}", "{1: -1}", 5):
         lengths.write_text(json.dumps({"0": {"input_tokens": wrong}}), "utf-8")
         with pytest.raises(LogFormatError, match="window '0': input_tokens is"):
@@ -350,12 +324,10 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(
 
 
 def test_servegen_lengths_are_read_of_the_largest_clients_alone(tmp_path: Path) -> None:
-    for chunk, (rate, text) in enumerate(
-        [(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]
-    ):
+    clients = [(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]
+    for chunk, (rate, text) in enumerate(clients):
         write(tmp_path / f"chunk-{chunk}-trace.csv", f"0,{rate},1,Gamma,1,1")
-        (tmp_path / f"chunk-{chunk}-dataset.json").write_text(
-            json.dumps({"0": {"output_tokens": text}}), "utf-8"
-        )
+        lengths = json.dumps({"0": {"output_tokens": text}})
+        write(tmp_path / f"chunk-{chunk}-dataset.json", lengths)
     (outputs,) = read_request_trace(tmp_path).output_tokens
     assert outputs.n_requests[[7, 9]].tolist() == [36_000, 21_000]
