@@ -154,10 +154,10 @@ def test_nodes_are_gpus_over_those_of_a_given_node_or_else_of_the_pools(
 ) -> None:
     jobs = told_by(writer)
     path = writer.write(tmp_path / "log", jobs)
-    for given, pool, per_node in ((1, None, 1), (512, 4, 512), (None, 4, 4)):
-        if given is None and not writer.has_gpus:
+    for of_node, pool, per_node in ((1, None, 1), (512, 4, 512), (None, 4, 4)):
+        if of_node is None and not writer.has_gpus:
             continue
-        log = read(path, writer, gpus_per_node=given, pool_gpus_per_node=pool)
+        log = read(path, writer, gpus_per_node=of_node, pool_gpus_per_node=pool)
         assert log.jobs.n_nodes.tolist() == [
             -int(-job.n_gpus // per_node) for job in in_order(writer, jobs)
         ]
