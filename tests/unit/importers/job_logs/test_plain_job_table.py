@@ -57,18 +57,22 @@ TASKS += [
     for name, run in (("7", 60), ("7", 90), ("8", 60), ("7", 60))
 ]
 
-CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
-    "usual names need no mapping": (
+Case = tuple[list[str], dict[str, Any], dict[str, Any]]
+
+
+def case(lines: list[str], options: Any = None, **expected: Any) -> Case:
+    return lines, options or {}, expected
+
+
+CASES: dict[str, Case] = {
+    "usual names need no mapping": case(
         [USUAL, f"1,llama/4,4,{DAY} 00:00:00Z,{DAY} 00:00:10Z,{DAY} 00:01:00.5Z,7.5"],
-        {},
-        {
-            "duration_ms": [50_500],
-            "energy_j": [7.5],
-            "types": ("llama/4",),
-            "log_format": "csv",
-        },
+        duration_ms=[50_500],
+        energy_j=[7.5],
+        types=("llama/4",),
+        log_format="csv",
     ),
-    "stamps of one column with offsets or none": (
+    "stamps of one column with offsets or none": case(
         [
             f"{HEAD},id",
             f"{DAY} 12:00:00,60,1,0",
@@ -76,13 +80,11 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
             f"{DAY} 12:00:00Z,60,1,2",
         ],
         {"utc_offset": "-06:00"},
-        {
-            "job_ids": ("1", "2", "0"),
-            "utc_offset_min": -360,
-            "submit_ms": [NOON_MS - 8 * HOUR_MS, NOON_MS, NOON_MS + 6 * HOUR_MS],
-        },
+        job_ids=("1", "2", "0"),
+        utc_offset_min=-360,
+        submit_ms=[NOON_MS - 8 * HOUR_MS, NOON_MS, NOON_MS + 6 * HOUR_MS],
     ),
-    "the local time is the offset of most stamps": (
+    "the local time is the offset of most stamps": case(
         [
             HEAD,
             *(
@@ -90,36 +92,25 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
                 for k, o in enumerate(("+02:00", "+01:00", "+01:00", "Z"))
             ),
         ],
-        {},
-        {"utc_offset_min": 60},
+        utc_offset_min=60,
     ),
-    "durations in min": (
-        [HEAD, f"{DAY},90,2"],
-        {"duration_unit": "min"},
-        {"duration_ms": [5_400_000]},
+    "durations in min": case(
+        [HEAD, f"{DAY},90,2"], {"duration_unit": "min"}, duration_ms=[5_400_000]
     ),
-    "no submission": (
+    "no submission": case(
         ["start,end,nodes", f"{DAY} 00:00,{DAY} 00:01,2"],
-        {},
-        {
-            "submit_ms": [NOON_MS - 12 * HOUR_MS],
-            "repaired": {"submission missing, taken as the start": 1},
-        },
+        submit_ms=[NOON_MS - 12 * HOUR_MS],
+        repaired={"submission missing, taken as the start": 1},
     ),
-    "no start": (
+    "no start": case(
         ["submit,end,duration,nodes", f"{DAY} 00:00,{DAY} 00:09,60,2"],
-        {},
-        {
-            "start_ms": [NOON_MS - 12 * HOUR_MS + 480_000],
-            "repaired": {"start missing, taken as end less run time": 1},
-        },
+        start_ms=[NOON_MS - 12 * HOUR_MS + 480_000],
+        repaired={"start missing, taken as end less run time": 1},
     ),
-    "rows without ids are never repeated, ends without states unknown": (
-        [HEAD, *[f"{DAY},60,2"] * 3],
-        {},
-        {"job_ids": ("1", "2", "3"), "states": ["other"] * 3},
+    "rows without ids are never repeated, ends without states unknown": case(
+        [HEAD, *[f"{DAY},60,2"] * 3], job_ids=("1", "2", "3"), states=["other"] * 3
     ),
-    "words of states of many systems": (
+    "words of states of many systems": case(
         [
             f"{HEAD},state",
             *(
@@ -127,44 +118,35 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
                 for word in (" Succeeded", "CANCELLED+", "out_of_memory", "RUNNING", "")
             ),
         ],
-        {},
-        {"states": ["completed", "cancelled", "failed", "other", "other"]},
+        states=["completed", "cancelled", "failed", "other", "other"],
     ),
-    "fractions of nodes are whole ones": (
+    "fractions of nodes are whole ones": case(
         [HEAD, f"{DAY},60,1.5", f"{DAY},60,-3"],
-        {},
-        {"n_nodes": [2], "dropped": {"no node count": 1}},
+        n_nodes=[2],
+        dropped={"no node count": 1},
     ),
-    "GPUs over those of a node go before the logged nodes": (
+    "GPUs over those of a node go before the logged nodes": case(
         [f"{HEAD},gpus", f"{DAY},60,1,8", f"{DAY},60,3,", f"{DAY},60,2,8"],
         {"gpus_per_node": 4},
-        {
-            "n_nodes": [2, 3, 2],
-            "n_gpus": [8, np.nan, 8],
-            "noted": {"node count by GPUs differs from the log's": 1},
-        },
+        n_nodes=[2, 3, 2],
+        n_gpus=[8, np.nan, 8],
+        noted={"node count by GPUs differs from the log's": 1},
     ),
-    "quoted fields with delimiters and quotes": (
+    "quoted fields with delimiters and quotes": case(
         ['submit,"duration",nodes,type', f'{DAY},"60",2,"a, ""b"""', f"{DAY},60,2,c"],
-        {},
-        {"types": ('a, "b"', "c")},
+        types=('a, "b"', "c"),
     ),
-    "ids that come back are tasks of arrays": (
+    "ids that come back are tasks of arrays": case(
         [*TASKS, f",{DAY},60,1"],
-        {},
-        {
-            "job_ids": ("7", "7#2", "8", "7#3", "5"),
-            "dropped": {},
-            "noted": {"repeated job id, kept and renumbered as tasks of an array": 2},
-        },
+        job_ids=("7", "7#2", "8", "7#3", "5"),
+        dropped={},
+        noted={"repeated job id, kept and renumbered as tasks of an array": 2},
     ),
-    "ids of a mapped column are those of jobs": (
+    "ids of a mapped column are those of jobs": case(
         [*TASKS, f",{DAY},60,1"],
         {"columns": {"id": "job_id"}},
-        {
-            "job_ids": ("7", "8", "5"),
-            "dropped": {"repeated job id": 1, "repeated row": 1},
-        },
+        job_ids=("7", "8", "5"),
+        dropped={"repeated job id": 1, "repeated row": 1},
     ),
 }
 

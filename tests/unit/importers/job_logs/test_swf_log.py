@@ -52,59 +52,55 @@ def write(folder: Path, *lines: str) -> Path:
 
 ALEA = ["64 1:ppn=64:x86_64:cl_zewura#excl", "64 8:ppn=8"]
 RELATIVE = {"is_relative": True, "utc_offset_min": None, "submit_ms": [7_000]}
-CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
-    "submissions count from the start in the header's zone": (
+Case = tuple[list[str], dict[str, Any], dict[str, Any]]
+
+
+def case(lines: list[str], options: Any = None, **expected: Any) -> Case:
+    return lines, options or {}, expected
+
+
+CASES: dict[str, Case] = {
+    "submissions count from the start in the header's zone": case(
         [*ZURICH, row(submit=5)],
-        {},
-        {
-            "submit_ms": [1_000_000_005_000],
-            "start_ms": [1_000_000_015_000],
-            "utc_offset_min": 60,
-            "is_relative": False,
-        },
+        submit_ms=[1_000_000_005_000],
+        start_ms=[1_000_000_015_000],
+        utc_offset_min=60,
+        is_relative=False,
     ),
-    "the user's zone goes before the header's": (
+    "the user's zone goes before the header's": case(
         [ZURICH[0], "; TimeZoneString: nonsense", NODES, row()],
         {"utc_offset": "-05:00"},
-        {"utc_offset_min": -300},
+        utc_offset_min=-300,
     ),
-    "no start": ([";", NODES, row(submit=7)], {}, RELATIVE),
-    "start unknown": (["; UnixStartTime: ?", NODES, row(submit=7)], {}, RELATIVE),
-    "nodes are processors over those of a node": (
+    "no start": case([";", NODES, row(submit=7)], **RELATIVE),
+    "start unknown": case(["; UnixStartTime: ?", NODES, row(submit=7)], **RELATIVE),
+    "nodes are processors over those of a node": case(
         ["; MaxNodes: 100", "; MaxProcs: 800", row(procs=9)],
-        {},
-        {"n_nodes": [2], "n_gpus": [np.nan]},
+        n_nodes=[2],
+        n_gpus=[np.nan],
     ),
-    "nodes of up to 9 processors": (
-        ["; MaxNodes: 100", "; MaxProcs: 801", row(procs=9)],
-        {},
-        {"n_nodes": [1]},
+    "nodes of up to 9 processors": case(
+        ["; MaxNodes: 100", "; MaxProcs: 801", row(procs=9)], n_nodes=[1]
     ),
-    "nodes with a remark": (
-        ["; MaxNodes: 144 (128+16)", "; MaxProcs: 288", row(procs=9)],
-        {},
-        {"n_nodes": [5]},
+    "nodes with a remark": case(
+        ["; MaxNodes: 144 (128+16)", "; MaxProcs: 288", row(procs=9)], n_nodes=[5]
     ),
-    "without nodes in the header a processor is a node": (
-        ["; MaxProcs: 800", row(procs=9)],
-        {},
-        {"n_nodes": [9]},
+    "without nodes in the header a processor is a node": case(
+        ["; MaxProcs: 800", row(procs=9)], n_nodes=[9]
     ),
-    "processors per node as given": (
+    "processors per node as given": case(
         ["; MaxProcs: 800", row(procs=9)],
         {"gpus_per_node": 4},
-        {
-            "n_nodes": [3],
-            "n_gpus": [9],
-            "noted": {"1 node = 4 processors, as given": 1},
-        },
+        n_nodes=[3],
+        n_gpus=[9],
+        noted={"1 node = 4 processors, as given": 1},
     ),
-    "requested processors stand in for missing ones": (
+    "requested processors stand in for missing ones": case(
         [NODES, *rows(procs=[-1, -1], requested=[5, -1])],
-        {},
-        {"n_nodes": [5], "dropped": {"no node count": 1}},
+        n_nodes=[5],
+        dropped={"no node count": 1},
     ),
-    "fractions of seconds, tabs, comments and blank lines": (
+    "fractions of seconds, tabs, comments and blank lines": case(
         [
             "",
             "\t; MaxNodes: 9",
@@ -115,67 +111,59 @@ CASES: dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]] = {
             "",
             row(job=2, submit=3) + "   ",
         ],
-        {},
-        {"submit_ms": [1_250, 3_000], "duration_ms": [500, 100_000]},
+        submit_ms=[1_250, 3_000],
+        duration_ms=[500, 100_000],
     ),
-    "a job without a wait has no start and stays": (
-        [NODES, row(wait=-1)],
-        {},
-        {"start_ms": [MISSING_MS], "noted": {"start not known": 1}},
+    "a job without a wait has no start and stays": case(
+        [NODES, row(wait=-1)], start_ms=[MISSING_MS], noted={"start not known": 1}
     ),
-    "an unknown status is another state": (
+    "an unknown status is another state": case(
         [NODES, *rows(status=[1, 0, 5, -1, 9])],
-        {},
-        {"states": ["completed", "failed", "cancelled", "other", "other"]},
+        states=["completed", "failed", "cancelled", "other", "other"],
     ),
-    "requested times and users": (
+    "requested times and users": case(
         [NODES, *rows(limit=["3600", -1, 1.5], user=[7, -1, 9], submit=[0, 1, 2])],
-        {},
-        {"requested_ms": [3_600_000, 0, 1_500], "user_id": [1, 0, 3]},
+        requested_ms=[3_600_000, 0, 1_500],
+        user_id=[1, 0, 3],
     ),
-    "Alea asks for nodes in the last of 21 fields": (
+    "Alea asks for nodes in the last of 21 fields": case(
         [row(job=k, procs=64) + f" 1 q_1d {asked[3:]}" for k, asked in enumerate(ALEA)],
-        {},
-        {"n_nodes": [1, 8], "noted": {"nodes as asked for in field 21": 2}},
+        n_nodes=[1, 8],
+        noted={"nodes as asked for in field 21": 2},
     ),
-    "Alea's processors, where those of a node are given": (
+    "Alea's processors, where those of a node are given": case(
         [row(job=k, procs=64) + f" 1 q_1d {asked[3:]}" for k, asked in enumerate(ALEA)],
         {"gpus_per_node": 16},
-        {"n_nodes": [4, 4]},
+        n_nodes=[4, 4],
     ),
-    "AleaNG counts GPUs in field 19": (
+    "AleaNG counts GPUs in field 19": case(
         [
             row(job=1, procs=336) + " 0 5585 all:excl:3x112",
-            row(job=2, procs=21504) + " 384 538 normal:excl:192x112",
+            row(job=2, procs=21_504) + " 384 538 normal:excl:192x112",
         ],
-        {},
-        {"n_nodes": [3, 192], "n_gpus": [0, 384]},
+        n_nodes=[3, 192],
+        n_gpus=[0, 384],
     ),
-    "of 20 fields the last counts nodes": (
+    "of 20 fields the last counts nodes": case(
         [
             row(job=k, procs=-1, requested=-1) + f" -1 {n}"
-            for k, n in enumerate((9408, 2))
+            for k, n in enumerate((9_408, 2))
         ],
-        {},
-        {"n_nodes": [9408, 2], "noted": {"nodes counted by field 20": 2}},
+        n_nodes=[9_408, 2],
+        noted={"nodes counted by field 20": 2},
     ),
-    "field 20 beside processors": (
+    "field 20 beside processors": case(
         [
             row(job=k, procs=n, requested=n) + f" DAG-1 {k}"
             for k, n in enumerate((1, 5, 1))
         ],
-        {},
-        {"n_nodes": [1, 5, 1]},
+        n_nodes=[1, 5, 1],
     ),
-    "field 20 beside a given node": (
-        [row(procs=448) + " -1 8"],
-        {"gpus_per_node": 64},
-        {"n_nodes": [7]},
+    "field 20 beside a given node": case(
+        [row(procs=448) + " -1 8"], {"gpus_per_node": 64}, n_nodes=[7]
     ),
-    "field 20 beside a header": (
-        ["; MaxNodes: 100", "; MaxProcs: 3200", row(procs=448) + " -1 8"],
-        {},
-        {"n_nodes": [14]},
+    "field 20 beside a header": case(
+        ["; MaxNodes: 100", "; MaxProcs: 3200", row(procs=448) + " -1 8"], n_nodes=[14]
     ),
 }
 
