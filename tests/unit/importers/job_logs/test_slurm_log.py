@@ -163,8 +163,8 @@ HEADER, ROW = "|".join(BASE), "|".join(BASE.values())
             r":1: column 'Submit' is missing.*'Submitt",
         ),
         (
-            [HEADER, ROW.replace("7", "7.0", 1), "", ROW.replace("|2|", "|K|"), ROW],
-            r":4: column 'NNodes' is 'K', expected",
+            [HEADER, ROW.replace("7", "7.0"), "  ", "", ROW.replace("|2|", "|K|"), ROW],
+            r":5: column 'NNodes' is 'K', expected",
         ),
         # Was not cut short
         ([HEADER, ROW, f"{ROW}|more"], r":3: 9 fields, expected 8"),
