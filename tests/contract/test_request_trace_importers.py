@@ -277,7 +277,7 @@ def test_a_row_far_away_in_time_is_refused_and_not_allocated(
     trace_format: str, tmp_path: Path
 ) -> None:
     requests = replace(some_requests(3), time_ms=[0, 3_600_000, 10**12])
-    with pytest.raises(LogFormatError, match=r"steps of 1 s.*correct the times that"):
+    with pytest.raises(LogFormatError, match=r"steps of 1 s.*correct the times"):
         read(tmp_path, trace_format, requests, step_s=1)
 
 

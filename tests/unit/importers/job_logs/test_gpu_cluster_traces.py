@@ -227,7 +227,7 @@ def test_the_published_table_without_a_header_is_recognised(tmp_path: Path) -> N
     assert log.log_format == "alibaba-2020"
     assert log.job_ids == ("j2", "j1")
     whole = "j1,w,1.0,Failed,1,2,600.0,29.3,100.0,T4"
-    with pytest.raises(LogFormatError, match=r"log:2: 3 fields, expected 10 as in eve"):
+    with pytest.raises(LogFormatError, match=r"log:2: 3 fields, expected 10 as in"):
         pai(tmp_path, whole, "j2,w,7", "j3,,", header=False)
 
 

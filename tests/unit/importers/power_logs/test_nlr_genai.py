@@ -191,7 +191,7 @@ def test_what_is_no_data_set_is_refused(dataset, tmp_path):
     with pytest.raises(LogFormatError, match="no folder '00_raw"):
         import_nlr_genai(tmp_path / "nowhere")
     (tmp_path / "empty" / RAW).mkdir(parents=True)
-    with pytest.raises(LogFormatError, match="no run of training that can be read; un"):
+    with pytest.raises(LogFormatError, match="no run of training that can be read"):
         import_nlr_genai(tmp_path / "empty")
     for log in dataset.rglob("*.log"):
         log.write_text("nothing")

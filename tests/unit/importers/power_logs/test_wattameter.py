@@ -215,7 +215,7 @@ def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
     pair = (nvml(T_S, 1_000_000), rapl(T_S))
     profile = load_pair(tmp_path, *pair, max_reading_w=1_400.0)
     np.testing.assert_allclose(profile.power_w, 1_200.0, rtol=1e-5)
-    with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201 row"):
+    with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201"):
         load_pair(tmp_path, *pair)
 
 

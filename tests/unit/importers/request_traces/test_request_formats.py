@@ -90,7 +90,7 @@ def test_only_wanted_services_are_kept_in_their_order(tmp_path: Path) -> None:
     assert trace.services == ("C", "B")
     assert trace.n_requests.sum(axis=1).tolist() == [1, 2]
     assert trace.counts.dropped == {"other services": 1}
-    with pytest.raises(InputError, match=r"no request of service 'GPT'.*have: 'A', 'B"):
+    with pytest.raises(InputError, match=r"no request of service 'GPT'.*have: 'A'"):
         read_request_trace(path, services=["GPT"])
     with pytest.raises(InputError, match="services is empty"):
         read_request_trace(path, services=[])
@@ -240,9 +240,9 @@ def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path / "t.csv", "a,b,c", "1,2,3")
-    with pytest.raises(LogFormatError, match=r":1: not a trace of .*'a,b,c'.*'azure-"):
+    with pytest.raises(LogFormatError, match=r":1: not a trace of .*'a,b,c'.*azure"):
         read_request_trace(path)
-    with pytest.raises(InputError, match=r"unknown trace format 'azure', .*'azure-llm"):
+    with pytest.raises(InputError, match=r"unknown trace format 'azure', .*azure-llm"):
         read_request_trace(path, "azure")
     with pytest.raises(LogFormatError, match=r":1: column 'TIMESTAMP' is missing"):
         read_request_trace(path, "azure-llm")
