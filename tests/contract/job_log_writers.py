@@ -54,15 +54,13 @@ class LogWriter:
     # ("header"), or nothing ("none").
     zone: ClassVar[str]
     missing: ClassVar[tuple[str, ...]]  # the format's words for a missing time
+    header: ClassVar[str]  # its first lines
     options: ClassVar[dict[str, Any]] = {}  # what the user must say
     has_nodes = True
     has_gpus = True
     has_submission = True
     has_kind = True
     delimited = True
-
-    def header(self) -> list[str]:
-        raise NotImplementedError
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         raise NotImplementedError
@@ -81,7 +79,7 @@ class LogWriter:
         return self.text_lines([self.row(job, offset_min, missing) for job in jobs])
 
     def text_lines(self, rows: Sequence[str]) -> list[str]:
-        return [*self.header(), *rows]
+        return [*self.header.splitlines(), *rows]
 
     def write(self, path: Path, jobs: Iterable[Job], **how: Any) -> Path:
         return write_lines(path, self.lines(jobs, **how))
@@ -136,13 +134,10 @@ class Swf(LogWriter):
     missing = ("-1",)
     has_gpus = False
 
-    def header(self) -> list[str]:
-        return [
-            "; Version: 2.2",
-            f"; UnixStartTime: {ORIGIN_S}",
-            ";   MaxNodes: 100",
-            "; MaxProcs: 800 (400+400)",
-        ]
+    header = (
+        f"; Version: 2.2\n; UnixStartTime: {ORIGIN_S}\n;   MaxNodes: 100\n"
+        "; MaxProcs: 800 (400+400)"
+    )
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         wait = "-1" if job.start_s is None else job.start_s - job.submit_s
@@ -156,13 +151,11 @@ class Swf(LogWriter):
 
     def parts(self, job: Job) -> list[str]:
         halves = (job.end_s - job.start_s) // 2, -(-(job.end_s - job.start_s) // 2)
+        rest = "8 -1 -1 8 -1 -1 {} 3 1 -1 1 -1 -1 -1"
         return [
             self.row(job),
-            (
-                f"{job.name} {job.submit_s} 0 {halves[0]} 8 -1 -1 8 -1 -1 2 3 1 -1 1 "
-                "-1 -1 -1"
-            ),
-            f"{job.name} -1 5 {halves[1]} 8 -1 -1 8 -1 -1 3 3 1 -1 1 -1 -1 -1",
+            f"{job.name} {job.submit_s} 0 {halves[0]} {rest.format(2)}",
+            f"{job.name} -1 5 {halves[1]} {rest.format(3)}",
         ]
 
     def kind(self, job: Job) -> str:
@@ -181,11 +174,10 @@ class Slurm(LogWriter):
     zone = "option"
     missing = ("Unknown", "None", "None assigned", "")
 
-    def header(self) -> list[str]:
-        return [
-            "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|State|"
-            "ConsumedEnergyRaw|Partition"
-        ]
+    header = (
+        "JobID|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|AllocTRES|State|"
+        "ConsumedEnergyRaw|Partition"
+    )
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         word = missing if missing is not None else "Unknown"
@@ -198,31 +190,14 @@ class Slurm(LogWriter):
         )
         gpus = f"gres/gpu={int(job.n_gpus)}," if job.n_gpus else ""
         tres = f"billing=64,cpu=64,{gpus}mem=500G,node={job.n_nodes}"
-        return "|".join(
-            (
-                *(
-                    job.name,
-                    submit,
-                    start,
-                    end,
-                    str(elapsed),
-                    "1440",
-                    str(job.n_nodes),
-                    tres,
-                ),
-                *(self.states[job.state], "3600000", job.kind),
-            )
+        return (
+            f"{job.name}|{submit}|{start}|{end}|{elapsed}|1440|{job.n_nodes}|{tres}|"
+            f"{self.states[job.state]}|3600000|{job.kind}"
         )
 
     def parts(self, job: Job) -> list[str]:
-        steps = ("batch", "extern", "0", "17")
-        return [
-            self.row(job),
-            *(
-                self.row(job).replace(job.name, f"{job.name}.{step}", 1)
-                for step in steps
-            ),
-        ]
+        row, steps = self.row(job), ("batch", "extern", "0", "17")
+        return [row, *(row.replace(job.name, f"{job.name}.{s}", 1) for s in steps)]
 
 
 class Acme(LogWriter):
@@ -237,13 +212,10 @@ class Acme(LogWriter):
     zone = "stamps"
     missing = ("", "NaN", "None")
 
-    def header(self) -> list[str]:
-        return [
-            (
-                "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,"
-                "end_time,duration,queue,gpu_time"
-            )
-        ]
+    header = (
+        "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,"
+        "end_time,duration,queue,gpu_time"
+    )
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         word = missing or ""
@@ -266,8 +238,7 @@ class Philly(LogWriter):
     has_kind = False
     delimited = False
 
-    def header(self) -> list[str]:
-        return ["["]
+    header = "["
 
     def _attempt(
         self, job: Job, first_s: int | None, last_s: int | None, how: Any
@@ -282,16 +253,9 @@ class Philly(LogWriter):
         return {"start_time": start, "end_time": end, "detail": detail}
 
     def _object(self, job: Job, attempts: list[Any], how: Any) -> str:
-        return json.dumps(
-            {
-                "status": self.states[job.state],
-                "vc": "ee9e8c",
-                "jobid": job.name,
-                "attempts": attempts,
-                "submitted_time": how(job.submit_s),
-                "user": "ce2f4c",
-            }
-        )
+        of = {"status": self.states[job.state], "vc": "ee9e8c", "jobid": job.name}
+        of |= {"attempts": attempts, "submitted_time": how(job.submit_s)}
+        return json.dumps(of | {"user": "ce2f4c"})
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         def how(time_s: int | None) -> str | None:
@@ -332,13 +296,10 @@ class Alibaba2020(LogWriter):
     has_nodes = False
     has_submission = False
 
-    def header(self) -> list[str]:
-        return [
-            (
-                "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,"
-                "plan_gpu,gpu_type"
-            )
-        ]
+    header = (
+        "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,"
+        "plan_gpu,gpu_type"
+    )
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         return self._task(job, job.kind, 1.0, job.n_gpus * 100, missing or "")
@@ -369,13 +330,10 @@ class Openb(LogWriter):
     zone = "none"
     missing = ("", "NaN", "-1")
 
-    def header(self) -> list[str]:
-        return [
-            (
-                "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
-                "creation_time,deletion_time,scheduled_time"
-            )
-        ]
+    header = (
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+        "creation_time,deletion_time,scheduled_time"
+    )
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         submit, start, end = (
@@ -414,8 +372,7 @@ class PlainCsv(LogWriter):
         }
     }
 
-    def header(self) -> list[str]:
-        return ['Job;Eingereicht;"Von";Bis;Knoten;GPUs;Art;Zustand;Bemerkung']
+    header = 'Job;Eingereicht;"Von";Bis;Knoten;GPUs;Art;Zustand;Bemerkung'
 
     def row(self, job: Job, offset_min: int = 0, missing: str | None = None) -> str:
         times = ";".join(

@@ -88,10 +88,14 @@ def assert_same_jobs(log: JobLog, writer: LogWriter, jobs: Iterable[Job]) -> Non
 
 
 @every_format
-def test_the_same_jobs_come_back(tmp_path: Path, writer: LogWriter) -> None:
+def test_the_same_jobs_come_back_in_a_format_known_by_the_content(
+    tmp_path: Path, writer: LogWriter
+) -> None:
     jobs = told_by(writer)
-    log = read(writer.write(tmp_path / "log", jobs), writer)
+    path = writer.write(tmp_path / "log", jobs)
+    log = read(path, writer)
     assert_same_jobs(log, writer, jobs)
+    assert read_job_log(path, **writer.options).job_ids == log.job_ids
     assert log.log_format == writer.name
     assert log.source == str(tmp_path / "log")
     assert log.counts.dropped == {}
@@ -117,33 +121,8 @@ def test_the_same_jobs_come_back_from_a_parquet_file(
     assert_same_jobs(read(tmp_path / "log.parquet", writer), writer, jobs)
 
 
-@every_format
-def test_the_format_is_recognised_by_the_content(
-    tmp_path: Path, writer: LogWriter
-) -> None:
-    path = writer.write(tmp_path / "log.txt", told_by(writer))
-    options = dict(writer.options)
-    log = read_job_log(path, **options)
-    assert log.log_format == writer.name
-    assert log.job_ids == read(path, writer).job_ids
-
-
 def test_every_format_has_a_writer_in_this_kit() -> None:
     assert {writer.name for writer in WRITERS} == set(JOB_LOG_FORMATS)
-
-
-@every_format
-def test_nodes_are_gpus_over_those_of_a_node_rounded_up(
-    tmp_path: Path, writer: LogWriter
-) -> None:
-    jobs = told_by(writer)
-    path = writer.write(tmp_path / "log", jobs)
-    for gpus_per_node in (1, 4, 8, 512):
-        log = read(path, writer, gpus_per_node=gpus_per_node)
-        expected = [
-            -int(-job.n_gpus // gpus_per_node) for job in in_order(writer, jobs)
-        ]
-        assert log.jobs.n_nodes.tolist() == expected
 
 
 @formats(has_nodes=True)
@@ -169,35 +148,29 @@ def test_a_log_without_node_counts_asks_for_gpus_per_node(
         read_job_log(path)
 
 
-@formats(has_gpus=True)
-def test_the_pools_gpus_per_node_count_unless_some_are_given(
+@every_format
+def test_nodes_are_gpus_over_those_of_a_given_node_or_else_of_the_pools(
     tmp_path: Path, writer: LogWriter
 ) -> None:
     jobs = told_by(writer)
     path = writer.write(tmp_path / "log", jobs)
-    log = read(path, writer, pool_gpus_per_node=4, gpus_per_node=None)
-    assert log.jobs.n_nodes.tolist() == [
-        -int(-j.n_gpus // 4) for j in in_order(writer, jobs)
-    ]
-    assert log.counts.noted["1 node = 4 GPUs, those of the pool's nodes"] == len(jobs)
-    given = read(path, writer, pool_gpus_per_node=4, gpus_per_node=2)
-    assert (
-        given.jobs.n_nodes.tolist()
-        == read(path, writer, gpus_per_node=2).jobs.n_nodes.tolist()
-    )
+    for of_node, pool, per_node in ((1, None, 1), (512, 4, 512), (None, 4, 4)):
+        if of_node is None and not writer.has_gpus:
+            continue
+        log = read(path, writer, gpus_per_node=of_node, pool_gpus_per_node=pool)
+        assert log.jobs.n_nodes.tolist() == [
+            -int(-job.n_gpus // per_node) for job in in_order(writer, jobs)
+        ]
+    told = "1 node = 4 GPUs, those of the pool's nodes"
+    assert log.counts.noted.get(told, 0) == len(jobs) * writer.has_gpus
 
 
-@pytest.mark.parametrize("offset_min", [-420, 345])
 @every_format
 def test_instants_do_not_depend_on_the_zone_that_a_log_is_written_in(
-    tmp_path: Path, writer: LogWriter, offset_min: int
+    tmp_path: Path, writer: LogWriter
 ) -> None:
-    jobs = told_by(writer)
+    jobs, offset_min, zone = told_by(writer), -450, "-07:30"
     path = writer.write(tmp_path / "log", jobs, offset_min=offset_min)
-    zone = (
-        f"{'-' if offset_min < 0 else '+'}{abs(offset_min) // 60:02d}"
-        f":{offset_min % 60:02d}"
-    )
     if writer.zone == "none":
         with pytest.raises(
             InputError, match="origin that is not known; leave utc_offset out"
@@ -224,27 +197,12 @@ def test_stamps_without_a_zone_are_taken_as_utc_and_noted(
 def test_daylight_saving_of_a_named_zone_is_followed(
     tmp_path: Path, writer: LogWriter
 ) -> None:
-    shift_s = 120 * 86_400  # July
-    summer = [
-        replace(
-            job,
-            submit_s=job.submit_s + shift_s,
-            start_s=job.start_s + shift_s,
-            end_s=job.end_s + shift_s,
-        )
-        for job in told_by(writer)
-    ]
+    july = 120 / 366
+    summer = [shifted(job, july, job.name) for job in told_by(writer)]
     path = writer.write(tmp_path / "summer", summer, offset_min=120)
     log = read(path, writer, utc_offset="Europe/Berlin")
     assert_same_jobs(log, writer, summer)
     assert log.utc_offset_min == 60  # of standard time
-    winter = told_by(writer)
-    log = read(
-        writer.write(tmp_path / "winter", winter, offset_min=60),
-        writer,
-        utc_offset="Europe/Berlin",
-    )
-    assert_same_jobs(log, writer, winter)
 
 
 def shifted(job: Job, years: float, name: str) -> Job:
@@ -259,12 +217,12 @@ def shifted(job: Job, years: float, name: str) -> Job:
 
 
 @formats(zone="option")
-@pytest.mark.parametrize("year", ["0000", "1979", "2100"])
+@pytest.mark.parametrize("year", ["1979", "2100"])
 def test_a_time_that_no_log_can_have_is_none(
     tmp_path: Path, writer: LogWriter, year: str
 ) -> None:
     lines = writer.lines([JOBS[0], JOBS[1], JOBS[2]])
-    place = len(writer.header()) + 1
+    place = len(writer.header.splitlines()) + 1
     lines[place] = lines[place].replace("2023-03-06", f"{year}-03-06")
     log = read(write_lines(tmp_path / "log", lines), writer)
     assert_same_jobs(log, writer, [JOBS[0], JOBS[2]])
@@ -272,8 +230,8 @@ def test_a_time_that_no_log_can_have_is_none(
     assert cause == "time before 1980 or after 2099"
     lines = writer.lines([JOBS[0], JOBS[1], JOBS[2]])
     lines[place] = lines[place].replace("2023-03-06", f"{year}-03-06", 1)
-    # The submission, or its last attempt
     log = read(write_lines(tmp_path / "log", lines), writer)
+    # The submission alone, or Philly's last attempt
     assert log.counts.n_kept == (2 if writer.name == "philly" else 3)
 
 
@@ -309,16 +267,13 @@ def unfinished(writer: LogWriter, **times_s: None) -> list[Job]:
 
 
 def cases_of(writer: LogWriter) -> Iterator[tuple[str, Case]]:
-    """Yield what every format drops, repairs or keeps, as far as the format can say it."""  # noqa: E501
+    """Yield what a format drops, repairs or keeps, as far as it can say it."""
     never = "never started" if writer.has_submission else "neither submission nor start"
     # Philly's attempt of negative length is left out, and with it the only run time of
     # the job.
     negative = (
         "started without an end" if writer.name == "philly" else "negative run time"
     )
-    yield "failed", Case(JOBS[:3], JOBS[:3])
-    left_out = {"state 'failed' left out": 1}
-    yield "state left out", Case(JOBS[:3], [A, C], left_out, {"states": ["completed"]})
     yield (
         "still running",
         Case(unfinished(writer, end_s=None), [A, C], {"started without an end": 1}),
@@ -328,49 +283,48 @@ def cases_of(writer: LogWriter) -> Iterator[tuple[str, Case]]:
         Case(unfinished(writer, start_s=None, end_s=None), [A, C], {never: 1}),
     )
     yield "no run time", Case([A, AT_ONCE], [A], {"zero run time": 1})
-    one_second = {"zero_durations": "one-second"}
-    kept = [A, replace(AT_ONCE, end_s=91)]
-    yield (
-        "one second",
-        Case([A, AT_ONCE], kept, {}, one_second, "zero run time, taken as 1 s"),
-    )
     yield "negative", Case([A, replace(B, end_s=B.start_s - 20)], [A], {negative: 1})
-    endless = replace(B, end_s=B.start_s + 11 * 366 * 86_400)
-    yield (
-        "endless",
-        Case([A, endless, C], [A, C], {"run time of more than ten years": 1}),
-    )
-    far = {"submitted more than a year apart from all others": 2}
-    yield "stray", Case([STRAY[0], *SAME_DAY, STRAY[1]], SAME_DAY, far)
-    few = [*SAME_DAY[:5], STRAY[1]]
-    yield "too few to tell which are stray", Case(few, few)
     yield "repeated", Case([A, B, A, A], [A, B], {"repeated row": 2})
     if writer.has_submission:
         moved = "start before submission, submission moved to it"
         yield "early", Case([A, EARLY], [A, replace(EARLY, submit_s=90)], {}, {}, moved)
     if "cancelled" in writer.states:
-        for how in ("drop", "one-second"):
-            yield (
-                f"cancelled, {how}",
-                Case(
-                    [A, *CANCELLED, LATE],
-                    [A, LATE],
-                    {"cancelled before start": 2},
-                    {"zero_durations": how},
-                ),
-            )
+        cancelled = {"cancelled before start": 2}
+        one_second = {"zero_durations": "one-second"}
+        yield (
+            "cancelled",
+            Case([A, *CANCELLED, LATE], [A, LATE], cancelled, one_second),
+        )
     if writer.has_gpus:
         yield "CPU-only", Case(CPU_ONLY, CPU_ONLY, counted="CPU-only job")
-        yield (
-            "no CPU-only",
-            Case(CPU_ONLY, [A], {"CPU-only job": 2}, {"cpu_only": "drop"}),
-        )
+
+
+def common_cases() -> Iterator[tuple[str, Case]]:
+    """Yield what is dropped, repaired or kept after a format was read."""
+    failed = {"state 'failed' left out": 1}
+    yield "state left out", Case(JOBS[:3], [A, C], failed, {"states": ["completed"]})
+    kept = [A, replace(AT_ONCE, end_s=91)]
+    taken = "zero run time, taken as 1 s"
+    options = {"zero_durations": "one-second"}
+    yield "one second", Case([A, AT_ONCE], kept, {}, options, taken)
+    endless = replace(B, end_s=B.start_s + 11 * 366 * 86_400)
+    too_long = {"run time of more than ten years": 1}
+    yield "endless", Case([A, endless, C], [A, C], too_long)
+    far = {"submitted more than a year apart from all others": 2}
+    yield "stray", Case([STRAY[0], *SAME_DAY, STRAY[1]], SAME_DAY, far)
+    few = [*SAME_DAY[:5], STRAY[1]]
+    yield "too few to tell which are stray", Case(few, few)
+    dropped = {"CPU-only job": 2}
+    yield "no CPU-only", Case(CPU_ONLY, [A], dropped, {"cpu_only": "drop"})
 
 
 CASES = [
     pytest.param(writer, case, id=f"{name}-{writer.name}")
     for writer in WRITERS
-    for name, case in cases_of(writer)
+    for name, case in (
+        *cases_of(writer),
+        *(common_cases() if writer.name == "csv" else ()),
+    )
 ]
 
 
@@ -489,7 +443,7 @@ def test_a_line_cut_short_before_the_last_is_refused_with_its_number(
     tmp_path: Path, writer: LogWriter
 ) -> None:
     lines = writer.lines(told_by(writer))
-    place = len(writer.header()) + 1
+    place = len(writer.header.splitlines()) + 1
     lines[place] = lines[place][:8]
     lines.insert(1, "")
     path = write_lines(tmp_path / "log", lines)
@@ -498,30 +452,12 @@ def test_a_line_cut_short_before_the_last_is_refused_with_its_number(
     assert f"log:{line}: " in failure(path, writer)
 
 
-@formats(delimited=True)
-def test_a_line_with_too_many_fields_is_refused_with_its_number(
+@every_format
+def test_a_value_of_the_last_row_that_does_not_parse_is_refused_with_its_line(
     tmp_path: Path, writer: LogWriter
 ) -> None:
-    lines = writer.lines(told_by(writer))
-    place = len(writer.header()) + 2
-    lines[place] += {"swf": " 7", "slurm": "|7", "csv": ";7"}.get(writer.name, ",7")
-    text = failure(write_lines(tmp_path / "log", lines), writer)
-    assert f"log:{place + 1}: " in text
-    found = re.search(
-        r"(\d+) fields, expected (\d+) as in (the header|every row); correct", text
-    )
-    assert found and int(found[1]) == int(found[2]) + 1
-
-
-@pytest.mark.parametrize("line_from_end", [1, 3])
-@every_format
-def test_a_value_that_does_not_parse_is_refused_with_its_line(
-    tmp_path: Path, writer: LogWriter, line_from_end: int
-) -> None:
-    lines = writer.lines(
-        [*told_by(writer), *[replace(JOBS[0], name=str(9 + i)) for i in range(3)]]
-    )
-    place = len(lines) - line_from_end - (0 if writer.delimited else 1)
+    lines = writer.lines([*told_by(writer), replace(JOBS[0], name="9")])
+    place = len(lines) - (1 if writer.delimited else 2)
     found = re.search(
         r"2023-03-06|(?<=[,\s])1678060860(?=\.)|(?<=[,\s])60(?=[,\s]|$)", lines[place]
     )
@@ -532,13 +468,13 @@ def test_a_value_that_does_not_parse_is_refused_with_its_line(
     assert "6x8" in text and "correct or remove this line" in text
 
 
-@every_format
-def test_text_of_another_kind_is_refused(tmp_path: Path, writer: LogWriter) -> None:
+def test_text_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("Dear user,\nthe log that you asked for is attached.\n")
-    with pytest.raises(InputError) as caught:
-        read(path, writer)
-    check_message(caught.value, path)
+    for writer in WRITERS:
+        with pytest.raises(InputError) as caught:
+            read(path, writer)
+        check_message(caught.value, path)
     with pytest.raises(
         LogFormatError, match=r"log:1: not a job log of a known format"
     ) as caught:

@@ -124,22 +124,15 @@ def test_lines_give_rates_weights_scatter_lengths_and_rows(
     fit = fit_requests(read_request_trace(azure))
     weight = fit.calendar.week_weight
     low, high = int(weight.argmin()), int(weight.argmax())
-    answers, minutes, hours = (
-        fit.services[0].output_tokens,
-        fit.dispersion,
-        fit.hourly_dispersion,
-    )
+    answers, minutes = fit.services[0].output_tokens, fit.dispersion
     assert answers is not None
     for told in (
         f"requests: {n:,} (in 14 days)",
-        f"mean rate: {fit.mean_rate_rps:.4g} 1/s",
         f"highest rate: {fit.peak_rate_rps:.4g} 1/s (of 60 s, 2024-05-",
         f"mean rate of a whole week: {fit.week_rate_rps:.4g} 1/s",
-        "calendar: 168 hours, smoothed",
         f"lowest weight: {weight[low]:.4g} ({fit.week_low[low]:.4g} to",
         f"highest weight: {weight[high]:.4g} ({fit.week_low[high]:.4g} to",
         f"{minutes.index:.4g} ({minutes.low:.4g} to {minutes.high:.4g}; 1 if Poisson)",
-        f"hours: {hours.index:.4g} ({hours.low:.4g} to {hours.high:.4g}; 1 if Poisson)",
         f"{answers.mean:.4g} | {answers.p50:.4g} | {answers.p90:.4g}",
         f"Rows: {n + 1:,} rows, {n:,} kept; dropped 1: repeated rows",
         f"Written: {out}",
@@ -166,15 +159,10 @@ def test_json_gives_all_numbers(azure: Path, tmp_path: Path) -> None:
     assert (found["utc_offset_min"], found["confidence"]) == (-420, 0.9)
     assert found["month"] is None
     assert found["dispersion"]["index"] == fit.dispersion.index
-    assert (
-        found["services"][0]["output_tokens"]["p99"]
-        == fit.services[0].output_tokens.p99
-    )  # type: ignore[union-attr]
-    assert found["rows"] == {"read": fit.n_requests, "kept": fit.n_requests} | {
-        "dropped": {},
-        "repaired": {},
-        "noted": {},
-    }
+    answers = fit.services[0].output_tokens
+    assert answers is not None
+    assert found["services"][0]["output_tokens"]["p99"] == answers.p99
+    assert found["rows"]["read"] == found["rows"]["kept"] == fit.n_requests
     assert "UTC-07:00" in out.read_text("utf-8")
 
 
@@ -234,11 +222,10 @@ def test_services_are_kept_by_name(relative: Path) -> None:
     services = yaml.safe_load(done(relative))["request_streams"]["requests"]["services"]
     assert set(services) == {"a", "b"}
     assert services["b"]["probability"] == pytest.approx(0.25, abs=0.001)
-    one = yaml.safe_load(done(relative, "--service", "b"))["request_streams"][
-        "requests"
-    ]
-    assert {name: s["probability"] for name, s in one["services"].items()} == {"b": 1.0}
-    assert one["services"]["b"]["output_tokens"] == 256
+    text = done(relative, "--service", "b")
+    (service,) = yaml.safe_load(text)["request_streams"]["requests"]["services"].items()
+    assert service[0] == "b"
+    assert (service[1]["probability"], service[1]["output_tokens"]) == (1.0, 256)
 
 
 def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
@@ -255,17 +242,9 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (
-            ("--confidence", "1"),
-            "--confidence: must be below 1, found 1",
-        ),
+        (("--confidence", "1"), "--confidence: must be below 1, found 1"),
         (("--step-s", "7"), "--step-s: must divide the hour"),
-        (("--step-s", "nan"), "--step-s: must be a number, found nan"),
-        (("--step-s", "0"), "--step-s: must divide the hour"),
-        (
-            ("--zero-hour-of-week", "168"),
-            "--zero-hour-of-week: must be below 168",
-        ),
+        (("--zero-hour-of-week", "168"), "--zero-hour-of-week: must be below 168"),
         (
             ("--zero-hour-of-week", "5"),
             "is for a trace without dates, this one has them",
@@ -275,9 +254,7 @@ def test_columns_of_any_table_are_named_by_meaning(relative: Path) -> None:
             ("--utc-offset", "+05:30", "--step-s", "3600"),
             "expected steps that divide the hour",
         ),
-        (("--column", "time"), "--column: expected MEANING=NAME"),
         (("--column", "unix=time_ms"), "--column: must be 'timestamp', 'unix_s', "),
-        (("--format", "azur-llm"), "unknown trace format 'azur-llm'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_writes_nothing(

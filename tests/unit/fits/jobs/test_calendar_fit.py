@@ -137,11 +137,7 @@ def test_smoothed_weights_of_hours_are_nearer_to_the_truth_than_free_ones() -> N
     off = [np.sqrt(((w - truth) ** 2).mean()) for w in (free, fit.week_weight)]
     assert off[1] < 0.7 * off[0]
     counts[500] += 996  # one burst is not to make a Thursday hour weigh 13
-    assert fit_calendar(hours(counts)).detail in (
-        "hour_of_day",
-        "day_and_hour",
-        "uniform",
-    )
+    assert fit_calendar(hours(counts)).detail != "hour_of_week"
 
 
 @settings(max_examples=25)
@@ -355,18 +351,12 @@ def test_parts_of_hours_do_not_bias_rate_weights_or_scatter() -> None:
 
 def test_a_span_without_jobs_is_refused() -> None:
     log = job_log(submissions(np.ones(48, np.int64), np.random.default_rng(0)))
-    with pytest.raises(
-        WorkloadError, match=r"from 2019-01-01 00:00 to 2019-01-02 00:00.*2018-01-01"
-    ):
-        fit_job_log(
-            log,
-            [ClassRule(workload="tune")],
-            tiny_library(),
-            start=datetime(2019, 1, 1),
-            end=datetime(2019, 1, 2),
-        )
+    rules, library = [ClassRule(workload="tune")], tiny_library()
+    span = {"start": datetime(2019, 1, 1), "end": datetime(2019, 1, 2)}
+    with pytest.raises(WorkloadError, match=r"from 2019-01-01 .* to 2019-01-02.*2018"):
+        fit_job_log(log, rules, library, **span)
     with pytest.raises(WorkloadError, match="no job is left to fit"):
-        fit_job_log(job_log([]), [ClassRule(workload="tune")], tiny_library())
+        fit_job_log(job_log([]), rules, library)
 
 
 def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_reported() -> (
@@ -374,19 +364,13 @@ def test_a_span_of_more_than_forty_years_is_refused_and_a_long_gap_is_reported()
 ):
     at_ms = submissions(np.ones(48, np.int64), np.random.default_rng(0))
     rules, library = [ClassRule(workload="tune")], tiny_library()
-    for years, allowed in ((-47, False), (1, True), (53, False)):
-        moved = np.append(at_ms, at_ms[0] + years * 365 * 24 * HOUR_MS)
-        if not allowed:
-            with pytest.raises(
-                WorkloadError, match=r"expected 40 years at most; .* \(--from"
-            ):
-                fit_job_log(job_log(moved), rules, library)
-            start = datetime(2018, 1, 1)
-            fit_job_log(
-                job_log(moved), rules, library, start=start, end=datetime(2018, 2, 1)
-            )
-            continue
-        (note,) = (
-            n for n in fit_job_log(job_log(moved), rules, library).notes if "days" in n
-        )
-        assert note.startswith("363 days without a submission count as days of no work")
+    span = {"start": datetime(2018, 1, 1), "end": datetime(2018, 2, 1)}
+    for years in (-47, 53):
+        log = job_log(np.append(at_ms, at_ms[0] + years * 365 * 24 * HOUR_MS))
+        with pytest.raises(WorkloadError, match=r"expected 40 years at most; .*--from"):
+            fit_job_log(log, rules, library)
+        fit_job_log(log, rules, library, **span)
+    gap = fit_job_log(
+        job_log(np.append(at_ms, at_ms[0] + 365 * 24 * HOUR_MS)), rules, library
+    )
+    assert any("363 days without a submission" in note for note in gap.notes)

@@ -139,17 +139,10 @@ def test_json_returns_the_model(name: str) -> None:
     ("value", "text"),
     [
         ({}, "give one of 'quantiles_s', 'lognormal'"),
-        ({"quantiles_s": {0: 1, 1: 2}, "lognormal": []}, "lognormal"),
         ({"quantiles_s": {0.1: 1, 1: 2}}, "must begin with 0"),
         ({"quantiles_s": {0: 1, 0.5: 2}}, "end with 1"),
         ({"quantiles_s": {0: 1, 0.5: 5, 0.4: 6, 1: 7}}, "must rise"),
         ({"quantiles_s": {0: 9, 1: 2}}, "must not fall"),
-        ({"quantiles_s": {0: 0, 1: 2}}, "greater than 0"),
-        ({"quantiles_s": {0: 1, 1: float("nan")}}, "finite number"),
-        ({"quantiles_s": {0: 1, 1: "5"}}, "input_value='5'"),
-        ({"quantiles_s": {"low": 1, 1: 5}}, "valid number"),
-        ({"quantiles_s": {10**400: 1, 1: 5}}, "finite number|valid number"),
-        ({"quantiles_s": [1, 2]}, "valid dictionary"),
         ({"lognormal": [{"weight": 0.5, "median_s": 1, "sigma": 1}]}, "must sum to 1"),
         (
             {"quantiles_s": {0: 1, 1: 2}, "min_s": 9, "max_s": 3},

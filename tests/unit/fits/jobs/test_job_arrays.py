@@ -41,32 +41,24 @@ def arrays_and_others(
 
 def test_a_fit_finds_arrays_their_sizes_and_their_run_times() -> None:
     at_ms, n_nodes, duration_s, array = arrays_and_others()
-    fit = fit_job_log(
-        job_log(at_ms, n_nodes, duration_s),
-        [ClassRule(workload="tune")],
-        tiny_library(),
-    )
+    log, rules = job_log(at_ms, n_nodes, duration_s), [ClassRule(workload="tune")]
+    fit = fit_job_log(log, rules, tiny_library())
     assert fit.n_submissions == pytest.approx(array.max() + 1, rel=0.01)
     for c in fit.classes:
         own = n_nodes == c.n_nodes
         together = own & in_arrays(array)
-        assert (
-            c.arrays is not None
-            and c.arrays.duration is not None
-            and c.duration is not None
-        )
-        assert c.arrays.job_share == pytest.approx(together.sum() / own.sum(), abs=0.01)
-        assert c.arrays.mean_size == pytest.approx(20, abs=1)
-        assert c.arrays.run_time_correlation == pytest.approx(
-            1 / (1 + 0.3**2), abs=0.05
-        )
-        assert c.arrays.duration.mean_s() == pytest.approx(
-            duration_s[together].mean(), rel=0.03
-        )
-        assert c.duration.mean_s == pytest.approx(
-            duration_s[own & ~together].mean(), rel=0.02
-        )
-        assert c.model_mean_s == pytest.approx(duration_s[own].mean(), rel=2e-3)
+        arrays = c.arrays
+        assert arrays is not None and arrays.duration is not None
+        assert c.duration is not None
+        assert arrays.job_share == pytest.approx(together.sum() / own.sum(), abs=0.01)
+        assert arrays.mean_size == pytest.approx(20, abs=1)
+        assert arrays.run_time_correlation == pytest.approx(1 / (1 + 0.3**2), abs=0.05)
+        for mean_s, of, within in (
+            (arrays.duration.mean_s(), together, 0.03),
+            (c.duration.mean_s, own & ~together, 0.02),
+            (c.model_mean_s, own, 2e-3),
+        ):
+            assert mean_s == pytest.approx(duration_s[of].mean(), rel=within)
     # Bursts are arrays, not hours that differ.
     assert fit.arrivals.dispersion is None
     assert fit.arrivals.jobs_per_day == pytest.approx(

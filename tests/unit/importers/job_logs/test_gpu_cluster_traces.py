@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from log_facts import check_log
 
 from diploee.base.errors import InputError, LogFormatError
 from diploee.importers import read_job_log
-from diploee.loads.jobs.job_log import STATES, JobLog
+from diploee.loads.jobs.job_log import JobLog
 
 KALOS = (
     "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,"
@@ -44,29 +44,27 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_kalos_duration_which_counts_the_wait_is_not_the_run_time(
+@pytest.mark.parametrize(
+    ("text", "zone", "minutes", "kind", "submit_ms", "duration_ms"),
+    [
+        (KALOS, None, 0, "Pretrain", 1_684_321_258_000, 8_000),
+        (KALOS, "+08:00", 480, "Pretrain", 1_684_321_258_000, 8_000),
+        # 2020-03-31 16:08:59 UTC
+        (HELIOS, "+08:00", 480, "", 1_585_670_939_000, 169_640_000),
+    ],
+)
+def test_acme_and_helios_share_columns_and_their_duration_counts_the_wait(
     tmp_path: Path,
+    text: str,
+    zone: str | None,
+    minutes: int,
+    kind: str,
+    submit_ms: int,
+    duration_ms: int,
 ) -> None:
-    log = read_job_log(write(tmp_path, KALOS))
-    assert log.log_format == "acme"
-    assert log.jobs.duration_ms.tolist() == [8_000]
-    assert log.types == ("Pretrain",)
-    assert log.utc_offset_min == 0
-
-
-def test_local_hours_of_kalos_are_those_that_the_user_gives(tmp_path: Path) -> None:
-    path = write(tmp_path, KALOS)
-    local = read_job_log(path, utc_offset="+08:00")
-    assert local.utc_offset_min == 480
-    assert np.array_equal(local.jobs.submit_ms, read_job_log(path).jobs.submit_ms)
-
-
-def test_helios_has_the_columns_of_acme_without_kinds(tmp_path: Path) -> None:
-    log = read_job_log(write(tmp_path, HELIOS), utc_offset="+08:00")
-    assert log.log_format == "acme"
-    assert log.types == ("",)
-    assert log.jobs.submit_ms.tolist() == [1_585_670_939_000]  # 2020-03-31 16:08:59 UTC
-    assert log.jobs.duration_ms.tolist() == [169_640_000]
+    log = read_job_log(write(tmp_path, text), utc_offset=zone)
+    check_log(log, log_format="acme", utc_offset_min=minutes, types=(kind,))
+    check_log(log, submit_ms=[submit_ms], duration_ms=[duration_ms])
 
 
 def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
@@ -118,8 +116,8 @@ def test_attempts_without_a_whole_run_time_are_left_out(
     log = philly(tmp_path, broken, whole)
     assert log.jobs.duration_ms.tolist() == [3_600_000]
     assert log.jobs.n_gpus.tolist() == [4]
-    (cause,) = (cause for cause in log.counts.noted if cause.startswith("attempt"))
-    assert log.counts.noted[cause] == 1
+    noted = log.counts.noted.items()
+    assert [n for cause, n in noted if cause.startswith("attempt")] == [1]
 
 
 def test_a_philly_job_whose_last_attempt_has_no_end_was_still_running(
@@ -128,12 +126,6 @@ def test_a_philly_job_whose_last_attempt_has_no_end_was_still_running(
     whole = attempt("2017-10-07 03:00:00", "2017-10-07 04:00:00", 4)
     log = philly(tmp_path, whole, attempt("2017-10-07 05:00:00", None, 4))
     assert log.counts.dropped == {"started without an end": 1}
-
-
-def test_a_philly_job_without_attempts_never_started(tmp_path: Path) -> None:
-    assert philly(tmp_path).counts.dropped == {"never started": 1}
-    log = philly(tmp_path, status="Killed")
-    assert log.counts.dropped == {"cancelled before start": 1}
 
 
 def test_a_server_counts_once(tmp_path: Path) -> None:
@@ -149,7 +141,6 @@ def test_a_server_counts_once(tmp_path: Path) -> None:
     ("values", "problem"),
     [
         ({"attempts": [{"detail": 1}]}, r"log: 0.attempts.0.detail: must be a list"),
-        ({"jobid": ["x"]}, r"log: 0.jobid: must be text .*, found a list of 1"),
         ({"submitted_time": "soon"}, r"log:5: column 'submitted_time' is 'soon'"),
     ],
 )
@@ -166,10 +157,6 @@ def test_philly_values_of_another_kind_are_refused(
         ('[\n{"a": 1}\n{"a": 1}]', r"log:3: not valid JSON \(expected"),
         ("[1]", r"log: 0: must be a group of keys, found 1"),
         ("[" * 100_000, r"log:1: not valid JSON \(recursion"),
-        (
-            '[{"a": ' + "9" * 5_000 + "}]",
-            r"log:1: not valid JSON \(number out of range",
-        ),
     ],
 )
 def test_broken_json_is_refused_with_its_line(
@@ -186,9 +173,7 @@ def test_a_list_of_other_things_is_no_log_of_jobs(tmp_path: Path, text: str) -> 
     path = write(tmp_path, text)
     with pytest.raises(LogFormatError, match=r"log:1: .*; give "):
         read_job_log(path)
-    with pytest.raises(
-        LogFormatError, match=r"log:1: .* key 'attempts' .*write other logs as"
-    ):
+    with pytest.raises(LogFormatError, match=r"log:1: .* key 'attempts' .*other logs"):
         read_job_log(path, "philly")
 
 
@@ -207,13 +192,10 @@ def test_an_alibaba_job_is_all_its_tasks_together(tmp_path: Path) -> None:
         "j1,worker,20.0,Terminated,900.0,4000.0,600,29,100.0,T4",
         "j1,evaluator,1.0,Failed,1000.0,1100.0,600,29,25.0,T4",
     )
-    assert log.job_ids == ("j1", "j2")
-    assert log.jobs.start_ms.tolist() == [900_000, 1_200_000]
-    assert log.jobs.duration_ms.tolist() == [4_100_000, 300_000]
-    assert log.jobs.n_gpus.tolist() == [20.25, 0.5]
+    check_log(log, job_ids=("j1", "j2"), start_ms=[900_000, 1_200_000])
+    check_log(log, duration_ms=[4_100_000, 300_000], n_gpus=[20.25, 0.5])
     assert log.jobs.n_nodes.tolist() == [3, 1]
-    assert [STATES[i] for i in log.jobs.state_id] == ["failed", "completed"]
-    assert [log.types[i] for i in log.jobs.type_id] == ["worker", "tensorflow"]
+    check_log(log, states=["failed", "completed"], kinds=["worker", "tensorflow"])
     assert log.counts.dropped == {"task merged into its job": 2}
 
 
@@ -244,16 +226,9 @@ def test_the_published_table_without_a_header_is_recognised(tmp_path: Path) -> N
     )
     assert log.log_format == "alibaba-2020"
     assert log.job_ids == ("j2", "j1")
-    with pytest.raises(
-        LogFormatError, match=r"log:2: 3 fields, expected 10 as in every row"
-    ):
-        pai(
-            tmp_path,
-            "j1,w,1.0,Failed,1,2,600.0,29.3,100.0,T4",
-            "j2,w,7",
-            "j3,,",
-            header=False,
-        )
+    whole = "j1,w,1.0,Failed,1,2,600.0,29.3,100.0,T4"
+    with pytest.raises(LogFormatError, match=r"log:2: 3 fields, expected 10 as in"):
+        pai(tmp_path, whole, "j2,w,7", "j3,,", header=False)
 
 
 def test_a_task_without_an_end_is_noted_where_its_job_has_one(tmp_path: Path) -> None:
@@ -263,10 +238,8 @@ def test_a_task_without_an_end_is_noted_where_its_job_has_one(tmp_path: Path) ->
         "j,ps,1.0,Running,100.0,,1,1,,",
     )
     assert log.jobs.duration_ms.tolist() == [100_000]
-    (n_noted,) = (
-        n for cause, n in log.counts.noted.items() if cause.startswith("task without")
-    )
-    assert n_noted == 1
+    noted = log.counts.noted.items()
+    assert [n for cause, n in noted if cause.startswith("task without")] == [1]
 
 
 def test_a_pod_has_a_share_of_one_gpu_or_whole_ones(tmp_path: Path) -> None:
@@ -277,22 +250,8 @@ def test_a_pod_has_a_share_of_one_gpu_or_whole_ones(tmp_path: Path) -> None:
         "p4,8000,30517,0,0,,BE,Running,0,100,0",
     ]
     log = read_job_log(write(tmp_path, "\n".join([OPENB, *rows]) + "\n"))
-    assert log.jobs.n_gpus.tolist() == [0.46, 1, 8, 0]
-    assert log.jobs.n_nodes.tolist() == [1, 1, 1, 1]
-    assert [STATES[i] for i in log.jobs.state_id] == [
-        "other",
-        "failed",
-        "completed",
-        "other",
-    ]
-
-
-def test_a_pod_that_was_never_scheduled_never_started(tmp_path: Path) -> None:
-    text = f"{OPENB}\np1,11908,47104,1,1000,,BE,Pending,10001278,10001403,\n"
-    log = read_job_log(write(tmp_path, text))
-    assert len(log) == 0
-    assert log.counts.dropped == {"never started": 1}
-    assert log.counts.lines() == ["1 rows, 0 kept", "dropped 1: never started"]
+    check_log(log, n_gpus=[0.46, 1, 8, 0], n_nodes=[1, 1, 1, 1])
+    check_log(log, states=["other", "failed", "completed", "other"])
 
 
 def test_options_of_plain_tables_do_not_fit_other_formats(tmp_path: Path) -> None:

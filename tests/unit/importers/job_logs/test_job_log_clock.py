@@ -34,9 +34,7 @@ def test_fixed_offsets(text: str, minutes: int) -> None:
     assert zone_of(text, "here") == Zone("", minutes)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "8", "+8:00", "+15:00", "+08:60", "Mars/Base", "../etc", "é"]
-)
+@pytest.mark.parametrize("text", ["", "8", "+8:00", "+15:00", "+08:60", "../etc"])
 def test_what_is_no_zone_is_refused(text: str) -> None:
     with pytest.raises(
         InputError, match=r"^here: unknown time zone '.*', expected a fixed offset"

@@ -68,17 +68,16 @@ def machines(n_hosts, n_gpus, in_blocks, n_ticks=60):
     return tick + 0.1 * host + 0.01 * gpu, gpu, host * n_gpus + gpu
 
 
-@pytest.mark.parametrize(("n_hosts", "n_gpus"), [(2, 1), (4, 4)])
-@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize(
+    ("n_hosts", "n_gpus", "in_blocks"), [(2, 1, True), (4, 4, False)]
+)
 def test_machines_with_gpus_of_the_same_indices_are_summed(
     tmp_path, n_hosts, n_gpus, in_blocks
 ):
     t_s, gpu, number = machines(n_hosts, n_gpus, in_blocks)
     path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
     n_devices = n_hosts * n_gpus
-    profile = of_smi(
-        path, **({"n_gpus": n_devices} if in_blocks and n_hosts == 2 else {})
-    )
+    profile = of_smi(path, **({"n_gpus": n_devices} if in_blocks else {}))
     total_w = 300 * n_devices + sum(range(n_devices))
     np.testing.assert_allclose(profile.power_w, total_w, rtol=1e-6)
     assert (
@@ -86,23 +85,13 @@ def test_machines_with_gpus_of_the_same_indices_are_summed(
     )
 
 
-@pytest.mark.parametrize("n_ticks", [5, 60])
-def test_two_blocks_of_one_index_are_a_clock_set_back_or_two_machines_and_refused(
-    tmp_path, n_ticks
-):
-    t_s, gpu, number = machines(2, 1, in_blocks=True, n_ticks=n_ticks)
-    path = smi(tmp_path, smi_rows(t_s, gpu, 300 + number))
-    refusal = (
-        rf"{n_ticks - 1} rows of GPU 0 behind others in time.*--gpus, query 'uuid'"
-    )
-    with pytest.raises(InputError, match=refusal):
-        of_smi(path)
-    header, *rows = path.read_text("utf-8").splitlines()
-    path.write_text(
-        "\n".join([header, *rows[:n_ticks], header, *rows[n_ticks:], ""]), "utf-8"
-    )
-    # Two files, one after the other
-    assert of_smi(path).mean_power_w == pytest.approx(601)
+def test_two_blocks_of_one_index_are_refused_unless_a_header_parts_them(tmp_path):
+    t_s, gpu, number = machines(2, 1, in_blocks=True, n_ticks=5)
+    rows = smi_rows(t_s, gpu, 300 + number)
+    with pytest.raises(InputError, match=r"4 rows of GPU 0 behind .*query 'uuid'"):
+        of_smi(smi(tmp_path, rows))
+    rows.insert(5, "timestamp, index, power.draw [W]")
+    assert of_smi(smi(tmp_path, rows)).mean_power_w == pytest.approx(601)
 
 
 @pytest.mark.parametrize("columns", ["index, uuid", "hostname, index"])
@@ -122,25 +111,19 @@ def test_a_name_of_its_own_or_of_its_machine_tells_a_gpu(tmp_path, columns):
 
 def test_a_copy_of_a_log_and_of_its_rows_is_refused(tmp_path):
     rows = smi_rows(range(60), [0] * 60, wave_w(range(60)))
-    bare = [row.replace(", 0,", ",") for row in rows]
-    paths = [smi(tmp_path, rows, name=f"{k}.csv") for k in range(2)]
+    shorter = [row.replace(" W", "") for row in rows[:-3]]
+    paths = [smi(tmp_path, of, name=f"{k}.csv") for k, of in enumerate((rows, shorter))]
     with pytest.raises(
         InputError, match=r"1.csv: GPU 0 has the name or the readings .*0.csv"
     ):
         import_nvidia_smi(paths, workload="w")
-    for text in (rows * 2, [row for row in rows for _ in "ab"]):
+    without_index = [row.replace(", 0,", ",") for row in rows for _ in "ab"]
+    for text in (rows * 2, [row for row in rows for _ in "ab"], without_index):
+        path = smi(tmp_path, text)
+        if text is without_index:
+            path.write_text(path.read_text("utf-8").replace(" index,", ""), "utf-8")
         with pytest.raises(InputError, match="copies"):
-            of_smi(smi(tmp_path, text))
-    path = smi(tmp_path, [row for row in bare for _ in "ab"])
-    path.write_text(path.read_text("utf-8").replace(" index,", ""), "utf-8")
-    with pytest.raises(InputError, match="copies"):
-        of_smi(path)
-
-
-def test_machines_that_are_read_in_turn_share_a_short_log(tmp_path):
-    t_s, gpu, number = machines(2, 1, in_blocks=False, n_ticks=5)
-    profile = of_smi(smi(tmp_path, smi_rows(t_s, gpu, 300 + 0 * number)))
-    assert (profile.duration_ms, profile.mean_power_w) == (3_900, pytest.approx(600))
+            of_smi(path)
 
 
 def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
@@ -159,16 +142,13 @@ def test_a_gpu_that_ends_early_is_refused_or_left_out(tmp_path):
 
 ZONES = {
     "America/New_York": "2024-11-02 12:00",
-    "Europe/Berlin": "2024-10-26 12:00",
-    "Australia/Sydney": "2024-04-06 12:00",
     "America/Santiago": "2024-04-06 06:00",
     "Europe/London": "2024-03-30 12:00",
-    "Pacific/Auckland": "2024-09-28 12:00",
 }
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("minutes", [1, 15, 60])
+@pytest.mark.parametrize("minutes", [15, 60])
 def test_a_local_table_runs_on_through_the_changes_of_its_clock(
     tmp_path, zone, minutes
 ):
@@ -183,12 +163,8 @@ def test_a_local_table_runs_on_through_the_changes_of_its_clock(
     np.testing.assert_array_equal(profile.power_w, watts.astype(np.float32))
     (repair,) = profile.provenance.repairs
     assert (repair.n_rows, repair.time_s) == (1, 3_600)
-    if (
-        repair.cause == "repeated_hours" and minutes < 60
-    ):  # in the order of its timestamps nothing tells the hours
-        with pytest.raises(
-            InputError, match=r"comes to an hour twice \(write offsets from UTC"
-        ):
+    if repair.cause == "repeated_hours" and minutes < 60:  # sorted, none tells them
+        with pytest.raises(InputError, match=r"hour twice \(write offsets from UTC"):
             plain(tmp_path, "\n".join(["timestamp,power_w", *sorted(rows), ""]))
 
 
@@ -230,24 +206,23 @@ def test_devices_that_nobody_named_are_not_summed(tmp_path):
     text = "".join(
         f"{t},{name},{w}\n" for t in range(60) for name, w in sensors.items()
     )
-    for column in ("sensor", "gpu", "node", "outlet", "place"):
-        with pytest.raises(InputError, match=r"--device-column.*--devices"):
-            plain(tmp_path, f"t_s,{column},power_w\n{text}")
-    table = f"t_s,place,power_w\n{text}"
-    with pytest.raises(
-        InputError, match=r"'System' has the energy of the other 2 .*--devices"
+    table, named = f"t_s,place,power_w\n{text}", f"t_s,sensor,power_w\n{text}"
+    place = {"device_column": ["place"]}
+    for of, options, problem in (
+        (named, {}, r"--device-column.*--devices"),
+        (table, {}, r"--device-column.*--devices"),
+        (table, place, r"'System' has the energy of the other 2 .*--devices"),
+        (named, {"devices": ["PS3"]}, r"no device 'PS3' \(have: 'PS1'"),
+        (table, {"devices": ["PS1"]}, r"no device .*--devices"),
     ):
-        plain(tmp_path, table, device_column=["place"])
-    every = plain(tmp_path, table, device_column=["place"], devices=list(sensors))
-    assert every.mean_power_w == 2_000
-    taken = plain(tmp_path, table, device_column=["place"], devices=["PS1", "PS2"])
-    assert taken.mean_power_w == 1_000
-    named = table.replace("place", "sensor")
-    assert plain(tmp_path, named, devices=["System"]).mean_power_w == 1_000
-    with pytest.raises(InputError, match=r"no device 'PS3' \(have: 'PS1'"):
-        plain(tmp_path, named, devices=["PS3"])
-    with pytest.raises(InputError, match=r"no device .*--devices"):
-        plain(tmp_path, table, devices=["PS1"])
+        with pytest.raises(InputError, match=problem):
+            plain(tmp_path, of, **options)
+    for of, options, power_w in (
+        (table, place | {"devices": list(sensors)}, 2_000),
+        (table, place | {"devices": ["PS1", "PS2"]}, 1_000),
+        (named, {"devices": ["System"]}, 1_000),
+    ):
+        assert plain(tmp_path, of, **options).mean_power_w == power_w
 
 
 @pytest.mark.parametrize("columns", ["index", "", "index of two"])
@@ -263,55 +238,35 @@ def test_machines_read_in_turn_without_names_are_asked_for(
     watts = np.array(levels)[machine] + noise_w
     path = smi(tmp_path, smi_rows(t_s, gpu, watts))
     if not columns:
-        path.write_text(
-            path.read_text("utf-8").replace(" index,", "").replace(" 0,", ""), "utf-8"
-        )
+        text = path.read_text("utf-8")
+        path.write_text(text.replace(" index,", "").replace(" 0,", ""), "utf-8")
     n_gpus = 2 * len(set(gpu))
     with pytest.raises(InputError, match=rf"alternates between .*--gpus {n_gpus}; "):
         of_smi(path)
     total_w = watts.mean() * n_gpus
-    assert of_smi(path, n_gpus=n_gpus).mean_power_w == pytest.approx(total_w, rel=0.01)
-    assert of_smi(path, n_gpus=n_gpus // 2).mean_power_w == pytest.approx(
-        total_w / 2, rel=0.01
-    )
+    for n, power_w in ((n_gpus, total_w), (n_gpus // 2, total_w / 2)):
+        assert of_smi(path, n_gpus=n).mean_power_w == pytest.approx(power_w, rel=0.01)
 
 
 def test_a_noisy_or_slow_gpu_does_not_look_like_two():
     rng, t_us = np.random.default_rng(6), np.arange(400) * 1_000_000
     jitter_us = rng.normal(0, 20_000, 400).astype(np.int64)
-    for watts in (
-        wave_w(np.arange(400)),
-        rng.normal(400, 30, 400),
-        np.repeat(rng.random(200), 2),
-    ):
+    noise_w, slow_w = rng.normal(400, 30, 400), np.repeat(rng.random(200), 2)
+    for watts in (wave_w(np.arange(400)), noise_w, slow_w):
         assert not in_turn(t_us + jitter_us, watts)
     assert not in_turn(np.arange(400) * 100_500 // 1_000 * 1_000, np.full(400, 300.0))
 
 
 def test_a_table_of_two_devices_in_turn_is_refused_or_said_to_be_of_one(tmp_path):
     rows = "".join(f"{t / 2},{300 + 100 * (t % 2)}\n" for t in range(100))
-    with pytest.raises(
-        InputError, match=r"table.csv:1: rows alternate .*--device-column ''"
-    ):
-        plain(tmp_path, f"t_s,power_w\n{rows}")
-    assert (
-        plain(tmp_path, f"t_s,power_w\n{rows}", device_column=[""]).mean_power_w == 350
-    )
+    text = f"t_s,power_w\n{rows}"
+    with pytest.raises(InputError, match=r"csv:1: rows alternate .*--device-column ''"):
+        plain(tmp_path, text)
+    assert plain(tmp_path, text, device_column=[""]).mean_power_w == 350
 
 
-def test_a_log_that_is_there_twice_is_refused_however_it_is_written(tmp_path):
-    rows = smi_rows(np.arange(60), [0] * 60, wave_w(np.arange(60)))
-    bare = [row.replace(" W", "") for row in rows[:-3]]
-    paths = [smi(tmp_path, of, name=f"{k}.csv") for k, of in enumerate((rows, bare))]
-    with pytest.raises(
-        InputError, match=r"1.csv: GPU 0 has the name or the readings .*0.csv"
-    ):
-        import_nvidia_smi(paths, workload="w")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path, seed):
-    order = np.random.default_rng(seed).permutation(400)
+def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path):
+    order = np.random.default_rng(1).permutation(400)
     profile = of_smi(
         smi(tmp_path, smi_rows(order // 2, order % 2, wave_w(order // 2, order % 2)))
     )
@@ -319,7 +274,7 @@ def test_shuffled_rows_of_several_gpus_are_sorted(tmp_path, seed):
     assert profile.energy_j == pytest.approx(np.trapezoid(whole_w), rel=1e-5)
 
 
-@pytest.mark.parametrize("step_s", [-2.5, -0.5, 0.5, 1.5, 2.5])
+@pytest.mark.parametrize("step_s", [-2.5, -0.5, 1.5])
 @pytest.mark.parametrize("reads", ["nvidia-smi", "plain"])
 def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(
     tmp_path, step_s, reads
@@ -340,10 +295,8 @@ def test_a_small_step_of_the_clock_is_counted_in_time_and_energy(
 
 def test_a_late_reading_is_no_clock_that_was_set_back(tmp_path):
     t_s = np.arange(400.0) + 0.3 * (np.arange(400) % 50 == 7)
-    assert (
-        of_smi(smi(tmp_path, smi_rows(t_s, [0] * 400, wave_w(t_s)))).provenance.repairs
-        == []
-    )
+    profile = of_smi(smi(tmp_path, smi_rows(t_s, [0] * 400, wave_w(t_s))))
+    assert profile.provenance.repairs == []
 
 
 @pytest.mark.parametrize(
@@ -365,31 +318,12 @@ def test_half_an_hour_of_hourly_rows_is_refused_or_counted(tmp_path, first, refu
         assert (repair.cause, round(repair.time_s)) == ("gaps_bridged", 1_800)
 
 
-def test_an_even_table_keeps_its_last_step_where_a_row_is_missing(tmp_path):
-    rows = "".join(f"{t},{100 + t}\n" for t in range(24) if t != 9)
-    profile = plain(tmp_path, f"time_h,power_w\n{rows}")
-    np.testing.assert_array_equal(profile.power_w, 100 + np.arange(24))
-    assert profile.provenance.counts == {"gaps_bridged": 1}
-
-
 def test_a_column_of_devices_found_by_its_name_can_be_left_out(tmp_path):
     rows = "".join(f"{t},n{t % 3},{wave_w(t)}\n" for t in range(60))
-    with pytest.raises(
-        InputError, match=r"3 devices .*leave the column out \(--device-column ''\)"
-    ):
-        plain(tmp_path, f"t_s,node,power_w\n{rows}")
     profile = plain(tmp_path, f"t_s,node,power_w\n{rows}", device_column=[""])
     np.testing.assert_array_equal(
         profile.power_w, wave_w(np.arange(60)).astype(np.float32)
     )
-
-
-def test_a_table_of_names_and_values_in_turn_is_refused_with_what_to_write(tmp_path):
-    rows = "".join(
-        f"Time,03-04-2024 09:00:0{k}.100,Watts,350.4,Volts,208.1\n" for k in range(4)
-    )
-    with pytest.raises(InputError, match=r"0 readings of a device"):
-        plain(tmp_path, rows)
 
 
 def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
@@ -401,18 +335,11 @@ def test_terminal_and_json_show_the_same_repairs_in_energy_and_time(tmp_path):
     (shown,) = json.loads(call(*command, tmp_path / "b", "--json").out)["profiles"]
     gaps, repair = sorted(shown["repairs"], key=lambda of: of["cause"])
     assert (gaps["cause"], gaps["n_rows"], gaps["time_s"]) == ("gaps_bridged", 2, 2)
-    assert (repair["cause"], repair["n_rows"], repair["time_s"]) == (
-        "rows_at_a_repeated_time",
-        1,
-        1.5,
-    )
+    assert (repair["n_rows"], repair["time_s"]) == (1, 1.5)
     assert repair["energy_j"] == pytest.approx(1.5 * wave_w(t_s[200]), rel=1e-2)
     assert shown["counts"]["rows_at_a_repeated_time"] == 1
-    assert (
-        f"1 rows at a repeated time: {repair['energy_fraction']:.2%} of the energy"
-        in text
-    )
-    assert {of.n_rows for of in of_smi(path).provenance.repairs} == {1, 2}
+    share = f"{repair['energy_fraction']:.2%} of the energy"
+    assert f"1 rows at a repeated time: {share}" in text
 
 
 # --- every format, every damage -------------------------------------------------------

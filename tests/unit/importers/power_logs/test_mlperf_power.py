@@ -16,7 +16,7 @@ from samples import MLPERF, PUBLISHED
 
 from diploee.base.errors import LogFormatError
 from diploee.importers.power_logs.mlperf_power import import_mlperf_power
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.profile import PowerBoundary
 
 Sample = Callable[[str], Path]
@@ -186,22 +186,19 @@ def test_a_log_that_starts_late_is_held_and_one_that_lacks_more_is_refused(
 def test_a_run_lasts_as_long_as_its_training(tmp_path: Path) -> None:
     folder = node_logs(tmp_path, "run", [0])
     events = folder.parent.parent / "run.txt"
-    for end_s, problem in (
-        (120, None),
-        (150, "readings of 117.0 s of a run of 150.0 s"),
+    blocks = "".join(
+        f'{MARK} {{"time_ms": {1000 * t}, "key": "block_{mark}"}}\n'
+        for mark, t in (("start", 10), ("stop", 120))
+    )
+    events.write_text(blocks, "utf-8")
+    (profile,) = import_mlperf_power(tmp_path)
+    assert profile.provenance.phases == {"training": [[10.0, 120.0]]}
+    assert profile.provenance.counts["seconds_of_the_run_without_readings"] == 3
+    events.write_text(blocks.replace("120", "150"), "utf-8")
+    with pytest.raises(
+        LogFormatError, match=r"readings of 117\.0 s of a run of 150\.0"
     ):
-        blocks = (
-            f'{MARK} {{"time_ms": {1000 * t}, "key": "block_{mark}"}}\n'
-            for mark, t in (("start", 10), ("stop", end_s))
-        )
-        events.write_text("".join(blocks), "utf-8")
-        if problem:
-            with pytest.raises(LogFormatError, match=problem):
-                import_mlperf_power(tmp_path)
-        else:
-            (profile,) = import_mlperf_power(tmp_path)
-            assert profile.provenance.phases == {"training": [[10.0, 120.0]]}
-            assert profile.provenance.counts["seconds_of_the_run_without_readings"] == 3
+        import_mlperf_power(tmp_path)
 
 
 def test_a_failed_reading_is_bridged_and_a_broken_run_is_skipped_and_named(
@@ -235,19 +232,12 @@ def test_ac_is_taken_where_a_run_has_both_sides(sample: Sample, tmp_path: Path) 
     ids = [profile.profile_id for profile in import_mlperf_power(root)]
     assert ids == ["llama2-1n-ac-1", "llama2-1n-ac-2", "llama2-4n-ac-1"]
     assert len(import_mlperf_power(root, side="all")) == 6
-    out = tmp_path / "library"
-    ended = call(
-        "profiles", "import", "mlperf-power", root, "--side", "dc", "--out", out
-    )
-    assert ended.code == 0
-    library = ProfileLibrary.open(out)
-    assert [entry.profile_id[-4:] for entry in library.entries] == [
-        "dc-1",
-        "dc-2",
-        "dc-1",
-    ]
+    out = ("--side", "dc", "--out", tmp_path / "library")
+    assert call("profiles", "import", "mlperf-power", root, *out).code == 0
+    entries = ProfileLibrary.open(tmp_path / "library").entries
+    assert [entry.profile_id[-4:] for entry in entries] == ["dc-1", "dc-2", "dc-1"]
     # The hardware of the other side's description holds for both.
-    assert {entry.provenance.gpus_per_node for entry in library.entries} == {8}
+    assert {entry.provenance.gpus_per_node for entry in entries} == {8}
 
 
 @pytest.mark.slow
@@ -264,20 +254,8 @@ def test_every_published_file_has_the_energy_of_a_plain_sum() -> None:
         check_run(profile, run, len(list(run.glob("node_*.txt"))))
 
 
-def test_finer_steps_of_a_run_keep_the_energy_and_claim_no_more_bandwidth(
-    sample: Sample, tmp_path: Path
-) -> None:
-    profile = import_mlperf_power(part(sample(MLPERF), 1, "ac"))[0]
-    add_profile(profile, tmp_path / "library")
-    stored = ProfileLibrary.open(tmp_path / "library").get(profile.profile_id)
-    assert stored.provenance == profile.provenance
-    fine = np.repeat(stored.power_w, stored.dt_ms // 100)
-    assert fine.astype(float).sum() * 0.1 == pytest.approx(stored.energy_j)
-
-
 GOOD = f'{MARK} {{"time_ms": 1000, "key": "power_reading", "value": 5}}\n'
 LATER = GOOD.replace("1000", "3000")
-FAILED = GOOD.replace("5}", '"much"}')
 
 
 @pytest.mark.parametrize(
@@ -285,14 +263,9 @@ FAILED = GOOD.replace("5}", '"much"}')
     [
         (GOOD, r": the log has 1 good reading in 1 row, expected two rows or more"),
         (GOOD + GOOD, r":2: 1 row at a time that is there already"),
-        (
-            FAILED + FAILED.replace("1000", "3000"),
-            r": the log has 0 good readings in 2",
-        ),
         (GOOD + "watts 5\n", r":2: .*expected ':::MLLOG \{\.\.\.\}'"),
         (GOOD + ":::MLLOG {nothing\n", r":2:1: not valid JSON"),
         (GOOD + LATER.replace("3000", "1e99"), r":2: .*time_ms"),
-        (GOOD + LATER.replace("3000", "99000"), r":2: 98.0 s without a good reading"),
     ],
 )
 def test_bad_node_logs_are_refused_by_line(
@@ -301,12 +274,8 @@ def test_bad_node_logs_are_refused_by_line(
     log = tmp_path / "s-ac/results/1xBox/bert/power/run/node_0.txt"
     log.parent.mkdir(parents=True)
     log.write_text(text, "utf-8")
-    ended = call(
-        "profiles", "import", "mlperf-power", tmp_path, "--out", tmp_path / "library"
-    )
-    assert ended.code == 2
-    assert re.search(re.escape(log.name) + problem, ended.problem)
-    assert not (tmp_path / "library").exists()
+    with pytest.raises(LogFormatError, match=re.escape(log.name) + problem):
+        import_mlperf_power(tmp_path)
 
 
 def test_a_run_without_all_of_its_nodes_is_refused(tmp_path: Path) -> None:

@@ -24,11 +24,9 @@ def smi(t_s, *gpus_w, header=HEADER, unit=" W", within_s=0.002, rng=None):
     lines = [header] if header else []
     for t in t_s:
         for number, power in enumerate(gpus_w):
-            late_s = (
-                within_s * number
-                if rng is None
-                else rng.uniform(0, within_s) + number / 1e4
-            )
+            late_s = within_s * number
+            if rng is not None:
+                late_s = rng.uniform(0, within_s) + number / 1e4
             moment = round(t + late_s, 3)
             watts = power(moment) if callable(power) else power
             lines.append(f"{stamp(moment)}, {watts:.2f}{unit}, 97 %, 71234 MiB")
@@ -52,14 +50,13 @@ def repairs(profile):
 T_S = np.arange(0, 20.05, 0.1)
 
 
-@pytest.mark.parametrize("unit", [" W", "", "W"])
 @pytest.mark.parametrize(
-    "header",
+    ("header", "unit"),
     [
-        HEADER,
-        HEADER.replace(", ", ","),
-        "timestamp, power.draw, utilization.gpu, memory.used",
-        "timestamp, power.draw.instant [W], utilization.gpu [%], memory.used [MiB]",
+        (HEADER, " W"),
+        (HEADER.replace(", ", ","), "W"),
+        ("timestamp, power.draw, utilization.gpu, memory.used", ""),
+        (HEADER.replace("power.draw", "power.draw.instant"), " W"),
     ],
 )
 def test_units_and_headers_in_every_variant(tmp_path, header, unit):
@@ -94,22 +91,15 @@ def test_the_average_goes_before_instantaneous_power_which_folds(tmp_path):
 def test_the_meter_is_that_of_the_gpu_that_is_given_else_of_the_column_of_names(
     tmp_path,
 ):
-    header, rows = (
-        "timestamp, name, power.draw [W]",
-        [f"{stamp(t)}, NVIDIA H200, 100 W" for t in T_S],
-    )
-    named = load(put(tmp_path, [header, *rows])).provenance
-    assert (named.meter.gpu, named.meter.window_s, named.bandwidth_hz) == (
-        "NVIDIA H200",
-        1.01,
-        0.44,
-    )
-    given = load(put(tmp_path, [header, *rows]), gpu="A100").provenance
-    assert (given.gpu_model, given.meter.window_s, given.bandwidth_hz) == (
-        "A100",
-        0.025,
-        0.0,
-    )
+    rows = [f"{stamp(t)}, NVIDIA H200, 100 W" for t in T_S]
+    path = put(tmp_path, ["timestamp, name, power.draw [W]", *rows])
+    for gpu, model, window_s, bandwidth_hz in (
+        (None, "NVIDIA H200", 1.01, 0.44),
+        ("A100", "A100", 0.025, 0.0),
+    ):
+        found = load(path, gpu=gpu).provenance
+        assert (found.gpu_model, found.meter.gpu) == (model, model)
+        assert (found.meter.window_s, found.bandwidth_hz) == (window_s, bandwidth_hz)
 
 
 def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
@@ -122,24 +112,21 @@ def test_energy_of_a_known_signal_is_exact_to_the_sampling(tmp_path):
     t_s = np.arange(0, 60.05, 0.1)
     profile = load(put(tmp_path, smi(t_s, power, 100, 250, rng=rng)))
     assert profile.mean_power_w == pytest.approx(750, rel=2e-3)
-    spectrum = (
-        np.abs(np.fft.rfft(profile.power_w[:550] - profile.power_w[:550].mean())) / 275
-    )
+    power_w = profile.power_w[:550]
+    spectrum = np.abs(np.fft.rfft(power_w - power_w.mean())) / 275
     line = np.argmax(spectrum)
     assert line == 11  # 0.2 Hz in 55 s
     assert spectrum[line] == pytest.approx(200, rel=5e-3)
 
 
-@pytest.mark.parametrize("n_gpus", [1, 2, 3, 4, 8, 16])
-@pytest.mark.parametrize("jitter_s", [0.0, 0.02])
+@pytest.mark.parametrize(
+    ("n_gpus", "jitter_s"), [(1, 0.02), (2, 0.0), (3, 0.02), (16, 0.02)]
+)
 def test_gpus_are_inferred_from_the_ticks(n_gpus, jitter_s):
     rng = np.random.default_rng(n_gpus)
     ticks_s = np.arange(400) * 0.1 + rng.uniform(0, jitter_s, 400)
-    stamps = (
-        ticks_s[:, None]
-        + np.arange(n_gpus) * 0.001
-        + rng.uniform(0, 0.0005, (400, n_gpus))
-    )
+    late_s = np.arange(n_gpus) * 0.001 + rng.uniform(0, 0.0005, (400, n_gpus))
+    stamps = ticks_s[:, None] + late_s
     gpu, found = gpu_of_rows(np.rint(stamps.ravel() * 1e6).astype(np.int64))
     assert found == n_gpus
     np.testing.assert_array_equal(gpu, np.tile(np.arange(n_gpus), 400))
@@ -173,32 +160,15 @@ def test_a_column_tells_the_gpus_apart_in_any_order(tmp_path):
 
 
 def test_given_number_of_gpus_reads_ticks_that_do_not_show(tmp_path):
-    even = np.arange(0, 10, 0.05)  # two GPUs, each row 50 ms after the one before
-    lines = [
-        HEADER,
-        *(f"{stamp(t)}, {100 + 200 * (i % 2)}, 1 %, 2 MiB" for i, t in enumerate(even)),
-    ]
-    np.testing.assert_allclose(
-        load(put(tmp_path, lines), n_gpus=2).power_w, 400, rtol=1e-6
-    )
-    with pytest.raises(
-        LogFormatError, match="the ticks do not have the rows of 3 GPUs"
-    ):
+    even = enumerate(np.arange(0, 10, 0.05))  # two GPUs in turn, each 50 ms later
+    rows = [f"{stamp(t)}, {100 + 200 * (i % 2)}, 1 %, 2 MiB" for i, t in even]
+    path = put(tmp_path, [HEADER, *rows])
+    np.testing.assert_allclose(load(path, n_gpus=2).power_w, 400, rtol=1e-6)
+    with pytest.raises(LogFormatError, match="ticks do not have the rows of 3 GPUs"):
         load(put(tmp_path, smi(T_S, 1, 2, 3, 4)), n_gpus=3)
 
 
-@pytest.mark.parametrize(
-    "failed",
-    [
-        "[N/A]",
-        "[Not Supported]",
-        "N/A",
-        "[Unknown Error]",
-        "[GPU requires reset]",
-        "",
-        "-9.00 W",
-    ],
-)
+@pytest.mark.parametrize("failed", ["[N/A]", "N/A", "[Unknown Error]", "", "-9.00 W"])
 def test_failed_reads_are_bridged_and_counted(tmp_path, failed):
     lines = smi(T_S, lambda t: 100 + 10 * t)
     for row in (20, 21, 22):
@@ -264,12 +234,10 @@ def test_a_constant_for_the_cpus_is_added_per_node_and_named(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (["t_s,power_w", "0,1"], r"'timestamp' is missing, .*found: 't_s'"),
         (["timestamp, utilization.gpu [%]", f"{stamp(0)}, 9 %"], r":1: .*'power.draw"),
         ([HEADER], r"smi.csv:1: a header without rows"),
         (smi([0.0], 100), r"GPU 0 has 1 good reading in 1 row"),
         ([*smi(T_S, 100), f"{stamp(30)}, much, 1 %, 1"], r":203: column .* is 'much'"),
-        ([*smi(T_S, 100), "14.05.2025, 5 W, 1 %, 1"], r":203: column .* is '14.05.20"),
         ([*smi(T_S, 100), f"{stamp(9999)}, 5 W, 1 %, 1"], r":203: 9,979.0 s without"),
         ([*smi(T_S, 100), "5 W, 1 %"], r"smi.csv:203: 2 fields, expected 4"),
         ([HEADER, *[f"{stamp(t)}, [N/A], 1 %, 1" for t in T_S]], r"and no row has"),

@@ -1,7 +1,6 @@
 """Plain tables of whole-job power: read exactly, or refused with the row's number."""
 
 import hashlib
-import math
 
 import numpy as np
 import pandas as pd
@@ -42,14 +41,12 @@ def test_csv_is_read_with_its_step_and_hash(tmp_path):
     profile = load(path, licence="CC0-1.0")
     assert (profile.n_nodes, profile.dt_ms) == (2, 100)
     np.testing.assert_array_equal(profile.power_w, np.float32([1000, 1200.5, 0]))
-    provenance = profile.provenance
-    assert provenance.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (provenance.kind, provenance.source, provenance.licence) == (
-        "measured",
-        "job.csv",
-        "CC0-1.0",
+    found = profile.provenance
+    assert found.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (found.kind, found.source, found.licence) == (
+        *("measured", "job.csv", "CC0-1.0"),
     )
-    assert provenance.sampling_interval_s == 0.1
+    assert found.sampling_interval_s == 0.1
 
 
 def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
@@ -60,11 +57,7 @@ def test_missing_facts_are_unknown_and_claim_no_bandwidth(tmp_path):
     assert (unknown.averaging_window_s, unknown.bandwidth_hz) == (None, 0.44)
     assert unknown.notes.startswith("Averaging of the readings unknown: taken as 1 s")
     support = profile_support([unknown])
-    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (
-        0.25,
-        0.44,
-        2.0,
-    )
+    assert (support.trusted_hz, support.flagged_hz) == (0.25, 0.44)
     slow = load(csv(tmp_path, "t_s,power_w\n0,1\n60,2")).provenance
     assert (slow.averaging_window_s, slow.bandwidth_hz) == (None, 0.0042)
 
@@ -84,10 +77,10 @@ def test_given_facts_are_in_the_provenance_and_gate_the_metrics(tmp_path):
 
 def test_a_gpu_that_is_given_has_its_meter(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n0.1,2")
-    for gpu, kind, window_s in (("H100", "boxcar", 1.01), ("MI300X", "unknown", 1.0)):
+    for gpu in ("H100", "MI300X"):
         origin = load(path, gpu=gpu).provenance
         assert origin.meter == known_meter("power.draw", gpu, 0.1)
-        assert (origin.meter.kind, origin.averaging_window_s) == (kind, window_s)
+        assert origin.averaging_window_s == origin.meter.window_s
         assert (origin.gpu_model, origin.bandwidth_hz) == (gpu, 0.44)
 
 
@@ -108,15 +101,7 @@ def test_two_columns_that_differ_from_the_name_in_case_are_refused(tmp_path):
         load(csv(tmp_path, "t_s,power_W\n0,1\n1,-2\n"))
 
 
-def test_a_constant_is_added_per_node_and_named(tmp_path):
-    path = csv(tmp_path, "t_s,power_w\n0,100\n1,200\n")
-    profile = load(path, n_nodes=2, add_w=50.0, power_boundary="gpus")
-    np.testing.assert_array_equal(profile.power_w, [200, 300])
-    words = f"{PowerBoundary.GPUS}, plus a constant 50 W per node, which is assumed"
-    assert profile.provenance.power_boundary == words
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
 def test_parquet_gives_the_same_as_csv(tmp_path, kind):
     table = pd.DataFrame(
         {"t_s": np.arange(50, dtype=kind), "power_w": np.arange(50, dtype=kind) * 7}
@@ -163,11 +148,8 @@ def test_epoch_seconds_at_a_tenth_keep_their_step(tmp_path):
         ("t_s,load\n0,1\n1,1", r"csv:1: 0 columns of power .*'t_s', 'load'"),
         ("t_s,cpu_power_w,gpu_power_w\n0,1,1", r"2 columns .* \(--power-column\)"),
         ("x,power_w\n0,1\n1,1", r"csv:1: column 't_s' is missing.*--time-column"),
-        ("t_s,power_w,t_s\n0,1,0", r"csv:1: column 't_s' is there several times"),
         ("t_s,power_w\n0,1\n1,nan\n2,nan", r"csv: 1 reading of a device"),
         ("t_s,power_w\n0,1\n1,1e39\n2,1", r"csv:3: column 'power_w' is '1e39'"),
-        ("t_s,power_w\n0,1\n1,1\n2,-3", r"csv:4: column 'power_w' is '-3'"),
-        ("t_s,power_w\n0,1\n1,1\n2,1\n99,1", r"csv:5: 97.0 s without a good reading"),
         ("t_s,power_w\n0,1\n1,1\n1,1", r"csv:4: 1 row at a time that is there"),
         ("time,power_w\n0,1\n2024-01-01,1", r"csv:3: .*'time' is '2024-01-01'"),
         ("t_s,power_w\n0,1\n1,1,1\n2,1", r"csv:3: 3 fields, expected 2"),
@@ -196,13 +178,9 @@ def test_bad_parquet_is_refused_with_the_line_of_its_table(tmp_path, columns, pr
 @pytest.mark.parametrize(
     ("read", "option"),
     [
-        (import_plain, {"averaging_window_s": -1.0}),
-        (import_plain, {"add_w": math.nan}),
         (import_plain, {"power_unit": "GW"}),
-        (import_plain, {"from_date": 1}),
         (import_nvidia_smi, {"add_w": -1}),
         (import_wattameter, {"step_ms": 0.1}),
-        (import_wattameter, {"max_gap_s": math.inf}),
         (import_mlperf_power, {"n_nodes": 0}),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
@@ -237,9 +215,14 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("name", TIMES)
-@pytest.mark.parametrize("every_s", [0.2, 2.0, 0.0101, 0.0333])
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("name", "every_s", "suffix"),
+    [
+        *((name, 0.2, "csv") for name in TIMES),
+        *((name, 0.0333, "parquet") for name in TIMES),
+        *(("timestamp", every_s, "csv") for every_s in (2.0, 0.0101)),
+    ],
+)
 def test_times_of_any_kind_and_sampling_keep_the_energy(
     tmp_path, name, every_s, suffix
 ):
@@ -247,9 +230,7 @@ def test_times_of_any_kind_and_sampling_keep_the_energy(
     watts = 900 + 300 * np.sin(np.arange(400) / 9)
     table = pd.DataFrame({name: TIMES[name](at), "Power [kW]": watts / 1e3})
     path = tmp_path / f"job.{suffix}"
-    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(
-        path, index=False
-    )
+    getattr(table, f"to_{suffix}")(path, index=False)
     profile = load(path)
     assert profile.dt_ms == round(every_s * 1000)
     assert profile.provenance.sampling_interval_s == pytest.approx(every_s, abs=1e-3)
@@ -267,11 +248,9 @@ def test_times_of_any_kind_and_sampling_keep_the_energy(
     ("header", "unit", "scale"),
     [
         ("power_w", None, 1),
-        ("power_kw", None, 1e3),
         ("Power (Watts)", None, 1),
         ("node power [kW]", None, 1e3),
         ("power", "kW", 1e3),
-        ("power_mW", "mW", 1e-3),
         ("power_w", "kW", 1e3),
     ],
 )
@@ -290,44 +269,16 @@ def test_rows_of_several_devices_are_summed_over_the_time_that_they_share(tmp_pa
     rows = [
         f"{t + 0.01 * g:g},{g},{100 * (g + 1)}" for t in range(30) for g in range(4)
     ]
-    for header in ("time_s,gpu,power_w", "time_s,GPU index,power_w"):
-        path = csv(tmp_path, "\n".join([header, *rows]))
-        name = header.split(",")[1]
+    for name in ("gpu", "GPU index"):
+        path = csv(tmp_path, "\n".join([f"time_s,{name},power_w", *rows]))
         with pytest.raises(
             LogFormatError, match=rf"'{name}' has 4 devices .*--device-column '{name}"
         ):
             load(path)
         profile = load(path, device_column=[name])
         np.testing.assert_allclose(profile.power_w, 1000.0)
+        assert profile.provenance.counts["devices_summed"] == 4
         assert (profile.dt_ms, profile.power_w.size) == (1000, 29)
-    blind = csv(
-        tmp_path,
-        "\n".join(["t,label,power_w", *(r.replace("0.0", "0.") for r in rows)]),
-    )
-    named = load(blind, device_column=["label"])
-    np.testing.assert_allclose(named.power_w, 1000.0)
-
-
-def test_devices_at_even_steps_keep_the_mean_of_their_last_step(tmp_path):
-    rows = [f"{t},{g},{100 * (g + 1) + t}" for t in range(30) for g in range(2)]
-    path = csv(tmp_path, "\n".join(["t_s,gpu,power_w", *rows]))
-    profile = load(path, device_column=["gpu"])
-    np.testing.assert_array_equal(profile.power_w, 300 + 2 * np.arange(30))
-
-
-def test_time_that_not_all_devices_cover_is_left_out_and_reported(tmp_path):
-    rows = "".join(
-        f"{t},{g},500\n" for t in range(60) for g in range(2) if g == 0 or t < 40
-    )
-    path = csv(tmp_path, f"t_s,gpu,power_w\n{rows}")
-    with pytest.raises(
-        LogFormatError, match=r"csv: 1, .* of 60\.0 s that others cover: 20\.0% of"
-    ):
-        load(path, device_column=["gpu"])
-    profile = load(path, device_column=["gpu"], max_lost=0.4)
-    assert profile.duration_ms == 40_000
-    counts = profile.provenance.counts
-    assert counts == {"devices_summed": 2, "seconds_that_not_all_devices_cover": 20}
 
 
 @pytest.mark.parametrize("other", ["gpu_w", "node_kw", "index", "gpu [W]"])
@@ -354,7 +305,7 @@ def test_times_in_minutes_and_hours_are_read_as_such(tmp_path, name, scale):
     assert profile.power_w.mean(dtype=float) == pytest.approx(1149.5, abs=1)
 
 
-@pytest.mark.parametrize("pattern", ["%H:%M:%S", "%H:%M:%S.%f", " %-H:%M:%S"])
+@pytest.mark.parametrize("pattern", ["%H:%M:%S.%f", " %-H:%M:%S"])
 def test_times_of_the_day_without_a_date_go_on_past_midnight(tmp_path, pattern):
     words = stamps(600, 1.0, "2024-05-01 23:55:00").strftime(pattern)
     rows = "".join(f"{word},{1000 + k}\n" for k, word in enumerate(words))
@@ -393,40 +344,20 @@ def test_another_step_keeps_the_energy_of_an_even_table_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "boundary", "another"),
-    [
-        ("devices", "device power: GPUs and CPU packages", False),
-        ("gpus", "GPU power only", True),
-        ("node_ac", "node AC power", True),
-    ],
+    ("name", "boundary"),
+    [("devices", PowerBoundary.DEVICES), ("node_ac", PowerBoundary.NODE_AC)],
 )
-def test_boundary_of_a_table_is_one_of_those_that_help_lists(
-    tmp_path, name, boundary, another
-):
+def test_boundary_of_a_table_is_the_one_of_its_name(tmp_path, name, boundary):
     found = load(csv(tmp_path, "t_s,power_w\n0,1\n1,2"), power_boundary=name).provenance
     assert found.power_boundary.startswith(boundary)
-    assert (found.power_boundary != PowerBoundary.DEVICES) == another
-    told = call("profiles", "import", "plain", "--help").out
-    assert all(
-        each in told for each in ("devices", "gpus", "cpus", "node_ac", "node_dc")
-    )
 
 
 def test_boundary_in_other_words_is_refused_in_one_line(tmp_path):
     path = csv(tmp_path, "t_s,power_w\n0,1\n1,2")
     ended = call(
-        *(
-            "profiles",
-            "import",
-            "plain",
-            path,
-            "--workload",
-            "w",
-            "--out",
-            tmp_path / "library",
-        ),
-        *("--nodes", 2, "--boundary", "device power"),
+        *("profiles", "import", "plain", path, "--workload", "w", "--nodes", 2),
+        *("--boundary", "device power", "--out", tmp_path / "library"),
     )
     assert ended.code == 2
-    assert "'device power'" in ended.err and "node_ac" in ended.err
-    assert "Traceback" not in ended.err
+    assert "'device power'" in ended.problem
+    assert all(name in ended.problem for name in ("devices", "gpus", "cpus", "node_ac"))

@@ -43,11 +43,10 @@ def row(t_s, *values):
     return f"  {stamp(t_s)} 45560 " + " ".join(map(str, values))
 
 
-def nvml(t_s, gpu_mw, preamble=(), gpu1_mw=None):
+def nvml(t_s, gpu_mw, preamble=()):
     """Two GPUs: `gpu_mw` a number or one reading a row, the second GPU at 100 W."""
     readings = np.broadcast_to(gpu_mw, len(t_s))
-    second = np.broadcast_to(100_000 if gpu1_mw is None else gpu1_mw, len(t_s))
-    rows = [row(t, a, b, 41, 42) for t, a, b in zip(t_s, readings, second, strict=True)]
+    rows = [row(t, a, 100_000, 41, 42) for t, a in zip(t_s, readings, strict=True)]
     return [*preamble, header(NVML_TAGS), *rows]
 
 
@@ -94,9 +93,6 @@ def grid(duration_s=20.0, step_s=0.1, seed=None):
     return np.round(t_s, 6)
 
 
-# --- formats --------------------------------------------------------------------------
-
-
 T_S = grid()
 GPU, CPU = nvml(T_S, 300_000), rapl(T_S, 50.0)
 COUNTER = (5e9 + np.rint(T_S * 50e6)).astype(np.int64)
@@ -111,13 +107,12 @@ def changed(values, at, to):
 
 OTHER_TAGS = ["gpu-0[mJ]", "gpu-0[%gpu]", "gpu-0[TX KiB]", "gpu-0[mW]", "gpu-0[%mem]"]
 LOGS = {
-    "no preamble": (GPU, CPU, {"rows_without_power": 1}),
-    "0.8": (
+    "one line before the header": (
         nvml(T_S, 300_000, ONE_LINE),
         rapl(T_S, 50.0, ONE_LINE),
         {"rows_without_power": 1},
     ),
-    "0.7": (
+    "two lines before the header": (
         nvml(T_S, 300_000, TWO_LINES),
         rapl(T_S, 50.0, TWO_LINES),
         {"rows_without_power": 1},
@@ -206,14 +201,10 @@ def test_codecarbon_log_is_a_whole_node_and_its_memory_is_left_out(tmp_path):
     assert profile.provenance.sampling_interval_s == 0.5
 
 
-# --- repairs --------------------------------------------------------------------------
-
-
 def test_readings_above_800_w_take_the_next_good_one(tmp_path):
-    t_s = grid()
-    readings = np.where(t_s < 9.95, 200_000, 300_000)
+    readings = np.where(T_S < 9.95, 200_000, 300_000)
     readings[[99, 100, 200]] = 900_000  # the last row has nothing after it
-    profile = load_pair(tmp_path, nvml(t_s, readings), rapl(t_s, 0.001))
+    profile = load_pair(tmp_path, nvml(T_S, readings), rapl(T_S, 0.001))
     assert profile.provenance.counts["readings_above_800_w"] == 3
     np.testing.assert_allclose(
         profile.power_w[[97, 98, 99, 199]], [300, 350, 400, 400], atol=0.01
@@ -221,14 +212,10 @@ def test_readings_above_800_w_take_the_next_good_one(tmp_path):
 
 
 def test_limit_of_readings_can_be_raised_for_larger_devices(tmp_path):
-    t_s = grid()
-    pair = (nvml(t_s, 1_000_000), rapl(t_s))
+    pair = (nvml(T_S, 1_000_000), rapl(T_S))
     profile = load_pair(tmp_path, *pair, max_reading_w=1_400.0)
     np.testing.assert_allclose(profile.power_w, 1_200.0, rtol=1e-5)
-    assert "readings_above_1400_w" not in profile.provenance.counts
-    with pytest.raises(
-        LogFormatError, match="gpu-0: 0 good power readings in 201 rows"
-    ):
+    with pytest.raises(LogFormatError, match="gpu-0: 0 good power readings in 201"):
         load_pair(tmp_path, *pair)
 
 
@@ -251,10 +238,8 @@ def test_two_refreshes_of_a_gpus_counter_between_two_readings_keep_their_energy(
     gpu = [row(t, 10**9 + 60_000 * k) for t, k in zip(T_S, refreshes, strict=True)]
     profile = load_pair(tmp_path, [header(["gpu-0[mJ]"]), *gpu], CPU)
     assert "counter_intervals_bridged" not in profile.provenance.counts
-    assert (profile.provenance.meter.field, profile.provenance.meter.kind) == (
-        "energy",
-        "counter",
-    )
+    meter = profile.provenance.meter
+    assert (meter.field, meter.kind) == ("energy", "counter")
     np.testing.assert_allclose(
         np.sort(profile.power_w - 50)[[0, 100, -1]], [0, 600, 1200], atol=1
     )
@@ -273,10 +258,8 @@ def test_counter_reset_at_a_restart_is_bridged(tmp_path, gap_s, n_bridged):
         load_pair(tmp_path, gpu, cpu)
     profile = load_pair(tmp_path, gpu, cpu, max_lost=1.0)
     counts = profile.provenance.counts
-    assert (counts["counter_wraps"], counts["counter_intervals_bridged"]) == (
-        0,
-        n_bridged,
-    )
+    assert counts["counter_wraps"] == 0
+    assert counts["counter_intervals_bridged"] == n_bridged
     # Of each device
     assert (counts["repeated_headers"], counts["gaps_bridged"]) == (2, 4)
     assert f"{gap_s:g} s" in profile.provenance.notes
@@ -311,13 +294,8 @@ def test_a_clock_that_stands_ahead_for_one_row_loses_that_row_alone(tmp_path):
 @pytest.mark.parametrize(
     ("t_s", "kept", "counts"),
     [
-        ([5], [0], (0, 0)),
         ([5, 5, 5], [0], (2, 0)),
         ([3, 2], [1], (0, 1)),
-        ([0, 1, 2, 90, 3, 4], [0, 1, 2, 4, 5], (0, 1)),
-        ([0, 1, 2, 3, 90, 4], [0, 1, 2, 3, 5], (0, 1)),
-        ([90, 91, 0, 1, 2], [2, 3, 4], (0, 2)),
-        ([10, 11, 12, 0, 13], [0, 1, 2, 4], (0, 1)),
         ([10, 11, 12, 0, 1], [0, 1, 2], (0, 2)),
         ([0, 1, 2, 0, 1, 2], [0, 1, 2], (3, 0)),
     ],
@@ -358,17 +336,6 @@ def test_no_log_loses_more_rows_than_it_must(t_s):
     assert sum(counts) == len(t_s) - len(kept)
 
 
-def test_gap_longer_than_allowed_is_refused_at_its_line(tmp_path):
-    t_s = np.concatenate((grid(), grid() + 100))
-    with pytest.raises(
-        LogFormatError, match=r"nvml_wattameter.log:203: 80.0 s without a good"
-    ):
-        load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s, 50.0), max_gap_s=60.0)
-
-
-# --- nodes and window -----------------------------------------------------------------
-
-
 def write_nodes(folder, n_nodes, slurm_id="7", shift_s=0.0):
     t_s = grid(seed=3)
     for i in range(n_nodes):
@@ -394,24 +361,13 @@ def test_nodes_of_a_folder_are_paired_by_host_and_summed_over_their_overlap(tmp_
     ("names", "options", "problem"),
     [
         (
-            ["nvml_node_a", "rapl_node_a", "nvml_node_b", "rapl_node_b"],
+            ["nvml_node_a", "rapl_node_a"],
             {"n_nodes": 4},
-            r"logs of 2 nodes, expected 4",
+            r"logs of 1 nodes?, expected 4",
         ),
-        (
-            ["nvml_node_a", "rapl_node_a", "nvml_node_b"],
-            {},
-            r"nvml_node_b.log: 0 logs of CPU power .* expected a RAPL log",
-        ),
-        # A single pair names two hosts
+        (["nvml_a", "rapl_a", "nvml_node_b"], {}, r"nvml_node_b.log: 0 logs of CPU"),
         (["nvml_node_a", "rapl_node_b"], {}, r"no partner"),
         (["nvml_1_w", "nvml_2_w", "rapl_1_w"], {}, r"2 logs of GPU power"),
-        (
-            ["nvml_slurmid_7_node_a", "nvml_slurmid_8_node_a"],
-            {},
-            r"Slurm jobs '7', '8', expected one",
-        ),
-        (["nvml_slurmid_7_node_a"], {"slurm_id": "9"}, r"Slurm jobs '7', expected one"),
         ([], {}, r"no '\*.log' in this folder"),
     ],
 )
@@ -428,42 +384,24 @@ def test_one_of_several_jobs_is_chosen_and_no_log_is_refused(tmp_path):
     write_nodes(tmp_path, 1, "7")
     write_nodes(tmp_path, 2, "8")
     assert load(tmp_path, slurm_id="8").n_nodes == 2
+    with pytest.raises(LogFormatError, match=r"Slurm jobs '7', '8', expected one"):
+        load(tmp_path, slurm_id="9")
     with pytest.raises(LogFormatError, match="no WattAMeter log given"):
         load()
 
 
-def test_logs_that_share_no_time_are_named_with_their_spans(tmp_path):
-    t_s = grid()
-    with pytest.raises(LogFormatError) as caught:
-        load_pair(tmp_path, nvml(t_s, 300_000), rapl(t_s + 100))
-    message = str(caught.value)
-    assert (
-        "nvml_wattameter.log: 2025-10-07T09:38:40.617145 to 2025-10-07T09:39:00"
-        in message
-    )
-    assert "rapl_wattameter.log: 2025-10-07T09:40:20.617145 to" in message
-
-
 def test_provenance_tells_source_hash_interval_and_bandwidth(tmp_path):
     t_s = grid()
-    profile = load_pair(
+    found = load_pair(
         tmp_path, nvml(t_s, 300_000), rapl(t_s), source="doi:1", licence="CC BY 4.0"
-    )
-    provenance = profile.provenance
-    data = b"".join(
-        (tmp_path / f"{k}_wattameter.log").read_bytes() for k in ("nvml", "rapl")
-    )
-    assert provenance.source_sha256 == hashlib.sha256(data).hexdigest()
-    assert (provenance.kind, provenance.source, provenance.licence) == (
-        "measured",
-        "doi:1",
-        "CC BY 4.0",
-    )
-    assert provenance.sampling_interval_s == pytest.approx(0.1)
-    assert (provenance.averaging_window_s, provenance.bandwidth_hz) == (1.0, 0.44)
+    ).provenance
+    paths = (tmp_path / f"{kind}_wattameter.log" for kind in ("nvml", "rapl"))
+    data = b"".join(path.read_bytes() for path in paths)
+    assert found.source_sha256 == hashlib.sha256(data).hexdigest()
+    assert (found.source, found.licence) == ("doi:1", "CC BY 4.0")
+    assert found.sampling_interval_s == pytest.approx(0.1)
+    assert (found.averaging_window_s, found.bandwidth_hz) == (1.0, 0.44)
 
-
-# --- bad input ------------------------------------------------------------------------
 
 ROWS = nvml(grid(1.0), 300_000)
 
@@ -479,18 +417,15 @@ def swap(old, new):
         (TWO_LINES, r":1: a row without a header"),
         ([*TWO_LINES, header(NVML_TAGS)], r":3: a header without rows"),
         (["# time power", *ROWS[1:]], r":2: a row without a header.*'# time power'"),
-        ([*ROWS[1:3], ROWS[0], *ROWS[3:]], r":1: a row without a header"),
         ([header(["gpu-0[C]", "psys[uJ]"]), row(0, 1, 2)], r":1: no column of GPU"),
         ([header(["gpu-0[mW]", "gpu-0[mW]"]), row(0, 1, 2)], r":1: .* is there sev"),
         ([*ROWS[:3], ROWS[3][:45], *ROWS[4:]], r":4: 4 fields, expected 6"),
-        ([*ROWS, ROWS[-1] + " 9"], r":13: 7 fields, expected 6"),
         (swap("10-07", "02-30"), r":5: column 'timestamp' is '2025-02-30"),
         (swap("_", "T"), r":5: column 'timestamp' is .*, expected YYYY-mm-dd_HH"),
         (swap(" 300000", " N/A"), r":5: .*\[mW\]' is 'N/A', expected a number"),
         (swap(" 300000", " 1e999"), r":5: column .* is '1e999'"),
         (ROWS[:2], r":2: a single row"),
         (nvml(grid(1.0), 0), r":2: gpu-0: 0 good power readings in 11 rows, .*gpu-1"),
-        (nvml(grid(1.0), -5), r":2: gpu-0: 0 good power readings in 11 rows"),
         ([*ROWS, header(["gpu-0[mW]"]), row(9, 1)], r":13: the devices change to gpu"),
     ],
 )
@@ -500,16 +435,6 @@ def test_bad_log_is_refused_in_one_line_with_its_place(tmp_path, lines, problem)
     ) as caught:
         load_pair(tmp_path, lines, rapl(grid(1.0)))
     assert str(tmp_path) in str(caught.value)
-
-
-def test_rapl_row_that_misses_a_counter_is_refused(tmp_path):
-    lines = rapl(grid(1.0))
-    lines[-1] = lines[-1].rsplit(" ", 1)[0]
-    with pytest.raises(LogFormatError, match=r":12: 5 fields, expected 10 "):
-        load_pair(tmp_path, ROWS, lines)
-
-
-# --- energy ---------------------------------------------------------------------------
 
 
 def linear_energy_j(t_s, power_w, start_s, end_s):
@@ -585,22 +510,14 @@ def logged(path):
 
 
 def test_logs_of_a_node_give_the_energy_of_an_independent_sum(sample):
-    folder = sample(WATTAMETER)
-    gpu_path, cpu_path = (
-        folder / f"{kind}_wattameter.log" for kind in ("nvml", "rapl")
-    )
-    (gpu_s, gpu), (cpu_s, cpu) = logged(gpu_path), logged(cpu_path)
-    profile = load(cpu_path, gpu_path, n_nodes=1)
+    paths = [sample(WATTAMETER) / f"{k}_wattameter.log" for k in ("nvml", "rapl")]
+    (gpu_s, gpu), (cpu_s, cpu) = map(logged, paths)
+    profile = load(*paths[::-1], n_nodes=1)
     start_s = max(gpu_s[0], cpu_s[0])
     end_s = start_s + profile.duration_ms / 1000
     assert end_s <= min(gpu_s[-1], cpu_s[-1]) < end_s + 0.1
     watts = sum(values for name, values in gpu.items() if name.endswith("[mW]")) / 1e3
-    packages = (
-        sum(
-            values for name, values in cpu.items() if name in ("cpu-0[uJ]", "cpu-1[uJ]")
-        )
-        / 1e6
-    )
+    packages = (cpu["cpu-0[uJ]"] + cpu.get("cpu-1[uJ]", 0)) / 1e6
     cpu_j = np.diff(np.interp([start_s, end_s], cpu_s, packages))[0]
     assert profile.energy_j == pytest.approx(
         linear_energy_j(gpu_s, watts, start_s, end_s) + cpu_j, rel=1e-9

@@ -14,6 +14,7 @@ from diploee.base.errors import InputError, LogFormatError
 from diploee.importers.request_traces import counts, read_request_trace
 from diploee.importers.text.text import TextLines, read_blocks
 
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type"
 BURST_2 = (
     "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total "
@@ -28,7 +29,6 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def test_azure_stamps_of_both_years_are_read_as_utc(tmp_path: Path) -> None:
-    header = "TIMESTAMP,ContextTokens,GeneratedTokens"
     rows_2023 = ["2024-05-10 00:00:00.0000000,1,1", "2024-05-10 00:01:59.9999999,1,2"]
     rows_2024 = [
         "2024-05-10 00:00:00+00:00,1,1",
@@ -37,37 +37,29 @@ def test_azure_stamps_of_both_years_are_read_as_utc(tmp_path: Path) -> None:
     ]
     start_ms = int(datetime(2024, 5, 10, tzinfo=UTC).timestamp() * 1000)
     for rows, expected in ((rows_2023, [1, 1]), (rows_2024, [2, 1])):
-        trace = read_request_trace(write(tmp_path / "azure.csv", header, *rows))
+        trace = read_request_trace(write(tmp_path / "azure.csv", AZURE, *rows))
         assert trace.origin_ms == start_ms
         assert trace.n_requests.tolist() == [expected]
     zoned = "2024-05-10 08:00:30+08:00,1,1"
-    trace = read_request_trace(write(tmp_path / "azure.csv", header, zoned))
+    trace = read_request_trace(write(tmp_path / "azure.csv", AZURE, zoned))
     assert trace.origin_ms == start_ms
 
 
 def test_concatenated_files_are_one_trace(tmp_path: Path) -> None:
-    header = "TIMESTAMP,ContextTokens,GeneratedTokens"
-    path = write(
-        tmp_path / "a.csv",
-        header,
-        "2024-05-10 00:00:00,5,6",
-        header,
-        "2024-05-10 00:01:00,7,8",
-    )
-    trace = read_request_trace(path)
+    part = (AZURE, "2024-05-10 00:00:00,5,6", AZURE, "2024-05-10 00:01:00,7,8")
+    trace = read_request_trace(write(tmp_path / "a.csv", *part))
     assert trace.n_requests.tolist() == [[1, 1]]
     assert trace.counts.n_rows == 2
     assert list(trace.counts.repaired.values()) == [1]
 
 
-@pytest.mark.parametrize("with_sessions", [False, True])
+@pytest.mark.parametrize(("header", "session"), [(BURST, ""), (BURST_2, "S1,3.5,")])
 def test_burstgpt_models_are_services_and_empty_responses_failures(
-    with_sessions: bool, tmp_path: Path
+    header: str, session: str, tmp_path: Path
 ) -> None:
-    session = "S1,3.5," if with_sessions else ""
     path = write(
         tmp_path / "burst.csv",
-        BURST_2 if with_sessions else BURST,
+        header,
         f"5,{session}ChatGPT,472,18,490,Conversation log",
         f"45,{session}GPT-4,100,0,100,API log",
         f"118,{session}GPT-4,210,30,240,API log",
@@ -98,9 +90,7 @@ def test_only_wanted_services_are_kept_in_their_order(tmp_path: Path) -> None:
     assert trace.services == ("C", "B")
     assert trace.n_requests.sum(axis=1).tolist() == [1, 2]
     assert trace.counts.dropped == {"other services": 1}
-    with pytest.raises(
-        InputError, match=r"no request of service 'GPT'.*have: 'A', 'B', 'C'"
-    ):
+    with pytest.raises(InputError, match=r"no request of service 'GPT'.*have: 'A'"):
         read_request_trace(path, services=["GPT"])
     with pytest.raises(InputError, match="services is empty"):
         read_request_trace(path, services=[])
@@ -141,9 +131,7 @@ def test_too_many_services_are_refused(
             False,
         ),
         ("unix_s", ["1704067230.5", "1704067320"], 1_704_067_200_000, False),
-        ("unix_ms", ["1704067230500", "1704067320000"], 1_704_067_200_000, False),
         ("time_s", ["30.5", "120"], 0, True),
-        ("time_ms", ["30500", "120000"], 0, True),
     ],
 )
 def test_the_meaning_of_a_mapped_column_tells_its_unit(
@@ -163,10 +151,8 @@ def test_the_meaning_of_a_mapped_column_tells_its_unit(
     [
         ({"when": "t"}, r"columns: unknown meaning 'when', expected 'timestamp'"),
         ({"output_tokens": "b"}, r"log.csv:1: found 'output_tokens' mapped"),
-        ({"time_s": "t", "unix_s": "b"}, r"found 'time_s', 'unix_s'"),
         ({"time_s": "T_s"}, r"log.csv:1: column 'T_s' is missing"),
         ({"time_s": "t", "service": "b"}, r"'b' is there several times"),
-        ({"time_s": "t", "service": "t"}, r"log.csv:1: found 'time_s', 'service'"),
     ],
 )
 def test_a_wrong_column_mapping_is_refused(
@@ -178,12 +164,9 @@ def test_a_wrong_column_mapping_is_refused(
 
 
 def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) -> None:
-    write(
-        tmp_path / "m-large" / "chunk-1-trace.csv",
-        "0,2.0,1,Gamma,1,1",
-        "600,1.0,1,Gamma,1,1",
-    )
-    write(tmp_path / "m-large" / "chunk-2-trace.csv", "600,0.5,1,Weibull,1,1")
+    large = tmp_path / "m-large"
+    write(large / "chunk-1-trace.csv", "0,2.0,1,Gamma,1,1", "600,1.0,1,Gamma,1,1")
+    write(large / "chunk-2-trace.csv", "600,0.5,1,Weibull,1,1")
     write(tmp_path / "m-small" / "chunk-1-trace.csv", "1200,3.0,1,Gamma,1,1")
     write(tmp_path / "m-small" / "chunk-1-dataset.json", "{}")
     trace = read_request_trace(tmp_path, step_s=300)
@@ -195,9 +178,7 @@ def test_servegen_folders_are_services_that_sum_their_clients(tmp_path: Path) ->
     assert read_request_trace(tmp_path / "m-large").services == ("m-large",)
     only = read_request_trace(tmp_path, services=["m-small"], step_s=1800)
     assert only.n_requests.tolist() == [[1800]]
-    with pytest.raises(
-        InputError, match=r"no chunks of 'm-smal' .*did you mean 'm-small'"
-    ):
+    with pytest.raises(InputError, match=r"no chunks of 'm-smal' .*mean 'm-small'"):
         read_request_trace(tmp_path, services=["m-smal"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no chunks of"):
@@ -245,20 +226,13 @@ def test_servegen_row_years_from_all_others_is_dropped_and_few_are_refused(
 
 def test_servegen_rows_that_overlap_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "c.csv", "0,1,1,Gamma,1,1", "300,1,1,Gamma,1,1")
-    with pytest.raises(
-        LogFormatError, match=f"^{path}:2: this row starts 300 s after another"
-    ):
+    with pytest.raises(LogFormatError, match=f"^{path}:2: this row starts 300 s after"):
         read_request_trace(path)
 
 
 def test_a_bailian_trace_has_seconds(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "t.jsonl",
-        (
-            '{"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6, '
-            '"hash_ids": []}'
-        ),
-    )
+    row = {"chat_id": 1, "timestamp": 61.1, "input_length": 5, "output_length": 6}
+    path = write(tmp_path / "t.jsonl", json.dumps(row | {"hash_ids": []}))
     assert read_request_trace(path, step_s=1).origin_ms == 61_000
 
 
@@ -266,14 +240,9 @@ def test_a_first_line_that_fits_no_format_is_shown_with_the_formats(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path / "t.csv", "a,b,c", "1,2,3")
-    with pytest.raises(
-        LogFormatError,
-        match=r":1: not a trace of a known format, .*'a,b,c'.*'azure-llm'",
-    ):
+    with pytest.raises(LogFormatError, match=r":1: not a trace of .*'a,b,c'.*azure"):
         read_request_trace(path)
-    with pytest.raises(
-        InputError, match=r"unknown trace format 'azure', .*mean 'azure-llm'"
-    ):
+    with pytest.raises(InputError, match=r"unknown trace format 'azure', .*azure-llm"):
         read_request_trace(path, "azure")
     with pytest.raises(LogFormatError, match=r":1: column 'TIMESTAMP' is missing"):
         read_request_trace(path, "azure-llm")
@@ -285,13 +254,11 @@ def test_a_path_of_no_system_and_a_parquet_file_are_refused(tmp_path: Path) -> N
     with pytest.raises(LogFormatError, match="can't be read"):
         read_request_trace("a\0b", "azure-llm")
     (tmp_path / "binary").write_bytes(b"PAR1\xff\xfe\n")
-    with pytest.raises(
-        LogFormatError, match=r"binary:1: found a Parquet file, expected UTF-8"
-    ):
+    with pytest.raises(LogFormatError, match=r"binary:1: found a Parquet file"):
         read_request_trace(tmp_path / "binary")
 
 
-@pytest.mark.parametrize("step_s", [0, -1, 0.0001, 0.0015, float("nan"), 1e12])
+@pytest.mark.parametrize("step_s", [0, 0.0015, float("nan"), 1e12])
 def test_a_step_that_is_no_whole_number_of_milliseconds_is_refused(
     step_s: float, tmp_path: Path
 ) -> None:
@@ -346,10 +313,8 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(
     # The first window's goes on
     assert outputs.n_requests[[100, 101]].tolist() == [675, 2025]
     assert outputs.mean == pytest.approx(100.75)
-    assert (
-        read_request_trace(tmp_path / "chunk-0-trace.csv").output_tokens[0].mean
-        == outputs.mean
-    )
+    alone = read_request_trace(tmp_path / "chunk-0-trace.csv")
+    assert alone.output_tokens[0].mean == outputs.mean
     for wrong in ("{1: __import__('os')}", "{1: -1}", 5):
         lengths.write_text(json.dumps({"0": {"input_tokens": wrong}}), "utf-8")
         with pytest.raises(LogFormatError, match="window '0': input_tokens is"):
@@ -359,12 +324,10 @@ def test_servegen_lengths_are_those_of_the_requests_of_their_window(
 
 
 def test_servegen_lengths_are_read_of_the_largest_clients_alone(tmp_path: Path) -> None:
-    for chunk, (rate, text) in enumerate(
-        [(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]
-    ):
+    clients = [(1, "wrong"), (60, "{7: 1}"), (35, "{9: 1}")]
+    for chunk, (rate, text) in enumerate(clients):
         write(tmp_path / f"chunk-{chunk}-trace.csv", f"0,{rate},1,Gamma,1,1")
-        (tmp_path / f"chunk-{chunk}-dataset.json").write_text(
-            json.dumps({"0": {"output_tokens": text}}), "utf-8"
-        )
+        lengths = json.dumps({"0": {"output_tokens": text}})
+        write(tmp_path / f"chunk-{chunk}-dataset.json", lengths)
     (outputs,) = read_request_trace(tmp_path).output_tokens
     assert outputs.n_requests[[7, 9]].tolist() == [36_000, 21_000]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from builders import tiny_library, tiny_scenario
+from fit_logs import HOUR_MS, job_log
 
 from diploee.base.clock import RunClock, Zone
 from diploee.fits.jobs.job_log_fit import fit_job_log
@@ -15,12 +16,12 @@ from diploee.fits.jobs.summary import job_stream
 from diploee.fits.requests.fit import fit_requests
 from diploee.fits.requests.summary import request_stream
 from diploee.loads.import_counts import ImportCounts
-from diploee.loads.jobs.job_log import MISSING_MS, JobLog, JobRecords
+from diploee.loads.jobs.job_log import JobLog
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.request_trace import RequestTrace
 from diploee.scenario import Calendar, ClassRule
 
-HOUR_MS, WEEK_MS = 3_600_000, 7 * 86_400_000
+WEEK_MS = 7 * 86_400_000
 ZONE = "America/Chicago"
 BEGIN_MS = 1_517_810_400_000
 """2018-02-05 00:00 in Chicago, five weeks before its clock is put forward, a Monday."""
@@ -33,40 +34,13 @@ def busy_at_nine(n_weeks: int) -> np.ndarray:
 
 
 def log_of(submit_ms: np.ndarray) -> JobLog:
-    n = submit_ms.size
-    records = JobRecords(
-        submit_ms=np.sort(submit_ms),
-        start_ms=np.full(n, MISSING_MS),
-        duration_ms=np.full(n, 600_000),
-        n_nodes=np.ones(n),
-        n_gpus=np.full(n, np.nan),
-        state_id=np.zeros(n),
-        type_id=np.zeros(n),
-        energy_j=np.full(n, np.nan),
-    )
-    names = tuple(map(str, range(n)))
-    counts = ImportCounts(n, n)
-    return JobLog(
-        "made.csv", "csv", records, names, ("",), -360, False, counts, time_zone=ZONE
-    )
+    return replace(job_log(submit_ms, utc_offset_min=-360), time_zone=ZONE)
 
 
 def trace_of(n_requests: np.ndarray) -> RequestTrace:
-    services, counts = ("all",), ImportCounts(0, 0)
-    rows = n_requests[None, :].astype(np.float64)
-    return RequestTrace(
-        "t.csv",
-        "csv",
-        services,
-        BEGIN_MS,
-        False,
-        HOUR_MS,
-        rows,
-        (),
-        (),
-        counts,
-        zone=Zone(ZONE),
-    )
+    rows, counts = n_requests[None, :].astype(np.float64), ImportCounts(0, 0)
+    of = ("t.csv", "csv", ("all",), BEGIN_MS, False, HOUR_MS, rows, (), (), counts)
+    return RequestTrace(*of, zone=Zone(ZONE))
 
 
 def test_hours_of_a_log_are_those_of_its_zone_over_a_change_of_the_clock() -> None:
@@ -116,9 +90,7 @@ def test_a_fit_of_a_long_log_and_trace_writes_how_weeks_differ() -> None:
 def test_weeks_without_a_job_are_gaps_and_not_weeks_that_differ() -> None:
     rng = np.random.default_rng(3)
     counts = rng.poisson(np.full(52 * 168, 1.0))
-    counts[
-        (np.arange(counts.size) // 168 >= 14) & (np.arange(counts.size) // 168 < 17)
-    ] = 0
+    counts[14 * 168 : 17 * 168] = 0
     jobs = BEGIN_MS + np.repeat(np.arange(counts.size), counts) * HOUR_MS
     fit = fit_job_log(log_of(jobs), [ClassRule(workload="tune")], tiny_library())
     weeks = fit.arrivals.weeks
