@@ -118,7 +118,8 @@ def test_a_generated_year_is_like_the_log_within_its_own_sampling_error(
     assert fit.arrivals.dispersion == pytest.approx(0.5, rel=0.2)
     weeks = fit.arrivals.weeks
     assert weeks is not None
-    of_weeks = weeks.relative_std**2 if weeks.is_significant else 0.0  # else the days have it
+    # Weeks that are not significant are within the days' variance
+    of_weeks = weeks.relative_std**2 if weeks.is_significant else 0.0
     assert (fit.arrivals.day_dispersion or 0) + of_weeks == pytest.approx(
         0.25, rel=0.25
     )
