@@ -89,25 +89,15 @@ def banked(name: str, change: Callable[[Any], Any]) -> Callable[[Any], object]:
     return lambda load: load.with_bank(**{name: change(getattr(load.banks[0], name))})
 
 
-def in_pool_8(load: Racks) -> None:
-    def between(begin_ms: int, end_ms: int) -> Any:
-        rows = BankLoad.between(load, begin_ms, end_ms)
-        return replace(rows, pool_id=rows.pool_id + 7)
-
-    sets("between", between)(load)
-
-
-LIBRARY = tiny_library().extended([])
 EXTENDED = "library must be library.extended([...]) of the one that it is opened"
 MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (banked("pool_id", lambda _: 7), "segments from 0 ms with pool_id 7, expected a"),
-    (in_pool_8, "segments from 0 ms with pool_id 7, expected a pool's index"),
     (
         banked("profile_id", lambda profile_id: profile_id + 9),
         "segments from 0 ms with profile_id 13, expected one of the loads' profile_ids",
     ),
     (sets("profile_ids", {99}), EXTENDED),
-    (sets("library", LIBRARY), EXTENDED),
+    (sets("library", tiny_library()), EXTENDED),
     (sets("library", None), "library must be a ProfileLibrary, found null"),
     (
         banked("n_nodes", lambda n: n + 10),
@@ -116,10 +106,6 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (
         banked("weight", lambda _: 2.0),
         "weight has shape () of float64, expected (6,) of numbers",
-    ),
-    (
-        banked("n_nodes", lambda n: n + 0.5),
-        "n_nodes has shape (6,) of float64, expected (6,) of",
     ),
     (
         banked("weight", lambda w: w * np.nan),
@@ -139,14 +125,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
         "column 'it_power_w' is declared twice",
     ),
     (sets("values", lambda _: {}), "lacks column 'racks', which it declares"),
-    (
-        sets("values", lambda _: {"racks": np.ones(3)}),
-        "gives column 'racks' of shape (3,) of float64, expected (360,)",
-    ),
-    (
-        sets("values", lambda b: b.hours),
-        "values raised AttributeError: 'Block' object has no",
-    ),
+    (sets("values", lambda b: b.hours), "values raised AttributeError: 'Block' object"),
     (sets("metrics", lambda _: 3), "metrics raised TypeError"),
     (
         sets("metrics", lambda _: {"power": 3}),
@@ -187,20 +166,15 @@ FULL = {"duration": "6 h", "streams.training.target_utilization": 0.98}
 def test_own_load_that_takes_nodes_of_jobs_is_refused_with_when_and_how_many(
     tmp_path: Path,
 ) -> None:
-    """Twelve nodes, nearly all of which jobs hold: three more do not fit beside them."""  # noqa: E501
     alone = simulate(tiny_scenario(FULL), tmp_path / "alone", library=tiny_library())
     busy = alone.facility()["utilization"] * 12
     assert busy.max() > 12 - N_RACKS
-    with pytest.raises(InputError) as caught:
+    n_nodes = f"with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main'"
+    words = f"load Racks: {n_nodes} are busy at {busy.idxmax():%Y-%m-%d %H:%M}, of 12;"
+    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
         simulate(
             tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks]
         )
-    at = f"{busy.idxmax():%Y-%m-%d %H:%M}"
-    words = (
-        f"load Racks: with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main' are "
-        f"busy at {at}"
-    )
-    assert str(caught.value).startswith(f"{words}, of 12;")
     assert not (tmp_path / "run").exists()
 
 
@@ -240,17 +214,12 @@ class Adds:
     ("given", "words"),
     [
         ({"loads": Racks}, "loads: expected a list, found"),
-        ({"stages": object()}, "stages: expected a list, found"),
         (
             {"policies": [StrictFifo()]},
             "policies: expected a policy by name of its pool, found a",
         ),
         (
             {"sinks": [object()]},
-            r"sinks: expected objects with a method add\(block\), found",
-        ),
-        (
-            {"sinks": [Adds]},
             r"sinks: expected objects with a method add\(block\), found",
         ),
         ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),

@@ -21,6 +21,7 @@ LASTING = {
     "lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}],
     "max_s": 20_000,
 }
+ARRAYS = {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": LASTING}
 STREAM, POOL = "streams.training", "facility.pools.main"
 CLASSES = f"{STREAM}.classes"
 STARTUP = {f"{STREAM}.startup": {"quantiles_s": {0: 100, 1: 900}}}
@@ -32,6 +33,23 @@ SMOOTHING = {
 }
 PHASES = [{"since": "2018-01-01", "n_nodes": 6}, {"since": "2018-01-02", "n_nodes": 12}]
 SIMULATED = {f"{STREAM}.match": "simulated"}
+FAILING = {
+    "n_nodes": 8,
+    "period_s": 6.0,
+    "work_days": 1,
+    "spare_nodes": 2,
+    "failures_per_1000_node_days": 400,
+    "reschedule_s": 60,
+}
+EVENT = {
+    "id": "e",
+    "issued": "2018-01-01 09:00",
+    "start": "2018-01-01 12:00",
+    "end": "2018-01-01 15:00",
+    "ramp_down": "15 min",
+    "target": {"fraction": 0.75},
+}
+DRAW = {"workload": "draw", "n_nodes": 1, "probability": 1}
 IDLE_W = 400
 PLAIN: dict[str, dict[str, Any]] = {
     "whole nodes": {},
@@ -39,8 +57,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     | {
         f"{POOL}.allocate": "gpus",
         CLASSES: [
-            {"workload": "draw", "n_nodes": 1, "n_gpus": k, "probability": 0.5}
-            for k in (0.35, 3)
+            DRAW | {"n_gpus": n_gpus, "probability": 0.5} for n_gpus in (0.35, 3)
         ],
     },
     "phases": {f"{POOL}.phases": PHASES},
@@ -54,14 +71,7 @@ PLAIN: dict[str, dict[str, Any]] = {
         "streams.further": {
             "pool": "other",
             "jobs_per_day": 40,
-            "classes": [
-                {
-                    "workload": "draw",
-                    "n_nodes": 2,
-                    "scale_from_n_nodes": 1,
-                    "probability": 1,
-                }
-            ],
+            "classes": [DRAW | {"n_nodes": 2, "scale_from_n_nodes": 1}],
         },
     },
     "variants": VARIANTS,
@@ -86,37 +96,11 @@ PLAIN: dict[str, dict[str, Any]] = {
         "duration": "14 d",
         f"{STREAM}.day_dispersion": 0.3,
         CLASSES: [
-            {
-                "workload": "draw",
-                "n_nodes": 1,
-                "probability": 1,
-                "duration": LASTING,
-                "arrays": {
-                    "job_share": 0.7,
-                    "sizes": {3: 0.5, 12: 0.5},
-                    "duration": LASTING,
-                },
-            }
+            DRAW | {"duration": LASTING, "arrays": ARRAYS},
         ],
     },
     "synchronous": {
-        "streams": {
-            "training": {
-                "pool": "main",
-                "synchronous": {
-                    "jobs": [
-                        {
-                            "n_nodes": 8,
-                            "period_s": 6.0,
-                            "work_days": 1,
-                            "spare_nodes": 2,
-                            "failures_per_1000_node_days": 400,
-                            "reschedule_s": 60,
-                        }
-                    ]
-                },
-            }
-        }
+        "streams": {"training": {"pool": "main", "synchronous": {"jobs": [FAILING]}}}
     },
 }
 """Sites of jobs alone."""
@@ -132,16 +116,7 @@ SITES = PLAIN | {
     },
     "flexible": {
         f"{STREAM}.flexibility": {"tier": 2, "pausable": True},
-        "flexibility.events": [
-            {
-                "id": "e",
-                "issued": "2018-01-01 09:00",
-                "start": "2018-01-01 12:00",
-                "end": "2018-01-01 15:00",
-                "ramp_down": "15 min",
-                "target": {"fraction": 0.75},
-            }
-        ],
+        "flexibility.events": [EVENT],
     },
 }
 
