@@ -61,30 +61,14 @@ def endless(
     ]
     head = "job_id,submit_time,start_time,duration_s,n_nodes"
     (folder / "log.csv").write_text("\n".join([head, *rows]) + "\n")
-    replay = {
-        "log": "log.csv",
-        "format": "csv",
-        "columns": {"duration": "duration_s"},
-        "align": "date",
-        "repeat": False,
-        "rules": [{"workload": "flat"}],
-    }
-    return tiny_data(
-        {
-            "facility.node_types.node.n_cpus": 0,
-            "facility.node_types.node.n_gpus": 4,
-            "facility.node_types.node.gpu_tdp_w": 400,
-            "facility.node_types.node.idle_power_w": IDLE_W,
-            "facility.pools.main.n_nodes": 2 * n_jobs,
-            "streams": {
-                "tuning": {
-                    "pool": "main",
-                    "replay": replay,
-                    "flexibility": flexibility or TUNING,
-                }
-            },
-        }
-    )
+    log = {"log": "log.csv", "format": "csv", "columns": {"duration": "duration_s"}}
+    once = {"align": "date", "repeat": False, "rules": [{"workload": "flat"}]}
+    stream = {"pool": "main", "replay": log | once}
+    node = {"n_cpus": 0, "gpu_tdp_w": 400, "idle_power_w": IDLE_W}
+    changes = {f"facility.node_types.node.{key}": value for key, value in node.items()}
+    changes["facility.pools.main.n_nodes"] = 2 * n_jobs
+    tuning = stream | {"flexibility": flexibility or TUNING}
+    return tiny_data(changes | {"streams": {"tuning": tuning}})
 
 
 def held_to(data: dict[str, Any], **target: float) -> dict[str, Any]:
@@ -156,19 +140,10 @@ def test_jobs_go_on_with_fewer_nodes_where_that_is_all_they_tolerate(
     tmp_path: Path, run_of: Runs
 ) -> None:
     data = endless(tmp_path, 2)
-    data["streams"]["tuning"] = {
-        "pool": "main",
-        "jobs_per_day": 12,
-        "classes": [
-            {
-                "workload": "flat",
-                "n_nodes": 2,
-                "probability": 1,
-                "duration": {"quantiles_s": {0: 72000, 1: 72001}},
-                "flexibility": {**TUNING, "min_nodes": 1},
-            }
-        ],
-    }
+    job = {"workload": "flat", "n_nodes": 2, "probability": 1}
+    job |= {"duration": {"quantiles_s": {0: 72000, 1: 72001}}}
+    job |= {"flexibility": {**TUNING, "min_nodes": 1}}
+    data["streams"]["tuning"] = {"pool": "main", "jobs_per_day": 12, "classes": [job]}
     data["warm_up"] = "2 d"
     run = run_of("resized", held_to(data, fraction=0.3), flat_library())
     twin_w, own_w = series(run, "baseline_power_w"), series(run)
@@ -296,13 +271,9 @@ def test_every_scheduler_goes_on_under_a_controller(
     run_of: Runs, scheduler: str
 ) -> None:
     deep = {**QUARTER, "target": {"fraction": 0.5}}
-    busy = {
-        "facility.pools.main.scheduler": scheduler,
-        f"{STREAM}.target_utilization": 0.9,
-    }
-    run = run_of(
-        "run", tiny_data({**FLEXIBLE, **busy, "flexibility.events": [deep]}), LIBRARY
-    )
+    busy = {f"{STREAM}.target_utilization": 0.9, "flexibility.events": [deep]}
+    changes = FLEXIBLE | busy | {"facility.pools.main.scheduler": scheduler}
+    run = run_of("run", tiny_data(changes), LIBRARY)
     assert series(run)[HELD].mean() < 0.8 * series(run, "baseline_power_w")[HELD].mean()
 
 
@@ -313,21 +284,13 @@ def test_the_ramp_back_leads_to_what_is_drawn_without_caps_and_not_to_the_power_
     # average.
     data = endless(tmp_path, 8)
     log = (tmp_path / "log.csv").read_text().splitlines()
-    late = [
-        line.replace("T00:00", "T11:55") if k > 5 else line
-        for k, line in enumerate(log)
-    ]
-    (tmp_path / "log.csv").write_text("\n".join(late) + "\n")
-    event = {
-        "issued": "2018-01-01 11:59",
-        "ramp_up": "30 min",
-        "target": {"fraction": 0.85},
-    }
-    data["flexibility"] = {"events": [{**EVENT, **event}]}
+    late = [line.replace("T00:00", "T11:55") for line in log[6:]]
+    (tmp_path / "log.csv").write_text("\n".join([*log[:6], *late]) + "\n")
+    event = EVENT | {"issued": "2018-01-01 11:59", "ramp_up": "30 min"}
+    data["flexibility"] = {"events": [event | {"target": {"fraction": 0.85}}]}
     run = run_of("run", data, flat_library())
-    assert run.metrics["flexibility"]["events"][0]["before_mw"] == pytest.approx(
-        0.0112, abs=1e-4
-    )
+    (told,) = run.metrics["flexibility"]["events"]
+    assert told["before_mw"] == pytest.approx(0.0112, abs=1e-4)
     power_w = series(run)[15 * MIN_PER_H - 1 : 15 * MIN_PER_H + 31]
     assert (power_w[0] < 9520) and power_w[-1] == 16_000
     assert np.diff(power_w).max() < 0.1 * (power_w[-1] - power_w[0])  # levels are steps
@@ -338,9 +301,7 @@ def test_room_for_what_starts_is_made_at_the_same_instant(run_of: Runs) -> None:
     busy = {f"{STREAM}.target_utilization": 0.9, "flexibility.events": [deep]}
     run = run_of("run", tiny_data({**FLEXIBLE, **busy}), LIBRARY)
     jobs = run.metrics["flexibility"]["events"][0]["widest_jobs"]
-    lengths_s = np.concatenate(
-        [np.subtract(job["to_s"], job["from_s"]) for job in jobs]
-    )
+    lengths_s = np.concatenate([np.subtract(j["to_s"], j["from_s"]) for j in jobs])
     assert lengths_s.size > len(jobs)
     # None runs at full power for a ms until it is capped
     assert lengths_s.min() > 0.0015
@@ -397,10 +358,8 @@ def test_power_is_lower_while_a_price_is_high_and_the_money_is_reported(
     assert own_w[answered].mean() < 0.9 * twin_w[answered].mean()
     flexibility = run.metrics["flexibility"]
     price = np.repeat(values, MIN_PER_H)
-    assert flexibility["money"] == pytest.approx(
-        float(price @ (own_w - twin_w)) / 60 / 1e6, rel=1e-3
-    )
-    assert flexibility["money"] < 0
+    money = float(price @ (own_w - twin_w)) / 60 / 1e6
+    assert flexibility["money"] == pytest.approx(money, rel=1e-3) and money < 0
 
 
 def test_targets_in_mw_are_of_the_meter_behind_all_stages(
