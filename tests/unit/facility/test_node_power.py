@@ -159,6 +159,7 @@ def test_supplies_supply_reactive_power_by_their_installed_rating() -> None:
             "misses 0.96 at load",
         ),
         ({"supply": supply({0.1: 0.9, 0.5: 0.0, 1.0: 0.95})}, "found 0 at load 0.5"),
+        ({"supply": supply({0.0: 0.9, 0.5: 0.9, 1.0: 0.95})}, "at most 1, found 0"),
         ({"supply": supply({0.1: 0.5, 0.15: 0.99}, "table")}, "less is drawn for more"),
         ({"supply": supply({0.1: 0.9, 0.5: 0.9})}, "3 loads or more, found 2"),
         ({"supply": "titanium"}, "must be a kind of power supply"),

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 
 from diploee import simulate
 from diploee.base.columns import Column
 from diploee.base.errors import InputError
 from diploee.loads.services.banks import Bank, BankLoad
 from diploee.profiles.flat import flat_profile
-from diploee.scenario.loading import scenario_from_dict
 from diploee.schedule import StrictFifo
 
 RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup")
@@ -54,14 +53,7 @@ class Racks(BankLoad):
 
 def run(tmp_path: Path, *loads: Any) -> Any:
     few_jobs = {"duration": "6 h", "streams.training.target_utilization": 0.02}
-    scenario = tiny_scenario(few_jobs)
-    return simulate(
-        scenario,
-        tmp_path / f"run-{len(loads)}",
-        library=tiny_library(),
-        loads=list(loads),
-        engine="compiled",
-    )
+    return tiny_run(tmp_path / f"run-{len(loads)}", few_jobs, loads=list(loads))
 
 
 def test_own_load_adds_its_power_less_that_of_idle_nodes(tmp_path: Path) -> None:
@@ -166,39 +158,32 @@ FULL = {"duration": "6 h", "streams.training.target_utilization": 0.98}
 def test_own_load_that_takes_nodes_of_jobs_is_refused_with_when_and_how_many(
     tmp_path: Path,
 ) -> None:
-    alone = simulate(tiny_scenario(FULL), tmp_path / "alone", library=tiny_library())
+    alone = tiny_run(tmp_path / "alone", FULL)
     busy = alone.facility()["utilization"] * 12
     assert busy.max() > 12 - N_RACKS
     n_nodes = f"with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main'"
     words = f"load Racks: {n_nodes} are busy at {busy.idxmax():%Y-%m-%d %H:%M}, of 12;"
     with pytest.raises(InputError, match=f"^{re.escape(words)}"):
-        simulate(
-            tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks]
-        )
+        tiny_run(tmp_path / "run", FULL, loads=[Racks])
     assert not (tmp_path / "run").exists()
 
 
 def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -> None:
-    data = tiny_scenario(FULL).model_dump(mode="json")
-    pools = data["facility"]["pools"]
-    pools["racks"] = {**pools["main"], "n_nodes": N_RACKS}
-    scenario = scenario_from_dict(data)
+    main = tiny_scenario().model_dump(mode="json")["facility"]["pools"]["main"]
+    changes = FULL | {"facility.pools.racks": main | {"n_nodes": N_RACKS}}
     in_second = type("Racks", (Racks,), {"change": banked("pool_id", lambda _: 1)})
-    own = simulate(
-        scenario, tmp_path / "own", library=tiny_library(), loads=[in_second]
-    )
-    alone = simulate(scenario, tmp_path / "alone", library=tiny_library())
+    own = tiny_run(tmp_path / "own", changes, loads=[in_second])
+    alone = tiny_run(tmp_path / "alone", changes)
     assert own.facility()["utilization"].max() <= 1
     added_w = own.facility()["it_power_w"] - alone.facility()["it_power_w"]
-    idle_w = scenario.facility.node_type_of("main").idle_power_w
+    idle_w = own.scenario.facility.node_type_of("main").idle_power_w
     np.testing.assert_allclose(added_w, N_RACKS * (RACK_W - idle_w), atol=0.01)
     assert own.jobs()["start_time"].equals(alone.jobs()["start_time"])
 
 
 def test_bank_takes_lists_as_it_takes_arrays(tmp_path: Path) -> None:
-    of_lists = type(
-        "Racks", (Racks,), {"change": banked("weight", lambda w: w.tolist())}
-    )
+    as_list = banked("weight", lambda weight: weight.tolist())
+    of_lists = type("Racks", (Racks,), {"change": as_list})
     found, expected = (
         run(tmp_path / str(k), load) for k, load in enumerate((of_lists, Racks))
     )
@@ -238,10 +223,5 @@ def test_object_that_a_run_can_not_use_is_refused_in_one_line(
     tmp_path: Path, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{words}"):
-        simulate(
-            tiny_scenario({"duration": "6 h"}),
-            tmp_path / "r",
-            library=tiny_library(),
-            **given,
-        )
+        simulate(tiny_scenario(), tmp_path / "r", library=tiny_library(), **given)
     assert not (tmp_path / "r").exists()

@@ -142,32 +142,20 @@ def site(
     """A site and its run in one window."""
     scenario, kept = tiny_scenario(SITES[request.param]), Keeps()
     folder = tmp_path_factory.mktemp("sites") / "run"
-    run = diploee.simulate(
-        scenario,
-        folder,
-        library=tiny_library(),
-        sinks=[kept],
-        n_threads=1,
-        engine="simpy" if request.param == "flexible" else "compiled",
-    )
-    return Site(run, kept)
+    how: Any = {"library": tiny_library(), "sinks": [kept], "n_threads": 1}
+    how["engine"] = "simpy" if request.param == "flexible" else "compiled"
+    return Site(diploee.simulate(scenario, folder, **how), kept)
 
 
 def test_windows_threads_and_engines_change_no_byte(site: Site, tmp_path: Path) -> None:
-    again = diploee.simulate(
-        site.run.scenario,
-        tmp_path / "again",
-        library=tiny_library(),
-        engine="simpy",
-        window_days=0.25,
-        n_threads=3,
-    )
+    how: Any = {"engine": "simpy", "window_days": 0.25, "n_threads": 3}
+    how["library"] = tiny_library()
+    again = diploee.simulate(site.run.scenario, tmp_path / "again", **how)
     names = {path.name for path in site.run.folder.iterdir()} - {"manifest.json"}
     assert len(names) == 2 + ("jobs" in site.run.metrics)
     for name in names:
-        assert (again.folder / name).read_bytes() == (
-            site.run.folder / name
-        ).read_bytes(), name
+        first, second = (of.folder / name for of in (site.run, again))
+        assert first.read_bytes() == second.read_bytes(), name
 
 
 @pytest.mark.parametrize(
@@ -178,9 +166,8 @@ def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(site: Site) -> No
     step_s = site.run.scenario.resolution_ms / 1_000
     idle_j = (IDLE_W * site.standing * (1 - kept["utilization"])).sum() * step_s
     total_j = kept["it_power_w"].sum() * step_s
-    assert site.run.jobs()["energy_j"].sum() + idle_j == pytest.approx(
-        total_j, rel=1e-7
-    )
+    jobs_j = site.run.jobs()["energy_j"].sum()
+    assert jobs_j + idle_j == pytest.approx(total_j, rel=1e-7)
 
 
 def test_targets_are_met_of_the_node_time_that_stands(site: Site) -> None:
@@ -212,9 +199,8 @@ def test_steps_give_the_power_of_a_run(site: Site) -> None:
     jobs_j = job_energy_j(schedule, workload.library, scenario, workload.pieces_of)
     assert jobs_j.sum() < power["it_power_w"].sum() * 60
     if scenario.warm_up is None:
-        assert jobs_j.sum() == pytest.approx(
-            site.run.jobs()["energy_j"].sum(), rel=1e-9
-        )
+        of_run_j = site.run.jobs()["energy_j"].sum()
+        assert jobs_j.sum() == pytest.approx(of_run_j, rel=1e-9)
 
 
 def _series(scenario: Scenario) -> object:
@@ -248,9 +234,8 @@ LEFT_OUT: dict[str, tuple[str, list[str], Callable[[Scenario], object]]] = {
 @pytest.mark.parametrize("part", LEFT_OUT)
 def test_steps_refuse_what_they_leave_out_and_name_the_run(part: str) -> None:
     name, values, step = LEFT_OUT[part]
-    with pytest.raises(
-        InputError, match=rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"
-    ):
+    words = rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"
+    with pytest.raises(InputError, match=words):
         step(load_scenario(name, values))
 
 
@@ -260,7 +245,6 @@ def test_segments_of_a_library_without_the_jobs_profiles_are_refused(
 ) -> None:
     scenario = tiny_scenario(changes)
     _, schedule = scheduled(scenario)
-    with pytest.raises(
-        InputError, match=r"job_segments: .* the library of 4 .*workload\.library"
-    ):
+    words = r"job_segments: .* the library of 4 .*workload\.library"
+    with pytest.raises(InputError, match=words):
         job_segments(schedule, tiny_library(), scenario)
