@@ -132,6 +132,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         "gives .*'o_w', which it does",
     ),
     (gives(lambda _: None), "apply raised TypeError: cannot unpack"),
+    (gives(lambda _: open("/none")), "apply raised FileNotFoundError"),  # noqa: PTH123, SIM115
     ({}, "lacks column 'lag_w', which it declares"),
     (
         role(role="loss") | gives(lambda b: ({"odd_w": -b.columns[POWER]}, None)),

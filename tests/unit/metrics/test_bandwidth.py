@@ -28,7 +28,9 @@ def readings(interval_s, window_s):
     ("field", "gpu", "trusted_hz", "flagged_hz", "min_step_s", "is_sampled"),
     [
         ("power.draw", "H100", 0.25, 0.44, 2.0, False),
+        ("power.draw", "H200", 0.25, 0.44, 2.0, False),
         ("power.draw", "A100", 0.0, 0.0, 0.2, True),
+        ("power.draw", "L40S", 0.25, 0.44, 2.0, False),
         ("energy", "H100", 0.91, 2.5, 0.2, True),
         ("other", None, 0.25, 0.44, 2.0, False),
         ("power.draw.instant", "H100", 0.0, 0.0, 0.2, True),
