@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run, tiny_scenario
 
-import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
@@ -179,13 +178,8 @@ def test_the_supply_makes_up_for_what_the_battery_loses() -> None:
 def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> None:
     rng = np.random.default_rng(3)
     load_w = 8 * MW + 3 * MW * rng.standard_normal(5_000)
-    spec = BatterySpec(
-        power_mw=2.0,
-        energy_mwh=0.05,
-        smoothing_s=600.0,
-        auxiliary_kw=20.0,
-        feedback_per_h=4.0,
-    )
+    keys = {"smoothing_s": 600.0, "auxiliary_kw": 20.0, "feedback_per_h": 4.0}
+    spec = BatterySpec(power_mw=2.0, energy_mwh=0.05, **keys)
     found = run_of(spec, load_w, dt_ms, [])
     charge = found["battery_state_of_charge"]
     assert charge.min() >= 0.1 - 1e-12
@@ -196,12 +190,8 @@ def test_energy_is_kept_and_the_charge_stays_within_its_bounds(dt_ms: int) -> No
     dt_s = dt_ms / 1_000
     stored_j = np.diff(np.append(0.5, charge)) * 0.05 * 3.6e9
     surplus_j = (found["facility_power_w"] - load_w) * dt_s
-    np.testing.assert_allclose(
-        surplus_j,
-        stored_j + found["battery_loss_w"] * dt_s,
-        rtol=0,
-        atol=1e-9 * load_w.max() * dt_s,
-    )
+    kept_j, near = stored_j + found["battery_loss_w"] * dt_s, 1e-9 * load_w.max() * dt_s
+    np.testing.assert_allclose(surplus_j, kept_j, rtol=0, atol=near)
 
 
 def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
@@ -228,9 +218,7 @@ def counted_slowly(series: list[float]) -> list[tuple[float, float]]:
     return found + [(abs(b - a), 0.5) for a, b in pairwise(points)]
 
 
-def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length() -> (
-    None
-):
+def test_rainflow_of_the_charge_is_that_of_the_standard_in_any_blocks() -> None:
     rng = np.random.default_rng(7)
     series = rng.permutation(np.linspace(0.05, 0.95, 400))
     cycles = ChargeCycles()
@@ -248,36 +236,21 @@ def test_rainflow_of_the_charge_is_that_of_the_standard_in_blocks_of_any_length(
 
 
 def test_lossless_battery_cycles_as_deep_as_it_gives_and_takes(tmp_path: Path) -> None:
-    battery = {
-        "kind": "battery",
-        "power_mw": 0.01,
-        "energy_mwh": 0.001,
-        "smoothing_s": 600,
-        "charge_efficiency": 1,
-        "discharge_efficiency": 1,
-    }
-    scenario = tiny_scenario({"facility.stages": [battery]})
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    size = {"power_mw": 0.01, "energy_mwh": 0.001, "smoothing_s": 600}
+    lossless = {"charge_efficiency": 1, "discharge_efficiency": 1}
+    stage = {"kind": "battery", **size, **lossless}
+    run = tiny_run(tmp_path / "run", {"facility.stages": [stage]})
     told = run.metrics["battery"]
-    assert told["cycled_depth"] == pytest.approx(
-        told["equivalent_full_cycles"], rel=1e-5
-    )
+    cycles = told["equivalent_full_cycles"]
+    assert told["cycled_depth"] == pytest.approx(cycles, rel=1e-5)
     assert 0 < told["deepest_cycle"] <= 0.8 + 1e-9
 
 
 def test_what_it_can_not_cover_is_counted(tmp_path: Path) -> None:
-    battery = {
-        "kind": "battery",
-        "power_mw": 1e-5,
-        "energy_mwh": 1.0,
-        "ramp_limit": {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6},
-    }
-    scenario = tiny_scenario({"facility.stages": [battery]})
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    ramps = {"up_mw_per_min": 1e-6, "down_mw_per_min": 1e-6}
+    size = {"power_mw": 1e-5, "energy_mwh": 1.0}
+    stage = {"kind": "battery", "ramp_limit": ramps, **size}
+    run = tiny_run(tmp_path / "run", {"facility.stages": [stage]})
     assert run.metrics["battery"]["uncovered_h"] > 1
     assert run.metrics["battery"]["uncovered_mwh"] > 0
 
@@ -345,15 +318,10 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     meters = StageMeters(stages, ())
     meters.add(passed)
     assert passed.columns["facility_power_w"].max() == pytest.approx(9 * MW)
-    for name, column in (
-        ("battery", "battery_power_w"),
-        ("second_battery", "second_battery_power_w"),
-    ):
-        power_w, found = passed.columns[column], meters.blocks()[name]
-        assert (
-            found["discharged_mwh"] == pytest.approx(1)
-            and (power_w[60:120] == MW).all()
-        )
+    for name in ("battery", "second_battery"):
+        power_w, found = passed.columns[f"{name}_power_w"], meters.blocks()[name]
+        assert found["discharged_mwh"] == pytest.approx(1)
+        assert (power_w[60:120] == MW).all()
         taken_mwh = -np.minimum(power_w, 0).sum() / 60 / MW
         # 1 / 0.95 left its 2 MWh; most of it, over 0.95, comes back within 4 h.
         assert 0.8 < taken_mwh * 0.95**2 < 1
@@ -368,19 +336,13 @@ def test_it_charges_and_discharges_in_its_hours() -> None:
     found = run_of(battery(1, 4, time_of_use=hours), np.full(1440, 9 * MW), 60_000, [])
     by_hour = found["battery_power_w"].reshape(24, 60).sum(axis=1) / 60 / MW
     # Half full of 4 MWh: it takes 2 / 0.95, gives 4 * 0.95, and nothing else.
-    assert by_hour[:12].sum() == pytest.approx(-2 / 0.95) and by_hour[:2].tolist() == [
-        -1,
-        -1,
-    ]
-    assert (
-        by_hour[12:23].sum() == pytest.approx(4 * 0.95)
-        and by_hour[12:15].tolist() == [1] * 3
-    )
+    assert by_hour[:12].sum() == pytest.approx(-2 / 0.95)
+    assert by_hour[12:23].sum() == pytest.approx(4 * 0.95)
+    assert by_hour[:2].tolist() == [-1] * 2 and by_hour[12:15].tolist() == [1] * 3
     assert by_hour[23] == 0 and not found["battery_uncovered_w"].any()
     # It gives no more than there is to supply.
-    small = run_of(
-        battery(1, 4, time_of_use=hours), np.full(1440, 0.4 * MW), 60_000, []
-    )
+    small_w = np.full(1440, 0.4 * MW)
+    small = run_of(battery(1, 4, time_of_use=hours), small_w, 60_000, [])
     assert small["facility_power_w"].min() == 0
 
 

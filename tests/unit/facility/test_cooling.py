@@ -43,32 +43,21 @@ def weather(wet_c: Any, dry_c: Any = None) -> Weather:
 
 
 def opened(kind: str, air: Weather, **keys: Any) -> Cooling:
-    clock = RunClock(
-        datetime(2023, 1, 1), UTC, (air.time_ms.size - 1) * MS_PER_H, 1_000
-    )
-    plant = STAGES.read({"kind": kind, **keys}).open(
-        SiteView(clock, RATED_W, True, air)
-    )
+    span_ms = (air.time_ms.size - 1) * MS_PER_H
+    clock = RunClock(datetime(2023, 1, 1), UTC, span_ms, 1_000)
+    site = SiteView(clock, RATED_W, True, air)
+    plant = STAGES.read({"kind": kind, **keys}).open(site)
     assert isinstance(plant, Cooling)
     return plant
 
 
-def passed(
-    plant: Cooling, heat_w: Any, dt_ms: int, cuts: tuple[int, ...] = ()
-) -> dict[str, Any]:
-    """Columns behind a plant, block by block."""
+def passed(plant: Cooling, heat_w: Any, dt_ms: int) -> dict[str, Any]:
+    """Columns behind a plant."""
     heat_w = np.asarray(heat_w, dtype=float)
-    state, parts = plant.start(), []
-    for begin, end in zip((0, *cuts), (*cuts, heat_w.size), strict=True):
-        reactive = np.zeros(end - begin)
-        columns = {
-            "facility_power_w": heat_w[begin:end],
-            "facility_reactive_var": reactive,
-        }
-        columns["it_ac_power_w"] = heat_w[begin:end]
-        found, state = plant.apply(Block(begin * dt_ms, dt_ms, columns), state)
-        parts.append({**columns, **found})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns = {"facility_power_w": heat_w, "it_ac_power_w": heat_w}
+    columns["facility_reactive_var"] = np.zeros(heat_w.size)
+    found, _ = plant.apply(Block(0, dt_ms, columns), plant.start())
+    return {**columns, **found}
 
 
 def ratio(kind: str, load: float, temperature_c: float) -> float:
@@ -80,41 +69,32 @@ def ratio(kind: str, load: float, temperature_c: float) -> float:
     return float(found["cooling_w"][0] / (load * 2e6))
 
 
-@pytest.mark.parametrize(
-    ("kind", "load", "temperature_c", "expected"),
-    [
-        *(
-            ("wse", 1, t, p)
-            for t, p in ((15, 0.0619), (18, 0.0987), (20, 0.1390), (22, 0.1868))
-        ),
-        *(("wse", 1, t, p) for t, p in ((25, 0.2494), (27, 0.2583))),
-        *(("wse", 0.4, t, p) for t, p in ((15, 0.0387), (22, 0.1580))),
-        *(
-            ("dlc_tower", 1, t, p)
-            for t, p in ((15, 0.0315), (22, 0.0440), (25, 0.0502))
-        ),
-        ("dlc_tower", 0.4, 15, 0.0197),
-        *(
-            ("air_chiller", 1, t, p)
-            for t, p in ((5, 0.0636), (15, 0.1253), (20, 0.1747))
-        ),
-        *(("air_chiller", 1, t, p) for t, p in ((30, 0.2518), (40, 0.3290))),
-    ],
-)
-def test_cooling_over_heat_is_that_of_the_sheet(
-    kind: str, load: float, temperature_c: float, expected: float
-) -> None:
-    assert ratio(kind, load, temperature_c) == pytest.approx(expected, abs=1e-4)
+OF_SHEET = {
+    ("wse", 1): {
+        15: 0.0619,
+        18: 0.0987,
+        20: 0.1390,
+        22: 0.1868,
+        25: 0.2494,
+        27: 0.2583,
+    },
+    ("wse", 0.4): {15: 0.0387, 22: 0.1580},
+    ("dlc_tower", 1): {15: 0.0315, 22: 0.0440, 25: 0.0502},
+    ("dlc_tower", 0.4): {15: 0.0197},
+    ("air_chiller", 1): {5: 0.0636, 15: 0.1253, 20: 0.1747, 30: 0.2518, 40: 0.3290},
+}
+
+
+@pytest.mark.parametrize(("kind", "load"), OF_SHEET)
+def test_cooling_over_heat_is_that_of_the_sheet(kind: str, load: float) -> None:
+    for temperature_c, expected in OF_SHEET[kind, load].items():
+        found = ratio(kind, load, temperature_c)
+        assert found == pytest.approx(expected, abs=1e-4), temperature_c
 
 
 @pytest.mark.parametrize(
     ("dry_c", "wet_c", "pue"),
-    [
-        (20, 12.30, 1.0887168),
-        (0, -2.29, 1.0881),
-        (30, 21.93, 1.2971),
-        (35, 21.40, 1.2801),
-    ],
+    [(20, 12.3, 1.08872), (0, -2.29, 1.0881), (30, 21.93, 1.2971), (35, 21.4, 1.2801)],
 )
 def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     dry_c: float, wet_c: float, pue: float
@@ -130,14 +110,12 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     losses = 1 / 0.980302734 - 1 + 1 / (1 - 0.00560546875) - 1 + 0.00181445313
     heat = 1 + losses
     load = heat / 0.986289063
-    room_fans = fan_power(
-        heat, 416.992188, 0.713720703, rise_k, density(supply_c), 1010
-    )
+    air = density(supply_c)
+    room_fans = fan_power(heat, 416.992188, 0.713720703, rise_k, air, 1010)
     return_c = return_water_c(supply_c, rise_k, 0.816601563, water_k)
     free = free_cooling_share(wet_c, return_c, approach_k + 2.29404297, water_k)
-    chillers = (
-        load * (1 - free) / chiller_cop(wet_c + approach_k, 0.224023438, 0.105488281)
-    )
+    cop = chiller_cop(wet_c + approach_k, 0.224023438, 0.105488281)
+    chillers = load * (1 - free) / cop
     pumps = free * pump_power(load, 156_284.191, 0.668945312, water_k)
     pumps += (1 - free) * pump_power(load, 171_884.552, 0.745117188, water_k)
     rejected = load + chillers
@@ -145,9 +123,8 @@ def test_the_equations_give_the_pue_that_lei_and_masanet_print(
     tower_fans = tower_fan_power(
         rejected, 148.339844, 0.745947266, tower_k, 1.11914062, density(dry_c)
     )
-    assert heat + room_fans + chillers + pumps + tower_fans == pytest.approx(
-        pue, abs=1e-3
-    )
+    found = heat + room_fans + chillers + pumps + tower_fans
+    assert found == pytest.approx(pue, abs=1e-3)
 
 
 @pytest.mark.parametrize("dt_ms", [100, 60_000, 600_000])
@@ -244,6 +221,11 @@ def test_any_weather_and_load_give_finite_power(
     np.testing.assert_allclose(found["facility_power_w"], sum_w, rtol=1e-12)
 
 
+def without_frost(kind: str) -> dict[str, Any]:
+    off = {"frost_fraction": 0}
+    return {"rest": off} if kind == "dlc_tower" else off
+
+
 def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
     # A chiller that starts lets all run at a better part load: not monotone within the
     # economizer.
@@ -254,33 +236,22 @@ def test_warmer_air_never_costs_less_where_no_chiller_starts() -> None:
             ("dlc_tower", np.linspace(23.5, 30, 30)),
             ("air_chiller", np.linspace(-20, 50, 300)),
         ):
-            keys = (
-                {"rest": {"frost_fraction": 0}}
-                if kind == "dlc_tower"
-                else {"frost_fraction": 0}
-            )
-            spec = opened(kind, weather([10, 10]), **keys).plant
-            power = spec.relative_power(
-                np.full(temperatures_c.size, load), temperatures_c
-            )
+            spec = opened(kind, weather([10, 10]), **without_frost(kind)).plant
+            loads = np.full(temperatures_c.size, load)
+            power = spec.relative_power(loads, temperatures_c)
             # The dry coolers' fans stop
             gone = 0.02 if kind == "air_chiller" else 1e-12
             assert np.diff(power).min() >= -gone
 
 
-def test_fans_slow_down_in_the_cold_until_heaters_need_more() -> None:
-    for kind in ("wse", "dlc_tower", "air_chiller"):
-        warm, cool, freezing, cold = (ratio(kind, 1, t) for t in (5, 1, 0, -20))
-        assert warm > cool > freezing
-        assert cold < ratio(kind, 1, 15)
-        off = (
-            {"rest": {"frost_fraction": 0}}
-            if kind == "dlc_tower"
-            else {"frost_fraction": 0}
-        )
-        plant = opened(kind, weather([-20, -20]), **off).plant
-        without = float(plant.relative_power(np.array([1.0]), np.array([-20.0]))[0])
-        assert cold - without == pytest.approx(0.003, rel=1e-6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_fans_slow_down_in_the_cold_until_heaters_need_more(kind: str) -> None:
+    warm, cool, freezing, cold = (ratio(kind, 1, t) for t in (5, 1, 0, -20))
+    assert warm > cool > freezing
+    assert cold < ratio(kind, 1, 15)
+    plant = opened(kind, weather([-20, -20]), **without_frost(kind)).plant
+    without = float(plant.relative_power(np.array([1.0]), np.array([-20.0]))[0])
+    assert cold - without == pytest.approx(0.003, rel=1e-6)
 
 
 def test_tower_fans_take_the_air_that_holds_the_water() -> None:
@@ -288,26 +259,28 @@ def test_tower_fans_take_the_air_that_holds_the_water() -> None:
     # 0.775
     fan = tower_fan_power(1.0, 250.0, 0.775, 5.0, 2.0)
     chillers_off = ratio("wse", 1, 13.25)
-    assert chillers_off - ratio("wse", 1, 0) == pytest.approx(
-        fan * (1 - 4.75 / 18), rel=1e-3
-    )
+    saved = chillers_off - ratio("wse", 1, 0)
+    assert saved == pytest.approx(fan * (1 - 4.75 / 18), rel=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("kind", "keys"),
+    ("kind", "keys", "least"),
     [
-        ("wse", {"supply_air_c": 10.0, "min_tower_water_c": 21.0}),
-        ("air_chiller", {"chilled_water_c": 8.0}),
+        (
+            "wse",
+            {"supply_air_c": 10.0, "min_tower_water_c": 21.0},
+            "min_tower_water_c",
+        ),
+        ("air_chiller", {"chilled_water_c": 8.0}, "min_condensing_c"),
     ],
 )
 def test_chillers_gain_nothing_from_colder_condensers_than_they_bear(
-    kind: str, keys: dict[str, float]
+    kind: str, keys: dict[str, float], least: str
 ) -> None:
-    colder = {"min_tower_water_c": -40} if kind == "wse" else {"min_condensing_c": -40}
     heat, outside_c = np.array([1.0]), np.array([8.0])
     held, free = (
         opened(kind, weather([8, 8]), **given).plant.relative_power(heat, outside_c)[0]
-        for given in (keys, keys | colder)
+        for given in (keys, keys | {least: -40})
     )
     assert held > free
 
@@ -339,12 +312,8 @@ def test_hours_beyond_the_set_point_and_outside_the_model_are_counted() -> None:
         expected = 1.75 / 8 + 1.75 / 4
         assert values["cooling.clamped_h"] == pytest.approx(expected)
         assert values["cooling.hours_above_rating"] == 0
-    assert (
-        metered(opened("wse", weather([20, 20])), [1e6], 60_000)[
-            "cooling.hours_beyond_set_point"
-        ]
-        is None
-    )
+    of_chillers = metered(opened("wse", weather([20, 20])), [1e6], 60_000)
+    assert of_chillers["cooling.hours_beyond_set_point"] is None
 
 
 def test_heat_above_the_design_is_cooled_and_counted() -> None:
@@ -367,36 +336,29 @@ POINTS = [
 ]
 
 
-def test_a_measured_table_gives_its_points_and_lines_between_them(
-    tmp_path: Path,
-) -> None:
-    plant = opened("cooling_table", weather([10, 10]), points=POINTS)
+def over_heat(air: Weather, load: float, **keys: Any) -> float:
+    """Return what the measured plant draws over its heat at a load."""
+    plant = opened("cooling_table", air, points=POINTS, **keys)
+    heat_w = load * RATED_W
+    return float(passed(plant, [heat_w] * 2, 60_000)["cooling_w"][0] / heat_w)
+
+
+def test_a_measured_table_gives_its_points_and_lines_between_them() -> None:
+    at_10_c, by_dry = weather([10, 10]), weather([0, 0], [25, 25])
     for load in (0.25, 0.5, 1.0):
-        found = passed(plant, [load * RATED_W] * 2, 60_000)
-        assert found["cooling_w"][0] / (load * RATED_W) == pytest.approx(
-            0.05 + 0.1 * load
-        )
-    half = passed(plant, [0.75 * RATED_W] * 2, 60_000)["cooling_w"][0] / RATED_W
+        assert over_heat(at_10_c, load) == pytest.approx(0.05 + 0.1 * load)
+    half = over_heat(at_10_c, 0.75) * 0.75
     assert half == pytest.approx((0.5 * 0.1 + 0.15) / 2)
+    assert over_heat(by_dry, 1, temperature="dry_bulb") == pytest.approx(0.30)
     warm = opened("cooling_table", weather([30, 30]), points=POINTS)
     assert metered(warm, [5e6] * 60, 60_000)["cooling.clamped_h"] == pytest.approx(1)
-    by_dry = opened(
-        "cooling_table",
-        weather([0, 0], [25, 25]),
-        points=POINTS,
-        temperature="dry_bulb",
-    )
-    assert passed(by_dry, [RATED_W], 60_000)["cooling_w"][0] / RATED_W == pytest.approx(
-        0.30
-    )
 
 
 def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
     lines = ["# our site, 2024", "temperature_c,load,cooling_ratio"]
     path = tmp_path / "cooling.csv"
-    path.write_text(
-        "\n".join([*lines, *(",".join(map(str, point)) for point in POINTS)]) + "\n"
-    )
+    lines += [",".join(map(str, point)) for point in POINTS]
+    path.write_text("\n".join(lines) + "\n")
     spec = STAGES.read({"kind": "cooling_table", "path": "cooling.csv"})
     assert spec.files == ("cooling.csv",)
     clock = RunClock(datetime(2023, 1, 1), UTC, MS_PER_H, 1_000)
@@ -415,8 +377,6 @@ def test_a_measured_table_comes_from_a_file_as_well(tmp_path: Path) -> None:
     [
         ({"kind": "wse", "time_constants_s": [60, 60.2]}, "must differ by 1 %"),
         ({"kind": "wse", "time_constants_s": [0]}, "must be from 0.1 to 1e\\+06 s"),
-        ({"kind": "wse", "design_heat_mw": 0}, "greater than or equal to 0.000001"),
-        ({"kind": "wse", "pump_efficiency": 1.2}, "less than or equal to 1"),
         ({"kind": "cooling_table"}, "either points or path"),
         ({"kind": "cooling_table", "points": POINTS[:4]}, "one point for each"),
         (
@@ -437,10 +397,7 @@ def test_keys_that_can_not_be_are_refused(keys: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize(
     ("site", "text"),
     [
-        (
-            {"ac": False},
-            r"needs what the nodes draw at their AC input.*<name>\.ac_power",
-        ),
+        ({"ac": False}, r"needs what the nodes draw at their .*<name>\.ac_power"),
         ({"weather": None}, r"needs the weather; give facility\.weather"),
         ({"rated_power_w": 0.0}, "needs a design heat above 0"),
     ],
@@ -456,16 +413,8 @@ def test_a_plant_without_what_it_needs_is_refused(
 
 def tiny_site(**changes: Any) -> Any:
     """The tiny scenario at its AC input, cooled."""
-    keys = {
-        "duration": "26 h",
-        "resolution": "1 min",
-        "facility.utc_offset": "-07:00",
-        **changes,
-    }
-    node_types = tiny_scenario().facility.node_types
-    return tiny_scenario(
-        {**keys, **{f"facility.node_types.{n}.ac_power": "dlc" for n in node_types}}
-    )
+    keys = {"duration": "26 h", "facility.utc_offset": "-07:00", **changes}
+    return tiny_scenario(keys | {"facility.node_types.node.ac_power": "dlc"})
 
 
 def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
@@ -480,16 +429,12 @@ def test_a_run_names_its_weather_file_and_warns_of_what_the_model_does_not_hold(
     scenario = tiny_site(**keys).beside(tmp_path)
     run = simulate(scenario, tmp_path / "run", library=tiny_library())
     assert run.metrics["cooling"]["clamped_h"] == pytest.approx(26)
-    assert any(
-        "outside the model's range in 26 h" in line for line in run.manifest["warnings"]
-    )
+    words = "outside the model's range in 26 h"
+    assert any(words in line for line in run.manifest["warnings"])
     assert set(run.manifest["input_files"]) == {"hot.epw"}
     assert run.manifest["versions"]["pvlib"]
     overheated = {"kind": "wse", "design_heat_mw": 1e-6}
     hot = tiny_site(**{**keys, "facility.stages": [overheated]}).beside(tmp_path)
-    warned = simulate(hot, tmp_path / "hot", library=tiny_library()).manifest[
-        "warnings"
-    ]
-    assert any(
-        "cooling: the load is above its rating in 26 h" in line for line in warned
-    )
+    run = simulate(hot, tmp_path / "hot", library=tiny_library())
+    words = "cooling: the load is above its rating in 26 h"
+    assert any(words in line for line in run.manifest["warnings"])

@@ -10,11 +10,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
-import diploee
 from diploee.base.clock import RunClock
 from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
@@ -212,35 +211,26 @@ def test_it_is_computed_in_tenths_of_its_delay_or_ramp(
         ({"above_mw": 1, "schedule": [{"from_h": 1}]}, "found both"),
         (
             {"schedule": [{"from_h": 1}], "hysteresis_mw": 1},
-            "leave it out beside a schedule",
+            "leave it out beside a sch",
         ),
         ({"schedule": [{"from_h": 24}]}, "let them differ"),
         ({"schedule": [{"first": "2018-02-01", "last": "2018-01-01"}]}, "swap them"),
     ],
 )
 def test_settings_that_fight_are_refused(settings: dict[str, Any], words: str) -> None:
+    stage = {"kind": "generator", "power_mw": 1, **settings}
     with pytest.raises(ScenarioError, match=words):
-        tiny_scenario(
-            {"facility.stages": [{"kind": "generator", "power_mw": 1, **settings}]}
-        )
+        tiny_scenario({"facility.stages": [stage]})
 
 
 def test_a_run_has_its_energy_as_a_part_and_is_computed_at_its_step(
     tmp_path: Any,
 ) -> None:
-    stage = {
-        "kind": "generator",
-        "power_mw": 0.01,
-        "schedule": [{"from_h": 6, "to_h": 7}],
-    }
-    scenario = tiny_scenario({"facility.stages": [stage], "duration": "12 h"})
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
-    told, given_w = (
-        run.metrics["generator"],
-        run.facility(["generator_w"])["generator_w"],
-    )
+    hours = [{"from_h": 6, "to_h": 7}]
+    stage = {"kind": "generator", "power_mw": 0.01, "schedule": hours}
+    run = tiny_run(tmp_path / "run", {"facility.stages": [stage], "duration": "12 h"})
+    told = run.metrics["generator"]
+    given_w = run.facility(["generator_w"])["generator_w"]
     # Delay and ramps of a minute each: 60 min less 1 min, and half of each of two
     # ramps.
     assert told["energy_mwh"] == pytest.approx(0.01 * 59 / 60, rel=1e-9)

@@ -3,14 +3,12 @@ rises."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-import diploee
 from diploee.facility import Block
 from diploee.facility.base import Stages
 from diploee.facility.ramp_limit import RampLimitSpec
@@ -21,26 +19,15 @@ RISE = FALL[::-1].copy()
 
 
 def held(
-    spec: RampLimitSpec,
-    load_w: np.ndarray,
-    dt_ms: int = 1_000,
-    cuts: tuple[int, ...] = (),
+    spec: RampLimitSpec, load_w: np.ndarray, dt_ms: int = 1_000
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return the columns and metrics of a load."""
-    meter, passed = spec.meter(), []
-    for begin, end in pairwise([0, *cuts, load_w.size]):
-        passed.append(
-            Block(begin * dt_ms, dt_ms, {"facility_power_w": load_w[begin:end]})
-        )
-    blocks = list(Stages([spec]).through(iter(passed)))
-    for block in blocks:
-        meter.add(block)
-    columns = {
-        k: np.concatenate([b.columns[k] for b in blocks]) for k in blocks[0].columns
-    }
-    return columns, {
-        k.removeprefix("ramp_limit."): v for k, v in meter.values().items()
-    }
+    meter = spec.meter()
+    given = Block(0, dt_ms, {"facility_power_w": load_w})
+    (block,) = Stages([spec]).through(iter([given]))
+    meter.add(block)
+    values = meter.values().items()
+    return block.columns, {k.removeprefix("ramp_limit."): v for k, v in values}
 
 
 def test_ballast_burns_half_the_square_of_a_fall_over_the_ramp() -> None:
@@ -51,12 +38,10 @@ def test_ballast_burns_half_the_square_of_a_fall_over_the_ramp() -> None:
     assert told["burnt_mwh"] == pytest.approx(
         100 * (100 / step_mw - 1) / 2 / 3600, rel=1e-9
     )
-    assert told["burnt_mwh"] == pytest.approx(100**2 / (2 * 600), rel=2e-3)
     assert told["max_ballast_mw"] == pytest.approx(100 - step_mw)
     assert told["uncovered_steps"] == 0
-    np.testing.assert_allclose(
-        np.diff(columns["facility_power_w"]).min(), -step_mw * MW
-    )
+    falls_w = np.diff(columns["facility_power_w"])
+    assert falls_w.min() == pytest.approx(-step_mw * MW)
     # Its cost is all that it adds.
     np.testing.assert_array_equal(
         columns["facility_power_w"] - FALL, columns["ballast_power_w"]
@@ -112,12 +97,8 @@ def test_energy_balances_and_parts_never_act_together() -> None:
     )
     columns, _ = held(spec, load_w)
     ballast_w, curtailed_w = columns["ballast_power_w"], columns["curtailed_power_w"]
-    np.testing.assert_allclose(
-        columns["facility_power_w"],
-        load_w + ballast_w - curtailed_w,
-        rtol=0,
-        atol=1e-9 * 20 * MW,
-    )
+    held_w = load_w + ballast_w - curtailed_w
+    np.testing.assert_allclose(columns["facility_power_w"], held_w, rtol=0, atol=0.02)
     assert not (ballast_w * curtailed_w).any()
     assert ballast_w.max() == 2 * MW
     assert curtailed_w.max() > 2 * MW
@@ -126,18 +107,11 @@ def test_energy_balances_and_parts_never_act_together() -> None:
 def test_ramps_without_limit_leave_the_run_as_it_is(tmp_path: Path) -> None:
     ramps = {"up_mw_per_min": 1e9, "down_mw_per_min": 1e9}
     limit = {"kind": "ramp_limit", "curtails": True, **ramps}
-    battery = {
-        "kind": "battery",
-        "power_mw": 1.0,
-        "energy_mwh": 1.0,
-        "ramp_limit": ramps,
-    }
+    size = {"power_mw": 1.0, "energy_mwh": 1.0}
+    battery = {"kind": "battery", "ramp_limit": ramps, **size}
     power = []
     for name, stages in (("plain", []), ("battery", [battery]), ("limit", [limit])):
-        scenario = tiny_scenario({"facility.stages": stages})
-        run = diploee.simulate(
-            scenario, tmp_path / name, library=tiny_library(), engine="compiled"
-        )
+        run = tiny_run(tmp_path / name, {"facility.stages": stages})
         power.append(run.facility()["facility_power_w"].to_numpy().tobytes())
     assert power[0] == power[1] == power[2]
     assert set(run.metrics["ramp_limit"].values()) == {0}

@@ -3,23 +3,28 @@ where."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_scenario
+from builders import TYPICAL_DENVER, Keeps, tiny_library, tiny_run, tiny_scenario
 
 from diploee import Run, simulate
 from diploee.base.column_specs import TAKEN_OFF, Column
 from diploee.base.errors import InputError, StageError
+from diploee.base.units import MEGAWATT
 from diploee.cli.display import show_run
 from diploee.facility import STAGES, Block, StageSpec
 from diploee.facility.base import POWER
 from diploee.grid.limits import Limits, check_limits
 from diploee.metrics.attribution_text import cause_words
 from diploee.reports.build import build_report
+from diploee.reports.data import read_run
 from diploee.reports.datasheet import data_sheet
+from diploee.reports.drawing.charts import Line, Stack
+from diploee.reports.stack_charts import overview_chart, poi_charts
 from diploee.simulation.size import rated_at_meter_w
 
 METER = {
@@ -27,7 +32,12 @@ METER = {
     "contract_mva": 8,
     "billing": {"power_factor_min": 0.95, "kvar_free_share": 0.62, "ratchet": 0.8},
 }
+SIZE = {"power_mw": 0.5, "energy_mwh": 0.5}
+BATTERY: Any = {"kind": "battery", "smoothing_s": 600, **SIZE}
 CHAIN: list[Any] = ["pdu", "ups", "wse", "auxiliary_load", "transformers", METER]
+
+
+TURBINE = ("turbine_w", "W", "facility", "mean", "at its terminals", "output")
 
 
 @pytest.fixture(autouse=True)
@@ -39,18 +49,7 @@ def turbine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Turbine(StageSpec):
         """A turbine that runs from one hour of the day to another."""
 
-        columns: ClassVar = (
-            Column(
-                "turbine_w",
-                "W",
-                "facility",
-                "mean",
-                "at its terminals",
-                "output of the turbine",
-                role="source",
-                part="turbine",
-            ),
-        )
+        columns: ClassVar = (Column(*TURBINE, role="source", part="turbine"),)
         boundary: ClassVar[str | None] = "behind a turbine"
         kind: Literal["turbine"] = "turbine"
         power_mw: float
@@ -82,12 +81,10 @@ def site(place: int | None = None, power_mw: float = 1.0, **changes: Any) -> Any
 
 def simulated(folder: Path, scenario: Any, **how: Any) -> tuple[Run, dict[str, float]]:
     kept = Keeps()
-    run = simulate(
-        scenario, folder, library=tiny_library(), engine="compiled", sinks=[kept], **how
-    )
-    return run, {
-        name: float(kept[name].sum(dtype=np.float64)) for name in kept.blocks[0].columns
-    }
+    library = tiny_library()
+    how = {"library": library, "engine": "compiled", "sinks": [kept], **how}
+    run, names = simulate(scenario, folder, **how), kept.blocks[0].columns
+    return run, {name: float(kept[name].sum(dtype=np.float64)) for name in names}
 
 
 def overhead(sums: dict[str, float], columns: Any) -> float:
@@ -124,24 +121,14 @@ def test_a_source_further_inside_changes_the_pue_by_the_losses_it_changes(
 
 @pytest.mark.parametrize("first", ["turbine", "battery", "ramp_limit"])
 def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> None:
+    ramps = {"up_mw_per_min": 0.001, "down_mw_per_min": 0.001}
     inside: dict[str, dict[str, Any]] = {
-        "turbine": {"power_mw": 2.0},
-        "battery": {
-            "power_mw": 0.5,
-            "energy_mwh": 0.5,
-            "smoothing_s": 600,
-            "auxiliary_kw": 9,
-        },
-        "ramp_limit": {
-            "up_mw_per_min": 0.001,
-            "down_mw_per_min": 0.001,
-            "curtails": True,
-        },
+        "turbine": {"kind": "turbine", "power_mw": 2.0},
+        "battery": BATTERY | {"auxiliary_kw": 9},
+        "ramp_limit": {"kind": "ramp_limit", "curtails": True, **ramps},
     }
-    run, sums = simulated(
-        tmp_path / "run",
-        site(**{"facility.stages": [{"kind": first, **inside[first]}, *CHAIN]}),
-    )
+    stages = [inside[first], *CHAIN]
+    run, sums = simulated(tmp_path / "run", site(**{"facility.stages": stages}))
     for of in (run.metrics["poi"], *run.metrics["poi"]["monthly"].values()):
         energy = dict(of["energy"])
         total = energy.pop("total_mwh")
@@ -152,13 +139,7 @@ def test_parts_of_the_energy_add_up_to_the_total(tmp_path: Path, first: str) -> 
 
 
 def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None:
-    battery = {
-        "kind": "battery",
-        "power_mw": 0.5,
-        "energy_mwh": 0.5,
-        "smoothing_s": 600,
-    }
-    stages = [*CHAIN[:5], battery, METER]
+    stages = [*CHAIN[:5], BATTERY, METER]
     without, _ = simulated(tmp_path / "without", site())
     run, sums = simulated(tmp_path / "with", site(**{"facility.stages": stages}))
     lost = sums["battery_loss_w"] / sums["it_ac_power_w"]
@@ -169,43 +150,23 @@ def test_a_battery_counts_to_the_pue_by_its_losses_alone(tmp_path: Path) -> None
 def test_two_stages_of_a_kind_have_columns_metrics_and_parts_of_their_own(
     tmp_path: Path,
 ) -> None:
-    batteries = [
-        {
-            "kind": "battery",
-            "power_mw": mw,
-            "energy_mwh": 0.5,
-            "smoothing_s": 600,
-            "auxiliary_kw": 9,
-            **name,
-        }
-        for mw, name in ((0.5, {}), (0.1, {"name": "second"}))
-    ]
-    above = [
-        {"kind": "generator", "power_mw": mw, "above_mw": 1.0, "name": name}
-        for mw, name in ((0.3, None), (0.2, "second"))
-    ]
-    stages = [*CHAIN[:5], *batteries, *above, METER]
-    run, sums = simulated(
-        tmp_path / "run", site(**{"facility.stages": stages, "duration": "4 h"})
-    )
-    for first, second in (
-        ("battery", "second_battery"),
-        ("generator", "second_generator"),
-    ):
-        assert run.metrics[first].keys() == run.metrics[second].keys()
-        assert run.metrics[first] != run.metrics[second]
-    assert {"second_battery_power_w", "second_generator_w"} <= {
-        column.name for column in run.columns
-    }
+    battery = BATTERY | {"auxiliary_kw": 9}
+    generator = {"kind": "generator", "power_mw": 0.3, "above_mw": 1.0}
+    second = {"power_mw": 0.1, "name": "second"}
+    twice = [battery, battery | second, generator, generator | second]
+    changes = {"facility.stages": [*CHAIN[:5], *twice, METER], "duration": "4 h"}
+    run, sums = simulated(tmp_path / "run", site(**changes))
+    for kind in ("battery", "generator"):
+        assert run.metrics[kind].keys() == run.metrics[f"second_{kind}"].keys()
+        assert run.metrics[kind] != run.metrics[f"second_{kind}"]
+    assert {"second_battery_power_w", "second_generator_w"} <= set(sums)
     energy = dict(run.metrics["poi"]["energy"])
     total = energy.pop("total_mwh")
     assert sum(energy.values()) == pytest.approx(total, rel=1e-7)
-    given = [
-        run.metrics[name]["energy_mwh"] for name in ("generator", "second_generator")
-    ]
-    assert min(given) > 0 and energy["generator_mwh"] == pytest.approx(
-        -sum(given), rel=1e-6
-    )
+    names = ("generator", "second_generator")
+    given = [run.metrics[name]["energy_mwh"] for name in names]
+    assert min(given) > 0
+    assert energy["generator_mwh"] == pytest.approx(-sum(given), rel=1e-6)
     losses = [c.name for c in run.columns if c.role == "loss"]
     assert "second_battery_loss_w" in losses
     assert sums["loss_w"] == pytest.approx(sum(sums[name] for name in losses), rel=1e-9)
@@ -238,23 +199,17 @@ def test_power_that_is_exported_is_counted_and_survives_everything(
     assert poi["exported_h"] == pytest.approx(12)
     (month,) = run.metrics["billing"]["months"]
     assert month["exported_mwh"] == poi["exported_mwh"]
-    assert (
-        month["energy_mwh"] == pytest.approx(sums["poi_power_w"] / 60e6)
-        and exported > 0
-    )
+    assert month["energy_mwh"] == pytest.approx(sums["poi_power_w"] / 60e6)
     assert 0 < month["lagging_power_factor"] <= 1 and 0 < poi["pue"] < 2
     for demand in month["demand"]:
         assert demand["load_factor"] is None
-    assert (
-        run.metrics["power"]["load_factor"]
-        is run.metrics["grid"]["load_factor"]
-        is None
-    )
-    assert run.metrics["power"]["peak_to_average_ratio"] is None
+    power, grid = run.metrics["power"], run.metrics["grid"]
+    assert power["load_factor"] is grid["load_factor"] is None
+    assert power["peak_to_average_ratio"] is None
     build_report([run.folder])
     figures = {f.item: f for s in data_sheet(run).sections for f in s.figures}
-    assert figures["Load factor of the peak, 1 min means"].value is None
-    assert "exports" in figures["Load factor of the peak, 1 min means"].note
+    load_factor = figures["Load factor of the peak, 1 min means"]
+    assert load_factor.value is None and "exports" in load_factor.note
     assert figures["Energy exported"].value == poi["exported_mwh"]
 
 
@@ -295,26 +250,15 @@ def test_a_stage_that_changes_the_power_without_a_role_is_refused(
             return {"panel_w": half_w, POWER: half_w}, state
 
     with pytest.raises(StageError, match="Silent changes facility_power_w") as caught:
-        simulate(
-            tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()]
-        )
+        tiny_run(tmp_path / "run", stages=[Silent()])
     for role in ("loss", "cooling", "load", *TAKEN_OFF):
         assert f"'{role}'" in str(caught.value)
     assert not list(tmp_path.iterdir())
-    Silent.columns = (
-        Column("panel_w", "W", "facility", "mean", None, "output", role="source"),
-    )
-    simulate(
-        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Silent()]
-    )
+    Silent.columns = (replace(*Silent.columns, role="source"),)
+    tiny_run(tmp_path / "run", stages=[Silent()])
 
 
 def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
-    from diploee.base.units import MEGAWATT
-    from diploee.reports.data import read_run
-    from diploee.reports.drawing.charts import Line, Stack
-    from diploee.reports.stack_charts import overview_chart, poi_charts
-
     run, _ = simulated(tmp_path / "run", site(5, 20.0))
     layers = poi_charts(read_run(run.folder, "run"), MEGAWATT)[0].panels[0].layers
     stack, line = layers
@@ -325,9 +269,8 @@ def test_stacks_of_power_reach_the_gross_power(tmp_path: Path) -> None:
     assert "below the top by what sources and stores give" in chart.caption
     stack = chart.panels[0].layers[0]
     assert isinstance(stack, Stack)
-    (net,) = (
-        of for of in chart.panels[0].layers if getattr(of, "name", "") == "facility"
-    )
+    layers = chart.panels[0].layers
+    (net,) = (of for of in layers if getattr(of, "name", "") == "facility")
     given_mw = run.facility(["turbine_w"])["turbine_w"].to_numpy() / 1e6
     assert (stack.parts.sum(axis=0) - net.y)[:-1] == pytest.approx(given_mw, abs=1e-4)
 
@@ -336,11 +279,7 @@ def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
     tmp_path: Path,
 ) -> None:
     class Queue:
-        columns = (
-            Column(
-                "desk_w", "W", "facility", "mean", None, "a watt a job", role="load"
-            ),
-        )
+        columns = (Column("desk_w", "W", "facility", "mean", None, "desk", "load"),)
         boundary = None
 
         def start(self) -> None:
@@ -350,9 +289,7 @@ def test_a_stage_that_reads_what_only_a_run_has_leaves_the_rated_power_unknown(
             desk_w = 1.0 * block.columns["queued_jobs"]
             return {"desk_w": desk_w, POWER: block.columns[POWER] + desk_w}, state
 
-    run = simulate(
-        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=[Queue()]
-    )
+    run = tiny_run(tmp_path / "run", stages=[Queue()])
     assert run.metrics["power"]["rated_mw"] is run.metrics["grid"]["headroom"] is None
 
 

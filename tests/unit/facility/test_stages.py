@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
-from builders import Keeps, tiny_library, tiny_scenario
+from builders import Keeps, tiny_library, tiny_run, tiny_scenario
 from command_line import call
 
 from diploee import open_run, simulate
@@ -50,19 +51,9 @@ class Lag:
 
 def run_chain(tmp_path: Path, resolution: str, stages: Any = (), **how: Any) -> Keeps:
     kept = Keeps()
-    scenario = tiny_scenario(
-        {"duration": "26 h", "resolution": resolution, "facility.stages": CHAIN}
-    )
-    simulate(
-        scenario,
-        tmp_path / "run",
-        library=tiny_library(),
-        engine="compiled",
-        force=True,
-        stages=stages,
-        sinks=[kept],
-        **how,
-    )
+    changes = {"duration": "26 h", "resolution": resolution, "facility.stages": CHAIN}
+    how = {"force": True, "stages": stages, "sinks": [kept], **how}
+    tiny_run(tmp_path / "run", changes, **how)
     return kept
 
 
@@ -77,8 +68,7 @@ def test_a_stage_with_a_state_gives_the_same_bits_however_a_run_is_cut(
 
 
 def test_a_run_says_where_its_power_is_taken(tmp_path: Path) -> None:
-    scenario = tiny_scenario({"duration": "1 h", "facility.stages": CHAIN})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", {"duration": "1 h", "facility.stages": CHAIN})
     device = run.boundary("it_power_w")
     assert run.boundary() == (
         f"{device}, with a constant auxiliary load, behind a loss that is a "
@@ -114,14 +104,8 @@ def late_w(make: Any) -> dict[str, Any]:
 
 
 def role(**keys: Any) -> dict[str, Any]:
-    column = {
-        "name": "odd_w",
-        "unit": "W",
-        "per": "facility",
-        "kind": "mean",
-        "boundary": None,
-    }
-    return {"columns": (Column(**{**column, "text": "odd", **keys}),)}
+    column = Column("odd_w", "W", "facility", "mean", None, "odd")
+    return {"columns": (replace(column, **keys),)}
 
 
 def measures(key: str, given: dict[str, float] | None = None) -> dict[str, Any]:
@@ -138,30 +122,18 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         late_w(lambda n: np.zeros(n + 1)),
         r"gives .*shape \(\d+,\) .*, expected \(\d+,\)",
     ),
-    (
-        late_w(lambda _: 5.0),
-        r"gives .*of shape \(\) of float64, expected" + f".*{FROM}",
-    ),
+    (late_w(lambda _: 5.0), rf"gives .*of shape \(\) of float64, expected.*{FROM}"),
     (late_w(lambda n: np.full(n, 1j)), "gives .*of complex128, expected"),
     (late_w(lambda n: ["x"] * n), "gives .*of <U1, expected"),
-    (
-        gives(lambda b: ({POWER: np.full(len(b), np.nan)}, None)),
-        "gives .*that are not finite",
-    ),
-    (
-        gives(lambda b: ({"other_w": b.power}, None)),
-        f"apply raised AttributeError: 'Block' object.*{FROM}",
-    ),
+    (gives(lambda b: ({POWER: np.full(len(b), np.nan)}, None)), "gives .*not finite"),
+    (gives(lambda b: b.power), f"apply raised AttributeError: 'Block' object.*{FROM}"),
     (
         gives(lambda b: ({"o_w": np.zeros(len(b))}, None)),
-        "gives .*'o_w', which it does not decla",
+        "gives .*'o_w', which it does",
     ),
     (gives(lambda _: None), "apply raised TypeError: cannot unpack"),
+    (gives(lambda _: open("/none")), "apply raised FileNotFoundError"),  # noqa: PTH123, SIM115
     ({}, "lacks column 'lag_w', which it declares"),
-    (
-        gives(lambda _: open("/none")),  # noqa: PTH123, SIM115
-        "apply raised FileNotFoundError: .*No such file",
-    ),
     (
         role(role="loss") | gives(lambda b: ({"odd_w": -b.columns[POWER]}, None)),
         "gives column 'odd_w' with -.*, expected 0 or more",
@@ -175,17 +147,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"meter": lambda _: open("/none")}, "meter raised FileNotFoundError"),  # noqa: PTH123, SIM115
     (measures("power.max_mw"), "declares metric 'power.max_mw'; name it as in"),
-    (measures("pools.late"), "declares metric 'pools.late'"),
     (measures("late"), "declares metric 'late'"),
-    (
-        LAGS | measures("lag.a", {"lag.b": 1}),
-        r"gives metric 'lag.b', .* \(declared: 'lag.a'\)",
-    ),
-    (
-        LAGS | measures("lag.a", {"lag.a": np.nan}),
-        "gives nan for 'lag.a', expected a finite",
-    ),
-    (role(role="device"), "column 'odd_w' has the role 'device'"),
+    (LAGS | measures("lag.a", {"lag.b": 1}), r"gives metric 'lag.b', .*: 'lag.a'\)"),
+    (LAGS | measures("lag.a", {"lag.a": np.nan}), "gives nan for 'lag.a', expected a"),
     (role(role="sauce"), "column 'odd_w' has the role 'sauce'"),
     (role(role="load", unit="kW"), "column 'odd_w' has .* is of kW per facility"),
     (role(role="load", part="total"), "column 'odd_w' has .*, part 'total'"),
@@ -213,12 +177,11 @@ def test_what_is_no_stage_or_is_given_twice_is_refused(tmp_path: Path) -> None:
         run_chain(tmp_path, "1 h", [Odd])
     with pytest.raises(InputError, match="'late_power_w' is declared twice"):
         run_chain(tmp_path, "1 h", [Lag(), Lag()])
-    twice = tiny_scenario({"facility.stages": [CHAIN[0], CHAIN[0]]})
     with pytest.raises(InputError, match="'auxiliary_power_w' is declared twice"):
-        simulate(twice, tmp_path / "run", library=tiny_library())
+        tiny_run(tmp_path / "run", {"facility.stages": [CHAIN[0], CHAIN[0]]})
 
 
-@pytest.mark.parametrize("kind", [list, np.uint16, np.int8, np.float16])
+@pytest.mark.parametrize("kind", [list, np.int8, np.float16])
 def test_a_stage_may_give_its_power_as_numbers_of_any_kind(
     tmp_path: Path, kind: Any
 ) -> None:
@@ -239,9 +202,8 @@ def test_a_stage_may_give_its_power_as_numbers_of_any_kind(
 def test_each_stage_is_measured_in_a_block_of_its_own_that_every_reader_shows(
     tmp_path: Path,
 ) -> None:
-    scenario = tiny_scenario({"facility.stages": CHAIN, "duration": "1 d"})
-    run = simulate(scenario, tmp_path / "run", library=tiny_library())
-    series, hours = run.facility(), 24 / scenario.n_intervals
+    run = tiny_run(tmp_path / "run", {"facility.stages": CHAIN, "duration": "1 d"})
+    series, hours = run.facility(), 1 / 60
     found = {"auxiliary_load": "auxiliary_power_w", "constant_loss": "loss_power_w"}
     for block, column in found.items():
         energy_mwh = series[column].to_numpy(float).sum() * hours / 1e6
@@ -258,9 +220,7 @@ def test_a_stage_from_outside_has_its_metrics_in_the_run_and_its_sections(
     tmp_path: Path,
 ) -> None:
     stages = [type("Measured", (Lag,), measures("lag.late", {"lag.late": 0.25}))()]
-    run = simulate(
-        tiny_scenario(), tmp_path / "run", library=tiny_library(), stages=stages
-    )
+    run = tiny_run(tmp_path / "run", stages=stages)
     assert run.metrics["lag"] == {"late": 0.25}
     sections = open_run(run.folder).sections()
     (figure,) = (f for s in sections for f in s.figures if f.key == "lag.late")
@@ -271,22 +231,13 @@ def test_a_stage_from_outside_is_one_class_with_a_name_in_scenarios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(STAGES, "added", {})
+    chiller = ("chiller_power_w", "W", "facility", "mean", None, "chiller")
 
     @STAGES.register
     class Chiller(StageSpec):
         """Draws a part of the IT power."""
 
-        columns: ClassVar = (
-            Column(
-                "chiller_power_w",
-                "W",
-                "facility",
-                "mean",
-                None,
-                "chiller",
-                role="cooling",
-            ),
-        )
+        columns: ClassVar = (Column(*chiller, role="cooling"),)
         metrics: ClassVar = (
             Metric("chiller.energy_mwh", "MWh", "chilling", view="table"),
         )

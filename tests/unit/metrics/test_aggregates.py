@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-import diploee
 from diploee import Run
 
 CROWDED = {"streams.training.target_utilization": 0.95, "duration": "1 d"}
@@ -25,10 +24,7 @@ COLUMNS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("aggregates") / "run"
-    scenario, library = tiny_scenario(CROWDED), tiny_library()
-    return diploee.simulate(
-        scenario, folder, library=library, engine="compiled", by_load=True
-    )
+    return tiny_run(folder, CROWDED, by_load=True)
 
 
 def test_aggregates_of_all_are_those_of_the_series(run: Run) -> None:
@@ -48,9 +44,8 @@ def test_classes_add_up_to_what_jobs_draw_and_hold(run: Run) -> None:
     assert set(classes) == set(jobs["class"])
     idle_mw = (12 - 12 * series["utilization"].mean()) * 400 / 1e6
     power_mw = sum(of["power"]["mean_mw"] for of in classes.values())
-    assert power_mw + idle_mw == pytest.approx(
-        found["all"]["power"]["mean_mw"], rel=1e-6
-    )
+    of_all_mw = found["all"]["power"]["mean_mw"]
+    assert power_mw + idle_mw == pytest.approx(of_all_mw, rel=1e-6)
     for name in ("busy_nodes", "utilization", "queued_jobs"):
         total = sum(of[name]["mean"] for of in classes.values())
         assert total == pytest.approx(found["all"][name]["mean"])
@@ -74,12 +69,7 @@ def test_the_queue_of_a_class_is_that_of_its_jobs(run: Run) -> None:
 def test_without_by_load_only_all_is_reported_and_the_section_is_folded(
     tmp_path: Path,
 ) -> None:
-    plain = diploee.simulate(
-        tiny_scenario(CROWDED),
-        tmp_path / "run",
-        library=tiny_library(),
-        engine="compiled",
-    )
+    plain = tiny_run(tmp_path / "run", CROWDED)
     assert set(plain.metrics["aggregates"]) == {"all"}
     section = next(s for s in plain.sections() if s.id == "aggregates")
     assert section.folded
@@ -99,15 +89,11 @@ def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(
     ]
     changes = {
         "facility.pools.main.phases": phases,
-        "duration": "2 d",
+        "facility.pools.other": {"node_type": "node", "n_nodes": 5},
+        "streams.training.target_utilization": 0.5,
         "resolution": "1 h",
     }
-    changes["streams.training.target_utilization"] = 0.5
-    changes["facility.pools.other"] = {"node_type": "node", "n_nodes": 5}
-    scenario = tiny_scenario(changes)
-    run = diploee.simulate(
-        scenario, tmp_path / "run", library=tiny_library(), by_load=True
-    )
+    run = tiny_run(tmp_path / "run", changes, by_load=True)
     jobs = run.jobs()
     end = run.facility().index[0] + np.timedelta64(2, "D")
     lasts = jobs["end_time"].clip(upper=end).fillna(end) - jobs["start_time"]
@@ -116,10 +102,8 @@ def test_mean_occupancy_of_a_growing_site_is_node_time_over_node_hours(
     found = run.metrics["pools"]["main"]["utilization"]
     assert found["mean"] == pytest.approx(node_h / stand_h, rel=1e-5)
     whole = node_h / (stand_h + 5 * 48)
-    assert run.metrics["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
-    assert run.metrics["aggregates"]["all"]["utilization"]["mean"] == pytest.approx(
-        whole, rel=1e-5
-    )
+    for block in (run.metrics, run.metrics["aggregates"]["all"]):
+        assert block["utilization"]["mean"] == pytest.approx(whole, rel=1e-5)
     of_classes = [of for name, of in run.metrics["aggregates"].items() if name != "all"]
     total = sum(of["utilization"]["mean"] for of in of_classes)
     assert total == pytest.approx(node_h / stand_h, rel=1e-5)

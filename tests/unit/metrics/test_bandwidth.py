@@ -30,8 +30,8 @@ def readings(interval_s, window_s):
         ("power.draw", "H100", 0.25, 0.44, 2.0, False),
         ("power.draw", "H200", 0.25, 0.44, 2.0, False),
         ("power.draw", "A100", 0.0, 0.0, 0.2, True),
-        ("energy", "H100", 0.91, 2.5, 0.2, True),
         ("power.draw", "L40S", 0.25, 0.44, 2.0, False),
+        ("energy", "H100", 0.91, 2.5, 0.2, True),
         ("other", None, 0.25, 0.44, 2.0, False),
         ("power.draw.instant", "H100", 0.0, 0.0, 0.2, True),
     ],
@@ -67,43 +67,36 @@ def test_gain_and_folds_are_within_their_bounds_up_to_what_is_claimed(
         (found.trusted_hz, 0.9, 0.1),
         (found.flagged_hz, 0.71, 1 / 3),
     ):
-        passed, folded = (
-            amplitude(at_hz, at_hz),
-            amplitude(1 / interval_s - at_hz, at_hz),
-        )
+        passed = amplitude(at_hz, at_hz)
+        folded = amplitude(1 / interval_s - at_hz, at_hz)
         assert passed >= gain * 0.98
         assert folded / passed <= fold * 1.06
 
 
+def reach_of(support):
+    return support.trusted_hz, support.flagged_hz, support.min_step_s
+
+
 def test_reference_profiles_are_trusted_to_a_quarter_hertz():
-    support = profile_support(
-        entry.provenance for entry in ProfileLibrary.open().entries
-    )
-    assert support.trusted_hz == 0.25
-    assert support.flagged_hz == 0.44
-    assert support.min_step_s == 2.0
+    entries = ProfileLibrary.open().entries
+    support = profile_support(entry.provenance for entry in entries)
+    assert reach_of(support) == (0.25, 0.44, 2.0)
     assert support.is_lower_bound(1.9)
     assert not support.is_lower_bound(2.0)
 
 
 def test_gain_of_a_one_second_average_is_that_of_the_published_facts():
     support = profile_support([readings(0.2, 1.0)])
-    assert [round(support.gain(f), 2) for f in (0.25, 0.44, 0.8, 1.0)] == [
-        0.90,
-        0.71,
-        0.23,
-        0.0,
-    ]
+    found = [round(support.gain(f), 2) for f in (0.25, 0.44, 0.8, 1.0)]
+    assert found == [0.90, 0.71, 0.23, 0.0]
 
 
 @pytest.mark.parametrize(
     ("high_hz", "status"), [(0.25, "supported"), (0.44, "flagged"), (1.0, "absent")]
 )
 def test_band_status_follows_the_readings(high_hz, status):
-    assert (
-        profile_support([readings(0.2, 1.0)]).at_resolution(100).band(high_hz)[0]
-        == status
-    )
+    support = profile_support([readings(0.2, 1.0)]).at_resolution(100)
+    assert support.band(high_hz)[0] == status
 
 
 def test_weakest_profile_decides_and_is_named():
@@ -113,11 +106,7 @@ def test_weakest_profile_decides_and_is_named():
     )
     assert profile_support([fast]).trusted_hz == 0.91
     support = profile_support([fast, slow])
-    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (
-        0.018,
-        0.05,
-        10.0,
-    )
+    assert reach_of(support) == (0.018, 0.05, 10.0)
     assert support.scope(1.0, 1.0) == (
         "to 0.05 Hz on measured detail, to 1 Hz on finer detail; readings every 5 "
         "s ('slow') decide"
@@ -127,19 +116,12 @@ def test_weakest_profile_decides_and_is_named():
 def test_synthetic_profiles_have_no_meter_and_the_resolution_decides():
     synthetic = Readings.of(flat_profile().provenance, "flat")
     support = profile_support([synthetic]).at_resolution(100)
-    assert (support.trusted_hz, support.flagged_hz, support.min_step_s) == (
-        2.5,
-        4.0,
-        0.0,
-    )
+    assert reach_of(support) == (2.5, 4.0, 0.0)
     (entry,) = support.block({"flat": 1.0})["of_profiles"]
     assert (entry["name"], entry["energy_share"]) == ("synthetic, no meter", 1.0)
     both = profile_support([synthetic, Readings.of(readings(0.1, 1.0), "read")])
-    scope = (
-        "to 0.44 Hz on measured detail, to 4 Hz on synthesised detail; means over 1 s "
-        "('read')"
-    )
-    assert both.scope(5.0, 4.0) == f"{scope} decide"
+    scope = both.scope(5.0, 4.0)
+    assert "to 4 Hz on synthesised detail; means over 1 s ('read') decide" in scope
 
 
 def test_each_limit_has_its_share_of_the_energy():
@@ -172,10 +154,8 @@ def test_readings_that_fold_leave_no_band_and_say_so():
 def test_resolution_limits_what_good_profiles_support():
     support = profile_support([readings(0.05, 0.1)]).at_resolution(1_000)
     assert support.band(0.25) == ("supported", "")
-    assert support.band(0.44) == (
-        "absent",
-        "the run's resolution of 1 s does not hold it",
-    )
+    reason = "the run's resolution of 1 s does not hold it"
+    assert support.band(0.44) == ("absent", reason)
 
 
 def test_unknown_profiles_are_taken_as_the_published_ones():

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from builders import profile, tiny_data, tiny_library, tiny_run
+from builders import profile, tiny_data, tiny_library, tiny_run, write_scenario
 from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,8 +59,6 @@ def jobs_together(
     With three of a minute at the start as many nodes are busy as on average: the run
     begins filled.
     """
-    import yaml
-
     jobs = [("00:00:00", 86_400)] + 3 * [("00:00:00", 60)] + 20 * [("02:00:30", 10_800)]
     jobs += more
     rows = [f"2018-01-01T{submit},{run_s},1" for submit, run_s in jobs]
@@ -67,31 +66,22 @@ def jobs_together(
     (folder / "jobs.csv").write_text("\n".join([*LOG, *rows]) + "\n", "utf-8")
     columns = {"submit": "submitted", "duration": "run_s", "nodes": "nodes"}
     rules = [{"workload": "tune"}]
-    replay = {
-        "log": "jobs.csv",
-        "columns": columns,
-        "rules": rules,
-        "align": "start",
-        "repeat": False,
-    }
-    data = tiny_data(
-        {"duration": "1 d", "resolution": "10 s", "facility.pools.main.n_nodes": 30}
-    )
-    data["streams"] = {"training": {"pool": "main", "replay": replay}}
-    for key, value in (changes or {}).items():
-        *parents, last = key.split(".")
-        here: Any = data["facility"]
-        for parent in parents:
-            here = here[parent]
-        here[last] = value
-    (folder / "run.yaml").write_text(yaml.safe_dump(data), "utf-8")
-    return simulate(
-        load_scenario(folder / "run.yaml"),
-        folder / "run",
-        library=flat_library(),
-        event_windows=True,
-        stages=stages,
-    )
+    replay = {"log": "jobs.csv", "columns": columns, "rules": rules}
+    replay |= {"align": "start", "repeat": False}
+    site = {f"facility.{key}": value for key, value in (changes or {}).items()}
+    stream = {"training": {"pool": "main", "replay": replay}}
+    span = {"duration": "1 d", "resolution": "10 s"}
+    nodes = {"facility.pools.main.n_nodes": 30}
+    given = {**span, **nodes, "streams": stream, **site}
+    scenario = load_scenario(write_scenario(folder / "run.yaml", given))
+    how: Any = {"library": flat_library(), "event_windows": True, "stages": stages}
+    return simulate(scenario, folder / "run", **how)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Twenty jobs together, with nothing else."""
+    return jobs_together(tmp_path_factory.mktemp("together") / "jobs")
 
 
 def causes(run: Run) -> dict[tuple[str, float, str], dict[str, Any]]:
@@ -133,27 +123,21 @@ def assert_parts_sum(run: Run) -> None:
                 expected = pytest.approx(sign * entry[way]["max_mw"], abs=2e-7)
                 assert entry[way]["cause"]["change_mw"] == expected
     for entry in grid["rolling_range"]["windows"]:
-        assert abs(entry["cause"]["change_mw"]) == pytest.approx(
-            entry["max_mw"], abs=2e-7
-        )
+        change_mw = abs(entry["cause"]["change_mw"])
+        assert change_mw == pytest.approx(entry["max_mw"], abs=2e-7)
     of_peak_mw = sum(part["mw"] for part in grid["peak"]["cause"]["parts"])
     assert of_peak_mw == pytest.approx(grid["peak"]["max_mw"], abs=1e-9)
     for window in run.metrics.get("zooms", {}).get("windows", ()):
         if window["name"] != "peak":
-            assert window["cause"]["change_mw"] == pytest.approx(
-                window["value_mw"], abs=1e-9
-            )
+            change_mw = window["cause"]["change_mw"]
+            assert change_mw == pytest.approx(window["value_mw"], abs=1e-9)
 
 
-def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> None:
-    run = jobs_together(tmp_path)
-    assert_parts_sum(run)
-    found = causes(run)
-    for key in (
-        ("ramps", 60.0, "down"),
-        ("ramps", 3600.0, "down"),
-        ("zooms", 0.0, "drop_10s"),
-    ):
+def test_jobs_that_end_together_are_the_cause_of_the_drop(together: Run) -> None:
+    assert_parts_sum(together)
+    found = causes(together)
+    ramps = [("ramps", length_s, "down") for length_s in (60.0, 3600.0)]
+    for key in (*ramps, ("zooms", 0.0, "drop_10s")):
         ended = parts(found[key])["training", "jobs ended"]
         assert (ended["count"], ended["pool"]) == (20, "main")
         assert ended["mw"] == pytest.approx(-20 * (BUSY_W - IDLE_W) / 1e6)
@@ -167,15 +151,13 @@ def test_jobs_that_end_together_are_the_cause_of_the_drop(tmp_path: Path) -> Non
 
 
 def test_jobs_that_start_and_end_together_are_one_net_change(tmp_path: Path) -> None:
-    cause = causes(jobs_together(tmp_path, more=12 * [("05:00:30", 72_000)]))[
-        "ramps", 60.0, "down"
-    ]
+    run = jobs_together(tmp_path, more=12 * [("05:00:30", 72_000)])
+    cause = causes(run)["ramps", 60.0, "down"]
     assert_lines_explain(cause)
     (line,), rest_mw = cause_lines(cause)
     assert (line.kind, line.of, len(line.parts)) == ("stream", "training", 2)
-    assert (
-        line.net_mw == pytest.approx(-8 * (BUSY_W - IDLE_W) / 1e6) == cause["change_mw"]
-    )
+    assert cause["change_mw"] == pytest.approx(-8 * (BUSY_W - IDLE_W) / 1e6)
+    assert line.net_mw == pytest.approx(cause["change_mw"])
     assert rest_mw == pytest.approx(0, abs=1e-12)
     words = "stream training -12.8 kW (20 jobs ended -32.0, 12 jobs started +19.2)"
     assert cause_words(cause) == words
@@ -199,18 +181,14 @@ def test_what_opposes_an_event_follows_it_with_its_own_calendar_alone() -> None:
 
 def test_an_event_that_its_parts_leave_open_is_unexplained() -> None:
     part = {"of": "a", "pool": "main", "what": "jobs started", "mw": 6.0, "count": 9}
-    words = cause_words({"change_mw": 10.0, "parts": [part]})
-    assert (
-        words
-        == "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
-    )
+    words = "40% unexplained; stream a +6.00 MW (9 jobs started); the rest +4.00 MW"
+    assert cause_words({"change_mw": 10.0, "parts": [part]}) == words
 
 
+KINDS = ["jobs started", "jobs ended", "instances", "stage", "idle nodes"]
 _PART = st.fixed_dictionaries(
     {
-        "what": st.sampled_from(
-            ["jobs started", "jobs ended", "instances", "stage", "idle nodes"]
-        ),
+        "what": st.sampled_from(KINDS),
         "of": st.sampled_from("abcdefgh"),
         "mw": st.floats(-9, 9),
         "count": st.integers(1, 99),
@@ -222,9 +200,8 @@ _PART = st.fixed_dictionaries(
 def test_lines_of_any_parts_net_to_the_change_and_lead_in_its_direction(
     parts: list[dict[str, Any]],
 ) -> None:
-    assert_lines_explain(
-        {"change_mw": sum(part["mw"] for part in parts), "parts": parts}
-    )
+    change_mw = sum(part["mw"] for part in parts)
+    assert_lines_explain({"change_mw": change_mw, "parts": parts})
 
 
 class Ballast:
@@ -233,9 +210,8 @@ class Ballast:
     boundary = None
 
     def __init__(self, name: str) -> None:
-        self.columns = (
-            Column(name, "W", "facility", "mean", None, "of a ballast", "load"),
-        )
+        column = Column(name, "W", "facility", "mean", None, "of a ballast", "load")
+        self.columns = (column,)
 
     def start(self) -> None:
         return None
@@ -257,9 +233,9 @@ def test_stages_of_a_user_are_parts_by_their_names(tmp_path: Path) -> None:
 
 
 def test_the_peak_is_split_over_streams_and_idle_nodes_beside_their_means(
-    tmp_path: Path,
+    together: Run,
 ) -> None:
-    peak = parts(jobs_together(tmp_path).metrics["grid"]["peak"]["cause"])
+    peak = parts(together.metrics["grid"]["peak"]["cause"])
     jobs, idle = peak["training", "jobs"], peak["", "idle nodes"]
     assert (jobs["count"], jobs["mw"]) == (21, pytest.approx(21 * BUSY_W / 1e6))
     assert jobs["mean_mw"] == pytest.approx(
@@ -304,20 +280,21 @@ def test_every_stage_is_a_part_by_its_name_beside_the_nodes_supplies(
     frame = run.facility()
     peak = parts(causes(run)["peak", 10.0, ""])
     overhead_w = (frame["it_ac_power_w"] - frame["it_power_w"]).mean()
-    assert peak["", "node overhead"]["mean_mw"] == pytest.approx(
-        overhead_w / 1e6, rel=1e-5
-    )
-    for stage, column in (("dlc_tower", "cooling_w"), ("pdu", "pdu_loss_w")):
-        mean_mw = frame[column].mean() / 1e6
-        assert peak[stage, "stage"]["mean_mw"] == pytest.approx(mean_mw, rel=1e-5)
-    assert (
-        abs(parts(causes(run)["ramps", 60.0, "down"])["battery", "stage"]["mw"]) > 1e-4
-    )
-    assert parts(causes(run)["ramps", 60.0, "down"])["", "node overhead"]["mw"] < 0
+    for part, mean_w in (
+        (("", "node overhead"), overhead_w),
+        (("dlc_tower", "stage"), frame["cooling_w"].mean()),
+        (("pdu", "stage"), frame["pdu_loss_w"].mean()),
+    ):
+        assert peak[part]["mean_mw"] == pytest.approx(mean_w / 1e6, rel=1e-5)
+    drop = parts(causes(run)["ramps", 60.0, "down"])
+    assert abs(drop["battery", "stage"]["mw"]) > 1e-4
+    assert drop["", "node overhead"]["mw"] < 0
 
 
 @pytest.mark.slow
-def test_effect_of_the_queue_is_reported_beside_the_jobs(tmp_path: Path) -> None:
+def test_effect_of_the_queue_is_reported_beside_the_jobs(
+    tmp_path: Path, together: Run
+) -> None:
     run = jobs_together(tmp_path, {"pools.main.n_nodes": 11})
     cause = causes(run)["ramps", 60.0, "up"]
     assert cause["queued_jobs"] == [0, 10]
@@ -326,25 +303,17 @@ def test_effect_of_the_queue_is_reported_beside_the_jobs(tmp_path: Path) -> None
     )
     emptied = cause_words({**cause, "queued_jobs": [10, 0]})
     assert emptied.endswith("; the queue of 10 jobs emptied")
-    assert (
-        "queued_jobs"
-        not in causes(jobs_together(tmp_path / "wide"))["ramps", 60.0, "up"]
-    )
+    assert "queued_jobs" not in causes(together)["ramps", 60.0, "up"]
 
 
 def doubling_trace(folder: Path) -> Path:
     """Write twenty minutes of requests, 60 a second and from the tenth minute on 120."""  # noqa: E501
-    seconds = np.concatenate(
-        [np.arange(0, 600, 1 / 60), np.arange(600, 1_200, 1 / 120)]
-    )
-    stamps = np.datetime64("2018-01-01T00:00:00", "ns") + (seconds * 1e9).astype(
-        "timedelta64[ns]"
-    )
-    rows = (f"{str(s)[:27].replace('T', ' ')},100,900" for s in stamps.astype(str))
+    seconds = [np.arange(0, 600, 1 / 60), np.arange(600, 1_200, 1 / 120)]
+    begin = pd.Timestamp("2018-01-01")
+    times = begin + pd.to_timedelta(np.concatenate(seconds), unit="s")
+    tokens = {"TIMESTAMP": times, "ContextTokens": 100, "GeneratedTokens": 900}
     path = folder / "trace.csv"
-    path.write_text(
-        "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows) + "\n", "utf-8"
-    )
+    pd.DataFrame(tokens).to_csv(path, index=False)
     return path
 
 
@@ -387,24 +356,16 @@ def test_at_unchanged_rates_and_instances_all_of_a_service_is_noise(
     assert len(ramps) > 8
     for cause in ramps:
         noise = [p for p in cause["parts"] if p["what"] == "noise of serving samples"]
-        assert sum(part["mw"] for part in noise) == pytest.approx(
-            cause["change_mw"], rel=1e-6
-        )
-        assert all(
-            part["mw"] == pytest.approx(0, abs=1e-10)
-            for part in cause["parts"]
-            if part not in noise
-        )
+        others_mw = [part["mw"] for part in cause["parts"] if part not in noise]
+        noise_mw = sum(part["mw"] for part in noise)
+        assert noise_mw == pytest.approx(cause["change_mw"], rel=1e-6)
+        assert np.abs(others_mw).max() < 1e-10
         assert cause_words(cause).startswith("noise of serving samples ")
 
 
 def test_the_calendar_is_a_cause_where_it_moves_the_requests(tmp_path: Path) -> None:
-    hours = [1.0] * 12 + [2.0] * 12
-    changes = {
-        "duration": "1 d",
-        "resolution": "60 s",
-        f"{CHAT}.calendar.hour_of_day": hours,
-    }
+    hours = {f"{CHAT}.calendar.hour_of_day": [1.0] * 12 + [2.0] * 12}
+    changes = {"duration": "1 d", "resolution": "60 s"} | hours
     run = simulate(serving_scenario(changes), tmp_path / "run")
     assert_parts_sum(run)
     cause = causes(run)["ramps", 3600.0, "up"]
@@ -434,11 +395,8 @@ def test_the_calendar_of_jobs_is_a_cause_by_the_power_of_those_that_started(
     tmp_path: Path,
 ) -> None:
     calendar = {"hour_of_day": [0.1] * 12 + [1.0] * 12}
-    changes = {
-        "streams.training.calendar": calendar,
-        "duration": "1 d",
-        "warm_up": "1 d",
-    }
+    changes = {"duration": "1 d", "warm_up": "1 d"}
+    changes |= {"streams.training.calendar": calendar}
     run = tiny_run(tmp_path / "run", changes)
     assert_parts_sum(run)
     cause = causes(run)["ramps", 3600.0, "up"]
@@ -460,13 +418,10 @@ def test_a_calendar_that_falls_gives_less_power_and_falls_by_at_most_all(
         "warm_up": "1 d",
     }
     run = tiny_run(tmp_path / "run", changes)
-    told = [
-        entry for cause in causes(run).values() for entry in cause.get("calendar", ())
-    ]
+    told = [e for cause in causes(run).values() for e in cause.get("calendar", ())]
     assert any(entry["change"] < -0.5 and entry["mw"] < 0 for entry in told)
-    assert all(
-        entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0 for entry in told
-    )
+    for entry in told:
+        assert entry["change"] >= -1 and entry["change"] * entry["mw"] >= 0
 
 
 def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
@@ -477,20 +432,14 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
     assert (fall["change"], fall["mw"]) == (-1.0, -1.0)
     assert (double["change"], double["mw"]) == (1.0, 1.0)
     assert not list(calendar_change("training", "main", (1.0, 1.0), 1e6))
-    part = {
-        "of": "training",
-        "pool": "main",
-        "what": "jobs started",
-        "mw": 1.0,
-        "count": 3,
-    }
-    words = [
-        cause_words({"parts": [part | {"mw": c["mw"]}], "calendar": [c]})
-        for c in (rise, fall, double)
-    ]
-    assert "the calendar rose from nothing: +1.00" in words[0]
-    assert "the calendar fell by 100%: -1.00" in words[1]
-    assert "the calendar rose by 100%: +1.00" in words[2]
+    part = {"of": "training", "pool": "main", "what": "jobs started", "count": 3}
+    for told, words in (
+        (rise, "the calendar rose from nothing: +1.00"),
+        (fall, "the calendar fell by 100%: -1.00"),
+        (double, "the calendar rose by 100%: +1.00"),
+    ):
+        cause = {"parts": [part | {"mw": told["mw"]}], "calendar": [told]}
+        assert words in cause_words(cause)
 
 
 @pytest.mark.slow
@@ -498,21 +447,12 @@ def test_a_calendar_that_moves_from_nothing_or_to_it_is_reported_so() -> None:
 def test_parts_sum_to_every_event_whatever_windows_threads_and_engine(
     tmp_path: Path, resolution: str
 ) -> None:
-    ways: list[dict[str, Any]] = [
-        {},
-        {"window_days": 0.25, "n_threads": 1},
-        {"engine": "compiled"},
-        {"jobs_file": False},
-    ]
+    cut = {"window_days": 0.25, "n_threads": 1}
+    ways: list[dict[str, Any]] = [{}, cut, {"engine": "compiled"}, {"jobs_file": False}]
     texts = set()
     for k, way in enumerate(ways):
-        run = simulate(
-            mixed(resolution),
-            tmp_path / str(k),
-            library=tiny_library(),
-            event_windows=True,
-            **way,
-        )
+        how = {"library": tiny_library(), "event_windows": True, **way}
+        run = simulate(mixed(resolution), tmp_path / str(k), **how)
         texts.add((run.folder / "metrics.json").read_bytes())
     assert len(texts) == 1
     assert_parts_sum(run)
@@ -528,16 +468,15 @@ def test_short_blocks_are_stored_in_whole_row_groups(tmp_path: Path) -> None:
     assert rows == [36_000] * 3
 
 
-def test_limits_and_sections_say_why(tmp_path: Path) -> None:
-    run = jobs_together(tmp_path)
+def test_limits_and_sections_say_why(tmp_path: Path, together: Run) -> None:
     limits = tmp_path / "limits.yaml"
     limits.write_text("ramps: [{interval: 1 min, down_mw_per_min: 0.01}]\n", "utf-8")
     why = "stream training -32.0 kW (20 jobs ended)"
-    content = json.loads(call("limits", str(limits), str(run.folder), "--json").out)
+    content = json.loads(call("limits", limits, together.folder, "--json").out)
     assert content["results"][0]["cause"] == why
     rows = {
         event: {name: figure.value for name, figure in row.items()}
-        for section in run_sections(run)
+        for section in run_sections(together)
         for table in section.tables
         if table.title.startswith("Why")
         for event, row in table.rows.items()

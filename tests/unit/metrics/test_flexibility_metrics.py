@@ -132,36 +132,27 @@ def test_each_change_from_starts_held_to_rebound_is_counted_in_one_event(
     run."""
     start_ms = round(start_h * H)
     issued_ms = start_ms - 30 * MIN
-    events = [
-        the_event(),
-        the_event(
-            id="later", issued_ms=issued_ms, start_ms=start_ms, end_ms=start_ms + 2 * H
-        ),
-    ]
+    end_ms = start_ms + 2 * H
+    later = the_event(id="later", issued_ms=issued_ms, start_ms=start_ms, end_ms=end_ms)
+    events = [the_event(), later]
     own_w, twin_w = a_day()
     rng = np.random.default_rng(2)
-    begin, over = 10 * 60 + 50, (start_ms + 2 * H) // MIN + 10
+    begin, over = 10 * 60 + 50, end_ms // MIN + 10
     own_w[begin:over] = twin_w[begin:over] - rng.uniform(0, 30e6, over - begin)
     own_w[over:] = twin_w[over:] + rng.uniform(0, 5e6, own_w.size - over)
     hours = np.arange(48, dtype=np.int64) * H
     price_per_mwh = rng.uniform(20, 200, 48)
-    found = measured(
-        own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)}
-    )
+    price = {"price": Signal(hours, price_per_mwh, 48 * H)}
     within = min(over + 24 * 60, own_w.size)
     if start_h == 40:  # in between, what comes a day after the first is of neither
         gap = slice(13 * 60 + 10 + 24 * 60, (start_ms - 70 * MIN) // MIN)
         own_w[gap] = twin_w[gap]
-        found = measured(
-            own_w, twin_w, events, {"price": Signal(hours, price_per_mwh, 48 * H)}
-        )
+    found = measured(own_w, twin_w, events, price)
     saved_mw = (twin_w - own_w)[begin:within] / 1e6
     money = saved_mw @ np.repeat(price_per_mwh, 60)[begin:within] / 60
-    assert sum(event["money"] for event in found["events"]) == pytest.approx(money)
-    energy = [
-        event["not_drawn_mwh"] - event.get("rebound_mwh", 0)
-        for event in found["events"]
-    ]
+    told = found["events"]
+    assert sum(event["money"] for event in told) == pytest.approx(money)
+    energy = [event["not_drawn_mwh"] - event.get("rebound_mwh", 0) for event in told]
     assert sum(energy) == pytest.approx(saved_mw.sum() / 60)
 
 
@@ -197,17 +188,8 @@ def test_a_rebound_ends_where_the_next_event_begins() -> None:
 def test_the_weighted_performance_of_the_demonstration_in_phoenix_is_met() -> None:
     """SRP event of 3 May 2025, jobs and tiers as published with arXiv:2507.00909."""
     of_tier = {tier: JobFlexibilitySpec(tier=tier).least_speed for tier in (1, 2, 3)}
-    jobs = [
-        (2, 0.939635),
-        (3, 0.973165),
-        (1, 1.0),
-        (2, 0.992455),
-        (3, 0.666923),
-        (3, 0.743277),
-    ]
-    found = weighted_performance(
-        np.array([of_tier[tier] for tier, _ in jobs]),
-        np.array([done for _, done in jobs]),
-    )
+    tiers = (2, 3, 1, 2, 3, 3)
+    done = np.array([0.939635, 0.973165, 1.0, 0.992455, 0.666923, 0.743277])
+    found = weighted_performance(np.array([of_tier[tier] for tier in tiers]), done)
     assert found == pytest.approx(0.9079, abs=5e-5)
     assert weighted_performance(np.array([]), np.array([])) is None

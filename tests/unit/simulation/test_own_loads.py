@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 
 from diploee import simulate
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError
 from diploee.loads.services.instance_groups import InstanceGroup, InstanceGroupLoad
 from diploee.profiles.flat import flat_profile
-from diploee.scenario.loading import scenario_from_dict
 from diploee.schedule import StrictFifo
 
 RACKS = Column("racks", "1", "facility", "mean", None, "racks that take a backup")
@@ -56,14 +55,7 @@ class Racks(InstanceGroupLoad):
 
 def run(tmp_path: Path, *loads: Any) -> Any:
     few_jobs = {"duration": "6 h", "streams.training.target_utilization": 0.02}
-    scenario = tiny_scenario(few_jobs)
-    return simulate(
-        scenario,
-        tmp_path / f"run-{len(loads)}",
-        library=tiny_library(),
-        loads=list(loads),
-        engine="compiled",
-    )
+    return tiny_run(tmp_path / f"run-{len(loads)}", few_jobs, loads=list(loads))
 
 
 def test_own_load_adds_its_power_less_that_of_idle_nodes(tmp_path: Path) -> None:
@@ -91,25 +83,15 @@ def banked(name: str, change: Callable[[Any], Any]) -> Callable[[Any], object]:
     return lambda load: load.with_bank(**{name: change(getattr(load.banks[0], name))})
 
 
-def in_pool_8(load: Racks) -> None:
-    def between(begin_ms: int, end_ms: int) -> Any:
-        rows = InstanceGroupLoad.between(load, begin_ms, end_ms)
-        return replace(rows, pool_id=rows.pool_id + 7)
-
-    sets("between", between)(load)
-
-
-LIBRARY = tiny_library().extended([])
 EXTENDED = "library must be library.extended([...]) of the one that it is opened"
 MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (banked("pool_id", lambda _: 7), "segments from 0 ms with pool_id 7, expected a"),
-    (in_pool_8, "segments from 0 ms with pool_id 7, expected a pool's index"),
     (
         banked("profile_id", lambda profile_id: profile_id + 9),
         "segments from 0 ms with profile_id 13, expected one of the loads' profile_ids",
     ),
     (sets("profile_ids", {99}), EXTENDED),
-    (sets("library", LIBRARY), EXTENDED),
+    (sets("library", tiny_library()), EXTENDED),
     (sets("library", None), "library must be a ProfileLibrary, found null"),
     (
         banked("n_nodes", lambda n: n + 10),
@@ -118,10 +100,6 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (
         banked("weight", lambda _: 2.0),
         "weight has shape () of float64, expected (6,) of numbers",
-    ),
-    (
-        banked("n_nodes", lambda n: n + 0.5),
-        "n_nodes has shape (6,) of float64, expected (6,) of",
     ),
     (
         banked("weight", lambda w: w * np.nan),
@@ -141,14 +119,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
         "column 'it_power_w' is declared twice",
     ),
     (sets("values", lambda _: {}), "lacks column 'racks', which it declares"),
-    (
-        sets("values", lambda _: {"racks": np.ones(3)}),
-        "gives column 'racks' of shape (3,) of float64, expected (360,)",
-    ),
-    (
-        sets("values", lambda b: b.hours),
-        "values raised AttributeError: 'Block' object has no",
-    ),
+    (sets("values", lambda b: b.hours), "values raised AttributeError: 'Block' object"),
     (sets("metrics", lambda _: 3), "metrics raised TypeError"),
     (
         sets("metrics", lambda _: {"power": 3}),
@@ -189,44 +160,32 @@ FULL = {"duration": "6 h", "streams.training.target_utilization": 0.98}
 def test_own_load_that_takes_nodes_of_jobs_is_refused_with_when_and_how_many(
     tmp_path: Path,
 ) -> None:
-    """Twelve nodes, nearly all of which jobs hold: three more do not fit beside them."""  # noqa: E501
-    alone = simulate(tiny_scenario(FULL), tmp_path / "alone", library=tiny_library())
+    alone = tiny_run(tmp_path / "alone", FULL)
     busy = alone.facility()["utilization"] * 12
     assert busy.max() > 12 - N_RACKS
-    with pytest.raises(InputError) as caught:
-        simulate(
-            tiny_scenario(FULL), tmp_path / "run", library=tiny_library(), loads=[Racks]
-        )
-    at = f"{busy.idxmax():%Y-%m-%d %H:%M}"
-    words = (
-        f"load Racks: with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main' are "
-        f"busy at {at}"
-    )
-    assert str(caught.value).startswith(f"{words}, of 12;")
+    n_nodes = f"with it {busy.max() + N_RACKS:,.6g} nodes of pool 'main'"
+    words = f"load Racks: {n_nodes} are busy at {busy.idxmax():%Y-%m-%d %H:%M}, of 12;"
+    with pytest.raises(InputError, match=f"^{re.escape(words)}"):
+        tiny_run(tmp_path / "run", FULL, loads=[Racks])
     assert not (tmp_path / "run").exists()
 
 
 def test_own_load_in_a_pool_of_its_own_leaves_jobs_as_they_are(tmp_path: Path) -> None:
-    data = tiny_scenario(FULL).model_dump(mode="json")
-    pools = data["facility"]["pools"]
-    pools["racks"] = {**pools["main"], "n_nodes": N_RACKS}
-    scenario = scenario_from_dict(data)
+    main = tiny_scenario().model_dump(mode="json")["facility"]["pools"]["main"]
+    changes = FULL | {"facility.pools.racks": main | {"n_nodes": N_RACKS}}
     in_second = type("Racks", (Racks,), {"change": banked("pool_id", lambda _: 1)})
-    own = simulate(
-        scenario, tmp_path / "own", library=tiny_library(), loads=[in_second]
-    )
-    alone = simulate(scenario, tmp_path / "alone", library=tiny_library())
+    own = tiny_run(tmp_path / "own", changes, loads=[in_second])
+    alone = tiny_run(tmp_path / "alone", changes)
     assert own.facility()["utilization"].max() <= 1
     added_w = own.facility()["it_power_w"] - alone.facility()["it_power_w"]
-    idle_w = scenario.facility.node_type_of("main").idle_power_w
+    idle_w = own.scenario.facility.node_type_of("main").idle_power_w
     np.testing.assert_allclose(added_w, N_RACKS * (RACK_W - idle_w), atol=0.01)
     assert own.jobs()["start_time"].equals(alone.jobs()["start_time"])
 
 
 def test_bank_takes_lists_as_it_takes_arrays(tmp_path: Path) -> None:
-    of_lists = type(
-        "Racks", (Racks,), {"change": banked("weight", lambda w: w.tolist())}
-    )
+    as_list = banked("weight", lambda weight: weight.tolist())
+    of_lists = type("Racks", (Racks,), {"change": as_list})
     found, expected = (
         run(tmp_path / str(k), load) for k, load in enumerate((of_lists, Racks))
     )
@@ -242,17 +201,12 @@ class Adds:
     ("given", "words"),
     [
         ({"loads": Racks}, "loads: expected a list, found"),
-        ({"stages": object()}, "stages: expected a list, found"),
         (
             {"policies": [StrictFifo()]},
             "policies: expected a policy by name of its pool, found a",
         ),
         (
             {"sinks": [object()]},
-            r"sinks: expected objects with a method add\(block\), found",
-        ),
-        (
-            {"sinks": [Adds]},
             r"sinks: expected objects with a method add\(block\), found",
         ),
         ({"sinks": [Adds()]}, "sinks: a sink: add raised ValueError: no room"),
@@ -271,10 +225,5 @@ def test_object_that_a_run_can_not_use_is_refused_in_one_line(
     tmp_path: Path, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{words}"):
-        simulate(
-            tiny_scenario({"duration": "6 h"}),
-            tmp_path / "r",
-            library=tiny_library(),
-            **given,
-        )
+        simulate(tiny_scenario(), tmp_path / "r", library=tiny_library(), **given)
     assert not (tmp_path / "r").exists()

@@ -12,269 +12,200 @@ from serving_builders import CODING, serving_data, serving_scenario
 
 from diploee import simulate
 from diploee.base.errors import ProfileError
-from diploee.profiles import PowerProfile, ProfileLibrary, add_profile
+from diploee.profiles import ProfileLibrary, add_profile
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
+
+NODE, MAIN = "facility.node_types.node", "facility.pools.main"
+UTILIZATION = "streams.training.target_utilization"
+ODD = {
+    "streams.training.classes": [{"workload": "odd", "n_nodes": 1, "probability": 1.0}]
+}
+"""All jobs are of the profile of `odd`."""
+
+
+def odd(power_w: float = 2_000.0, n: int = 60, **origin: Any) -> ProfileLibrary:
+    """Return a profile that is the same all the time, of an origin of its own."""
+    used = profile("odd-1n-1", [power_w] * n)
+    used = replace(used, provenance=replace(used.provenance, **origin))
+    return ProfileLibrary([used])
 
 
 def warnings_of(
-    tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any]
+    folder: Path, changes: dict[str, Any], library: ProfileLibrary | None = None
 ) -> list[str]:
-    run = simulate(
-        tiny_scenario({"duration": "1 d", **changes}), tmp_path / "run", library=library
-    )
+    scenario = tiny_scenario({"duration": "1 d", UTILIZATION: 0.3, **changes})
+    run = simulate(scenario, folder / "run", library=library or tiny_library())
     return run.manifest["warnings"]
 
 
-def measured(power_profile: PowerProfile) -> PowerProfile:
-    return replace(
-        power_profile, provenance=replace(power_profile.provenance, kind="measured")
-    )
+def at_meter(rated_mw: float) -> dict[str, Any]:
+    return {
+        "facility.rated_power_mw": rated_mw,
+        f"{NODE}.ac_power": "air_hgx",
+        "facility.stages": ["point_of_interconnection"],
+    }
 
 
-def one_class(workload: str) -> dict[str, Any]:
-    classes = [{"workload": workload, "n_nodes": 1, "probability": 1.0}]
-    return {"streams.training.classes": classes}
+def denver(site: str, **weather: str) -> dict[str, Any]:
+    typical = {"kind": "typical_day", "station": "denver", **weather}
+    return {"facility.utc_offset": site, "facility.weather": typical}
 
 
-def test_plausible_run_warns_of_nothing(tmp_path: Path) -> None:
-    assert (
-        warnings_of(
-            tmp_path, tiny_library(), {"streams.training.target_utilization": 0.3}
-        )
-        == []
-    )
+GROWS = [
+    {"since": "2018-01-01", "n_nodes": 4},
+    {"since": "2018-01-01T12:00", "n_nodes": 6},
+]
 
 
-@pytest.mark.parametrize("factor", [1e-3, 1e3])
-def test_profile_in_the_wrong_unit_is_warned_of(tmp_path: Path, factor: float) -> None:
-    wrong = profile("odd-1n-1", [2_000.0 * factor] * 600)
-    found = warnings_of(tmp_path, ProfileLibrary([wrong]), one_class("odd"))
-    assert any(
-        "profile 'odd-1n-1'" in line and "is its power in W" in line for line in found
-    )
-    assert any("times the rated power" in line for line in found) == (factor > 1)
+@pytest.mark.parametrize(
+    ("changes", "told", "warned"),
+    [
+        ({}, "", False),
+        (at_meter(0.042), "it is of the devices", False),
+        (at_meter(0.06), "it is of the devices", True),
+        ({"facility.rated_power_mw": 0.08}, "times what the devices", False),
+        ({"facility.rated_power_mw": 42}, "is 42, 994 times what the devices", True),
+        (
+            {UTILIZATION: None, "streams.training.jobs_per_day": 20_000},
+            "never started",
+            True,
+        ),
+        (TYPICAL_DENVER, "facility.weather is given, but no cooling", True),
+        (denver("+01:00"), "facility.weather: its hours are 8 h behind", True),
+        (denver("+01:00", utc_offset="+01:00"), "facility.weather: its hours", False),
+        (denver("-06:00"), "facility.weather: its hours", False),
+        (
+            {f"{MAIN}.phases": GROWS, f"{MAIN}.n_nodes": 6},
+            "main.phases: 2 nodes start in one instant, 2018-01-01 12:00, where",
+            True,
+        ),
+    ],
+)
+def test_site_that_is_not_plausible_is_warned_of(
+    tmp_path: Path, changes: dict[str, Any], told: str, warned: bool
+) -> None:
+    found = warnings_of(tmp_path, changes)
+    assert [told in line for line in found].count(True) == warned, found
+
+
+@pytest.mark.parametrize(
+    ("library", "changes", "told"),
+    [
+        (odd(2.0), {}, "is its power in W"),
+        (odd(2e6), {}, "is its power in W"),
+        (odd(2e6), {}, "times the rated power"),
+        (odd(power_boundary="GPUs alone"), {}, "(GPUs alone)"),
+        (odd(), {"resolution": "0.5 s"}, "0.5 s is finer than the samples"),
+    ],
+)
+def test_profile_that_is_not_plausible_is_warned_of(
+    tmp_path: Path, library: ProfileLibrary, changes: dict[str, Any], told: str
+) -> None:
+    found = warnings_of(tmp_path, {"duration": "1 h", **ODD, **changes}, library)
+    assert any(told in line for line in found), found
 
 
 def test_measured_profiles_that_no_class_uses_are_warned_of(tmp_path: Path) -> None:
-    unused = measured(profile("spare-1n-1", [2_000.0] * 60))
-    used = profile("odd-1n-1", [2_000.0] * 60)
-    found = warnings_of(tmp_path, ProfileLibrary([unused, used]), one_class("odd"))
+    spare = profile("spare-1n-1", [2_000.0] * 60)
+    spare = replace(spare, provenance=replace(spare.provenance, kind="measured"))
+    library = ProfileLibrary([spare, *odd().entries])
+    found = warnings_of(tmp_path, ODD, library)
     assert any("spare-1n-1" in line and "not used" in line for line in found)
-
-
-def test_profiles_that_include_other_or_unknown_power_are_warned_of(
-    tmp_path: Path,
-) -> None:
-    used = profile("odd-1n-1", [2_000.0] * 60)
-    gpus = replace(
-        used, provenance=replace(used.provenance, power_boundary="GPUs alone")
-    )
-    found = warnings_of(tmp_path, ProfileLibrary([gpus]), one_class("odd"))
-    assert any("'odd-1n-1'" in line and "(GPUs alone)" in line for line in found)
 
 
 @pytest.mark.parametrize(
     ("boundary", "ac_power", "words"),
     [
-        (
-            PowerBoundary.NODE_AC,
-            None,
-            "idle ones and ratings do not; give their ac_power",
-        ),
+        (PowerBoundary.NODE_AC, None, "idle ones and ratings do not; give their ac_po"),
         (PowerBoundary.NODE_AC, "dlc", ""),
-        (
-            "AC at the wall",
-            "dlc",
-            "count twice; if it is the nodes' AC power, import them with",
-        ),
-        (
-            "AC at the wall",
-            None,
-            "CPU packages; import them with --boundary or --add-w",
-        ),
-        (
-            f"GPUs, {PLUS_CONSTANT} 250 W per node",
-            None,
-            "count GPUs and CPU packages\n",
-        ),
+        ("AC at the wall", "dlc", "count twice; if it is the nodes' AC power, import"),
+        ("AC at the wall", None, "packages; import them with --boundary or --add-w"),
+        (f"GPUs, {PLUS_CONSTANT} 250 W per node", None, "count GPUs and CPU packages"),
         (PowerBoundary.DEVICES, "dlc", ""),
     ],
 )
 def test_power_at_the_nodes_inlet_is_warned_of_if_mixed_or_converted_twice(
     tmp_path: Path, boundary: str, ac_power: str | None, words: str
 ) -> None:
-    used = profile("odd-1n-1", [2_000.0] * 60)
-    at_inlet = replace(
-        used, provenance=replace(used.provenance, power_boundary=boundary)
-    )
-    changes = {"facility.node_types.node.ac_power": ac_power} if ac_power else {}
-    found = warnings_of(
-        tmp_path, ProfileLibrary([at_inlet]), {**one_class("odd"), **changes}
-    )
-    assert [words in f"{line}\n" for line in found if "'odd-1n-1'" in line] == [
-        True
-    ] * bool(words)
+    changes = ODD | ({f"{NODE}.ac_power": ac_power} if ac_power else {})
+    found = warnings_of(tmp_path, changes, odd(power_boundary=boundary))
+    told = [line for line in found if "'odd-1n-1'" in line]
+    assert [words in line for line in told] == [True] * bool(words)
 
 
 @pytest.mark.parametrize(
-    ("hardware", "node", "refused"),
+    ("gpus", "tdp_w", "node", "refused"),
     [
-        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {}, False),
-        ({"gpus_per_node": None, "gpu_tdp_w": None}, {"n_gpus": 8}, False),
-        ({"gpus_per_node": 4, "gpu_tdp_w": None}, {"gpu_tdp_w": 1_000}, False),
-        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"n_gpus": 8}, True),
-        ({"gpus_per_node": 4, "gpu_tdp_w": 700.0}, {"gpu_tdp_w": 1_000}, True),
-        (
-            {"gpus_per_node": 4, "gpu_tdp_w": 700.0},
-            {"n_gpus": 8, "busy_power_factor": 2},
-            False,
-        ),
+        (4, 700.0, {}, False),
+        (None, None, {"n_gpus": 8}, False),
+        (4, None, {"gpu_tdp_w": 1_000}, False),
+        (4, 700.0, {"n_gpus": 8}, True),
+        (4, 700.0, {"gpu_tdp_w": 1_000}, True),
+        (4, 700.0, {"n_gpus": 8, "busy_power_factor": 2}, False),
     ],
 )
 def test_pool_with_other_gpus_than_its_profiles_is_refused_or_scales_them_by_the_tdp(
-    tmp_path: Path, hardware: dict[str, Any], node: dict[str, Any], refused: bool
+    tmp_path: Path,
+    gpus: int | None,
+    tdp_w: float | None,
+    node: dict[str, Any],
+    refused: bool,
 ) -> None:
-    used = profile("odd-1n-1", [2_000.0] * 600)
-    library = ProfileLibrary(
-        [replace(used, provenance=replace(used.provenance, **hardware))]
-    )
-    changes = {f"facility.node_types.node.{key}": value for key, value in node.items()}
-    changes |= one_class("odd")
+    library = odd(n=600, gpus_per_node=gpus, gpu_tdp_w=tdp_w)
+    changes = ODD | {f"{NODE}.{key}": value for key, value in node.items()}
     if refused:
-        with pytest.raises(
-            ProfileError, match=r"'odd-1n-1' are of nodes with 4 GPUs of 700 W; us"
-        ):
-            warnings_of(tmp_path / "refused", library, changes)
+        words = r"'odd-1n-1' are of nodes with 4 GPUs of 700 W; us"
+        with pytest.raises(ProfileError, match=words):
+            warnings_of(tmp_path / "refused", changes, library)
     else:
-        found = warnings_of(tmp_path / "own", library, changes)
+        found = warnings_of(tmp_path / "own", changes, library)
         assert not [line for line in found if "scaled by the TDP" in line]
-    changes["facility.pools.main.scale_profiles"] = "by_tdp"
-    found = warnings_of(tmp_path / "scaled", library, changes)
+    scaled = changes | {f"{MAIN}.scale_profiles": "by_tdp"}
+    found = warnings_of(tmp_path / "scaled", scaled, library)
     assert len([line for line in found if "scaled by the TDP" in line]) == refused
 
 
 @pytest.mark.parametrize(
     ("node", "warned"),
-    [({}, 0), ({"n_gpus": 8}, 1), ({"n_gpus": 8, "busy_power_factor": 2}, 0)],
+    [
+        ({}, False),
+        ({"n_gpus": 8}, True),
+        ({"n_gpus": 8, "busy_power_factor": 2}, False),
+    ],
 )
 def test_services_on_other_gpus_than_the_shipped_curves_are_warned_of(
     tmp_path: Path, node: dict[str, Any], warned: int
 ) -> None:
     (name,) = serving_data()["facility"]["node_types"]
-    changes = {
-        f"facility.node_types.{name}.{key}": value for key, value in node.items()
-    }
+    changes = {f"facility.node_types.{name}.{k}": value for k, value in node.items()}
     found = simulate(serving_scenario(changes), tmp_path / "run").manifest["warnings"]
-    told = [
-        line for line in found if "its curves are of nodes with 4 GPUs of 700 W" in line
-    ]
-    assert min(len(told), 1) == warned
-
-
-@pytest.mark.parametrize(("rated_mw", "warned"), [(0.042, False), (0.06, True)])
-def test_rated_power_at_a_meter_is_warned_to_be_of_the_devices(
-    tmp_path: Path, rated_mw: float, warned: bool
-) -> None:
-    keys = {
-        "facility.rated_power_mw": rated_mw,
-        "facility.node_types.node.ac_power": "air_hgx",
-        "facility.stages": ["point_of_interconnection"],
-        "streams.training.target_utilization": 0.3,
-    }
-    found = warnings_of(tmp_path, tiny_library(), keys)
-    assert any("it is of the devices" in line for line in found) == warned
-
-
-@pytest.mark.parametrize(
-    ("rated_mw", "warned"), [(0.04, False), (0.08, False), (42, True)]
-)
-def test_rated_power_far_above_what_the_nodes_draw_is_warned_of(
-    tmp_path: Path, rated_mw: float, warned: bool
-) -> None:
-    keys = {
-        "facility.rated_power_mw": rated_mw,
-        "streams.training.target_utilization": 0.3,
-    }
-    found = warnings_of(tmp_path, tiny_library(), keys)
-    told = "facility.rated_power_mw is 42, 994 times what the devices"
-    assert [line.startswith(told) for line in found] == [True] * warned
-
-
-def test_resolution_finer_than_the_samples_is_warned_of(tmp_path: Path) -> None:
-    used = profile("odd-1n-1", [2_000.0] * 60)
-    fine = {**one_class("odd"), "resolution": "0.5 s", "duration": "1 h"}
-    found = warnings_of(tmp_path, ProfileLibrary([used]), fine)
-    assert any("resolution 0.5 s is finer than the samples" in line for line in found)
-
-
-def test_queue_that_only_grows_is_warned_of(tmp_path: Path) -> None:
-    load = {
-        "streams.training.target_utilization": None,
-        "streams.training.jobs_per_day": 20_000,
-    }
-    assert any(
-        "never started" in line for line in warnings_of(tmp_path, tiny_library(), load)
-    )
+    told = "its curves are of nodes with 4 GPUs of 700 W"
+    assert any(told in line for line in found) == warned
 
 
 def test_earlier_folder_replaces_the_classes_that_it_holds(tmp_path: Path) -> None:
     add_profile(profile("tune-2n-own", [3_000.0] * 60, n_nodes=2), tmp_path / "own")
-    for number in (1, 2):
-        add_profile(
-            profile(f"tune-2n-{number}", [2_000.0], n_nodes=2), tmp_path / "later"
-        )
-    add_profile(profile("tune-4n-1", [9_000.0], n_nodes=4), tmp_path / "later")
+    for name, n_nodes in (("tune-2n-1", 2), ("tune-2n-2", 2), ("tune-4n-1", 4)):
+        add_profile(profile(name, [2_000.0], n_nodes=n_nodes), tmp_path / "later")
     library = ProfileLibrary.open(tmp_path / "own", tmp_path / "later")
     assert library.ids == ("tune-2n-own", "tune-4n-1")
 
 
-def test_weather_that_nothing_follows_is_warned_of(tmp_path: Path) -> None:
-    changes = {
-        **TYPICAL_DENVER,
-        "streams.training.target_utilization": 0.3,
-    }
-    (warning,) = warnings_of(tmp_path, tiny_library(), changes)
-    assert warning.startswith("facility.weather is given, but no cooling")
-
-
-@pytest.mark.parametrize(
-    ("utc_offset", "weather", "warned"),
-    [
-        ("+01:00", {}, "8 h behind"),
-        ("+01:00", {"utc_offset": "+01:00"}, ""),
-        ("-06:00", {}, ""),
-    ],
-)
-def test_weather_whose_hours_are_those_of_another_zone_is_warned_of(
-    utc_offset: str, weather: dict[str, str], warned: str, tmp_path: Path
-) -> None:
-    changes = {
-        "facility.utc_offset": utc_offset,
-        "facility.weather": {"kind": "typical_day", "station": "denver", **weather},
-        "streams.training.target_utilization": 0.3,
-    }
-    warnings = warnings_of(tmp_path, tiny_library(), changes)
-    found = [
-        line for line in warnings if line.startswith("facility.weather: its hours")
-    ]
-    assert len(found) == bool(warned)
-    assert warned in "".join(found)
-
-
-CALL = {"id": "a", "start": "2018-01-01 12:00", "end": "2018-01-01 14:00"}
+EVENT = {
+    "id": "a",
+    "start": "2018-01-01 12:00",
+    "end": "2018-01-01 14:00",
+    "target": {"fraction": 0.8},
+}
 
 
 @pytest.mark.parametrize(
     ("flexibility", "tier", "warned"),
     [
-        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, None, True),
-        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, 0, True),
-        ({"events": [{**CALL, "target": {"fraction": 0.8}}]}, 1, False),
-        (
-            {"events": [{**CALL, "target": {"fraction": 0.8}}], "controller": "off"},
-            0,
-            False,
-        ),
+        ({"events": [EVENT]}, None, True),
+        ({"events": [EVENT]}, 0, True),
+        ({"events": [EVENT]}, 1, False),
+        ({"events": [EVENT], "controller": "off"}, 0, False),
         ({}, 0, False),
     ],
 )
@@ -285,9 +216,8 @@ def test_an_event_that_no_stream_may_follow_is_warned_of_before_a_run(
     if tier is not None:
         changes["streams.training.flexibility"] = {"tier": tier}
     found = checked_site(tiny_scenario(changes), tiny_library()).warnings
-    assert [
-        line.startswith("flexibility.events: no stream may follow") for line in found
-    ] == ([True] * warned)
+    told = "flexibility.events: no stream may follow"
+    assert [line.startswith(told) for line in found] == [True] * warned
 
 
 @pytest.mark.parametrize(
@@ -296,24 +226,7 @@ def test_an_event_that_no_stream_may_follow_is_warned_of_before_a_run(
 def test_a_service_that_caps_its_gpus_answers_an_event(
     answer: dict[str, Any] | None, warned: bool
 ) -> None:
-    event = {**CALL, "target": {"fraction": 0.8}}
-    changes = {"flexibility": {"events": [event]}, f"{CODING}.flexibility": answer}
+    changes = {"flexibility": {"events": [EVENT]}, f"{CODING}.flexibility": answer}
     found = checked_site(serving_scenario(changes)).warnings
-    assert [
-        line.endswith("or its services flexibility: {power_limit: 0.75}")
-        for line in found
-    ] == ([True] * warned)
-
-
-def test_nodes_of_a_phase_that_start_in_one_instant_are_warned_of(
-    tmp_path: Path,
-) -> None:
-    phases = [
-        {"since": "2018-01-01", "n_nodes": 4},
-        {"since": "2018-01-01T12:00", "n_nodes": 6},
-    ]
-    changes = {"facility.pools.main.phases": phases, "facility.pools.main.n_nodes": 6}
-    (warning,) = warnings_of(tmp_path, tiny_library(), changes)
-    assert (
-        "main.phases: 2 nodes start in one instant, 2018-01-01 12:00, where" in warning
-    )
+    told = "or its services flexibility: {power_limit: 0.75}"
+    assert [line.endswith(told) for line in found] == [True] * warned

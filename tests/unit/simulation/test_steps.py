@@ -21,6 +21,7 @@ LASTING = {
     "lognormal": [{"weight": 1, "median_s": 3_000, "sigma": 0.8}],
     "max_s": 20_000,
 }
+ARRAYS = {"job_share": 0.7, "sizes": {3: 0.5, 12: 0.5}, "duration": LASTING}
 STREAM, POOL = "streams.training", "facility.pools.main"
 CLASSES = f"{STREAM}.classes"
 STARTUP = {f"{STREAM}.startup": {"quantiles_s": {0: 100, 1: 900}}}
@@ -32,6 +33,23 @@ SMOOTHING = {
 }
 PHASES = [{"since": "2018-01-01", "n_nodes": 6}, {"since": "2018-01-02", "n_nodes": 12}]
 SIMULATED = {f"{STREAM}.match": "simulated"}
+FAILING = {
+    "n_nodes": 8,
+    "period_s": 6.0,
+    "work_days": 1,
+    "spare_nodes": 2,
+    "failures_per_1000_node_days": 400,
+    "reschedule_s": 60,
+}
+EVENT = {
+    "id": "e",
+    "issued": "2018-01-01 09:00",
+    "start": "2018-01-01 12:00",
+    "end": "2018-01-01 15:00",
+    "ramp_down": "15 min",
+    "target": {"fraction": 0.75},
+}
+DRAW = {"workload": "draw", "n_nodes": 1, "probability": 1}
 IDLE_W = 400
 PLAIN: dict[str, dict[str, Any]] = {
     "whole nodes": {},
@@ -39,8 +57,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     | {
         f"{POOL}.allocate": "gpus",
         CLASSES: [
-            {"workload": "draw", "n_nodes": 1, "n_gpus": k, "probability": 0.5}
-            for k in (0.35, 3)
+            DRAW | {"n_gpus": n_gpus, "probability": 0.5} for n_gpus in (0.35, 3)
         ],
     },
     "phases": {f"{POOL}.phases": PHASES},
@@ -54,14 +71,7 @@ PLAIN: dict[str, dict[str, Any]] = {
         "streams.further": {
             "pool": "other",
             "jobs_per_day": 40,
-            "classes": [
-                {
-                    "workload": "draw",
-                    "n_nodes": 2,
-                    "scale_from_n_nodes": 1,
-                    "probability": 1,
-                }
-            ],
+            "classes": [DRAW | {"n_nodes": 2, "scale_from_n_nodes": 1}],
         },
     },
     "variants": VARIANTS,
@@ -86,37 +96,11 @@ PLAIN: dict[str, dict[str, Any]] = {
         "duration": "14 d",
         f"{STREAM}.day_dispersion": 0.3,
         CLASSES: [
-            {
-                "workload": "draw",
-                "n_nodes": 1,
-                "probability": 1,
-                "duration": LASTING,
-                "arrays": {
-                    "job_share": 0.7,
-                    "sizes": {3: 0.5, 12: 0.5},
-                    "duration": LASTING,
-                },
-            }
+            DRAW | {"duration": LASTING, "arrays": ARRAYS},
         ],
     },
     "synchronous": {
-        "streams": {
-            "training": {
-                "pool": "main",
-                "synchronous": {
-                    "jobs": [
-                        {
-                            "n_nodes": 8,
-                            "period_s": 6.0,
-                            "work_days": 1,
-                            "spare_nodes": 2,
-                            "failures_per_1000_node_days": 400,
-                            "reschedule_s": 60,
-                        }
-                    ]
-                },
-            }
-        }
+        "streams": {"training": {"pool": "main", "synchronous": {"jobs": [FAILING]}}}
     },
 }
 """Sites of jobs alone."""
@@ -132,16 +116,7 @@ SITES = PLAIN | {
     },
     "flexible": {
         f"{STREAM}.flexibility": {"tier": 2, "pausable": True},
-        "flexibility.events": [
-            {
-                "id": "e",
-                "issued": "2018-01-01 09:00",
-                "start": "2018-01-01 12:00",
-                "end": "2018-01-01 15:00",
-                "ramp_down": "15 min",
-                "target": {"fraction": 0.75},
-            }
-        ],
+        "flexibility.events": [EVENT],
     },
 }
 
@@ -167,32 +142,20 @@ def site(
     """A site and its run in one window."""
     scenario, kept = tiny_scenario(SITES[request.param]), Keeps()
     folder = tmp_path_factory.mktemp("sites") / "run"
-    run = diploee.simulate(
-        scenario,
-        folder,
-        library=tiny_library(),
-        sinks=[kept],
-        n_threads=1,
-        engine="simpy" if request.param == "flexible" else "compiled",
-    )
-    return Site(run, kept)
+    how: Any = {"library": tiny_library(), "sinks": [kept], "n_threads": 1}
+    how["engine"] = "simpy" if request.param == "flexible" else "compiled"
+    return Site(diploee.simulate(scenario, folder, **how), kept)
 
 
 def test_windows_threads_and_engines_change_no_byte(site: Site, tmp_path: Path) -> None:
-    again = diploee.simulate(
-        site.run.scenario,
-        tmp_path / "again",
-        library=tiny_library(),
-        engine="simpy",
-        window_days=0.25,
-        n_threads=3,
-    )
+    how: Any = {"engine": "simpy", "window_days": 0.25, "n_threads": 3}
+    how["library"] = tiny_library()
+    again = diploee.simulate(site.run.scenario, tmp_path / "again", **how)
     names = {path.name for path in site.run.folder.iterdir()} - {"manifest.json"}
     assert len(names) == 2 + ("jobs" in site.run.metrics)
     for name in names:
-        assert (again.folder / name).read_bytes() == (
-            site.run.folder / name
-        ).read_bytes(), name
+        first, second = (of.folder / name for of in (site.run, again))
+        assert first.read_bytes() == second.read_bytes(), name
 
 
 @pytest.mark.parametrize(
@@ -203,9 +166,8 @@ def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(site: Site) -> No
     step_s = site.run.scenario.resolution_ms / 1_000
     idle_j = (IDLE_W * site.standing * (1 - kept["utilization"])).sum() * step_s
     total_j = kept["it_power_w"].sum() * step_s
-    assert site.run.jobs()["energy_j"].sum() + idle_j == pytest.approx(
-        total_j, rel=1e-7
-    )
+    jobs_j = site.run.jobs()["energy_j"].sum()
+    assert jobs_j + idle_j == pytest.approx(total_j, rel=1e-7)
 
 
 def test_targets_are_met_of_the_node_time_that_stands(site: Site) -> None:
@@ -237,9 +199,8 @@ def test_steps_give_the_power_of_a_run(site: Site) -> None:
     jobs_j = job_energy_j(schedule, workload.library, scenario, workload.pieces_of)
     assert jobs_j.sum() < power["it_power_w"].sum() * 60
     if scenario.warm_up is None:
-        assert jobs_j.sum() == pytest.approx(
-            site.run.jobs()["energy_j"].sum(), rel=1e-9
-        )
+        of_run_j = site.run.jobs()["energy_j"].sum()
+        assert jobs_j.sum() == pytest.approx(of_run_j, rel=1e-9)
 
 
 def _series(scenario: Scenario) -> object:
@@ -273,9 +234,8 @@ LEFT_OUT: dict[str, tuple[str, list[str], Callable[[Scenario], object]]] = {
 @pytest.mark.parametrize("part", LEFT_OUT)
 def test_steps_refuse_what_they_leave_out_and_name_the_run(part: str) -> None:
     name, values, step = LEFT_OUT[part]
-    with pytest.raises(
-        InputError, match=rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"
-    ):
+    words = rf"leaves .*{part}.* out.*diploee\.run\(\.\.\.\)"
+    with pytest.raises(InputError, match=words):
         step(load_scenario(name, values))
 
 
@@ -285,7 +245,6 @@ def test_segments_of_a_library_without_the_jobs_profiles_are_refused(
 ) -> None:
     scenario = tiny_scenario(changes)
     _, schedule = scheduled(scenario)
-    with pytest.raises(
-        InputError, match=r"job_segments: .* the library of 4 .*workload\.library"
-    ):
+    words = r"job_segments: .* the library of 4 .*workload\.library"
+    with pytest.raises(InputError, match=words):
         job_segments(schedule, tiny_library(), scenario)
