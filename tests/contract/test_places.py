@@ -163,10 +163,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_library(folder / "library")
     files = {
         "q.csv": ["p_mw,q_mvar", "0,0", "1,0.1"],
-        "peaks.csv": [
-            "start,duration_min",
-            *(f"2018-01-01 00:{m:02},1" for m in range(20)),
-        ],
         "plain": ["t_s,power_w", *(f"{t},{500 + (t * 37) % 900}" for t in range(100))],
         "log.csv": ["submit_time,nodes,duration", *map(job, range(400))],
         "sweep.yaml": [json.dumps({"base": "tiny.yaml", "seeds": 2})],

@@ -109,4 +109,7 @@ def test_the_shipped_scenario_is_the_facility_of_the_paper() -> None:
     assert node.rated_power_w == 3_520
     assert scenario.facility.rated_power_mw == 10
     assert scenario.n_intervals == 525_600
+    mix = scenario.streams["training"].mix
+    assert mix is not None and mix.workload["llama2_70b_lora"] == 0.45
+    assert (mix.n_nodes[2], mix.n_nodes[16]) == (0.5, 0.1)
     assert tiny_data()["seed"] == scenario.seed == 0
