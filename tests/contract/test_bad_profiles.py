@@ -4,6 +4,7 @@ remedy."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ def rewrite_head(path: Path, **changes: object) -> None:
     pq.write_table(
         table.replace_schema_metadata({METADATA_KEY: json.dumps(head)}), path
     )
+
+
+def problem_of(path: Path) -> str:
+    with pytest.raises(ProfileError) as caught:
+        read_profile(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    return str(caught.value)
 
 
 def put(name: str, row: int, value: object) -> Callable[[dict[str, list[Any]]], object]:
@@ -88,10 +96,7 @@ def test_bad_data_of_a_profile_is_named(
 ) -> None:
     path = good_file(tmp_path)
     rewrite(path, change)
-    with pytest.raises(ProfileError) as caught:
-        read_profile(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
+    assert words in problem_of(path)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +112,7 @@ def test_bad_head_of_a_profile_is_named(
 ) -> None:
     path = good_file(tmp_path)
     rewrite_head(path, **head)
-    with pytest.raises(ProfileError) as caught:
-        read_profile(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
+    assert words in problem_of(path)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -126,10 +128,7 @@ def test_damaged_profile_is_named(
 ) -> None:
     path = good_file(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(
-        ProfileError, match=r"tune-2n\.parquet: can't be read \(.*\); import"
-    ):
-        read_profile(path)
+    assert re.search(r": can't be read \(.*\); import", problem_of(path))
 
 
 def test_parquet_file_that_is_no_profile_is_named(tmp_path: Path) -> None:
@@ -149,25 +148,13 @@ def test_missing_and_empty_library_are_named(tmp_path: Path) -> None:
         ProfileLibrary.open(tmp_path)
 
 
-@pytest.mark.parametrize("command", ["run", "validate"])
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("command", "key", "value", "words"),
     [
-        (
-            "workload",
-            "tuna",
-            "no profile of workload 'tuna' (have: 'draw', 'tune'); did you mean",
-        ),
-        (
-            "n_nodes",
-            3,
-            "no profile of workload 'tune' on 3 nodes (have: 2, 4); to scale one lin",
-        ),
-        (
-            "scale_from_n_nodes",
-            8,
-            "no profile of workload 'tune' on 8 nodes (have: 2, 4)",
-        ),
+        ("run", "workload", "tuna", "'tuna' (have: 'draw', 'tune'); did you mean"),
+        ("validate", "workload", "tuna", "'tuna' (have: 'draw', 'tune'); did you mean"),
+        ("run", "n_nodes", 3, "'tune' on 3 nodes (have: 2, 4); to scale one lin"),
+        ("run", "scale_from_n_nodes", 8, "'tune' on 8 nodes (have: 2, 4)"),
     ],
 )
 def test_missing_profile_ends_with_2_and_leaves_nothing(
@@ -186,7 +173,7 @@ def test_missing_profile_ends_with_2_and_leaves_nothing(
     assert ended.code == 2
     assert ended.problem.startswith(f"{path}:")
     assert " streams.training: class " in ended.problem
-    assert words in ended.problem
+    assert f"no profile of workload {words}" in ended.problem
     assert [child.name for child in tmp_path.iterdir()] == ["tiny.yaml"]
 
 

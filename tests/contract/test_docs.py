@@ -147,11 +147,7 @@ def test_navigation_names_every_page_once() -> None:
 
     text = (ROOT / "mkdocs.yml").read_text("utf-8")
     named = places(yaml.load(text, yaml.BaseLoader)["nav"])
-    generated = {
-        "reference/keys.md",
-        "reference/sweep_keys.md",
-        "reference/commands.md",
-    }
+    generated = {f"reference/{of}.md" for of in ("keys", "sweep_keys", "commands")}
     pages = {
         str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")
     }
