@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_parts_of_a_stream_that_do_not_fit_are_named(
 def test_data_that_is_no_mapping_is_refused(data: Any) -> None:
     (problem,) = problems_of(data)
     assert problem.startswith("scenario: must be a group of keys, found ")
+
+
+def test_what_only_python_can_give_is_refused_in_one_line() -> None:
+    for key in (5, None, True, float("nan"), ("a", "b"), b"\xff"):
+        (problem,) = problems_of(tiny_data() | {key: 1})
+        assert "must be a group of keys that are text, found " in problem
+        assert problem.isprintable()
+    for key, value in {"name": b"\xff", "start": datetime(1, 1, 1, 5)}.items():
+        problem = problem_of({key: value})
+        assert problem.startswith(f"{key}: must ") and problem.isprintable()
 
 
 def test_all_problems_are_reported_at_once_with_file_and_line(tmp_path: Path) -> None:
