@@ -13,7 +13,6 @@ from diploee.base.errors import ScenarioError
 from diploee.scenario import load_scenario, scenario_from_dict
 
 NODES = "facility.pools.main.n_nodes"
-NODE = "facility.node_types.node"
 STREAM = "streams.training"
 TARGET = f"{STREAM}.target_utilization"
 MIX = f"{STREAM}.mix"
