@@ -31,6 +31,7 @@ def refused(ended: Ended) -> str:
     ("arguments", "words"),
     [
         (("--seed", "-1"), "--seed: must be at least 0"),
+        (("--target-utilization", "1.5"), "--target-utilization: must be at most 1"),
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
         (
             ("--profiles", "nowhere"),

@@ -43,6 +43,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("start", "2018-01-01T00:00:00Z", "must be local time in whole milliseconds"),
     ("start", "9999-12-31", "must lie in the years 1900 to 2199, found 9999-12-31"),
     ("duration", "101 years", "and at most 100 years, found 101 years"),
+    ("duration", "9999 years", "must lie in the years 1900 to 2199, found 9999 years"),
     ("duration", f"{'9' * 400} years", "must be a number and a unit"),
     ("duration", "0 d", "must be longer than 0"),
     ("duration", "0.0001 ms", "must be at least one interval of the resolution, 60 s"),
