@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -24,7 +25,6 @@ from diploee.base.version import full_version
 from diploee.cli.app import COMMANDS as PANELS
 from diploee.cli.app import application
 from diploee.cli.command_help import EXAMPLES
-from diploee.scenario import Scenario
 
 COMMANDS = [tuple(name.split()) for name in EXAMPLES]
 NEVER = {
@@ -99,24 +99,10 @@ def test_quiet_prints_nothing_but_errors(run_tiny: Any) -> None:
 def test_warnings_stand_in_the_result_and_in_the_json(
     tmp_path: Path, library_folder: Path
 ) -> None:
-    scaled = {
-        "streams.training.classes.0": {
-            "workload": "tune",
-            "n_nodes": 8,
-            "probability": 0.5,
-        }
-    }
-    scaled["streams.training.classes.0"]["scale_from_n_nodes"] = 4
+    of = {"workload": "tune", "n_nodes": 8, "scale_from_n_nodes": 4, "probability": 0.5}
+    scaled = {"streams.training.classes.0": of}
     path = write_scenario(tmp_path / "scaled.yaml", scaled)
-    arguments = (
-        "run",
-        path,
-        "--profiles",
-        library_folder,
-        "--engine",
-        "compiled",
-        "--out",
-    )
+    arguments = ("run", path, "--profiles", library_folder, "--out")
     shown = call(*arguments, tmp_path / "shown")
     printed = call(*arguments, tmp_path / "json", "--json")
     assert "coherent upper bound" in shown.out.replace("\n", " ")
@@ -152,34 +138,38 @@ def test_help_shows_the_panels_in_turn() -> None:
     assert places == sorted(places)
 
 
+def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a command and all below it, by what is written after `diploee`."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, f"{path} {name}".strip())
+
+
+@cache
+def every_command() -> dict[str, Any]:
+    return dict(commands(typer.main.get_command(application())))
+
+
 @pytest.mark.slow
 def test_every_command_has_an_example_that_its_options_allow() -> None:
-    def names(command: Any, path: tuple[str, ...]) -> Iterator[str]:
-        yield " ".join(path)
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from names(inner, (*path, name))
-
-    root = typer.main.get_command(application())
-    assert sorted(names(root, ())) == sorted(EXAMPLES)
+    assert sorted(every_command()) == sorted(EXAMPLES)
     for name, example in EXAMPLES.items():
         program, *words = shlex.split(example)
         assert (program, words[: len(name.split())]) == ("diploee", name.split())
-        command: Any = root
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        command.make_context(name, words)
+        starts = (" ".join(words[:n]) for n in range(1, len(words)))
+        command = max(start for start in starts if start in EXAMPLES)
+        every_command()[command].make_context(command, words[len(command.split()) :])
 
 
 def test_every_argument_and_option_has_a_help_text_that_is_shown_whole() -> None:
-    def without(command: Any, path: str) -> Iterator[str]:
-        for inner in getattr(command, "commands", {}).values():
-            yield from without(inner, f"{path} {inner.name}")
-        for parameter in command.params:
-            # What rich takes for a style, as [s], it does not show.
-            if not parameter.help or re.search(r"\[/?[a-z#@][^\]]*\]", parameter.help):
-                yield f"{path} {parameter.name}"
-
-    assert not list(without(typer.main.get_command(application()), "diploee"))
+    # What rich takes for a style, as [s], it does not show.
+    assert not [
+        (path, parameter.name)
+        for path, command in every_command().items()
+        for parameter in command.params
+        if path
+        if not parameter.help or re.search(r"\[/?[a-z#@][^\]]*\]", parameter.help)
+    ]
 
 
 @pytest.mark.slow
@@ -236,47 +226,16 @@ def test_reference_of_commands_holds_every_command_and_option() -> None:
     text = run_path(str(Path(__file__).parents[2] / ".ci" / "pages.py"))[
         "commands_reference"
     ]()
-    root: Any = typer.main.get_command(application())
-
-    def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-        inner = getattr(command, "commands", {})
-        for name, each in inner.items():
-            yield from leaves(each, f"{path} {name}")
-        if not inner:
-            yield path, command
-
     assert "runs/&lt;scenario>-&lt;hash>" in text  # else a page takes them for tags
-    for path, command in leaves(root, "diploee"):
-        section = text.partition(f"## {path}\n")[2].partition("\n## ")[0]
-        for parameter in command.params:
-            assert all(
-                opt in section for opt in parameter.opts if opt.startswith("-")
-            ), path
+    for path, command in every_command().items():
+        if not hasattr(command, "commands"):
+            section = text.partition(f"## diploee {path}\n")[2].partition("\n## ")[0]
+            options = {opt for p in command.params for opt in p.opts if opt[0] == "-"}
+            assert {opt for opt in options if opt not in section} == set(), path
 
 
 def test_version_is_that_of_the_package() -> None:
-
     assert call("--version") == Ended(0, f"diploee {full_version()}\n", "")
-
-
-def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, model in {"Scenario": schema, **schema["$defs"]}.items():
-        for key, value in model.get("properties", {}).items():
-            yield f"{name}.{key}", value
-
-
-@pytest.mark.slow
-def test_schema_is_json_and_describes_every_key() -> None:
-    ended = call("schema")
-    assert ended.code == 0
-    schema = json.loads(ended.out)
-    assert schema == Scenario.model_json_schema()
-    keys = dict(properties(schema))
-    assert {"Scenario.seed", "Pool.n_nodes", "JobClass.probability"} <= set(keys)
-    without = [key for key, value in keys.items() if not value.get("description")]
-    assert not without
-    objects = [schema, *schema["$defs"].values()]
-    assert all(o["additionalProperties"] is False for o in objects if "properties" in o)
 
 
 LARGE = {"campus_100mw_synchronous", "colocation_metered_150mw"}
@@ -362,46 +321,12 @@ def test_list_names_every_profile_on_one_line() -> None:
     )
 
 
-def test_failed_drawing_keeps_the_old_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library_folder: Path
-) -> None:
-    def fail(path: Path, content: bytes) -> None:
-        path.write_text("part", "utf-8")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    picture = tmp_path / "old.png"
-    picture.write_text("old", "utf-8")
-    arguments = (
-        "show",
-        "draw-1n-1",
-        "--profiles",
-        library_folder,
-        "--out",
-        picture,
-        "--force",
-    )
-    ended = call("profiles", *arguments)
-    assert ended.code == 1
-    assert ended.problem.startswith(f"{picture}: can't be written (the disk is full")
-    assert "nothing of it was kept" in ended.problem
-    assert [path.name for path in tmp_path.iterdir()] == ["old.png"]
-    assert picture.read_text("utf-8") == "old"
-
-
 def test_scenario_runs_on_imported_logs(
     tmp_path: Path, sample: Callable[[str], Path]
 ) -> None:
     library = tmp_path / "library"
-    importing = (
-        "profiles",
-        "import",
-        "wattameter",
-        sample(WATTAMETER),
-        "--workload",
-        "measured",
-    )
-    imported = call(*importing, "--out", library)
+    importing = ("wattameter", sample(WATTAMETER), "--workload", "measured")
+    imported = call("profiles", "import", *importing, "--out", library)
     assert (imported.code, imported.err) == (0, "")
     assert imported.out.startswith(f"{library / 'measured-1n.parquet'}: 1 node, ")
     classes = [{"workload": "measured", "n_nodes": 1, "probability": 1.0}]

@@ -19,36 +19,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A scenario that would run for minutes."""
     folder = tmp_path_factory.mktemp("site")
     write_library(folder / "library")
-    write_scenario(
-        folder / "long.yaml",
-        {
-            "duration": "50 years",
-            "resolution": "1 h",
-            "facility.pools.main.n_nodes": 200,
-        },
-    )
+    long = {"duration": "50 years", "resolution": "1 h"}
+    write_scenario(folder / "long.yaml", long | {"facility.pools.main.n_nodes": 200})
     return folder
 
 
-def start_run(site: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+def start_run(site: Path, out: Path) -> subprocess.Popen[str]:
     """Start the long run and return once it has made its hidden folder."""
-    arguments = (
-        "run",
-        site / "long.yaml",
-        "--profiles",
-        site / "library",
-        "--out",
-        out,
-        "-q",
-    )
-    process = start(*arguments, *more)
+    options = ("--profiles", site / "library", "--out", out, "-q")
+    process = start("run", site / "long.yaml", *options)
     wait_until(lambda: list(out.parent.glob(f".diploee-*/{out.name}")), process)
     return process
-
-
-def end(process: subprocess.Popen[str]) -> Ended:
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return Ended(process.returncode, out, err)
 
 
 @pytest.mark.slow
@@ -63,7 +44,8 @@ def test_interrupted_run_leaves_nothing_however_many_signals_come(
     process = start_run(site, tmp_path / "run")
     for number in numbers:
         process.send_signal(number)
-    ended = end(process)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    ended = Ended(process.returncode, out, err)
     assert (ended.code, ended.out) == (INTERRUPTED, "")
     assert ended.problem == "interrupted; what was not finished is removed"
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,5 @@
-"""Every command that writes: killed at any step, at once with others, over what is not
-its own.
+"""Every command that writes: killed at any step, on a full disk, over what is not its
+own.
 
 The commands of one table write in children of this process, which share what it has
 imported. Where not said to be slow, a test takes a few of the commands and of the
@@ -12,8 +12,8 @@ import json
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,7 +25,8 @@ from benchmark_builders import leaderboard_data, tiny_spec
 from builders import write_library, write_scenario
 from command_line import call, contents
 from damages import a_device
-from killing import ended, kill_at, kills, n_steps
+from killing import command as in_child
+from killing import kill_at, kills, n_steps
 from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
 from weather_writers import write_epw
@@ -47,7 +48,6 @@ class Command:
     words: str
     older: str = ""  # further arguments that make another result of the same names
     force: bool = True  # it replaces what is there on request
-    refuses: bool = True  # it replaces nothing without that request
     slow: bool = False  # it takes more than half a second
 
     def line(self, site: Path, root: Path, *more: str) -> list[str]:
@@ -82,19 +82,18 @@ alike."""
 
 SHOW = "profiles show draw-1n-1 --profiles {site}/library --out {root}/profile.png"
 REPORT = "report {site}/run -q --out {root}/report.html"
-SERVED = "serving-trace {site}/azure.csv --out {root}/lib" + "".join(
-    f" --set {key}={value}"
-    for key, value in {
-        "parameters_b": 8,
-        "precision": "fp8",
-        "gpu": "L40S",
-        "other_node_power_w": 200,
-        "input_tokens": 99,
-        "prefill_tokens_per_s": 9_000,
-        "time_per_token_s": 0.02,
-    }.items()
+SERVED = (
+    "serving-trace {site}/azure.csv --out {root}/lib --set parameters_b=8 --set "
+    "precision=fp8 --set gpu=L40S --set other_node_power_w=200 --set input_tokens=99 "
+    "--set prefill_tokens_per_s=9000 --set time_per_token_s=0.02"
 )
 LEARNT = "fit {site}/log.csv --workload tune --profiles {site}/library"
+RUN = "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q"
+SERIES = "series {site}/run --of node -q --profiles {site}/library"
+RIDE = (
+    "ride-through {site}/run --event nerc_2024_07_10 -q --out {root}/answer.parquet "
+    "--set facility.ride_through.it.preset=perc1"
+)
 FRAGMENT = "--out {root}/stream.yaml"
 
 
@@ -104,21 +103,9 @@ def imported(words: str, older: str = "--add-w 5") -> Command:
 
 
 COMMANDS = {
-    "run": Command(
-        (
-            "run {site}/tiny.yaml --profiles {site}/library --engine compiled -q "
-            "--out {root}/run"
-        ),
-        "--seed 7",
-    ),
+    "run": Command(f"{RUN} --out {{root}}/run", "--seed 7"),
     **{f"export {name}": export(FORMATS[name]) for name in EXPORTS},
-    "series": Command(
-        (
-            "series {site}/run --of node -q --profiles {site}/library --out "
-            "{root}/nodes.parquet"
-        ),
-        "--step 5min",
-    ),
+    "series": Command(f"{SERIES} --out {{root}}/nodes.parquet", "--step 5min"),
     "import plain": imported("plain {site}/plain --workload x --nodes 1"),
     "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
     "import mlperf-power": imported(
@@ -132,24 +119,16 @@ COMMANDS = {
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
     "profiles show": Command(SHOW, slow=True),
     "serving-trace": Command(SERVED, "--nodes 2"),
-    "report": Command(REPORT, refuses=False, slow=True),
+    "report": Command(REPORT, slow=True),
     "report --png": Command(f"{REPORT} --png {{root}}/png", slow=True),
-    "datasheet": Command(
-        "datasheet {site}/run -q --out {root}/sheet.html", refuses=False
-    ),
+    "datasheet": Command("datasheet {site}/run -q --out {root}/sheet.html"),
     "datasheet --csv": Command(
         "datasheet {site}/run -q --out {root}/sheet.html --csv {root}/s.csv"
     ),
     "compare": Command(
         "compare {site}/run {site}/run --out {root}/changes.csv", "--all"
     ),
-    "ride-through": Command(
-        (
-            "ride-through {site}/run --event nerc_2024_07_10 -q --out "
-            "{root}/answer.parquet --set facility.ride_through.it.preset=perc1"
-        ),
-        "--set facility.ride_through.it.share=0.5",
-    ),
+    "ride-through": Command(RIDE, "--set facility.ride_through.it.share=0.5"),
     "fit": Command(f"{LEARNT} {FRAGMENT}", "--confidence 0.5", slow=True),
     "fit-requests": Command(f"fit-requests {{site}}/azure.csv {FRAGMENT}", slow=True),
 }
@@ -163,10 +142,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_library(folder / "library")
     files = {
         "q.csv": ["p_mw,q_mvar", "0,0", "1,0.1"],
-        "peaks.csv": [
-            "start,duration_min",
-            *(f"2018-01-01 00:{m:02},1" for m in range(20)),
-        ],
         "plain": ["t_s,power_w", *(f"{t},{500 + (t * 37) % 900}" for t in range(100))],
         "log.csv": ["submit_time,nodes,duration", *map(job, range(400))],
         "sweep.yaml": [json.dumps({"base": "tiny.yaml", "seeds": 2})],
@@ -217,12 +192,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             f"vl_convert.{drawn}", lambda spec, **_: json.dumps(spec).encode()
         )
-
-
-def problem_of(text: str) -> str:
-    """Return the one line of a command's complaint."""
-    (line,) = text.splitlines()
-    return line
 
 
 def told(root: Path) -> dict[str, bytes]:
@@ -400,66 +369,6 @@ def test_long_part_of_a_command_shows_a_bar(
     assert set(watch.stages) == stages
 
 
-# --- several at once
-
-
-def at_once(
-    lines: list[list[str]], folder: Path, prepare: Callable[[], object] | None = None
-) -> list[tuple[int, str]]:
-    """Run commands in as many processes at once; return their exit codes and errors."""
-
-    def write(number: int) -> None:
-        outcome = call(*lines[number])
-        (folder / f"ended-{number}").write_text(
-            f"{outcome.code}\n{outcome.err}", "utf-8"
-        )
-
-    threads = [
-        threading.Thread(target=ended, args=(partial(write, number), prepare))
-        for number in range(len(lines))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    texts = [
-        (folder / f"ended-{number}").read_text("utf-8") for number in range(len(lines))
-    ]
-    return [
-        (int(code), told) for code, _, told in (text.partition("\n") for text in texts)
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("force", [True, False], ids=["force", "no force"])
-@pytest.mark.parametrize("name", COMMANDS)
-def test_commands_at_once_leave_one_whole_result(
-    name: str, force: bool, site: Path, tmp_path: Path
-) -> None:
-    command, root = COMMANDS[name], tmp_path / "root"
-    if force and not command.force:
-        pytest.skip("replaces nothing")
-    whole = []
-    for more in (command.older, ""):
-        do(*command.line(site, empty(root), more))
-        whole.append(results(told(root)))
-    more = [command.older, ""]
-    empty(root)
-    forced = ["--force"] if force else []
-    outcomes = at_once(
-        [command.line(site, root, each, *forced) for each in more], tmp_path
-    )
-    if name not in SEVERAL:
-        assert results(told(root)) in whole
-    assert not [name for name in told(root) if "/." in f"/{name}"]
-    for code, text in outcomes:
-        assert code in ((0,) if force else (0, 2)), text
-        if code:
-            assert "exists already" in problem_of(text)
-    if not force and command.refuses:
-        assert sorted(code for code, _ in outcomes) == [0, 2]
-
-
 # --- what is not theirs
 
 
@@ -484,7 +393,7 @@ def test_force_replaces_nothing_that_is_no_result(
     before = (kept(made), contents(root))
     outcome = call(*command.line(site, root, *(["--force"] if command.force else [])))
     assert outcome.code == 2
-    assert str(made) in problem_of(outcome.err)
+    assert str(made) in outcome.problem
     assert (kept(made), contents(root)) == before
 
 
@@ -548,6 +457,27 @@ def test_exports_and_reports_may_lie_in_the_run_that_they_show(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("force", [["--force"], []], ids=["force", "no force"])
+def test_commands_at_once_leave_one_whole_result(
+    force: list[str], site: Path, tmp_path: Path
+) -> None:
+    command, root = COMMANDS["run"], tmp_path / "root"
+    lines = [command.line(site, root, more, *force) for more in (command.older, "")]
+    whole = []
+    for line in lines:
+        empty(root)
+        do(*line)
+        whole.append(results(told(root)))
+    empty(root)
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = list(threads.map(in_child, lines))
+    assert results(told(root)) in whole
+    assert not [name for name in told(root) if "/." in f"/{name}"]
+    codes = sorted(outcome.code for outcome in outcomes)
+    assert codes == ([0, 0] if force else [0, 2]), outcomes
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [True, False], ids=["replaced", "new"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_full_disk_gives_one_line_and_keeps_former_files(
@@ -566,9 +496,10 @@ def test_full_disk_gives_one_line_and_keeps_former_files(
     limit = (max(sizes) - 1, resource.RLIM_INFINITY)
     line = command.line(site, root, *(["--force"] if old else []))
     fill = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
-    ((code, text),) = at_once([line], tmp_path, fill)
-    assert code == 1
-    assert "the disk is full" in problem_of(text) and "nothing of it was kept" in text
+    outcome = in_child(line, fill)
+    assert outcome.code == 1
+    assert "the disk is full" in outcome.problem
+    assert "nothing of it was kept" in outcome.problem
     found = results(contents(root))
     if name in SEVERAL:
         assert all(text in (before.get(n), made[n]) for n, text in found.items())
@@ -591,11 +522,9 @@ def test_exit_code_of_an_interrupted_command_says_what_stands(
     line = command.line(site, root, "--force")
     codes = set()
     for step in range(1, 200):
-        ((code, text),) = at_once(
-            [line], tmp_path, partial(kill_at, root, step, number)
-        )
-        found = results(told(root))
-        assert code in (0, 130), text
+        outcome = in_child(line, partial(kill_at, root, step, number))
+        code, found = outcome.code, results(told(root))
+        assert code in (0, 130), outcome
         assert all(content in (old.get(n), new[n]) for n, content in found.items())
         assert found == new or code
         codes.add(code)

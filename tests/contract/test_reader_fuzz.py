@@ -126,23 +126,17 @@ def check(reader: TextReader, folder: Path, number: int) -> None:
     assert time.process_time() - started < MAX_S, number
 
 
-every_reader = pytest.mark.parametrize(
-    "reader", READERS, ids=lambda reader: reader.name
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        range(N_ALWAYS),
+        pytest.param(range(N_ALWAYS, N_SLOW), marks=pytest.mark.fuzz),
+    ],
+    ids=len,
 )
-
-
-@every_reader
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_changed_files_are_read_or_refused_in_one_line(
-    tmp_path: Path, reader: TextReader
+    tmp_path: Path, reader: TextReader, numbers: range
 ) -> None:
-    for number in range(N_ALWAYS):
-        check(reader, tmp_path, number)
-
-
-@pytest.mark.fuzz
-@every_reader
-def test_two_thousand_changed_files_are_read_or_refused_in_one_line(
-    tmp_path: Path, reader: TextReader
-) -> None:
-    for number in range(N_ALWAYS, N_SLOW):
+    for number in numbers:
         check(reader, tmp_path, number)

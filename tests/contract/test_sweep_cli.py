@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 from builders import write_scenario
 from command_line import call
-from sweep_builders import N_NODES, UTILIZATION, sweep_file
+from sweep_builders import UTILIZATION, sweep_file
 
 FOUR = {"axes": [{"grid": {UTILIZATION: [0.2, 0.4]}}], "seeds": 2}
-
-
-def run_folders(out: Path) -> dict[str, float]:
-    """Complete runs by name, with the time at which each was written."""
-    return {
-        p.parent.name: p.stat().st_mtime for p in out.glob("runs/[!.]*/manifest.json")
-    }
 
 
 @pytest.mark.slow
@@ -27,26 +20,14 @@ def test_sweep_prints_a_row_per_point_or_json_alone_and_writes_its_files(
     tmp_path: Path, library_folder: Path
 ) -> None:
     file, out = sweep_file(tmp_path, FOUR), tmp_path / "out"
-    command = (
-        "sweep",
-        file,
-        "--out",
-        out,
-        "--workers",
-        0,
-        "--profiles",
-        library_folder,
-    )
+    options = ("--workers", 0, "--profiles", library_folder)
+    command = ("sweep", file, "--out", out, *options)
     ended = call(*command)
     assert ended.code == 0
     assert "4 runs, 4 computed now" in ended.out
     assert "medians over 2 seeds" in ended.out
-    assert {
-        "summary.parquet",
-        "sweep.json",
-        "ensemble.parquet",
-        "envelope.parquet",
-    } <= {path.name for path in out.iterdir()}
+    files = {f"{name}.parquet" for name in ("summary", "ensemble", "envelope")}
+    assert files | {"sweep.json"} <= {path.name for path in out.iterdir()}
     content = json.loads((out / "sweep.json").read_text())
     assert content["axes"] == [UTILIZATION]
     assert [run["status"] for run in content["runs"]] == ["finished"] * 4
@@ -102,16 +83,8 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
     node = {"facility.node_types.node.ac_power": "air_hgx", "facility.stages": ["pdu"]}
     write_scenario(tmp_path / "site.yaml", {"duration": "2 h", **node})
     ended = call(
-        *(
-            "ensemble",
-            tmp_path / "site.yaml",
-            "--assumed",
-            "--runs",
-            24,
-            "--out",
-            tmp_path / "out",
-        ),
-        *("--workers", 0, "--profiles", library_folder),
+        *("ensemble", tmp_path / "site.yaml", "--assumed", "--runs", 24),
+        *("--out", tmp_path / "out", "--workers", 0, "--profiles", library_folder),
     )
     assert ended.code == 0
     assert re.search(r"Metric +P5 +P50 +P95 +seeds.* +moved by", ended.out)
@@ -128,15 +101,7 @@ def test_ensemble_of_assumptions_names_what_moves_a_metric(
             (),
             "unknown key 'pool' (allowed: ",
         ),
-        ({"axes": [{"grid": {UTILIZATION: []}}]}, (), "found an empty list"),
-        (
-            {"axes": [{"grid": {N_NODES: [9]}}, {"grid": {N_NODES: [8]}}]},
-            (),
-            "two axes on one key",
-        ),
         ({"seeds": 11}, ("--max-runs", 10), "11 runs, more than --max-runs 10"),
-        ({"seeds": [3, 3]}, (), "seed 3 is given twice"),
-        ({"base": "tinny.yaml"}, (), "base: tinny.yaml: no such scenario file"),
         ({}, ("--dask", "tcp://127.0.0.1:1", "--workers", 2), "exclude each other"),
     ],
 )
@@ -158,4 +123,4 @@ def test_summary_that_cannot_be_written_is_found_before_the_first_run(
     assert ended.code == 2
     assert "summary.parquet: is a folder" in ended.problem
     assert "nothing was run" in ended.problem
-    assert not run_folders(tmp_path / "out")
+    assert not list(tmp_path.glob("out/runs/*"))

@@ -59,6 +59,17 @@ LOGGED = {"one job": (1, "flat"), "strictly periodic": (2, "square")}
 profile."""
 
 
+def replayed(n_jobs: int, workload: str) -> dict[str, Any]:
+    return {
+        "log": f"{n_jobs}.csv",
+        "format": "csv",
+        "align": "date",
+        "repeat": False,
+        "columns": {"duration": "duration_s"},
+        "rules": [{"workload": workload}],
+    }
+
+
 @st.composite
 def odd_data(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a scenario as plain data."""
@@ -71,14 +82,7 @@ def odd_data(draw: st.DrawFn) -> dict[str, Any]:
         "streams": {"jobs": {"pool": "main", **DRAWN.get(load, {})}},
     }
     if load in LOGGED:
-        changes["streams"]["jobs"]["replay"] = {
-            "log": f"{LOGGED[load][0]}.csv",
-            "format": "csv",
-            "align": "date",
-            "repeat": False,
-            "columns": {"duration": "duration_s"},
-            "rules": [{"workload": LOGGED[load][1]}],
-        }
+        changes["streams"]["jobs"]["replay"] = replayed(*LOGGED[load])
     if draw(st.booleans()):
         changes["facility.pools.serving"] = {"node_type": "node", "n_nodes": 12}
         chat = {**SERVING["request_streams"]["chat"], "pool": "serving"}
@@ -151,17 +155,7 @@ def test_every_of_many_runs_that_end_is_read_and_used_or_refused_in_a_line(
 
 
 def test_run_of_a_strictly_periodic_load_is_read_again(tmp_path: Path) -> None:
-    stream = {
-        "pool": "main",
-        "replay": {
-            "log": "2.csv",
-            "format": "csv",
-            "align": "date",
-            "repeat": False,
-            "columns": {"duration": "duration_s"},
-            "rules": [{"workload": "square"}],
-        },
-    }
+    stream = {"pool": "main", "replay": replayed(*LOGGED["strictly periodic"])}
     changes = {
         "duration": "1 h",
         "resolution": "1 s",

@@ -3,7 +3,8 @@ dense sums."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from diploee.base.tables import concat
 from diploee.power import Segments, spectral
-from diploee.power.blocks import Method
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.schedule import Schedule
@@ -104,10 +104,9 @@ def random_site(
 def it_power_w(
     site: Site, resolution: str, block_intervals: int = 1 << 18
 ) -> np.ndarray:
-    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
-    scenario = site.scenario(resolution)
-    blocks = power_blocks(segments, scenario, site.library, block_intervals)
-    return np.concatenate([block.it_power_w[0] for block in blocks])
+    segments = segments_of(site)
+    how = {"block_intervals": block_intervals}
+    return of_blocks(segments, site.scenario(resolution), site, **how)
 
 
 def dense_power_w(
@@ -125,6 +124,16 @@ def dense_power_w(
         power_w[start_ms:end_ms] += segments.weight[row] * values[sample]
         power_w[start_ms:end_ms] -= segments.n_nodes[row] * IDLE_W
     return power_w.reshape(n_steps, dt_ms).mean(axis=1)
+
+
+def segments_of(site: Site) -> Segments:
+    return job_segments(site.schedule, site.library, site.scenario("1 s"))
+
+
+def of_blocks(segments: Segments, scenario: Scenario, site: Site, **how: Any) -> Any:
+    """Return the IT power of all blocks."""
+    blocks = power_blocks(segments, scenario, site.library, **how)
+    return np.concatenate([block.it_power_w[0] for block in blocks])
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -148,7 +157,7 @@ def test_facility_energy_equals_job_energies_plus_idle_at_every_resolution(
 def test_power_equals_a_dense_sum_over_milliseconds(seed: int, resolution: str) -> None:
     site = random_site(seed, duration_s=420, n_jobs=25, longest_s=120)
     scenario = site.scenario(resolution)
-    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
+    segments = segments_of(site)
     expected_w = dense_power_w(
         segments, site, scenario.resolution_ms, scenario.n_intervals
     )
@@ -182,8 +191,7 @@ def test_segments_with_offsets_and_weights_equal_a_dense_sum(
     expected_w = dense_power_w(
         segments, site, scenario.resolution_ms, scenario.n_intervals
     )
-    blocks = power_blocks(segments, scenario, site.library, block_intervals=7)
-    found_w = np.concatenate([block.it_power_w[0] for block in blocks])
+    found_w = of_blocks(segments, scenario, site, block_intervals=7)
     assert found_w == pytest.approx(expected_w, rel=EXACT, abs=1e-6)
 
 
@@ -206,12 +214,11 @@ def test_adding_in_the_frequency_domain_equals_a_dense_sum(
     """Short transforms make several blocks, which jobs span; the horizon cuts the last
     ones."""
     site = random_site(seed, duration_s=420, n_jobs=40, longest_s=120, steps_ms=(100,))
-    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
+    segments = segments_of(site)
     scenario = site.scenario("0.1 s")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(spectral, "FFT_LENGTH", 1 << order)
-        blocks = list(power_blocks(segments, scenario, site.library, method="spectral"))
-    found_w = np.concatenate([block.it_power_w[0] for block in blocks])
+        found_w = of_blocks(segments, scenario, site, method="spectral")
     assert found_w == pytest.approx(
         dense_power_w(segments, site, 100, 4_200), rel=EXACT, abs=1e-6
     )
@@ -255,14 +262,10 @@ def test_looped_jobs_in_the_frequency_domain_equal_their_direct_sum(
     segments = job_segments(site.schedule, site.library, scenario)
     assert (segments.offset_ms > 0).any()
 
-    def power_w(method: Method) -> np.ndarray:
-        blocks = power_blocks(segments, scenario, site.library, method=method)
-        return np.concatenate([block.it_power_w[0] for block in blocks])
-
-    direct_w = power_w("direct")
+    direct_w = of_blocks(segments, scenario, site, method="direct")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(spectral, "FFT_LENGTH", 1 << order)
-        found_w = power_w("spectral")
+        found_w = of_blocks(segments, scenario, site, method="spectral")
     assert found_w == pytest.approx(direct_w, rel=EXACT, abs=1e-6)
     assert float(found_w.sum()) / 10 == pytest.approx(site.energy_j(), rel=EXACT)
 
@@ -282,29 +285,18 @@ def test_two_half_spans_equal_the_whole(seed: int) -> None:
     """One schedule, its power computed in two runs of half the length, cut in the
     middle."""
     site = random_site(seed, duration_s=7_200, n_jobs=50, longest_s=2_400)
-    whole = job_segments(site.schedule, site.library, site.scenario("1 s"))
+    whole = segments_of(site)
     middle_ms = 3_600_000
     first = whole.take(whole.start_ms < middle_ms)
     second = whole.take(whole.end_ms > middle_ms)
     cut_ms = np.maximum(middle_ms - second.start_ms, 0)
     halves = [
-        Segments(
-            start_ms=first.start_ms,
-            end_ms=np.minimum(first.end_ms, middle_ms),
-            pool_id=first.pool_id,
-            n_nodes=first.n_nodes,
-            profile_id=first.profile_id,
-            offset_ms=first.offset_ms,
-            weight=first.weight,
-        ),
-        Segments(
+        replace(first, end_ms=np.minimum(first.end_ms, middle_ms)),
+        replace(
+            second,
             start_ms=second.start_ms + cut_ms - middle_ms,
             end_ms=second.end_ms - middle_ms,
-            pool_id=second.pool_id,
-            n_nodes=second.n_nodes,
-            profile_id=second.profile_id,
             offset_ms=second.offset_ms + cut_ms,
-            weight=second.weight,
         ),
     ]
     half_site = site.scenario("60 s", duration_s=3_600)
@@ -323,7 +315,7 @@ def test_two_half_spans_equal_the_whole(seed: int) -> None:
 @settings(max_examples=15)
 def test_loads_side_by_side_are_a_concatenation_of_segments(seed: int) -> None:
     site = random_site(seed, duration_s=3_600, n_jobs=30, longest_s=900)
-    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
+    segments = segments_of(site)
     shuffled = np.random.default_rng(seed).permutation(len(segments))
     apart = concat([segments.take(shuffled[::2]), segments.take(shuffled[1::2])])
     scenario = site.scenario("60 s")
@@ -340,7 +332,7 @@ def test_busy_nodes_equal_a_dense_count(
     site = random_site(seed, duration_s=210, n_jobs=25, longest_s=60)
     scenario = site.scenario(resolution)
     busy = np.zeros(scenario.horizon_ms, dtype=np.int64)
-    segments = job_segments(site.schedule, site.library, site.scenario("1 s"))
+    segments = segments_of(site)
     for row in range(len(segments)):
         busy[segments.start_ms[row] : segments.end_ms[row]] += segments.n_nodes[row]
     steps = busy.reshape(scenario.n_intervals, scenario.resolution_ms)

@@ -36,18 +36,13 @@ class Whole(Record):
 GOOD = {"name": "x", "parts": [{"size": 1, "count": 2, "more": None}], "other": [1]}
 BAD: list[tuple[str, str]] = [
     ("", ": not valid JSON (EOF while parsing a value"),
-    ('{"name": "x"} {}', ": not valid JSON (trailing characters"),
     ("[" * 200_000, ": not valid JSON (recursion limit exceeded"),
-    ('{"a":' * 200_000 + "1" + "}" * 200_000, ": not valid JSON (recursion limit"),
     ('{"name": NaN}', ": not valid JSON"),
     ('{"name": "x", "other": [-Infinity]}', ": not valid JSON"),
     ('{"name": "x", "other": 1' + "0" * 5000 + "}", "(number out of range"),
     ('{"name": "\\ud800"}', ": not valid JSON"),
-    ('{"\\udfff": 1}', ": not valid JSON"),
     ("null", ": must be a group of keys, found null"),
-    ("[1, 2]", ": must be a group of keys, found a list of 2"),
     ("{}", ": name: this key is missing"),
-    ('{"name": 5}', ": name: must be text (in quotes), found 5"),
     ('{"name": "x", "span": 5}', ": span: must be a group of keys, found 5"),
     ('{"name": "x", "parts": {}}', ": parts: must be a list, found an empty group"),
     ('{"name": "x", "parts": [{"size": "5"}]}', ": parts.0.size: must be a number"),

@@ -13,22 +13,29 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from builders import tiny_data, tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diploee import generate_jobs, simulate
-from diploee.base.clock import RunClock, WallClock, is_skipped, local_ms, named_zone
+from diploee.base.clock import (
+    RunClock,
+    WallClock,
+    Zone,
+    is_skipped,
+    local_ms,
+    named_zone,
+)
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.measures.series import ClockSums, MeasureRunner
 from diploee.grid.export import Options, export_run
 from diploee.grid.limits.file import Limits
 from diploee.grid.limits.report import check_limits
+from diploee.loads.import_counts import ImportCounts
 from diploee.loads.jobs.rates import hourly_rates
 from diploee.loads.services.request_trace import RequestTrace, replayed_rates
 from diploee.reports.data import read_run
-from diploee.scenario import Calendar, RequestReplay, load_scenario
+from diploee.scenario import Calendar, RequestReplay
 from diploee.schedule import Start, StrictFifo
 
 MS_PER_MIN, MS_PER_H, MS_PER_DAY = 60_000, 3_600_000, 86_400_000
@@ -68,11 +75,7 @@ def test_the_day_of_a_change_is_as_long_as_its_zone_has_it_in_files_and_in_its_l
         "streams.training.target_utilization": None,
         "streams.training.jobs_per_day": 1e-6,
     }
-    run = simulate(
-        tiny_scenario(around(zone, day, **idle)),
-        tmp_path / "run",
-        library=tiny_library(),
-    )
+    run = tiny_run(tmp_path / "run", around(zone, day, **idle))
     stored = pq.read_table(run.folder / "facility.parquet", columns=["timestamp"])
     assert stored.schema.field("timestamp").type.tz == zone
     power_w = run.facility()["facility_power_w"].astype(float)
@@ -170,39 +173,30 @@ def test_every_hour_of_a_run_has_the_weight_of_its_wall_clock(
 
 
 def test_months_and_years_end_at_their_date_and_days_have_24_hours() -> None:
-    def hours(start: str, duration: str) -> float:
-        changes = {
-            "start": start,
-            "duration": duration,
-            "facility.time_zone": "America/Chicago",
-        }
-        scenario = tiny_scenario(
-            changes | {"facility.utc_offset": None, "resolution": "1 h"}
-        )
-        return scenario.horizon_ms / MS_PER_H
+    zone = {"facility.time_zone": "America/Chicago", "facility.utc_offset": None}
+    spans = {
+        ("2018-03-01", "1 month"): 743,
+        ("2018-11-01", "1 month"): 721,
+        ("2018-03-01", "1 year"): 8_760,
+        ("2018-03-10", "2 d"): 48,
+    }
+    for (start, duration), hours in spans.items():
+        span = {"start": start, "duration": duration, "resolution": "1 h"}
+        assert tiny_scenario(zone | span).horizon_ms == hours * MS_PER_H
 
-    assert hours("2018-03-01", "1 month") == 743
-    assert hours("2018-11-01", "1 month") == 721
-    assert hours("2018-03-01", "1 year") == 8_760
-    assert hours("2018-03-10", "2 d") == 48
+
+BERLIN = {"facility.time_zone": "Europe/Berlin"}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"facility.time_zone": "America/Chicage"},
-            "must be a time zone such as 'America/Chicago'",
-        ),
         ({"facility.time_zone": "../etc"}, "must be a time zone such as"),
         (
-            {"facility.time_zone": "Europe/Berlin", "facility.utc_offset": "+01:00"},
+            BERLIN | {"facility.utc_offset": "+01:00"},
             "'time_zone' can't go with 'utc_offset'",
         ),
-        (
-            {"facility.time_zone": "Europe/Berlin", "start": "2018-03-25 02:30"},
-            "does not exist in Europe/Berlin",
-        ),
+        (BERLIN | {"start": "2018-03-25 02:30"}, "does not exist in Europe/Berlin"),
     ],
 )
 def test_zones_that_can_not_be_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -213,7 +207,7 @@ def test_zones_that_can_not_be_are_refused(changes: dict[str, Any], words: str) 
 
 
 def test_a_resolved_scenario_with_a_zone_is_read_back() -> None:
-    scenario = tiny_scenario({"facility.time_zone": "Europe/Berlin"})
+    scenario = tiny_scenario(BERLIN)
     written = scenario.model_dump(mode="json")
     assert "utc_offset" not in written["facility"]
     assert type(scenario).model_validate(written) == scenario
@@ -230,26 +224,27 @@ def test_local_time_is_that_of_python(zone: str, second: int) -> None:
     assert not is_skipped(there.replace(tzinfo=None), ZoneInfo(zone))
 
 
-def logged(
-    folder: Path, zone: str, first: datetime, n_hours: int, **changes: Any
-) -> Path:
-    """Write a scenario that replays a log with a job at every wall-clock hour and a
-    half."""
-    lines = ["submit,duration,nodes"]
-    instant = first.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
-    for hour in range(n_hours):
-        lines.append(
-            f"{(instant + timedelta(minutes=60 * hour + 30)).isoformat()},60,1"
-        )
-    (folder / "jobs.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], "utc_offset": zone}
-    data = tiny_data(
-        {"facility.time_zone": "America/Chicago", **changes.pop("scenario")}
-    )
-    data["streams"] = {"logged": {"pool": "main", "replay": {**replay, **changes}}}
-    path = folder / "replay.yaml"
-    path.write_text(yaml.safe_dump(data), "utf-8")
-    return path
+def submissions_ms(
+    folder: Path, stamps: list[str], site: dict[str, Any], **keys: Any
+) -> list[int]:
+    """Return when a site plays the jobs of a log of these stamps."""
+    rows = [f"{stamp},60,1" for stamp in stamps]
+    text = "\n".join(["submit,duration,nodes", *rows, ""])
+    (folder / "jobs.csv").write_text(text, "utf-8")
+    replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], **keys}
+    streams = {"logged": {"pool": "main", "replay": replay}}
+    scenario = tiny_scenario({**site, "streams": streams}).beside(folder)
+    return generate_jobs(scenario, tiny_library()).jobs.submit_ms.tolist()
+
+
+def half_hours(first: datetime, zone: str, n_hours: int) -> list[str]:
+    """Return the instants at half past of hours that run on."""
+    start = first.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    at = [start + timedelta(minutes=60 * k + 30) for k in range(n_hours)]
+    return [each.isoformat() for each in at]
+
+
+CHICAGO = {"facility.time_zone": "America/Chicago"}
 
 
 @pytest.mark.parametrize("start", ["2018-03-05", "2018-10-29"])
@@ -257,28 +252,24 @@ def logged(
 def test_a_log_replayed_by_weekday_follows_the_wall_clock(
     tmp_path: Path, start: str, zone: str
 ) -> None:
-    span = {"start": start, "duration": "3 weeks"}
-    path = logged(
-        tmp_path, zone, datetime(2018, 6, 4), 7 * 24, align="weekday", scenario=span
-    )
-    scenario = load_scenario(path)
-    jobs = generate_jobs(scenario, tiny_library()).jobs
+    site = CHICAGO | {"start": start, "duration": "3 weeks"}
+    stamps = half_hours(datetime(2018, 6, 4), zone, 7 * 24)
+    of_log = {"utc_offset": zone, "align": "weekday"}
     # One at every half past of the wall clock, in the hour that comes twice as well.
-    assert jobs.submit_ms.tolist() == list(
-        range(30 * MS_PER_MIN, scenario.horizon_ms, MS_PER_H)
-    )
+    expected = range(30 * MS_PER_MIN, tiny_scenario(site).horizon_ms, MS_PER_H)
+    assert submissions_ms(tmp_path, stamps, site, **of_log) == list(expected)
 
 
 @pytest.mark.parametrize("first", [datetime(2018, 3, 9), datetime(2018, 11, 2)])
 def test_a_log_of_the_same_zone_at_its_date_keeps_every_job(
     tmp_path: Path, first: datetime
 ) -> None:
-    span = {"start": first.date().isoformat(), "duration": "5 d"}
-    path = logged(tmp_path, "America/Chicago", first, 100, align="date", scenario=span)
-    jobs = generate_jobs(load_scenario(path), tiny_library()).jobs
-    assert jobs.submit_ms.tolist() == [
-        30 * MS_PER_MIN + k * MS_PER_H for k in range(100)
-    ]
+    site = CHICAGO | {"start": first.date().isoformat(), "duration": "5 d"}
+    stamps = half_hours(first, "America/Chicago", 100)
+    found = submissions_ms(
+        tmp_path, stamps, site, utc_offset="America/Chicago", align="date"
+    )
+    assert found == [30 * MS_PER_MIN + k * MS_PER_H for k in range(100)]
 
 
 @pytest.mark.parametrize(
@@ -293,63 +284,41 @@ def test_a_log_of_the_same_zone_at_its_date_keeps_every_job(
 def test_by_date_an_instant_is_played_at_its_instant_and_a_naive_stamp_at_its_clock(
     tmp_path: Path, stamp: str, utc_offset: str | None, hour: int
 ) -> None:
-    (tmp_path / "jobs.csv").write_text(
-        f"submit,duration,nodes\n{stamp},60,1\n", "utf-8"
-    )
-    data = tiny_data({"start": "2018-03-05", "duration": "1 d"})
-    replay = {"log": "jobs.csv", "rules": [{"workload": "tune"}], "align": "date"}
-    replay |= {"utc_offset": utc_offset} if utc_offset else {}
-    data["streams"] = {"logged": {"pool": "main", "replay": replay}}
-    path = tmp_path / "replay.yaml"
-    path.write_text(yaml.safe_dump(data), "utf-8")
-    offset_h = load_scenario(path).clock.zone.utcoffset(None) // timedelta(hours=1)  # type: ignore[operator]
-    shift_h = offset_h if hour == 1 else 0
-    jobs = generate_jobs(load_scenario(path), tiny_library()).jobs
-    assert jobs.submit_ms.tolist() == [(hour + shift_h) % 24 * MS_PER_H]
+    for site_h in (0, 3):
+        site = {"start": "2018-03-05", "duration": "1 d"}
+        site |= {"facility.utc_offset": f"+0{site_h}:00"}
+        of_log = {"align": "date"} | ({"utc_offset": utc_offset} if utc_offset else {})
+        shift_h = site_h if hour == 1 else 0
+        found = submissions_ms(tmp_path, [stamp], site, **of_log)
+        assert found == [(hour + shift_h) * MS_PER_H]
 
 
 @pytest.mark.parametrize("day", [datetime(2018, 3, 10), datetime(2018, 11, 3)])
-def test_a_trace_tiled_by_weeks_follows_the_wall_clock(
-    trace_of_hours: Any, day: datetime
-) -> None:
+def test_a_trace_tiled_by_weeks_follows_the_wall_clock(day: datetime) -> None:
     zone = ZoneInfo("America/Chicago")
-    origin = datetime(2018, 6, 4, tzinfo=zone)
-    trace = trace_of_hours(np.arange(1.0, 169.0) * 3_600, origin)
-    clock = RunClock(day, zone, 48 * MS_PER_H, MS_PER_H)
-    rates = replayed_rates(
-        trace, RequestReplay(trace="hours", tile="week"), clock, MS_PER_H
+    trace = RequestTrace(
+        source="made",
+        trace_format="csv",
+        origin_ms=round(datetime(2018, 6, 4, tzinfo=zone).timestamp() * 1_000),
+        is_relative=False,
+        step_ms=MS_PER_H,
+        services=("all",),
+        n_requests=np.arange(1.0, 169.0)[None, :] * 3_600,
+        input_tokens=(),
+        output_tokens=(),
+        counts=ImportCounts(n_rows=1, n_kept=1),
+        zone=Zone("America/Chicago"),
     )
+    clock = RunClock(day, zone, 48 * MS_PER_H, MS_PER_H)
+    weekly = RequestReplay(trace="hours", tile="week")
+    rates = replayed_rates(trace, weekly, clock, MS_PER_H)
     wall = [clock.wall.at(k * MS_PER_H) for k in range(48)]
     np.testing.assert_allclose(rates, [at.weekday() * 24 + at.hour + 1 for at in wall])
 
 
-@pytest.fixture
-def trace_of_hours() -> Any:
-    from diploee.base.clock import Zone
-    from diploee.loads.import_counts import ImportCounts
-
-    def build(requests: np.ndarray, origin: datetime) -> RequestTrace:
-        counts = ImportCounts(n_rows=1, n_kept=1)
-        return RequestTrace(
-            source="made",
-            trace_format="csv",
-            origin_ms=round(origin.timestamp() * 1_000),
-            is_relative=False,
-            step_ms=MS_PER_H,
-            services=("all",),
-            n_requests=requests[None, :],
-            input_tokens=(),
-            output_tokens=(),
-            counts=counts,
-            zone=Zone("America/Chicago"),
-        )
-
-    return build
-
-
 def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
     changes = around("America/Chicago", "2018-11-04")
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     written = pd.read_csv(export_run(run, "csv", tmp_path / "run.csv"))
     stamps = pd.to_datetime(written["timestamp"], utc=True)
     assert stamps.tolist() == run.facility().index.tz_convert("UTC").tolist()
@@ -362,33 +331,20 @@ def test_exports_and_the_report_are_right_over_a_change(tmp_path: Path) -> None:
     data = read_run(run.folder)
     on_wall = run.facility().index.tz_localize(None).to_numpy().astype("datetime64[ms]")
     np.testing.assert_array_equal(data.local_ms, on_wall.astype(np.int64))
-    spring = simulate(
-        tiny_scenario(around("America/Chicago", "2018-03-11")),
-        tmp_path / "spring",
-        library=tiny_library(),
-    )
+    spring = tiny_run(tmp_path / "spring", around("America/Chicago", "2018-03-11"))
+    skipped = Options(first=datetime(2018, 3, 11, 2, 30))
     with pytest.raises(InputError, match="does not exist in America/Chicago"):
-        export_run(
-            spring,
-            "csv",
-            tmp_path / "no.csv",
-            Options(first=datetime(2018, 3, 11, 2, 30)),
-        )
+        export_run(spring, "csv", tmp_path / "no.csv", skipped)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
+def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area() -> None:
+    for name, near in (
         ("America/Chigaco", "'America/Chicago'"),
         ("US/Ohio", "'US/Alaska', 'US/Aleutian'"),
         ("Mars/Base", "'America/Chicago'"),
-    ],
-)
-def test_unknown_zone_is_answered_by_near_names_or_those_of_its_area(
-    name: str, near: str
-) -> None:
-    with pytest.raises(ValueError, match=f"must be a time zone such as {near}"):
-        named_zone(name)
+    ):
+        with pytest.raises(ValueError, match=f"must be a time zone such as {near}"):
+            named_zone(name)
 
 
 class Clockwatcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -46,6 +46,12 @@ def test_interruption_that_a_callback_swallowed_ends_the_run_at_its_next_part(
     assert "later" in watch.stages
 
 
+def commands_do(what: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "diploee.cli.app.application", lambda _word, alone: lambda _words, **_: what()
+    )
+
+
 def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -54,10 +60,7 @@ def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
         def interrupted(self) -> None:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(
-        "diploee.cli.app.application",
-        lambda _word, alone: lambda _words, **_: Block().model_dump(),
-    )
+    commands_do(Block().model_dump, monkeypatch)
     ended = call("run")
     assert (ended.code, ended.problem) == (
         130,
@@ -68,10 +71,7 @@ def test_interrupt_that_a_library_makes_an_error_of_ends_as_one(
 def test_interrupted_command_stops_no_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "diploee.cli.app.application",
-        lambda _word, alone: lambda _words, **_: signal.raise_signal(signal.SIGINT),
-    )
+    commands_do(lambda: signal.raise_signal(signal.SIGINT), monkeypatch)
     assert call("run").code == 130
     with Stopwatch(Progress()).stage("of another command"):
         pass

@@ -30,28 +30,13 @@ def refused(ended: Ended) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ("--target-utilization", "1.5"),
-            "--target-utilization: must be at most 1",
-        ),
-        (
-            ("--seed", "-1"),
-            "--seed: must be at least 0",
-        ),
+        (("--seed", "-1"), "--seed: must be at least 0"),
+        (("--target-utilization", "1.5"), "--target-utilization: must be at most 1"),
         (("--set", "seeed=1"), "--set seeed: unknown key 'seeed'"),
         (
-            ("--set", "duration=9999 years"),
-            "--set duration: must lie in the years 1900 to 2199",
-        ),
-        (
-            ("--set", "resolution=7 min"),
-            "--set resolution: 420 s does not divide the duration",
-        ),
-        (
             ("--profiles", "nowhere"),
-            "nowhere: no such profile folder; give a folder of profile",
+            "nowhere: no such profile folder; give a",
         ),
-        (("--profiles", "."), ".: no *.parquet profiles in this folder"),
     ],
 )
 def test_bad_option_is_refused(
@@ -72,16 +57,13 @@ def test_all_problems_stand_on_a_line_each(scenario_file: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["run", "validate"])
-def test_wrong_shipped_name_is_refused_with_the_nearest(command: str) -> None:
-    problem = refused(call(command, "colocation_10nw"))
-    assert problem.endswith("did you mean 'colocation_10mw'?")
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("run", "Missing argument 'scenario'"),
+        ("run colocation_10nw", "did you mean 'colocation_10mw'?"),
+        ("validate colocation_10nw", "did you mean 'colocation_10mw'?"),
+        ("profiles import plain x.csv --workload x --out lib", "option '--nodes'"),
         ("run colocation_10mw --engine quantum", "'quantum' is not one of 'simpy'"),
         ("run colocation_10mw --seed x", "must be a whole number, found 'x'"),
         ("run colocation_10mw --at-most x", "must be a number, found 'x'"),
@@ -91,47 +73,29 @@ def test_wrong_shipped_name_is_refused_with_the_nearest(command: str) -> None:
         ("simulate colocation_10mw", "No such command 'simulate'"),
     ],
 )
-def test_what_typer_refuses_is_one_line_and_ends_with_2(line: str, words: str) -> None:
+def test_bad_command_line_is_one_line_and_ends_with_2(line: str, words: str) -> None:
     assert words in refused(call(*line.split()))
 
 
 def test_existing_out_is_refused_and_kept(
     tmp_path: Path, scenario_file: Path, library_folder: Path
 ) -> None:
-    arguments = (
-        "run",
-        scenario_file,
-        "--profiles",
-        library_folder,
-        "--engine",
-        "compiled",
-        "-q",
-    )
+    library = ("--profiles", library_folder, "--engine", "compiled", "-q")
     place = tmp_path / "run"
-    assert call(*arguments, "--out", place).code == 0
+    arguments = ("run", scenario_file, *library, "--out", place)
+    assert call(*arguments).code == 0
     before = contents(place)
-    assert "exists already; choose another --out" in refused(
-        call(*arguments, "--out", place)
-    )
+    assert "exists already; choose another --out" in refused(call(*arguments))
     assert contents(place) == before
 
     failing = write_scenario(
         tmp_path / "bad.yaml", {"streams.training.classes.0.workload": "x"}
     )
-    broken = (
-        "run",
-        failing,
-        "--profiles",
-        library_folder,
-        "--force",
-        "-q",
-        "--out",
-        place,
-    )
-    assert "no profile of workload 'x'" in refused(call(*broken))
+    broken = call("run", failing, *library, "--force", "--out", place)
+    assert "no profile of workload 'x'" in refused(broken)
     assert contents(place) == before
 
-    assert call(*arguments, "--out", place, "--force", "--seed", 3).code == 0
+    assert call(*arguments, "--force", "--seed", 3).code == 0
     assert contents(place)["jobs.parquet"] != before["jobs.parquet"]
 
 
@@ -160,16 +124,9 @@ def test_out_below_a_file_fails_with_1(
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place"),
-    [
-        (("run", "tiny.yaml", "-q", "--out", "closed/run"), "closed/run"),
-        (("profiles", "show", "tune-4n-1", "--out", "closed/x.png"), "closed/x.png"),
-    ],
-)
+@pytest.mark.parametrize("line", ["run tiny.yaml -q", "profiles show tune-4n-1"])
 def test_no_permission_fails_with_1(
-    arguments: tuple[str, ...],
-    place: str,
+    line: str,
     tmp_path: Path,
     scenario_file: Path,
     library_folder: Path,
@@ -180,9 +137,10 @@ def test_no_permission_fails_with_1(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "mkdir", refuse)
-    ended = call(*arguments, "--profiles", library_folder)
+    options = ("--profiles", library_folder, "--out", "closed/x.png")
+    ended = call(*line.split(), *options)
     assert ended.code == EXIT_FAILED
-    assert ended.problem.startswith(f"{place}: can't be written (Permission denied)")
+    assert ended.problem.startswith("closed/x.png: can't be written (Permission den")
     assert not (tmp_path / "closed").exists()
 
 
@@ -190,14 +148,8 @@ def test_no_permission_fails_with_1(
     ("error", "words"),
     [
         (MemoryError(), "out of memory; simulate fewer nodes or a shorter duration"),
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "standard output: the disk is full",
-        ),
-        (
-            ZeroDivisionError("x"),
-            "internal error: ZeroDivisionError: x; please report it",
-        ),
+        (OSError(errno.ENOSPC, "No space"), "standard output: the disk is full"),
+        (ZeroDivisionError("x"), "internal error: ZeroDivisionError: x; please report"),
     ],
 )
 def test_failure_of_any_kind_is_one_line_without_traceback(
@@ -212,19 +164,8 @@ def test_failure_of_any_kind_is_one_line_without_traceback(
     assert ended.problem.startswith(words)
 
 
-def test_import_of_a_table_without_nodes_is_refused(scenario_file: Path) -> None:
-    ended = call(
-        "profiles", "import", "plain", scenario_file, "--workload", "x", "--out", "lib"
-    )
-    assert ended.code == EXIT_BAD_INPUT
-    assert "Missing option '--nodes'" in ended.err
-
-
 def test_unknown_profile_is_refused_with_the_nearest(library_folder: Path) -> None:
-    problem = refused(
-        call("profiles", "show", "tune-4n-2", "--profiles", library_folder)
-    )
+    shown = call("profiles", "show", "tune-4n-2", "--profiles", library_folder)
+    problem = refused(shown)
     assert problem.startswith("no profile 'tune-4n-2' among the 4 of the library")
-    assert (
-        "did you mean 'tune-4n-1'?" in problem or "did you mean 'tune-2n-2'?" in problem
-    )
+    assert "did you mean 'tune-" in problem

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import checked_site, write_scenario
-from command_line import call, contents
+from command_line import call
 
 from diploee import load_scenario, open_run
 from diploee.base.files.paths import shipped
@@ -36,28 +36,19 @@ def test_show_prints_the_file() -> None:
 
 
 def test_unknown_name_is_refused_with_the_nearest() -> None:
-    ended = call("scenarios", "show", "colocation_10nw")
-    assert ended.code == 2
-    assert "did you mean 'colocation_10mw'?" in ended.problem
+    problem = call("scenarios", "show", "colocation_10nw").problem
+    assert "did you mean 'colocation_10mw'?" in problem
 
 
-@pytest.mark.parametrize("name", sorted(shipped("scenario")))
-def test_copied_scenario_is_the_shipped_one_wherever_it_lies(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_copied_file_is_the_shipped_one_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call("scenarios", "copy", name).out == f"{name}.yaml\n"
-    assert (
-        load_scenario(tmp_path / f"{name}.yaml").sha256()
-        == load_scenario(name).sha256()
-    )
-
-
-def test_copied_limits_are_the_preset(tmp_path: Path) -> None:
-    assert (
-        call("scenarios", "copy", "ieso_3_0", "--out", tmp_path / "mine.yaml").code == 0
-    )
-    assert load_limits(tmp_path / "mine.yaml") == load_limits("ieso_3_0")
+    for name in shipped("scenario"):
+        assert call("scenarios", "copy", name).out == f"{name}.yaml\n"
+        assert load_scenario(f"{name}.yaml").sha256() == load_scenario(name).sha256()
+    assert call("scenarios", "copy", "ieso_3_0", "--out", "mine.yaml").code == 0
+    assert load_limits(Path("mine.yaml")) == load_limits("ieso_3_0")
 
 
 def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
@@ -74,14 +65,12 @@ def test_init_asks_what_is_not_given_and_asks_again_what_is_wrong(
     scenario = load_scenario("my_site.yaml")
     assert scenario.streams["training"].target_utilization == 0.5
     nodes = {name: pool.n_nodes for name, pool in scenario.facility.pools.items()}
-    shares = {name: n / sum(nodes.values()) for name, n in nodes.items()}
-    assert shares["training"] + shares["pretraining"] == pytest.approx(0.7, abs=2e-3)
-    assert (shares["colocation"], shares["serving"]) == pytest.approx(
-        (0.1, 0.2), abs=2e-3
+    total, trained = sum(nodes.values()), nodes["training"] + nodes["pretraining"]
+    shares = [n / total for n in (trained, nodes["colocation"], nodes["serving"])]
+    expected = [0.7, 0.1, 0.2, SiteAnswers().largest_job]
+    assert [*shares, nodes["pretraining"] / trained] == pytest.approx(
+        expected, abs=2e-3
     )
-    assert nodes["pretraining"] / (
-        nodes["training"] + nodes["pretraining"]
-    ) == pytest.approx(SiteAnswers().largest_job, abs=2e-3)
 
 
 def test_shares_of_more_than_all_nodes_are_refused(tmp_path: Path) -> None:
@@ -103,24 +92,16 @@ def test_init_that_nobody_answers_names_the_option(
     assert not list(tmp_path.iterdir())
 
 
-def test_init_replaces_a_scenario_only_and_nothing_in_a_run_folder(
-    tmp_path: Path, library_folder: Path
-) -> None:
-    run, place = tmp_path / "run", tmp_path / "site.yaml"
-    tiny = write_scenario(tmp_path / "tiny.yaml", {"duration": "6 h"})
-    options = ("--profiles", library_folder, "--engine", "compiled", "-q", "--out", run)
-    assert call("run", tiny, *options).code == 0
-    before = contents(run)
-    for name in ("manifest.json", "facility.parquet"):
-        ended = call("init", "--defaults", "--force", "--out", run / name)
-        assert ended.code == 2 and "is no scenario (no key 'facility')" in ended.problem
-    assert contents(run) == before
-    place.write_text("- my notes\n", "utf-8")
-    ended = call("init", "--defaults", "--force", "--out", place)
-    assert ended.code == 2 and "is no scenario (no key 'facility')" in ended.problem
-    assert place.read_text("utf-8") == "- my notes\n"
+def test_init_replaces_a_scenario_only(tmp_path: Path) -> None:
+    place = tmp_path / "site.yaml"
+    line = ("init", "--defaults", "--force", "--out", place)
+    for text in ("- my notes\n", '{"name": "a manifest"}', "PAR1\0\1\xff"):
+        place.write_text(text, "utf-8")
+        problem = call(*line).problem
+        assert "is no scenario (no key 'facility')" in problem
+        assert place.read_text("utf-8") == text
     place.write_text("facility: {}\n", "utf-8")
-    assert call("init", "--defaults", "--force", "--out", place).code == 0
+    assert call(*line).code == 0
     assert load_scenario(place).facility.n_nodes
 
 
@@ -128,29 +109,11 @@ def test_site_of_init_runs_and_never_draws_more_than_it_is_made_for(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "site.yaml"
-    assert (
-        call(
-            "init",
-            "--poi-mw",
-            2,
-            "--colocation-share",
-            0.2,
-            "--defaults",
-            "--out",
-            place,
-        ).code
-        == 0
-    )
-    short = (
-        "--set",
-        "duration=1 day",
-        "--set",
-        "warm_up=6 h",
-        "--set",
-        "resolution=15 min",
-    )
+    answers = ("--poi-mw", 2, "--colocation-share", 0.2, "--defaults")
+    assert call("init", *answers, "--out", place).code == 0
+    short = ("duration=1 day", "warm_up=6 h", "resolution=15 min")
     options = ("--engine", "compiled", "-q", "--out", tmp_path / "run")
-    assert call("run", place, *short, *options).code == 0
+    assert call("run", place, *(f"--set={each}" for each in short), *options).code == 0
     headroom = open_run(tmp_path / "run").metrics["poi"]["headroom"]
     assert headroom["contract_mva"] == 2
     assert 0 < headroom["mva"] < 2
@@ -209,8 +172,8 @@ def test_long_run_on_simpy_says_that_the_twin_is_quicker_and_gives_the_same(
     assert "--engine compiled gives the same" in call(*line, tmp_path / "simpy").err
     assert call(*line, tmp_path / "quiet", "--quiet").err == ""
     assert "note" not in call(*line, tmp_path / "compiled", "--engine", "compiled").err
-    metrics = [
+    of_simpy, of_twin = (
         (tmp_path / name / "metrics.json").read_bytes()
         for name in ("simpy", "compiled")
-    ]
-    assert metrics[0] == metrics[1]
+    )
+    assert of_simpy == of_twin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from diploee.base.errors import ScenarioError
 from diploee.scenario import load_scenario, scenario_from_dict
 
 NODES = "facility.pools.main.n_nodes"
-NODE = "facility.node_types.node"
 STREAM = "streams.training"
 TARGET = f"{STREAM}.target_utilization"
 MIX = f"{STREAM}.mix"
@@ -31,12 +31,10 @@ def problem_of(changes: dict[str, Any]) -> str:
 
 
 WRONG: list[tuple[str, Any, str]] = [
-    (NODES, 10**6000, "must be at most 1,000,000, found a number of 19932 bits"),
     ("facility.pools", {}, "must be at least 1 long, found an empty group"),
     ("name", "a/b", "must be text that matches ^[A-Za-z0-9]"),
     ("facility.utc_offset", "CET", "must be a UTC offset such as '+00:00'"),
     (f"{STREAM}.pool", "mian", "must be a pool ('main'), found 'mian'; did you mean"),
-    (f"{STREAM}.pool", "a\nb", r"must be a pool ('main'), found 'a\nb'"),
     (
         "facility.pools.main.node_type",
         "nod",
@@ -45,6 +43,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("start", "2018-01-01T00:00:00Z", "must be local time in whole milliseconds"),
     ("start", "9999-12-31", "must lie in the years 1900 to 2199, found 9999-12-31"),
     ("duration", "101 years", "and at most 100 years, found 101 years"),
+    ("duration", "9999 years", "must lie in the years 1900 to 2199, found 9999 years"),
     ("duration", f"{'9' * 400} years", "must be a number and a unit"),
     ("duration", "0 d", "must be longer than 0"),
     ("duration", "0.0001 ms", "must be at least one interval of the resolution, 60 s"),
@@ -55,9 +54,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("resolution", "7 min", "420 s does not divide the duration of 172800 s (2 d)"),
     (f"{STREAM}.calendar.hour_of_day", [0] * 24, "of which one or more are above 0"),
     (f"{STREAM}.calendar.hour_of_day", [1] * 23, "must be at least 24 long"),
-    (f"{STREAM}.calendar.hour_of_week", [1] * 169, "must be at most 168 long"),
     (f"{CLASSES}.0.n_nodes", 13, "class 'tune/13' needs 13 nodes, pool 'main' has 12"),
-    (f"{CLASSES}.0.workload", None, "this key is missing; add it"),
 ]
 
 
@@ -74,60 +71,34 @@ def test_wrong_value_gives_one_line_with_key_found_and_allowed(
     assert words in problem
 
 
-MIXES: list[tuple[dict[str, Any], str]] = [
-    ({"workload": {"a": 0.5}, "n_nodes": {1: 1}}, "workloads must sum to 1, found 0.5"),
-    (
-        {"workload": {"a": 1}, "n_nodes": {1: 0.9}},
-        "node counts must sum to 1, found 0.9",
-    ),
-    (
-        {"workload": {"a": 1}, "n_nodes": {13: 1}},
-        "class 'a/13' needs 13 nodes, pool 'main'",
-    ),
-]
+def mixed(workload: dict[str, float], n_nodes: dict[int, float]) -> dict[str, Any]:
+    return {CLASSES: None, MIX: {"workload": workload, "n_nodes": n_nodes}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {f"{STREAM}.classes.0.probability": 0.7},
-            "the classes must sum to 1, found 1.2",
-        ),
-        ({f"{STREAM}.classes.1.n_nodes": 2}, "class 'tune/2' is given twice; add up"),
-        ({CLASSES: []}, "give one of 'mix', 'classes', 'replay'"),
-        ({TARGET: None}, "give one of 'target_utilization', 'jobs_per_day'"),
-        (
-            {f"{STREAM}.jobs_per_day": 5},
-            "give one of 'target_utilization', 'jobs_per_day'",
-        ),
-        (
-            {f"{STREAM}.jobs_per_day": 5, TARGET: None, f"{STREAM}.match": "simulated"},
-            "'match' needs 'target_utilization'",
-        ),
-        *(({CLASSES: None, MIX: mix}, words) for mix, words in MIXES),
-    ],
-)
+JOBS = f"{STREAM}.jobs_per_day"
+PARTS: dict[str, dict[str, Any]] = {
+    "the classes must sum to 1, found 1.2": {f"{CLASSES}.0.probability": 0.7},
+    "class 'tune/2' is given twice; add up": {f"{CLASSES}.1.n_nodes": 2},
+    "give one of 'mix', 'classes', 'replay'": {CLASSES: []},
+    "give one of 'target_utilization', 'jobs_per_day'": {TARGET: None},
+    "give one of 'target_utilization', ": {JOBS: 5},
+    "'match' needs 'target_utilization'": {
+        **{JOBS: 5, TARGET: None},
+        f"{STREAM}.match": "simulated",
+    },
+    "workloads must sum to 1, found 0.5": mixed({"a": 0.5}, {1: 1}),
+    "node counts must sum to 1, found 0.9": mixed({"a": 1}, {1: 0.9}),
+    "class 'a/13' needs 13 nodes, pool 'main'": mixed({"a": 1}, {13: 1}),
+}
+
+
+@pytest.mark.parametrize(("words", "changes"), PARTS.items(), ids=PARTS)
 def test_parts_of_a_stream_that_do_not_fit_are_named(
-    changes: dict[str, Any], words: str
+    words: str, changes: dict[str, Any]
 ) -> None:
     problem = problem_of(changes)
     assert problem.startswith(MIX if MIX in changes else STREAM)
     assert words in problem
-
-
-def test_all_problems_are_reported_at_once() -> None:
-    changes = {
-        "seed": -1,
-        NODES: 0,
-        "colour": "red",
-        TARGET: 2,
-        f"{STREAM}.calendar.month": [1],
-    }
-    problems = problems_of(tiny_data(changes))
-    assert len(problems) == len(changes)
-    for key in changes:
-        assert any(problem.startswith(key) for problem in problems)
 
 
 @pytest.mark.parametrize("data", [None, 5, "text", [], [1]])
@@ -136,33 +107,40 @@ def test_data_that_is_no_mapping_is_refused(data: Any) -> None:
     assert problem.startswith("scenario: must be a group of keys, found ")
 
 
-def test_every_problem_names_file_and_line(tmp_path: Path) -> None:
-    path = write_scenario(
-        tmp_path / "tiny.yaml", {NODES: 0, "colour": "red", TARGET: 2}
-    )
+def test_what_only_python_can_give_is_refused_in_one_line() -> None:
+    for key in (5, None, True, float("nan"), ("a", "b"), b"\xff"):
+        (problem,) = problems_of(tiny_data() | {key: 1})
+        assert "must be a group of keys that are text, found " in problem
+        assert problem.isprintable()
+    for key, value in {"name": b"\xff", "start": datetime(1, 1, 1, 5)}.items():
+        problem = problem_of({key: value})
+        assert problem.startswith(f"{key}: must ") and problem.isprintable()
+
+
+def test_all_problems_are_reported_at_once_with_file_and_line(tmp_path: Path) -> None:
+    month = f"{STREAM}.calendar.month"
+    changes = {"seed": -1, NODES: 0, "colour": "red", TARGET: 2, month: [1]}
+    path = write_scenario(tmp_path / "tiny.yaml", changes)
     lines = path.read_text("utf-8").splitlines()
     with pytest.raises(ScenarioError) as caught:
         load_scenario(path)
-    assert len(caught.value.problems) == 3
+    found = {}
     for problem in caught.value.problems:
         place, _, _ = problem.partition(": ")
         where, _, key = place.partition(" ")
         file, _, number = where.rpartition(":")
         assert file == str(path)
-        assert lines[int(number) - 1].strip().startswith(f"{key.rpartition('.')[2]}:")
+        found[key] = lines[int(number) - 1].strip()
+    assert len(caught.value.problems) == len(found) == len(changes)
+    for key, line in found.items():
+        assert key in changes and line.startswith(f"{key.rpartition('.')[2]}:")
 
 
 BAD_FILES: list[tuple[str, bytes, str]] = [
     ("empty", b"", ": is empty"),
-    ("blank", b"# nothing\n\n", ": is empty"),
     ("list", b"- a\n- b\n", ":1: expected keys such as 'name:', found a list of 2"),
     ("text", b"hello\n", ":1: expected keys such as 'name:', found 'hello'"),
     ("bracket", b"name: [1,\n", ":2: not valid YAML: "),
-    (
-        "colon",
-        b"name: a: b\n",
-        ":1: not valid YAML: mapping values are not allowed here",
-    ),
     (
         "two documents",
         b"name: a\n---\nname: b\n",
@@ -173,11 +151,15 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
         b"name: a\nseed: 1\nname: b\n",
         ":3 name: key given twice (first on line 1)",
     ),
+    (
+        "tab",
+        b"name: x\n\tstart: y\n",
+        ":2: not valid YAML: found character '\\t' that cannot start any token; indent "
+        "with spaces, not tabs",
+    ),
     ("alias", b"name: *a\n", ":1: not valid YAML: found undefined alias 'a'"),
     ("loop", b"name: &a [*a]\n", ":1: not valid YAML: an alias holds itself"),
     ("latin 1", "name: Zürich\n".encode("latin-1"), ": is not UTF-8 text (byte 7)"),
-    ("utf 16", "name: x\n".encode("utf-16"), ": is not UTF-8 text (byte 0)"),
-    ("gzip", bytes.fromhex("1f8b0800"), ": is not UTF-8 text (byte 1)"),
 ]
 
 
@@ -204,27 +186,15 @@ def test_all_duplicate_keys_are_reported_at_once(tmp_path: Path) -> None:
     )
 
 
-def test_tab_is_explained(tmp_path: Path) -> None:
-    path = tmp_path / "tab.yaml"
-    path.write_text("name: x\n\tstart: y\n", "utf-8")
-    with pytest.raises(ScenarioError, match="indent with spaces, not tabs"):
-        load_scenario(path)
-
-
 def test_folder_and_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="is a folder, expected a scenario file"):
-        load_scenario(tmp_path)
-    with pytest.raises(
-        ScenarioError, match=r"nowhere\.yaml: no such scenario file or shipped"
+    for place, words in (
+        (tmp_path, "is a folder, expected a scenario file"),
+        (tmp_path / "nowhere.yaml", r"nowhere\.yaml: no such scenario file or shipped"),
+        ("x" * 5_000, "no such scenario file"),
+        ("colocation_10nw", "did you mean 'colocation_10mw'"),
     ):
-        load_scenario(tmp_path / "nowhere.yaml")
-    with pytest.raises(ScenarioError, match="no such scenario file"):
-        load_scenario("x" * 5_000)
-
-
-def test_wrong_shipped_name_names_the_nearest() -> None:
-    with pytest.raises(ScenarioError, match="did you mean 'colocation_10mw'"):
-        load_scenario("colocation_10nw")
+        with pytest.raises(ScenarioError, match=words):
+            load_scenario(place)
 
 
 def test_scenario_without_permission_is_named(

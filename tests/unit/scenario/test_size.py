@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from diploee.api import site_of
 from diploee.base.column_specs import Column
 from diploee.base.errors import InputError, ScenarioError
 from diploee.facility import Block
-from diploee.facility.base import POWER, REACTIVE, Values
+from diploee.facility.base import POWER, REACTIVE
 from diploee.importers.inputs import load_inputs
 from diploee.loads.inputs import Inputs
 from diploee.scenario import Scenario, load_scenario
@@ -62,11 +63,14 @@ def test_size_at_the_meter_is_what_all_nodes_draw_at_their_ratings() -> None:
     assert full_w == pytest.approx(12e6, rel=1e-3)  # to a node
 
 
+def simulate_tiny(site: Scenario, folder: Path) -> diploee.Run:
+    library = tiny_library()
+    return diploee.simulate(site, folder / "run", library=library, engine="compiled")
+
+
 def test_run_tells_the_size_that_was_asked_for(tmp_path: Path) -> None:
     site = tiny_scenario({"duration": "6 h", "facility.size": {"nodes_factor": 3.0}})
-    run = diploee.simulate(
-        site, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    run = simulate_tiny(site, tmp_path)
     assert run.manifest["size"] == {"nodes_factor": 3.0}
     assert run.scenario.facility.n_nodes == 36
     assert run.scenario.facility.size is None
@@ -150,13 +154,38 @@ def test_no_hour_of_a_run_at_full_ratings_draws_more_than_the_rated_power() -> N
     )
 
 
-BATTERY = {
-    "kind": "battery",
-    "power_mw": 2.0,
-    "energy_mwh": 2.0,
-    "auxiliary_kw": 50,
-    "smoothing_s": 60,
-}
+class Own:
+    """A stage of a user that does not grow with the nodes."""
+
+    boundary = None
+
+    def __init__(
+        self, role: Literal["load", "source"], own_w: Callable[[Block], Any]
+    ) -> None:
+        self.columns = (Column("own_w", "W", "facility", "mean", None, "own", role),)
+        self.own_w, self.sign = own_w, 1 if role == "load" else -1
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def apply(self, block: Block, state: None) -> tuple[dict[str, Any], None]:
+        """Add what it draws, or take off what it gives."""
+        own_w = self.own_w(block)
+        power_w = block.columns[POWER] + self.sign * own_w
+        return {"own_w": own_w, POWER: power_w}, None
+
+
+def higher_at_noon(block: Block) -> Any:
+    noon = block.starts_ms // 3_600_000 % 24 == 12
+    return np.where(noon, 300e3, 100e3)
+
+
+OFFICES = Own("load", higher_at_noon)
+GENERATOR = Own("source", lambda block: np.full(len(block), 5e3))
+
+
+BATTERY: dict[str, Any] = {"kind": "battery", "power_mw": 2.0, "energy_mwh": 2.0}
+BATTERY |= {"auxiliary_kw": 50, "smoothing_s": 60}
 BALLAST = {"kind": "ramp_limit", "down_mw_per_min": 0.1}
 
 
@@ -164,64 +193,27 @@ def test_batteries_sources_and_ramp_limits_are_no_part_of_the_rated_power() -> N
     loss = {"kind": "constant_loss", "loss_fraction": 0.1}
     bare = rated_at_meter_w(tiny_scenario({"facility.stages": [loss]}))
     site = tiny_scenario({"facility.stages": [BATTERY, loss, BALLAST]})
-    assert rated_at_meter_w(site, further=[Generator()]) == bare
+    assert rated_at_meter_w(site, further=[GENERATOR]) == bare
 
 
 def test_size_counts_the_nodes_of_all_phases() -> None:
-    phases = [
-        {"since": "2018-01-01", "n_nodes": 5},
-        {"since": "2018-01-02", "n_nodes": 12},
-    ]
-    changes = {
-        "facility.stages": [{"kind": "auxiliary_load", "design_share": 0.1}],
-        "facility.size": {"poi_mw": 1.0},
-    }
+    since = {"2018-01-01": 5, "2018-01-02": 12}
+    phases = [{"since": day, "n_nodes": n} for day, n in since.items()]
+    cooling = {"kind": "auxiliary_load", "design_share": 0.1}
+    changes = {"facility.stages": [cooling], "facility.size": {"poi_mw": 1.0}}
     whole = sized(tiny_scenario(changes))[0]
     phased = sized(tiny_scenario(changes | {"facility.pools.main.phases": phases}))[0]
     assert phased.facility.n_nodes == whole.facility.n_nodes
     assert phased.facility.pools["main"].phases[-1].n_nodes == whole.facility.n_nodes  # type: ignore[index]
 
 
-class Offices:
-    """A load of a user that does not grow with the nodes, higher at noon."""
-
-    columns = (Column("offices_w", "W", "facility", "mean", None, "offices", "load"),)
-    boundary = None
-
-    def start(self) -> None:
-        """Return no state."""
-
-    def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Add it."""
-        noon = block.starts_ms // 3_600_000 % 24 == 12
-        own_w = np.where(noon, 300e3, 100e3)
-        return {"offices_w": own_w, POWER: block.columns[POWER] + own_w}, None
-
-
-class Generator:
-    """A source of a user on the site."""
-
-    columns = (
-        Column("generator_w", "W", "facility", "mean", None, "generator", "source"),
-    )
-    boundary = None
-
-    def start(self) -> None:
-        """Return no state."""
-
-    def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Take its output off."""
-        own_w = np.full(len(block), 5e3)
-        return {"generator_w": own_w, POWER: block.columns[POWER] - own_w}, None
-
-
 def test_size_at_the_meter_is_reached_with_a_stage_that_does_not_grow() -> None:
-    site = sized(
-        tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[Offices()]
-    )[0]
+    site = sized(tiny_scenario({"facility.size": {"poi_mw": 2.0}}), further=[OFFICES])[
+        0
+    ]
     node_w = site.facility.node_type_of("main").rated_power_w
     assert site.facility.n_nodes == round(1.7e6 / node_w)
-    assert rated_at_meter_w(site, further=[Offices()]) == pytest.approx(2e6, abs=node_w)
+    assert rated_at_meter_w(site, further=[OFFICES]) == pytest.approx(2e6, abs=node_w)
 
 
 ALONE = {
@@ -239,8 +231,8 @@ STAGES = {"facility.stages": [{"kind": "auxiliary_load", "power_kw": 5}]}
     [
         ({"poi_mw": 3.0}, {}, (), r"poi_mw: the site has no facility\.stages"),
         ({"nodes_factor": 0.1}, {}, (), r"facility\.size: .*needs 4 nodes"),
-        ({"poi_mw": 0.001}, ALONE, (Offices(),), "poi_mw: no number of nodes makes"),
-        ({"poi_mw": 0.25}, ALONE, (Offices(),), "poi_mw: no number of nodes makes"),
+        ({"poi_mw": 0.001}, ALONE, (OFFICES,), "poi_mw: no number of nodes makes"),
+        ({"poi_mw": 0.25}, ALONE, (OFFICES,), "poi_mw: no number of nodes makes"),
         ({"poi_mw": 1.0}, BARE | STAGES, (), "the nodes' ratings are 0 W"),
     ],
 )
@@ -264,9 +256,7 @@ def test_validation_and_run_have_the_same_nodes_and_ratings(tmp_path: Path) -> N
         }
     )
     found = site_of(site, tiny_library())
-    run = diploee.simulate(
-        site, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
+    run = simulate_tiny(site, tmp_path)
     assert found.scenario.facility == run.scenario.facility
     assert found.rated_power_w == pytest.approx(0.1e6, rel=0.03)
 
@@ -277,15 +267,15 @@ def test_cap_below_the_idle_power_of_the_site_in_its_size_is_refused(
     (tmp_path / "cap.csv").write_text(
         "time,cap\n2018-01-01 00:00,0.010\n2018-01-03 00:00,0.010\n"
     )
-    changes = {"flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}}
+    changes: dict[str, Any] = {
+        "flexibility.signals.cap": {"file": "cap.csv", "utc_offset": "+00:00"}
+    }
     settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
-    large = tiny_scenario(changes | {"facility.size": {"nodes_factor": 3}}).beside(
-        tmp_path
-    )
+    changes |= {"facility.size": {"nodes_factor": 3}}
     with pytest.raises(
-        InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144 MW"
+        InputError, match=r"cap\.csv: a cap of 0\.01 MW, .* the 0\.0144"
     ):
-        settle(*with_inputs(large))
+        settle(*with_inputs(tiny_scenario(changes).beside(tmp_path)))
 
 
 def with_inputs(scenario: Scenario) -> tuple[Scenario, Inputs]:

@@ -29,11 +29,13 @@ def test_varied_jobs_have_the_mix_and_the_run_times_of_the_paper() -> None:
     assert plain.mix is not None
     assert varied.calendar == plain.calendar
     classes = {(c.workload, c.n_nodes): c for c in varied.classes or ()}
-    assert len(classes) == 8
+    drawn = {(c.workload, c.n_nodes): c.probability for c in plain.job_classes()}
+    assert len(classes) == len(drawn) == 8
     for workload, n_nodes in product(plain.mix.workload, plain.mix.n_nodes):
         of = classes[workload, n_nodes]
         mixed = plain.mix.workload[workload] * plain.mix.n_nodes[n_nodes]
         assert of.probability == pytest.approx(mixed)
+        assert drawn[workload, n_nodes] == pytest.approx(mixed)
         assert of.duration is not None
         assert of.duration.lognormal is not None
         (part,) = of.duration.lognormal

@@ -37,25 +37,23 @@ def doubling(n_levels: int, row: str) -> str:
 
 
 DEEP = 2_000
+OWN, LAST = "a{own}: &a{own} ", "*a{last}"
 BAD_TEXTS = {
     "merge key twice": (
-        doubling(40, "a{own}: &a{own} {{<<: *a{last}, '<<': *a{last}}}"),
+        doubling(40, f"{OWN}{{{{<<: {LAST}, '<<': {LAST}}}}}"),
         "twice",
     ),
     "merged list": (
-        doubling(40, "a{own}: &a{own} {{<<: [*a{last}, *a{last}]}}"),
+        doubling(40, f"{OWN}{{{{<<: [{LAST}, {LAST}]}}}}"),
         "more than 20,000",
     ),
-    "aliases": (
-        doubling(40, "a{own}: &a{own} [*a{last}, *a{last}]"),
-        "more than 20,000 keys",
-    ),
+    "aliases": (doubling(40, f"{OWN}[{LAST}, {LAST}]"), "more than 20,000 keys"),
     "alias as key": (
-        doubling(40, "a{own}: &a{own} {{? *a{last} : *a{last}}}"),
+        doubling(40, f"{OWN}{{{{? {LAST} : {LAST}}}}}"),
         "unhashable key",
     ),
     "chain of anchors": (
-        doubling(DEEP, "a{own}: &a{own} {{<<: *a{last}}}"),
+        doubling(DEEP, f"{OWN}{{{{<<: {LAST}}}}}"),
         "nested more than 64",
     ),
     "list in lists": (f"a: {'[' * DEEP}", "nested more than 64 deep"),
@@ -64,31 +62,17 @@ BAD_TEXTS = {
         "\n".join(f"{' ' * n}a:" for n in range(300)),
         "nested more than 64 deep",
     ),
-    "bool tag": (
-        "a: !!bool abc",
-        ":1: not valid YAML: tag '!!bool' is not read; write the value",
-    ),
     "time tag": ("b: 1\na: !!timestamp abc", ":2: not valid YAML: tag '!!timestamp'"),
-    "int tag": ("a: !!int x", "tag '!!int' is not read"),
-    "type changed": ("a: !!str 5", "tag '!!str' is not read"),
+    "type changed": ("a: !!str 5", "tag '!!str' is not read; write the value"),
     "tag of a group": ("a: !!set {b: 1}", "tag '!!set' is not read"),
     "own tag": ("a: !mine 5", "tag '!mine' is not read"),
     "no tag": ("a: ! 5", "tag '!' is not read"),
-    "code": (
-        "a: !!python/object/apply:os.getcwd []",
-        "tag '!!python/object/apply:os.getcwd' is",
-    ),
-    "surrogate": (
-        'b: 1\na: "x\\uD800"',
-        r":2: not valid YAML: 'x\ud800' holds a surrogate",
-    ),
+    "code": ("a: !!python/object/apply:os.getcwd []", "tag '!!python/object/apply:os"),
+    "surrogate": ('b: 1\na: "x\\uD800"', r":2: not valid YAML: 'x\ud800' holds a"),
     "surrogate as key": ('"\\uDFFF": 1', "holds a surrogate, half a character"),
     "digits": (f"a: {'9' * 5_000}", "a number of 5,000 digits is out of range"),
     "hex digits": (f"a: 0x{'f' * 5_000}", "a number of 5,002 digits is out of range"),
-    "no date": (
-        "a: 2018-13-45",
-        "'2018-13-45' is no valid value (month must be in 1..12)",
-    ),
+    "no date": ("a: 2018-13-45", "is no valid value (month must be in 1..12)"),
     "control": ("a: \x1b[31m", r"not text: character '\x1b'"),
 }
 
@@ -135,12 +119,9 @@ def test_what_is_no_file_of_text_is_named(
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(10**12)
-    problems = [refused(read, place) for place in (pipe, large, tmp_path / "none.yaml")]
-    assert [
-        str(place) in problem
-        for place, problem in zip((pipe, large), problems, strict=False)
-    ]
-    assert "has 1,000,000,000,000 bytes, expected a YAML file of at most" in problems[1]
+    assert str(pipe) in refused(read, pipe)
+    assert f"{large}: has 1,000,000,000,000 bytes, expected a" in refused(read, large)
+    assert "none.yaml" in refused(read, tmp_path / "none.yaml")
 
 
 MANY = 2_000

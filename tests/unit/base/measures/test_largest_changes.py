@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +20,14 @@ from diploee.base.measures.series import MeasureRunner
 STEP_MS = 100
 
 
+def measured(values: np.ndarray, n: int, edges: list[int]) -> LargestChanges:
+    measure = LargestChanges(n)
+    series = MeasureRunner(STEP_MS, [measure])
+    for begin, end in pairwise([0, *edges, values.size]):
+        series.add(begin * STEP_MS, values[begin:end])
+    return measure
+
+
 @given(
     values=st.lists(st.integers(-50, 50), min_size=1, max_size=60),
     n=st.integers(1, 70),
@@ -28,11 +36,8 @@ STEP_MS = 100
 def test_largest_changes_are_those_of_all_pairs_however_a_series_is_cut(
     values: list[int], n: int, cuts: list[int]
 ) -> None:
-    measure = LargestChanges(n)
-    series = MeasureRunner(STEP_MS, [measure])
-    edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    for begin, end in pairwise(edges):
-        series.add(begin * STEP_MS, np.array(values[begin:end], dtype=np.int64))
+    edges = sorted(min(cut, len(values)) for cut in cuts)
+    measure = measured(np.array(values, dtype=np.int64), n, edges)
     pairs = [
         (values[k] - values[j], j, k)
         for k in range(len(values))
@@ -53,11 +58,7 @@ def test_largest_changes_of_a_long_series_are_those_of_rolling_extremes(
     seed: int, n: int, first: int
 ) -> None:
     walk = np.random.default_rng(seed).integers(-50, 51, 20_000).cumsum()
-    measure = LargestChanges(n)
-    series = MeasureRunner(STEP_MS, [measure])
-    cut = first * 2_000
-    for begin, part in ((0, walk[:cut]), (cut, walk[cut:])):
-        series.add(begin * STEP_MS, part)
+    measure = measured(walk, n, [first * 2_000])
     rolling = pd.Series(walk).rolling(n + 1, min_periods=1)
     (rise, *_), (fall, *_) = measure.result()
     assert rise == (walk - rolling.min()).max()
@@ -68,11 +69,8 @@ def test_largest_changes_of_a_long_series_are_those_of_rolling_extremes(
 def test_a_rise_within_ten_minutes_is_never_less_than_one_within_a_minute(
     tmp_path: Path, resolution: str
 ) -> None:
-    scenario = tiny_scenario({"duration": "84 h", "resolution": resolution})
-    run = simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
-    )
-    step_s = scenario.resolution_ms / 1000
+    run = tiny_run(tmp_path / "run", {"duration": "84 h", "resolution": resolution})
+    step_s = run.scenario.resolution_ms / 1000
     power_mw = run.facility()["facility_power_w"].astype(float) / 1e6
     power_mw = power_mw.iloc[-(-round(run.transient_h * 3600) // round(step_s)) :]
     changes = run.metrics["grid"]["changes"]
@@ -81,20 +79,16 @@ def test_a_rise_within_ten_minutes_is_never_less_than_one_within_a_minute(
         n = int(window_s // step_s) + 1
         lowest = power_mw.rolling(n, min_periods=1).min()
         highest = power_mw.rolling(n, min_periods=1).max()
-        assert entry["up"]["max_mw"] == pytest.approx(
-            (power_mw - lowest).max(), abs=2e-8
-        )
-        assert entry["down"]["max_mw"] == pytest.approx(
-            (highest - power_mw).max(), abs=2e-8
-        )
+        rise_mw, fall_mw = (power_mw - lowest).max(), (highest - power_mw).max()
         at = [pd.Timestamp(entry["up"][name]) for name in ("time", "until")]
         assert pd.Timedelta(0) < at[1] - at[0] <= pd.Timedelta(seconds=window_s)
-        assert power_mw[at[1]] - power_mw[at[0]] == pytest.approx(
-            entry["up"]["max_mw"], abs=2e-8
-        )
-        assert entry["up"]["cause"]["change_mw"] == pytest.approx(
-            entry["up"]["max_mw"], abs=2e-8
-        )
+        found = [
+            entry["up"]["max_mw"],
+            entry["up"]["cause"]["change_mw"],
+            power_mw[at[1]] - power_mw[at[0]],
+            entry["down"]["max_mw"],
+        ]
+        assert found == pytest.approx([rise_mw] * 3 + [fall_mw], abs=2e-8)
     if resolution == "60 s":
         ramps = {
             r["interval_s"]: r["up"]["max_mw"]

@@ -56,11 +56,6 @@ def test_package_rainflow_counts_the_same():
     assert cycles(series) == dict(rainflow.count_cycles(series))
 
 
-def test_step_up_and_staying_is_no_event():
-    closed, _ = count([0, 0, 10, 10, 10, 10])
-    assert closed == {}
-
-
 def test_noise_below_the_threshold_is_no_event():
     rng = np.random.default_rng(0)
     noise = rng.uniform(-1, 1, 5_000)
