@@ -194,6 +194,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"workloads": {"synthetic-visio": 1}}, "did you mean 'synthetic-vision'"),
     ({}, {"power_limit": 123.0}, "123"),
     ({}, {"train": "x.csv"}, "'train' needs 'power'"),
+    ({"jobs_per_day": None}, {}, "'zeus' needs 'jobs_per_day'"),
     ({"target_utilization": 0.5}, {}, "'zeus' can't go with"),
     ({}, {"recurring_jobs": 1}, "1 recurring jobs for 3 workloads"),
 ]

@@ -236,6 +236,7 @@ def test_jobs_too_wide_or_without_a_rule_are_an_error_dropped_or_clipped(
             {"align": "weekday"},
             "needs a whole week; set repeat: false, or align: start",
         ),
+        ({}, {"time_factor": 2.0}, "set align: start"),
     ],
 )
 def test_what_can_not_be_replayed_is_one_line(

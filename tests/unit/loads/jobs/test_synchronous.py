@@ -293,6 +293,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"second_dip": {"at": 0.77}},
         "ends at 0.82 of the iteration, where the low level is from",
     ),
+    ({"submit": "2026-01-02"}, "no job is submitted within the run"),
     ({"submit": "2025-12-31"}, "lies before the simulation begins"),
     ({"reschedule_s": 86_400}, "of its time on progress"),
     (

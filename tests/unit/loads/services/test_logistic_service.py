@@ -84,6 +84,14 @@ def test_the_power_of_a_run_is_that_of_the_operating_points(tmp_path: Path) -> N
     ("keys", "words"),
     [
         (
+            {"power_curve": "llama3_70b_coding_power"},
+            "one of 'power_curve', 'logistic', 'power_law'",
+        ),
+        (
+            {"latency_curve": "llama3_70b_coding_latency"},
+            "can't go with 'latency_curve'",
+        ),
+        (
             {"latency_cap": {"metric": "p90_ttft", "limit_s": 1}},
             "gives the latencies 'mean_itl'",
         ),

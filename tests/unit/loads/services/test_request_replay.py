@@ -143,6 +143,15 @@ def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(
         ({}, {"service": "gpt"}, "no service 'gpt'"),
         ({}, {"tile": "week"}, "tiling by weeks needs seven"),
         (
+            {
+                f"{CHAT}.replay": None,
+                f"{CHAT}.request_rate_rps": 1,
+                f"{CODING}.output_tokens": "trace",
+            },
+            {},
+            "needs a replay",
+        ),
+        (
             {f"{CHAT}.calendar": {"hour_of_day": [1] * 24}},
             {},
             "'replay' can't go with 'calendar'; remove one",
