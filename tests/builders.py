@@ -29,7 +29,17 @@ from diploee.profiles.profile import Provenance
 from diploee.profiles.store import add_profile
 from diploee.runs.folder import write_json
 from diploee.scenario import Pool, Scenario, scenario_from_dict
-from diploee.schedule import Policy, Schedule
+from diploee.schedule import (
+    Action,
+    Policy,
+    Preempt,
+    Resize,
+    Resume,
+    Schedule,
+    SetLevel,
+    Start,
+    StrictFifo,
+)
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.schedule import Cluster, Engine, in_order_of_submission
 from diploee.simulation.prepared import RunOptions
@@ -287,3 +297,59 @@ def change_metrics(folder: Path, edit: Callable[[dict[str, Any]], object]) -> No
         folder / "metrics.json", metrics
     )
     write_json(folder / "manifest.json", manifest)
+
+
+class Planned:
+    """Strict FIFO that does what is planned at given times as well."""
+
+    wants_idle = True
+
+    def __init__(self, plan: Mapping[int, Sequence[Action]]) -> None:
+        self.plan = plan
+
+    def decide(self, view: Any) -> list[Action]:
+        later = [time_ms for time_ms in self.plan if time_ms > view.now_ms]
+        if later:
+            view.wake_at(min(later))
+        self.look(view)
+        actions = list(self.plan.get(view.now_ms, ()))
+        touched = {action.job for action in actions}
+        starts = StrictFifo().select(view)
+        return actions + [Start(job) for job in starts if job not in touched]
+
+    def look(self, view: Any) -> None:
+        """See something."""
+
+
+class Restless:
+    """Strict FIFO that does anything that is allowed to its jobs, by random numbers
+    that depend on nothing but its turns."""
+
+    wants_idle = True
+
+    def __init__(self, seed: int, every_ms: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.every_ms, self.woken_ms = every_ms, -(10**12)
+
+    def decide(self, view: Any) -> list[Action]:
+        if self.woken_ms <= view.now_ms:
+            self.woken_ms = view.now_ms + self.every_ms
+            view.wake_at(self.woken_ms)
+        actions: list[Action] = []
+        for job in list(view.running):
+            x = self.rng.random()
+            if job in view.stopping:
+                continue
+            if job in view.suspended:
+                if x < 0.5:
+                    actions.append(Resume(job))
+            elif x < 0.1:
+                actions.append(SetLevel(job, int(self.rng.integers(0, view.n_levels))))
+            elif x < 0.2:
+                actions.append(Preempt(job, ("checkpoint", "kill")[x < 0.15]))
+            elif x < 0.3 and view.works(job):
+                n_nodes = int(self.rng.integers(1, view.job_n_nodes[job] + 1))
+                actions.append(
+                    (Preempt(job, "suspend"), Resize(job, n_nodes))[x < 0.25]
+                )
+        return actions + [Start(job) for job in StrictFifo().select(view)]

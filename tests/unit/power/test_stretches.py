@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, tiny_library, tiny_scenario
+from builders import Planned, Restless, job_table, tiny_library, tiny_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,9 +20,7 @@ from diploee.schedule import (
     Action,
     Preempt,
     PreemptiveSchedule,
-    Resize,
     Resume,
-    SetLevel,
     Start,
     StrictFifo,
 )
@@ -53,37 +50,6 @@ class Fifo:
         return []
 
 
-class Restless(Fifo):
-    """Each twenty minutes does something to each job, by random numbers."""
-
-    def __init__(self) -> None:
-        self.rng, self.woken_ms = np.random.default_rng(3), -(10**12)
-
-    def act(self, view: Any) -> list[Action]:
-        if view.now_ms < self.woken_ms:
-            return []
-        self.woken_ms = view.now_ms + 20 * MIN
-        view.wake_at(self.woken_ms)
-        found: list[Action] = []
-        for job in list(view.running):
-            x = self.rng.random()
-            if job in view.suspended and x < 0.7:
-                found.append(Resume(job))
-            elif not view.works(job):
-                continue
-            elif x < 0.15:
-                found.append(SetLevel(job, int(self.rng.integers(0, view.n_levels))))
-            elif x < 0.25:
-                found.append(
-                    Preempt(job, ("checkpoint", "kill", "suspend")[int(x * 100) % 3])
-                )
-            elif x < 0.35:
-                found.append(
-                    Resize(job, int(self.rng.integers(1, view.job_n_nodes[job] + 1)))
-                )
-        return found
-
-
 def run(
     folder: Path, policy: Any = None, changes: dict[str, Any] = CHANGES, **how: Any
 ) -> Run:
@@ -92,25 +58,19 @@ def run(
     return simulate(scenario, folder, library=tiny_library(), policies=policies, **how)
 
 
-def digests(found: Run) -> list[str]:
-    names = ("facility.parquet", "jobs.parquet", "metrics.json")
-    return [
-        hashlib.sha256((found.folder / name).read_bytes()).hexdigest() for name in names
-    ]
-
-
 @pytest.fixture(scope="module")
 def restless(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run(tmp_path_factory.mktemp("runs") / "restless", Restless())
+    return run(tmp_path_factory.mktemp("runs") / "restless", Restless(3, 20 * MIN))
 
 
-@pytest.mark.parametrize(
-    "how", [{"window_days": 0.25, "n_threads": 3}, {"n_threads": 0}]
-)
 def test_bytes_are_equal_over_windows_and_threads(
-    tmp_path: Path, restless: Run, how: dict[str, Any]
+    tmp_path: Path, restless: Run
 ) -> None:
-    assert digests(run(tmp_path / "again", Restless(), **how)) == digests(restless)
+    how: dict[str, Any] = {"window_days": 0.25, "n_threads": 3}
+    again = run(tmp_path / "again", Restless(3, 20 * MIN), **how)
+    for name in ("facility.parquet", "jobs.parquet", "metrics.json"):
+        found = [(each.folder / name).read_bytes() for each in (again, restless)]
+        assert found[0] == found[1], name
 
 
 def test_energy_of_jobs_and_idle_nodes_is_that_of_the_facility(restless: Run) -> None:
@@ -167,11 +127,8 @@ def test_segments_cover_each_stretch_once_with_its_nodes(seed: int) -> None:
         rng.choice([1, 1_000_000, 1_800_000, 5_000_001, 20_000_000], 8),
         rng.integers(0, 4, 8),
     )
-    policy = Restless()
-    policy.rng = rng
-    found = Cluster({"main": pool}, 30 * H, policies={"main": policy}).advance(
-        jobs, 30 * H
-    )
+    policies = {"main": Restless(seed, 20 * MIN)}
+    found = Cluster({"main": pool}, 30 * H, policies=policies).advance(jobs, 30 * H)
     assert isinstance(found, PreemptiveSchedule)
     classes = (
         StreamClass(
@@ -213,34 +170,36 @@ ONE = {
 }
 
 
-class Once(Fifo):
-    """Acts once on the first job, ten minutes after its start."""
+class Starting(Fifo):
+    """Starts what waits at once, at a level or on fewer nodes."""
 
-    def __init__(self, make: Any) -> None:
-        self.make, self.at_ms = make, None
+    def __init__(self, **how: int) -> None:
+        self.how = how
 
-    def act(self, view: Any) -> list[Action]:
-        if self.at_ms is None and view.queue:
-            self.at_ms = view.now_ms + 10 * MIN
-            view.wake_at(self.at_ms)
-        return [self.make(job) for job in view.running if view.now_ms == self.at_ms]
+    def decide(self, view: Any) -> list[Action]:
+        return [Start(job, **self.how) for job in view.queue]
 
 
-def first_job(folder: Path, policy: Fifo | None = None) -> tuple[float, float]:
-    """Return energy [J] and run time [s] of the first job."""
-    first = run(folder, policy or Fifo(), ONE).jobs().iloc[0]
-    return first["energy_j"], (first["end_time"] - first["start_time"]).total_seconds()
+def first_job(folder: Path, policy: Any) -> tuple[float, float, int]:
+    """Return energy [J], run time [s] and start [ms] of the first job."""
+    found = run(folder, policy, ONE)
+    first = found.jobs().iloc[0]
+    into_s = (first["start_time"] - found.facility().index[0]).total_seconds()
+    run_s = (first["end_time"] - first["start_time"]).total_seconds()
+    return first["energy_j"], run_s, round(1_000 * into_s)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, float, int]:
+    """The first job as it is without any action."""
+    return first_job(tmp_path_factory.mktemp("plain") / "run", Fifo())
 
 
 def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(
-    tmp_path: Path,
+    tmp_path: Path, plain: tuple[float, float, int]
 ) -> None:
-    class AtOnce(Fifo):
-        def decide(self, view: Any) -> list[Action]:
-            return [Start(job, level=4) for job in view.queue]
-
-    plain_j, plain_s = first_job(tmp_path / "plain")
-    capped_j, capped_s = first_job(tmp_path / "capped", AtOnce())
+    plain_j, plain_s, _ = plain
+    capped_j, capped_s, _ = first_job(tmp_path / "capped", Starting(level=4))
     levels, node = CapLevels(), tiny_scenario().facility.node_types["node"]
     speed, power = levels.speed("pre_training", 4), levels.power("pre_training", 4)
     cpu_w = 4 * cpu_power_w(node)
@@ -250,32 +209,21 @@ def test_a_capped_job_takes_power_over_speed_of_the_energy_of_its_gpus(
 
 
 def test_a_suspended_job_draws_idle_power_and_goes_on_where_it_was(
-    tmp_path: Path,
+    tmp_path: Path, plain: tuple[float, float, int]
 ) -> None:
-    class Pauses(Once):
-        def act(self, view: Any) -> list[Action]:
-            if self.at_ms is not None and view.now_ms == self.at_ms:
-                view.wake_at(self.at_ms + 30 * MIN)
-            if view.suspended and view.now_ms == self.at_ms + 30 * MIN:
-                return [Resume(job) for job in view.suspended]
-            return super().act(view)
-
-    plain_j, plain_s = first_job(tmp_path / "plain")
-    pauses = Pauses(lambda job: Preempt(job, "suspend"))
-    paused_j, paused_s = first_job(tmp_path / "paused", pauses)
+    plain_j, plain_s, start_ms = plain
+    at_ms = start_ms + 10 * MIN
+    plan = {at_ms: [Preempt(0, "suspend")], at_ms + 30 * MIN: [Resume(0)]}
+    paused_j, paused_s, _ = first_job(tmp_path / "paused", Planned(plan))
     assert paused_j == pytest.approx(plain_j + 4 * 400 * 1_800, rel=1e-12)
     assert paused_s == pytest.approx(plain_s + 1_800)
 
 
 def test_a_job_on_half_of_its_nodes_draws_half_and_works_at_the_power_of_nine_tenths(
-    tmp_path: Path,
+    tmp_path: Path, plain: tuple[float, float, int]
 ) -> None:
-    class Half(Fifo):
-        def decide(self, view: Any) -> list[Action]:
-            return [Start(job, n_nodes=2) for job in view.queue]
-
-    plain_j, plain_s = first_job(tmp_path / "plain")
-    half_j, half_s = first_job(tmp_path / "half", Half())
+    plain_j, plain_s, _ = plain
+    half_j, half_s, _ = first_job(tmp_path / "half", Starting(n_nodes=2))
     assert half_s == pytest.approx(plain_s / 0.5**0.9, abs=0.002)
     # The waveform is that of the profile piece by piece: its mean is met to a percent.
     assert half_j == pytest.approx(plain_j * 0.5 / 0.5**0.9, rel=0.01)

@@ -3,12 +3,19 @@ of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import job_table, profile, schedule_pool, tiny_scenario
+from builders import (
+    Planned,
+    Restless,
+    job_table,
+    profile,
+    schedule_pool,
+    tiny_scenario,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,29 +44,6 @@ from diploee.schedule.signals import Signal
 
 MIN, H = 60_000, 3_600_000
 QUICK = ClassFlexibility(checkpoint_every_ms=10 * MIN, stop_ms=MIN, restart_ms=5 * MIN)
-
-
-class Planned:
-    """Strict FIFO that does what is planned at given times as well."""
-
-    def __init__(self, plan: Mapping[int, Sequence[Action]]) -> None:
-        self.plan = plan
-        self.seen: list[Any] = []
-
-    wants_idle = True
-
-    def decide(self, view: Any) -> list[Action]:
-        later = [time_ms for time_ms in self.plan if time_ms > view.now_ms]
-        if later:
-            view.wake_at(min(later))
-        self.look(view)
-        actions = list(self.plan.get(view.now_ms, ()))
-        touched = {action.job for action in actions}
-        starts = StrictFifo().select(view)
-        return actions + [Start(job) for job in starts if job not in touched]
-
-    def look(self, view: Any) -> None:
-        """See something."""
 
 
 def acted(
@@ -352,43 +336,6 @@ def test_a_policy_sees_a_signal_up_to_now_and_no_further() -> None:
 # Invariants, on random lists and random acts.
 
 
-class Random:
-    """Does anything that is allowed, by random numbers that depend on nothing but its
-    turns."""
-
-    wants_idle = True
-
-    def __init__(self, seed: int, every_ms: int = 7 * MIN) -> None:
-        self.rng, self.every_ms, self.woken_ms = (
-            np.random.default_rng(seed),
-            every_ms,
-            -1,
-        )
-
-    def decide(self, view: Any) -> list[Action]:
-        if self.woken_ms <= view.now_ms:
-            self.woken_ms = view.now_ms + self.every_ms
-            view.wake_at(self.woken_ms)
-        actions: list[Action] = []
-        for job in list(view.running):
-            x = self.rng.random()
-            if job in view.stopping:
-                continue
-            if job in view.suspended:
-                if x < 0.5:
-                    actions.append(Resume(job))
-            elif x < 0.1:
-                actions.append(SetLevel(job, int(self.rng.integers(0, view.n_levels))))
-            elif x < 0.2:
-                actions.append(Preempt(job, ("checkpoint", "kill")[x < 0.15]))
-            elif x < 0.3 and view.works(job):
-                n_nodes = int(self.rng.integers(1, view.job_n_nodes[job] + 1))
-                actions.append(
-                    (Preempt(job, "suspend"), Resize(job, n_nodes))[x < 0.25]
-                )
-        return actions + [Start(job) for job in StrictFifo().select(view)]
-
-
 LISTS = st.lists(
     st.tuples(
         st.integers(0, 20).map(lambda k: k * 30 * MIN),
@@ -411,7 +358,7 @@ def test_nodes_and_work_add_up_whatever_a_policy_does(
     jobs: list[tuple[int, int, int]], seed: int
 ) -> None:
     listed = table(jobs)
-    found = acted(listed, Random(seed), horizon_ms=120 * H)
+    found = acted(listed, Restless(seed, 7 * MIN), horizon_ms=120 * H)
     runs = found.runs
     times = np.unique(np.concatenate([runs.start_ms, runs.end_ms]))
     busy = [
@@ -435,7 +382,7 @@ def test_nodes_and_work_add_up_whatever_a_policy_does(
         assert ((lost_ms == 0) | starts).all()
 
 
-class Counts(Random):
+class Counts(Restless):
     """Looks at the sum of the power that is kept as jobs start, slow, shrink and end."""  # noqa: E501
 
     def decide(self, view: Any) -> list[Action]:
@@ -456,7 +403,12 @@ def test_power_of_a_pool_follows_whatever_a_policy_does(
 ) -> None:
     node = tiny_scenario().facility.node_types["node"]
     power = JobPower(ProfileLibrary([profile("flat-1n-1", [1_500.0] * 120)]), [node])
-    acted(table(jobs), Counts(seed), power=power, idle_power_w=[node.idle_power_w])
+    acted(
+        table(jobs),
+        Counts(seed, 7 * MIN),
+        power=power,
+        idle_power_w=[node.idle_power_w],
+    )
 
 
 @pytest.mark.slow
@@ -466,8 +418,8 @@ def test_windows_change_nothing_of_what_policies_do(
     jobs: list[tuple[int, int, int]], seed: int
 ) -> None:
     listed = table(jobs)
-    whole = acted(listed, Random(seed), horizon_ms=60 * H)
-    parts = acted(listed, Random(seed), horizon_ms=60 * H, window_ms=DRAW_MS)
+    whole = acted(listed, Restless(seed, 7 * MIN), horizon_ms=60 * H)
+    parts = acted(listed, Restless(seed, 7 * MIN), horizon_ms=60 * H, window_ms=DRAW_MS)
     for name, values in vars(whole.runs).items():
         assert getattr(parts.runs, name).tolist() == values.tolist()
     assert whole.start_ms.tolist() == parts.start_ms.tolist()

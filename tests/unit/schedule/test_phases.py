@@ -118,13 +118,6 @@ def test_idle_power_and_utilization_are_of_nodes_that_stand(run: Run) -> None:
     )
 
 
-def test_target_is_met_of_the_nodes_that_stand(run: Run) -> None:
-    daily = run.facility()["utilization"].to_numpy().reshape(2, -1).mean(axis=1)
-    # Twenty days of some jobs a day: each half scatters about the target by some
-    # hundredths.
-    np.testing.assert_allclose(daily, 0.6, atol=0.12)
-
-
 def test_one_phase_from_the_start_is_a_run_without_phases(tmp_path: Path) -> None:
     whole = [{"since": "2018-01-01", "n_nodes": 12}]
     sites = (tiny_scenario(), phased({"facility.pools.main.phases": whole}))

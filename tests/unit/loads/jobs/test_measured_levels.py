@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import tiny_library
+from synchronous_builders import CPUS_W, synchronous_scenario
 
 from diploee.base.model import assumed_keys, ranges
 from diploee.loads.jobs.source import LibraryBuilder, StreamFrame
@@ -20,17 +21,8 @@ from diploee.loads.jobs.training_phases import (
     training_phases,
 )
 from diploee.profiles.iterations import loop_of_iterations
-from diploee.scenario import scenario_from_dict
 from diploee.scenario.synchronous import DRAWN, SynchronousJob
 
-NODE = {
-    "n_gpus": 8,
-    "gpu_tdp_w": 700,
-    "n_cpus": 2,
-    "cpu_tdp_w": 350,
-    "idle_power_w": 708,
-}
-CPUS_W = 708 * 700 / 6_300
 FLAT = {
     "n_gpus": 8,
     "period_s": 1.0,
@@ -54,28 +46,16 @@ def node_power_w(number: int = 1, **keys: Any) -> np.ndarray:
     keys = FLAT | keys
     if "phases" in keys:
         keys = {key: keys[key] for key in keys if key not in DRAWN}
-    scenario = scenario_from_dict(
-        {
-            "name": "node",
-            "start": "2026-01-01",
-            "duration": "1 h",
-            "resolution": "1 s",
-            "facility": {
-                "node_types": {"node": NODE},
-                "pools": {"main": {"node_type": "node", "n_nodes": 1}},
-            },
-            "streams": {
-                "training": {
-                    "pool": "main",
-                    "synchronous": {"jobs": [keys], "repeat": True},
-                }
-            },
-        }
+    scenario = synchronous_scenario(
+        keys,
+        n_nodes=1,
+        duration="1 h",
+        resolution="1 s",
+        synchronous={"repeat": True},
     )
     builder = LibraryBuilder(tiny_library())
-    source = SynchronousJobs(
-        scenario.streams["training"], StreamFrame("training", scenario), builder
-    )
+    frame = StreamFrame("pretraining", scenario)
+    source = SynchronousJobs(scenario.streams["pretraining"], frame, builder)
     pieces, library = source.pieces(number), builder.library
     at_ms = np.arange(source.phases(number).duration_ms // 100 + 1) * 100
     energy_j = np.zeros(at_ms.size)

@@ -87,7 +87,7 @@ def test_a_span_of_zero_weight_is_refused() -> None:
         rates_of(Calendar(day_of_week=(0, 1, 1, 1, 1, 1, 1)), MONDAY, 24 * MS_PER_H)
 
 
-@pytest.mark.parametrize("dispersion", [5e-324, 1e-300, 1e-20, 1e-6, 0.5, 10.0])
+@pytest.mark.parametrize("dispersion", [5e-324, 1e-6, 10.0])
 def test_factors_of_any_dispersion_are_finite_with_mean_1(dispersion: float) -> None:
     factors = gamma_factors(dispersion, np.arange(1_000), np.random.default_rng)
     assert np.isfinite(factors).all()

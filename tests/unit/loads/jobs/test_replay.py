@@ -225,7 +225,6 @@ def test_jobs_too_wide_or_without_a_rule_are_an_error_dropped_or_clipped(
 @pytest.mark.parametrize(
     ("changes", "replay", "words"),
     [
-        ({}, {"log": "none.csv"}, "replay.log is relative to the scenario file"),
         ({}, {"rules": [{"workload": "tun"}]}, "did you mean 'tune'"),
         (
             {"start": "2019-01-01"},

@@ -84,8 +84,7 @@ def test_weeks_of_a_log_of_two_years_stay_near_their_season() -> None:
         assert (abs(off_days) <= 8 * 7).all()
 
 
-@pytest.mark.parametrize("n_weeks", [60, 104, 181])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("n_weeks", "seed"), [(60, 0), (104, 1), (181, 2)])
 def test_any_three_years_of_a_log_of_years_have_its_node_time(
     n_weeks: int, seed: int
 ) -> None:
@@ -168,8 +167,6 @@ def test_a_trimmed_replay_plays_the_days_from_start_to_end(tmp_path: Path) -> No
     trim = {"start": "2024-01-08", "end": "2024-01-15"}
     jobs = replayed(tmp_path, repeat=False, align="date", begin="2024-01-01", **trim)
     assert [jobs[0][0], jobs[-1][0]] == [7 * 24, 14 * 24 - 1]
-    with pytest.raises(InputError, match=r"no job of .* lies from 2030-01-01"):
-        replayed(tmp_path, start="2030-01-01")
 
 
 def test_shuffled_weeks_need_weekdays(tmp_path: Path) -> None:

@@ -201,9 +201,7 @@ def test_jobs_of_arrays_have_their_share_and_sizes_and_the_count_of_jobs_stays()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "correlation", [0.0, 0.6, pytest.param(1.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_run_times_are_alike_within_an_array_as_far_as_asked(
     correlation: float,
 ) -> None:

@@ -177,9 +177,7 @@ def test_effective_training_time_follows_its_law(
 @pytest.mark.parametrize(
     ("n_gpus", "per_1000_node_days", "hours"),
     [
-        (16_384, 6.5, 1.803),
         (131_072, 6.5, 0.2254),
-        (1_024, 6.5, 28.85),
         (16_384, 3.79, 3.092),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import tiny_library
+from synchronous_builders import NODE, synchronous_scenario
 
 from diploee import simulate
 from diploee.base.errors import DecidedError
@@ -17,19 +18,12 @@ from diploee.facility.base import Block
 from diploee.grid.limits import Limits, load_limits
 from diploee.grid.limits.watch import WatchedLimits, lower_end
 from diploee.importers.inputs import load_inputs
-from diploee.scenario import Scenario, scenario_from_dict
+from diploee.scenario import Scenario
 from diploee.scenario.synchronous import SynchronousJob
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import NO_WATCH, RunOptions, prepare
 from diploee.simulation.size import scaled
 
-NODE = {
-    "n_gpus": 8,
-    "gpu_tdp_w": 700,
-    "n_cpus": 2,
-    "cpu_tdp_w": 350,
-    "idle_power_w": 708,
-}
 JOB = {
     "n_nodes": 64,
     "period_s": 6.0,
@@ -45,32 +39,10 @@ STALL_MW = 64 * 5_600 * (0.9 - 0.25) / 1e6
 
 
 def scenario_of(
-    stream: dict[str, Any] | None = None,
-    site: dict[str, Any] | None = None,
-    streams: dict[str, Any] | None = None,
-    **job: Any,
+    stream: dict[str, Any] | None = None, site: dict[str, Any] | None = None, **job: Any
 ) -> Scenario:
-    return scenario_from_dict(
-        {
-            "name": "ends",
-            "start": "2026-01-01",
-            "duration": "10 min",
-            "resolution": "0.1 s",
-            "facility": {
-                "node_types": {"node": NODE},
-                "pools": {"main": {"node_type": "node", "n_nodes": 70}},
-            },
-            "streams": {
-                "training": {
-                    "pool": "main",
-                    "synchronous": {"jobs": [JOB | job]},
-                    **(stream or {}),
-                },
-                **(streams or {}),
-            },
-            **(site or {}),
-        }
-    )
+    given = {"duration": "10 min", "resolution": "0.1 s"} | (site or {})
+    return synchronous_scenario(JOB | job, n_nodes=70, stream=stream, **given)
 
 
 def limits_of(folder: Path, mw_per_min: float) -> Any:
@@ -167,21 +139,19 @@ def test_both_ends_of_one_pass_are_those_of_two_runs(
 ) -> None:
     """Beside other jobs, some of them in its own pool."""
     of_class = {"workload": "tune", "n_nodes": 2, "probability": 1}
-    site = {
-        "duration": "7 h",
-        "facility": {
-            "node_types": {"node": node},
-            "pools": {
-                name: {"node_type": "node", "n_nodes": 140} for name in ("main", "b")
-            },
-        },
-    }
-    streams = {
+    of_job = JOB | {"low": 0.4, "failures_per_1000_node_days": 90, "work_days": 0.2}
+    streams: dict[str, Any] = {
         f"of_{pool}": {"pool": pool, "jobs_per_day": 500, "classes": [of_class]}
         for pool in ("main", "b")
     }
-    job = JOB | {"low": 0.4, "failures_per_1000_node_days": 90, "work_days": 0.2}
-    both = scenario_of(site=site, streams=streams, **job)
+    streams["pretraining"] = {"pool": "main", "synchronous": {"jobs": [of_job]}}
+    pool = {"node_type": "node", "n_nodes": 140}
+    site = {
+        "duration": "7 h",
+        "facility": {"node_types": {"node": node}, "pools": {"main": pool, "b": pool}},
+        "streams": streams,
+    }
+    both = scenario_of(site=site)
     lower = lower_end(both)
     assert lower is not None
     watch = WatchedLimits((limits_of(tmp_path, 30),))
@@ -258,8 +228,8 @@ def test_both_ends_stand_beside_every_limit_though_its_words_hold_numbers(
 def test_only_jobs_on_several_nodes_whose_lag_is_not_given_have_a_lower_end() -> None:
     lower = lower_end(scenario_of())
     assert lower is not None
-    assert lower.streams["training"].synchronous is not None
-    (job,) = lower.streams["training"].synchronous.jobs
+    assert lower.streams["pretraining"].synchronous is not None
+    (job,) = lower.streams["pretraining"].synchronous.jobs
     assert (job.lag_s, job.edge_s) == (1.0, 0.3)
     assert lower_end(scenario_of(lag_s=0.5, edge_s=0.1)) is None
     assert lower_end(scaled(scenario_of(), 2.0)) is not None, (

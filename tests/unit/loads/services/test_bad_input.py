@@ -25,26 +25,8 @@ from diploee.scenario import load_scenario
 
 CHAT = "request_streams.chat"
 HEADER = "request_rate_rps,mean_power_w,peak_power_w\n"
-MILLION = "at most 1,000,000, found 1000000000000"
-SIZES = [
-    (f"{CHAT}.request_rate_rps", -1, "above 0, found -1"),
-    (f"{CHAT}.requests_per_day", 1e308, "at most 86,400,000,000,000, found 1e+308"),
-    (f"{CODING}.max_request_rate_rps", 1e308, "at most 1,000,000,000, found 1e+308"),
-    (f"{CODING}.startup_s", 1e300, "at most 31,622,400, found 1e+300"),
-    (f"{CODING}.scaling_interval_s", 1e300, "at most 31,622,400, found 1e+300"),
-    (f"{CODING}.min_instances", 10**12, MILLION),
-    (f"{CODING}.reserved_nodes", 10**12, MILLION),
-    (
-        f"{CODING}.output_tokens",
-        10**12,
-        "at most 1,000,000,000 or 'trace', found 100000",
-    ),
-]
-"""Sizes that no run could hold."""
-
 ALONE = {"power_curve": None, "latency_curve": None}
 TWO = {"power_samples": {1: "a.csv", 2: "b.csv"}}
-SAMPLES, BOUNDARY = f"{CODING}.power_samples", f"{CODING}.power_samples_boundary"
 OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
     (
         {**ALONE, "power_samples": {40: "a.csv"}},
@@ -66,16 +48,6 @@ OF_SERVICE: list[tuple[dict[str, Any], str, str]] = [
         CODING,
         "give one of 'power_curve', 'logistic', 'batch_power_model'",
     ),
-    (
-        {"flexibility": {"power_limit": 0.4}},
-        f"{CODING}.flexibility.power_limit",
-        "at least 0.5",
-    ),
-    (
-        {"flexibility": {"power_limit": 1.0}},
-        f"{CODING}.flexibility.power_limit",
-        "below 1",
-    ),
 ]
 FIXED = f"{CODING}.max_request_rate_rps"
 CAPPED = {f"{CODING}.latency_cap": {"limit_s": 5}}
@@ -85,7 +57,6 @@ THREE = {f"{CODING}.reserved_nodes": 3}
 OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CODING}.probability": 0.5}, CHAT, "services must sum to 1, found 1.1"),
     ({f"{CHAT}.requests_per_day": 10}, CHAT, "give one of 'request_rate_rps'"),
-    ({f"{CHAT}.request_rate_rps": None}, CHAT, "found none"),
     (CAPPED, CODING, "one of 'max_request_rate_rps'"),
     (
         {FIXED: None, **NO_LATENCY, **CAPPED},
@@ -96,11 +67,6 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
         {f"{CHAT}.capacity": "sustained", **NO_LATENCY},
         CHAT,
         f"capacity: sustained {NEEDED}",
-    ),
-    (
-        {f"{CHAT}.overload": "degrade", **NO_LATENCY},
-        CHAT,
-        f"overload: degrade {NEEDED}",
     ),
     (
         {f"{CODING}.reserved_nodes": 9, f"{CONVERSATION}.reserved_nodes": 4},
@@ -118,20 +84,12 @@ OF_STREAM: list[tuple[dict[str, Any], str, str]] = [
         f"{CODING}.min_instances",
         "must be at most the 3 instances of 3 reserved",
     ),
-    ({f"{CHAT}.pool": "mian"}, f"{CHAT}.pool", "must be a pool ('main'), found 'mian'"),
-    ({f"{CODING}.max_rate": 5}, f"{CODING}.max_rate", "unknown key 'max_rate'"),
-    (
-        {"resolution": "7 s"},
-        "resolution",
-        "7 s does not divide the duration of 86400 s",
-    ),
 ]
 
 
 @pytest.mark.parametrize(
     ("changes", "place", "text"),
     [
-        *(({place: value}, place, text) for place, value, text in SIZES),
         *((one_service(**keys), place, text) for keys, place, text in OF_SERVICE),
         *OF_STREAM,
     ],
@@ -163,13 +121,8 @@ def test_jobs_and_requests_do_not_share_a_pool() -> None:
 
 CURVES = [
     ("1,5,6\n3,5,6\n2,5,6\n", ":4: column 'request_rate_rps' is '2', expected a r"),
-    ("1,5,6\n1,5,6\n2,5,6\n", ":3: column 'request_rate_rps' is '1', expected a r"),
     ("1,5,6\n2,5,6\n", ": 2 points, a curve needs at least 3"),
-    ("# note\n1,5,6\n2,x,6\n3,5,6\n", ":4: column 'mean_power_w' is 'x', expecte"),
-    ("1,5,6\n2,nan,6\n3,5,6\n", ":3: column 'mean_power_w' is 'nan'"),
     ("1,5,6\n2,-5,6\n3,5,6\n", ":3: column 'mean_power_w' is '-5'"),
-    ("1,5,6\n2,1_0,20\n3,5,6\n", ":3: column 'mean_power_w' is "),
-    ("1,5,6\n2,5,1e308\n3,5,6\n", ":3: column 'peak_power_w' is '1e308'"),
     ("1,5,6\n2,٣,6\n3,5,6\n", ":3: column 'mean_power_w' is "),
     ("1,5,6\n2,7,6\n3,5,6\n", ":3: column 'peak_power_w' is '6', expected mean_powe"),
     ("1,5,6\n2,5\n3,5,6\n", ":3: 2 fields, expected 3 as in the header"),
@@ -199,7 +152,7 @@ LATENCIES = "request_rate_rps,request_throughput_rps,mean_e2e_latency_s,p90_ttft
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [(1, "x"), (2, "nan"), (3, ""), (1, "0"), (2, "1e308"), (3, "NULL")],
+    [(1, "x"), (2, "nan"), (3, "")],
 )
 def test_latency_file_with_an_odd_value_in_any_known_column_is_refused(
     tmp_path: Path, column: int, value: str
@@ -242,7 +195,7 @@ def test_unknown_curve_is_refused_with_the_nearest_shipped_name() -> None:
         load_curves(scenario)
 
 
-@pytest.mark.parametrize("name", ["a\nb", "x" * 300 + "/y", "nul\0"])
+@pytest.mark.parametrize("name", ["a\nb", "x" * 300 + "/y"])
 def test_curve_name_that_no_file_can_have_is_one_clear_line(
     name: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ from serving_builders import one_service, plan_of, serving_scenario, write_servi
 from diploee.base.metric import flatten
 from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services.metrics import request_metrics
-from diploee.metrics.catalogue import declared_metrics
 from diploee.scenario import load_scenario
 from diploee.scenario.serving import LatencyMetric
 
@@ -112,9 +111,3 @@ def test_latency_that_a_curve_lacks_is_null_with_the_reason(tmp_path: Path) -> N
     without = request_metrics([plan])["services"]["coding"]["latency_s"]["absent"]
     reasons = {of["reason"] for of in without}
     assert reasons == {"the service has no latency curve"}
-
-
-def test_labels_of_latency_name_the_latency_that_is_shown() -> None:
-    of_services = [m for m in declared_metrics() if ".latency_s." in m.key]
-    assert len(of_services) == 4
-    assert all("end-to-end" in metric.label for metric in of_services)

@@ -123,22 +123,6 @@ def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any], words: str) 
         plan_of(serving_scenario(changes))
 
 
-def test_latency_grows_by_the_wait_in_the_queue() -> None:
-    keys = {
-        **one_service(reserved_nodes=1),
-        f"{CHAT}.overload": "queue",
-        "duration": "2 h",
-    }
-    calm, busy = (
-        plan_of(serving_scenario({**keys, f"{CHAT}.request_rate_rps": rps})).services[0]
-        for rps in (10, 80)
-    )
-    assert calm.latencies_s["mean_e2e"].max() < 5
-    assert not calm.served.backlog_requests.any()
-    assert busy.latencies_s["mean_e2e"][-1] > 600
-    assert (np.diff(busy.latencies_s["mean_e2e"]) > 0).mean() > 0.9
-
-
 def test_degraded_service_serves_all_at_the_latency_of_the_curve() -> None:
     keys = {
         **one_service(reserved_nodes=1, max_request_rate_rps=50),

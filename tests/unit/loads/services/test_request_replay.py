@@ -30,7 +30,6 @@ from diploee.loads.services.service_plan import ServicePlan
 from diploee.scenario import Scenario, load_scenario
 
 CHAT = "request_streams.chat"
-NO_TRACE: dict[str, Any] = {f"{CHAT}.replay": None, f"{CHAT}.request_rate_rps": 1}
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +143,19 @@ def test_output_lengths_of_the_trace_choose_the_rows_of_the_latency_curve(
         ({}, {"service": "gpt"}, "no service 'gpt'"),
         ({}, {"tile": "week"}, "tiling by weeks needs seven"),
         (
+            {
+                f"{CHAT}.replay": None,
+                f"{CHAT}.request_rate_rps": 1,
+                f"{CODING}.output_tokens": "trace",
+            },
+            {},
+            "needs a replay",
+        ),
+        (
             {f"{CHAT}.calendar": {"hour_of_day": [1] * 24}},
             {},
             "'replay' can't go with 'calendar'; remove one",
         ),
-        ({**NO_TRACE, f"{CODING}.output_tokens": "trace"}, {}, "needs a replay"),
     ],
 )
 def test_what_can_not_be_replayed_is_one_line(
@@ -203,14 +210,6 @@ def test_services_of_a_stream_replay_traces_of_their_own(trace: Path) -> None:
         (
             {f"{CODING}.replay": None},
             "service 'conversation' has a replay; give all services their own",
-        ),
-        (
-            {f"{CHAT}.replay": {"trace": "trace.csv"}},
-            "service 'coding' has a replay; give all services their own",
-        ),
-        (
-            {f"{CHAT}.calendar": {"hour_of_day": [1] * 24}},
-            "'replay' can't go with 'calendar'; remove one",
         ),
         ({f"{CONVERSATION}.output_tokens": "trace"}, "few.csv has no output lengths"),
     ],

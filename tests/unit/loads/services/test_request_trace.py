@@ -124,10 +124,13 @@ def test_a_trace_played_once_ends_and_a_time_factor_stretches_it() -> None:
     assert stretched.tolist() == pytest.approx([0.05] * 20 + [0.0] * 10)
 
 
-@pytest.mark.parametrize("zone_h", [0, -7, 9])
-@pytest.mark.parametrize("n_days", [7, 9, 15])
 @pytest.mark.parametrize(
-    "run_start", [datetime(2018, 1, 1), datetime(2018, 3, 3, 5, 30)]
+    ("zone_h", "n_days", "run_start"),
+    [
+        (0, 7, datetime(2018, 1, 1)),
+        (-7, 9, datetime(2018, 3, 3, 5, 30)),
+        (9, 15, datetime(2018, 3, 3, 5, 30)),
+    ],
 )
 def test_weeks_keep_the_weekday_and_hour_of_every_request(
     zone_h: int, n_days: int, run_start: datetime

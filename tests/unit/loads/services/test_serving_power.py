@@ -129,13 +129,21 @@ def test_profiles_grow_with_the_logarithm_of_the_instances() -> None:
     assert np.unique(shared).size < 256 * 7
 
 
-def test_constant_rate_draws_the_interpolated_mean_power() -> None:
-    # 129 requests/s on two instances; what part of the sample each minute plays is left
-    # to chance.
-    scenario = constant(129)
-    expected = 2 * (2829.8 + 2829.9) / 2 + 10 * IDLE_W
-    assert power_w(scenario).mean() == pytest.approx(expected, rel=2e-3)
-    assert all((block.busy_nodes == 2).all() for block in blocks_of(scenario))
+@pytest.mark.parametrize(
+    ("rate_rps", "n_instances", "of_each_w"),
+    [
+        pytest.param(129, 2, (2829.8 + 2829.9) / 2, id="between two measured"),
+        pytest.param(0.2, 1, 2069.5, id="below the lowest measured"),
+    ],
+)
+def test_constant_rate_draws_the_interpolated_mean_power(
+    rate_rps: float, n_instances: int, of_each_w: float
+) -> None:
+    # What part of the sample each minute plays is left to chance.
+    scenario = constant(rate_rps)
+    expected_w = n_instances * of_each_w + (12 - n_instances) * IDLE_W
+    assert power_w(scenario).mean() == pytest.approx(expected_w, rel=2e-3)
+    assert all((b.busy_nodes == n_instances).all() for b in blocks_of(scenario))
 
 
 @pytest.mark.slow
@@ -157,12 +165,6 @@ def test_a_bank_goes_on_at_a_like_level_where_its_sample_jumps_or_changes(
     sizes_w = [float(np.sqrt((step_w[rows] ** 2).mean())) for rows in (there, ~there)]
     assert sizes_w[0] < 1.25 * sizes_w[1]
     assert np.abs(step_w[there]).max() < 1.25 * np.abs(step_w[~there]).max()
-
-
-def test_rate_below_the_lowest_measured_draws_its_power() -> None:
-    assert power_w(constant(0.2)).mean() == pytest.approx(
-        2069.5 + 11 * IDLE_W, rel=2e-3
-    )
 
 
 WARM = {"facility.node_types.node.warm_power_w": 700}
