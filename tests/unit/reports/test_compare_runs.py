@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 from command_line import call
 
 import diploee
@@ -229,11 +229,8 @@ def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(
     meter = {"duration": "1 d", "facility.node_types.node.ac_power": "air_hgx"}
     stages = {"without": METER, "with": [*METER[:2], BATTERY, METER[2]]}
     found = {
-        name: diploee.simulate(
-            tiny_scenario({**meter, "facility.stages": of}),
-            tmp_path / name,
-            library=tiny_library(),
-            limits=[limits],
+        name: tiny_run(
+            tmp_path / name, {**meter, "facility.stages": of}, limits=[limits]
         )
         for name, of in stages.items()
     }
@@ -256,20 +253,17 @@ def test_an_added_stage_is_named_before_verdicts_that_changed_and_figures(
 def test_a_changed_key_of_a_stage_is_a_setting_of_its_own(tmp_path: Path) -> None:
     sizes = (0.01, 0.02)
     runs = [
-        diploee.simulate(
-            tiny_scenario(
-                {
-                    "duration": "6 h",
-                    "facility.node_types.node.ac_power": "air_hgx",
-                    "facility.stages": [
-                        *METER[:2],
-                        {**BATTERY, "power_mw": size},
-                        METER[2],
-                    ],
-                }
-            ),
+        tiny_run(
             tmp_path / str(size),
-            library=tiny_library(),
+            {
+                "duration": "6 h",
+                "facility.node_types.node.ac_power": "air_hgx",
+                "facility.stages": [
+                    *METER[:2],
+                    {**BATTERY, "power_mw": size},
+                    METER[2],
+                ],
+            },
         )
         for size in sizes
     ]

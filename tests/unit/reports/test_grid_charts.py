@@ -119,7 +119,10 @@ def test_duration_curve_keeps_the_resolution_of_a_run_that_is_averaged_on_readin
     fine_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
-    assert read_run(fine_folder).step_ms == 60_000
+    run = read_run(fine_folder)
+    assert run.step_ms == 60_000
+    # The clock of the facility, seven hours behind UTC
+    assert run.local_ms[0].astype("datetime64[ms]") == np.datetime64("2018-01-01")
     chart = chart_of(fine_folder, "duration")
     assert "from 0.1 s means" in chart.caption
     line = chart.panels[0].layers[0]
@@ -202,14 +205,6 @@ def test_damaged_event_window_is_one_clear_line(copied: Path) -> None:
     pq.write_table(empty, copied / "zooms" / "peak.parquet")
     with pytest.raises(InputError, match=r"peak\.parquet: holds 0 intervals where"):
         build_report([copied])
-
-
-def test_page_of_a_fine_run_reads_the_same_in_batches_of_any_size(
-    fine_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = read_run(fine_folder)
-    monkeypatch.setattr("diploee.runs.series.BATCH_ROWS", 777)
-    np.testing.assert_array_equal(read_run(fine_folder).power_w, whole.power_w)
 
 
 def test_ticks_of_a_logarithmic_axis_lie_on_it() -> None:

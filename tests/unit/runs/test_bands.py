@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import TYPICAL_DENVER, tiny_library, tiny_scenario, write_scenario
+from builders import (
+    TYPICAL_DENVER,
+    tiny_run,
+    write_scenario,
+)
 from command_line import call
 
 import diploee
-from diploee import Run, simulate
+from diploee import Run
 from diploee.base.errors import InputError
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.sections import Figure, as_dict
@@ -36,9 +40,7 @@ BANDS: dict[str, tuple[float | None, float | None]] = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("site") / "run"
-    return simulate(
-        tiny_scenario(SITE), folder, library=tiny_library(), engine="compiled"
-    )
+    return tiny_run(folder, SITE)
 
 
 def ensemble_of(

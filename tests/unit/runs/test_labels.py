@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import tiny_library, tiny_scenario, write_library, write_scenario
+from builders import (
+    tiny_run,
+    write_library,
+    write_scenario,
+)
 from command_line import call
 
 from diploee import Run, load_scenario, open_run, simulate
@@ -37,9 +41,7 @@ MEANS = ", 1 min means"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ten days in two months of a contracted meter, which begins empty."""
     folder = tmp_path_factory.mktemp("labels") / "run"
-    return simulate(
-        tiny_scenario(CHANGES), folder, library=tiny_library(), engine="compiled"
-    )
+    return tiny_run(folder, CHANGES)
 
 
 def cells(section: Section) -> dict[tuple[str, str], Figure]:
@@ -162,7 +164,7 @@ def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_ste
     tmp_path: Path,
 ) -> None:
     changes = CHANGES | {"duration": "2 h", "step": "10 s"}
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     (months,) = (of for of in data_sheet(run).sections if of.id == "months")
     written = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp")
     named = {column: figure.value for (_, column), figure in cells(months).items()}
@@ -177,9 +179,7 @@ def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(
     said = {}
     for step in (None, "10 s"):
         changes = CHANGES | {"duration": "2 h", "step": step}
-        run = simulate(
-            tiny_scenario(changes), tmp_path / f"{step}", library=tiny_library()
-        )
+        run = tiny_run(tmp_path / f"{step}", changes)
         (averaging,) = (of for of in data_sheet(run).sections if of.id == "averaging")
         notes = " ".join(
             (*averaging.notes, *(table.note for table in averaging.tables))
@@ -215,7 +215,7 @@ def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
         "streams.training.target_utilization": None,
         "streams.training.jobs_per_day": 2000,
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     n = run.metrics["jobs"]["unstarted"]
     assert n > 0
     waits = [f for s in run.sections() for f in s.figures if "queue time" in f.item]

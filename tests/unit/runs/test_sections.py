@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 from command_line import call
 
-import diploee
 from diploee import Run
 from diploee.base.metric import find_metric
 from diploee.grid.limits import check_limits, load_limits
@@ -41,9 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "facility.stages": STAGES,
     }
     folder = tmp_path_factory.mktemp("sections") / "run"
-    return diploee.simulate(
-        tiny_scenario(changes), folder, library=tiny_library(), engine="compiled"
-    )
+    return tiny_run(folder, changes)
 
 
 def section_of(run: Run, name: str, **options: Any) -> Section:
@@ -207,7 +204,5 @@ def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
 
 def test_notebook_text_of_a_user_s_name_is_no_markup(tmp_path: Path) -> None:
     changes = {"duration": "6 h", "name": "x"}
-    run = diploee.simulate(
-        tiny_scenario(changes), tmp_path / "a<b>", library=tiny_library()
-    )
+    run = tiny_run(tmp_path / "a<b>", changes)
     assert "a<b>" not in run._repr_html_() and "a&lt;b&gt;" in run._repr_html_()
