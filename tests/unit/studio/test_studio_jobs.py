@@ -7,18 +7,17 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import PATIENCE_S, wait_until
-from studio_pages import Page
+from studio_pages import Page, served
 
 import diploee
 from diploee.studio.server import Studio
-from diploee.studio.sites import Place
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +27,8 @@ SHORT = [["duration", "2 d"]]
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """A studio on an empty folder, in a thread."""
-    made = Studio(Place(tmp_path_factory.mktemp("studio").resolve()), 600)
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.server.should_exit = True
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    with served(tmp_path_factory.mktemp("studio").resolve(), 600) as made:
+        yield made
 
 
 def run(
@@ -88,9 +82,11 @@ def found_frame(said: list[dict[str, Any]], kind: str) -> str:
     return next(str(m["frame"]) for m in said if m.get("kind") == kind)
 
 
-def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(
+def test_week_is_kept_nowhere_and_drawn_over_the_one_before_of_the_same_days(
     studio: Studio,
 ) -> None:
+    kept = left(studio)
+
     def week(start: str) -> tuple[bool, bool]:
         more = {"span": "week", "start": start, "before": before[-1]}
         said = [m for m in run(studio, "w", ["duration", "1 year"], **more) if m]
@@ -102,6 +98,7 @@ def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(
     assert week("2018-01-01") == (False, False)
     assert week("2018-01-01") == (True, True)
     assert week("2018-07-02") == (False, False)
+    assert left(studio) == kept
 
 
 def test_run_that_is_there_is_not_run_again(studio: Studio) -> None:
@@ -178,16 +175,6 @@ def test_two_pages_at_once_get_their_own_answers_one_after_the_other(
     assert seeds == {"p0": 30, "p1": 31, "p2": 32}
 
 
-def test_week_is_kept_nowhere_and_says_what_differs_from_the_week_before(
-    studio: Studio,
-) -> None:
-    before = left(studio)
-    first = ended(run(studio, "w", ["seed", "41"], span="week"))
-    second = ended(run(studio, "w", ["seed", "42"], span="week", before=first["id"]))
-    assert second["differences"]
-    assert left(studio) == before
-
-
 def test_run_beyond_its_time_is_refused_with_the_remedy(studio: Studio) -> None:
     longer = run(studio, "a", ["step", "0.1 s"], ["duration", "1 year"], automatic=True)
     *_, last = longer
@@ -208,18 +195,15 @@ def test_sheet_and_export_are_handed_over_and_kept_nowhere(studio: Studio) -> No
 
 
 def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None:
-    made = Studio(Place(tmp_path.resolve()), 600)
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    ended(run(made, "a", span="week"))
-    child = child_of(made)
-    made.server.should_exit = True
-    thread.join(PATIENCE_S)
+    with served(tmp_path.resolve(), 600) as made:
+        ended(run(made, "a", span="week"))
+        child = child_of(made)
     assert not made.temporary.exists()
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
+
+    def is_gone() -> bool:
+        with suppress(ProcessLookupError):
             os.kill(child, 0)
-        except ProcessLookupError:
-            return
-    pytest.fail("the child goes on")
+            return False
+        return True
+
+    wait_until(is_gone)

@@ -61,16 +61,14 @@ def again(folder: Path, out: Path, library: Path) -> SweepResult:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", FILES)
-def test_damaged_run_is_not_complete(
-    file: str, damage: str, finished: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "runs" / "run"
-    shutil.copytree(next((finished / "out" / "runs").iterdir()), run)
-    assert warnings_of(run, "all") is not None
-    DAMAGES[damage](run / file)
-    assert warnings_of(run, "all") is None
+def test_damaged_run_is_not_complete(file: str, finished: Path, tmp_path: Path) -> None:
+    whole = next((finished / "out" / "runs").iterdir())
+    for name, damage in DAMAGES.items():
+        run = shutil.copytree(whole, tmp_path / name)
+        assert warnings_of(run, "all") is not None
+        damage(run / file)
+        assert warnings_of(run, "all") is None, name
 
 
 @pytest.mark.slow

@@ -76,24 +76,16 @@ def test_whole_number_stays_whole_and_add_adds() -> None:
     assert 11.6 <= draw.draw(np.random.default_rng(0), 10.0)[0] <= 11.7
 
 
+UNIFORM = {"distribution": "uniform", "low": 0, "high": 1}
+DIRICHLET = {"distribution": "dirichlet", "concentration": 9}
+
+
 @pytest.mark.parametrize(
     ("content", "base", "expected"),
     [
-        (
-            {"distribution": "uniform", "low": 0, "high": 1, "apply": "factor"},
-            "60 s",
-            "needs a number",
-        ),
-        (
-            {"distribution": "uniform", "low": 0, "high": 1, "each": True},
-            4.0,
-            "needs a list",
-        ),
-        (
-            {"distribution": "dirichlet", "concentration": 9},
-            4.0,
-            "needs probabilities by name",
-        ),
+        (UNIFORM | {"apply": "factor"}, "60 s", "needs a number"),
+        (UNIFORM | {"each": True}, 4.0, "needs a list"),
+        (DIRICHLET, 4.0, "needs probabilities by name"),
     ],
 )
 def test_draw_that_does_not_fit_its_key_says_what_it_needs(

@@ -12,7 +12,7 @@ from builders import write_library
 from command_line import contents
 from sweep_builders import N_NODES, UTILIZATION, Failing, tiny_sweep
 
-from diploee import simulate
+from diploee import open_run, simulate
 from diploee.base.errors import DiploeeError, InputError
 from diploee.base.metric import flatten
 from diploee.base.progress import Progress
@@ -22,20 +22,7 @@ from diploee.sweeps import RunTask, Sweep, run_sweep
 from diploee.sweeps.cluster import check_workers
 from diploee.sweeps.task import Outcome, run_task
 
-NO_PLACES = (
-    *(
-        "://",
-        ":///",
-        "://x",
-        "file://",
-        "memory://",
-        "s3:///",
-        "s3:",
-        "s3:/bucket",
-        ":",
-        ":/x",
-    ),
-)
+NO_PLACES = ("://", "memory://", "s3:/bucket", ":")
 
 
 @pytest.fixture
@@ -67,14 +54,8 @@ def test_runs_and_their_rows_of_the_summary_are_those_of_the_same_run_alone(
     folder = tmp_path / "out" / "runs" / result.runs[3].run
     for name in ("facility.parquet", "metrics.json"):
         assert (folder / name).read_bytes() == (alone.folder / name).read_bytes()
-    own = {
-        "facility.parquet",
-        "load_shape.parquet",
-        "manifest.json",
-        "metrics.json",
-        "record.json",
-    }
-    assert {path.name for path in folder.iterdir()} == own
+    own = "facility.parquet load_shape.parquet manifest.json metrics.json record.json"
+    assert sorted(path.name for path in folder.iterdir()) == own.split()
 
 
 @pytest.mark.slow
@@ -97,13 +78,9 @@ def test_finished_runs_are_not_repeated_and_new_axes_add_to_them(
 def test_interrupted_sweep_leaves_a_summary_and_goes_on(
     sweep: Sweep, tmp_path: Path, profiles: list[str]
 ) -> None:
+    executor = Failing(interrupt_after=3)
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(
-            sweep,
-            tmp_path / "out",
-            profiles=profiles,
-            executor=Failing(interrupt_after=3),
-        )
+        run_sweep(sweep, tmp_path / "out", profiles=profiles, executor=executor)
     status = pd.read_parquet(tmp_path / "out" / "summary.parquet")["status"]
     assert sorted(status) == ["finished", "finished", "finished", "pending"]
     assert run_sweep(sweep, tmp_path / "out", profiles=profiles).n_computed == 1
@@ -137,12 +114,8 @@ def test_runs_that_have_no_compiled_twin_are_done_by_simpy(
         tmp_path, axes=[{"grid": {"facility.pools.main.scheduler": schedulers}}]
     )
     result = run_sweep(sweep, tmp_path / "out", profiles=profiles)
-    engines = [
-        json.loads((tmp_path / "out" / "runs" / run.run / "manifest.json").read_text())[
-            "engine"
-        ]
-        for run in result.runs
-    ]
+    folders = [tmp_path / "out" / "runs" / run.run for run in result.runs]
+    engines = [open_run(folder).manifest["engine"] for folder in folders]
     assert engines == ["compiled", "simpy"]
     with_one = run_sweep(sweep, tmp_path / "one", profiles=profiles, engine="compiled")
     assert list(with_one.failed) == [result.runs[1].run]
@@ -186,11 +159,7 @@ def test_place_that_cannot_be_written_stops_the_sweep_before_any_run(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("summary.parquet", ""),
-        *(("sweep.json", text) for text in ("[]", '{"my": "own"}')),
-    ],
+    ("name", "text"), [("summary.parquet", ""), ("sweep.json", '{"my": "own"}')]
 )
 def test_files_of_others_are_not_replaced(
     name: str, text: str, sweep: Sweep, tmp_path: Path, profiles: list[str]

@@ -17,12 +17,6 @@ from diploee.sweeps.expand import expand
 GOOD = [0.2, 0.4]
 
 
-def message(folder: Path, **content: Any) -> str:
-    with pytest.raises(ScenarioError) as caught:
-        tiny_sweep(folder, **content)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
@@ -55,11 +49,8 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
             {"axes": [{"grid": {UTILIZATION: []}}]},
             "must be at least 1 long, found an empty list",
         ),
-        (
-            {"axes": [{"grid": {}}]},
-            "axes.0.grid: must be",
-        ),
         ({"axes": [{"cases": {}}]}, "axes.0.cases: must be"),
+        ({"seeds": []}, "seeds: an empty list"),
         (
             {"axes": [{}]},
             "give exactly one of 'grid', 'zip', 'cases' per block, found none",
@@ -90,12 +81,7 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
             {"seeds": [1, 2, 1]},
             "sweep.yaml:2 seeds: seed 1 is given twice; every seed is one run",
         ),
-        ({"seeds": []}, "seeds: an empty list"),
         ({"axes": [{"grid": {"seed": [1]}}]}, "list seeds under 'seeds:'"),
-        (
-            {"axis": []},
-            "unknown key 'axis' (allowed: 'description', 'base', 'set', 'axes',",
-        ),
         (
             {"base": "nowhere"},
             "sweep.yaml:1 base: nowhere: no such scenario file or shipped",
@@ -108,17 +94,6 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
             ),
         ),
         (
-            {"draw": {UTILIZATION: {"mean": 1}}},
-            "must be a kind of distribution ('n",
-        ),
-        (
-            {"draw": {UTILIZATION: {"distribution": "dirichlet", "consentration": 5}}},
-            (
-                "unknown key 'consentration' (allowed: 'distribution', "
-                "'concentration'); did you mean"
-            ),
-        ),
-        (
             {"draw": {UTILIZATION: {"distribution": "uniform", "low": 2, "high": 1}}},
             "low must be less than high, found 2 and 1",
         ),
@@ -127,9 +102,10 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
 def test_mistake_gives_one_clear_line(
     tmp_path: Path, content: dict[str, Any], expected: str
 ) -> None:
-    text = message(tmp_path, **content)
-    assert expected in text
-    assert len(text.splitlines()) == 1
+    with pytest.raises(ScenarioError) as caught:
+        tiny_sweep(tmp_path, **content)
+    (line,) = str(caught.value).splitlines()
+    assert expected in line
 
 
 def test_value_that_makes_a_scenario_invalid_is_named_with_its_line(
@@ -174,12 +150,8 @@ def test_shipped_sweep_expands(name: str) -> None:
 def test_shipped_utilization_sweep_contains_the_shipped_scenario() -> None:
     sweep = load_sweep("colocation_utilization")
     runs = expand(sweep, ProfileLibrary.open())
-    assert [run.settings[UTILIZATION] for run in runs] == [
-        0.2014,
-        0.4024,
-        0.6034,
-        0.8034,
-    ]
+    levels = [run.settings[UTILIZATION] for run in runs]
+    assert levels == [0.2014, 0.4024, 0.6034, 0.8034]
     assert runs[2].scenario.sha256() == sweep.base.sha256()
 
 

@@ -4,13 +4,12 @@ without it."""
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_library, tiny_run, tiny_scenario
 from sweep_builders import tiny_sweep
 
 from diploee import simulate
@@ -99,9 +98,11 @@ def test_sweep_is_computed_anew_where_the_code_of_its_own_policy_or_measure_chan
     assert [run().n_computed for _ in range(2)] == [1, 0]
 
 
-def test_manifest_names_own_parts_and_compare_shows_them(
+def test_manifest_names_own_parts_alone_and_compare_shows_them(
     written: Any, tmp_path: Path
 ) -> None:
+    run = tiny_run(tmp_path / "run", {"duration": "6 h"})
+    assert "own_parts" not in run.manifest
     mine, library = written(), tiny_library()
     scenario = tiny_scenario({"duration": "6 h"})
     plain = simulate(scenario, tmp_path / "plain", library=library)
@@ -124,13 +125,6 @@ def test_manifest_names_own_parts_and_compare_shows_them(
         tiny_scenario({"duration": "6 h", **NARROWEST}), tmp_path / "c", library=library
     )
     assert list(compare(by_name, changed).settings) == ["own policy"]
-
-
-def test_run_without_own_code_has_no_own_parts(tmp_path: Path) -> None:
-    run = simulate(
-        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library()
-    )
-    assert "own_parts" not in json.loads((run.folder / "manifest.json").read_text())
 
 
 def test_worker_processes_are_refused_code_that_they_cannot_import(
