@@ -102,7 +102,6 @@ def test_a_value_is_held_until_the_next_refresh():
         ("power.draw.instant", "H100", "instant", 0.0, False),
         ("energy", "MI300X", "counter", 0.1, True),
         ("power.draw", "NVIDIA L40S", "unknown", 1.0, False),
-        ("power.draw", "B300", "unknown", 1.0, False),
         ("power.draw", None, "unknown", 1.0, False),
         ("other", "H100", "unknown", 1.0, False),
     ],

@@ -17,7 +17,7 @@ from builders import (
 )
 from command_line import call
 
-from diploee import Run, load_scenario, open_run, simulate
+from diploee import Run, load_scenario, simulate
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.labels import LABELS
 from diploee.runs.sections import Figure, Section
@@ -141,21 +141,13 @@ def test_every_figure_of_sheet_and_page_is_what_its_label_says(run: Run) -> None
 
 
 def test_every_label_of_the_first_figures_has_a_formula(run: Run) -> None:
-    patterns = [
-        re.escape(of.name).replace(r"\{:g\}", r"[\d.]+") for of in LABELS.values()
-    ]
+    names = [re.escape(of.name) for of in LABELS.values()]
+    patterns = [name.replace(r"\{:g\}", r"[\d.]+") for name in names]
     known = re.compile(f"(?:{'|'.join(patterns)})(?:{MEANS})?")
     sheet = {section.id: section for section in data_sheet(run).sections}
-    names = [
-        item
-        for section in (
-            run.sections()[0],
-            sheet["active"],
-            sheet["reactive"],
-            sheet["averaging"],
-        )
-        for item, _ in cells(section)
-    ]
+    of_sheet = (sheet[name] for name in ("active", "reactive", "averaging"))
+    sections = (run.sections()[0], *of_sheet)
+    names = [item for section in sections for item, _ in cells(section)]
     names += [column for _, column in cells(sheet["months"])]
     assert [name for name in names if not known.fullmatch(name)] == []
 
@@ -168,9 +160,8 @@ def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_ste
     (months,) = (of for of in data_sheet(run).sections if of.id == "months")
     written = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp")
     named = {column: figure.value for (_, column), figure in cells(months).items()}
-    assert named[f"peak{MEANS}"] == pytest.approx(
-        written["facility_power_w"].max() / 1e6
-    )
+    peak_mw = written["facility_power_w"].max() / 1e6
+    assert named[f"peak{MEANS}"] == pytest.approx(peak_mw)
 
 
 def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(
@@ -194,19 +185,15 @@ def test_page_and_terminal_show_the_same_first_figures(
 ) -> None:
     page = html.unescape(run.report(tmp_path / "page.html").read_text("utf-8"))
     shown = " ".join(re.sub(r"<[^>]*>", " ", page).split())
-    library, scenario = (
-        write_library(tmp_path / "lib"),
-        write_scenario(tmp_path / "a.yaml", CHANGES),
-    )
+    library = write_library(tmp_path / "lib")
+    scenario = write_scenario(tmp_path / "a.yaml", CHANGES)
     told = call("run", scenario, "--profiles", library, "--out", tmp_path / "run")
     words = " ".join(told.out.split())
     for figure in run.sections()[0].figures:
         if isinstance(figure.value, float) and figure.key != "poi.headroom.use":
-            assert f"{figure.item} {figure.shown} {figure.unit}".strip() in words
-            assert (
-                figure.item in shown
-                and f"{figure.shown} {figure.unit}".strip() in shown
-            )
+            value = f"{figure.shown} {figure.unit}".strip()
+            assert f"{figure.item} {value}" in words
+            assert figure.item in shown and value in shown
 
 
 def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
@@ -222,11 +209,8 @@ def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
     assert len(waits) >= 3
     assert all(f"{n:,} jobs never started" in figure.note for figure in waits)
     assert not any("of all jobs" in figure.item for figure in waits)
-    assert (
-        open_run(run.folder)
-        .metric("jobs.mean_queue_time_all_h")
-        .label.endswith("that started")
-    )
+    label = run.metric("jobs.mean_queue_time_all_h").label
+    assert label.endswith("that started")
 
 
 def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) -> None:

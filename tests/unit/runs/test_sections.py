@@ -110,16 +110,11 @@ def test_a_month_s_load_factors_give_the_energy_back(run: Run) -> None:
 def test_ramps_and_causes_are_those_of_the_metrics(run: Run) -> None:
     tables = {table.title: table for table in section_of(run, "ramps").tables}
     block = run.metrics["grid"]["ramps"]["intervals"]
-    assert list(tables["Ramps up: change of adjacent means"].rows) == [
-        "1 min",
-        "5 min",
-        "10 min",
-        "15 min",
-        "1 h",
-    ]
-    for entry, cells in zip(
-        block, tables["Ramps down: change of adjacent means"].rows.values(), strict=True
-    ):
+    up, down = (
+        tables[f"Ramps {way}: change of adjacent means"] for way in ("up", "down")
+    )
+    assert list(up.rows) == ["1 min", "5 min", "10 min", "15 min", "1 h"]
+    for entry, cells in zip(block, down.rows.values(), strict=True):
         assert cells["Largest"].value == pytest.approx(entry["down"]["max_mw"] * 1e3)
     named = [
         item for name in tables if name.startswith("Why") for item in tables[name].rows
@@ -177,18 +172,8 @@ def test_json_table_and_notebook_hold_the_same_figures(run: Run) -> None:
 
 
 def test_what_people_ask_first_is_ranked_first() -> None:
-    keys = [
-        "grid.bandwidth.trusted_hz",
-        "jobs.submitted",
-        "power.max_mw",
-        "poi.headroom.use",
-    ]
-    assert ranks(keys) == [
-        "poi.headroom.use",
-        "power.max_mw",
-        "jobs.submitted",
-        keys[0],
-    ]
+    ranked = "poi.headroom.use power.max_mw jobs.submitted grid.bandwidth.trusted_hz"
+    assert ranks(ranked.split()[::-1]) == ranked.split()
 
 
 def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
