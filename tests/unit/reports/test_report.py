@@ -166,6 +166,8 @@ def test_charts_of_a_run_tell_the_whole_story(run_folder: Path) -> None:
     expected += " worst-weeks occupancy queue"
     assert [chart.id for chart in report.charts] == expected.split()
     assert all(chart.caption.endswith(".") for chart in report.charts)
+    absent = {"flexibility", "limits", "poi"}
+    assert not absent & {section.id for section in report.sections}
 
 
 def test_events_link_to_the_minutes_of_their_weeks(run_folder: Path) -> None:
@@ -271,6 +273,7 @@ def test_runs_are_named_by_what_differs(run_folder: Path, busier_folder: Path) -
     curves = next(c for c in report.charts if c.id == "duration").panels[0].layers
     names = [layer.name for layer in curves]
     assert names == ["target utilization 0.6", "target utilization 0.8"]
+    assert "overview" not in [chart.id for chart in report.charts]
     assert len({layer.colour for layer in curves}) == 2
 
 
@@ -499,11 +502,6 @@ def test_pictures_are_not_written_to_a_file_in_the_way(
         write_report([run_folder], tmp_path / "r.html", png=tmp_path / "file")
 
 
-def cut_jobs(folder: Path) -> None:
-    path = folder / "jobs.parquet"
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 def drop_column(folder: Path) -> None:
     table = pq.read_table(folder / "facility.parquet").drop_columns("utilization")
     pq.write_table(table, folder / "facility.parquet")
@@ -524,7 +522,6 @@ def overwrite_pages(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (cut_jobs, "can't be read"),
         (overwrite_pages, "can't be read"),
         (drop_column, "column 'utilization' is missing"),
         (empty_facility, "holds 0 intervals where the run has"),

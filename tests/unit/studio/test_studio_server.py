@@ -120,6 +120,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "form of another site": {"Content_Type": "text/plain"},
     "no type": {"Content_Type": None},
     "method": {"method": "PUT"},
+    "page without the token": {"method": "GET", "name": "", "token": ""},
+    "page with part of the token": {
+        "method": "GET",
+        "name": "",
+        "token": "{token:.10}",
+    },
 }
 
 
@@ -144,12 +150,6 @@ def test_two_hosts_in_one_request_are_refused(studio: Studio) -> None:
         hosts = f"Host: 127.0.0.1:{studio.port}\r\nHost: evil.example\r\n"
         line.sendall(f"GET /{studio.token}/ HTTP/1.1\r\n{hosts}\r\n".encode())
         assert line.recv(100).split()[1] in (b"400", b"403")
-
-
-def test_page_is_given_to_nobody_without_the_token(studio: Studio) -> None:
-    for token in ("", "x", studio.token[:-1], studio.token.upper()):
-        status, body, _ = ask(studio, "GET", "", token=token)
-        assert (status, body) == (403, b"refused\n")
 
 
 @pytest.mark.parametrize(
