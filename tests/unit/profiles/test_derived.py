@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from builders import profile, tiny_scenario, wavy_profile
 
-from diploee.profiles.derived import (
-    MEASURED,
-    CapLevels,
-    CappedProfile,
-    cpu_power_w,
-)
+from diploee.profiles.derived import MEASURED, CapLevels, CappedProfile, cpu_power_w
 from diploee.profiles.smoothing import _smooth, smoothed, smoothed_course
 from diploee.scenario.job_streams import PowerSmoothing
 

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import (
-    TYPICAL_DENVER,
-    tiny_run,
-    write_scenario,
-)
+from builders import TYPICAL_DENVER, tiny_run, write_scenario
 from command_line import call
 
 import diploee

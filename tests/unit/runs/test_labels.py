@@ -10,11 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import (
-    tiny_run,
-    write_library,
-    write_scenario,
-)
+from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
 from diploee import Run, load_scenario, simulate

@@ -172,10 +172,7 @@ def test_no_file_is_reached_by_its_path(name: str, studio: Studio) -> None:
 
 
 @pytest.mark.usefixtures("unasked")
-@pytest.mark.parametrize(
-    "name",
-    ["../../run", "link", ".", "/etc", "a\0b", "x" * 5000],
-)
+@pytest.mark.parametrize("name", ["../../run", "link", ".", "/etc", "a\0b", "x" * 5000])
 def test_run_outside_of_the_folder_is_neither_opened_nor_taken(
     name: str, studio: Studio
 ) -> None:

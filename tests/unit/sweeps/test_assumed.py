@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import TYPICAL_DENVER, write_scenario
+from sweep_builders import Swept
 
 from diploee import open_run
 from diploee.base.errors import ScenarioError
-from diploee.sweeps import load_ensemble, run_sweep
+from diploee.sweeps import load_ensemble
 from diploee.sweeps.draws import Uniform
 from diploee.sweeps.ensemble import significant_correlations, spread
 
@@ -33,12 +34,12 @@ is open."""
 
 @pytest.mark.slow
 def test_the_band_of_a_closed_form_is_its_percentiles_within_the_sampling_error(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
     write_scenario(tmp_path / "idle.yaml", ONE_LOSS)
     sweep = load_ensemble(tmp_path / "idle.yaml", 40, assumed=True)
     assert sweep.spec.draw == {LOSS: Uniform(low=0.0, high=0.01)}
-    found = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+    found = swept(sweep)
     run = open_run(tmp_path / "out" / "runs" / found.runs[0].run)
     load_mw = run.metrics["power"]["max_mw"] / (1 + found.runs[0].drawn[f"draw.{LOSS}"])
     assert found.ensemble is not None

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import t
-from sweep_builders import UTILIZATION, tiny_sweep
+from sweep_builders import UTILIZATION, Swept, tiny_sweep
 
 from diploee import open_run
 from diploee.sweeps import run_sweep
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Pa
 
 @pytest.mark.slow
 def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
     draw = {
         IDLE: {"distribution": "choice", "values": [300, 500]},
@@ -77,7 +77,7 @@ def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
         },
     }
     sweep = tiny_sweep(tmp_path, set={MONTHS: [1.0] * 12}, draw=draw, seeds=20)
-    found = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+    found = swept(sweep)
     assert found.ensemble is not None
     moved = found.ensemble.points[0].moved_by
     assert sum(name.startswith(f"draw.{MONTHS}.") for name in found.runs[0].drawn) == 12

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from builders import tiny_library, tiny_run, tiny_scenario
-from sweep_builders import tiny_sweep
+from sweep_builders import Swept, tiny_sweep
 
 from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.metrics import MEASURES
 from diploee.reports.compare import compare
 from diploee.scenario import SCHEDULERS
-from diploee.sweeps import SweepResult, run_locally, run_sweep
+from diploee.sweeps import SweepResult, run_locally
 
 SOURCE = """
 from typing import Literal
@@ -86,11 +86,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_sweep_is_computed_anew_where_the_code_of_its_own_policy_or_measure_changed(
-    written: Any, tmp_path: Path, library_folder: Path, before: str, after: str
+    written: Any, tmp_path: Path, swept: Swept, before: str, after: str
 ) -> None:
     def run() -> SweepResult:
         sweep = tiny_sweep(tmp_path, set=NARROWEST)
-        return run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+        return swept(sweep)
 
     written()
     assert [run().n_computed for _ in range(2)] == [1, 0]
@@ -128,7 +128,7 @@ def test_manifest_names_own_parts_alone_and_compare_shows_them(
 
 
 def test_worker_processes_are_refused_code_that_they_cannot_import(
-    written: Any, tmp_path: Path, library_folder: Path
+    written: Any, tmp_path: Path, swept: Swept
 ) -> None:
     written()
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -139,24 +139,17 @@ def test_worker_processes_are_refused_code_that_they_cannot_import(
     with pytest.raises(
         InputError, match=r"policy __main__:NarrowestSpec: worker processes can't"
     ):
-        run_sweep(
-            sweep,
-            tmp_path / "out",
-            profiles=[str(library_folder)],
-            executor=lambda tasks: run_locally(tasks, 2),
-        )
+        swept(sweep, executor=lambda tasks: run_locally(tasks, 2))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
 def test_worker_processes_import_the_modules_of_own_policies_and_measures(
-    written: Any, tmp_path: Path, library_folder: Path
+    written: Any, tmp_path: Path, swept: Swept
 ) -> None:
     written()
-    result = run_sweep(
+    result = swept(
         tiny_sweep(tmp_path, set=NARROWEST),
-        tmp_path / "out",
-        profiles=[str(library_folder)],
         executor=lambda tasks: run_locally(tasks, 2),
     )
     assert not result.failed
