@@ -295,6 +295,7 @@ def test_peaks_and_ramps_are_of_all_lengths_that_a_run_of_minutes_shows(
     assert list(table.units) == ["1 min means", "10 min means", "15 min means"]
     assert all(set(cells) == set(table.units) for cells in table.rows.values())
     assert "Means of 0.1 s and 1 s need a finer step" in section.notes[0]
+    assert "from 1 min means" in section.notes[0]
 
 
 def test_a_sheet_speaks_the_words_of_the_trade_and_folds_what_it_rests_on(
@@ -338,28 +339,14 @@ def test_power_factors_that_are_shown_equal_are_one_row(
     assert factors(open_run(folder)) == {"Power factor": "1.00"}
 
 
-def test_ramps_and_changes_of_a_sheet_have_one_source_which_it_names(
-    tmp_path: Path,
-) -> None:
-    """Of a run in finer steps than it writes all are of the steps, else all of its
-    means."""
-    for name, changes in {"fine": {"step": "10 s"}, "plain": {}}.items():
-        run = tiny_run(tmp_path / name, {"duration": "1 d", **changes})
-        sheet, grid = data_sheet(run), run.metrics["grid"]
-        ramps, active = found(sheet, "Peak and ramps"), found(sheet, "Active")
-        (section,) = (s for s in sheet.sections if s.id == "averaging")
-        source = "steps of 10 s" if name == "fine" else "from 1 min means"
-        assert source in section.notes[0]
-        for minutes in (1, 10, 15):
-            entries = {of["interval_s"]: of for of in grid["ramps"]["intervals"]}
-            expected = entries[minutes * 60]["up"]["max_mw_per_min"]
-            if name == "fine":
-                expected = grid["at_step"]["ramps"][f"{minutes * 60}s"]["up_mw_per_min"]
-            cell = ramps["Largest ramp up [MW/min]", f"{minutes} min means"]
-            assert cell.value == expected
-        rise = next(f for key, f in active.items() if key[0].startswith("Largest rise"))
-        block, of = grid["changes"]["windows"][1], ", 1 min means"
-        if name == "fine":
-            block, of = grid["at_step"]["changes"]["600s"], ", of the steps"
-        assert rise.value == block["up"]["max_mw"]
-        assert rise.item.endswith(of)
+def test_ramps_and_changes_of_a_finer_run_are_all_of_its_steps(tmp_path: Path) -> None:
+    run = tiny_run(tmp_path / "run", {"duration": "1 d", "step": "10 s"})
+    sheet, at_step = data_sheet(run), run.metrics["grid"]["at_step"]
+    ramps, active = found(sheet, "Peak and ramps"), found(sheet, "Active")
+    (section,) = (s for s in sheet.sections if s.id == "averaging")
+    assert "steps of 10 s" in section.notes[0]
+    for minutes in (1, 10, 15):
+        cell = ramps["Largest ramp up [MW/min]", f"{minutes} min means"]
+        assert cell.value == at_step["ramps"][f"{minutes * 60}s"]["up_mw_per_min"]
+    rise = active["Largest rise within 10 min, of the steps", ""]
+    assert rise.value == at_step["changes"]["600s"]["up"]["max_mw"]

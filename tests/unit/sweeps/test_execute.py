@@ -22,8 +22,6 @@ from diploee.sweeps import RunTask, Sweep
 from diploee.sweeps.cluster import check_workers
 from diploee.sweeps.task import Outcome, run_task
 
-NO_PLACES = ("://", "memory://", "s3:/bucket", ":")
-
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
@@ -178,9 +176,8 @@ def test_second_sweep_of_the_same_folder_is_kept_out(
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
-        ("a\udcff", "is not a name in UTF-8"),
         ("", "--out: is empty; name a file or folder"),
-        *((place, "is a URL; name a local file or folder") for place in NO_PLACES),
+        ("s3:/bucket", "is a URL; name a local file or folder"),
     ],
 )
 def test_place_that_is_none_is_one_line_and_nothing_is_written(

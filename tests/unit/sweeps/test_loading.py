@@ -20,14 +20,8 @@ GOOD = [0.2, 0.4]
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        (
-            "facility.pools.main.n_node",
-            "main.n_node: unknown key 'n_node' (allowed: 'node_type'",
-        ),
-        (
-            "facility.pools.mian.n_nodes",
-            "mian.n_nodes = 1): this key is missing; add it",
-        ),
+        ("facility.pools.main.n_node", "main.n_node: unknown key 'n_node' (allowed: "),
+        ("facility.pools.mian.n_nodes", "mian.n_nodes = 1): this key is missing"),
         (f"{UTILIZATION}.x", f"'{UTILIZATION}' is a single value, not a group of keys"),
     ],
 )
@@ -42,59 +36,38 @@ def test_unknown_key_of_an_axis_is_named_as_a_scenario_names_it(
     assert expected in line
 
 
+GRID = {"grid": {UTILIZATION: GOOD}}
+UNEVEN = {"zip": {UTILIZATION: GOOD, N_NODES: [12]}}
+OVERLAPPING = {"grid": {"facility.pools.main": [{}], N_NODES: [1]}}
+NO_RANGE = {"distribution": "uniform", "low": 2, "high": 1}
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (
-            {"axes": [{"grid": {UTILIZATION: []}}]},
-            "must be at least 1 long, found an empty list",
-        ),
+        ({"axes": [{"grid": {UTILIZATION: []}}]}, "must be at least 1 long, found an"),
         ({"axes": [{"cases": {}}]}, "axes.0.cases: must be"),
-        ({"seeds": []}, "seeds: an empty list"),
+        ({"axes": [{}]}, "give exactly one of 'grid', 'zip', 'cases' per block, found"),
         (
-            {"axes": [{}]},
-            "give exactly one of 'grid', 'zip', 'cases' per block, found none",
+            {"axes": [GRID, {"zip": {UTILIZATION: GOOD}}]},
+            f"axes.1.zip.{UTILIZATION}: two axes on one key, the other at axes.0",
         ),
         (
-            {"axes": [{"grid": {UTILIZATION: GOOD}}, {"zip": {UTILIZATION: GOOD}}]},
-            (
-                "axes.1.zip.streams.training.target_utilization: two axes on one key, "
-                "the other at axes.0; remove one"
-            ),
+            {"axes": [OVERLAPPING]},
+            "overlaps 'facility.pools.main' at axes.0: one would",
         ),
-        (
-            {"axes": [{"grid": {"facility.pools.main": [{}], N_NODES: [1]}}]},
-            "overlaps 'facility.pools.main' at axes.0: one would undo the other",
-        ),
-        (
-            {"set": {UTILIZATION: 0.5}, "axes": [{"grid": {UTILIZATION: GOOD}}]},
-            "is also given under 'set'",
-        ),
-        (
-            {"axes": [{"zip": {UTILIZATION: GOOD, N_NODES: [12]}}]},
-            (
-                "axes.0.zip: zipped lists must have one length, found 2 for "
-                f"'{UTILIZATION}', 1 for"
-            ),
-        ),
-        (
-            {"seeds": [1, 2, 1]},
-            "sweep.yaml:2 seeds: seed 1 is given twice; every seed is one run",
-        ),
+        ({"set": {UTILIZATION: 0.5}, "axes": [GRID]}, "is also given under 'set'"),
+        ({"axes": [UNEVEN]}, f"one length, found 2 for '{UTILIZATION}', 1 for"),
         ({"axes": [{"grid": {"seed": [1]}}]}, "list seeds under 'seeds:'"),
-        (
-            {"base": "nowhere"},
-            "sweep.yaml:1 base: nowhere: no such scenario file or shipped",
-        ),
+        ({"seeds": [1, 2, 1]}, "sweep.yaml:2 seeds: seed 1 is given twice; every seed"),
+        ({"seeds": []}, "seeds: an empty list"),
+        ({"base": "nowhere"}, "sweep.yaml:1 base: nowhere: no such scenario file or"),
         (
             {"draw": {UTILIZATION: {"distribution": "zeta"}}},
-            (
-                f"sweep.yaml:3 draw.{UTILIZATION}: must be a kind of distribution ("
-                "'normal', 'logn"
-            ),
+            f"sweep.yaml:3 draw.{UTILIZATION}: must be a kind of distribution (",
         ),
         (
-            {"draw": {UTILIZATION: {"distribution": "uniform", "low": 2, "high": 1}}},
+            {"draw": {UTILIZATION: NO_RANGE}},
             "low must be less than high, found 2 and 1",
         ),
     ],
