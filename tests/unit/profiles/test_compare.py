@@ -32,9 +32,8 @@ def of(name, power_w, **options):
 def test_figures_of_sines_are_those_of_theory():
     found = figures_of(of("a", signal((300, 0.095), (400, 0.005), (100, 2.0))))
     assert found.mean_w == pytest.approx(5000, abs=0.1)
-    assert found.std_w == pytest.approx(
-        np.sqrt((300**2 + 400**2 + 100**2) / 2), rel=1e-3
-    )
+    std_w = np.sqrt((300**2 + 400**2 + 100**2) / 2)
+    assert found.std_w == pytest.approx(std_w, rel=1e-3)
     assert found.duration_s == 2000
     assert found.band_rms_w == pytest.approx(500 / np.sqrt(2), rel=1e-3)
     assert found.swing_rms_w == pytest.approx(300 / np.sqrt(2), rel=1e-3)

@@ -200,10 +200,8 @@ def test_idle_ends_are_cut_and_dips_within_stay():
     np.testing.assert_array_equal(trimmed.power_w, job().power_w[10:40])
     assert trimmed.provenance.counts["trimmed_samples"] == 30
     left_out_kwh = (job().energy_j - trimmed.energy_j) / 3.6e6
-    assert (
-        f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})"
-        in trimmed.provenance.notes
-    )
+    before = f"Trimmed to 10-40 s (SHA-256 before {job().sha256[:12]})"
+    assert before in trimmed.provenance.notes
     assert f"without {left_out_kwh:.4g} kWh" in trimmed.provenance.notes
 
 

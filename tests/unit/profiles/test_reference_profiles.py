@@ -279,10 +279,8 @@ def test_llama2_run_ends_in_steps_and_idle(classes: Classes) -> None:
 
 def test_diffusion_evaluations_match_the_table_count(classes: Classes) -> None:
     for profile in all_of(classes, DIFFUSION):
-        assert (
-            len(diffusion_evaluations(profile))
-            == DIFFUSION_EVALUATIONS[profile.n_nodes]
-        )
+        n_evaluations = DIFFUSION_EVALUATIONS[profile.n_nodes]
+        assert len(diffusion_evaluations(profile)) == n_evaluations
 
 
 def test_diffusion_phases_shrink_in_proportion_to_the_run(classes: Classes) -> None:

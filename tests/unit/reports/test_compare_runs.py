@@ -120,9 +120,8 @@ def test_a_frame_holds_the_shown_unit_and_changes_of_each_run(
     frame = found.frame()
     row = frame.loc["power.mean_mw"]
     assert (row["unit"], row["metric"]) == ("kW", "Mean power")
-    assert row["target utilization 0.3"] == pytest.approx(
-        1000 * runs["base"].metrics["power"]["mean_mw"]
-    )
+    mean_kw = 1000 * runs["base"].metrics["power"]["mean_mw"]
+    assert row["target utilization 0.3"] == pytest.approx(mean_kw)
     assert row["target utilization 0.6: change"] > 0.1
     (section,) = found.sections()
     assert len(section.tables[-1].rows) == len(frame)
@@ -195,9 +194,7 @@ def test_a_page_of_several_runs_shows_one_week_and_each_warning_once(
     read = {name: read_run(runs[name].folder, name) for name in runs}
     unit = power_unit(1e5)
     together = peak_week_chart([read["base"], read["busier"]], unit)
-    assert (
-        "The calendar week with the highest 1 min mean of all runs" in together.caption
-    )
+    assert "week with the highest 1 min mean of all runs" in together.caption
     first, second = together.panels[0].layers
     assert first.x[0] == second.x[0]
     peak_w = max(float(read[name].power_w.max()) for name in ("base", "busier"))

@@ -100,9 +100,8 @@ def test_share_of_training_is_the_energy_of_the_jobs(run_folder: Path) -> None:
     shares = found(data_sheet(run), "Share")
     jobs_j = run.jobs(["energy_j"])["energy_j"].sum()
     devices_j = run.facility(["it_power_w"])["it_power_w"].astype("float64").sum() * 60
-    assert shares["AI training", "of the energy"].value == pytest.approx(
-        100 * jobs_j / devices_j, rel=1e-6
-    )
+    expected = pytest.approx(100 * jobs_j / devices_j, rel=1e-6)
+    assert shares["AI training", "of the energy"].value == expected
     for quantity in ("of the energy", "at the peak"):
         parts = [f.value for (_, of), f in shares.items() if of == quantity]
         assert sum(parts) == pytest.approx(100)
@@ -167,13 +166,11 @@ def test_build_out_steps_add_up_and_many_months_become_years(tmp_path: Path) -> 
 
 def test_what_a_run_cannot_tell_is_absent_with_the_reason(run_folder: Path) -> None:
     sheet = data_sheet(open_run(run_folder))
-    assert (
-        "ends before the point" in found(sheet, "Reactive")["Reactive power", ""].note
-    )
+    reactive = found(sheet, "Reactive")["Reactive power", ""]
+    assert "ends before the point" in reactive.note
     assert "swings" not in [section.id for section in sheet.sections]
-    (withheld,) = (
-        note for note in sheet.sections[-1].notes if note.startswith("Withheld")
-    )
+    notes = sheet.sections[-1].notes
+    (withheld,) = (note for note in notes if note.startswith("Withheld"))
     assert "swings within 2 s, swings within 10 s and swings within 60 s" in withheld
     assert "resolution of 60 s" in withheld
     assert found(sheet, "Connection")["Contract", ""].value is None

@@ -46,9 +46,8 @@ def test_load_target_and_twin_stand_in_one_figure(run: Run) -> None:
     assert set(lines) == {"load", "without the event", "allowed"}
     facility = run.facility()
     shown = slice(9 * 60 + 45, 20 * 60 + 15)
-    np.testing.assert_allclose(
-        lines["load"].y, facility["facility_power_w"][shown] / 1e3, 1e-6
-    )
+    power_kw = facility["facility_power_w"][shown] / 1e3
+    np.testing.assert_allclose(lines["load"].y, power_kw, 1e-6)
     event = run.metrics["flexibility"]["events"][0]
     assert lines["allowed"].y[1] == pytest.approx(event["target_mw"] * 1e3, rel=1e-5)
     assert lines["allowed"].x[1] == np.datetime64("2018-01-01T12:00")

@@ -63,9 +63,8 @@ def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
     facility = run.run.scenario.facility
     names = [part.label for part in run.parts]
     assert names == [*facility.pools, *([REST] if facility.has_ac_power else [])]
-    np.testing.assert_allclose(
-        sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5
-    )
+    total_w = sum(part.power_w for part in run.parts)
+    np.testing.assert_allclose(total_w, run.power_w, rtol=1e-5)
     for part in run.parts:
         assert part.max_w == pytest.approx(part.power_w.max(), rel=1e-6)
         assert part.min_w == pytest.approx(part.power_w.min(), rel=1e-6)

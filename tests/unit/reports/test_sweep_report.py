@@ -49,9 +49,8 @@ def written(
     ]
     folder.mkdir(exist_ok=True)
     pd.DataFrame(rows).to_parquet(folder / "summary.parquet")
-    (folder / "sweep.json").write_text(
-        json.dumps({"axes": [NODES, LEVEL], **content}), "utf-8"
-    )
+    text = json.dumps({"axes": [NODES, LEVEL], **content})
+    (folder / "sweep.json").write_text(text, "utf-8")
     return build_report([folder])
 
 
@@ -112,9 +111,7 @@ def test_chosen_metrics_are_in_tables_and_figures_and_wrong_ones_are_refused(
     shown = "Largest ramp up over 60 s"
     assert [panel.title for panel in report.charts[0].panels] == [shown]
     assert list(report.sections[0].tables[0].units) == ["runs", shown]
-    with pytest.raises(
-        ScenarioError, match=r"metrics\.0: no metric .*did you mean 'power.mean_mw"
-    ):
+    with pytest.raises(ScenarioError, match=r"metrics\.0: no metric .*'power.mean_mw"):
         tiny_sweep(tmp_path, metrics=["power.mean_w"])
 
 
@@ -173,9 +170,7 @@ def test_a_sweep_whose_runs_are_all_pending_says_so(
 ) -> None:
     file, out = sweep_file(tmp_path, {}), tmp_path / "out"
     run_sweep(file, out, executor=lambda _: iter(()), profiles=[str(library_folder)])
-    with pytest.raises(
-        InputError, match="no run of this sweep has finished; see its column"
-    ):
+    with pytest.raises(InputError, match="no run of this sweep has finished"):
         read_sweep(out)
 
 
@@ -225,7 +220,5 @@ def test_a_summary_of_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     summary = pq.read_table(path)
     note = pa.array([b"\xff"] * summary.num_rows).view(pa.string())
     pq.write_table(summary.append_column("note", note), path)
-    with pytest.raises(
-        InputError, match=r"summary.parquet: can't be read \(.*Invalid UTF8"
-    ):
+    with pytest.raises(InputError, match=r"summary.parquet: can't be read \(.*UTF8"):
         build_report([tmp_path])

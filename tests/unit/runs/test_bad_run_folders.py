@@ -105,8 +105,6 @@ def test_a_run_with_code_of_the_users_own_says_where_to_read_it(
     own = {"kind": "stage", "name": "mine", "sha256": 64 * "0"}
     manifest |= {"own_parts": [own]} if is_own else {}
     (place / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    with pytest.raises(
-        InputError, match=r"manifest\.json.*must be a kind of stage"
-    ) as refused:
+    with pytest.raises(InputError, match="must be a kind of stage") as refused:
         open_run(place)
     assert ("read the run where its module is imported" in str(refused.value)) == is_own

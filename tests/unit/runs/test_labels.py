@@ -215,9 +215,8 @@ def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) ->
     frame = run.facility()
     served = sum(frame[name] for name in frame if name.startswith("served_rps."))
     per_node = served.mean() / frame["busy_nodes"].mean()
-    (figure,) = (
-        f for f in run.sections()[0].figures if f.key == "requests.per_node_rps"
-    )
+    figures = run.sections()[0].figures
+    (figure,) = (f for f in figures if f.key == "requests.per_node_rps")
     # Busy nodes at starts of intervals
     assert figure.value == pytest.approx(per_node, rel=0.01)
     assert "answers of 512 tokens (output_tokens)" in figure.note

@@ -95,9 +95,8 @@ def test_a_month_s_load_factors_give_the_energy_back(run: Run) -> None:
     assert list(demand.rows) == list(hours)
     for month, cells in demand.rows.items():
         mean_kw = cells["Active"].value * cells["Load factor"].value  # type: ignore[operator]
-        assert mean_kw * hours[month] == pytest.approx(
-            energy.rows[month]["Energy"].value
-        )
+        energy_kwh = energy.rows[month]["Energy"].value
+        assert mean_kw * hours[month] == pytest.approx(energy_kwh)
     parts = tables["Energy by part"]
     assert list(parts.rows) == [*hours, "Whole run"]
     for cells in parts.rows.values():

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import PATIENCE_S, wait_until
+from command_line import wait_until
 from studio_pages import Page, served
 
 import diploee
@@ -115,9 +115,8 @@ def test_page_that_goes_away_leaves_nothing_of_its_run(studio: Studio) -> None:
         pass
     said.close()
     other = ended(run(studio, "b", ["seed", "12"]))
-    assert [
-        name for name in left(studio) if name.partition("/")[0] != other["run"]
-    ] == before
+    kept = [name for name in left(studio) if name.partition("/")[0] != other["run"]]
+    assert kept == before
 
 
 def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(
@@ -125,17 +124,15 @@ def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(
 ) -> None:
     before = left(studio)
     for seed in range(50, 58):
-        said = run(
-            studio, "a", ["seed", str(seed)], ["duration", "3 months"], span="week"
-        )
+        edits = ["seed", str(seed)], ["duration", "3 months"]
+        said = run(studio, "a", *edits, span="week")
         for _ in range(seed % 4):
             next(said)
         said.close()
     found = [m for m in run(studio, "a", ["seed", "58"], span="week") if m]
     last = ended(iter(found))
-    assert [m["frame"] for m in found if "frame" in m] == [
-        f"frames/{last['id']}/{kind}" for kind in ("picture", "report")
-    ]
+    frames = [f"frames/{last['id']}/{kind}" for kind in ("picture", "report")]
+    assert [m["frame"] for m in found if "frame" in m] == frames
     assert left(studio) == before
 
 
@@ -156,23 +153,13 @@ def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
 def test_two_pages_at_once_get_their_own_answers_one_after_the_other(
     studio: Studio,
 ) -> None:
-    found: dict[str, dict[str, Any]] = {}
+    def of_page(k: int) -> dict[str, Any]:
+        return ended(run(studio, f"p{k}", ["seed", f"3{k}"]))
 
-    def of_page(page: str, seed: str) -> None:
-        found[page] = ended(run(studio, page, ["seed", seed]))
-
-    threads = [
-        threading.Thread(target=of_page, args=(f"p{k}", f"3{k}")) for k in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    seeds = {
-        page: diploee.open_run(studio.runs_folder / of["run"]).scenario.seed
-        for page, of in found.items()
-    }
-    assert seeds == {"p0": 30, "p1": 31, "p2": 32}
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(of_page, range(3)))
+    folders = [studio.runs_folder / of["run"] for of in found]
+    assert [diploee.open_run(of).scenario.seed for of in folders] == [30, 31, 32]
 
 
 def test_run_beyond_its_time_is_refused_with_the_remedy(studio: Studio) -> None:
