@@ -159,7 +159,7 @@ def test_what_is_no_ensemble_of_the_scenario_is_refused(
 
 
 def test_bands_need_an_ensemble_and_one_run(run: Run) -> None:
-    with pytest.raises(InputError, match="--bands: .*: not an ensemble"):
+    with pytest.raises(InputError, match=r"--bands: .*: not an ensemble"):
         run.with_bands(run.folder)
     two = call("report", run.folder, run.folder, "--bands", run.folder)
     assert "--bands: is of one run; give its folder alone" in two.problem

@@ -17,7 +17,7 @@ from diploee.grid.limits import check_limits, load_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.run_sections import run_sections
 from diploee.runs.lower_bounds import withheld
-from diploee.runs.ranked import RANKED, ranks
+from diploee.runs.ranked import ranks
 from diploee.runs.sections import Figure, Section, as_dict, beside, long_rows
 from diploee.runs.words import moment, pattern_for
 
@@ -45,18 +45,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def section_of(run: Run, name: str, **options: Any) -> Section:
     return next(s for s in run_sections(run, **options) if s.id == name)
-
-
-def test_every_declared_metric_of_a_whole_run_has_a_section(run: Run) -> None:
-    blocks = {s.kind for s in run.scenario.facility.stages}
-    prefixes = [key for part in RANKED for key in part.keys]
-    for metric in declared_metrics():
-        block = metric.key.partition(".")[0]
-        if metric.view != "detail" and "<" not in metric.key and block not in blocks:
-            of_stage = not metric.key.startswith(
-                tuple(p for p in prefixes if p.endswith("."))
-            )
-            assert not of_stage or "*stages*" in prefixes, metric.key
 
 
 def test_a_site_at_a_meter_answers_with_the_use_of_its_contract_first(run: Run) -> None:

@@ -79,7 +79,7 @@ def test_a_site_keeps_its_nodes_while_its_losses_are_drawn(tmp_path: Path) -> No
 
 
 def test_a_sweep_says_itself_what_it_draws() -> None:
-    with pytest.raises(ScenarioError, match="--assumed: .*_utilization is a sweep"):
+    with pytest.raises(ScenarioError, match=r"--assumed: .*_utilization is a sweep"):
         load_ensemble("colocation_utilization", assumed=True)
 
 
