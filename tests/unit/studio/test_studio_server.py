@@ -230,6 +230,7 @@ def test_body_that_is_huge_or_in_pieces_is_refused_before_it_is_read(
         b"{",
         b"[]",
         b"\xff",
+        {"page": "p"},
         {"page": "p", "span": "month"},
         {"page": "../p", "span": "week"},
         {"page": "p", "span": "week", "more": 1},

@@ -148,7 +148,8 @@ def test_place_that_cannot_be_written_stops_the_sweep_before_any_run(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("summary.parquet", ""), ("sweep.json", '{"my": "own"}')]
+    ("name", "text"),
+    [("summary.parquet", ""), ("sweep.json", "[]"), ("sweep.json", '{"my": "own"}')],
 )
 def test_files_of_others_are_not_replaced(
     name: str, text: str, sweep: Sweep, tmp_path: Path, swept: Swept
