@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from builders import write_scenario
 
-from diploee.sweeps import RunTask, Sweep, load_sweep
+from diploee.sweeps import RunTask, Sweep, SweepResult, load_sweep
 from diploee.sweeps.task import Outcome
 
 UTILIZATION = "streams.training.target_utilization"
 N_NODES = "facility.pools.main.n_nodes"
+Swept = Callable[..., SweepResult]
+"""Runs a sweep: the fixture of those tests."""
 
 
 def sweep_file(folder: Path, content: Mapping[str, Any]) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import wait_until
 
 from diploee import load_scenario, simulate
 from diploee.api import starter
@@ -41,13 +42,10 @@ def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Five weeks of the 10 MW colocation data center at two utilizations."""
     folders = []
     for target in (0.4, 0.8):
-        overrides = [
-            "duration=5 weeks",
-            f"streams.training.target_utilization={target}",
-        ]
-        folder = tmp_path_factory.mktemp("runs") / f"at-{target}"
-        simulate(load_scenario("colocation_10mw", overrides), folder, engine="compiled")
-        folders.append(folder)
+        overrides = [f"streams.training.target_utilization={target}"]
+        scenario = load_scenario("colocation_10mw", ["duration=5 weeks", *overrides])
+        folders.append(tmp_path_factory.mktemp("runs") / f"at-{target}")
+        simulate(scenario, folders[-1], engine="compiled")
     return folders
 
 
@@ -55,13 +53,8 @@ def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def fine_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Half a day of the same at 0.1 s, with its worst windows."""
     folder = tmp_path_factory.mktemp("runs") / "fine"
-    overrides = ["duration=12 h", "resolution=0.1 s"]
-    simulate(
-        load_scenario("colocation_10mw", overrides),
-        folder,
-        engine="compiled",
-        event_windows=True,
-    )
+    scenario = load_scenario("colocation_10mw", ["duration=12 h", "resolution=0.1 s"])
+    simulate(scenario, folder, engine="compiled", event_windows=True)
     return folder
 
 
@@ -102,12 +95,9 @@ def template_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days of the site that `diploee init` writes, of four pools, with two sets of
     limits."""
     folder = tmp_path_factory.mktemp("template")
-    answers = SiteAnswers(
-        poi_mw=20, training_share=0.6, colocation_share=0.1, largest_job=0.5
-    )
-    (folder / "site.yaml").write_text(
-        starter(answers, "site.yaml")[0], encoding="utf-8"
-    )
+    given = {"training_share": 0.6, "colocation_share": 0.1, "largest_job": 0.5}
+    text, *_ = starter(SiteAnswers(poi_mw=20, **given), "site.yaml")
+    (folder / "site.yaml").write_text(text, encoding="utf-8")
     scenario = load_scenario(folder / "site.yaml", ["duration=2 d"])
     simulate(scenario, folder / "run", engine="compiled")
     limits = ["ercot_nprr1191", "ercot_lcl_2026_06"]
@@ -126,12 +116,8 @@ def open_page(browser: Any, path: Path, size: tuple[int, int] = WIDE) -> None:
 
 
 def set_size(browser: Any, size: tuple[int, int]) -> None:
-    metrics = {
-        "width": size[0],
-        "height": size[1],
-        "deviceScaleFactor": 1,
-        "mobile": False,
-    }
+    metrics = {"width": size[0], "height": size[1]}
+    metrics |= {"deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
@@ -144,15 +130,10 @@ def wait_for(browser: Any, condition: str, limit_s: float = 300) -> None:
 
 def requests(browser: Any) -> list[str]:
     """Return the addresses that were asked for since the last call."""
-    messages = [
-        json.loads(entry["message"])["message"]
-        for entry in browser.get_log("performance")
-    ]
-    return [
-        message["params"]["request"]["url"]
-        for message in messages
-        if message["method"] == "Network.requestWillBeSent"
-    ]
+    log = browser.get_log("performance")
+    messages = [json.loads(entry["message"])["message"] for entry in log]
+    sent = [of for of in messages if of["method"] == "Network.requestWillBeSent"]
+    return [message["params"]["request"]["url"] for message in sent]
 
 
 PLOT = (
@@ -247,9 +228,8 @@ def test_page_with_closed_folds_is_no_taller_than_a_reader_scrolls(
     name: str, width: int, most: int, browser: Any, request: pytest.FixtureRequest
 ) -> None:
     open_page(browser, request.getfixturevalue(name), (width, 900))
-    assert (
-        browser.execute_script("return document.documentElement.scrollHeight") <= most
-    )
+    height = "return document.documentElement.scrollHeight"
+    assert browser.execute_script(height) <= most
 
 
 @pytest.mark.parametrize("name", ["fine_page", "pools_page"])
@@ -257,13 +237,11 @@ def test_no_table_is_cut_in_a_wide_window(
     name: str, browser: Any, request: pytest.FixtureRequest
 ) -> None:
     open_page(browser, request.getfixturevalue(name), (1400, 900))
-    cut = (
-        "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > "
-        "t.clientWidth + 1)"
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('.table')].filter(t => t.scrollWidth > "
+        "t.clientWidth + 1).map(t => t.innerText.slice(0, 40))"
     )
-    assert (
-        browser.execute_script(f"return {cut}.map(t => t.innerText.slice(0, 40))") == []
-    )
+    assert cut == []
 
 
 def test_browser_refuses_every_request_of_the_page(browser: Any, page: Path) -> None:
@@ -311,45 +289,27 @@ def test_every_figure_has_drawn_with_its_axis_titles(
     keep(browser, screenshots, "report-wide" if name == "page" else "report-fine")
 
 
-@pytest.mark.parametrize(
-    ("plot", "unit"),
-    [
-        ("carpet-1", "MW"),
-        ("bands-2", "MW"),
-        ("duration-1", "MW"),
-        ("queue-1", "%"),
-        ("months-1", "MWh"),
-    ],
-)
-def test_hover_tells_the_value(plot: str, unit: str, browser: Any, page: Path) -> None:
-    open_page(browser, page)
-    assert unit in hover(browser, plot)
-
-
-@pytest.mark.parametrize(
-    ("plot", "names"),
-    [("carpet-1", ["Power"]), ("overview-1", ["devices", "total", "facility"])],
-)
-def test_hover_on_carpet_and_stack_gives_date_and_hour(
-    plot: str, names: list[str], browser: Any, page: Path
+def test_hover_tells_the_value_and_on_carpet_and_stack_date_and_hour(
+    browser: Any, page: Path
 ) -> None:
     open_page(browser, page)
-    where, *values = hover(browser, plot).split("\n")
-    assert re.fullmatch(r"\w{3}, \d+ \w{3} 2018, \d\d:\d\d", where)
-    for name in names:
-        assert any(re.fullmatch(rf"{name}: \d+\.\d+ MW", value) for value in values)
+    units = {"bands-2": "MW", "duration-1": "MW", "queue-1": "%", "months-1": "MWh"}
+    for plot, unit in units.items():
+        assert unit in hover(browser, plot), plot
+    stacked = {"carpet-1": ["Power"], "overview-1": ["devices", "total", "facility"]}
+    for plot, names in stacked.items():
+        where, *values = hover(browser, plot).split("\n")
+        assert re.fullmatch(r"\w{3}, \d+ \w{3} 2018, \d\d:\d\d", where)
+        for name in names:
+            assert any(re.fullmatch(rf"{name}: \d+\.\d+ MW", text) for text in values)
 
 
-@pytest.mark.parametrize(
-    ("plot", "words"),
-    [("ramps-1", ["largest: ", "P99: ", "MW"]), ("zooms-1", ["every 0.1 s: ", "MW"])],
-)
-def test_hover_tells_ramps_and_event_windows(
-    plot: str, words: list[str], browser: Any, fine_page: Path
-) -> None:
+def test_hover_tells_ramps_and_event_windows(browser: Any, fine_page: Path) -> None:
     open_page(browser, fine_page)
-    told = hover(browser, plot)
-    assert [word for word in words if word not in told] == []
+    told = {"ramps-1": ["largest: ", "P99: ", "MW"], "zooms-1": ["every 0.1 s: ", "MW"]}
+    for plot, words in told.items():
+        text = hover(browser, plot)
+        assert [word for word in words if word not in text] == []
 
 
 def test_texts_of_the_spectrum_stand_within_their_figure(
@@ -372,18 +332,20 @@ def test_texts_of_the_spectrum_stand_within_their_figure(
         for k, one in enumerate(texts):
             for other in texts[:k]:
                 apart = one[0] >= other[1] or other[0] >= one[1]
-                assert apart or one[2] >= other[3] or other[2] >= one[3], (
-                    size,
-                    one,
-                    other,
-                )
+                apart = apart or one[2] >= other[3] or other[2] >= one[3]
+                assert apart, (size, one, other)
 
 
-def test_hover_tells_all_compared_runs(browser: Any, compared: Path) -> None:
+def test_hover_and_legend_tell_all_compared_runs(
+    browser: Any, compared: Path, screenshots: Path | None
+) -> None:
     open_page(browser, compared)
-    text = hover(browser, "duration-1")
-    assert "target utilization 0.4" in text
-    assert "target utilization 0.8" in text
+    script = PLOT + "return p.querySelector('.role-legend').textContent"
+    legend = browser.execute_script(script, "bands-2")
+    keep(browser, screenshots, "report-compared")
+    for text in (hover(browser, "duration-1"), legend):
+        assert "target utilization 0.4" in text
+        assert "target utilization 0.8" in text
 
 
 def test_dragging_zooms_all_figures_of_the_days_and_a_double_click_resets(
@@ -398,18 +360,14 @@ def test_dragging_zooms_all_figures_of_the_days_and_a_double_click_resets(
     for step in range(-100, 101, 20):
         mouse(browser, "mouseMoved", x + step, y, buttons=1)
     mouse(browser, "mouseReleased", x + 100, y)
-    end = time.monotonic() + 30
-    while [n for n in names if x_ticks(browser, n) != before[n]] != [
-        "overview-1",
-        "carpet-1",
-    ]:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+
+    def zoomed() -> list[str]:
+        return [name for name in names if x_ticks(browser, name) != before[name]]
+
+    wait_until(lambda: zoomed() == ["overview-1", "carpet-1"])
     fire = PLOT + "p.dispatchEvent(new MouseEvent('dblclick'))"
     browser.execute_script(fire, "carpet-1")
-    while {name: x_ticks(browser, name) for name in names} != before:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: not zoomed())
 
 
 def test_a_figure_is_one_tab_stop_says_what_it_shows_and_zooms_by_keys(
@@ -430,12 +388,10 @@ def test_a_figure_is_one_tab_stop_says_what_it_shows_and_zooms_by_keys(
         "document.querySelector('figure#overview').dispatchEvent(new "
         "KeyboardEvent('keydown', {key: arguments[0]}))"
     )
-    for key, changed in (("+", True), ("Escape", False)):
-        browser.execute_script(press, key)
-        end = time.monotonic() + 30
-        while (x_ticks(browser, "overview-1") != before) != changed:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+    browser.execute_script(press, "+")
+    wait_until(lambda: x_ticks(browser, "overview-1") != before)
+    browser.execute_script(press, "Escape")
+    wait_until(lambda: x_ticks(browser, "overview-1") == before)
 
 
 def test_dark_figures_are_dark_and_their_texts_clear(browser: Any, page: Path) -> None:
@@ -519,26 +475,13 @@ def test_printed_page_is_light_and_complete(
         (screenshots / f"report-{name}.pdf").write_bytes(pdf)
 
 
-def test_screenshot_of_compared_runs(
-    browser: Any, compared: Path, screenshots: Path | None
-) -> None:
-    open_page(browser, compared)
-    script = PLOT + "return p.querySelector('.role-legend').textContent"
-    legend = browser.execute_script(script, "bands-2")
-    assert "target utilization 0.4" in legend
-    assert "target utilization 0.8" in legend
-    keep(browser, screenshots, "report-compared")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["colocation_10mw", "campus_100mw_synchronous"])
 def test_page_of_a_one_minute_year_is_small_quick_and_opens(
     name: str, browser: Any, tmp_path: Path
 ) -> None:
-    by_pool = name.startswith("campus")
-    simulate(
-        load_scenario(name), tmp_path / "year", engine="compiled", event_windows=by_pool
-    )
+    windows = {"event_windows": name.startswith("campus")}
+    simulate(load_scenario(name), tmp_path / "year", engine="compiled", **windows)
     start = time.monotonic()
     write_report([tmp_path / "year"], tmp_path / "year.html")
     assert time.monotonic() - start < YEAR_LIMIT_S

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import tiny_scenario
+from profile_shapes import runs_of
 
 from diploee import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.looping import phases
 from diploee.profiles.store import read_profile
-from diploee.scenario import scenario_from_dict
 from profiles.build.commissioning import build_commissioning_profiles
 
 SHIPPED = Path(__file__).parents[3] / "profiles" / "commissioning"
@@ -50,24 +51,20 @@ def test_a_test_has_its_published_level_once_it_is_warm(workload: str) -> None:
 def test_hpl_solves_twice_at_its_published_power_and_rate() -> None:
     profile = ProfileLibrary.open("commissioning").get("hpl-1n-1")
     solving = profile.power_w > 4 * 690 + 257
-    edges = np.flatnonzero(np.diff(solving.astype(int), prepend=0, append=0)).reshape(
-        -1, 2
-    )
+    edges = runs_of(solving)
     long = edges[np.diff(edges, axis=1).ravel() > 100]
     assert len(long) == 2
     for (start, end), flops in zip(long, (168.6e12, 169.5e12), strict=True):
         assert (end - start) / 10 == pytest.approx(2 / 3 * 192_000**3 / flops, abs=1.5)
-        assert np.mean(profile.power_w[start:end]) == pytest.approx(
-            4 * 695 + 257, abs=3
-        )
+        mean_w = np.mean(profile.power_w[start:end])
+        assert mean_w == pytest.approx(4 * 695 + 257, abs=3)
 
 
 def test_other_libraries_have_none_of_them() -> None:
     own = {profile.workload for profile in ProfileLibrary.open("commissioning").entries}
     for library in ("reference", "reference-8gpu"):
-        assert not own & {
-            profile.workload for profile in ProfileLibrary.open(library).entries
-        }
+        entries = ProfileLibrary.open(library).entries
+        assert not own & {profile.workload for profile in entries}
     checked = check_library("commissioning", rated_w=3_520)  # an idle node is no job
     assert [file.path.stem for file in checked.files if file.problems] == [
         "node_idle-1n-1"
@@ -77,43 +74,21 @@ def test_other_libraries_have_none_of_them() -> None:
 def test_a_long_stress_test_stays_at_its_level_to_its_end(tmp_path: Path) -> None:
     log = tmp_path / "tests.csv"
     log.write_text("submit,run_s,nodes\n2026-03-02T01:00:00,18000,4\n", "utf-8")
-    assert (
-        phases(ProfileLibrary.open("commissioning").get("node_stress-1n-1")).steady_ms
-        > 30_000
-    )
-    node = {
-        "n_gpus": 4,
-        "gpu_tdp_w": 700,
-        "n_cpus": 2,
-        "cpu_tdp_w": 360,
-        "idle_power_w": 420,
-    }
-    replay = {
-        "log": str(log),
-        "columns": {"submit": "submit", "duration": "run_s", "nodes": "nodes"},
-        "align": "date",
-        "repeat": False,
-        "rules": [{"workload": "node_stress"}],
-    }
-    scenario = scenario_from_dict(
-        {
-            "name": "burn_in",
-            "start": "2026-03-02",
-            "duration": "8 h",
-            "resolution": "1 s",
-            "facility": {
-                "node_types": {"node": node},
-                "pools": {"main": {"node_type": "node", "n_nodes": 4}},
-            },
-            "streams": {"tests": {"pool": "main", "replay": replay}},
-        }
-    )
     library = ProfileLibrary.open("commissioning")
-    power_w = (
-        simulate(scenario, tmp_path / "run", library=library)
-        .facility()["it_power_w"]
-        .to_numpy()
-    )
+    assert phases(library.get("node_stress-1n-1")).steady_ms > 30_000
+    columns = {"submit": "submit", "duration": "run_s", "nodes": "nodes"}
+    replay = {"log": str(log), "columns": columns, "align": "date", "repeat": False}
+    replay["rules"] = [{"workload": "node_stress"}]
+    changes = {
+        "start": "2026-03-02",
+        "duration": "8 h",
+        "resolution": "1 s",
+        "facility.node_types.node.idle_power_w": 420,
+        "facility.pools.main.n_nodes": 4,
+        "streams": {"tests": {"pool": "main", "replay": replay}},
+    }
+    run = simulate(tiny_scenario(changes), tmp_path / "run", library=library)
+    power_w = run.facility()["it_power_w"].to_numpy()
     level_w = 4 * LEVELS["node_stress"][0]
     hours = np.arange(power_w.size) / 3600
     burnt_in = power_w[(hours > 1 + 150 / 3600) & (hours < 6 - 1 / 3600)]

@@ -45,9 +45,8 @@ def test_a_sine_above_half_the_rate_of_an_a100_appears_as_a_slower_one():
     spectrum = np.abs(np.fft.rfft(readings_w - readings_w.mean()))
     line_hz = np.fft.rfftfreq(t_s.size, 0.1)[np.argmax(spectrum)]
     assert line_hz == pytest.approx(4.45, abs=0.02)
-    assert amplitude(readings_w, 0.1, 4.45) == pytest.approx(
-        100 * np.sinc(5.55 * 0.025), rel=0.02
-    )
+    gain = pytest.approx(np.sinc(5.55 * 0.025), rel=0.02)
+    assert amplitude(readings_w, 0.1, 4.45) / 100 == gain
 
 
 def fitted_window_s(t_s, readings_w):
@@ -88,9 +87,8 @@ def test_a_value_is_held_until_the_next_refresh():
     _, readings_w = replace(H100, window_s=0.0, polled_s=0.025).read(
         np.arange(2_000.0), FINE_S
     )
-    assert (
-        readings_w == np.repeat(np.arange(0, 2_001, 100).clip(max=1_999), 4)[:81]
-    ).all()
+    held_w = np.repeat(np.arange(0, 2_001, 100).clip(max=1_999), 4)
+    np.testing.assert_array_equal(readings_w, held_w[:81])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,6 @@ def test_a_value_is_held_until_the_next_refresh():
         ("power.draw.instant", "H100", "instant", 0.0, False),
         ("energy", "MI300X", "counter", 0.1, True),
         ("power.draw", "NVIDIA L40S", "unknown", 1.0, False),
-        ("power.draw", "B300", "unknown", 1.0, False),
         ("power.draw", None, "unknown", 1.0, False),
         ("other", "H100", "unknown", 1.0, False),
     ],
@@ -179,10 +176,8 @@ def test_restored_readings_have_the_bands_steps_and_mean_of_the_power(
     )
     assert restored.mean_power_w == pytest.approx(read.mean_power_w, rel=1e-4)
     for low_hz, high_hz in ((0.02, 0.25), (0.25, 0.44), (0.44, 0.6), (0.25, 0.6)):
-        true_w = band_rms(truth_w, low_hz, high_hz)
-        assert band_rms(restored.power_w, low_hz, high_hz) == pytest.approx(
-            true_w, rel=0.05
-        )
+        true_w = pytest.approx(band_rms(truth_w, low_hz, high_hz), rel=0.05)
+        assert band_rms(restored.power_w, low_hz, high_hz) == true_w
     assert band_rms(read.power_w, 0.44, 0.6) < 0.7 * band_rms(truth_w, 0.44, 0.6)
     largest = [np.abs(of[10:] - of[:-10]).max() for of in (restored.power_w, truth_w)]
     assert largest[0] <= 1.05 * largest[1]

@@ -102,10 +102,7 @@ def test_import_of_a_trace_has_the_meter_of_its_gpu(run, gpu, flagged_hz):
     }
     assert import_profile(path, "plain", **given).provenance.bandwidth_hz == flagged_hz
     if gpu == "A100":
-        with pytest.raises(
-            InputError,
-            match="the same at all times and known to 5%",
-        ):
+        with pytest.raises(InputError, match="the same at all times and known to 5%"):
             import_profile(path, "plain", **given, restore=True)
         return
     read, restored = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import profile, tiny_library, tiny_scenario
+from builders import profile, tiny_library, tiny_run, tiny_scenario
 
 from diploee import simulate
 from diploee.profiles import ProfileLibrary
@@ -19,7 +19,7 @@ SPAN = {"start": "2018-01-25", "duration": "10 d"}
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten days of the tiny scenario; do not change it."""
     folder = tmp_path_factory.mktemp("report") / "tiny"
-    simulate(tiny_scenario(SPAN), folder, library=tiny_library(), engine="compiled")
+    tiny_run(folder, SPAN)
     return folder
 
 
@@ -28,7 +28,7 @@ def busier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same at a higher utilization; do not change it."""
     folder = tmp_path_factory.mktemp("report") / "busier"
     changes = SPAN | {"streams.training.target_utilization": 0.8}
-    simulate(tiny_scenario(changes), folder, library=tiny_library(), engine="compiled")
+    tiny_run(folder, changes)
     return folder
 
 

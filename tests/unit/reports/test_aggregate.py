@@ -17,6 +17,7 @@ from diploee.reports.aggregate import (
 
 MONDAY_MS = int(np.datetime64("2018-01-01", "ms").astype(np.int64))
 QUARTER_MS = 15 * MS_PER_MIN
+FIRSTS = ["2018-01-01", "2018-02-01"]
 
 
 def times(n: int, step_ms: int, start: str = "2018-01-01") -> np.ndarray:
@@ -80,16 +81,13 @@ def test_duration_curve_falls_from_the_maximum_to_the_minimum() -> None:
     assert np.interp(0.5, share, power) == pytest.approx(np.median(values))
 
 
-def test_shares_of_a_histogram_sum_to_one() -> None:
+def test_shares_of_a_histogram_sum_to_one_of_a_constant_too() -> None:
+    edges = round_edges(1200.0, 1200.0, 80)
+    assert histogram(np.full(5, 1200.0), edges).sum() == 1
     values = np.random.default_rng(2).uniform(0.3, 7.3, 1_000)
     edges = round_edges(values.min(), values.max(), 80)
     assert edges[1] - edges[0] == pytest.approx(0.1)
     assert histogram(values, edges).sum() == pytest.approx(1)
-
-
-def test_a_constant_has_a_histogram_too() -> None:
-    edges = round_edges(1200.0, 1200.0, 80)
-    assert histogram(np.full(5, 1200.0), edges).sum() == 1
 
 
 def test_days_and_months_hold_count_mean_and_range() -> None:
@@ -97,10 +95,7 @@ def test_days_and_months_hold_count_mean_and_range() -> None:
     assert days.to_numpy().tolist() == [[24, 11.5, 0, 23], [24, 35.5, 24, 47]]
     power_w = np.random.default_rng(3).uniform(1, 2, 59 * 24)
     months = by_date(times(59 * 24, MS_PER_H), power_w, "M")
-    assert [f"{month:%Y-%m-%d}" for month in months.index] == [
-        "2018-01-01",
-        "2018-02-01",
-    ]
+    assert [f"{month:%Y-%m-%d}" for month in months.index] == FIRSTS
     assert (months["count"] * months["mean"]).sum() == pytest.approx(power_w.sum())
     assert months["max"].max() == power_w.max()
 

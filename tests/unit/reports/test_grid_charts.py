@@ -72,9 +72,8 @@ def test_worst_windows_of_the_series_have_the_band_levels_of_the_metrics(
     for band in block["bands"]:
         frequency_hz, psd = worst_window_psd(run, band)
         assert np.sqrt(psd.sum() * df_hz) == pytest.approx(band["rms_max_mw"], rel=1e-4)
-        assert frequency_hz[psd.argmax()] == pytest.approx(
-            band["worst_window_strongest_hz"]
-        )
+        strongest_hz = pytest.approx(band["worst_window_strongest_hz"])
+        assert frequency_hz[psd.argmax()] == strongest_hz
 
 
 def test_spectrum_pins_the_period_that_the_jobs_have(fine_folder: Path) -> None:
@@ -100,16 +99,11 @@ def test_worst_window_is_read_from_the_row_groups_that_hold_it(copied: Path) -> 
     for size in (997, table.num_rows):
         pq.write_table(table, path, row_group_size=size)
         run = read_run(copied)
-        found.append(
-            worst_window_psd(run, band | {"worst_window": "2018-01-01T00:10:00-07:00"})[
-                1
-            ]
-        )
+        early = band | {"worst_window": "2018-01-01T00:10:00-07:00"}
+        found.append(worst_window_psd(run, early)[1])
         late = band | {"worst_window": "2018-01-01T01:59:00-07:00"}
         assert worst_window_psd(run, late)[1].size == 0
-        with pytest.raises(
-            InputError, match=r"grid\.spectrum: 2017-12-31.* lies outside the run"
-        ):
+        with pytest.raises(InputError, match=r"spectrum: 2017-12-31.* lies outside"):
             worst_window_psd(run, band | {"worst_window": "2017-12-31T23:00:00-07:00"})
     np.testing.assert_array_equal(*found)
     assert found[0].size
@@ -119,15 +113,17 @@ def test_duration_curve_keeps_the_resolution_of_a_run_that_is_averaged_on_readin
     fine_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diploee.reports.data.MAX_INTERVALS", 1_000)
-    assert read_run(fine_folder).step_ms == 60_000
+    run = read_run(fine_folder)
+    assert run.step_ms == 60_000
+    # The clock of the facility, seven hours behind UTC
+    assert run.local_ms[0].astype("datetime64[ms]") == np.datetime64("2018-01-01")
     chart = chart_of(fine_folder, "duration")
     assert "from 0.1 s means" in chart.caption
     line = chart.panels[0].layers[0]
     power = metrics_of(fine_folder)["power"]
     assert line.y[0] == pytest.approx(power["max_mw"] * 1e3, rel=1e-6)
-    assert line.y[line.x.tolist().index(50)] == pytest.approx(
-        power["median_mw"] * 1e3, rel=1e-6
-    )
+    median_kw = pytest.approx(power["median_mw"] * 1e3, rel=1e-6)
+    assert line.y[line.x.tolist().index(50)] == median_kw
 
 
 def test_every_event_window_is_a_panel_with_its_title_and_its_power(
@@ -175,10 +171,6 @@ def test_run_of_an_older_version_has_the_rest_of_its_report(copied: Path) -> Non
     [
         (lambda m: m["grid"].pop("ramps"), "grid.ramps: this key is missing"),
         (
-            lambda m: m["zooms"].update(windows=[{"name": "peak"}]),
-            "windows.0.window_s: this key",
-        ),
-        (
             lambda m: m["zooms"]["windows"][0].update(name="gone"),
             "gone.parquet: no such file",
         ),
@@ -193,23 +185,11 @@ def test_metrics_that_lack_what_a_page_reads_are_one_clear_line(
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_damaged_event_window_is_one_clear_line(copied: Path) -> None:
-    (copied / "zooms" / "peak.parquet").write_bytes(b"PAR1 but no more")
-    with pytest.raises(InputError, match=r"peak\.parquet: can't be read") as caught:
-        build_report([copied])
-    assert len(str(caught.value).splitlines()) == 1
+def test_event_window_without_rows_is_one_clear_line(copied: Path) -> None:
     empty = pq.read_table(copied / "zooms" / "rise_1s.parquet").slice(0, 0)
     pq.write_table(empty, copied / "zooms" / "peak.parquet")
     with pytest.raises(InputError, match=r"peak\.parquet: holds 0 intervals where"):
         build_report([copied])
-
-
-def test_page_of_a_fine_run_reads_the_same_in_batches_of_any_size(
-    fine_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = read_run(fine_folder)
-    monkeypatch.setattr("diploee.runs.series.BATCH_ROWS", 777)
-    np.testing.assert_array_equal(read_run(fine_folder).power_w, whole.power_w)
 
 
 def test_ticks_of_a_logarithmic_axis_lie_on_it() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
 from diploee import open_run, simulate
 from diploee.base.errors import InputError
 from diploee.base.units import power_unit
 from diploee.reports.build import build_report, report_page
-from diploee.reports.data import read_run
+from diploee.reports.data import RunData, read_run
 from diploee.reports.drawing.charts import Area, Line, Stack
 from diploee.reports.grid_charts import limit_lines
 from diploee.reports.stack_charts import overview_chart
@@ -42,9 +42,8 @@ def test_pools_and_the_rest_stack_up_to_the_facility_power(mixed_folder: Path) -
     # Of a stack
     blocks = open_run(mixed_folder).blocks(["facility_power_w"], 3_600_000)
     means_w = np.concatenate([block.columns["facility_power_w"] for block in blocks])
-    np.testing.assert_allclose(
-        stack.parts.sum(axis=0)[:-1] * unit.watts, means_w, rtol=1e-6
-    )
+    stacked_w = stack.parts.sum(axis=0)[:-1] * unit.watts
+    np.testing.assert_allclose(stacked_w, means_w, rtol=1e-6)
     (spread,) = (layer for layer in layers if isinstance(layer, Area))
     assert spread.high.max() * unit.watts == pytest.approx(run.max_w, rel=1e-6)
     assert spread.low.min() * unit.watts == pytest.approx(run.min_w, rel=1e-6)
@@ -74,11 +73,7 @@ def test_power_at_the_meter_is_drawn_beside_a_rating_at_the_meter(
         "facility.node_types.node.ac_power": "air_hgx",
         "facility.stages": ["ups", "transformers", "point_of_interconnection"],
     }
-    run = read_run(
-        simulate(
-            tiny_scenario(changes), tmp_path / "run", library=tiny_library()
-        ).folder
-    )
+    run = read_run(tiny_run(tmp_path / "run", changes).folder)
     layers = overview_chart(run, power_unit(run.max_w)).panels[0].layers
     lines = {layer.name: layer.y[0] for layer in layers if isinstance(layer, Line)}
     assert not [name for name in lines if "device" in name]
@@ -96,15 +91,23 @@ class _Stage:
         self.contract = contract_mw, f"contract of {contract_mw:g} MW"
 
 
+def contracted(
+    monkeypatch: pytest.MonkeyPatch, run: RunData, *of_peak: float
+) -> list[_Stage]:
+    """Give a run stages with contracts, in parts of its peak."""
+    stages = [_Stage(part * run.max_w / 1e6) for part in of_peak]
+    scenario = run.run.scenario
+    facility = scenario.facility.model_copy(update={"stages": stages})
+    changed = scenario.model_copy(update={"facility": facility})
+    monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
+    return stages
+
+
 def test_contracts_of_all_stages_and_limits_are_lines_at_their_values(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = read_run(run_folder)
-    peak_mw = run.max_w / 1e6
-    scenario, stages = run.run.scenario, (_Stage(1.1 * peak_mw), _Stage(1.2 * peak_mw))
-    facility = scenario.facility.model_copy(update={"stages": stages})
-    changed = scenario.model_copy(update={"facility": facility})
-    monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
+    peak_mw, stages = run.max_w / 1e6, contracted(monkeypatch, run, 1.1, 1.2)
     limits = tmp_path / "own.yaml"
     limits.write_text(
         f"name: own\npeaks:\n  - max_mw: {0.9 * peak_mw}\n  - max_mw: 1000\n"
@@ -151,20 +154,10 @@ def test_every_figure_of_power_says_where_it_is_taken(mixed_folder: Path) -> Non
     assert short_boundary("unknown") == "unknown"
 
 
-def test_the_overview_comes_first_for_one_run_alone(
-    run_folder: Path, busier_folder: Path
-) -> None:
-    assert build_report([run_folder]).charts[0].id == "overview"
-    several = build_report([run_folder, busier_folder])
-    assert "overview" not in [chart.id for chart in several.charts]
-
-
 def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(
     tmp_path: Path,
 ) -> None:
-    run = simulate(
-        tiny_scenario(), tmp_path / "run", library=tiny_library(), by_load=True
-    )
+    run = tiny_run(tmp_path / "run", by_load=True)
     frame = run.facility()
     parts_w = frame[["load_power_w.training", "idle_power_w"]]
     np.testing.assert_allclose(parts_w.sum(axis=1), frame["it_power_w"], rtol=1e-6)
@@ -172,14 +165,10 @@ def test_layers_by_load_are_the_energy_of_the_jobs_and_the_idle_rest(
     means_mw = [part["mean_mw"] for part in cause]
     np.testing.assert_allclose(parts_w.mean() / 1e6, means_mw, rtol=1e-5)
     found = read_run(run.folder, by_load=True)
-    unit = power_unit(found.max_w)
-    (stack,) = (
-        layer
-        for layer in overview_chart(found, unit).panels[0].layers
-        if isinstance(layer, Stack)
-    )
+    layers = overview_chart(found, power_unit(found.max_w)).panels[0].layers
+    (stack,) = (layer for layer in layers if isinstance(layer, Stack))
     assert stack.names == ("training", "idle nodes")
-    kept = simulate(tiny_scenario(), tmp_path / "without", library=tiny_library())
+    kept = tiny_run(tmp_path / "without")
     # Those of classes go with the layers
     aggregates = {"all": run.metrics["aggregates"]["all"]}
     assert len(run.metrics["aggregates"]) > 1
@@ -203,9 +192,7 @@ def test_of_many_loads_the_smallest_are_one_and_no_colour_comes_twice(
             "target_utilization": 0.02 + 0.01 * k,
         }
         changes[f"streams.s{k}"] = stream
-    run = simulate(
-        tiny_scenario(changes), tmp_path / "run", library=tiny_library(), by_load=True
-    )
+    run = tiny_run(tmp_path / "run", changes, by_load=True)
     found = read_run(run.folder, by_load=True)
     overview = overview_chart(found, power_unit(found.max_w))
     (stack,) = (of for of in overview.panels[0].layers if isinstance(of, Stack))
@@ -223,11 +210,7 @@ def test_lines_at_the_same_height_are_one_with_the_names_of_all(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = read_run(run_folder)
-    peak_mw, scenario = run.max_w / 1e6, run.run.scenario
-    stages = (_Stage(1.2 * peak_mw), _Stage(1.201 * peak_mw))
-    facility = scenario.facility.model_copy(update={"stages": stages})
-    changed = scenario.model_copy(update={"facility": facility})
-    monkeypatch.setattr(type(run.run), "scenario", property(lambda _: changed))
+    stages = contracted(monkeypatch, run, 1.2, 1.201)
     lines = overview_chart(run, power_unit(run.max_w)).panels[0].layers
     joined = [line.name for line in lines if line.name.count("contract of") == 2]
     assert joined == [f"{stages[0].contract[1]}, {stages[1].contract[1]}"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-from diploee import Run, simulate
+from diploee import Run
 from diploee.base import Metric
 from diploee.base.column_specs import Column
 from diploee.facility.meters import EnergyMeter
@@ -60,12 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(
         MEASURES, "by_name", {"count": RunMeasure("count", (metric,), Count)}
     )
-    return simulate(
-        tiny_scenario({"duration": "6 h"}),
-        tmp_path / "run",
-        library=tiny_library(),
-        stages=[Cable()],
-    )
+    return tiny_run(tmp_path / "run", {"duration": "6 h"}, stages=[Cable()])
 
 
 def test_report_of_own_measure_and_stage_has_their_figures_and_no_chart_of_a_meter(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import tiny_library, tiny_scenario
+from builders import tiny_run
 
-from diploee import simulate
 from diploee.base.units import power_unit
 from diploee.reports.data import read_run
 from diploee.reports.drawing.charts import Line
@@ -27,7 +26,8 @@ HOLDERS = {
 def test_line_or_top_is_the_power_at_the_point_of_interconnection(
     tmp_path: Path, name: str
 ) -> None:
-    scenario = tiny_scenario(
+    run = tiny_run(
+        tmp_path / "run",
         {
             "duration": "12 h",
             "facility.node_types.node.ac_power": "air_hgx",
@@ -36,10 +36,7 @@ def test_line_or_top_is_the_power_at_the_point_of_interconnection(
                 "transformers",
                 "point_of_interconnection",
             ],
-        }
-    )
-    run = simulate(
-        scenario, tmp_path / "run", library=tiny_library(), engine="compiled"
+        },
     )
     unit = power_unit(1e4)
     chart = poi_charts(read_run(run.folder, "run"), unit)[0]

@@ -22,26 +22,21 @@ from diploee.reports.power_charts import (
 )
 from diploee.scenario import load_scenario
 
-SETTINGS = {
-    "mixed_11mw": ["start=2018-01-22", "duration=11 d", "resolution=5 min"],
-    "campus_100mw_synchronous": [
-        "start=2026-01-26",
-        "duration=8 d",
-        "resolution=5 min",
-    ],
+SPANS = {
+    "mixed_11mw": ["start=2018-01-22", "duration=11 d"],
+    "campus_100mw_synchronous": ["start=2026-01-26", "duration=8 d"],
 }
 
 
-@pytest.fixture(scope="module", params=list(SETTINGS))
+@pytest.fixture(scope="module", params=list(SPANS))
 def folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Days in two months of facilities of several pools, without and with what is
     behind them."""
     folder = tmp_path_factory.mktemp("pools") / request.param
-    simulate(
-        load_scenario(request.param, SETTINGS[request.param]), folder, engine="compiled"
-    )
+    settings = [*SPANS[request.param], "resolution=5 min"]
+    simulate(load_scenario(request.param, settings), folder, engine="compiled")
     return folder
 
 
@@ -53,20 +48,14 @@ def run(folder: Path) -> RunData:
 def _by_name(chart: Chart, panel: int, kind: type) -> dict[str, np.ndarray]:
     """Return the solid layers of a kind of one panel by name."""
     layers = [layer for layer in chart.panels[panel].layers if isinstance(layer, kind)]
-    return {
-        layer.name: layer.y
-        for layer in layers
-        if getattr(layer, "dash", "solid") == "solid"
-    }
+    solid = [of for of in layers if getattr(of, "dash", "solid") == "solid"]
+    return {layer.name: layer.y for layer in solid}
 
 
 def _adds_up(of: dict[str, np.ndarray]) -> None:
     assert len(of) > 2
-    np.testing.assert_allclose(
-        sum(y for name, y in of.items() if name != "facility"),
-        of["facility"],
-        rtol=1e-5,
-    )
+    parts = sum(y for name, y in of.items() if name != "facility")
+    np.testing.assert_allclose(parts, of["facility"], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -74,9 +63,8 @@ def test_parts_are_the_pools_and_what_stages_add(run: RunData) -> None:
     facility = run.run.scenario.facility
     names = [part.label for part in run.parts]
     assert names == [*facility.pools, *([REST] if facility.has_ac_power else [])]
-    np.testing.assert_allclose(
-        sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5
-    )
+    total_w = sum(part.power_w for part in run.parts)
+    np.testing.assert_allclose(total_w, run.power_w, rtol=1e-5)
     for part in run.parts:
         assert part.max_w == pytest.approx(part.power_w.max(), rel=1e-6)
         assert part.min_w == pytest.approx(part.power_w.min(), rel=1e-6)
@@ -114,10 +102,8 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
 ) -> None:
     several = build_report([folder, folder]).charts
     single = {chart.id: chart for chart in build_report([folder]).charts}
-    assert (
-        " By pool: medians, and bands from the 25th to the 75th"
-        in single["bands"].caption
-    )
+    words = " By pool: medians, and bands from the 25th to the 75th"
+    assert words in single["bands"].caption
     if "poi-weather" in single:
         meter = "at the point of interconnection"
         assert single["poi-weather"].boundary == single["poi-parts"].boundary == meter
@@ -127,15 +113,11 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
         run.parts,
     ):
         panels = single[name].panels
-        layers = [
-            layer for p in panels for layer in p.layers if not isinstance(layer, Carpet)
-        ]
-        shown = {
-            n
-            for layer in layers
-            for n in getattr(layer, "names", (getattr(layer, "name", ""),))
-        }
-        assert part.label in shown | {p.title for p in panels}, name
+        layers = [of for p in panels for of in p.layers if not isinstance(of, Carpet)]
+        shown = {p.title for p in panels}
+        for layer in layers:
+            shown |= {*getattr(layer, "names", (getattr(layer, "name", ""),))}
+        assert part.label in shown, name
     assert not any(
         getattr(layer, "name", "") == run.parts[0].label
         for chart in several
@@ -145,16 +127,13 @@ def test_each_figure_of_power_shows_every_pool_of_one_run_and_none_of_several(
 
 
 @pytest.mark.slow
-def test_event_windows_are_split_by_pool(tmp_path: Path) -> None:
+def test_beside_each_worst_window_stand_the_pools_which_add_up_to_it(
+    tmp_path: Path,
+) -> None:
     settings = ["duration=30 min", "resolution=1 s", "warm_up=1 h"]
     scenario = load_scenario("mixed_11mw", settings)
     simulate(scenario, tmp_path / "fine", engine="compiled", event_windows=True)
-    _changes_add_up(read_run(tmp_path / "fine", in_parts=True))
-
-
-def _changes_add_up(run: RunData) -> None:
-    """Check that beside each worst window of the facility stand its pools, which add up
-    to it."""
+    run = read_run(tmp_path / "fine", in_parts=True)
     chart = event_windows_chart(run, MEGAWATT)
     assert chart is not None
     panels = chart.panels
@@ -182,14 +161,7 @@ def test_of_many_pools_the_smallest_are_one(tmp_path: Path) -> None:
         load_scenario("mixed_11mw", settings), tmp_path / "many", engine="compiled"
     )
     run = read_run(tmp_path / "many", in_parts=True)
-    assert [part.label for part in run.parts] == [
-        "training",
-        "serving",
-        "p3",
-        "p4",
-        "p5",
-        "3 smaller pools",
-    ]
-    np.testing.assert_allclose(
-        sum(p.power_w for p in run.parts), run.power_w, rtol=1e-5
-    )
+    largest = ["training", "serving", "p3", "p4", "p5"]
+    assert [part.label for part in run.parts] == [*largest, "3 smaller pools"]
+    total_w = sum(part.power_w for part in run.parts)
+    np.testing.assert_allclose(total_w, run.power_w, rtol=1e-5)

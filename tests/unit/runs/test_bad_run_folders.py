@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from pathlib import Path
 
 import pytest
-from builders import tiny_library, tiny_run, tiny_scenario
-from command_line import contents
+from builders import tiny_run
 
-from diploee import open_run, simulate
-from diploee.base.errors import InputError, OutputError
+from diploee import open_run
+from diploee.base.errors import InputError
 from diploee.base.files import whole_folder
 from diploee.runs.folder import RUN_FOLDER, default_folder
-from diploee.simulation import run as run_module
 
 SMALL = {"duration": "2 h"}
 
@@ -28,28 +25,6 @@ def manifest_of(text: str) -> bytes:
 def write_run(place: Path, force: bool = False, text: str = "new") -> None:
     with whole_folder(place, force, kind=RUN_FOLDER) as folder:
         (folder / "manifest.json").write_bytes(manifest_of(text))
-
-
-@pytest.mark.parametrize("file", ["metrics.json", "manifest.json"])
-def test_full_disk_at_a_late_file_keeps_nothing_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
-    scenario, library, place = tiny_scenario(SMALL), tiny_library(), tmp_path / "run"
-    simulate(scenario, place, library=library, engine="compiled")
-    before = contents(tmp_path)
-    write_json = run_module.write_json
-
-    def fill_the_disk(path: Path, content: dict[str, object]) -> None:
-        if path.name == file:
-            path.write_text("{", "utf-8")
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        write_json(path, content)
-
-    monkeypatch.setattr(run_module, "write_json", fill_the_disk)
-    for target, force in ((place, True), (tmp_path / "other", False)):
-        with pytest.raises(OutputError, match="the disk is full"):
-            simulate(scenario, target, library=library, engine="compiled", force=force)
-    assert contents(tmp_path) == before
 
 
 def test_default_folder_counts_up(tmp_path: Path) -> None:
@@ -68,7 +43,6 @@ def test_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     ("manifest", "words"),
     [
         ("{", r"manifest\.json:1: not valid JSON"),
-        ("[]", r"manifest\.json: must be a group of keys, found an empty list"),
         (
             json.dumps({"schema_version": 99}),
             "schema version 99, this version of diploee reads",
@@ -131,8 +105,6 @@ def test_a_run_with_code_of_the_users_own_says_where_to_read_it(
     own = {"kind": "stage", "name": "mine", "sha256": 64 * "0"}
     manifest |= {"own_parts": [own]} if is_own else {}
     (place / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    with pytest.raises(
-        InputError, match=r"manifest\.json.*must be a kind of stage"
-    ) as refused:
+    with pytest.raises(InputError, match="must be a kind of stage") as refused:
         open_run(place)
     assert ("read the run where its module is imported" in str(refused.value)) == is_own

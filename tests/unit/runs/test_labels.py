@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from builders import tiny_library, tiny_scenario, write_library, write_scenario
+from builders import tiny_run, write_library, write_scenario
 from command_line import call
 
-from diploee import Run, load_scenario, open_run, simulate
+from diploee import Run, load_scenario, simulate
 from diploee.reports.datasheet import data_sheet
 from diploee.runs.labels import LABELS
 from diploee.runs.sections import Section, Statistic
@@ -37,9 +37,7 @@ MEANS = ", 1 min means"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Ten days in two months of a contracted meter, which begins empty."""
     folder = tmp_path_factory.mktemp("labels") / "run"
-    return simulate(
-        tiny_scenario(CHANGES), folder, library=tiny_library(), engine="compiled"
-    )
+    return tiny_run(folder, CHANGES)
 
 
 def cells(section: Section) -> dict[tuple[str, str], Statistic]:
@@ -139,21 +137,13 @@ def test_every_figure_of_sheet_and_page_is_what_its_label_says(run: Run) -> None
 
 
 def test_every_label_of_the_first_figures_has_a_formula(run: Run) -> None:
-    patterns = [
-        re.escape(of.name).replace(r"\{:g\}", r"[\d.]+") for of in LABELS.values()
-    ]
+    names = [re.escape(of.name) for of in LABELS.values()]
+    patterns = [name.replace(r"\{:g\}", r"[\d.]+") for name in names]
     known = re.compile(f"(?:{'|'.join(patterns)})(?:{MEANS})?")
     sheet = {section.id: section for section in data_sheet(run).sections}
-    names = [
-        item
-        for section in (
-            run.sections()[0],
-            sheet["active"],
-            sheet["reactive"],
-            sheet["averaging"],
-        )
-        for item, _ in cells(section)
-    ]
+    of_sheet = (sheet[name] for name in ("active", "reactive", "averaging"))
+    sections = (run.sections()[0], *of_sheet)
+    names = [item for section in sections for item, _ in cells(section)]
     names += [column for _, column in cells(sheet["months"])]
     assert [name for name in names if not known.fullmatch(name)] == []
 
@@ -162,13 +152,12 @@ def test_a_month_s_peak_is_called_a_mean_over_what_is_written_not_over_finer_ste
     tmp_path: Path,
 ) -> None:
     changes = CHANGES | {"duration": "2 h", "step": "10 s"}
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     (months,) = (of for of in data_sheet(run).sections if of.id == "months")
     written = pd.read_parquet(run.folder / "facility.parquet").set_index("timestamp")
     named = {column: figure.value for (_, column), figure in cells(months).items()}
-    assert named[f"peak{MEANS}"] == pytest.approx(
-        written["facility_power_w"].max() / 1e6
-    )
+    peak_mw = written["facility_power_w"].max() / 1e6
+    assert named[f"peak{MEANS}"] == pytest.approx(peak_mw)
 
 
 def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(
@@ -177,9 +166,7 @@ def test_what_is_modelled_is_said_of_the_steps_that_the_ramps_are_of(
     said = {}
     for step in (None, "10 s"):
         changes = CHANGES | {"duration": "2 h", "step": step}
-        run = simulate(
-            tiny_scenario(changes), tmp_path / f"{step}", library=tiny_library()
-        )
+        run = tiny_run(tmp_path / f"{step}", changes)
         (averaging,) = (of for of in data_sheet(run).sections if of.id == "averaging")
         notes = " ".join(
             (*averaging.notes, *(table.note for table in averaging.tables))
@@ -194,19 +181,15 @@ def test_page_and_terminal_show_the_same_first_figures(
 ) -> None:
     page = html.unescape(run.report(tmp_path / "page.html").read_text("utf-8"))
     shown = " ".join(re.sub(r"<[^>]*>", " ", page).split())
-    library, scenario = (
-        write_library(tmp_path / "lib"),
-        write_scenario(tmp_path / "a.yaml", CHANGES),
-    )
+    library = write_library(tmp_path / "lib")
+    scenario = write_scenario(tmp_path / "a.yaml", CHANGES)
     told = call("run", scenario, "--profiles", library, "--out", tmp_path / "run")
     words = " ".join(told.out.split())
     for figure in run.sections()[0].figures:
         if isinstance(figure.value, float) and figure.key != "poi.headroom.use":
-            assert f"{figure.item} {figure.shown} {figure.unit}".strip() in words
-            assert (
-                figure.item in shown
-                and f"{figure.shown} {figure.unit}".strip() in shown
-            )
+            value = f"{figure.shown} {figure.unit}".strip()
+            assert f"{figure.item} {value}" in words
+            assert figure.item in shown and value in shown
 
 
 def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
@@ -215,18 +198,15 @@ def test_waits_say_how_many_jobs_never_started(tmp_path: Path) -> None:
         "streams.training.target_utilization": None,
         "streams.training.jobs_per_day": 2000,
     }
-    run = simulate(tiny_scenario(changes), tmp_path / "run", library=tiny_library())
+    run = tiny_run(tmp_path / "run", changes)
     n = run.metrics["jobs"]["unstarted"]
     assert n > 0
     waits = [f for s in run.sections() for f in s.figures if "queue time" in f.item]
     assert len(waits) >= 3
     assert all(f"{n:,} jobs never started" in figure.note for figure in waits)
     assert not any("of all jobs" in figure.item for figure in waits)
-    assert (
-        open_run(run.folder)
-        .metric("jobs.mean_queue_time_all_h")
-        .label.endswith("that started")
-    )
+    label = run.metric("jobs.mean_queue_time_all_h").label
+    assert label.endswith("that started")
 
 
 def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) -> None:
@@ -235,9 +215,8 @@ def test_requests_per_node_and_tokens_stand_with_their_source(tmp_path: Path) ->
     frame = run.facility()
     served = sum(frame[name] for name in frame if name.startswith("served_rps."))
     per_node = served.mean() / frame["busy_nodes"].mean()
-    (figure,) = (
-        f for f in run.sections()[0].figures if f.key == "requests.per_node_rps"
-    )
+    figures = run.sections()[0].figures
+    (figure,) = (f for f in figures if f.key == "requests.per_node_rps")
     # Busy nodes at starts of intervals
     assert figure.value == pytest.approx(per_node, rel=0.01)
     assert "answers of 512 tokens (output_tokens)" in figure.note

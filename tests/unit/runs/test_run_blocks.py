@@ -59,7 +59,8 @@ def test_any_part_at_any_step_holds_the_means_of_the_stored_values(
 
 
 def test_the_whole_run_comes_at_its_own_step_by_default(run: Run) -> None:
-    blocks = list(run.blocks(["busy_nodes"]))
+    with mock.patch("diploee.runs.series.BATCH_ROWS", 7):
+        blocks = list(run.blocks(["busy_nodes"]))
     assert joined(blocks, "busy_nodes").dtype == np.float64
     np.testing.assert_array_equal(
         joined(blocks, "busy_nodes"), run.facility()["busy_nodes"]

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from command_line import PATIENCE_S
 
 from diploee.studio.server import Studio
+from diploee.studio.sites import StudioFolder
+
+
+@contextmanager
+def served(folder: Path, at_most_s: float) -> Iterator[Studio]:
+    """Serve a studio on a folder in a thread, and see that it ends."""
+    made = Studio(StudioFolder(folder), at_most_s)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.server.should_exit = True
+        thread.join(PATIENCE_S)
+    assert not thread.is_alive()
 
 
 class Page:

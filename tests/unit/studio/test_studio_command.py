@@ -22,7 +22,6 @@ def test_missing_extra_is_one_line_with_the_command_that_installs_it(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--at-most", "0"], "--at-most must be minutes above 0, found 0"),
         (["--at-most", "nan"], "--at-most must be minutes above 0, found nan"),
         (["--folder", "{place}/none"], "is no folder"),
         (["{place}/none.yaml"], "none.yaml"),

@@ -34,10 +34,14 @@ streams: {}
 """
 
 
-def changed(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the lines that differ, where the number of lines stays."""
-    pairs = zip(before.splitlines(), after.splitlines(), strict=True)
-    return [(old, new) for old, new in pairs if old != new]
+def differences(after: str) -> list[str]:
+    """Return the lines that come in place of others, or leave, as of a diff."""
+    before, now = TEXT.splitlines(), after.splitlines()
+    new = [line for line in now if line not in before]
+    gone = [line for line in before if line not in now]
+    kept = [line for line in now if line not in new]
+    assert kept == [line for line in before if line not in gone]
+    return [f"+{line}" for line in new] + [f"-{line}" for line in gone]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +55,9 @@ def changed(before: str, after: str) -> list[tuple[str, str]]:
         ),
         ("facility.pools.b.n_nodes", 9, "      n_nodes: 9"),
         (
-            "facility.pools.a.scheduler",
-            "sjf",
-            "    a: {n_nodes: 4, node_type: h, scheduler: sjf}   # the first",
+            "facility.pools.a.x",
+            "s",
+            "    a: {n_nodes: 4, node_type: h, x: s}   # the first",
         ),
         ("facility.stages.1.mode", "none", "    - {kind: ups, mode: none}"),
         ("facility.stages.2.power_mw", 2.5, "      power_mw: 2.5"),
@@ -64,70 +68,44 @@ def test_edit_changes_one_line_and_keeps_its_comment(
     key: str, value: Any, line: str
 ) -> None:
     after = edited(TEXT, key, value)
-    assert [new for _, new in changed(TEXT, after)] == [line]
+    new, gone = differences(after)
+    assert (new, gone[:1]) == (f"+{line}", "-")
     assert get_value(yaml.safe_load(after), key) == value
 
 
-@pytest.mark.parametrize(
-    "key", ["seed", "facility.pools.b.scheduler", "facility.stages.2.energy_mwh"]
-)
-def test_new_key_of_a_block_is_a_line_of_its_own_behind_the_others(key: str) -> None:
-    after = edited(TEXT, key, 7)
-    new = set(after.splitlines()) - set(TEXT.splitlines())
-    assert [line.strip() for line in new] == [f"{key.rpartition('.')[2]}: 7"]
-    assert [line for line in after.splitlines() if line not in new] == TEXT.splitlines()
-
-
-def test_key_that_is_taken_out_takes_its_line_alone() -> None:
-    after = edited(TEXT, "facility.pools.b.n_nodes", TAKEN_OUT)
-    assert after == TEXT.replace("      n_nodes: 5\n", "")
+def test_new_key_of_a_block_is_a_line_behind_the_others_and_takes_that_line_out() -> (
+    None
+):
+    for key in ("seed", "facility.pools.b.scheduler", "facility.stages.2.energy_mwh"):
+        (new,) = differences(edited(TEXT, key, 7))
+        assert new.lstrip("+ ") == f"{key.rpartition('.')[2]}: 7"
+    taken = edited(TEXT, "facility.pools.b.n_nodes", TAKEN_OUT)
+    assert taken == TEXT.replace("      n_nodes: 5\n", "")
     assert edited(TEXT, "facility.none", TAKEN_OUT) == TEXT
+
+
+ECO, BATTERY = {"kind": "ups", "mode": "eco"}, {"kind": "battery", "power_mw": 1}
 
 
 @pytest.mark.parametrize(
     ("items", "lines"),
     [
-        (
-            [
-                "pdu",
-                "dlc_tower",
-                {"kind": "ups", "mode": "eco"},
-                {"kind": "battery", "power_mw": 1},
-            ],
-            ["+    - dlc_tower"],
-        ),
-        (
-            ["pdu", {"kind": "battery", "power_mw": 1}],
-            ["-    - {kind: ups, mode: eco}"],
-        ),
-        (
-            ["pdu", "ups", {"kind": "battery", "power_mw": 1}],
-            ["+    - ups", "-    - {kind: ups, mode: eco}"],
-        ),
+        (["pdu", "dlc_tower", ECO, BATTERY], ["+    - dlc_tower"]),
+        (["pdu", BATTERY], ["-    - {kind: ups, mode: eco}"]),
+        (["pdu", "ups", BATTERY], ["+    - ups", "-    - {kind: ups, mode: eco}"]),
     ],
 )
 def test_item_joins_leaves_or_changes_and_the_others_stay(
     items: list[Any], lines: list[str]
 ) -> None:
-    before, after = (
-        TEXT.splitlines(),
-        listed(TEXT, "facility.stages", items).splitlines(),
-    )
-    found = [f"+{line}" for line in after if line not in before]
-    found += [f"-{line}" for line in before if line not in after]
-    assert found == lines
+    assert differences(listed(TEXT, "facility.stages", items)) == lines
 
 
 def test_edit_within_an_anchor_changes_that_key_alone_and_writes_the_rest_out() -> None:
     text = "a: &one {x: 1, y: 2}\nb: *one\n"
-    assert yaml.safe_load(edited(text, "b.x", 5)) == {
-        "a": {"x": 1, "y": 2},
-        "b": {"x": 5, "y": 2},
-    }
-    assert yaml.safe_load(edited(text, "a.x", 5)) == {
-        "a": {"x": 5, "y": 2},
-        "b": {"x": 1, "y": 2},
-    }
+    for changed, other in ("ab", "ba"):
+        found = yaml.safe_load(edited(text, f"{changed}.x", 5))
+        assert found == {changed: {"x": 5, "y": 2}, other: {"x": 1, "y": 2}}
 
 
 @pytest.mark.parametrize("text", ["a: [", "a: !!python/object:os.system {}", "- 1"])

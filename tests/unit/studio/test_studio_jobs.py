@@ -6,19 +6,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import PATIENCE_S, wait_until
-from studio_pages import Page
+from command_line import wait_until
+from studio_pages import Page, served
 
 import diploee
 from diploee.studio.server import Studio
-from diploee.studio.sites import StudioFolder
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +27,8 @@ SHORT = [["duration", "2 d"]]
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """A studio on an empty folder, in a thread."""
-    made = Studio(StudioFolder(tmp_path_factory.mktemp("studio").resolve()), 600)
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    yield made
-    made.server.should_exit = True
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    with served(tmp_path_factory.mktemp("studio").resolve(), 600) as made:
+        yield made
 
 
 def run(
@@ -88,9 +82,11 @@ def found_frame(said: list[dict[str, Any]], kind: str) -> str:
     return next(str(m["frame"]) for m in said if m.get("kind") == kind)
 
 
-def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(
+def test_week_is_kept_nowhere_and_drawn_over_the_one_before_of_the_same_days(
     studio: Studio,
 ) -> None:
+    kept = left(studio)
+
     def week(start: str) -> tuple[bool, bool]:
         more = {"span": "week", "start": start, "before": before[-1]}
         said = [m for m in run(studio, "w", ["duration", "1 year"], **more) if m]
@@ -102,6 +98,7 @@ def test_week_is_drawn_over_the_one_before_where_both_have_the_same_days(
     assert week("2018-01-01") == (False, False)
     assert week("2018-01-01") == (True, True)
     assert week("2018-07-02") == (False, False)
+    assert left(studio) == kept
 
 
 def test_run_that_is_there_is_not_run_again(studio: Studio) -> None:
@@ -118,9 +115,8 @@ def test_page_that_goes_away_leaves_nothing_of_its_run(studio: Studio) -> None:
         pass
     said.close()
     other = ended(run(studio, "b", ["seed", "12"]))
-    assert [
-        name for name in left(studio) if name.partition("/")[0] != other["run"]
-    ] == before
+    kept = [name for name in left(studio) if name.partition("/")[0] != other["run"]]
+    assert kept == before
 
 
 def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(
@@ -128,17 +124,15 @@ def test_changes_in_quick_turn_end_with_the_last_one_and_its_own_answer(
 ) -> None:
     before = left(studio)
     for seed in range(50, 58):
-        said = run(
-            studio, "a", ["seed", str(seed)], ["duration", "3 months"], span="week"
-        )
+        edits = ["seed", str(seed)], ["duration", "3 months"]
+        said = run(studio, "a", *edits, span="week")
         for _ in range(seed % 4):
             next(said)
         said.close()
     found = [m for m in run(studio, "a", ["seed", "58"], span="week") if m]
     last = ended(iter(found))
-    assert [m["frame"] for m in found if "frame" in m] == [
-        f"frames/{last['id']}/{kind}" for kind in ("picture", "report")
-    ]
+    frames = [f"frames/{last['id']}/{kind}" for kind in ("picture", "report")]
+    assert [m["frame"] for m in found if "frame" in m] == frames
     assert left(studio) == before
 
 
@@ -159,33 +153,13 @@ def test_killed_child_is_one_line_and_leaves_nothing_and_the_next_run_works(
 def test_two_pages_at_once_get_their_own_answers_one_after_the_other(
     studio: Studio,
 ) -> None:
-    found: dict[str, dict[str, Any]] = {}
+    def of_page(k: int) -> dict[str, Any]:
+        return ended(run(studio, f"p{k}", ["seed", f"3{k}"]))
 
-    def of_page(page: str, seed: str) -> None:
-        found[page] = ended(run(studio, page, ["seed", seed]))
-
-    threads = [
-        threading.Thread(target=of_page, args=(f"p{k}", f"3{k}")) for k in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    seeds = {
-        page: diploee.open_run(studio.runs_folder / of["run"]).scenario.seed
-        for page, of in found.items()
-    }
-    assert seeds == {"p0": 30, "p1": 31, "p2": 32}
-
-
-def test_week_is_kept_nowhere_and_says_what_differs_from_the_week_before(
-    studio: Studio,
-) -> None:
-    before = left(studio)
-    first = ended(run(studio, "w", ["seed", "41"], span="week"))
-    second = ended(run(studio, "w", ["seed", "42"], span="week", before=first["id"]))
-    assert second["differences"]
-    assert left(studio) == before
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(of_page, range(3)))
+    folders = [studio.runs_folder / of["run"] for of in found]
+    assert [diploee.open_run(of).scenario.seed for of in folders] == [30, 31, 32]
 
 
 def test_run_beyond_its_time_is_refused_with_the_remedy(studio: Studio) -> None:
@@ -208,18 +182,15 @@ def test_sheet_and_export_are_handed_over_and_kept_nowhere(studio: Studio) -> No
 
 
 def test_closing_ends_the_child_and_removes_what_it_kept(tmp_path: Path) -> None:
-    made = Studio(StudioFolder(tmp_path.resolve()), 600)
-    thread = threading.Thread(target=made.serve)
-    thread.start()
-    ended(run(made, "a", span="week"))
-    child = child_of(made)
-    made.server.should_exit = True
-    thread.join(PATIENCE_S)
+    with served(tmp_path.resolve(), 600) as made:
+        ended(run(made, "a", span="week"))
+        child = child_of(made)
     assert not made.temporary.exists()
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
+
+    def is_gone() -> bool:
+        with suppress(ProcessLookupError):
             os.kill(child, 0)
-        except ProcessLookupError:
-            return
-    pytest.fail("the child goes on")
+            return False
+        return True
+
+    wait_until(is_gone)

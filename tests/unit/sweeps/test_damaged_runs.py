@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sweep_builders import sweep_content, tiny_sweep
+from sweep_builders import Swept, sweep_content, tiny_sweep
 
 from diploee.sweeps import SweepResult, run_sweep
 from diploee.sweeps.record import warnings_of
@@ -61,16 +61,14 @@ def again(folder: Path, out: Path, library: Path) -> SweepResult:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", FILES)
-def test_damaged_run_is_not_complete(
-    file: str, damage: str, finished: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "runs" / "run"
-    shutil.copytree(next((finished / "out" / "runs").iterdir()), run)
-    assert warnings_of(run, "all") is not None
-    DAMAGES[damage](run / file)
-    assert warnings_of(run, "all") is None
+def test_damaged_run_is_not_complete(file: str, finished: Path, tmp_path: Path) -> None:
+    whole = next((finished / "out" / "runs").iterdir())
+    for name, damage in DAMAGES.items():
+        run = shutil.copytree(whole, tmp_path / name)
+        assert warnings_of(run, "all") is not None
+        damage(run / file)
+        assert warnings_of(run, "all") is None, name
 
 
 @pytest.mark.slow
@@ -92,12 +90,10 @@ def test_damaged_runs_are_done_again_and_no_others(
 
 
 def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
-    result = run_sweep(
+    result = swept(
         tiny_sweep(tmp_path),
-        tmp_path / "out",
-        profiles=[str(library_folder)],
         executor=lambda tasks: iter([Outcome(task.run) for task in tasks]),
     )
     (error,) = result.failed.values()
@@ -109,10 +105,10 @@ def test_run_that_is_gone_after_it_was_done_is_a_failure_not_pending(
 
 @pytest.mark.slow
 def test_file_that_nobody_asks_for_any_more_may_go(
-    finished: Path, tmp_path: Path, library_folder: Path
+    finished: Path, tmp_path: Path, swept: Swept
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished / "out", out)
     next(out.glob("runs/*/jobs.parquet")).unlink()
     sweep = tiny_sweep(finished, keep="series", seeds=6)
-    assert run_sweep(sweep, out, profiles=[str(library_folder)]).n_computed == 0
+    assert swept(sweep, out).n_computed == 0

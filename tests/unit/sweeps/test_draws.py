@@ -18,29 +18,23 @@ def make(**content: Any) -> Any:
     return DRAWS.read(content)
 
 
+TRUNCATED = {"mean": 5, "std": 2, "low": 4}
+
+
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("kind", "content", "expected"),
     [
-        ({"distribution": "normal", "mean": 5, "std": 2}, stats.norm(5, 2)),
-        (
-            {"distribution": "normal", "mean": 5, "std": 2, "low": 4},
-            stats.truncnorm(-0.5, np.inf, 5, 2),
-        ),
-        (
-            {"distribution": "lognormal", "median": 3, "sigma": 0.4},
-            stats.lognorm(0.4, scale=3),
-        ),
-        ({"distribution": "uniform", "low": -1, "high": 3}, stats.uniform(-1, 4)),
-        (
-            {"distribution": "triangular", "low": 1, "mode": 2, "high": 5},
-            stats.triang(0.25, 1, 4),
-        ),
+        ("normal", {"mean": 5, "std": 2}, stats.norm(5, 2)),
+        ("normal", TRUNCATED, stats.truncnorm(-0.5, np.inf, 5, 2)),
+        ("lognormal", {"median": 3, "sigma": 0.4}, stats.lognorm(0.4, scale=3)),
+        ("uniform", {"low": -1, "high": 3}, stats.uniform(-1, 4)),
+        ("triangular", {"low": 1, "mode": 2, "high": 5}, stats.triang(0.25, 1, 4)),
     ],
 )
 def test_numbers_follow_the_distribution(
-    content: dict[str, Any], expected: Any
+    kind: str, content: dict[str, Any], expected: Any
 ) -> None:
-    numbers = make(**content).numbers(np.random.default_rng(1), N)
+    numbers = make(distribution=kind, **content).numbers(np.random.default_rng(1), N)
     # Fails by chance for one seed in ten thousand; the seed is fixed.
     assert stats.kstest(numbers, expected.cdf).pvalue > 1e-4
 
@@ -76,24 +70,16 @@ def test_whole_number_stays_whole_and_add_adds() -> None:
     assert 11.6 <= draw.draw(np.random.default_rng(0), 10.0)[0] <= 11.7
 
 
+UNIFORM = {"distribution": "uniform", "low": 0, "high": 1}
+DIRICHLET = {"distribution": "dirichlet", "concentration": 9}
+
+
 @pytest.mark.parametrize(
     ("content", "base", "expected"),
     [
-        (
-            {"distribution": "uniform", "low": 0, "high": 1, "apply": "factor"},
-            "60 s",
-            "needs a number",
-        ),
-        (
-            {"distribution": "uniform", "low": 0, "high": 1, "each": True},
-            4.0,
-            "needs a list",
-        ),
-        (
-            {"distribution": "dirichlet", "concentration": 9},
-            4.0,
-            "needs probabilities by name",
-        ),
+        (UNIFORM | {"apply": "factor"}, "60 s", "needs a number"),
+        (UNIFORM | {"each": True}, 4.0, "needs a list"),
+        (DIRICHLET, 4.0, "needs probabilities by name"),
     ],
 )
 def test_draw_that_does_not_fit_its_key_says_what_it_needs(

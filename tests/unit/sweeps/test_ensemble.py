@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import t
-from sweep_builders import UTILIZATION, tiny_sweep
+from sweep_builders import UTILIZATION, Swept, tiny_sweep
 
 from diploee import open_run
 from diploee.sweeps import run_sweep
@@ -27,11 +27,8 @@ def test_seeds_for_the_mean_follow_the_formula() -> None:
     assert found.half_width_mean == pytest.approx(t.ppf(0.975, 3) * std / 2 / 10)
     n = found.seeds_for_mean
     assert n is not None
-    assert (
-        t.ppf(0.975, n - 1) * std / np.sqrt(n)
-        <= 0.1
-        < t.ppf(0.975, n - 2) * std / np.sqrt(n - 1)
-    )
+    with_n, with_less = (t.ppf(0.975, k - 1) * std / np.sqrt(k) for k in (n, n - 1))
+    assert with_n <= 0.1 < with_less
     same = spread(np.full(20, 3.0), 0.01)
     assert (same.seeds_for_mean, same.p5, same.p95) == (2, 3.0, 3.0)
 
@@ -64,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, library_folder: Path) -> Pa
 
 @pytest.mark.slow
 def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
     draw = {
         IDLE: {"distribution": "choice", "values": [300, 500]},
@@ -77,7 +74,7 @@ def test_drawn_lists_count_number_by_number_and_choices_value_by_value(
         },
     }
     sweep = tiny_sweep(tmp_path, set={MONTHS: [1.0] * 12}, draw=draw, seeds=20)
-    found = run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+    found = swept(sweep)
     assert found.ensemble is not None
     moved = found.ensemble.points[0].moved_by
     assert sum(name.startswith(f"draw.{MONTHS}.") for name in found.runs[0].drawn) == 12
@@ -99,9 +96,8 @@ def test_envelope_is_that_of_the_runs_series(folder: Path) -> None:
     means = power.groupby(hour).mean()
     assert set(means.index) == set(range(118, 149))  # Friday 22:30 to Sunday 04:30
     expected = np.percentile(means, 95, axis=1)
-    np.testing.assert_allclose(
-        envelope.loc["hour_of_week_mean"]["p95_w"], expected, rtol=1e-9
-    )
+    hourly = envelope.loc["hour_of_week_mean"]["p95_w"]
+    np.testing.assert_allclose(hourly, expected, rtol=1e-9)
 
     duration = np.percentile(power, [100, 50, 0], axis=0)
     curve = envelope.loc["duration_curve"]["p50_w"]
@@ -122,13 +118,9 @@ def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(
     table = pd.read_parquet(folder / "ensemble.parquet").set_index(["point", "metric"])
     first = open_run(folder / summary.folder[0])
     curve = first.metrics["grid"]["load_duration_curve"]
-    for percent, exceeded_mw in zip(
-        curve["percent_of_time"], curve["exceeded_mw"], strict=True
-    ):
-        assert (
-            summary[f"grid.load_duration_curve.{percent:g}%.exceeded_mw"][0]
-            == exceeded_mw
-        )
+    keys = [f"{percent:g}%.exceeded_mw" for percent in curve["percent_of_time"]]
+    found = [summary[f"grid.load_duration_curve.{key}"][0] for key in keys]
+    assert found == curve["exceeded_mw"]
     for key in (
         "grid.load_duration_curve.1%.exceeded_mw",
         "grid.ramps.intervals.60s.up.p999_mw",
@@ -138,7 +130,6 @@ def test_load_duration_ramps_and_swings_of_every_run_stand_in_both_tables(
         values = summary[summary.point == 0][key]
         row = table.loc[(0, key)]
         assert row.n == 16
-        assert [row.p50, row["min"], row["max"]] == np.percentile(
-            values, [50, 0, 100]
-        ).tolist()
+        expected = np.percentile(values, [50, 0, 100]).tolist()
+        assert [row.p50, row["min"], row["max"]] == expected
         assert pd.isna(row.p5)  # of 16 members

@@ -15,7 +15,7 @@ from diploee.importers.inputs import load_inputs
 from diploee.profiles import ProfileLibrary
 from diploee.scenario import Scenario
 from diploee.sweeps.draws import DRAWS, Draw
-from diploee.sweeps.expand import expand, run_hash
+from diploee.sweeps.expand import PlannedRun, expand, run_hash
 
 IDLE = "facility.node_types.node.idle_power_w"
 
@@ -50,9 +50,8 @@ def test_cases_are_named_and_take_what_they_leave_out_from_the_base(
 ) -> None:
     cases = {"as is": {}, "small": {N_NODES: 6}, "cold": {IDLE: 100}}
     runs = expand(tiny_sweep(tmp_path, axes=[{"cases": cases}]), library)
-    assert [
-        (r.settings["case"], r.settings[N_NODES], r.settings[IDLE]) for r in runs
-    ] == [
+    keys = ("case", N_NODES, IDLE)
+    assert [tuple(run.settings[key] for key in keys) for run in runs] == [
         ("as is", 12, 400.0),
         ("small", 6, 400.0),
         ("cold", 12, 100),
@@ -83,11 +82,8 @@ def test_item_of_a_list_can_be_an_axis(tmp_path: Path, library: ProfileLibrary) 
         for k, values in enumerate([[0.5, 0.2], [0.25, 0.2], [0.25, 0.6]])
     }
     runs = expand(tiny_sweep(tmp_path, axes=[{"zip": keys}]), library)
-    assert [c.probability for c in runs[1].scenario.streams["training"].classes] == [
-        0.2,
-        0.2,
-        0.6,
-    ]
+    classes = runs[1].scenario.streams["training"].classes
+    assert [of_class.probability for of_class in classes] == [0.2, 0.2, 0.6]
 
 
 def hash_of(scenario: Scenario, library: ProfileLibrary) -> str:
@@ -111,6 +107,10 @@ def test_name_of_a_run_depends_on_its_profiles_scenario_and_version_alone(
     assert hash_of(tiny_scenario(), library) != base
 
 
+def idle_w(runs: list[PlannedRun]) -> list[float]:
+    return [run.scenario.facility.node_types["node"].idle_power_w for run in runs]
+
+
 def test_draws_repeat_by_seed_and_do_not_shift_each_other(
     tmp_path: Path, library: ProfileLibrary
 ) -> None:
@@ -118,10 +118,8 @@ def test_draws_repeat_by_seed_and_do_not_shift_each_other(
     other = {UTILIZATION: {"distribution": "uniform", "low": 0.3, "high": 0.5}}
     alone = expand(tiny_sweep(tmp_path, seeds=4, draw=idle), library)
     both = expand(tiny_sweep(tmp_path, seeds=4, draw=other | idle), library)
-    values = [run.scenario.facility.node_types["node"].idle_power_w for run in alone]
-    assert values == [
-        run.scenario.facility.node_types["node"].idle_power_w for run in both
-    ]
+    values = idle_w(alone)
+    assert values == idle_w(both)
     assert values == [run.drawn[f"draw.{IDLE}"] for run in alone]
     assert len(set(values)) == 4
 
@@ -164,7 +162,7 @@ def test_a_distribution_from_outside_has_a_name_in_a_sweep(
 
     draw = {"distribution": "either", "one": 300.0, "other": 500.0}
     runs = expand(tiny_sweep(tmp_path, draw={IDLE: draw}, seeds=12), library)
-    found = [run.scenario.facility.node_types["node"].idle_power_w for run in runs]
+    found = idle_w(runs)
     assert set(found) == {300.0, 500.0}
     assert [run.drawn[f"draw.{IDLE}"] for run in runs] == found
 
@@ -178,7 +176,5 @@ def test_factor_multiplies_what_an_axis_gives(
     factor = low.drawn[f"draw.{IDLE}"]
     # The same seed draws the same at every point
     assert factor == high.drawn[f"draw.{IDLE}"]
-    found = [
-        run.scenario.facility.node_types["node"].idle_power_w for run in (low, high)
-    ]
-    assert found == pytest.approx([100 * factor, 200 * factor], rel=1e-12)
+    expected = pytest.approx([100 * factor, 200 * factor], rel=1e-12)
+    assert idle_w([low, high]) == expected

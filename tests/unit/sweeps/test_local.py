@@ -9,9 +9,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
-from sweep_builders import UTILIZATION, Failing, tiny_sweep
+from sweep_builders import UTILIZATION, Failing, Swept, tiny_sweep
 
-from diploee.sweeps import RunTask, run_locally, run_sweep
+from diploee.sweeps import RunTask, run_locally
 from diploee.sweeps.local import MAX_ATTEMPTS, RUN_MB, SHARE, available_mb, most_at_once
 
 
@@ -39,19 +39,13 @@ def kill_first_children(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 @pytest.mark.slow
 def test_killed_worker_loses_nothing(
-    tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, library_folder: Path, monkeypatch: pytest.MonkeyPatch, swept: Swept
 ) -> None:
     sweep = tiny_sweep(tmp_path, axes=[{"grid": {UTILIZATION: [0.2, 0.4]}}], seeds=2)
-    profiles = [str(library_folder)]
     kill_first_children(monkeypatch, 1)
-    result = run_sweep(
-        sweep,
-        tmp_path / "out",
-        profiles=profiles,
-        executor=lambda tasks: run_locally(tasks, 2),
-    )
+    result = swept(sweep, executor=lambda tasks: run_locally(tasks, 2))
     assert not result.failed
-    here = run_sweep(sweep, tmp_path / "here", profiles=profiles)
+    here = swept(sweep, tmp_path / "here")
     assert here.n_computed == 4
     for name in ("summary.parquet", "ensemble.parquet", "envelope.parquet"):
         assert (tmp_path / "out" / name).read_bytes() == (
@@ -105,20 +99,17 @@ def test_memory_bounds_how_many_run_at_once() -> None:
     assert most_at_once(tasks, 2, None) == 2
 
 
-def test_available_memory_is_read_or_unknown(tmp_path: Path) -> None:
+def test_available_memory_is_read(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2000000 kB\n")
     found = available_mb(tmp_path / "meminfo")
-    assert found is not None
-    assert 0 <= found <= 2_000
+    assert found is not None and 0 <= found <= 2_000
 
 
-def test_largest_runs_start_first(tmp_path: Path, library_folder: Path) -> None:
+def test_largest_runs_start_first(tmp_path: Path, swept: Swept) -> None:
     executor = Failing()
     sweep = tiny_sweep(
         tmp_path, axes=[{"grid": {"facility.pools.main.n_nodes": [12, 40, 20]}}]
     )
-    result = run_sweep(
-        sweep, tmp_path / "out", profiles=[str(library_folder)], executor=executor
-    )
+    result = swept(sweep, executor=executor)
     by_size = [result.runs[k].run for k in (1, 2, 0)]
     assert executor.runs == by_size

@@ -4,21 +4,20 @@ without it."""
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import tiny_library, tiny_scenario
-from sweep_builders import tiny_sweep
+from builders import tiny_library, tiny_run, tiny_scenario
+from sweep_builders import Swept, tiny_sweep
 
 from diploee import simulate
 from diploee.base.errors import InputError
 from diploee.metrics import MEASURES
 from diploee.reports.compare import compare
 from diploee.scenario import SCHEDULERS
-from diploee.sweeps import SweepResult, run_locally, run_sweep
+from diploee.sweeps import SweepResult, run_locally
 
 SOURCE = """
 from typing import Literal
@@ -87,11 +86,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_sweep_is_computed_anew_where_the_code_of_its_own_policy_or_measure_changed(
-    written: Any, tmp_path: Path, library_folder: Path, before: str, after: str
+    written: Any, tmp_path: Path, swept: Swept, before: str, after: str
 ) -> None:
     def run() -> SweepResult:
         sweep = tiny_sweep(tmp_path, set=NARROWEST)
-        return run_sweep(sweep, tmp_path / "out", profiles=[str(library_folder)])
+        return swept(sweep)
 
     written()
     assert [run().n_computed for _ in range(2)] == [1, 0]
@@ -99,9 +98,11 @@ def test_sweep_is_computed_anew_where_the_code_of_its_own_policy_or_measure_chan
     assert [run().n_computed for _ in range(2)] == [1, 0]
 
 
-def test_manifest_names_own_parts_and_compare_shows_them(
+def test_manifest_names_own_parts_alone_and_compare_shows_them(
     written: Any, tmp_path: Path
 ) -> None:
+    run = tiny_run(tmp_path / "run", {"duration": "6 h"})
+    assert "own_parts" not in run.manifest
     mine, library = written(), tiny_library()
     scenario = tiny_scenario({"duration": "6 h"})
     plain = simulate(scenario, tmp_path / "plain", library=library)
@@ -126,15 +127,8 @@ def test_manifest_names_own_parts_and_compare_shows_them(
     assert list(compare(by_name, changed).settings) == ["own policy"]
 
 
-def test_run_without_own_code_has_no_own_parts(tmp_path: Path) -> None:
-    run = simulate(
-        tiny_scenario({"duration": "6 h"}), tmp_path / "run", library=tiny_library()
-    )
-    assert "own_parts" not in json.loads((run.folder / "manifest.json").read_text())
-
-
 def test_worker_processes_are_refused_code_that_they_cannot_import(
-    written: Any, tmp_path: Path, library_folder: Path
+    written: Any, tmp_path: Path, swept: Swept
 ) -> None:
     written()
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -142,27 +136,18 @@ def test_worker_processes_are_refused_code_that_they_cannot_import(
     MEASURES.by_name = {}
     exec(compile(SOURCE, "cell", "exec", dont_inherit=True), names)
     sweep = tiny_sweep(tmp_path, set=NARROWEST)
-    with pytest.raises(
-        InputError, match=r"policy __main__:NarrowestSpec: worker processes can't"
-    ):
-        run_sweep(
-            sweep,
-            tmp_path / "out",
-            profiles=[str(library_folder)],
-            executor=lambda tasks: run_locally(tasks, 2),
-        )
+    with pytest.raises(InputError, match="NarrowestSpec: worker processes can't"):
+        swept(sweep, executor=lambda tasks: run_locally(tasks, 2))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
 def test_worker_processes_import_the_modules_of_own_policies_and_measures(
-    written: Any, tmp_path: Path, library_folder: Path
+    written: Any, tmp_path: Path, swept: Swept
 ) -> None:
     written()
-    result = run_sweep(
+    result = swept(
         tiny_sweep(tmp_path, set=NARROWEST),
-        tmp_path / "out",
-        profiles=[str(library_folder)],
         executor=lambda tasks: run_locally(tasks, 2),
     )
     assert not result.failed

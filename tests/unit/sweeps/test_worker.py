@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from builders import tiny_data
-from sweep_builders import sweep_file
+from sweep_builders import Swept, sweep_file
 
-from diploee.sweeps import RunTask, load_sweep, run_sweep
+from diploee.sweeps import RunTask, load_sweep
 from diploee.sweeps.task import Outcome, SweepWorker, in_process
 
 LOG = "submit,start,duration,nodes\n0,0,600,1\n60,90,1200,2\n"
@@ -52,22 +52,20 @@ def replay_sweep(folder: Path, n_seeds: int) -> Path:
 
 @pytest.mark.slow
 def test_runs_that_replay_one_log_read_it_no_oftener_than_one_run_does(
-    tmp_path: Path, library_folder: Path, opened: Counter[str]
+    tmp_path: Path, swept: Swept, opened: Counter[str]
 ) -> None:
     of_one = 0
     for n_seeds in (1, 5):
         sweep = load_sweep(replay_sweep(tmp_path / str(n_seeds), n_seeds))
         opened.clear()
-        result = run_sweep(
-            sweep, tmp_path / f"out {n_seeds}", profiles=[str(library_folder)]
-        )
+        result = swept(sweep, tmp_path / f"out {n_seeds}")
         assert result.n_computed == n_seeds
         of_one = of_one or opened["jobs.csv"]
         assert opened["jobs.csv"] == of_one > 0
 
 
 def test_a_log_that_changes_while_its_runs_are_done_is_read_again(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
     path = replay_sweep(tmp_path, 3)
 
@@ -76,16 +74,14 @@ def test_a_log_that_changes_while_its_runs_are_done_is_read_again(
             (tmp_path / "jobs.csv").write_text(LOG.replace("600", "601"), "utf-8")
             yield outcome
 
-    result = run_sweep(
-        path, tmp_path / "out", profiles=[str(library_folder)], executor=changing
-    )
+    result = swept(path, executor=changing)
     assert result.n_computed == 1
     assert all("differ here from those" in error for error in result.failed.values())
     assert len(result.failed) == 2
 
 
 def test_a_worker_drops_what_the_last_run_did_not_read(
-    tmp_path: Path, library_folder: Path, opened: Counter[str]
+    tmp_path: Path, swept: Swept, opened: Counter[str]
 ) -> None:
     tasks: list[RunTask] = []
 
@@ -95,12 +91,7 @@ def test_a_worker_drops_what_the_last_run_did_not_read(
 
     for folder in ("a", "b"):
         path = replay_sweep(tmp_path / folder, 1)
-        run_sweep(
-            path,
-            tmp_path / f"out {folder}",
-            profiles=[str(library_folder)],
-            executor=kept,
-        )
+        swept(path, tmp_path / f"out {folder}", executor=kept)
     worker, opens = SweepWorker(), []
     for task in (tasks[0], tasks[1], tasks[0]):
         opened.clear()
@@ -127,7 +118,7 @@ print(*started)
 
 @pytest.mark.slow
 def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
-    tmp_path: Path, library_folder: Path
+    tmp_path: Path, swept: Swept
 ) -> None:
     """Workers beside each other have a core each, and each starts on its own."""
     sent = tmp_path / "task"
@@ -137,17 +128,10 @@ def test_a_worker_keeps_to_one_thread_and_imports_nothing_slow(
         return iter(())
 
     path = sweep_file(tmp_path, {"seeds": 1})
-    run_sweep(path, tmp_path / "out", profiles=[str(library_folder)], executor=kept)
+    swept(path, executor=kept)
     command = [sys.executable, "-c", ALONE, sent]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     error, modules, threads = done.stdout.split("\n")[:3]
     assert (error, threads) == ("", "")
-    slow = {
-        "pandas",
-        "scipy.optimize",
-        "scipy.special",
-        "scipy.stats",
-        "simpy",
-        "vl_convert",
-    }
-    assert not slow & set(modules.split())
+    slow = "pandas scipy.optimize scipy.special scipy.stats simpy vl_convert"
+    assert not {*slow.split()} & {*modules.split()}
