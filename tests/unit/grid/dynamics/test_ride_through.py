@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,7 +20,6 @@ from builders import (
 )
 from command_line import call
 
-from diploee import Run
 from diploee.api import load_event
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, watched_by
@@ -53,12 +51,12 @@ EVENT = "nerc_2024_07_10"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     return tiny_run(tmp_path_factory.mktemp("runs") / "poi", POI)
 
 
 @pytest.fixture(scope="module")
-def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def two_pools(tmp_path_factory):
     pools = {
         "facility.pools.other": {"node_type": "node", "n_nodes": 5},
         "streams.more": {
@@ -72,7 +70,7 @@ def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return tiny_run(tmp_path_factory.mktemp("runs") / "two", POI | pools)
 
 
-def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools: Run):
+def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools):
     settings = {
         "other": RideThrough(preset="perc1"),
         "a": RideThrough(of="main", share=0.7, preset="oem_like"),
@@ -95,7 +93,7 @@ def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools: Run):
     assert (mw["a"] + mw["b"]) / 0.9 / mw["other"] == pytest.approx(ratio, rel=1e-5)
 
 
-def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
+def test_energy_and_moves_follow_from_the_load_and_the_fractions(run):
     case = ride_through(run, EVENT, settings=BLOCKS).cases[0]
     it, motors, _ = case.blocks
     found = case.sums()
@@ -113,7 +111,7 @@ def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
     assert sums["transfer"] == pytest.approx(sums["return"])
 
 
-def test_power_over_time_integrates_to_the_same_energy(run: Run):
+def test_power_over_time_integrates_to_the_same_energy(run):
     answer = ride_through(run, EVENT, settings=BLOCKS)
     frame = answer.table().to_pandas()
     for case in answer.cases:
@@ -126,7 +124,7 @@ def test_power_over_time_integrates_to_the_same_energy(run: Run):
             )
 
 
-def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
+def test_instants_are_those_of_the_percentiles_of_the_load(run):
     load = run.facility(["facility_power_w"])["facility_power_w"] / 1e6
     hours = run.metrics["grid"]["transient_h"] if "grid" in run.metrics else 0.0
     load = load[
@@ -140,14 +138,14 @@ def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
     assert loads == sorted(loads)
 
 
-def test_deeper_dips_never_leave_less_away(run: Run):
+def test_deeper_dips_never_leave_less_away(run):
     cases = ride_through(run, EVENT, settings={"it": RideThrough(preset="perc1")}).cases
     for shallow, deep in zip(cases[::2], cases[1::2], strict=True):
         assert shallow.residual_pu > deep.residual_pu
         assert shallow.sums()["transferred_mw"] < deep.sums()["transferred_mw"]
 
 
-def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run: Run):
+def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run):
     notes = " ".join(ride_through(run, EVENT, settings=BLOCKS).notes)
     assert "study_assumption, not the site's own settings: it, motors" in notes
     assert "the UPS carries 5 s" in notes
@@ -162,7 +160,7 @@ def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run: Run):
     )
 
 
-def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path: Path):
+def test_command_prints_tables_and_writes_parquet_and_picture(run, tmp_path):
     words = ("--set", "facility.ride_through.it.preset=counter_3_in_60s")
     out, picture = tmp_path / "a.parquet", tmp_path / "a.svg"
     done = call(
@@ -202,7 +200,7 @@ def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path
     assert found["cases"][0]["verdicts"]["ercot_nogrr282"]["verdict"] == "not met"
 
 
-def test_command_simulates_a_scenario_first(tmp_path: Path):
+def test_command_simulates_a_scenario_first(tmp_path):
     site = write_scenario(
         tmp_path / "site.yaml",
         {"duration": "6 h", "facility.ride_through": {"main": {"preset": "oem_like"}}},
@@ -237,15 +235,13 @@ def test_command_simulates_a_scenario_first(tmp_path: Path):
         (("--event", "12:30"), "--event: can't import '12:30'"),
     ],
 )
-def test_mistakes_are_one_line_with_the_remedy(
-    run: Run, words: tuple[str, ...], text: str
-):
+def test_mistakes_are_one_line_with_the_remedy(run, words, text):
     done = call("ride-through", run.folder, "--event", EVENT, *words)
     assert done.code == 2
     assert text in done.problem
 
 
-def test_a_time_beyond_the_run_is_refused(run: Run):
+def test_a_time_beyond_the_run_is_refused(run):
     words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
     assert (
         "outside the run"
@@ -253,7 +249,7 @@ def test_a_time_beyond_the_run_is_refused(run: Run):
     )
 
 
-def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path: Path):
+def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path):
     zoned = {
         name: value for name, value in POI.items() if name != "facility.utc_offset"
     }
@@ -284,7 +280,7 @@ def test_blocks_of_more_than_a_pool_are_refused():
         )
 
 
-def test_blocks_from_python_are_checked_as_those_of_a_scenario(run: Run):
+def test_blocks_from_python_are_checked_as_those_of_a_scenario(run):
     settings = {"itt": RideThrough(preset="perc1")}
     for answer in (ride_through, Site.open):
         with pytest.raises(
@@ -322,7 +318,7 @@ def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
 class TestEvents:
     """Files of voltage over time."""
 
-    def test_a_file_of_the_dips_gives_the_same_answer(self, run: Run, tmp_path: Path):
+    def test_a_file_of_the_dips_gives_the_same_answer(self, run, tmp_path):
         voltage = EVENTS[EVENT].voltage(0.40)
         rows = "".join(
             f"{t},{v},60\n" for t, v in zip(voltage.time_s, voltage.pu, strict=True)
@@ -333,7 +329,7 @@ class TestEvents:
         wanted = ride_through(run, EVENT, settings=BLOCKS).cases[2]
         assert found.sums() == pytest.approx(wanted.sums())
 
-    def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path: Path):
+    def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path):
         n = 192  # samples per cycle
         t = np.arange(-4 * n, 6 * n) / n / 60
         wave = np.where(t < 0, 1.0, 0.4) * np.sin(2 * np.pi * 60 * t)
@@ -382,9 +378,7 @@ class TestEvents:
             ),
         ],
     )
-    def test_a_bad_file_is_refused_in_one_line(
-        self, tmp_path: Path, text: str, why: str
-    ):
+    def test_a_bad_file_is_refused_in_one_line(self, tmp_path, text, why):
         file = tmp_path / "dips.csv"
         file.write_text(text, "utf-8")
         with pytest.raises(InputError, match=why):
@@ -396,12 +390,12 @@ class TestEvents:
         ):
             load_event("nerc_2024")
 
-    def test_a_table_may_have_other_separators(self, tmp_path: Path):
+    def test_a_table_may_have_other_separators(self, tmp_path):
         file = tmp_path / "dips.csv"
         file.write_text("t_s;voltage_pu\n0;1\n1;0.4\n2;1\n", "utf-8")
         assert load_event(str(file)).series == Voltage((0.0, 1.0, 2.0), (1.0, 0.4, 1.0))
 
-    def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path: Path):
+    def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path):
         t = np.arange(0, 0.2, 1e-4)
         rows = "".join(f"{a:.4f},{np.sin(100 * np.pi * a):.9f},50\n" for a in t)
         (tmp_path / "w.csv").write_text(
@@ -409,9 +403,7 @@ class TestEvents:
         )
         assert load_event(str(tmp_path / "w.csv")).series.pu == pytest.approx([1.0])
 
-    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(
-        self, run: Run
-    ):
+    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
         assert np.isfinite(case.course.without_mw).all()
@@ -419,7 +411,7 @@ class TestEvents:
 
 @pytest.mark.slow
 def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     settings = {"facility.ride_through": {"it": {"preset": "counter_3_in_60s"}}}
     site = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}}
@@ -447,7 +439,7 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
     assert "ride-through" not in [s.id for s in bare.sections()]
 
 
-def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
+def test_last_time_below_a_level_is_that_of_a_look_at_every_piece():
     rng = np.random.default_rng(5)
     edges = np.cumsum(rng.uniform(0.1, 2.0, 200))
     times = np.column_stack([edges[:-1], edges[1:]]).ravel()
@@ -465,9 +457,7 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
         assert course.last_below(0.3, first, end) == pytest.approx(expected, abs=2e-3)
 
 
-def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
-    run: Run, tmp_path: Path
-) -> None:
+def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run, tmp_path):
     dips = [f"{t},{pu}" for k in range(60) for t, pu in ((k + 1, 0.1), (k + 1.4, 1.0))]
     (tmp_path / "dips.csv").write_text("\n".join(["t_s,voltage_pu", "0,1.0", *dips]))
     bars: list[str] = []

@@ -96,7 +96,7 @@ def test_published_records_are_read_token_for_token():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     return tiny_run(tmp_path_factory.mktemp("runs") / "poi", POI)
 
 

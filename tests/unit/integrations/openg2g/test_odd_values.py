@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -113,11 +113,8 @@ def openg2g(folder: Path) -> tuple[Any, dict[Path, Any]]:
 )
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_value_gives_finite_fits_or_one_line_with_the_file(
-    tmp_path: Path,
-    build: Callable[[Path], tuple[Any, dict[Path, Any]]],
-    odd: str,
-    every: int,
-) -> None:
+    tmp_path, build, odd, every
+):
     """Each odd value in every n-th place, the next one in the places beside those."""
     first = list(ODD).index(odd) % every
     fitted, files = build(tmp_path)
