@@ -26,7 +26,6 @@ from diploee.base.progress import Progress, Update, watched_by
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import answer as answer_module
 from diploee.grid.dynamics.curves import Course
-from diploee.grid.dynamics.machine import Voltage
 from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
 
@@ -48,6 +47,7 @@ BLOCKS = {
     "motors": RideThrough(preset="perc1"),
 }
 EVENT = "nerc_2024_07_10"
+IT = "facility.ride_through.it"
 
 
 @pytest.fixture(scope="module")
@@ -150,50 +150,24 @@ def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run):
     assert "study_assumption, not the site's own settings: it, motors" in notes
     assert "the UPS carries 5 s" in notes
     assert "positive sequence" in notes
-    mine = {
-        "it": RideThrough(
-            stages=({"voltage_pu": 0.7, "time_s": 0.02},), source="our relay"
-        )
-    }
-    assert "study_assumption" not in " ".join(
-        ride_through(run, EVENT, settings=mine).notes
-    )
+    stages = ({"voltage_pu": 0.7, "time_s": 0.02},)
+    mine = {"it": RideThrough(stages=stages, source="our relay")}
+    notes = " ".join(ride_through(run, EVENT, settings=mine).notes)
+    assert "study_assumption" not in notes
 
 
 def test_command_prints_tables_and_writes_parquet_and_picture(run, tmp_path):
-    words = ("--set", "facility.ride_through.it.preset=counter_3_in_60s")
+    words = ("--set", f"{IT}.preset=counter_3_in_60s")
+    command = ("ride-through", run.folder, "--event", EVENT, *words)
     out, picture = tmp_path / "a.parquet", tmp_path / "a.svg"
-    done = call(
-        "ride-through",
-        run.folder,
-        "--event",
-        EVENT,
-        *words,
-        "--out",
-        out,
-        "--picture",
-        picture,
-    )
+    done = call(*command, "--out", out, "--picture", picture)
     assert done.code == 0, done.err
     assert done.out.startswith(f"Ride-through: {EVENT}")
     assert done.out.index("Leaves, at most") < done.out.index("By load and depth")
-    assert "dip 3 within 60 s" in done.out
-    assert "it counts dips, which is prohibited" in done.out
     assert "counts 3 dips in 60 s, which is prohibited" in done.out
     assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
     assert picture.read_text("utf-8").startswith("<svg")
-    found = json.loads(
-        call(
-            "ride-through",
-            run.folder,
-            "--event",
-            EVENT,
-            *words,
-            "--json",
-            "--at",
-            "2018-01-02T06:00",
-        ).out
-    )
+    found = json.loads(call(*command, "--json", "--at", "2018-01-02T06:00").out)
     assert [case["residual_pu"] for case in found["cases"]] == [0.4, 0.25]
     assert found["cases"][0]["at"].startswith("2018-01-02T06:00")
     assert found["cases"][0]["latched_s"] == {"it": pytest.approx(15.863646)}
@@ -229,10 +203,11 @@ def test_command_simulates_a_scenario_first(tmp_path):
             ("--set", "facility.ride_through.it.delay_s=1"),
             "has neither stages nor a counter",
         ),
-        (("--set", "facility.ride_through.it.preset=best"), "perc1"),
-        (("--at", "2031-01-01"), "facility.ride_through"),
+        (
+            ("--set", f"{IT}.preset=perc1", "--at", "2031-01-01"),
+            "outside the run",
+        ),
         (("--event", "nerc"), "--event: unknown event name 'nerc', expected one of"),
-        (("--event", "12:30"), "--event: can't import '12:30'"),
     ],
 )
 def test_mistakes_are_one_line_with_the_remedy(run, words, text):
@@ -241,43 +216,44 @@ def test_mistakes_are_one_line_with_the_remedy(run, words, text):
     assert text in done.problem
 
 
-def test_a_time_beyond_the_run_is_refused(run):
-    words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
-    assert (
-        "outside the run"
-        in call("ride-through", run.folder, "--event", EVENT, *words).problem
-    )
-
-
 def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path):
-    zoned = {
-        name: value for name, value in POI.items() if name != "facility.utc_offset"
-    }
-    spring = {
+    spring = POI | {
+        "facility.utc_offset": None,
         "facility.time_zone": "America/Denver",
         "start": "2018-03-10",
         "duration": "2 days",
     }
     at = datetime(2018, 3, 11, 12, 30)
-    (label,) = {
-        case.label
-        for case in ride_through(
-            tiny_run(tmp_path / "spring", zoned | spring), EVENT, at, BLOCKS
-        ).cases
-    }
+    run = tiny_run(tmp_path / "spring", spring)
+    (label,) = {case.label for case in ride_through(run, EVENT, at, BLOCKS).cases}
     assert label == f"{at:%Y-%m-%d %H:%M}"
 
 
-def test_blocks_of_more_than_a_pool_are_refused():
-    with pytest.raises(InputError, match="'main' add up to more than 1"):
-        tiny_scenario(
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (
             {
-                "facility.ride_through": {
-                    "it": {"preset": "perc1", "share": 0.6},
-                    "main": {"preset": "perc1", "share": 0.5},
+                "it": {"preset": "perc1", "share": 0.6},
+                "main": {"preset": "perc1", "share": 0.5},
+            },
+            "'main' add up to more than 1",
+        ),
+        (
+            {
+                "main": {
+                    "stages": [{"voltage_pu": 0.9, "time_s": 1}],
+                    "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
                 }
-            }
-        )
+            },
+            "raise recovery",
+        ),
+    ],
+    ids=["more than a pool", "a stage above the recovery"],
+)
+def test_blocks_that_do_not_go_together_are_refused(blocks, words):
+    with pytest.raises(InputError, match=words):
+        tiny_scenario({"facility.ride_through": blocks})
 
 
 def test_blocks_from_python_are_checked_as_those_of_a_scenario(run):
@@ -287,20 +263,6 @@ def test_blocks_from_python_are_checked_as_those_of_a_scenario(run):
             InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"
         ):
             answer(run, settings=settings)
-
-
-def test_a_stage_above_the_recovery_is_refused():
-    with pytest.raises(InputError, match="raise recovery"):
-        tiny_scenario(
-            {
-                "facility.ride_through": {
-                    "main": {
-                        "stages": [{"voltage_pu": 0.9, "time_s": 1}],
-                        "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
-                    }
-                }
-            }
-        )
 
 
 def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
@@ -346,28 +308,13 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            (
-                "t_s,v\n0,1\n",
-                "dips.csv:1: column 'voltage_pu' is missing, expected once in",
-            ),
-            ("", "is empty"),
+            ("t_s,v\n0,1\n", "dips.csv:1: column 'voltage_pu' is missing"),
             ("t_s,voltage_pu\n", "has no rows"),
             ("t_s,voltage_pu\n0,1\n0,0.4\n", "dips.csv:3: column 't_s' is '0'"),
-            (
-                "t_s,voltage_pu\n0,1\n1,x\n",
-                "dips.csv:3: column 'voltage_pu' is 'x', expected a",
-            ),
-            ("t_s,voltage_pu\n0,1\n1\n", "dips.csv:3: 1 field, expected 2"),
-            ("t_s,voltage_pu\n0,1\n1,0.4,60\n", "dips.csv:3: 3 fields, expected 2"),
-            (
-                "t_s,voltage_pu\n0,1\n1,nan\n",
-                "dips.csv:3: column 'voltage_pu' is 'nan'",
-            ),
             (
                 "t_s,voltage_pu\n0,1\n1,-0.1\n",
                 "'-0.1', expected a number of 0 or more up to 2",
             ),
-            ("t_s,voltage_pu\n0,100\n1,40\n", "expected a number of 0 or more up to 2"),
             (
                 "t_s,voltage_pu,frequency_hz\n0,1,0\n",
                 "expected a number above 0 up to 100",
@@ -389,11 +336,6 @@ class TestEvents:
             InputError, match=f"one of '{EVENT}'; did you mean .* or give a file"
         ):
             load_event("nerc_2024")
-
-    def test_a_table_may_have_other_separators(self, tmp_path):
-        file = tmp_path / "dips.csv"
-        file.write_text("t_s;voltage_pu\n0;1\n1;0.4\n2;1\n", "utf-8")
-        assert load_event(str(file)).series == Voltage((0.0, 1.0, 2.0), (1.0, 0.4, 1.0))
 
     def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path):
         t = np.arange(0, 0.2, 1e-4)
