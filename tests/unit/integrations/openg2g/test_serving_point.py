@@ -163,7 +163,6 @@ def test_services_rate_curves_hold_the_sampled_points():
             {"idle_power_w": 5_000.0},
             "idle_power_w must be from 0 to the power at the smallest",
         ),
-        ({"idle_power_w": -1.0}, "idle_power_w must be from 0"),
     ],
 )
 def test_wrong_point_is_one_clear_line(options, text):
