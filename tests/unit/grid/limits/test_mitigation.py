@@ -26,9 +26,7 @@ SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 
 
-@pytest.fixture(autouse=True)
-def any_run_is_a_year(monkeypatch):
-    monkeypatch.setattr("diploee.grid.limits.report.YEAR_MS", 1)
+pytestmark = pytest.mark.usefixtures("any_run_is_a_year")
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +35,26 @@ def run(tmp_path_factory):
     return tiny_run(folder, SPAN)
 
 
-UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1e-5}
+WAVES = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}
+FILTER = {"low_hz": 0.005, "high_hz": 0.04}
+OF_PEAK = {
+    "interval": "1 min",
+    "up_mw_per_min": {"percent_of_peak": 2},
+    "down_mw_per_min": {"percent_of_peak": 5},
+}
 CASES = {
     "ramps": {"ramps": [RAMP]},
     "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
-    "bands": {"band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
+    "bands": {"band_rms": [WAVES]},
     "lines": {
         "lines": [{"low_hz": 0.002, "high_hz": 0.01, "max_amplitude_mw": 0.0003}]
     },
-    "filtered": {
-        "swings": [
-            {
-                "window": "1 min",
-                "max_mw": 0.0008,
-                "filter": {"low_hz": 0.005, "high_hz": 0.04},
-            }
-        ]
-    },
-    "of the peak": {
-        "ramps": [
-            {
-                "interval": "1 min",
-                "up_mw_per_min": {"percent_of_peak": 2},
-                "down_mw_per_min": {"percent_of_peak": 5},
-            }
-        ]
-    },
+    "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008, "filter": FILTER}]},
+    "of the peak": {"ramps": [OF_PEAK]},
     "of nominal": {
         "swings": [{"window": "5 min", "max_mw": {"percent_of_nominal": 5}}]
     },
-    "ramps and bands": {
-        "ramps": [RAMP],
-        "band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}],
-    },
+    "ramps and bands": {"ramps": [RAMP], "band_rms": [WAVES]},
 }
 MORE = set(CASES) - {"ramps", "bands"}
 
@@ -210,22 +195,13 @@ def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(run, tm
         tighter = np.exp(-rng.uniform(0, 1, 3) * rng.integers(0, 2, 3))
         swings = {"window": "1 min", "max_mw": 3 * swing}
         band = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": rms}
+        tight = ramps(up * tighter[0], down * tighter[1])
+        less = {"swings": [{**swings, "max_mw": 3 * swing * tighter[2]}]}
         rules = [
             [ramps(up, down)],
-            [ramps(up * tighter[0], down * tighter[1])],
-            [
-                ramps(up * tighter[0], down * tighter[1]),
-                Limits.model_validate({"swings": [swings]}),
-            ],
-            [
-                ramps(up * tighter[0], down * tighter[1]),
-                Limits.model_validate(
-                    {
-                        "swings": [{**swings, "max_mw": 3 * swing * tighter[2]}],
-                        "band_rms": [band],
-                    }
-                ),
-            ],
+            [tight],
+            [tight, Limits.model_validate({"swings": [swings]})],
+            [tight, Limits.model_validate(less | {"band_rms": [band]})],
         ]
         sizes = [
             (of.power_mw, of.usable_mwh)

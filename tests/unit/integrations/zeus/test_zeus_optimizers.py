@@ -64,7 +64,6 @@ ALIKE = dict.fromkeys(SIZES, 5)
         # Nothing beyond a failure.
         (64, {8: 1, 16: 1, 32: 99, 64: 9, 128: 99, 256: 1}, [64, 32, 128, 64], [64]),
         # At an edge it goes one way.
-        (8, ALIKE, SIZES * 2, SIZES),
         (256, ALIKE, SIZES[::-1] * 2, SIZES),
         # A default that fails is left, and both ways are walked.
         (
@@ -73,8 +72,6 @@ ALIKE = dict.fromkeys(SIZES, 5)
             [64, 32, 16, 8, 128, 256, 16, 8, 32, 128],
             [8, 16, 32, 128],
         ),
-        # A job of which nothing converges stays with its default.
-        (64, dict.fromkeys(SIZES, 99), [64, 32, 128, 64], [64]),
     ],
 )
 def test_pruning_walks_both_ways_to_the_first_failure_twice(default, cost, tried, kept):

@@ -78,22 +78,8 @@ GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
     ("rows", "words"),
     [
         ((), ": no rows, expected one or more; give a complete table"),
-        (
-            (GOOD, "toy,net,x,sgd,0.1,1,0.5,4"),
-            ":3: column 'batch_size' is 'x', expected a whole",
-        ),
-        (
-            (GOOD, ",net,8,sgd,0.1,1,0.5,4"),
-            ":3: column 'dataset' is '', expected a name",
-        ),
-        (
-            ("toy,net,8,sgd,0.1,1,0.5,0",),
-            ":2: column 'target_epoch' is '0', expected a numb",
-        ),
-        (
-            (GOOD, "toy,net,9,sgd,0.1,1,0.5,4", GOOD),
-            ":4: this run and target stand already in lin",
-        ),
+        ((GOOD, ",net,8,sgd,0.1,1,0.5,4"), ":3: column 'dataset' is '', expected a na"),
+        (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: column 'target_epoch' is '0', expected"),
         (
             (GOOD, GOOD.replace("sgd", "SGD")),
             ":3: this run and target stand already in line 2",
@@ -125,26 +111,11 @@ def test_traces_that_do_not_belong_together_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"dataset": "tyo"},
-            "unknown dataset 'tyo', expected one that both traces hold: 'toy'; d",
-        ),
-        (
-            {"network": "x"},
-            "unknown network 'x', expected one that both traces hold: 'net'",
-        ),
-        (
-            {"optimizer": "adam"},
-            "unknown optimizer 'adam', expected one that both traces hold: 's",
-        ),
-        (
-            {"target_metric": 0.6},
-            "target metric 0.6 is not in the train trace, expected one of 0.",
-        ),
-        (
-            {"default_batch_size": 9},
-            "batch size 9 is not in the data, expected one of 8, 16, 32",
-        ),
+        ({"dataset": "tyo"}, "unknown dataset 'tyo', expected one that both traces ho"),
+        ({"network": "x"}, "unknown network 'x', expected one that both traces hold"),
+        ({"optimizer": "adam"}, "unknown optimizer 'adam', expected one that both"),
+        ({"target_metric": 0.6}, "target metric 0.6 is not in the train trace, expec"),
+        ({"default_batch_size": 9}, "batch size 9 is not in the data, expected one of"),
     ],
 )
 def test_what_is_not_in_the_data_is_refused_with_what_is(tmp_path, change, words):
@@ -212,29 +183,16 @@ def test_groups_are_read_with_their_starts_ends_and_ratios(tmp_path):
     assert trace.runtime_ratio.tolist() == [2.0, 1.5, 1.0, 1.0]
 
 
-GROUP = "g,0,1,toy,1"
-
-
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (
-            (GROUP, "g,5,4,toy,1"),
-            ":3: 'end_time' is 4, expected 'start_time' or later, 5 s",
-        ),
-        (
-            (GROUP, "g,0,1,toy,0"),
-            ":3: column 'runtime_ratio' is '0', expected a number above",
-        ),
-        (
-            (GROUP, "h,0,1,toy,1", "g,0,1,other,1"),
-            ":4: group 'g' trains 'other', but 'toy' in line",
-        ),
-        ((GROUP, ",0,1,toy,1"), ":3: column 'group' is ''"),
+        ("g,5,4,toy,1", "'end_time' is 4, expected 'start_time' or later, 5 s"),
+        ("g,0,1,toy,0", "column 'runtime_ratio' is '0', expected a number above"),
+        ("g,0,1,other,1", "group 'g' trains 'other', but 'toy' in line"),
     ],
 )
 def test_bad_group_row_is_named_with_its_line(tmp_path, rows, words):
-    file = write(tmp_path / "groups.csv", GROUP_HEADER, *rows)
+    file = write(tmp_path / "groups.csv", GROUP_HEADER, "g,0,1,toy,1", rows)
     with pytest.raises(LogFormatError) as error:
         read_groups(file)
-    assert f"{file}{words}" in str(error.value)
+    assert f"{file}:3: {words}" in str(error.value)
