@@ -191,22 +191,10 @@ def test_command_simulates_a_scenario_first(tmp_path):
     ("words", "text"),
     [
         ((), "has no facility.ride_through"),
-        (
-            ("--set", "seed=3"),
-            "--set seed=3: of a run only facility.ride_through can be set",
-        ),
-        (
-            ("--set", "facility.ride_through.x.preset=perc1"),
-            "block 'x' is of 'x', expected",
-        ),
-        (
-            ("--set", "facility.ride_through.it.delay_s=1"),
-            "has neither stages nor a counter",
-        ),
-        (
-            ("--set", f"{IT}.preset=perc1", "--at", "2031-01-01"),
-            "outside the run",
-        ),
+        (("--set", "seed=3"), "--set seed=3: of a run only facility.ride_through can"),
+        (("--set", "facility.ride_through.x.preset=perc1"), "block 'x' is of 'x',"),
+        (("--set", "facility.ride_through.it.delay_s=1"), "has neither stages nor a"),
+        (("--set", f"{IT}.preset=perc1", "--at", "2031-01-01"), "outside the run"),
         (("--event", "nerc"), "--event: unknown event name 'nerc', expected one of"),
     ],
 )
@@ -311,18 +299,9 @@ class TestEvents:
             ("t_s,v\n0,1\n", "dips.csv:1: column 'voltage_pu' is missing"),
             ("t_s,voltage_pu\n", "has no rows"),
             ("t_s,voltage_pu\n0,1\n0,0.4\n", "dips.csv:3: column 't_s' is '0'"),
-            (
-                "t_s,voltage_pu\n0,1\n1,-0.1\n",
-                "'-0.1', expected a number of 0 or more up to 2",
-            ),
-            (
-                "t_s,voltage_pu,frequency_hz\n0,1,0\n",
-                "expected a number above 0 up to 100",
-            ),
-            (
-                "t_s,waveform_pu\n0,1\n1,0.4\n",
-                "a cycle or more in even steps of at most 2.08 ms",
-            ),
+            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "a number of 0 or more up to 2"),
+            ("t_s,voltage_pu,frequency_hz\n0,1,0\n", "a number above 0 up to 100"),
+            ("t_s,waveform_pu\n0,1\n1,0.4\n", "more in even steps of at most 2.08 ms"),
         ],
     )
     def test_a_bad_file_is_refused_in_one_line(self, tmp_path, text, why):

@@ -107,10 +107,7 @@ def test_command_exports_an_event_window_to_a_place_of_its_name(copied):
             {"event_window": "peak", "first": datetime(2017, 1, 1)},
             "lies outside the event window, 2018-01-01T",
         ),
-        (
-            {"event_window": "peak", "step": "7 s"},
-            "are no whole number of steps of 7 s",
-        ),
+        ({"event_window": "peak", "step": "7 s"}, "are no whole number of steps of 7"),
     ],
 )
 def test_bad_choices_are_one_clear_line(options, says, event_run, tmp_path):

@@ -141,10 +141,7 @@ def signal_fails(self, shown):
             {"what": property(lambda self: self.nothing)},
             "its checks raised AttributeError",
         ),
-        (
-            {"checks": signal_fails},
-            "its checks raised AttributeError: 'Stretch' obj",
-        ),
+        ({"checks": signal_fails}, "its checks raised AttributeError: 'Stretch' obj"),
     ],
 )
 def test_kind_that_fails_on_a_run_is_named_in_one_line(
@@ -188,22 +185,13 @@ peek: 3
             "- 1\n",
             ":1: expected limits such as 'daily_energy_mwh: 100', found a list of 1",
         ),
-        (
-            "name: x\n",
-            ":1: sets no limit; give ramps, swings, band_rms, peaks or others",
-        ),
-        (
-            "ramps:\n  - {interval: 10 s}\n",
-            ":2 ramps.0: give a rate: up_mw_per_s, down_mw_per_s",
-        ),
+        ("name: x\n", ":1: sets no limit; give ramps, swings, band_rms, peaks or"),
+        ("ramps:\n  - {interval: 10 s}\n", ":2 ramps.0: give a rate: up_mw_per_s,"),
         (
             "band_rms:\n  - {low_hz: 0.2, high_hz: 0.1, max_rms_mw: 1}\n",
             ":2 band_rms.0: high_hz must be above low_hz, found 0.2 to 0.1",
         ),
-        (
-            "peaks:\n  - {max_mw: {}}\n",
-            ":2 peaks.0.max_mw: give mw, percent_of_peak or",
-        ),
+        ("peaks:\n  - {max_mw: {}}\n", ":2 peaks.0.max_mw: give mw, percent_of_peak"),
         (
             "ramps:\n  - {interval: 1 min, percentile: 75, up_mw_per_min: 3}\n",
             ":2 ramps.0: a percentile is of ramps either way",
@@ -219,10 +207,7 @@ peek: 3
             "reactive_power:\n  - {min_mvar: 2, max_mvar: 1}\n",
             ":2 reactive_power.0: max_mvar must be above min_mvar, found 2 to 1",
         ),
-        (
-            "power_factor:\n  - {}\n",
-            ":2 power_factor.0: give min_lagging or min_leading",
-        ),
+        ("power_factor:\n  - {}\n", ":2 power_factor.0: give min_lagging or"),
         ("peaks: [\n", ":2: not valid YAML"),
         ("peaks:\n  - {max_mw: 1}\npeaks: []\n", ":3 peaks: key given twice"),
     ],

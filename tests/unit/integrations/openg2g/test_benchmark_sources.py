@@ -85,10 +85,7 @@ def test_leaderboard_has_no_traces(leaderboard):
     ("changes", "text"),
     [
         ({"model_id": "org/Tiny-9B"}, "did you mean 'org__Tiny-8B__gpqa'?"),
-        (
-            {"gpu_model": "H10"},
-            "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model",
-        ),
+        ({"gpu_model": "H10"}, "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model"),
         ({"gpus_per_replica": 4}, "no number of GPUs '4' of 'Tiny' (have: '2')"),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
     ],

@@ -82,7 +82,7 @@ GOOD = "toy,net,8,sgd,0.1,1,0.5,4"
         (("toy,net,8,sgd,0.1,1,0.5,0",), ":2: column 'target_epoch' is '0', expected"),
         (
             (GOOD, GOOD.replace("sgd", "SGD")),
-            ":3: this run and target stand already in line 2",
+            ":3: this run and target stand already in l",
         ),
     ],
 )
