@@ -88,6 +88,7 @@ def test_leaderboard_has_no_traces(leaderboard):
         ({"gpu_model": "H10"}, "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model"),
         ({"gpus_per_replica": 4}, "no number of GPUs '4' of 'Tiny' (have: '2')"),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
+        ({"batch_sizes": (8, 512)}, "no batch size '512' of 'Tiny' (have: '8', '16'"),
     ],
 )
 def test_what_the_leaderboard_lacks_is_named_with_what_it_has(
