@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,13 +20,11 @@ from builders import (
 )
 from command_line import call
 
-from diploee import Run
 from diploee.api import load_event
 from diploee.base.errors import InputError
 from diploee.base.progress import Progress, Update, watched_by
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
-from diploee.grid.dynamics.block_ride_through import Voltage
 from diploee.grid.dynamics.curves import Course
 from diploee.reports import data as data_module
 from diploee.scenario.ride_through import RideThrough
@@ -50,15 +47,16 @@ BLOCKS = {
     "motors": RideThrough(preset="perc1"),
 }
 EVENT = "nerc_2024_07_10"
+IT = "facility.ride_through.it"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     return tiny_run(tmp_path_factory.mktemp("runs") / "poi", POI)
 
 
 @pytest.fixture(scope="module")
-def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def two_pools(tmp_path_factory):
     pools = {
         "facility.pools.other": {"node_type": "node", "n_nodes": 5},
         "streams.more": {
@@ -72,7 +70,7 @@ def two_pools(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return tiny_run(tmp_path_factory.mktemp("runs") / "two", POI | pools)
 
 
-def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools: Run):
+def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools):
     settings = {
         "other": RideThrough(preset="perc1"),
         "a": RideThrough(of="main", share=0.7, preset="oem_like"),
@@ -95,7 +93,7 @@ def test_blocks_and_what_has_no_settings_add_up_to_the_load(two_pools: Run):
     assert (mw["a"] + mw["b"]) / 0.9 / mw["other"] == pytest.approx(ratio, rel=1e-5)
 
 
-def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
+def test_energy_and_moves_follow_from_the_load_and_the_fractions(run):
     case = ride_through(run, EVENT, settings=BLOCKS).cases[0]
     it, motors, _ = case.blocks
     found = case.sums()
@@ -113,7 +111,7 @@ def test_energy_and_moves_follow_from_the_load_and_the_fractions(run: Run):
     assert sums["transfer"] == pytest.approx(sums["return"])
 
 
-def test_power_over_time_integrates_to_the_same_energy(run: Run):
+def test_power_over_time_integrates_to_the_same_energy(run):
     ride_through_study = ride_through(run, EVENT, settings=BLOCKS)
     frame = ride_through_study.table().to_pandas()
     for case in ride_through_study.cases:
@@ -126,7 +124,7 @@ def test_power_over_time_integrates_to_the_same_energy(run: Run):
             )
 
 
-def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
+def test_instants_are_those_of_the_percentiles_of_the_load(run):
     load = run.facility(["facility_power_w"])["facility_power_w"] / 1e6
     hours = run.metrics["grid"]["transient_h"] if "grid" in run.metrics else 0.0
     load = load[
@@ -140,69 +138,43 @@ def test_instants_are_those_of_the_percentiles_of_the_load(run: Run):
     assert loads == sorted(loads)
 
 
-def test_deeper_dips_never_leave_less_away(run: Run):
+def test_deeper_dips_never_leave_less_away(run):
     cases = ride_through(run, EVENT, settings={"it": RideThrough(preset="perc1")}).cases
     for shallow, deep in zip(cases[::2], cases[1::2], strict=True):
         assert shallow.residual_pu > deep.residual_pu
         assert shallow.sums()["transferred_mw"] < deep.sums()["transferred_mw"]
 
 
-def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run: Run):
+def test_notes_say_what_is_assumed_and_that_the_ups_ends_first(run):
     notes = " ".join(ride_through(run, EVENT, settings=BLOCKS).notes)
     assert "study_assumption, not the site's own settings: it, motors" in notes
     assert "the UPS carries 5 s" in notes
     assert "positive sequence" in notes
-    mine = {
-        "it": RideThrough(
-            stages=({"voltage_pu": 0.7, "time_s": 0.02},), source="our relay"
-        )
-    }
-    assert "study_assumption" not in " ".join(
-        ride_through(run, EVENT, settings=mine).notes
-    )
+    stages = ({"voltage_pu": 0.7, "time_s": 0.02},)
+    mine = {"it": RideThrough(stages=stages, source="our relay")}
+    notes = " ".join(ride_through(run, EVENT, settings=mine).notes)
+    assert "study_assumption" not in notes
 
 
-def test_command_prints_tables_and_writes_parquet_and_picture(run: Run, tmp_path: Path):
-    words = ("--set", "facility.ride_through.it.preset=counter_3_in_60s")
+def test_command_prints_tables_and_writes_parquet_and_picture(run, tmp_path):
+    words = ("--set", f"{IT}.preset=counter_3_in_60s")
+    command = ("ride-through", run.folder, "--event", EVENT, *words)
     out, picture = tmp_path / "a.parquet", tmp_path / "a.svg"
-    done = call(
-        "ride-through",
-        run.folder,
-        "--event",
-        EVENT,
-        *words,
-        "--out",
-        out,
-        "--picture",
-        picture,
-    )
+    done = call(*command, "--out", out, "--picture", picture)
     assert done.code == 0, done.err
     assert done.out.startswith(f"Ride-through: {EVENT}")
     assert done.out.index("Leaves, at most") < done.out.index("By load and depth")
-    assert "dip 3 within 60 s" in done.out
-    assert "it counts dips, which is prohibited" in done.out
     assert "counts 3 dips in 60 s, which is prohibited" in done.out
     assert "study_assumption" in pq.read_schema(out).metadata[b"diploee.notes"].decode()
     assert picture.read_text("utf-8").startswith("<svg")
-    found = json.loads(
-        call(
-            "ride-through",
-            run.folder,
-            "--event",
-            EVENT,
-            *words,
-            "--json",
-            "--at",
-            "2018-01-02T06:00",
-        ).out
-    )
+    found = json.loads(call(*command, "--json", "--at", "2018-01-02T06:00").out)
     assert [case["residual_pu"] for case in found["cases"]] == [0.4, 0.25]
     assert found["cases"][0]["at"].startswith("2018-01-02T06:00")
     assert found["cases"][0]["latched_s"] == {"it": pytest.approx(15.863646)}
     assert found["cases"][0]["verdicts"]["ercot_nogrr282"]["verdict"] == "not met"
 
 
-def test_command_simulates_a_scenario_first(tmp_path: Path):
+def test_command_simulates_a_scenario_first(tmp_path):
     site = write_scenario(
         tmp_path / "site.yaml",
         {"duration": "6 h", "facility.ride_through": {"main": {"preset": "oem_like"}}},
@@ -219,92 +191,66 @@ def test_command_simulates_a_scenario_first(tmp_path: Path):
     ("words", "text"),
     [
         ((), "has no facility.ride_through"),
-        (
-            ("--set", "seed=3"),
-            "--set seed=3: of a run only facility.ride_through can be set",
-        ),
-        (
-            ("--set", "facility.ride_through.x.preset=perc1"),
-            "block 'x' is of 'x', expected",
-        ),
-        (
-            ("--set", "facility.ride_through.it.delay_s=1"),
-            "has neither stages nor a counter",
-        ),
-        (("--set", "facility.ride_through.it.preset=best"), "perc1"),
-        (("--at", "2031-01-01"), "facility.ride_through"),
+        (("--set", "seed=3"), "--set seed=3: of a run only facility.ride_through can"),
+        (("--set", "facility.ride_through.x.preset=perc1"), "block 'x' is of 'x',"),
+        (("--set", "facility.ride_through.it.delay_s=1"), "has neither stages nor a"),
+        (("--set", f"{IT}.preset=perc1", "--at", "2031-01-01"), "outside the run"),
         (("--event", "nerc"), "--event: unknown event name 'nerc', expected one of"),
-        (("--event", "12:30"), "--event: can't import '12:30'"),
     ],
 )
-def test_mistakes_are_one_line_with_the_remedy(
-    run: Run, words: tuple[str, ...], text: str
-):
+def test_mistakes_are_one_line_with_the_remedy(run, words, text):
     done = call("ride-through", run.folder, "--event", EVENT, *words)
     assert done.code == 2
     assert text in done.problem
 
 
-def test_a_time_beyond_the_run_is_refused(run: Run):
-    words = ("--set", "facility.ride_through.it.preset=perc1", "--at", "2031-01-01")
-    assert (
-        "outside the run"
-        in call("ride-through", run.folder, "--event", EVENT, *words).problem
-    )
-
-
-def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path: Path):
-    zoned = {
-        name: value for name, value in POI.items() if name != "facility.utc_offset"
-    }
-    spring = {
+def test_an_event_behind_a_change_of_the_clock_begins_at_its_local_time(tmp_path):
+    spring = POI | {
+        "facility.utc_offset": None,
         "facility.time_zone": "America/Denver",
         "start": "2018-03-10",
         "duration": "2 days",
     }
     at = datetime(2018, 3, 11, 12, 30)
-    (label,) = {
-        case.label
-        for case in ride_through(
-            tiny_run(tmp_path / "spring", zoned | spring), EVENT, at, BLOCKS
-        ).cases
-    }
+    run = tiny_run(tmp_path / "spring", spring)
+    (label,) = {case.label for case in ride_through(run, EVENT, at, BLOCKS).cases}
     assert label == f"{at:%Y-%m-%d %H:%M}"
 
 
-def test_blocks_of_more_than_a_pool_are_refused():
-    with pytest.raises(InputError, match="'main' add up to more than 1"):
-        tiny_scenario(
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (
             {
-                "facility.ride_through": {
-                    "it": {"preset": "perc1", "share": 0.6},
-                    "main": {"preset": "perc1", "share": 0.5},
+                "it": {"preset": "perc1", "share": 0.6},
+                "main": {"preset": "perc1", "share": 0.5},
+            },
+            "'main' add up to more than 1",
+        ),
+        (
+            {
+                "main": {
+                    "stages": [{"voltage_pu": 0.9, "time_s": 1}],
+                    "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
                 }
-            }
-        )
+            },
+            "raise recovery",
+        ),
+    ],
+    ids=["more than a pool", "a stage above the recovery"],
+)
+def test_blocks_that_do_not_go_together_are_refused(blocks, words):
+    with pytest.raises(InputError, match=words):
+        tiny_scenario({"facility.ride_through": blocks})
 
 
-def test_blocks_from_python_are_checked_as_those_of_a_scenario(run: Run):
+def test_blocks_from_python_are_checked_as_those_of_a_scenario(run):
     settings = {"itt": RideThrough(preset="perc1")}
     for ride_through_study in (ride_through, Site.open):
         with pytest.raises(
             InputError, match="block 'itt' is of 'itt', expected 'main', 'it'"
         ):
             ride_through_study(run, settings=settings)
-
-
-def test_a_stage_above_the_recovery_is_refused():
-    with pytest.raises(InputError, match="raise recovery"):
-        tiny_scenario(
-            {
-                "facility.ride_through": {
-                    "main": {
-                        "stages": [{"voltage_pu": 0.9, "time_s": 1}],
-                        "recovery": {"voltage_pu": 0.8, "time_s": 1, "ramp_s": 1},
-                    }
-                }
-            }
-        )
 
 
 def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
@@ -322,7 +268,7 @@ def test_settings_change_no_hash_where_there_are_none_and_are_read_back_alike():
 class TestEvents:
     """Files of voltage over time."""
 
-    def test_a_file_of_the_dips_gives_the_same_answer(self, run: Run, tmp_path: Path):
+    def test_a_file_of_the_dips_gives_the_same_answer(self, run, tmp_path):
         voltage = EVENTS[EVENT].voltage(0.40)
         rows = "".join(
             f"{t},{v},60\n" for t, v in zip(voltage.time_s, voltage.pu, strict=True)
@@ -333,7 +279,7 @@ class TestEvents:
         wanted = ride_through(run, EVENT, settings=BLOCKS).cases[2]
         assert found.sums() == pytest.approx(wanted.sums())
 
-    def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path: Path):
+    def test_rms_of_half_cycles_of_a_step_are_those_of_the_sheet(self, tmp_path):
         n = 192  # samples per cycle
         t = np.arange(-4 * n, 6 * n) / n / 60
         wave = np.where(t < 0, 1.0, 0.4) * np.sin(2 * np.pi * 60 * t)
@@ -350,41 +296,15 @@ class TestEvents:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            (
-                "t_s,v\n0,1\n",
-                "dips.csv:1: column 'voltage_pu' is missing, expected once in",
-            ),
-            ("", "is empty"),
+            ("t_s,v\n0,1\n", "dips.csv:1: column 'voltage_pu' is missing"),
             ("t_s,voltage_pu\n", "has no rows"),
             ("t_s,voltage_pu\n0,1\n0,0.4\n", "dips.csv:3: column 't_s' is '0'"),
-            (
-                "t_s,voltage_pu\n0,1\n1,x\n",
-                "dips.csv:3: column 'voltage_pu' is 'x', expected a",
-            ),
-            ("t_s,voltage_pu\n0,1\n1\n", "dips.csv:3: 1 field, expected 2"),
-            ("t_s,voltage_pu\n0,1\n1,0.4,60\n", "dips.csv:3: 3 fields, expected 2"),
-            (
-                "t_s,voltage_pu\n0,1\n1,nan\n",
-                "dips.csv:3: column 'voltage_pu' is 'nan'",
-            ),
-            (
-                "t_s,voltage_pu\n0,1\n1,-0.1\n",
-                "'-0.1', expected a number of 0 or more up to 2",
-            ),
-            ("t_s,voltage_pu\n0,100\n1,40\n", "expected a number of 0 or more up to 2"),
-            (
-                "t_s,voltage_pu,frequency_hz\n0,1,0\n",
-                "expected a number above 0 up to 100",
-            ),
-            (
-                "t_s,waveform_pu\n0,1\n1,0.4\n",
-                "a cycle or more in even steps of at most 2.08 ms",
-            ),
+            ("t_s,voltage_pu\n0,1\n1,-0.1\n", "a number of 0 or more up to 2"),
+            ("t_s,voltage_pu,frequency_hz\n0,1,0\n", "a number above 0 up to 100"),
+            ("t_s,waveform_pu\n0,1\n1,0.4\n", "more in even steps of at most 2.08 ms"),
         ],
     )
-    def test_a_bad_file_is_refused_in_one_line(
-        self, tmp_path: Path, text: str, why: str
-    ):
+    def test_a_bad_file_is_refused_in_one_line(self, tmp_path, text, why):
         file = tmp_path / "dips.csv"
         file.write_text(text, "utf-8")
         with pytest.raises(InputError, match=why):
@@ -396,12 +316,7 @@ class TestEvents:
         ):
             load_event("nerc_2024")
 
-    def test_a_table_may_have_other_separators(self, tmp_path: Path):
-        file = tmp_path / "dips.csv"
-        file.write_text("t_s;voltage_pu\n0;1\n1;0.4\n2;1\n", "utf-8")
-        assert load_event(str(file)).series == Voltage((0.0, 1.0, 2.0), (1.0, 0.4, 1.0))
-
-    def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path: Path):
+    def test_a_wave_at_50_hz_says_so_by_its_frequency(self, tmp_path):
         t = np.arange(0, 0.2, 1e-4)
         rows = "".join(f"{a:.4f},{np.sin(100 * np.pi * a):.9f},50\n" for a in t)
         (tmp_path / "w.csv").write_text(
@@ -409,9 +324,7 @@ class TestEvents:
         )
         assert load_event(str(tmp_path / "w.csv")).series.pu == pytest.approx([1.0])
 
-    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(
-        self, run: Run
-    ):
+    def test_a_longer_dip_than_the_run_has_power_for_holds_the_last_value(self, run):
         event = replace(EVENTS[EVENT], dips=((0.0, 0.1), (1e6, 0.1)))
         case = ride_through(run, event, settings=BLOCKS).cases[0]
         assert np.isfinite(case.course.without_mw).all()
@@ -419,7 +332,7 @@ class TestEvents:
 
 @pytest.mark.slow
 def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     settings = {"facility.ride_through": {"it": {"preset": "counter_3_in_60s"}}}
     site = {"site": {"short_circuit_mva": 5.0, "x_over_r": 8.0}}
@@ -447,7 +360,7 @@ def test_report_and_data_sheet_have_the_answer_where_the_site_has_settings(
     assert "ride-through" not in [s.id for s in bare.sections()]
 
 
-def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
+def test_last_time_below_a_level_is_that_of_a_look_at_every_piece():
     rng = np.random.default_rng(5)
     edges = np.cumsum(rng.uniform(0.1, 2.0, 200))
     times = np.column_stack([edges[:-1], edges[1:]]).ravel()
@@ -465,9 +378,7 @@ def test_last_time_below_a_level_is_that_of_a_look_at_every_piece() -> None:
         assert course.last_below(0.3, first, end) == pytest.approx(expected, abs=2e-3)
 
 
-def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
-    run: Run, tmp_path: Path
-) -> None:
+def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run, tmp_path):
     dips = [f"{t},{pu}" for k in range(60) for t, pu in ((k + 1, 0.1), (k + 1.4, 1.0))]
     (tmp_path / "dips.csv").write_text("\n".join(["t_s,voltage_pu", "0,1.0", *dips]))
     bars: list[str] = []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import TINY, tiny_run
 
-from diploee import Run
 from diploee.base.column_specs import Column
 from diploee.facility import Block
 from diploee.facility.base import POWER, REACTIVE
@@ -28,12 +26,12 @@ TWO_POOLS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="session")
-def year_run(runs: Path) -> Run:
+def year_run(runs):
     """The year 2018 by the half hour at UTC-07:00."""
     changes = {
         "duration": "1 year",
@@ -44,7 +42,7 @@ def year_run(runs: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def leap_run(runs: Path) -> Run:
+def leap_run(runs):
     """The leap year 2020 by the hour."""
     return tiny_run(
         runs / "leap",
@@ -53,19 +51,19 @@ def leap_run(runs: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def minute_run(runs: Path) -> Run:
+def minute_run(runs):
     """Two days of two pools by the minute."""
     return tiny_run(runs / "minute", TWO_POOLS)
 
 
 @pytest.fixture(scope="session")
-def fine_run(runs: Path) -> Run:
+def fine_run(runs):
     """Twenty minutes at 0.1 s."""
     return tiny_run(runs / "fine", {"duration": "20 min", "resolution": "0.1 s"})
 
 
 @pytest.fixture(scope="session")
-def event_run(runs: Path) -> Run:
+def event_run(runs):
     """Six hours of two pools by the minute at UTC-07:00, with the worst windows at 0.1
     s."""
     changes = TWO_POOLS | {"duration": "6 h", "facility.utc_offset": "-07:00"}
@@ -90,7 +88,7 @@ class LeadsAtLowLoad:
 
 
 @pytest.fixture(scope="session")
-def reactive_run(runs: Path) -> Run:
+def reactive_run(runs):
     """Half a day by the minute at UTC-07:00, with reactive power and event windows at
     0.1 s."""
     changes = {"duration": "12 h", "facility.utc_offset": "-07:00"}
@@ -99,7 +97,7 @@ def reactive_run(runs: Path) -> Run:
 
 
 @pytest.fixture
-def q_table(tmp_path: Path) -> ReactiveTable:
+def q_table(tmp_path):
     """Reactive power that is supplied at low and drawn at high load."""
     path = tmp_path / "q_of_p.csv"
     path.write_text(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from shutil import copytree
 
 import pytest
 from command_line import call
 
-from diploee import Run
 from diploee.base.errors import OutputError, OutputExistsError
 from diploee.grid.export import FORMATS, Options, export_run
-from diploee.grid.export.series import ReactiveTable
 
 resource = pytest.importorskip(
     "resource", reason="no limits on file sizes on this system"
@@ -33,8 +30,8 @@ def disk_of(n_bytes: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["csv", "pypsa", "pandapower"])
 def test_full_disk_is_one_line_and_leaves_nothing(
-    name: str, fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, fine_run, tmp_path, monkeypatch
+):
     monkeypatch.setattr("diploee.runs.series.BATCH_ROWS", 250)
     place = tmp_path / f"out{(FORMATS[name].suffixes or ('',))[0]}"
     limit = 9_000 if name == "pandapower" else 40_000
@@ -47,9 +44,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", ["playback", "pypsa"])
-def test_existing_export_is_replaced_by_force_alone(
-    name: str, fine_run: Run, tmp_path: Path
-) -> None:
+def test_existing_export_is_replaced_by_force_alone(name, fine_run, tmp_path):
     place = tmp_path / "out"
     export_run(fine_run, name, place)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
@@ -63,7 +58,7 @@ def test_existing_export_is_replaced_by_force_alone(
     assert set(after) == set(before) and after != before
 
 
-def test_a_lone_sidecar_is_not_overwritten(fine_run: Run, tmp_path: Path) -> None:
+def test_a_lone_sidecar_is_not_overwritten(fine_run, tmp_path):
     (tmp_path / "out.csv.meta.json").write_text("mine")
     with pytest.raises(
         OutputExistsError, match=r"out\.csv\.meta\.json: exists already"
@@ -71,7 +66,7 @@ def test_a_lone_sidecar_is_not_overwritten(fine_run: Run, tmp_path: Path) -> Non
         export_run(fine_run, "csv", tmp_path / "out.csv")
 
 
-def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) -> None:
+def test_place_that_cannot_be_written_is_named(fine_run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
         OutputError, match=r"can't be written \(.+ is a file.*\); check --out"
@@ -84,9 +79,7 @@ def test_place_that_cannot_be_written_is_named(fine_run: Run, tmp_path: Path) ->
             export_run(fine_run, "csv", folder)
 
 
-def test_command_line_passes_every_option(
-    minute_run: Run, tmp_path: Path, q_table: ReactiveTable
-) -> None:
+def test_command_line_passes_every_option(minute_run, tmp_path, q_table):
     out, span = tmp_path / "dss", ("--from", "2018-01-01T12:00", "--to", "2018-01-02")
     power = (
         "--column",
@@ -109,9 +102,7 @@ def test_command_line_passes_every_option(
 
 
 @pytest.mark.slow
-def test_command_line_takes_year_leap_day_and_zone(
-    leap_run: Run, tmp_path: Path
-) -> None:
+def test_command_line_takes_year_leap_day_and_zone(leap_run, tmp_path):
     command = ("export", "sam", leap_run.folder, "--out", tmp_path / "x.csv", "--quiet")
     year = ("--year", 2020, "--leap-day", "drop-feb29")
     assert call(*command, *year).out == ""
@@ -120,8 +111,8 @@ def test_command_line_takes_year_leap_day_and_zone(
 
 
 def test_default_place_is_beside_the_run_folder_even_from_within(
-    fine_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fine_run, tmp_path, monkeypatch
+):
     copytree(fine_run.folder, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     assert export_run(".", "playback") == tmp_path / "run-playback.csv"

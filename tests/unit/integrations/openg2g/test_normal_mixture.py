@@ -10,7 +10,7 @@ from diploee.integrations.openg2g.itl_mixture import (
 )
 
 
-def test_expectation_maximisation_recovers_a_mixture_and_climbs() -> None:
+def test_expectation_maximisation_recovers_a_mixture_and_climbs():
     n, rng = 20_000, np.random.default_rng(0)
     weight, mean, sigma = (
         np.array([0.4, 0.6]),

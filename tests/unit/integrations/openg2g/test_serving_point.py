@@ -155,15 +155,8 @@ def test_services_rate_curves_hold_the_sampled_points():
     [
         ({"rate_rps": -1.0}, "request rates must be numbers of 0 or more, found -1"),
         ({"rate_rps": [1, np.nan]}, r"found nan \(1 such rates\)"),
-        (
-            {"output_tokens": 0},
-            "mean output tokens per request must be a number above 0, found 0",
-        ),
-        (
-            {"idle_power_w": 5_000.0},
-            "idle_power_w must be from 0 to the power at the smallest",
-        ),
-        ({"idle_power_w": -1.0}, "idle_power_w must be from 0"),
+        ({"output_tokens": 0}, "tokens per request must be a number above 0, found 0"),
+        ({"idle_power_w": 5_000.0}, "idle_power_w must be from 0 to the power at the"),
     ],
 )
 def test_wrong_point_is_one_clear_line(options, text):

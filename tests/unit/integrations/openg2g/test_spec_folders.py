@@ -102,10 +102,7 @@ def test_folder_of_a_spec_without_batch_sizes_is_that_of_the_sizes_found(
     [
         (lambda at: LogisticModelStore.load(at, [SPEC]), "logistic_fit.json: can't be"),
         (lambda at: LogisticModelStore.ensure(at, []), "no model spec given"),
-        (
-            lambda at: InferenceData.load(at, [SPEC, tiny_spec()]),
-            "two specs have the label 'Tiny'",
-        ),
+        (lambda at: InferenceData.load(at, [SPEC, tiny_spec()]), "two specs have the"),
         (lambda at: specs_of(at), "no finished spec folder of OpenG2G"),
     ],
 )
@@ -138,24 +135,11 @@ def test_a_folder_of_openg2g_is_found_by_its_hash_and_gives_its_own_fits(tmp_pat
     ("file", "old", "new", "text"),
     [
         ("trace.csv", "power_total_W", "power_W", "'power_total_W' is missing"),
-        ("trace.csv", "8,0.0,", "8,0.0,x", "column 'power_total_W' is 'x"),
-        ("trace.csv", "8,0.0,", "8,0.0,-", "expected a number of 0 or more"),
         ("trace.csv", "\n64,", "\n65,", "nothing of batch size 64"),
         ("itl_fit.json", '"loc"', '"lco"', "per_batch.8.loc: this key is missing"),
-        ("itl_fit.json", '"per_batch"', '"p"', "per_batch: this key is missing"),
-        ("logistic_fit.json", '"k"', '"kk"', "power.k: this key is missing"),
-        (
-            "logistic_fit.json",
-            '"k": 0.9',
-            '"k": 0',
-            "power.k: must be a",
-        ),
-        ("logistic_fit.json", '"k": 0.9', '"k": "1"', "power.k: must be a number"),
-        ("itl_fit.json", '"pi_steady": 0.9', '"pi_steady": 1.5', "found 1.5"),
-        ("itl_fit.json", '"sigma_stall": 0.5', '"sigma_stall": 0', "found 0"),
+        ("logistic_fit.json", '"k": 0.9', '"k": 0', "power.k: must be a"),
         ("logistic_fit.json", '"latency"', '"latancy"', "no fit of 'itl'"),
         ("logistic_fit.json", "{", "", "not valid JSON"),
-        ("_manifest.json", '"spec"', '"spce"', "spec: this key is missing"),
         ("_manifest.json", '"H100"', "3", "spec.gpu_model: must be text"),
     ],
 )

@@ -2,7 +2,6 @@
 figures."""
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -78,9 +77,7 @@ def costs_in_plain_python(
 
 @pytest.mark.parametrize("eta", [1.0, 0.5])
 @pytest.mark.parametrize("name", ENERGY)
-def test_savings_of_the_sample_are_those_of_plain_python(
-    sample: Callable[[str], Path], name: str, eta: float
-) -> None:
+def test_savings_of_the_sample_are_those_of_plain_python(sample, name, eta):
     folder, spec = sample(ZEUS), KNOWN_WORKLOADS[name]
     costs = costs_in_plain_python(folder, spec, eta)
     full = spec.default_batch_size, max(limit_w for _, limit_w in costs)
@@ -103,7 +100,7 @@ def test_savings_of_the_sample_are_those_of_plain_python(
         assert [*percents(savings), *pair] == pytest.approx(ENERGY[name], abs=0.051)
 
 
-def test_energy_to_accuracy_is_mean_epochs_x_time_x_power() -> None:
+def test_energy_to_accuracy_is_mean_epochs_x_time_x_power():
     assert expected_cost_j(hand_workload(), 1.0).tolist() == [
         [4 * 30 * 60, 4 * 25 * 100],
         [10 * 12 * 90, 10 * 10 * 150],
@@ -111,7 +108,7 @@ def test_energy_to_accuracy_is_mean_epochs_x_time_x_power() -> None:
     ]
 
 
-def test_savings_worked_out_by_hand() -> None:
+def test_savings_worked_out_by_hand():
     paths = (np.array([4.0]), np.array([9.0, 11.0]), np.array([np.inf]))
     reliable = replace(hand_workload(), target_epochs=paths)
     energy, half = best_savings(reliable, 1.0), best_savings(reliable, 0.5)
@@ -124,7 +121,7 @@ def test_savings_worked_out_by_hand() -> None:
     assert default_pair(reliable, 0.5).cost_j == pytest.approx(17_500)
 
 
-def test_oracle_trusts_a_batch_size_that_may_fail_only_where_all_may() -> None:
+def test_oracle_trusts_a_batch_size_that_may_fail_only_where_all_may():
     savings = best_savings(hand_workload(), 1.0)  # by the paths that reach the target
     assert savings.both.pair.batch_size == 32
     assert savings.both.fraction == pytest.approx(1 - 4560 / 15000)
@@ -135,7 +132,7 @@ def test_oracle_trusts_a_batch_size_that_may_fail_only_where_all_may() -> None:
     assert oracle_pair(risky, 1.0).batch_size == 16
 
 
-def test_pair_that_was_not_measured_is_never_the_best() -> None:
+def test_pair_that_was_not_measured_is_never_the_best():
     nan = float("nan")
     sparse = workload(
         {8: [1], 16: [10]}, [[nan, 25], [12, 10]], [[nan, 100], [90, 150]]
@@ -144,7 +141,7 @@ def test_pair_that_was_not_measured_is_never_the_best() -> None:
     assert best_savings(sparse, 1.0).both.pair.power_limit_w == 200.0
 
 
-def test_default_that_never_converges_has_no_savings() -> None:
+def test_default_that_never_converges_has_no_savings():
     lost = workload(
         {8: [4], 16: [np.inf]}, [[30, 25], [12, 10]], [[60, 100], [90, 150]]
     )
@@ -155,6 +152,6 @@ def test_default_that_never_converges_has_no_savings() -> None:
 
 
 @pytest.mark.parametrize("eta", [-0.1, 1.1, float("nan")])
-def test_eta_out_of_range_is_refused(eta: float) -> None:
+def test_eta_out_of_range_is_refused(eta):
     with pytest.raises(WorkloadError, match="expected a number from 0"):
         expected_cost_j(hand_workload(), eta)

@@ -64,7 +64,6 @@ ALIKE = dict.fromkeys(SIZES, 5)
         # Nothing beyond a failure.
         (64, {8: 1, 16: 1, 32: 99, 64: 9, 128: 99, 256: 1}, [64, 32, 128, 64], [64]),
         # At an edge it goes one way.
-        (8, ALIKE, SIZES * 2, SIZES),
         (256, ALIKE, SIZES[::-1] * 2, SIZES),
         # A default that fails is left, and both ways are walked.
         (
@@ -73,19 +72,15 @@ ALIKE = dict.fromkeys(SIZES, 5)
             [64, 32, 16, 8, 128, 256, 16, 8, 32, 128],
             [8, 16, 32, 128],
         ),
-        # A job of which nothing converges stays with its default.
-        (64, dict.fromkeys(SIZES, 99), [64, 32, 128, 64], [64]),
     ],
 )
-def test_pruning_walks_both_ways_to_the_first_failure_twice(
-    default, cost, tried, kept
-) -> None:
+def test_pruning_walks_both_ways_to_the_first_failure_twice(default, cost, tried, kept):
     pruning = PruningRounds(SIZES, default)
     assert walk(pruning, cost, fails_above=50) == tried
     assert pruning.kept == kept
 
 
-def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
+def test_plain_thompson_sampling_tries_all_before_it_settles():
     optimizer = ThompsonBatchSize().open(setting([8, 16, 32], 16))
     mean, tried = {8: 30.0, 16: 10.0, 32: 20.0}, []
     for recurrence in range(30):
@@ -95,7 +90,7 @@ def test_plain_thompson_sampling_tries_all_before_it_settles() -> None:
     assert set(tried[6:]) == {16}
 
 
-def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
+def test_posterior_is_the_conjugate_normal_of_a_flat_prior():
     costs = [7.0, 9.0, 14.0]
     arm = GaussianArm()
     for cost in costs:
@@ -113,7 +108,7 @@ def test_posterior_is_the_conjugate_normal_of_a_flat_prior() -> None:
     assert informed.posterior == pytest.approx((mean, sqrt(1 / (0.5 + learnt))))
 
 
-def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:
+def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel():
     arm = GaussianArm()
     for _ in range(3):
         arm.observe(1e15)
@@ -122,7 +117,7 @@ def test_arm_of_equal_costs_is_certain_and_large_costs_do_not_cancel() -> None:
     assert arm.posterior[1] == pytest.approx(np.std([0, 0, 0, 4]) / 2)
 
 
-def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
+def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest():
     arms = {8: GaussianArm(), 16: GaussianArm()}
     for size, costs in ((8, (9.0, 11.0)), (16, (10.0, 12.0))):
         for cost in costs:
@@ -135,7 +130,7 @@ def test_arm_is_drawn_as_often_as_it_is_likely_to_be_the_cheapest() -> None:
     assert abs(drawn[16] / n - p) < 3.3 * sqrt(p * (1 - p) / n)
 
 
-def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
+def test_thompson_sampling_settles_on_the_cheapest_batch_size():
     rng, noise = named_rng(0, "tests", "zeus"), named_rng(0, "tests", "noise")
     mean = {8: 100.0, 16: 80.0, 32: 95.0, 64: 130.0}
     late = []
@@ -151,7 +146,7 @@ def test_thompson_sampling_settles_on_the_cheapest_batch_size() -> None:
     assert np.mean(late) < 1.02 * min(mean.values())
 
 
-def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
+def test_jit_wants_a_profile_of_each_new_batch_size_once():
     jit = JitPowerLimit().open(setting())
     assert jit.predict(8) is None
     for limit_w, cost_j in ((100.0, 30.0), (150.0, 20.0), (200.0, 25.0)):
@@ -162,7 +157,7 @@ def test_jit_wants_a_profile_of_each_new_batch_size_once() -> None:
     assert jit.predict(8) == 200.0
 
 
-def test_named_optimizers_choose_as_they_should() -> None:
+def test_named_optimizers_choose_as_they_should():
     batch_sizes, limits = BATCH_SIZE_OPTIMIZERS.by_name, POWER_LIMIT_OPTIMIZERS.by_name
     first = {
         name: spec().open(setting()).predict()
@@ -179,7 +174,7 @@ def test_named_optimizers_choose_as_they_should() -> None:
     assert made["oracle"].predict(8) == 200.0  # 30 x 130 against 25 x 150
 
 
-def test_own_optimizer_is_named_by_its_import_path() -> None:
+def test_own_optimizer_is_named_by_its_import_path():
     own = BATCH_SIZE_OPTIMIZERS.read(always(8))
     assert own.open(setting()).predict() == 8
     assert BATCH_SIZE_OPTIMIZERS.read(own.model_dump()) == own

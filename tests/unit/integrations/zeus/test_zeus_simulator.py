@@ -1,9 +1,8 @@
 """The simulator: its rules by hand, and that Zeus converges, on the sample and without
 it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,7 +77,6 @@ PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
 @pytest.mark.parametrize(
     ("given", "took", "converged", "stopped"),
     [
-        ({"n_epochs": 4}, (40, 4000, 6000), True, False),
         ({"n_epochs": 4, "profile": PROFILE}, (46, 4200, 6300), True, False),
         ({"n_epochs": 100, "stop_at_j": 4500}, (30, 3000, 4500), False, True),
         ({"n_epochs": 3, "stop_at_j": 4500}, (30, 3000, 4500), True, False),
@@ -95,9 +93,6 @@ PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
             False,
             True,
         ),
-        ({"n_epochs": INF, "stop_at_j": 15_000}, (100, 10_000, 15_000), False, True),
-        ({"n_epochs": INF, "max_epochs": 3}, (30, 3000, 4500), False, False),
-        ({"n_epochs": 4, "max_epochs": 3}, (30, 3000, 4500), False, False),
         (
             {"n_epochs": INF, "stop_at_j": 15_000, "max_epochs": 3},
             (30, 3000, 4500),
@@ -107,14 +102,14 @@ PROFILE = Epoch(time_s=16.0, energy_j=1200.0, cost_j=1800.0)
     ],
 )
 def test_run_takes_its_epochs_to_the_target_the_threshold_or_the_most_epochs(
-    given: dict[str, Any], took: tuple[float, ...], converged: bool, stopped: bool
-) -> None:
+    given, took, converged, stopped
+):
     run = run_once(EPOCH, **given)
     assert (run.time_s, run.energy_j, run.cost_j) == took
     assert (run.converged, run.stopped) == (converged, stopped)
 
 
-def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits() -> None:
+def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits():
     table = EpochTable(hand_workload(), 0.5)
     assert table.profiles[1] == Epoch(
         11.0, (12 * 90 + 10 * 150) / 2, (12 * 145 + 10 * 175) / 2
@@ -127,20 +122,24 @@ def test_profile_of_the_epoch_table_is_the_mean_over_the_measured_limits() -> No
     assert list(table.pairs[0]) == [200.0]
 
 
-def test_default_runs_the_default_pair_each_time() -> None:
+def test_default_runs_the_default_pair_each_time():
     table = one_by_one(rules("default"), 3)
-    assert table.batch_size.tolist() == [16] * 3
-    assert table.power_limit_w.tolist() == [200.0] * 3
-    assert table.time_s.tolist() == [100.0] * 3
-    assert table.energy_j.tolist() == [15_000.0] * 3
-    assert table.cost_j.tolist() == [17_500.0] * 3
+    expected = {
+        "batch_size": 16,
+        "power_limit_w": 200.0,
+        "time_s": 100.0,
+        "energy_j": 15_000.0,
+        "cost_j": 17_500.0,
+        "average_power_w": 150.0,
+        "regret_j": 2_500.0,
+    }
+    for column, value in expected.items():
+        assert table[column].tolist() == [value] * 3, column
     assert table.start_s.tolist() == [0.0, 100.0, 200.0]
-    assert table.average_power_w.tolist() == [150.0] * 3
-    assert table.regret_j.tolist() == [2_500.0] * 3
     assert table.recurrence.tolist() == [0, 1, 2]
 
 
-def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
+def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand():
     table = one_by_one(rules("zeus"), 7)
     # Round 1: 16, then 8, then 32, which never gets there; round 2, from the cheapest:
     # 8, 16.
@@ -164,18 +163,7 @@ def test_zeus_profiles_prunes_and_settles_as_worked_out_by_hand() -> None:
     assert table.power_limit_w[[0, 1]].tolist() == [100.0, 200.0]
 
 
-def test_stopped_run_costs_up_to_beta_x_the_lowest_cost_and_is_run_again() -> None:
-    for beta in (1.5, 2.0, 3.0):
-        table = one_by_one(rules("zeus", beta=beta), 3)
-        assert table.recurrence.tolist() == [0, 1, 2, 2]
-        assert table.converged.tolist() == [True, True, False, True]
-        # Whole epochs of 885 J; the profile in the first one costs 45 J more.
-        assert -885 < table.cost_j[2] - 45 - beta * table.cost_j[:2].min() <= 0
-
-
-def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs() -> (
-    None
-):
+def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs():
     table = one_by_one(rules(always(32), "max", beta=1000), 2)
     assert table.time_s.tolist() == [500.0] * 40
     assert table.attempt.tolist() == list(range(20)) * 2
@@ -183,7 +171,7 @@ def test_what_never_converges_is_tried_20_times_to_its_highest_number_of_epochs(
     assert not table.stopped.any()
 
 
-def test_lowest_cost_counts_the_failed_runs_before() -> None:
+def test_lowest_cost_counts_the_failed_runs_before():
     """A default that never converges costs 175,000 J; its retry may be stopped by no
     less."""
     lost = workload(
@@ -195,7 +183,7 @@ def test_lowest_cost_counts_the_failed_runs_before() -> None:
     assert table.attempt.tolist() == [0, 1, 0]
 
 
-def test_oracle_has_no_regret_on_average() -> None:
+def test_oracle_has_no_regret_on_average():
     table = simulate_sequence([hand_workload()], rules("oracle"), 40, SEEDS)
     assert table.regret_j.tolist() == [0.0] * len(table)  # its batch size has one path
     for each in chosen_workloads(read_traces()):
@@ -204,7 +192,7 @@ def test_oracle_has_no_regret_on_average() -> None:
         assert abs(table.regret_j.mean()) <= error_j
 
 
-def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
+def test_paths_of_a_batch_size_are_drawn_equally_often():
     n = 4000
     table = one_by_one(rules("default"), n, hand_workload())
     share = np.mean(table.time_s == 90.0)  # the path of 9 epochs
@@ -212,7 +200,7 @@ def test_paths_of_a_batch_size_are_drawn_equally_often() -> None:
     assert abs(share - 0.5) < 3.3 * np.sqrt(0.25 / n)
 
 
-def test_overlapping_recurrence_takes_the_best_batch_size_known() -> None:
+def test_overlapping_recurrence_takes_the_best_batch_size_known():
     # 16 runs 0-100, 8 runs 200-300; 250 overlaps it and knows 16 alone; 400 tries 32;
     # 410 knows 8.
     starts, ends = [0, 200, 250, 400, 410], [100, 300, 350, 500, 510]
@@ -223,7 +211,7 @@ def test_overlapping_recurrence_takes_the_best_batch_size_known() -> None:
     assert table.overlapping.tolist() == [False, False, True, False, True, True]
 
 
-def test_result_is_known_at_the_end_not_before() -> None:
+def test_result_is_known_at_the_end_not_before():
     ends = [1000, 30, 2000]
     late = simulate([certain()], submitted([0, 10, 1500], ends), rules("zeus"), 0)
     assert late.overlapping.tolist() == [False, True, False]
@@ -233,7 +221,7 @@ def test_result_is_known_at_the_end_not_before() -> None:
     assert at_the_end.overlapping.tolist() == [False, False]
 
 
-def test_without_given_ends_the_simulated_run_time_decides() -> None:
+def test_without_given_ends_the_simulated_run_time_decides():
     # The default takes 100 s.
     table = simulate([certain()], submitted([0, 99, 150, 300]), rules("default"), 0)
     assert table.overlapping.tolist() == [False, True, True, False]
@@ -243,7 +231,7 @@ def test_without_given_ends_the_simulated_run_time_decides() -> None:
     assert half.overlapping.tolist() == [False, False, False]
 
 
-def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> None:
+def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices():
     starts, ends = np.arange(12) * 1000.0, np.arange(12) * 1000.0 + 500
     plain = simulate([certain()], submitted(starts, ends), rules("zeus"), 0)
     tripled = simulate(
@@ -255,7 +243,7 @@ def test_runtime_ratio_scales_time_energy_cost_and_regret_but_not_choices() -> N
     pd.testing.assert_frame_equal(tripled[kept], plain[kept])
 
 
-def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
+def test_same_seed_gives_the_same_rows_and_another_seed_others():
     several = chosen_workloads(read_traces())
     first, again, other = (
         simulate_sequence(several, rules(), 40, (seed,)) for seed in (3, 3, 4)
@@ -264,7 +252,7 @@ def test_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
     assert not first["cost_j"].equals(other["cost_j"])
 
 
-def test_optimizers_are_compared_on_the_same_paths() -> None:
+def test_optimizers_are_compared_on_the_same_paths():
     """The n-th recurrence draws the same number, so the default pair has the same run
     times."""
     own = rules(always(16), always(200.0))
@@ -289,26 +277,23 @@ class Alternating:
         self.seen.append((batch_size, cost_j, converged))
 
 
-def test_own_optimizer_can_be_plugged_in_and_gets_the_costs() -> None:
+def test_own_optimizer_can_be_plugged_in_and_gets_the_costs():
     table = one_by_one(rules({"path": f"{__name__}:Alternating"}, 200.0), 4)
     assert table.batch_size.tolist() == [8, 16, 8, 16]
     assert Alternating.seen == [(8, 15_000.0, True), (16, 17_500.0, True)] * 2
 
 
-def test_choice_outside_the_data_is_refused() -> None:
-    with pytest.raises(
-        WorkloadError, match="batch size 12 is not in the data, expected one of 8,"
+def test_choice_outside_the_data_is_refused():
+    for chosen, words in (
+        (rules(always(12), "max"), "batch size 12 is not in the data, expected one of"),
+        (rules("default", 160.0), "power limit 160 W was never measured for batch"),
+        (rules("default", always(90.0)), "power limit 90 W was never measured"),
     ):
-        one_by_one(rules(always(12), "max"))
-    with pytest.raises(
-        WorkloadError, match="power limit 160 W was never measured for batch size"
-    ):
-        one_by_one(rules("default", 160.0))
-    with pytest.raises(WorkloadError, match="power limit 90 W was never measured"):
-        one_by_one(rules("default", always(90.0)))
+        with pytest.raises(WorkloadError, match=words):
+            one_by_one(chosen)
 
 
-def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
+def test_fixed_limit_must_be_measured_for_each_batch_size_in_use():
     sparse = workload(
         {8: [1], 16: [10]}, [[NAN, 25], [12, 10]], [[NAN, 100], [90, 150]]
     )
@@ -319,8 +304,8 @@ def test_fixed_limit_must_be_measured_for_each_batch_size_in_use() -> None:
         one_by_one(rules("zeus", 100.0), 2, sparse)
 
 
-@pytest.mark.parametrize(("n", "seeds"), [(0, 1), (-1, 1), (5, 0), (10**9, 1)])
-def test_nothing_or_far_too_much_to_simulate_is_refused(n: int, seeds: int) -> None:
+@pytest.mark.parametrize(("n", "seeds"), [(0, 1), (5, 0), (10**9, 1)])
+def test_nothing_or_far_too_much_to_simulate_is_refused(n, seeds):
     with pytest.raises(WorkloadError, match="expected 1 to 20,000,000 in all"):
         simulate_sequence([certain()], rules(), n, range(seeds))
 
@@ -332,9 +317,7 @@ def v100_traces(folder: Path) -> TrainingTraces:
 @pytest.mark.parametrize(
     "of", ["synthetic", pytest.param("sample", marks=pytest.mark.slow)]
 )
-def test_zeus_converges_and_saves_energy(
-    of: str, sample: Callable[[str], Path]
-) -> None:
+def test_zeus_converges_and_saves_energy(of, sample):
     traces = read_traces() if of == "synthetic" else v100_traces(sample(ZEUS))
     several = chosen_workloads(traces)
     energy_j, late = {}, {}
@@ -378,9 +361,7 @@ OF_ZEUS_ON_SYNTHETIC = {
 @pytest.mark.parametrize(
     "expected", [OF_ZEUS, OF_ZEUS_ON_SYNTHETIC], ids=["sample", "shipped"]
 )
-def test_savings_are_those_of_zeus_own_simulator(
-    expected: dict[str, tuple[float, ...]],
-) -> None:
+def test_savings_are_those_of_zeus_own_simulator(expected):
     folder = PUBLISHED / ZEUS
     if expected is OF_ZEUS and not folder.exists():
         pytest.skip("the published traces are not at hand")
@@ -413,7 +394,7 @@ def test_savings_are_those_of_zeus_own_simulator(
 SHIPPED = shipped_folder("profiles") / "zeus" / "groups.csv"
 
 
-def test_groups_of_other_datasets_are_left_out(tmp_path: Path) -> None:
+def test_groups_of_other_datasets_are_left_out(tmp_path):
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS))
     result = simulate_groups([hand_workload()], trace, rules("default"))
     assert len(result) == 3
@@ -425,7 +406,7 @@ def test_groups_of_other_datasets_are_left_out(tmp_path: Path) -> None:
         )
 
 
-def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) -> None:
+def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path):
     trace = read_groups(write(tmp_path / "g.csv", GROUP_HEADER, *GROUPS[:3]))
     table = simulate_groups([hand_workload()], trace, rules("default"))
     assert table.recurrence.tolist() == [0, 0, 1]
@@ -435,7 +416,7 @@ def test_rows_stand_by_group_and_recur_in_the_order_of_starts(tmp_path: Path) ->
     assert set((table.time_s / table.runtime_ratio).tolist()) <= {90.0, 110.0}
 
 
-def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) -> None:
+def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path):
     def costs(*names: str) -> list[float]:
         rows = [
             f"{g},{1000 * i},{1000 * i + 1},toy,1" for g in names for i in range(30)
@@ -448,7 +429,7 @@ def test_group_draws_the_same_whatever_other_groups_there_are(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_zeus_converges_with_overlapping_recurrences_too() -> None:
+def test_zeus_converges_with_overlapping_recurrences_too():
     several = chosen_workloads(read_traces())
     trace = read_groups(SHIPPED)
     zeus = simulate_groups(several, trace, rules("zeus"), range(10))
