@@ -194,7 +194,7 @@ class _Code:
                     sorted(repr(item) for item in value if isinstance(item, _PLAIN)),
                 )
             case np.ndarray():
-                self._say(value.dtype.str, value.shape, value.tobytes())
+                self._say(value.dtype.str, value.shape, np.asarray(value).tobytes())
             case CodeType():
                 self._say(
                     value.co_code, value.co_names, value.co_varnames, value.co_freevars
