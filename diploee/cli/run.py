@@ -116,7 +116,7 @@ def run_command(
             "--until-decided",
             help=(
                 "Stop once it is certain that no file of limits is met, at both ends "
-                "of a large job; no folder is kept then."
+                "of a large job; no folder is kept then, but for a run of one block."
             ),
         ),
     ] = False,

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.base.columns import Column
-from diploee.base.tables import BoolArray, Float64Array, Int16Array, Int64Array
+from diploee.base.tables import (
+    BoolArray,
+    Float64Array,
+    Int16Array,
+    Int32Array,
+    Int64Array,
+)
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW
 from diploee.facility.base import Block, Values
 from diploee.loads.jobs.synchronous import PHASE_PREFIX
@@ -167,7 +173,7 @@ class _Service:
     banks: tuple[Bank, ...]
     least_w: float
 
-    def mean(self, values: Float64Array | Int64Array, span: Span) -> float:
+    def mean(self, values: Float64Array | Int32Array, span: Span) -> float:
         """Return the mean over a span of what holds piece by piece."""
         edges_ms = self.planned.served.edges_ms
         low = int(np.searchsorted(edges_ms[1:], span[0], side="right"))

@@ -221,7 +221,8 @@ class NodePlaces:
                 weight=np.zeros(new.size),
                 owner=owner,
             )
-            played = _Played(spans, first[new], n_nodes[new])
+            of_slots = (x[new].astype(np.int64) for x in (first, n_nodes))
+            played = _Played(spans, *of_slots)
             nth, _, begin, stop, n_slots = played.on_nodes(rows)
             start_ms, end_ms, owner = spans.start_ms[nth], spans.end_ms[nth], owner[nth]
             found.append(
@@ -247,9 +248,10 @@ class NodePlaces:
             if bank.first is None
             else bank.first[piece]
         )
-        n_playing = bank.n_nodes if bank.n_playing is None else bank.n_playing
+        n_playing = np.abs(bank.weight) if bank.is_flat else bank.n_nodes
         owner = np.full(len(segments), self._owner_of[id(bank.of)])
-        return _Played(replace(segments, owner=owner), first, n_playing[piece])
+        of_slots = (x.astype(np.int64) for x in (first, n_playing[piece]))
+        return _Played(replace(segments, owner=owner), *of_slots)
 
 
 def _joined(of_pools: Sequence[HeldNodes]) -> HeldNodes:

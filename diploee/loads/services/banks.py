@@ -112,23 +112,26 @@ class BankLoad:
         return {}
 
 
+Whole = Int64Array | Int32Array
+
+
 @dataclass(frozen=True, eq=False)
 class Bank(Brief):
     """Nodes of one service that play the same profiles, piece by piece of time."""
 
     pool_id: int  # index of their pool
     edges_ms: Int64Array  # edges of the pieces [ms]
-    n_nodes: Int64Array  # nodes that count as busy
-    weight: Float64Array  # factor on the profile's power; 0 where nothing is played
+    n_nodes: Whole  # nodes that count as busy
+    # Factor on the profile's power; 0 where nothing is played
+    weight: Float64Array | Int32Array
     profile_id: Int32Array  # index of the profile
-    offset_ms: Int64Array  # place in the profile at which the piece starts [ms]
+    offset_ms: Whole  # place in the profile at which the piece starts [ms]
     # What plays it and explains events: a service, or replicas with `stream`, `pool`
     # and `mean_replicas(begin_ms, end_ms)`
     of: Any = None
-    # First of its nodes among those of what plays it, and how many play the profile;
-    # the first of all, and the busy ones, if absent
-    first: Int64Array | None = None
-    n_playing: Int64Array | None = None
+    # First of its nodes among those of what plays it; the first of all, if absent
+    first: Whole | None = None
+    is_flat: bool = False  # whether as many play as the weight says, else the busy ones
 
     def __post_init__(self) -> None:
         """Take arrays of any kind of numbers, if they are as long as the pieces."""
@@ -201,8 +204,8 @@ class Bank(Brief):
             pool_id=np.full(rows.size, self.pool_id),
             n_nodes=self.n_nodes[rows].astype(np.int32),
             profile_id=self.profile_id[rows],
-            offset_ms=self.offset_ms[rows],
-            weight=self.weight[rows],
+            offset_ms=self.offset_ms[rows].astype(np.int64),
+            weight=self.weight[rows].astype(np.float64),
             owner=np.full(rows.size, OF_SERVICES),
         )
 
@@ -229,7 +232,7 @@ def beyond_idle_w(
     return total_w
 
 
-def shared_counts(n_instances: Int64Array) -> Int64Array:
+def shared_counts(n_instances: Int32Array) -> Int32Array:
     """Return the number of instances whose sums of samples stand for each number.
 
     Every number up to `EXACT_INSTANCES` stands for itself; above, one in
@@ -306,7 +309,8 @@ class ServiceBanks:
         if standby.any():
             # They are not busy, so that their idle power is counted, but draw their
             # own.
-            first, none = served.n_instances * nodes, np.zeros_like(standby)
+            first = served.n_instances * nodes
+            none = np.broadcast_to(np.int32(0), standby.shape)
             yield self.flat("idle", self.node.idle_power_w, -standby, none, first)
 
     @cached_property
@@ -318,10 +322,10 @@ class ServiceBanks:
         self,
         kind: str,
         nodes: int,
-        count: Int64Array,
+        count: Int32Array,
         rate_rps: Float64Array,
-        busy_nodes: Int64Array,
-        first: Int64Array | None = None,
+        busy_nodes: Int32Array,
+        first: Int32Array | None = None,
     ) -> Played:
         """Return `count` units of `nodes` nodes at `rate_rps`, piece by piece.
 
@@ -363,9 +367,10 @@ class ServiceBanks:
         profile_id, profiles, ac_profiles, levels = self._profiles(
             kind, rate, shared, count > 0
         )
-        offset_ms = np.zeros(rate.size, dtype=np.int64)
+        offset_ms: Whole = np.zeros(rate.size, dtype=np.int64)
         if profiles:
             offset_ms = _places_ms(edges_ms, rate, profile_id, jumps, drawn[1], *levels)
+            offset_ms = offset_ms.astype(np.int32)  # within a sample
         at = (self.plan.pool_id, edges_ms, busy_nodes, weight, profile_id, offset_ms)
         bank = Bank(*at, first=first)
         return bank, profiles, ac_profiles
@@ -374,9 +379,9 @@ class ServiceBanks:
         self,
         kind: str,
         power_w: float,
-        count: Int64Array,
-        busy_nodes: Int64Array,
-        first: Int64Array,
+        count: Int32Array,
+        busy_nodes: Int32Array,
+        first: Int32Array,
     ) -> Played:
         """Return nodes at a constant power, from one of the service's on."""
         name = f"serving-{self.plan.pool}-{kind}"
@@ -384,17 +389,16 @@ class ServiceBanks:
         longest_ms = max(FLAT_MS, int(np.diff(edges_ms).max()) + PROFILE_STEP_MS)
         flat_w = np.full(-(-longest_ms // PROFILE_STEP_MS), power_w, dtype=np.float32)
         profile = PowerProfile(name, name, 1, PROFILE_STEP_MS, flat_w, PROVENANCE)
-        none = np.zeros(count.size, dtype=np.int64)
-        weight, only = count.astype(np.float64), none.astype(np.int32)
-        at = (self.plan.pool_id, edges_ms, busy_nodes, weight, only, none)
-        bank = Bank(*at, first=first, n_playing=np.abs(count))
+        none = np.broadcast_to(np.int32(0), count.shape)
+        at = (self.plan.pool_id, edges_ms, busy_nodes, count, none, none)
+        bank = Bank(*at, first=first, is_flat=True)
         if self.node.ac_power is None:
             return bank, [profile], []
         ac_w = self.node.ac_power_w(flat_w.astype(np.float64)).astype(np.float32)
         return bank, [profile], [replace(profile, power_w=ac_w)]
 
     def _profiles(
-        self, kind: str, rate: Int64Array, count: Int64Array, played: BoolArray
+        self, kind: str, rate: Int64Array, count: Int32Array, played: BoolArray
     ) -> tuple[Int32Array, list[PowerProfile], list[PowerProfile], _Levels]:
         """Build the pairs of rate and count that occur.
 

@@ -77,7 +77,11 @@ def service_columns(
     columns: dict[str, Float32Array | Int32Array] = {}
     for plan, labels in zip(plans, service_labels(plans), strict=True):
         for service, label in zip(plan.services, labels, strict=True):
-            served = service.served
+            # Only pieces of this time, of which a year has millions
+            span_ms, has_backlog = edges_ms[[0, -1]], service.served.has_backlog
+            first, last = service.served.edges_ms.searchsorted(span_ms, "right") - 1
+            service = service.pieces(int(first), int(last) + 1)
+            served, latencies_s = service.served, service.latencies_s
             piece = np.searchsorted(served.edges_ms, edges_ms, side="right") - 1
             waiting = served.backlog_requests > 0
             waits = waiting[:-1] | waiting[1:]
@@ -87,19 +91,17 @@ def service_columns(
                 served.served_rps,
                 served.unserved_rps,
                 service.rise_rps,
-                service.latencies_s.get(
-                    "mean_e2e", np.full(served.rate_rps.size, np.nan)
-                ),
+                latencies_s.get("mean_e2e", np.full(served.rate_rps.size, np.nan)),
                 waits,
                 edges_ms,
                 piece,
             )
-            has_latency = "mean_e2e" in service.latencies_s
+            has_latency = "mean_e2e" in latencies_s
             names = [f"{name}.{label}" for name in _MEANS[: 3 + has_latency]]
             columns |= zip(names, means, strict=False)
             piece = piece[:-1]
             columns[f"n_instances.{label}"] = served.n_instances[piece].astype(np.int32)
-            if waiting.any():
+            if has_backlog:
                 at_start = np.interp(
                     edges_ms[:-1], served.edges_ms, served.backlog_requests
                 )

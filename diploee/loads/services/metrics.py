@@ -16,6 +16,7 @@ from diploee.base.tables import BoolArray, Float64Array
 from diploee.base.units import S_PER_H
 from diploee.loads.services.curves import LATENCY_COLUMNS
 from diploee.loads.services.service_plan import (
+    Latencies,
     PlannedService,
     ServicePlan,
     service_labels,
@@ -56,10 +57,10 @@ def request_metrics(plans: Sequence[ServicePlan]) -> dict[str, Any]:
         for service, label in zip(plan.services, labels, strict=True)
     }
     sums = {key: sum(of[key] for of in services.values()) for key in _VOLUMES}
-    planned = (service.in_run() for plan in plans for service in plan.services)
     nodes = sum(
-        service.nodes_per_instance * _mean_instances(service.served)
-        for service in planned
+        service.nodes_per_instance * _mean_instances(service.served.since(0))
+        for plan in plans
+        for service in plan.services
     )
     return {**sums, **_per_node(sums["effective_rps"], nodes), "services": services}
 
@@ -78,7 +79,7 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
     Latencies that its curve lacks are None.
     """
     service = service.in_run()
-    served = service.served
+    served, latencies_s = service.served, service.latencies_s
     step_s, weight = served.step_s, _taken_requests(served)
     changes = float(np.abs(np.diff(served.n_instances)).sum())
     volumes, mean_instances = _volumes(served), _mean_instances(served)
@@ -92,10 +93,10 @@ def service_metrics(service: PlannedService) -> dict[str, Any]:
         "mean_instances": mean_instances,
         "max_instances": int(served.n_instances.max()),
         "instance_changes_per_hour": changes / (float(step_s.sum()) / S_PER_H),
-        "latency_s": _latency_distribution(service, weight),
-        **_of_cap(service, weight),
+        "latency_s": _latency_distribution(service, latencies_s, weight),
+        **_of_cap(service, latencies_s, weight),
         "hours_beyond_measured_rate": _hours(step_s, service.beyond_measured)
-        if service.latencies_s
+        if latencies_s
         else None,
         "hours_with_unserved_requests": _hours(step_s, served.unserved_rps > 0),
     }
@@ -131,14 +132,14 @@ def _volumes(served: ServedRequests) -> dict[str, float]:
 
 
 def _latency_distribution(
-    service: PlannedService, weight: Float64Array
+    service: PlannedService, latencies_s: Latencies, weight: Float64Array
 ) -> dict[str, Any]:
     """Return mean, percentiles and largest mean of latency [s], by requests.
 
     All are by the piece of time in which requests arrive, less the rejected ones. What
     the latency curve lacks is None, with the reason.
     """
-    latencies_s, taken = service.latencies_s, weight > 0
+    taken = weight > 0
     weight = weight[taken]
     # Of the wait from that in the middle
     off_s = (service.wait_s - service.wait_s[1])[:, taken]
@@ -185,12 +186,14 @@ def _latency_distribution(
     return {**found, "absent": absent}
 
 
-def _of_cap(service: PlannedService, weight: Float64Array) -> dict[str, Any]:
+def _of_cap(
+    service: PlannedService, latencies_s: Latencies, weight: Float64Array
+) -> dict[str, Any]:
     """Return the capped latency by its name, and how long it is above its cap."""
     metric, limit_s = service.capacity.latency_metric, service.capacity.latency_limit_s
     if metric is None or limit_s is None:
         return {"latency_cap": {}, "hours_over_latency_limit": None}
-    taken, latency_s = weight > 0, service.latencies_s[metric]
+    taken, latency_s = weight > 0, latencies_s[metric]
     over = (latency_s > limit_s * (1 + LIMIT_TOLERANCE)) & taken
     of_cap: dict[str, float | None] = {
         "limit_s": limit_s,

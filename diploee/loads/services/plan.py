@@ -29,7 +29,6 @@ from diploee.loads.services.service_plan import (
     ServicePlan,
 )
 from diploee.loads.services.timeline import (
-    ROUNDING,
     ScalingRules,
     ServedRequests,
     cut_at_crossings,
@@ -39,12 +38,7 @@ from diploee.loads.services.timeline import (
 from diploee.profiles.derived import CapLevels
 from diploee.scenario.models import Scenario
 from diploee.scenario.pools import StandingNodes
-from diploee.scenario.serving import (
-    BETWEEN_TOKENS,
-    LatencyMetric,
-    RequestStream,
-    Service,
-)
+from diploee.scenario.serving import RequestStream, Service
 
 if TYPE_CHECKING:
     from diploee.loads.inputs import Inputs
@@ -318,29 +312,19 @@ class ServicePlanner:
         """Return a service with its latency and reserved nodes, piece by piece of time."""  # noqa: E501
         service, rules, cap = self.spec.services[name], self.rules[row], self.caps[row]
         starts_ms = served.edges_ms[:-1]
-        speed = np.ones(starts_ms.size) if cap is None else cap.speed_at(starts_ms)
-        each_rps = served.served_rps / np.maximum(served.n_serving, 1) / speed
-        latencies_s: dict[LatencyMetric, Float64Array] = {}
-        wait_s = np.zeros((3, each_rps.size))
-        beyond = np.zeros(each_rps.size, dtype=bool)
-        if (curve := self.latency[row]) is not None:
-            beyond = each_rps > curve.rate_rps[-1] * (1 + ROUNDING)
-            if rules.drain_s > 0:
-                full_rps = rules.n_max * rules.completion_rate_rps
-                flow = (
-                    served.edges_ms / MS_PER_S,
-                    served.rate_rps,
-                    served.served_rps,
-                    full_rps,
-                )
-                wait_s = np.stack([fifo_wait_s(*flow, at) for at in (0, 0.5, 1)])
-            latencies_s = {
-                metric: of.at(each_rps) / speed
-                + (0 if metric in BETWEEN_TOKENS else wait_s[1])
-                for metric, of in curve.by_metric.items()
-            }
+        # Takes no memory where none waits
+        wait_s = np.zeros((3, starts_ms.size))
+        if self.latency[row] is not None and rules.drain_s > 0:
+            full_rps = rules.n_max * rules.completion_rate_rps
+            flow = (
+                served.edges_ms / MS_PER_S,
+                served.rate_rps,
+                served.served_rps,
+                full_rps,
+            )
+            wait_s = np.stack([fifo_wait_s(*flow, at) for at in (0, 0.5, 1)])
         phase = np.searchsorted(self.phases_ms, starts_ms, side="right") - 1
-        reserved = np.array([int(nodes[row]) for nodes in self.nodes])[phase]
+        reserved = np.array([nodes[row] for nodes in self.nodes], np.int32)[phase]
         return PlannedService(
             name,
             service.nodes_per_instance,
@@ -348,8 +332,7 @@ class ServicePlanner:
             self.capacities[row],
             service.standby == "warm",
             served,
-            latencies_s,
-            beyond,
+            self.latency[row],
             reserved,
             self._rise_rps(row, mean_rps, served.edges_ms),
             wait_s,

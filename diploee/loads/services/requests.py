@@ -300,7 +300,9 @@ def request_rates(
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.diff(calendar.at_nodes) / np.diff(calendar.nodes_ms)
         bends = ~np.isclose(slope[1:], slope[:-1], rtol=1e-9, atol=1e-15)
-    nodes_ms = np.union1d(drawn_ms, calendar.nodes_ms[1:-1][bends])
+    both_ms = np.concatenate([drawn_ms, calendar.nodes_ms[1:-1][bends]])
+    # With the index it sorts, which is fast where most is in order; else it hashes
+    nodes_ms = np.unique(both_ms, return_index=True)[0]
     relative = calendar.at(nodes_ms)
     return RequestRates(
         nodes_ms, relative, None, draws, drawn_ms, fluctuation, grows_with

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.loads.services.capacity import Capacity
+from diploee.loads.services.curves import LatencyCurve
 from diploee.loads.services.requests import RequestRates
-from diploee.loads.services.timeline import ServedRequests
-from diploee.scenario.serving import LatencyMetric
+from diploee.loads.services.timeline import ROUNDING, ServedRequests
+from diploee.scenario.serving import BETWEEN_TOKENS, LatencyMetric
+
+Latencies = dict[LatencyMetric, Float64Array]
+"""Latency in each piece of time [s], by what it is of."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,8 @@ class PlannedService:
     warm: bool
     # Instances and requests, piece by piece of time, with edges of its own
     served: ServedRequests
-    # Latencies at the rate that an instance gets [s], with the wait in the queue where
-    # it delays them: end to end, and the capped one; those that the latency curve has,
-    # none without one
-    latencies_s: Mapping[LatencyMetric, Float64Array]
-    # Whether an instance gets more than the highest measured rate; the latency is that
-    # one's
-    beyond_measured: BoolArray
-    reserved: Int64Array  # nodes reserved for the service
+    latency: LatencyCurve | None  # of an instance, where it is known
+    reserved: Int32Array  # nodes reserved for the service
     # What the offered rate rises by over each piece, of which `served` has the mean
     # [1/s]
     rise_rps: Float64Array
@@ -96,22 +94,52 @@ class PlannedService:
     @property
     def uncapped_rate_rps(self) -> Float64Array:
         """Rate that keeps an uncapped instance as busy as others [1/s], shape (P,)."""
-        if self.cap is None:
-            return self.instance_rate_rps
-        return self.instance_rate_rps / self.cap.speed_at(self.served.edges_ms[:-1])
+        return self.instance_rate_rps / self._speed
+
+    @property
+    def _speed(self) -> Float64Array | float:
+        cap, starts_ms = self.cap, self.served.edges_ms[:-1]
+        return 1.0 if cap is None else cap.speed_at(starts_ms)
+
+    @property
+    def latencies_s(self) -> Latencies:
+        """Latencies that the latency curve has, end to end and the capped one [s].
+
+        At the rate that an instance gets, with the wait where it delays them.
+        """
+        known = {} if self.latency is None else self.latency.by_metric
+        each_rps = self.uncapped_rate_rps
+        return {
+            metric: of.at(each_rps) / self._speed
+            + (0 if metric in BETWEEN_TOKENS else self.wait_s[1])
+            for metric, of in known.items()
+        }
+
+    @property
+    def beyond_measured(self) -> BoolArray:
+        """Whether an instance gets more than the highest measured rate, shape (P,).
+
+        The latency is that one's.
+        """
+        highest_rps = np.inf if self.latency is None else self.latency.rate_rps[-1]
+        beyond: BoolArray = self.uncapped_rate_rps > highest_rps * (1 + ROUNDING)
+        return beyond
 
     def in_run(self) -> PlannedService:
         """Return what it does from the start of the run on, without the warm-up."""
         served = self.served.since(0)
-        rows = slice(self.reserved.size - served.rate_rps.size, None)
+        n_pieces = self.reserved.size
+        later = self.pieces(n_pieces - served.rate_rps.size, n_pieces)
+        return replace(later, served=served)
+
+    def pieces(self, first: int, stop: int) -> PlannedService:
+        """Return what it does in the pieces of time from one to before another."""
         return replace(
             self,
-            served=served,
-            latencies_s={metric: of[rows] for metric, of in self.latencies_s.items()},
-            beyond_measured=self.beyond_measured[rows],
-            reserved=self.reserved[rows],
-            rise_rps=self.rise_rps[rows],
-            wait_s=self.wait_s[:, rows],
+            served=self.served.pieces(first, stop),
+            reserved=self.reserved[first:stop],
+            rise_rps=self.rise_rps[first:stop],
+            wait_s=self.wait_s[:, first:stop],
         )
 
     @property
@@ -123,9 +151,9 @@ class PlannedService:
         return self.served.served_rps / np.maximum(self.served.n_serving, 1)
 
     @property
-    def n_standby_nodes(self) -> Int64Array:
+    def n_standby_nodes(self) -> Int32Array:
         """Reserved nodes in warm standby, which are not busy, shape (P,)."""
-        free: Int64Array = (
+        free: Int32Array = (
             self.reserved - self.nodes_per_instance * self.served.n_instances
         )
         return free if self.warm else np.zeros_like(free)

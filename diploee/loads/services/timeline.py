@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from diploee.base.jit import njit
-from diploee.base.tables import BoolArray, Float64Array, Int64Array
+from diploee.base.tables import BoolArray, Float64Array, Int32Array, Int64Array
 from diploee.base.units import MS_PER_S
 
 ROUNDING = 1e-12
@@ -64,36 +64,41 @@ class ServedRequests:
     served_rps: Float64Array  # served requests, likewise
     unserved_rps: Float64Array  # rejected requests, likewise
     backlog_requests: Float64Array  # requests that wait at the edges, shape (P + 1,)
-    n_instances: Int64Array  # instances that are up, starting ones included
-    n_serving: Int64Array  # those of them that serve
+    n_instances: Int32Array  # instances that are up, starting ones included
+    n_serving: Int32Array  # those of them that serve
 
     @cached_property
     def step_s(self) -> Float64Array:
         """Length of each piece [s], shape (P,)."""
         return np.diff(self.edges_ms) / MS_PER_S
 
+    @cached_property
+    def has_backlog(self) -> bool:
+        """Whether requests ever wait."""
+        return bool((self.backlog_requests > 0).any())
+
     def since(self, time_ms: int) -> ServedRequests:
         """Return what happens from a time in the span [ms], cutting a piece there."""
         if self.edges_ms[0] >= time_ms:
             return self
         first = int(np.searchsorted(self.edges_ms, time_ms, side="right")) - 1
-        edges_ms, backlog = (
-            self.edges_ms[first:].copy(),
-            self.backlog_requests[first:].copy(),
-        )
+        later = self.pieces(first, self.rate_rps.size)
+        edges_ms, backlog = later.edges_ms.copy(), later.backlog_requests.copy()
         backlog[0] = np.interp(time_ms, edges_ms[:2], backlog[:2])
         edges_ms[0] = time_ms
-        later = {
-            name: getattr(self, name)[first:]
-            for name in (
-                "rate_rps",
-                "served_rps",
-                "unserved_rps",
-                "n_instances",
-                "n_serving",
-            )
-        }
-        return replace(self, edges_ms=edges_ms, backlog_requests=backlog, **later)
+        return replace(later, edges_ms=edges_ms, backlog_requests=backlog)
+
+    def pieces(self, first: int, stop: int) -> ServedRequests:
+        """Return the pieces from one to before another."""
+        return ServedRequests(
+            self.edges_ms[first : stop + 1],
+            self.rate_rps[first:stop],
+            self.served_rps[first:stop],
+            self.unserved_rps[first:stop],
+            self.backlog_requests[first : stop + 1],
+            self.n_instances[first:stop],
+            self.n_serving[first:stop],
+        )
 
 
 def cut_at_crossings(
@@ -222,11 +227,16 @@ def serve_requests(
         times_ms[: n_pieces + 1].copy(),
         rate[:n_pieces].copy(),
         out[:n_pieces].copy(),
-        lost[:n_pieces].copy(),
-        waiting[: n_pieces + 1].copy(),
-        up[:n_pieces].copy(),
-        serving[:n_pieces].copy(),
+        _kept(lost[:n_pieces]),
+        _kept(waiting[: n_pieces + 1]),
+        up[:n_pieces].astype(np.int32),
+        serving[:n_pieces].astype(np.int32),
     )
+
+
+def _kept(values: Float64Array) -> Float64Array:
+    """Return a copy, which takes no memory where all are 0."""
+    return values.copy() if values.any() else np.zeros(values.size)
 
 
 @njit(inline="always")

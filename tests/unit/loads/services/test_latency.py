@@ -12,6 +12,7 @@ from serving_builders import one_service, plan_of, serving_scenario, write_servi
 
 from diploee.base.metric import flatten
 from diploee.importers.serving.service_curves import load_latency_curve
+from diploee.loads.services.load import service_columns
 from diploee.loads.services.metrics import request_metrics
 from diploee.metrics.catalogue import declared_metrics
 from diploee.scenario import load_scenario
@@ -118,3 +119,21 @@ def test_labels_of_latency_name_the_latency_that_is_shown() -> None:
     of_services = [m for m in declared_metrics() if ".latency_s." in m.key]
     assert len(of_services) == 4
     assert all("end-to-end" in metric.label for metric in of_services)
+
+
+def test_columns_of_a_time_are_those_of_the_whole_whether_requests_wait_then() -> None:
+    keys = {
+        **one_service(reserved_nodes=1),
+        "request_streams.chat.overload": "queue",
+        "request_streams.chat.target_utilization": 0.9,
+        "duration": "1 day",
+    }
+    plan = plan_of(serving_scenario(keys))
+    whole = service_columns([plan], 0, 60_000, 1440)
+    waiting = whole["backlog_requests.coding"]
+    assert 0 < (waiting > 0).mean() < 1
+    for first in range(0, 1440, 60):
+        part = service_columns([plan], first * 60_000, 60_000, 60)
+        assert list(part) == list(whole)
+        for name, values in part.items():
+            np.testing.assert_array_equal(values, whole[name][first : first + 60])

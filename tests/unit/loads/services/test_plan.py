@@ -19,6 +19,7 @@ from serving_builders import (
 from diploee.base.errors import WorkloadError
 from diploee.importers.serving.service_curves import load_latency_curve
 from diploee.loads.services.capacity import Capacity
+from diploee.loads.services.curves import LatencyCurve
 from diploee.loads.services.load import service_columns
 from diploee.loads.services.metrics import (
     mixture_percentiles,
@@ -257,10 +258,9 @@ def burst() -> PlannedService:
     served = serve_requests(edges_ms, rate_rps, ScalingRules(10, 10, 1, drain_s=60))
     wait_s = fifo_wait_s(served.edges_ms / 1000, served.rate_rps, served.served_rps, 10)
     capacity = Capacity(10, 10, latency_limit_s=100, latency_metric="mean_e2e")
-    beyond = np.zeros(wait_s.size, dtype=bool)
-    reserved = np.ones(wait_s.size, dtype=np.int64)
+    reserved = np.ones(wait_s.size, dtype=np.int32)
     rise_rps, waits_s = np.zeros(wait_s.size), np.stack([wait_s] * 3)
-    latency_s = {"mean_e2e": wait_s}
+    curve = LatencyCurve("mean_e2e", *np.array([[1.0, 10], [0, 0], [1, 10]]))
     return PlannedService(
         "burst",
         1,
@@ -268,8 +268,7 @@ def burst() -> PlannedService:
         capacity,
         False,
         served,
-        latency_s,
-        beyond,
+        curve,
         reserved,
         rise_rps,
         waits_s,
