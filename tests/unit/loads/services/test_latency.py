@@ -125,7 +125,7 @@ def test_columns_of_a_time_are_those_of_the_whole_whether_requests_wait_then() -
     keys = {
         **one_service(reserved_nodes=1),
         "request_streams.chat.overload": "queue",
-        "request_streams.chat.target_utilization": 0.9,
+        "request_streams.chat.request_rate_rps": 30,
         "duration": "1 day",
     }
     plan = plan_of(serving_scenario(keys))
