@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from diploee.simulation.own_parts import code_sha256
@@ -96,6 +97,13 @@ def test_hash_does_not_depend_on_lines_comments_or_order_of_text() -> None:
 def test_hash_of_an_object_has_its_state() -> None:
     of = policy()
     assert code_sha256(of(1)) == code_sha256(of(1)) != code_sha256(of(2))
+
+
+def test_hash_takes_numpys_masked_constant() -> None:
+    one, other = (type("Own", (), {"gap": gap}) for gap in (np.ma.masked, np.nan))
+    for own in (one, other):
+        own.__module__ = __name__
+    assert code_sha256(one) != code_sha256(other)
 
 
 def test_hash_is_the_same_in_every_process(tmp_path: Path) -> None:
