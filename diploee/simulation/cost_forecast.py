@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,10 @@ S_PER_STEP_OF_JOBS = 0.4e-6
 """Per step finer than the resolution: of power, of each stage, and of each file of
 limits, twice where a large job has two ends; of each pool with many jobs, whose
 profiles are added up."""
+
+CORES_OF_STEPS = 1.8
+"""Cores that a run in such steps keeps busy of two or more, by its processor time over
+its time: 589 s over 324 s for the year of a campus of 150 MW."""
 
 REFERENCE_S = 0.020
 """Time of the task of `slowness` on that core."""
@@ -81,7 +86,7 @@ def duration(time_s: float) -> str:
 class Forecast:
     """Expected time, memory and disk of a run, within a factor of about 1.5."""
 
-    time_s: float  # time of one core [s]
+    time_s: float  # [s]
     # Largest memory, and size of the run folder [MB]
     memory_mb: float
     disk_mb: float
@@ -119,7 +124,8 @@ def forecast_of(
         of_step_s = n_ends * of_end_s + S_PER_STEP_OF_JOBS * len(
             {of.pool for of in scenario.streams.values() if of.synchronous is None}
         )
-        time_s += of_step_s * scenario.horizon_ms / scenario.step_ms
+        n_cores = min(os.cpu_count() or 1, CORES_OF_STEPS)
+        time_s += of_step_s / n_cores * scenario.horizon_ms / scenario.step_ms
     kept_from = sum(stream.match == "simulated" for stream in scenario.streams.values())
     n_kept = min(n_jobs, MAX_RETAINED * kept_from)
     window_mb = MB_OF_WINDOW * min(n_jobs / JOBS_PER_WINDOW, 1.0)

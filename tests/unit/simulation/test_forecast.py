@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -24,6 +25,17 @@ def test_a_longer_run_takes_more_of_all_and_the_compiled_engine_less_time() -> N
     assert short.memory_mb < long.memory_mb
     assert short.disk_mb < long.disk_mb
     assert sooner.time_s < long.time_s
+
+
+def test_steps_finer_than_the_resolution_take_more_time_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = tiny_scenario({"duration": "200 d", "step": "1 s"})
+    times_s = []
+    for n_cores in (1, 2, 64):
+        monkeypatch.setattr(os, "cpu_count", lambda n=n_cores: n)
+        times_s.append(checked_site(site, tiny_library()).forecast.time_s)
+    assert times_s[0] > 1.3 * times_s[1] and times_s[1] == times_s[2]
 
 
 def test_a_quarter_of_the_paper_site_is_forecast_within_a_factor_of_three() -> None:
