@@ -33,7 +33,7 @@ PLACES = {
 }
 """Where files outside this folder, which pages link to as the repository has them,
 stand here."""
-FORMULAS = ("theory.md", "nomenclature.md")
+FORMULAS = re.compile(r"theory\.md|nomenclature\.md|models/\w+\.md")
 BEHIND = "---\nsearch:\n  boost: 0.2\n---\n\n"
 """Ranks a page of the reference behind the guides in the search."""
 
@@ -97,7 +97,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             f"keys.md#{anchor})", f"{_key_page(place)[10:]}#{anchor})"
         )
     markdown = re.sub(r"(\]\([^)]*notebooks/\w+)\.ipynb", r"\1.md", markdown)
-    if page.file.src_uri in FORMULAS:
+    if FORMULAS.fullmatch(page.file.src_uri):
         markdown = re.sub(
             r"\$\$(.+?)\$\$", lambda m: _formula(m[1], "block"), markdown, flags=re.S
         )
