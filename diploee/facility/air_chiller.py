@@ -1,6 +1,8 @@
 """Air-cooled chillers with an economizer of dry coolers.
 
 The coefficient of performance is a fixed share of Carnot's [M].
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A constant load beside the IT equipment: lights, offices, storage, networks."""
+"""A constant load beside the IT equipment: lights, offices, storage, networks.
+
+See also: docs/models/node_to_meter.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A battery: what a scenario says of it, a stage on a store, and what measures it."""
+"""A battery: what a scenario says of it, a stage on a store, and what measures it.
+
+See also: docs/models/node_to_meter.md
+"""
 
 from __future__ import annotations
 

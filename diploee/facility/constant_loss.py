@@ -1,6 +1,8 @@
 """A loss that is a constant part of what is drawn.
 
 Conversion and distribution, roughly.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

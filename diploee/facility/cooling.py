@@ -4,6 +4,8 @@ Each model is a static map from heat and one temperature to power (see docs/mete
 the same at every size when both are taken per design heat. The heat that reaches it
 lags: swings of the load within seconds hardly reach the cooling, and are not scaled by
 the PUE.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Cooling by a site's own measured table.
 
 Power over IT power, by weather and load (3.4).
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Direct liquid cooling by warm water and towers, no chillers.
 
 Split of heat and pumps after Frontier in ExaDigiT/RAPS; the tower is that of `wse`.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ rated power::
 ASSUMPTION [J]: it does not fail, gives active power alone, and has no auxiliaries of
 its own. The defaults are assumed, from memory of makers' data sheets; the ranges are
 those of diesel and gas engines up to simple-cycle gas turbines.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A converter that gives a part x of its rating draws x plus a loss, both in parts of its
 rating; its efficiency is ``x / (x + loss)``. The loss is ``a0 + a1 x + a2 x^2`` as of a
 preset, or of a user's own measured efficiencies.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

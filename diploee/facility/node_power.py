@@ -15,6 +15,8 @@ References
 ----------
 AcmeTrace: power of 8 x A100 servers and of their GPUs, by percentile. ExaDigiT/RAPS:
 Frontier's nodes and rectifiers.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

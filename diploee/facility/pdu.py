@@ -1,4 +1,7 @@
-"""Power distribution units and busways between the UPS and the nodes."""
+"""Power distribution units and busways between the UPS and the nodes.
+
+See also: docs/models/node_to_meter.md
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The point of interconnection: where the site meets the grid, and its meter stands."""
+"""The point of interconnection: where the site meets the grid, and its meter stands.
+
+See also: docs/models/node_to_meter.md
+"""
 
 from __future__ import annotations
 

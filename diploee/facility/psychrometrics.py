@@ -2,6 +2,8 @@
 
 ASHRAE Handbook Fundamentals (2017, SI), chapter 1: equations 5 and 6 (saturation), 22
 (humidity ratio), 33 and 35 (psychrometer equation over water and over ice).
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

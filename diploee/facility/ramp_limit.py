@@ -8,6 +8,8 @@ unless the load itself can be curtailed, whose work is lost. What is left beyond
 ramp is counted as it passes, interval by interval: the next ramp begins where the
 supply really is. ASSUMPTION [J]: ballast and curtailing act within the interval, and
 reactive power passes unchanged.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ References
 ----------
 .. [1] A. P. Dobos, "PVWatts Version 5 Manual", NREL/TP-6A20-62641, 2014, as
    `pvlib.modelchain.ModelChain.with_pvwatts` has it.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

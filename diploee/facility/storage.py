@@ -14,6 +14,8 @@ The wish is the load, what the battery lost in the interval before, and
 ``feedback (e_ref - e)``, which brings the store back to its reference. All of it is
 O(1) an interval and its state is handed on, so that results do not depend on blocks.
 ASSUMPTION [J]: reactive power passes it unchanged.
+
+See also: docs/models/node_to_meter.md
 """  # noqa: E501
 
 from __future__ import annotations

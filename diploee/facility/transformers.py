@@ -2,6 +2,8 @@
 
 They need the nodes' AC power. [M] marks figures from memory, unverified; [J] our own
 choice.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Uninterruptible power supplies.
 
 Their loss, and what they let through of reactive power.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Weather is kept as one year of records by month, day and hour in local standard time of
 its station. It is laid over a run by the calendar: every year of the run has the same
 weather on the same date.
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

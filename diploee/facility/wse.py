@@ -2,6 +2,8 @@
 
 Equations and ranges of large sites as in the data center PUE prediction tool of Lei and
 Masanet; the exponent of part load is added here [J].
+
+See also: docs/models/node_to_meter.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ profile that it plays, less what its nodes would draw idle, so that the change o
 devices' mean power from one span to a later one is a sum over segments: ``change = sum
 of (mean over the later span - mean over the earlier one)``. The sum is split by the
 owners of the segments and by what became of them; nothing is estimated.
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

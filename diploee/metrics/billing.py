@@ -2,6 +2,8 @@
 
 Rules are functions with the user's parameters; there are no prices (see
 docs/meter.md).
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ For a length L of n intervals of the run, the ramp at time t is
 ``mean(P over [t, t + L)) - mean(P over [t - L, t))``; t slides over all interval edges
 of the run. The largest change within L is ``max(P(s) - P(t)) over 0 < s - t <= L`` of
 the interval means.
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The `power` and `utilization` blocks, peaks, demand, and headroom. The n-minute 
 demand is the largest mean over any whole clock interval of n minutes, in the facility's
 local time. Demand intervals are kept (35,040 sums a year at 15 minutes), values are
 not.
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

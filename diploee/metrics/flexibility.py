@@ -3,6 +3,8 @@
 Effect of events on the power, against the run's twin without them (see
 docs/FLEXIBILITY.md). The twin is the same run with the controller off, to the last bit,
 so that no baseline is estimated.
+
+See also: docs/models/flexibility.md
 """
 
 from __future__ import annotations

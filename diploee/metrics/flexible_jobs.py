@@ -2,6 +2,8 @@
 
 Waits, lost and repeated work, deadlines, throughput: each job against itself in the
 run's twin without the controller.
+
+See also: docs/models/flexibility.md
 """
 
 from __future__ import annotations

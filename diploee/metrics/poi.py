@@ -3,6 +3,8 @@
 Power that passes the point of interconnection, and the part of each stage (see
 docs/meter.md). Energies are of all intervals; what depends on extremes leaves out the
 time in which the facility fills up, as the grid's do.
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ flagged, and the frequency above which nothing is claimed. A step over less than
 windows or samples is a lower bound. The run's own interval means are one more average,
 and alias near their Nyquist frequency. Synthetic profiles have no meter: the run's step
 sets their band. Nothing here supports a claim on flicker, torsion or harmonics.
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

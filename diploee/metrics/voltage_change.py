@@ -1,4 +1,7 @@
-"""Rapid voltage changes of a run at 0.1 s, if short-circuit power is known."""
+"""Rapid voltage changes of a run at 0.1 s, if short-circuit power is known.
+
+See also: docs/models/metrics.md
+"""
 
 from __future__ import annotations
 

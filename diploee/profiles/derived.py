@@ -11,6 +11,8 @@ no cap: ``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache
 [S], means [C]. Between the measured caps they are interpolated linearly. ASSUMPTION:
 other GPUs follow the same table by their TDP [J]; no open table of H100 or later was
 found, so that capped profiles are ``reference``.
+
+See also: docs/models/flexibility.md
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ References
 ----------
 NVIDIA's names of power smoothing in NVML and DCGM: minimum power in percent of the TDP
 ("TMP floor"), ramp-up and ramp-down rates, hysteresis. arXiv:2508.14318 for its energy.
+
+See also: docs/models/training.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Two levels, edges and a period. One iteration rises to the high level, holds it for the
 duty, falls to the low one and stays there until the next. Nothing in it is measured.
+
+See also: docs/models/training.md
 """
 
 from __future__ import annotations

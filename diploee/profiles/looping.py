@@ -6,6 +6,8 @@ the end. A job too short for start and end has no end. The start takes half of t
 at most, or the share that it has of the profile if that is more: a job shorter than its
 profile's start-up does not idle for all of its life. ASSUMPTION [J]: it starts up
 faster than the one that was measured.
+
+See also: docs/models/training.md
 """
 
 from __future__ import annotations

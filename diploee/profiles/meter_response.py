@@ -9,6 +9,8 @@ Windows are fitted to the edges of open traces [C]: 65 to 72 edges a GPU of the 
 H200, 19 falls of the A100 (grantwilkins/training_profile,
 Leo-hxu/training-power-trace-explorer, eve123xy/power-traces-browser). They agree with
 arXiv:2312.02741 [S].
+
+See also: docs/models/metrics.md
 """
 
 from __future__ import annotations

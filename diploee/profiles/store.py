@@ -4,6 +4,8 @@
 start of the step, from 0) and `power_w` (float32, or int32 where every value is a whole
 watt below 2^31, which packs four times smaller). The key ``diploee.profile`` of the
 file's metadata holds the rest of `PowerProfile` as JSON.
+
+See also: docs/models/formats.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ voltage is held between its stamps, so that its filter passes a level at a time 
 closed form, ``tau ln((Vf0 - V) / (level - V))``, and no grid of time is needed. A
 series known beforehand (`respond`) and a simulator's steps (`Machine.hold`) take the
 same transitions.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The texts were read in `Yuz2023/awesome-compute-power-coordination` (2026-10-07), not in
 the operators' own papers. Rules that a curve doesn't give aren't judged, and the
 verdict says so.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Disturbances of the grid as voltage and frequency over time.
 
 Recorded facts, or a user's file.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 ``Z = Ra + j f (Lp + (Ls - Lp) / (1 + j s f w0 Tpo))`` is the circuit of the load
 models' motor in steady state, at a slip s and a frequency f in pu;
 ``2 H dw/dt = Te - Tm`` with a constant Tm.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ blocks of it off the grid and back; what is on the grid answers the voltage by w
 is: electronic load draws constant power within its current, motors on line follow their
 slip, the rest is an impedance. The run's stages from that battery on then act on what
 is left, in the simulator's steps.
+
+See also: docs/models/ride_through.md
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ for, and never held. Its iterations are loops of some ten minutes, drawn once fo
 entry of the list and played one after the other in a drawn order; all else is of
 constant power. With power smoothing a stretch of training repeats one loop, so that
 power has no step between.
+
+See also: docs/models/training.md
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ scheduled begins that anew, one while it loads is a failure as any other.
 References
 ----------
 Sheet "Flexibility and mitigation", section 6 (D).
+
+See also: docs/models/training.md
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ models from 7e9 parameters on within 7 %, energy within 6 %; of other traces nin
 within 12 %, all within 18 %. They are of single nodes with vLLM, read as means of 1 s:
 grantwilkins/training_profile (warm levels) and eve123xy/power-traces-browser.
 docs/serving_measured.md has them one by one.
+
+See also: docs/models/serving.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Capacity of one model instance, its highest request rate under a latency cap (Eq. 5).
 
 Nodes reserved for each service follow from it (Eq. 7).
+
+See also: docs/models/serving.md
 """
 
 from __future__ import annotations

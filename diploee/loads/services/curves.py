@@ -1,6 +1,8 @@
 """Measured curves of a model instance against its request rate.
 
 Latency and node power.
+
+See also: docs/models/serving.md
 """
 
 from __future__ import annotations

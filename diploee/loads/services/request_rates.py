@@ -11,6 +11,8 @@ The Gaussian `x` is the sum of three parts:
   ``1 / (R T)`` over a time T.
 
 It is sampled at nodes that lie at random in time, so that no clock shows in the load.
+
+See also: docs/models/serving.md
 """
 
 from __future__ import annotations

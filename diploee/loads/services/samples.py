@@ -5,6 +5,8 @@ power curve, and their structure is described: noise, one to three drops of abou
 second, and towards the highest rates a regular dip every 8 s that grows over the run
 (arXiv:2604.07345, Figure 13, and its data set). Each sample has exactly the mean power
 of the curve, and repeats.
+
+See also: docs/models/serving.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One service in time: its instances' starts and stops, and its requests."""
+"""One service in time: its instances' starts and stops, and its requests.
+
+See also: docs/models/serving.md
+"""
 
 from __future__ import annotations
 
