@@ -94,6 +94,7 @@ def main(folder: Path) -> None:
         print(rows[-1], flush=True)  # noqa: T201
     head = (
         "# What runs cost",
+        "With this page you can estimate the time, memory and disk of a run.",
         (
             "`just speed FOLDER` measures this page, each command in a process of its "
             "own and compiled before; other\npages link to its rows. Two digits; "

@@ -44,8 +44,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "VALIDATION.md"
 
 HEAD = """# Validation
 
-The program beside published and measured figures. `just validation` writes this page: it simulates
-the years and types no figure. *Accepted* is a range that was fixed before the comparison, or, of a
+With this page you can see how far results are from published and measured values, and what misses.
+
+`just validation` writes this page: it simulates
+the years, and no number is typed by hand. *Accepted* is a range that was fixed before the comparison, or, of a
 figure that was first shown without one, that of the other rows of its table; a section where
 neither is so says it. Every figure has one;
 what misses it keeps it and is listed first, with the reason. *Off* is the distance from the
