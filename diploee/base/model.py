@@ -66,16 +66,16 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 
 
 RENAMED_KEYS = {
-    "min_condensing_c": "min_condensing_c",
-    "min_down_time_min": "min_down_time_min",
-    "min_fluid_c": "min_fluid_c",
-    "min_load": "min_load",
-    "min_part_load": "min_part_load",
-    "min_state_of_charge": "min_state_of_charge",
-    "min_tower_water_c": "min_tower_water_c",
-    "min_up_time_min": "min_up_time_min",
-    "max_state_of_charge": "max_state_of_charge",
-    "batch_power_model": "batch_power_model",
+    "least_condensing_c": "min_condensing_c",
+    "least_down_min": "min_down_time_min",
+    "least_fluid_c": "min_fluid_c",
+    "least_load": "min_load",
+    "least_part_load": "min_part_load",
+    "least_state_of_charge": "min_state_of_charge",
+    "least_tower_water_c": "min_tower_water_c",
+    "least_up_min": "min_up_time_min",
+    "most_state_of_charge": "max_state_of_charge",
+    "power_law": "batch_power_model",
 }
 """Keys up to 0.3 and their names since; the old ones are read until 0.5."""
 

@@ -23,19 +23,19 @@ def site(folder: Path, keys: str) -> Path:
 def test_an_old_name_of_a_key_gives_what_the_new_one_gives(tmp_path: Path) -> None:
     new = load_scenario(site(tmp_path, "min_part_load: 0.4"))
     with pytest.warns(FutureWarning, match="is now 'min_part_load'"):
-        old = load_scenario(site(tmp_path, "min_part_load: 0.4"))
+        old = load_scenario(site(tmp_path, "least_part_load: 0.4"))
     assert old == new
 
 
 def test_both_names_of_a_key_are_refused(tmp_path: Path) -> None:
-    both = site(tmp_path, "min_part_load: 0.4, min_part_load: 0.4")
-    with pytest.raises(ScenarioError, match="unknown key 'min_part_load'"):
+    both = site(tmp_path, "least_part_load: 0.4, min_part_load: 0.4")
+    with pytest.raises(ScenarioError, match="unknown key 'least_part_load'"):
         load_scenario(both)
 
 
 def test_the_command_line_says_once_what_a_key_is_called_now(tmp_path: Path) -> None:
-    path = site(tmp_path, "min_part_load: 0.4")
+    path = site(tmp_path, "least_part_load: 0.4")
     command = [sys.executable, "-m", "diploee", "validate", str(path)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    note = "diploee: key 'min_part_load' is now 'min_part_load'"
+    note = "diploee: key 'least_part_load' is now 'min_part_load'"
     assert result.stderr.count(note) == 1
