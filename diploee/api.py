@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from diploee.base.errors import InputError, did_you_mean, one_of, shown
-from diploee.base.files import check_folder
+from diploee.base.files import check_output_folder
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.progress import NotebookProgress, Progress, Stopwatch, in_notebook
 from diploee.grid.limits.file import Limits, limits_of, load_limits
@@ -435,7 +435,7 @@ def simulate(
     how, watch = RunOptions(**options), Stopwatch(progress or Progress())
     with watch.stage("read inputs"):
         if out is not None:  # before all that is read
-            check_folder(out, how.force, kind=RUN_FOLDER)
+            check_output_folder(out, how.force, kind=RUN_FOLDER)
         site = site_of(scenario, library, how, inputs, limits)
     return open_run(running.simulate(site, out, watch))
 

@@ -28,12 +28,12 @@ def compare_command(
 ) -> None:
     """Compare runs: what differs, the most asked for first."""
     from diploee.base.errors import cell
-    from diploee.base.files import check_file, whole_file
+    from diploee.base.files import check_output_file, whole_file
     from diploee.cli.display import show_texts
     from diploee.reports.compare import compare
 
     if out is not None:
-        check_file(out, force, inputs=folders)
+        check_output_file(out, force, inputs=folders)
     result = compare(*folders)
     if out is not None:
         with whole_file(out, force, inputs=folders) as path:

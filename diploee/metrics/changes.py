@@ -77,13 +77,13 @@ class Changes:
     def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
         self._no_ramps = {
-            length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS
+            length_ms: clock.window_problem(length_ms) for length_ms in RAMP_MS
         }
         self._no_ranges = {
-            length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS
+            length_ms: clock.window_problem(length_ms, 2) for length_ms in SWING_MS
         }
         self._no_changes = {
-            length_ms: clock.why_not_held(length_ms - length_ms % step_ms)
+            length_ms: clock.window_problem(length_ms - length_ms % step_ms)
             for length_ms in WITHIN_MS
         }
         self._changes = {

@@ -22,7 +22,7 @@ from diploee.grid.limits.report import reports_of
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
-from diploee.runs.ranked import ranks
+from diploee.runs.ranked import sort_by_rank
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 
@@ -330,7 +330,7 @@ def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)
     unit, rows = power_unit(largest_mw * W_PER_MW), []
-    for key in ranks(dict.fromkeys(key for of in values for key in of)):
+    for key in sort_by_rank(dict.fromkeys(key for of in values for key in of)):
         result = tuple(_number(of.get(key)) for of in values)
         if any(value is not None for value in result) and (
             metric := find_metric(key, declared)

@@ -15,7 +15,7 @@ from diploee.metrics.attribution_text import cause_words, causes_of, event_words
 from diploee.metrics.changes import Key
 from diploee.runs.formatting import interval, listed, moment
 from diploee.runs.labels import LABELS
-from diploee.runs.lower_bounds import withheld
+from diploee.runs.lower_bounds import data_limits_note
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import FIRST, RANKED
 from diploee.runs.reader import RunFolder
@@ -144,7 +144,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     )
     events = _events(view.run)
     words = [f"Power is taken at: {view.run.boundary()}."]
-    words += [view.run.bands.words] if view.run.bands else []
+    words += [view.run.bands.note] if view.run.bands else []
     figures = (*events, *verdicts, *filter(None, result))
     return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
 
@@ -265,7 +265,7 @@ def _with_causes(section: Section, view: RunView) -> Section:
     )
     others = SectionTable("Why, of other lengths", tuple(figures[False]), note, "Event")
     grid = view.run.metrics.get("grid") or {}
-    notes = [withheld(grid)] if grid else []
+    notes = [data_limits_note(grid)] if grid else []
     if filled_h := grid.get("transient_h"):
         notes.append(
             f"The first {filled_h:,.1f} h, in which the run filled up from an empty "

@@ -21,7 +21,7 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
-from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
+from diploee.profiles.derived import gpus_text, is_other_hardware, origin_gpus
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
@@ -299,8 +299,8 @@ def _services_of_other_gpus(
         if other and node.busy_power_factor == 1:
             yield (
                 f"request_streams.{stream}.services.{name}: its curves are of nodes "
-                f"with {gpus_of(other[0])}, pool '{pool_of[stream]}' has nodes with "
-                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
+                f"with {origin_gpus(other[0])}, pool '{pool_of[stream]}' has nodes "
+                f"with {gpus_text(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
                 "the requests of an instance are theirs; give curves of these nodes"
             )
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.column_specs import catalogue
 from diploee.base.errors import DecidedError, InputError, RunTooLongError
 from diploee.base.files import whole_folder
@@ -119,7 +119,7 @@ def simulate(
                     for sink in taken.sinks:
                         sink.add(block)
                     for sink in options.sinks:
-                        with naming("add", _sink_error):
+                        with named_errors("add", _sink_error):
                             sink.add(block)
         result = taken.metrics_found(watch)
         manifest = manifest_of(pipeline, site, result)

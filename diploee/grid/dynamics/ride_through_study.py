@@ -41,7 +41,7 @@ from diploee.grid.dynamics.curves import (
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
 from diploee.runs.formatting import pattern_for
-from diploee.runs.load_parts import LoadParts, summed
+from diploee.runs.load_parts import LoadParts, sum_columns
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.ride_through import RideThrough
@@ -499,7 +499,7 @@ class _Load:
     """The load of a run, from which its blocks take their parts."""
 
     def __init__(self, run: RunFolder) -> None:
-        self.run, self.series, self.of = run, run.series(), LoadParts.of(run)
+        self.run, self.series, self.of = run, run.series(), LoadParts.from_run(run)
 
     def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
         """Yield the name and the row of each instant."""
@@ -515,7 +515,7 @@ class _Load:
             return
         n = max(MS_PER_MIN // step_ms, 1)
         blocks = self.series.blocks(self.of.load, n * step_ms)
-        load = np.concatenate([summed(b.columns, self.of.load) for b in blocks])
+        load = np.concatenate([sum_columns(b.columns, self.of.load) for b in blocks])
         first = min(
             ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1
         )
@@ -530,7 +530,7 @@ class _Load:
         of, rows = self.of, ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s)
         end = min(row + rows, self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
-        left, groups = summed(columns, of.load), of.powers(columns)
+        left, groups = sum_columns(columns, of.load), of.powers(columns)
         for name, block in settings.items():
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
@@ -157,12 +157,12 @@ class SeriesContext(Brief):
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
-        if reason := self.clock.why_not_held(span_ms, n_least):
+        if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)
 
     def aligned(self, interval_ms: int) -> None:
         """Raise `NotAssessable` where clock intervals of a length can't be summed."""
-        if reason := self.clock.why_not_aligned(interval_ms):
+        if reason := self.clock.alignment_problem(interval_ms):
             raise NotAssessable(reason, Need.FINER)
 
     def steps(self, span_ms: int, between_points: bool = False) -> Caveats:
@@ -459,7 +459,7 @@ def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
     return (
         nullcontext()
         if spec is None
-        else naming("its checks", spec.refused, NotAssessable)
+        else named_errors("its checks", spec.refused, NotAssessable)
     )
 
 

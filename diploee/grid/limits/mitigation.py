@@ -39,7 +39,7 @@ from diploee.base.units import (
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
 from diploee.facility.battery import BatterySpec, RampRates
-from diploee.facility.storage import SteadiedSupply, StoreState, hold
+from diploee.facility.storage import SteadiedSupply, StoreState, smooth_supply
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.grid.limits.report import (
@@ -402,7 +402,9 @@ class _Sizing:
     def held(self, control: BatterySpec) -> SteadiedSupply:
         """Return the load held by a battery without end."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
-        return hold(self.power_w, self.dt_s, ENDLESS_STORE, control.hold(), start)
+        return smooth_supply(
+            self.power_w, self.dt_s, ENDLESS_STORE, control.supply_limits(), start
+        )
 
     def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
         """Check the run with a supply [W] in place of its load."""

@@ -32,7 +32,7 @@ def held(
         passed.append(
             Block(begin * dt_ms, dt_ms, {"facility_power_w": load_w[begin:end]})
         )
-    blocks = list(Stages([spec]).through(iter(passed)))
+    blocks = list(Stages([spec]).pass_blocks(iter(passed)))
     for block in blocks:
         meter.add(block)
     columns = {

@@ -11,7 +11,7 @@ import pytest
 from diploee import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
-from diploee.profiles.looping import phases
+from diploee.profiles.looping import find_phases
 from diploee.profiles.store import read_profile
 from diploee.scenario import scenario_from_dict
 from profiles.build.commissioning import build_commissioning_profiles
@@ -78,7 +78,9 @@ def test_a_long_stress_test_stays_at_its_level_to_its_end(tmp_path: Path) -> Non
     log = tmp_path / "tests.csv"
     log.write_text("submit,run_s,nodes\n2026-03-02T01:00:00,18000,4\n", "utf-8")
     assert (
-        phases(ProfileLibrary.open("commissioning").get("node_stress-1n-1")).steady_ms
+        find_phases(
+            ProfileLibrary.open("commissioning").get("node_stress-1n-1")
+        ).steady_ms
         > 30_000
     )
     node = {

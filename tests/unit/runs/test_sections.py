@@ -18,9 +18,9 @@ from diploee.grid.limits import check_limits, load_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.run_sections import run_sections
 from diploee.runs.formatting import moment, pattern_for
-from diploee.runs.lower_bounds import withheld
-from diploee.runs.ranked import RANKED, ranks
-from diploee.runs.sections import Section, Statistic, as_dict, beside, long_rows
+from diploee.runs.lower_bounds import data_limits_note
+from diploee.runs.ranked import RANKED, sort_by_rank
+from diploee.runs.sections import Section, Statistic, as_dict, long_rows, side_by_side
 
 STAGES = [
     "pdu",
@@ -139,7 +139,7 @@ def test_one_line_says_what_is_withheld_and_why(run: Run) -> None:
     block = json.loads(json.dumps(run.metrics["grid"]))
     for kind in ("maximum_demand", "ramps", "rolling_range", "spectrum"):
         block[kind]["absent"].clear()
-    assert withheld(block).startswith("No claim on flicker")
+    assert data_limits_note(block).startswith("No claim on flicker")
 
 
 def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
@@ -149,7 +149,7 @@ def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
         )
         for x, w in ((38.26, 2.0), (57.69, 3.0))
     )
-    (table,) = beside({"now": now, "more": more}).tables
+    (table,) = side_by_side({"now": now, "more": more}).tables
     changes = [(f.value, f.unit) for f in table.figures if f.quantity == "change"]
     assert changes == [(19.4, "pp"), (50.0, "%")]
     # Each cell says what it is, as no heading is true of both.
@@ -158,7 +158,7 @@ def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
 
 
 def test_sections_of_runs_stand_side_by_side(run: Run) -> None:
-    both = beside({"one": run_sections(run)[0], "two": run_sections(run)[0]})
+    both = side_by_side({"one": run_sections(run)[0], "two": run_sections(run)[0]})
     (table,) = both.tables
     assert list(table.units) == ["one", "two", "change"]
     for cells in table.rows.values():
@@ -188,7 +188,7 @@ def test_what_people_ask_first_is_ranked_first() -> None:
         "power.max_mw",
         "poi.headroom.use",
     ]
-    assert ranks(keys) == [
+    assert sort_by_rank(keys) == [
         "poi.headroom.use",
         "power.max_mw",
         "jobs.submitted",

@@ -24,7 +24,7 @@ from command_line import call
 from diploee import Run
 from diploee.api import load_event
 from diploee.base.errors import InputError
-from diploee.base.progress import Progress, Update, watched_by
+from diploee.base.progress import Progress, Update, show_progress
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
 from diploee.grid.dynamics.block_ride_through import Voltage
@@ -478,7 +478,7 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
             yield lambda _, text: bars.append(text)
 
     settings = {"it": RideThrough(preset="perc1")}
-    with watched_by(Bars()):
+    with show_progress(Bars()):
         found = run.answer(str(tmp_path / "dips.csv"), settings=settings)
     assert found.cases[0].name in bars and len(bars) > len(found.verdicts)
     (table,) = [

@@ -175,7 +175,7 @@ def test_an_event_window_that_is_not_what_the_metrics_say_is_refused(
     )
     damaged = {
         "holds 1,000 intervals where the event window has": table.slice(0, 1_000),
-        r"the stamp of row 1,000 is .*, expected one every 0\.1 s from": twice,
+        r"the timestamp of row 1,000 is .*, expected one every 0\.1 s from": twice,
         "holds 0 intervals where the event window has": table.slice(0, 0),
     }
     for words, written in damaged.items():
