@@ -57,42 +57,42 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         "air_chiller",
         (
             "Air-cooled chillers with an economizer of dry coolers, by dry-bulb "
-            "temperature (a part of Carnot's efficiency; all values assumed)."
+            "temperature (a fraction of Carnot efficiency; all values assumed)."
         ),
         assumed=True,
     )
     carnot_fraction: Efficiency = uncertain(
-        0.45, "Efficiency of the chillers over Carnot's, 0-1", (0.35, 0.55)
+        0.45, "Efficiency of the chillers relative to Carnot, 0-1", (0.35, 0.55)
     )
     chilled_water_c: float = uncertain(
         18.0, "Chilled water supply [deg C]", (14, 22), ge=5, le=35
     )
     evaporator_approach_k: Kelvin = uncertain(
-        3.0, "Evaporator below the chilled water [K]", (2, 5)
+        3.0, "Evaporator temperature below the chilled water [K]", (2, 5)
     )
     condenser_approach_k: Kelvin = uncertain(
-        12.0, "Condenser above the dry-bulb temperature [K]", (8, 16)
+        12.0, "Condenser temperature above the dry-bulb temperature [K]", (8, 16)
     )
     min_condensing_c: float = uncertain(
         25.0,
-        "Coldest condenser, which the chillers' head pressure needs [deg C]",
+        "Minimum condenser temperature, for the chillers' head pressure [deg C]",
         (20, 35),
         ge=-40,
         le=50,
     )
     dry_cooler_approach_k: Kelvin = uncertain(
-        8.0, "Dry cooler above the dry-bulb temperature [K]", (5, 11)
+        8.0, "Dry-cooler fluid above the dry-bulb temperature [K]", (5, 11)
     )
     dry_fan_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
         0.02,
-        "Power of the dry coolers' fans over the design heat while they help",
+        "Power of the dry coolers' fans per design heat while in use",
         (0.01, 0.03),
     )
     min_fluid_c: float = uncertain(
         13.0,
         (
-            "Coldest fluid of the dry coolers, whose fans are switched off to hold it "
-            "[deg C]"
+            "Minimum temperature of the dry coolers' fluid, kept by switching off "
+            "fans [deg C]"
         ),
         (8, 18),
         ge=-40,
@@ -100,7 +100,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
     )
     water_rise_k: Kelvin = uncertain(
         7.5,
-        "Rise of the chilled water's temperature [K]",
+        "Temperature rise of the chilled water [K]",
         (5, 10),
         "of large sites, Lei and Masanet",
     )
@@ -120,7 +120,7 @@ class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
         0.775, "Efficiency of the room's fans, 0-1", (0.65, 0.9)
     )
     air_rise_k: Kelvin = large_site_value(
-        16.0, "Rise of the air's temperature in the room [K]", (13.9, 19.4)
+        16.0, "Temperature rise of the air in the room [K]", (13.9, 19.4)
     )
 
     @property

@@ -33,16 +33,16 @@ class AuxiliaryLoadSpec(StageSpec):
     place = "auxiliary_load"
 
     kind: Literal["auxiliary_load"] = default(
-        "auxiliary_load", "A constant load beside the IT equipment."
+        "auxiliary_load", "A constant load in addition to the IT equipment."
     )
     power_kw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Its power [kW]; or design_share."
+        "Power of the load [kW]; or design_share."
     )
     design_share: Annotated[float | None, Field(ge=0, le=1)] = uncertain(
         None,
         (
-            "Its power, share of the nodes' power at their ratings; 0.01 if power_kw "
-            "is not given either"
+            "Power of the load per rated power of the nodes; 0.01 if power_kw is not "
+            "given either"
         ),
         (0.002, 0.03),
     )

@@ -251,7 +251,7 @@ class Nameable(Model):
     """Settings of a stage that a site may have several times, each with a name."""
 
     name: Annotated[str, Field(pattern=STAGE_NAME)] | None = optional(
-        "Name where a site has several of its kind; it stands before those of its "
+        "Name, if a site has several stages of this kind; it prefixes the stage's "
         "columns and metrics, as in second_battery_power_w."
     )
 

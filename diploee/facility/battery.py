@@ -146,8 +146,8 @@ State = StoreState | None
 class RampRates(Model):
     """Maximum ramp rates of the supply."""
 
-    up_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest rise [MW/min].")
-    down_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest fall [MW/min].")
+    up_mw_per_min: Annotated[Rate | None, SCALES] = unset("Maximum rise [MW/min].")
+    down_mw_per_min: Annotated[Rate | None, SCALES] = unset("Maximum fall [MW/min].")
 
     @model_validator(mode="after")
     def _check_any(self) -> RampRates:
@@ -170,7 +170,7 @@ class PeakShaving(Model):
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description=(
-            "Power that the battery discharges above, and does not charge beyond [MW]."
+            "Power above which the battery discharges, and up to which it charges [MW]."
         )
     )
 
@@ -183,8 +183,9 @@ class DemandCharge(PeakShaving):
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description=(
-            "Mean over a clock interval that each month begins with; where one is "
-            "larger, it is billed anyway, and is kept for the rest of the month [MW]."
+            "Limit on the mean over a clock interval at the start of each month; a "
+            "higher mean is billed anyway and is the limit for the rest of the month "
+            "[MW]."
         )
     )
     interval_min: Literal[15, 30, 60] = default(15, "The clock interval [min].")
@@ -194,10 +195,10 @@ class TimeOfUse(Model):
     """Time-of-use schedule: charging at rated power, discharging up to the load."""
 
     charge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
-        description="Hours in which it charges."
+        description="Hours of charging."
     )
     discharge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
-        description="Hours in which it discharges; not in those in which it charges."
+        description="Hours of discharging, except in hours of charging."
     )
 
 
@@ -218,67 +219,63 @@ class BatterySpec(StageSpec, Nameable):
     kind: Literal["battery"] = default(
         "battery",
         (
-            "A battery at this place that holds ramps, smooths the power, shaves "
-            "peaks, or charges and discharges by the clock."
+            "A battery that limits ramps, smooths the power, shaves peaks, or charges "
+            "and discharges by schedule."
         ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(
-        description="Most that it takes and gives [MW]."
+        description="Maximum charge and discharge power [MW]."
     )
     energy_mwh: Annotated[PositiveFloat, SCALES] = Field(
-        description="Nominal energy [MWh]; usable of it: what is between least_ and "
+        description="Nominal energy [MWh]; usable between min_ and "
         "max_state_of_charge, 80 % by default."
     )
-    ramp_limit: RampRates | None = unset(
-        "Ramps of the supply that it holds; or smoothing_s."
-    )
+    ramp_limit: RampRates | None = unset("Maximum ramps of the supply; or smoothing_s.")
     smoothing_s: PositiveFloat | None = unset(
-        "Time constant of the lag that the supply follows the load with; a minute "
-        "beside ramp_limit makes it follow the mean over a job's iterations."
+        "Time constant of the lag with which the supply follows the load [s]; with "
+        "ramp_limit, a minute makes it follow the mean over a job's iterations."
     )
     peak_shaving: PeakShaving | None = optional(
-        "A power that the supply is kept below; it is filled again below that."
+        "Limit on the supply; the battery recharges below it."
     )
     demand_charge: DemandCharge | None = optional(
-        "The month's largest billed mean so far, which the supply's means are kept "
-        "below."
+        "Limit on the supply's means over clock intervals, the month's highest billed "
+        "mean so far."
     )
-    time_of_use: TimeOfUse | None = optional(
-        "Local hours in which it charges and discharges."
-    )
+    time_of_use: TimeOfUse | None = optional("Local hours of charging and discharging.")
     charge_efficiency: PositiveShare = uncertain(
-        0.95, "Energy stored per energy taken, 0-1", (0.92, 0.98)
+        0.95, "Stored energy per charged energy, 0-1", (0.92, 0.98)
     )
     discharge_efficiency: PositiveShare = uncertain(
-        0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
+        0.95, "Discharged energy per energy taken from the store, 0-1", (0.92, 0.98)
     )
     auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(
-        0.0, "Its own constant power [kW]."
+        0.0, "Constant auxiliary power of the battery [kW]."
     )
     min_state_of_charge: Share = uncertain(
-        0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
+        0.1, "Minimum energy per nominal energy, 0-1", (0.05, 0.2)
     )
     max_state_of_charge: Share = uncertain(
-        0.9, "It is not filled above this part of its nominal energy", (0.85, 1)
+        0.9, "Maximum energy per nominal energy, 0-1", (0.85, 1)
     )
     reference_state_of_charge: Share = uncertain(
         0.5,
         (
-            "State that it starts with, and is brought back to; where it shaves "
-            "peaks, it starts filled and is filled again"
+            "State of charge at the start, to which the battery returns, 0-1; for peak "
+            "shaving the maximum takes its place"
         ),
         (0.4, 0.6),
     )
     feedback_per_h: NonNegativeFloat = uncertain(
         1.0,
-        "Part of the lacking energy that it asks for per hour, to be brought back",
+        "Fraction of the missing energy that is requested per hour [1/h]",
         (0.5, 2),
     )
     calendar_fade_per_year: Share = uncertain(
         0.02,
         (
-            "Part of the nominal energy lost in a year by age alone, 0-1. It is "
-            "measured, and takes nothing from the energy within the run"
+            "Fraction of the nominal energy lost per year by age alone, 0-1; reported, "
+            "without effect on the energy within the run"
         ),
         (0.01, 0.04),
     )
@@ -318,7 +315,7 @@ class BatterySpec(StageSpec, Nameable):
         )
         if not low <= middle <= high or low == high:
             raise ValueError(
-                "least, reference and max_state_of_charge must rise, found "
+                "min_, reference_ and max_state_of_charge must rise, found "
                 f"{low:g}, {middle:g}, {high:g}"
             )
         return self

@@ -25,10 +25,10 @@ class ConstantLossSpec(StageSpec):
     boundary = "behind a loss that is a constant part of it"
 
     kind: Literal["constant_loss"] = default(
-        "constant_loss", "A loss that is a constant part of what is drawn."
+        "constant_loss", "A loss that is a fixed fraction of the input power."
     )
     loss_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(
-        description="Part of the drawn power that does not reach the load, 0-1."
+        description="Fraction of the input power that is lost, 0-1."
     )
 
     def meter(self) -> EnergyMeter:

@@ -66,8 +66,8 @@ class PartLoad(Model):
     part_load_exponent: float = uncertain(
         2.0,
         (
-            "Exponent n of fan and pump power over load; 3 is an ideal variable speed "
-            "drive, 1 a constant power per heat"
+            "Exponent n of fan and pump power over load: 3 for an ideal variable-speed "
+            "drive, 1 for constant power per heat"
         ),
         (1, 3),
         ge=0,
@@ -75,7 +75,7 @@ class PartLoad(Model):
     )
     min_part_load: float = uncertain(
         0.5,
-        "Load below which fans and pumps slow down no further, 0-1",
+        "Minimum load to which fans and pumps slow down, 0-1",
         (0.3, 0.7),
         ge=0,
         le=1,
@@ -92,8 +92,8 @@ class Winter(Model):
     frost_fraction: float = uncertain(
         0.003,
         (
-            "Power of basin heaters and traced pipes at 20 K below freezing, over the "
-            "design heat; in proportion to the cold"
+            "Power of basin and pipe heaters at -20 deg C per design heat, "
+            "proportional to the temperature below freezing"
         ),
         (0.001, 0.01),
         ge=0,
@@ -164,8 +164,8 @@ class CoolingSpec(StageSpec, ABC):
         Annotated[tuple[float, ...], Field(max_length=MAX_LAGS)] | None
     ) = optional(
         (
-            "Lags that the heat passes one after the other [s]; none for an empty "
-            "list. If absent: room air 120 s (direct liquid cooling: its loop 60 s) "
+            "Time constants of the heat's lags, in series [s]; an empty list for "
+            "none. If absent: room air 120 s (direct liquid cooling: its loop 60 s) "
             "and the facility's water 300 s (assumed; ranges 60-600, 20-120 and "
             "120-900 s)."
         ),
@@ -175,7 +175,7 @@ class CoolingSpec(StageSpec, ABC):
         0.96,
         (
             "Power factor of the drives of fans, pumps and chillers, lagging "
-            "(0.95-0.96 of variable speed drives)"
+            "(0.95-0.96 for variable-speed drives)"
         ),
         (0.94, 0.98),
         gt=0.1,
@@ -245,8 +245,8 @@ class HeatCoolingSpec(CoolingSpec, Plant):
     design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = uncertain(
         None,
         (
-            "Heat that the plant is designed for [MW]; 1.1 times the power of all "
-            "nodes at their ratings if absent"
+            "Design heat of the plant [MW]; 1.1 times the rated power of all nodes if "
+            "absent"
         ),
         (1.0, 1.3),
         per_rating=True,
@@ -254,8 +254,8 @@ class HeatCoolingSpec(CoolingSpec, Plant):
     other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = default(
         0.0,
         (
-            "Heat in the cooled space beside the power that reaches it, such as lights "
-            "[kW]; what it draws belongs to an auxiliary_load."
+            "Other heat in the cooled space, such as of lights [kW]; its power belongs "
+            "to an auxiliary_load."
         ),
     )
 

@@ -122,15 +122,15 @@ class CoolingTableSpec(CoolingSpec):
     kind: Literal["cooling_table"] = default(
         "cooling_table",
         (
-            "Cooling power over IT power as measured at the site, by temperature and "
-            "load; the best model where there is one."
+            "Cooling power per IT power as measured at the site, by temperature and "
+            "load; the best model if available."
         ),
     )
-    temperature: Temperature = default("wet_bulb", "Which temperature the table has.")
+    temperature: Temperature = default("wet_bulb", "Kind of temperature in the table.")
     points: Annotated[tuple[Point, ...], Field(min_length=2)] | None = optional(
-        "Points of temperature [deg C], load (IT power at the nodes' AC input over "
-        "that of all nodes at their ratings) and cooling power over IT power, one for "
-        "each temperature and load; instead of path."
+        "Points of temperature [deg C], load (IT power at the nodes' AC input per "
+        "rated power of all nodes) and cooling power per IT power, one for each "
+        "temperature and load; instead of path."
     )
     path: str | None = optional(
         "CSV file with the columns temperature_c, load and cooling_ratio, relative to "

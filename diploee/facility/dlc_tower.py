@@ -50,31 +50,31 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     kind: Literal["dlc_tower"] = default(
         "dlc_tower",
         (
-            "Direct liquid cooling by warm water and towers; the rest of the heat, in "
+            "Direct liquid cooling by warm water and towers; the remaining heat, in "
             "the air, by the plant of wse."
         ),
     )
     liquid_fraction: Share = uncertain(
         0.9,
-        "Part of the heat that the liquid takes, 0-1",
+        "Fraction of the heat removed by liquid, 0-1",
         (0.7, 0.97),
         "of plants; Frontier has 0.945",
         basis="",
     )
     loop_pump_fraction: Annotated[float, Field(ge=0, le=0.2)] = uncertain(
         0.010,
-        "Power of the coolant distribution units' pumps over the liquid's design heat "
+        "Power of the coolant distribution units' pumps per design heat of the liquid "
         "(Frontier: 25 units of 8.5 kW over about 21 MW)",
         (0.005, 0.015),
     )
     water_pump_pressure_pa: Pascal = uncertain(
-        150e3, "Pressure of the facility's water pumps [Pa]", (100e3, 200e3)
+        150e3, "Pressure of the facility water pumps [Pa]", (100e3, 200e3)
     )
     water_rise_k: Kelvin = uncertain(
-        10.0, "Rise of the facility's water temperature [K]", (7, 13)
+        10.0, "Temperature rise of the facility water [K]", (7, 13)
     )
     tower_rise_k: Kelvin = uncertain(
-        8.0, "Rise of the tower water's temperature [K]", (6, 10)
+        8.0, "Temperature rise of the tower water [K]", (6, 10)
     )
     approach_k: Kelvin = uncertain(
         10.0,
@@ -87,7 +87,7 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     set_point_supply_c: float = uncertain(
         32.0,
         (
-            "Highest supply temperature of the coolant [deg C]; hours beyond it are "
+            "Maximum supply temperature of the coolant [deg C]; hours above it are "
             "counted"
         ),
         (28, 36),
@@ -97,8 +97,8 @@ class DlcTowerSpec(HeatCoolingSpec, PartLoad):
     rest: WaterPlant = Field(
         default_factory=WaterPlant,
         description=(
-            "Plant for the heat that stays in the air; its towers' fans and pumps "
-            "have the efficiencies of those of the liquid as well."
+            "Plant for the heat that stays in the air; the liquid's pumps and tower "
+            "fans have its efficiencies too."
         ),
     )
 

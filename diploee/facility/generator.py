@@ -81,44 +81,41 @@ class GeneratorSpec(StageSpec, Nameable):
     kind: Literal["generator"] = default(
         "generator",
         (
-            "A generator at this place that runs in hours of local time, at its rated "
-            "power, or where demand is above a power, and gives what is above it."
+            "A generator that runs at its rated power in local hours, or supplies the "
+            "demand above a power."
         ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(description="Rated power [MW].")
     schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
-        "Hours in which it runs at its rated power, whatever the demand; or above_mw."
+        "Local hours of running at rated power, whatever the demand; or above_mw."
     )
     above_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Demand at this place above which it is started; it gives what is above [MW]."
+        "Demand above which the generator starts, and supplies the excess [MW]."
     )
     hysteresis_mw: Annotated[NonNegativeFloat, SCALES] = default(
-        0.0, "By how much demand must fall below above_mw to stop it [MW]."
+        0.0, "Distance below above_mw to which demand must fall for a stop [MW]."
     )
     min_load: Share = uncertain(
-        0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6)
+        0.3, "Minimum steady output per rated power, 0-1", (0.2, 0.6)
     )
     ramp_per_min: PositiveFloat = uncertain(
-        1.0, "Its ramp up and down, of its rated power per minute", (0.1, 1)
+        1.0, "Ramp rate up and down per rated power [1/min]", (0.1, 1)
     )
     start_delay_s: NonNegativeFloat = uncertain(
-        60.0, "From the order to start to its first output [s]", (60, 600)
+        60.0, "Time from start order to first output [s]", (60, 600)
     )
     min_up_time_min: NonNegativeFloat = uncertain(
-        30.0, "It is not stopped before, from its start order [min]", (0, 240)
+        30.0, "Minimum time from start to stop order [min]", (0, 240)
     )
     min_down_time_min: NonNegativeFloat = uncertain(
-        15.0, "It is not started again before, from its stop order [min]", (0, 240)
+        15.0, "Minimum time from stop to start order [min]", (0, 240)
     )
     efficiency: PositiveShare = uncertain(
-        0.40, "Output per heat in the fuel at its rated power, 0-1", (0.28, 0.48)
+        0.40, "Output per heat in the fuel at rated power, 0-1", (0.28, 0.48)
     )
     no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = uncertain(
         0.08,
-        (
-            "Fuel that it burns without output, of that at its rated power, 0-1; gas "
-            "turbines 0.2-0.35"
-        ),
+        ("Fuel at no load per fuel at rated power, 0-1; gas turbines 0.2-0.35"),
         (0.03, 0.12),
     )
 

@@ -24,12 +24,12 @@ Hour = Annotated[float, Field(ge=0, le=HOURS_PER_DAY)]
 class LocalHours(Model):
     """Hours of the day on some days; an interval belongs to the hour of its start."""
 
-    from_h: Hour = default(0.0, "Local hour from which on [h].")
+    from_h: Hour = default(0.0, "Local hour of the start [h].")
     to_h: Hour = default(
-        24.0, "Local hour until which [h]; below from_h it goes past midnight."
+        24.0, "Local hour of the end [h]; below from_h the range passes midnight."
     )
     days: Literal["all", "weekdays", "weekends"] = default(
-        "all", "Days of the week; each hour by its own date."
+        "all", "Days of the week, by the date of each hour."
     )
     first: dt.date | None = optional("First local date, such as 2018-06-01.")
     last: dt.date | None = optional("Last local date, included.")

@@ -97,7 +97,7 @@ class MeasuredSpec(CurveSpec):
 
     efficiency: dict[float, float] = Field(
         description=(
-            "Efficiency (output over input, 0-1) by load (output over rating, 0-1)."
+            "Efficiency (output per input, 0-1) by load (output per rating, 0-1)."
         )
     )
 
@@ -158,7 +158,7 @@ class PointsSpec(MeasuredSpec):
 
     kind: Literal["points"] = default(
         "points",
-        "A quadratic loss fitted to measured efficiencies, to half a percentage point.",
+        "A quadratic loss fitted to measured efficiencies within half a point.",
     )
 
     @cached_property

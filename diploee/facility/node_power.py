@@ -78,11 +78,11 @@ _SUPPLY = (
     "Power supplies by name, or by efficiencies: {kind: points, efficiency: {0.1: "
     "0.92, ...}}"
 )
-_RATIO = "Installed rating of the supplies over the DC power at the devices' rating"
-_NETWORK = "Switches and other network equipment, a node's part of it [W]"
+_RATIO = "Installed rating of the supplies per DC power at the devices' rating"
+_NETWORK = "A node's share of switches and other network equipment [W]"
 _SERVERS = "of servers"
 _REACTIVE = (
-    "Input capacitors of the supplies: reactive power supplied, constant, share of "
+    "Input capacitors of the supplies: constant reactive power supplied, share of "
     "the supplies' installed rating"
 )
 
@@ -195,7 +195,7 @@ class CustomSpec(_Shares, _Node):
     """A node with user-defined shares and supplies."""
 
     kind: Literal["custom"] = default(
-        "custom", "A node by shares and supplies of its own."
+        "custom", "A node with user-defined shares and supplies."
     )
 
 
@@ -209,7 +209,7 @@ class RapsFrontierSpec(_Node):
     """
 
     kind: Literal["raps_frontier"] = default(
-        "raps_frontier", "A node of Frontier, as ExaDigiT/RAPS has it."
+        "raps_frontier", "A node of Frontier as in ExaDigiT/RAPS."
     )
     network_w: NonNegativeFloat = default(
         62.5, f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes)."

@@ -37,18 +37,17 @@ class PduSpec(StageSpec):
         "pdu", "Losses of PDUs and busways between the UPS and the nodes."
     )
     rated_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Power of the nodes that they are built for [MW]; all nodes at their ratings "
-        "if absent."
+        "Rated power [MW]; the rated power of all nodes if absent."
     )
     linear_loss: Loss = uncertain(
         0.005,
-        "Loss at the rating that goes with the load, share of the rating",
+        "Loss at rated load that is proportional to the load, per rating",
         (0, 0.01),
         "of large sites",
     )
     square_loss: Loss = uncertain(
         0.005,
-        "Loss at the rating that goes with its square, share of the rating",
+        "Loss at rated load that is proportional to the square of the load, per rating",
         (0, 0.01),
         "of large sites",
     )

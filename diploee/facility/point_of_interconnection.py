@@ -18,22 +18,21 @@ class Billing(Model):
     """Tariff rules that turn the demand of a month into billed demand; at least one."""
 
     interval_min: Literal[15, 30, 60] = default(
-        15, "Clock interval of the demand that the rules take [min]."
+        15, "Clock interval of the billed demand [min]."
     )
     power_factor_min: PositiveShare | None = optional(
         "A month's demand is billed times this over its average lagging power factor "
         "where that is lower, 0-1."
     )
     kvar_free_share: NonNegativeFloat | None = optional(
-        "Largest reactive demand that is free, as a part of the month's maximum "
-        "demand; 0.62 is a power factor of 0.85."
+        "Maximum free reactive demand per maximum demand of the month; 0.62 is a power "
+        "factor of 0.85."
     )
     ratchet: PositiveShare | None = optional(
-        "Part of the highest demand of the 11 months before that is billed at least, "
-        "0-1."
+        "Minimum billed demand per highest demand of the previous 11 months, 0-1."
     )
     contract_minimum_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Demand that is billed at least [MW]."
+        "Minimum billed demand [MW]."
     )
 
     @model_validator(mode="after")
@@ -77,14 +76,13 @@ class PointOfInterconnectionSpec(StageSpec):
         "The meter between the site and the grid; the last stage.",
     )
     contract_mva: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Apparent power that the connection is contracted for [MVA]."
+        "Contracted apparent power of the connection [MVA]."
     )
     contract_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Active power that the connection is contracted for [MW]; in place of "
-        "contract_mva."
+        "Contracted active power of the connection [MW]; in place of contract_mva."
     )
     billing: Billing | None = optional(
-        "Rules of a tariff that demand is billed by; none if absent."
+        "Tariff rules for billed demand; none if absent."
     )
 
     @model_validator(mode="after")

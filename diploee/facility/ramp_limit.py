@@ -48,17 +48,17 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
     kind: Literal["ramp_limit"] = default(
         "ramp_limit",
         (
-            "Ramps held at this place without storage: a ballast burns what falls too "
-            "fast; rises pass and are counted, unless the load is curtailed."
+            "A ramp limit without storage: a dummy load (ballast) fills falls that are "
+            "too fast; rises pass and are counted, unless the load is curtailed."
         ),
     )
     ballast_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Most that the ballast draws [MW]; as much as falls ask for if absent."
+        "Maximum power of the dummy load [MW]; unlimited if absent."
     )
     curtails: bool = default(
         False,
         (
-            "Whether the load can be held back on a rise; the work lost is counted as "
+            "Whether the load can be curtailed on a rise; lost work is counted as "
             "energy and not made up."
         ),
     )

@@ -66,9 +66,9 @@ class SolarSpec(StageSpec, Nameable):
     kind: Literal["solar"] = default(
         "solar",
         (
-            "A solar plant at this place, by PVWatts (pvlib) on the irradiance of "
-            "facility.weather, which must be a file that has it; without clouds within "
-            "its records."
+            "A solar plant by PVWatts (pvlib) on the irradiance of facility.weather, "
+            "which must be a file with irradiance; clouds shorter than its records are "
+            "not resolved."
         ),
     )
     dc_mw: Annotated[PositiveFloat, SCALES] = Field(
@@ -76,14 +76,14 @@ class SolarSpec(StageSpec, Nameable):
     )
     dc_per_ac: Annotated[float, Field(ge=0.5, le=3)] = uncertain(
         1.2,
-        "Panels' rated power over the inverters', which clip what is above",
+        "Rated power of the panels per rated power of the inverters, which clip",
         (1.1, 1.5),
     )
     tilt_deg: Annotated[float, Field(ge=0, le=90)] = uncertain(
         20.0, "Tilt of fixed panels [deg]", (10, 40)
     )
     azimuth_deg: Annotated[float, Field(ge=0, lt=360)] = default(
-        180.0, "Where fixed panels look, clockwise from north [deg]: 180 is south."
+        180.0, "Azimuth of fixed panels, clockwise from north [deg]: 180 is south."
     )
     tracks: bool = default(
         False, "Rows that follow the sun from east to west, in place of fixed panels."

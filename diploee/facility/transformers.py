@@ -52,23 +52,23 @@ class Transformer(Model):
     preset: Literal["mv_lv", "dry_type", "hv_mv"] | None = optional(
         (
             "Parameters of a medium to low voltage, a dry-type PDU or a high to medium "
-            "voltage transformer (assumed); parameters that are given override it."
+            "voltage transformer (assumed); explicit parameters override them."
         ),
         assumed=True,
     )
     rated_mva: Annotated[PositiveFloat | None, SCALES] = uncertain(
         None,
         (
-            "Installed apparent power [MVA]; 1.6 times the nodes' power at their "
-            "ratings if absent"
+            "Installed apparent power [MVA]; 1.6 times the rated power of the nodes if "
+            "absent"
         ),
         (1.3, 2.2),
         per_rating=True,
     )
-    p0: Part = optional("Loss without load, share of the rating.")
-    p_k: Part = optional("Additional loss at rated current, share of the rating.")
-    i0: Part = optional("Current without load, share of the rated one.")
-    u_k: Part = optional("Short-circuit voltage, share of the rated one.")
+    p0: Part = optional("No-load loss per rating.")
+    p_k: Part = optional("Load loss at rated current per rating.")
+    i0: Part = optional("No-load current per rated current.")
+    u_k: Part = optional("Short-circuit voltage per rated voltage.")
 
     def unused_keys(self) -> tuple[str, ...]:
         """Return the preset if each of its parameters is set."""

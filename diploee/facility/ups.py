@@ -62,23 +62,23 @@ class UpsSpec(StageSpec):
     ] = default(
         "double_conversion",
         (
-            "How it runs, with a loss assumed for each. Double conversion hides the "
-            "nodes' reactive power, eco and none (batteries in the racks) pass it on, "
-            "econversion holds it at zero."
+            "Operating mode, each with an assumed loss. Double conversion decouples "
+            "the nodes' reactive power, eco and none (batteries in the racks) pass it "
+            "on, econversion compensates it to zero."
         ),
         assumed=True,
     )
     efficiency: Annotated[SerializeAsAny[MeasuredSpec], MEASURED] | None = optional(
         (
             "Measured efficiencies instead of those assumed for the mode: {kind: "
-            "points, efficiency: {0.25: 0.95, ...}}, by load over its rating."
+            "points, efficiency: {0.25: 0.95, ...}}, by load per rating."
         ),
         assumed=True,
     )
     redundancy: Literal["n", "n+1", "2n"] | None = optional(
         (
-            "Installed power over the nodes' power at their ratings: 1, 1.35 or 2 "
-            "times (assumed); n+1 if neither it nor installed_mw is given (assumed)."
+            "Installed power per rated power of the nodes: 1, 1.35 or 2 (assumed); n+1 "
+            "if neither it nor installed_mw is given (assumed)."
         ),
         assumed=True,
     )
@@ -88,8 +88,8 @@ class UpsSpec(StageSpec):
     filter_share: Share = uncertain(
         FILTER_SHARE,
         (
-            "Input filter in double conversion: reactive power supplied, constant, "
-            "share of the installed power"
+            "Input filter in double conversion: constant reactive power supplied, per "
+            "installed power"
         ),
         (0, 0.15),
     )

@@ -198,9 +198,8 @@ class WeatherSpec(Kind):
         le=20,
     )
     utc_offset: UtcOffset | None = optional(
-        "Offset from UTC that the weather's hours are taken in, such as '-07:00', "
-        "where its station stands in for a place in another zone; the station's "
-        "standard time if absent."
+        "Offset from UTC of the weather's hours, such as '-07:00', for a station in "
+        "another time zone than the site; the station's standard time if absent."
     )
 
     @property
@@ -233,9 +232,9 @@ class TypicalDaySpec(WeatherSpec):
     kind: Literal["typical_day"] = default(
         "typical_day",
         (
-            "A mean day of each month of a shipped station, by TMY3; it needs no "
-            "file. Mean days know no heat waves: hours beyond a set point, peaks and "
-            "headroom come out low."
+            "A mean day of each month of a shipped station, by TMY3; it needs no file. "
+            "Mean days have no heat waves: hours beyond a set point and peaks are "
+            "underestimated."
         ),
     )
     station: Literal["denver", "greensboro"] = Field(
@@ -265,7 +264,8 @@ class WeatherFileSpec(WeatherSpec):
         min_length=1, description="The file, relative to the scenario file."
     )
     actual_year: bool = default(
-        False, "The file holds a year as it was, not a typical one: its peaks count."
+        False,
+        "True if the file has an actual year, not a typical one: its peaks count.",
     )
 
     @property

@@ -122,16 +122,16 @@ class WaterPlant(PartLoad, Winter):
         27.0, "Supply air temperature [deg C]", (27, 35), ge=10, le=40
     )
     air_rise_k: Kelvin = large_site_value(
-        16.0, "Rise of the air's temperature in the room [K]", (13.9, 19.4)
+        16.0, "Temperature rise of the air in the room [K]", (13.9, 19.4)
     )
     coil_effectiveness: Efficiency = large_site_value(
         0.8, "Effectiveness of the coils, 0-1", (0.7, 0.9)
     )
     water_rise_k: Kelvin = large_site_value(
-        7.5, "Rise of the chilled water's temperature [K]", (5, 10)
+        7.5, "Temperature rise of the chilled water [K]", (5, 10)
     )
     tower_rise_k: Kelvin = large_site_value(
-        5.0, "Rise of the tower water's temperature [K]", (4, 6)
+        5.0, "Temperature rise of the tower water [K]", (4, 6)
     )
     tower_approach_k: Kelvin = large_site_value(
         4.75, "Tower water above the wet-bulb temperature [K]", (2.8, 6.7)
@@ -139,9 +139,9 @@ class WaterPlant(PartLoad, Winter):
     min_tower_water_c: float = uncertain(
         18.0,
         (
-            "Coldest tower water [deg C]: in colder weather tower fans are switched "
-            "off to hold it, unless the economizer needs colder, and chillers get "
-            "none colder by a bypass, as their head pressure needs"
+            "Minimum tower water temperature [deg C]: in colder weather tower fans are "
+            "switched off, unless the economizer needs colder water, and a bypass "
+            "keeps it for the chillers' head pressure"
         ),
         (13, 21),
         ge=-40,
@@ -177,8 +177,8 @@ class WaterPlant(PartLoad, Winter):
     cop_relative_error: float = large_site_value(
         -0.05,
         (
-            "How far the chillers' efficiency is off its regression, as a part of it; "
-            "small sites' down to -0.6"
+            "Relative deviation of the chillers' efficiency from its regression; down "
+            "to -0.6 at small sites"
         ),
         (-0.11, 0.11),
         gt=-0.9,
