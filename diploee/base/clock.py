@@ -176,7 +176,7 @@ class NamedSpan:
 
 @dataclass(frozen=True)
 class SteadySpan:
-    """A period of a run without a change of the UTC offset."""
+    """A part of a run in which the UTC offset is constant."""
 
     # Start and end [ms since the run's start]
     begin_ms: int
@@ -340,7 +340,7 @@ class RunClock:
 
     @property
     def n_intervals(self) -> int:
-        """Number of intervals of the series."""
+        """Number of intervals of the run's series."""
         return self.horizon_ms // self.step_ms
 
 

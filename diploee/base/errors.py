@@ -145,7 +145,7 @@ def printable(text: str) -> str:
     )
 
 
-def cell(value: Any) -> Any:
+def spreadsheet_cell(value: Any) -> Any:
     """Return a value for a spreadsheet cell; text like a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 

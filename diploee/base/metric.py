@@ -94,7 +94,7 @@ class Metric(Brief):
 
     def show(self, value: object, none: str = NONE) -> str:
         """Format a stored value as text."""
-        return number(value, self.format, self.factor, none)
+        return format_number(value, self.format, self.factor, none)
 
     def sized(self, unit: PowerUnit) -> Metric:
         """Return the metric with its power or energy in another unit."""
@@ -104,7 +104,9 @@ class Metric(Brief):
         return replace(self, unit=f"{unit.power[0]}{self.unit[1:]}", factor=factor)
 
 
-def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
+def format_number(
+    value: object, pattern: str, factor: float = 1, none: str = NONE
+) -> str:
     """Format a number with at most five digits before and after its decimal point.
 
     `none` is the text for anything that is not a number.
@@ -118,7 +120,7 @@ def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> 
     return pattern.format(value * factor)
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Format a number with four significant digits, a large one in full."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 

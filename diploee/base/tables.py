@@ -278,7 +278,7 @@ class Range:
     at_least: float = -np.inf
     above: float = -np.inf
 
-    def holds(self, values: Float64Array) -> BoolArray:
+    def contains(self, values: Float64Array) -> BoolArray:
         """Return True for each value within the range; NaN is not."""
         allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
         return np.asarray(allowed & (values > self.above), dtype=np.bool_)

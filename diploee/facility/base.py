@@ -143,7 +143,7 @@ class SiteView(Brief):
             )
 
     def design_mw(self, kind: str) -> float:
-        """Return the default rating of a stage: the nodes' rated AC power [MW]."""
+        """Return the default rating of a kind of stage: the nodes' rated power [MW]."""
         self.require_ac(kind)
         if not self.rated_power_w > 0:
             raise InputError(
@@ -239,7 +239,7 @@ class StageSpec(Kind):
         return self
 
     def needed_step_ms(self) -> int | None:
-        """Return the longest step of the stage's computation [ms]; None for any."""
+        """Return the longest step at which the stage is accurate [ms]; None for any."""
         return None
 
     def start(self) -> Any:

@@ -283,7 +283,7 @@ class BatterySpec(StageSpec, Nameable):
     @model_validator(mode="before")
     @classmethod
     def _check_one_mode(cls, value: Any) -> Any:
-        """Refuse none or several modes."""
+        """Raise an error unless exactly one mode is set."""
         # Before the other keys are validated, so that an entry without any is shown
         # the modes
         modes = [
@@ -473,7 +473,7 @@ class _BatteryMeter(ColumnMeter):
         )
 
     def add(self, block: Block) -> None:
-        """Add a block."""
+        """Add a block to all statistics and to the cycle count."""
         super().add(block)
         self._ms += len(block) * block.dt_ms
         self._charged.add(-np.minimum(block.columns["battery_power_w"], 0), block.dt_ms)

@@ -82,7 +82,7 @@ class PartLoad(Model):
     )
 
     def part_load_power(self, load: Any) -> Any:
-        """Return the power of fans and pumps per design power, at a load per design."""
+        """Return fan and pump power per design power, at a load per design load."""
         return np.maximum(load, self.min_part_load) ** self.part_load_exponent
 
 
@@ -211,7 +211,7 @@ class CoolingSpec(StageSpec, ABC):
 
     @abstractmethod
     def plant(self, site: SiteView) -> Plant:
-        """Return the static model."""
+        """Return the static model of the plant."""
 
     @abstractmethod
     def design_w(self, site: SiteView) -> float:

@@ -146,7 +146,7 @@ class CoolingTableSpec(CoolingSpec):
             )
         for number, point in enumerate(self.points or ()):
             for value, (name, limit) in zip(point, LIMITS.items(), strict=True):
-                if not limit.holds(np.array([value])).all():
+                if not limit.contains(np.array([value])).all():
                     raise ValueError(
                         f"points: {name} of point {number + 1} must be {limit}, found "
                         f"{value:g}"

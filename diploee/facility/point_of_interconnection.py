@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
 
 from diploee.base.errors import one_of
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.model import SCALES, Model, PositiveShare, default, optional
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS
@@ -99,10 +99,10 @@ class PointOfInterconnectionSpec(StageSpec):
     def contract(self) -> Contract | None:
         """Contracted active or apparent power; None without a contract."""
         if (mw := self.contract_mw) is not None:
-            return Contract(mw, f"contract, {short(mw)} MW", "MW")
+            return Contract(mw, f"contract, {format_short(mw)} MW", "MW")
         if (mva := self.contract_mva) is not None:
             return Contract(
-                mva, f"contract, {short(mva)} MVA at unity power factor", "MVA"
+                mva, f"contract, {format_short(mva)} MVA at unity power factor", "MVA"
             )
         return None
 

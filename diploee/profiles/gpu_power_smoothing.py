@@ -144,7 +144,11 @@ def _smooth(
     idle: float,
     smoothed_pu: Float64Array,
 ) -> tuple[int, float]:
-    """Fill `smoothed_pu` with the work's power and the ramp down to idle."""
+    """Compute the smoothed power of the work, and of the ramp down to idle after it.
+
+    Fills `smoothed_pu`, and returns the number of steps and the sum of the dissipated
+    power.
+    """
     k, level, _, dissipated = _follow(
         unsmoothed, dt_s, floor, up, down, hysteresis_s, idle, 0.0, smoothed_pu
     )

@@ -14,8 +14,8 @@ from diploee.base.metric import (
     Metric,
     find_metric,
     flatten,
+    format_short,
     is_plain_number,
-    short,
 )
 from diploee.base.units import W_PER_MW, power_unit
 from diploee.grid.limits.report import reports_of
@@ -276,7 +276,7 @@ def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
 def _sizes(stage: Mapping[str, Any]) -> str:
     """Return the sizes of a stage, such as ``0.05 MW, 0.05 MWh``."""
     sizes = ", ".join(
-        f"{short(value)} {unit}"
+        f"{format_short(value)} {unit}"
         for key, unit in _SIZES.items()
         for name, value in stage.items()
         if name.rpartition("_")[2] == key and isinstance(value, int | float)
@@ -304,7 +304,8 @@ def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
         name = report.name or "limits"
         result[name,] = name, report.verdict, report.verdict
         for of in report.results:
-            how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
+            value, limit = format_short(of.value), format_short(of.limit)
+            how = f"{of.verdict}, {value} of {limit} {of.unit}"
             text = f"{name}: {of.text.partition(' (')[0]}"
             result[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
         for left in report.unchecked:

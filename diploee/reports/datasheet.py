@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.base.clock import NamedSpan
-from diploee.base.errors import InputError, cell, plural
+from diploee.base.errors import InputError, plural, spreadsheet_cell
 from diploee.base.files import check_output_file, whole_file
 from diploee.base.measures.series import (
     MAX_DAY_POWER_W,
@@ -163,7 +163,7 @@ def data_sheet(
     ]
     if "grid.voltage_change.largest_percent" in view.values:
         figures = filter(
-            None, (view.figure(key, name) for key, name in _VOLTAGE.items())
+            None, (view.statistic(key, name) for key, name in _VOLTAGE.items())
         )
         sections.append(
             _section(
@@ -308,9 +308,9 @@ def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Stat
     for key in keys:
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
-        figure = view.figure(key, name, view.when(key) or note)
+        figure = view.statistic(key, name, view.time_text(key) or note)
         yield figure or Statistic(
-            view.named(metric, name), None, metric.suffix, note or _NOT_THERE
+            view.display_name(metric, name), None, metric.suffix, note or _NOT_THERE
         )
 
 
@@ -366,7 +366,7 @@ def _reactive(view: RunView) -> Iterator[Statistic]:
         why = "the run ends before the point of interconnection, so none is modelled"
         yield Statistic("Reactive power", None, "Mvar", why)
         return
-    when = {"poi.peak.reactive_mvar": view.when("poi.peak.max_mw")}
+    when = {"poi.peak.reactive_mvar": view.time_text("poi.peak.max_mw")}
     result = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
     factors = [result[key] for key in _FACTORS if key in result]
     if len(factors) == len(_FACTORS) and len({(f.shown, f.band) for f in factors}) == 1:
@@ -728,4 +728,6 @@ def write_csv(sheet: Report, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(map(cell, row) for row in long_rows(sheet.sections))
+        writer.writerows(
+            map(spreadsheet_cell, row) for row in long_rows(sheet.sections)
+        )

@@ -41,7 +41,7 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
+def format_time(text: object, step_ms: int = MS_PER_MIN) -> str:
     """Format an ISO 8601 local time as ``2018-05-19 12:39``, as precise as a step."""
     if not isinstance(text, str):
         return NONE
@@ -53,7 +53,7 @@ def moment(text: object, step_ms: int = MS_PER_MIN) -> str:
     return local_time.isoformat(" ", "seconds" if step_ms % MS_PER_MIN else "minutes")
 
 
-def pattern_for(values: Iterable[object], digits: int = 4) -> str:
+def number_format(values: Iterable[object], digits: int = 4) -> str:
     """Return a number format with `digits` significant digits for the largest value.
 
     Integers are counts and have no decimals.

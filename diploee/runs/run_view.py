@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from diploee.base.metric import Metric, find_metric, is_plain_number, number
+from diploee.base.metric import Metric, find_metric, format_number, is_plain_number
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.catalogue import declared_metrics
-from diploee.runs.formatting import interval, moment, pattern_for
+from diploee.runs.formatting import format_time, interval, number_format
 from diploee.runs.ranked import Part, Pivot
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
@@ -53,15 +53,15 @@ class RunView:
         declaration = find_metric(key, self.declared)
         return declaration.sized(self.unit) if declaration else None
 
-    def figure(
+    def statistic(
         self, key: str, item: str = "", note: str | None = None
     ) -> Statistic | None:
         """Return the statistic of a key, or None if the run has no such number."""
         value, metric = self.values.get(key), self.metric(key)
         if metric is None or not is_plain_number(value):
             return None
-        note_text = (self.when(key) or metric.text) if note is None else note
-        item = self.named(metric, item)
+        note_text = (self.time_text(key) or metric.text) if note is None else note
+        item = self.display_name(metric, item)
         unstarted = self.values.get(f"{key.rpartition('.')[0]}.unstarted")
         if key.rpartition(".")[2] in WAITS and unstarted is not None:
             note_text = "; ".join(
@@ -75,8 +75,11 @@ class RunView:
         if key not in bands:
             return result
         low, high = (end * metric.factor for end in bands[key])
-        form = pattern or pattern_for([low, high])
-        notes = [note_text, f"P5-P95 {number(low, form)} to {number(high, form)}"]
+        form = pattern or number_format([low, high])
+        notes = [
+            note_text,
+            f"P5-P95 {format_number(low, form)} to {format_number(high, form)}",
+        ]
         reactive_band = bands.get(
             "poi.peak.reactive_mvar" if key == "poi.peak.power_factor" else key
         )
@@ -84,12 +87,12 @@ class RunView:
             notes.append("sign not known")
         return replace(result, note="; ".join(filter(None, notes)), band=(low, high))
 
-    def named(self, metric: Metric, item: str = "") -> str:
+    def display_name(self, metric: Metric, item: str = "") -> str:
         """Return a statistic's name (default: its metric's) and averaging interval."""
         means_text = f", {interval(self.step_ms)} means" if metric.of_means else ""
         return f"{item or metric.name}{means_text}"
 
-    def when(self, key: str) -> str:
+    def time_text(self, key: str) -> str:
         """Return the time of an extreme as text, or ""."""
         group, _, name = key.rpartition(".")
         time = self.values.get(f"{group}.{name}_time")
@@ -98,14 +101,14 @@ class RunView:
         if time is None and key in ("power.max_mw", "power.min_mw"):
             extreme = "peak" if name == "max_mw" else "minimum"
             time = self.values.get(f"grid.{extreme}.time")
-        return moment(time, self.step_ms) if time else ""
+        return format_time(time, self.step_ms) if time else ""
 
     def section(self, part: Part) -> Section:
         """Return a section of the run's results."""
         figures: dict[str, Statistic] = {}
         for pattern in part.keys:
             for key in self._keys(pattern):
-                if key not in figures and (figure := self.figure(key)):
+                if key not in figures and (figure := self.statistic(key)):
                     figures[key] = figure
         tables = tuple(filter(None, (self.table(pivot) for pivot in part.tables)))
         notes = (part.note,) if part.note else ()
@@ -164,17 +167,17 @@ class RunView:
         column: str,
         key: str,
     ) -> None:
-        """Add the cell of a key to a table."""
+        """Add the table cell of a key, if it has a number or text."""
         value, heading = self.values[key], pivot.columns.get(column, "")
         item = _format_row(row)
         if isinstance(value, str):
             text = (
-                moment(value, self.step_ms)
+                format_time(value, self.step_ms)
                 if re.match(r"\d{4}-\d\d-\d\dT", value)
                 else value
             )
             cell = Statistic(item, text, quantity=heading or column)
-        elif (figure := self.figure(key, note="")) is None:
+        elif (figure := self.statistic(key, note="")) is None:
             return
         else:
             if not heading:  # named by its metric, without the row

@@ -11,8 +11,8 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
-from diploee.base.metric import NONE, number
-from diploee.runs.formatting import pattern_for
+from diploee.base.metric import NONE, format_number
+from diploee.runs.formatting import number_format
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Statistic:
         """Value as text."""
         if isinstance(self.value, str):
             return self.value
-        return number(self.value, self.pattern or pattern_for([self.value]))
+        return format_number(self.value, self.pattern or number_format([self.value]))
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class SectionTable:
         return set(self.units) - text_columns
 
     @cached_property
-    def heads(self) -> list[str]:
+    def headings(self) -> list[str]:
         """Headings of the columns, with units."""
         return [
             f"{name} [{unit}]" if unit else name for name, unit in self.units.items()
@@ -92,7 +92,9 @@ class SectionTable:
                 else NONE
             )
         column = (f.value for f in self.figures if f.quantity == quantity)
-        text = number(statistic.value, statistic.pattern or pattern_for(column))
+        text = format_number(
+            statistic.value, statistic.pattern or number_format(column)
+        )
         unit = "" if self.units[quantity] or statistic.value is None else statistic.unit
         return f"{text} {unit}".rstrip()
 
@@ -154,7 +156,8 @@ def side_by_side(named: Mapping[str, Section]) -> Section:
     figures = tuple(
         replace(
             cell,
-            pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]),
+            pattern=cell.pattern
+            or number_format([c.value for c in cells if not c.unit]),
         )
         for cells in rows.values()
         for cell in cells
@@ -214,7 +217,7 @@ def as_lines(sections: Iterable[Section]) -> Iterator[str]:
             yield f"{f.item}: {f.shown} {f.unit}".rstrip() + note
         for table in section.tables:
             yield from filter(None, [table.title])
-            rows = [(table.first, *table.heads), *table.lines()]
+            rows = [(table.first, *table.headings), *table.lines()]
             yield from (" | ".join(row) for row in rows)
         yield from section.notes
 
@@ -228,7 +231,7 @@ def as_html(title: str, sections: Iterable[Section]) -> str:
         ]
         tables = [("", rows)] if rows else []
         tables += [
-            (table.title, [(table.first, *table.heads), *table.lines()])
+            (table.title, [(table.first, *table.headings), *table.lines()])
             for table in section.tables
         ]
         html = "".join(

@@ -97,7 +97,7 @@ class RunSeries(Brief):
         return WallClock(self.start).at(row * self.step_ms)
 
     @property
-    def covered(self) -> str:
+    def period_text(self) -> str:
         """Covered period as text."""
         hours = self.n_rows * self.step_ms / MS_PER_H
         return f"{self.start.isoformat()} to {self.end.isoformat()} ({hours:,.5g} h)"
@@ -126,7 +126,7 @@ class RunSeries(Brief):
         if not 0 <= row <= self.n_rows or (row == self.n_rows and remainder):
             raise InputError(
                 f"{where}: {moment.isoformat()} lies outside the {self.name}, "
-                f"{self.covered}"
+                f"{self.period_text}"
             )
         if remainder:
             raise InputError(

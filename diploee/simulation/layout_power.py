@@ -549,8 +549,8 @@ def part_tables(
         or end_ms % step_ms
     ):
         raise InputError(
-            f"{run.folder}: --from and --to must lie within {run.series().covered}, "
-            f"whole steps of {step_ms / MS_PER_S:g} s from its start, found "
+            f"{run.folder}: --from and --to must lie within "
+            f"{run.series().period_text}, whole steps of {step_ms / MS_PER_S:g} s from its start, found "
             f"{span.first or 'the start'} to {span.until or 'the end'}"
         )
     _size(scenario.facility, level)

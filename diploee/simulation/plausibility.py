@@ -11,7 +11,7 @@ import numpy as np
 from diploee.base.clock import RunClock, offsets_ms
 from diploee.base.errors import plural
 from diploee.base.files.paths import shipped_folder
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.facility.weather import Weather
 from diploee.loads.inputs import Inputs
@@ -343,9 +343,9 @@ def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
         prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
         yield (
             f"facility.stages.{number}: contract_{unit.lower()}: "
-            f"{short(contract.amount)} {unit} is {short(ratio)} times the rated power "
-            f"at the meter, {short(rated_mw)} MW: is it in {prefix}{unit[1:]}, or of "
-            f"{other} site?"
+            f"{format_short(contract.amount)} {unit} is {format_short(ratio)} times "
+            f"the rated power at the meter, {format_short(rated_mw)} MW: is it in "
+            f"{prefix}{unit[1:]}, or of {other} site?"
         )
 
 
@@ -354,7 +354,7 @@ def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
     for unit in ("mw", "mva"):
         if of.get("use", 0.0) > 1 and (contract := of.get(f"contract_{unit}")):
             yield (
-                f"poi: the load is above its contract of {short(contract)} "
+                f"poi: the load is above its contract of {format_short(contract)} "
                 f"{unit.upper()} in {of['over_h']:,.4g} h, up to "
                 f"{100 * of['use']:,.1f} % of it; it is counted, not clipped"
             )

@@ -226,7 +226,7 @@ class FirstMaximum:
 
 
 class Energy:
-    """The energy of a power series [MWh]."""
+    """The energy of a power series, as a running total [MWh]."""
 
     def __init__(self) -> None:
         self._energy_j = 0.0
@@ -265,7 +265,7 @@ class RunningMaximum:
         self._max, self._divisor = initial, divisor
 
     def add(self, values: Float64Array, dt_ms: int) -> None:  # noqa: ARG002
-        """Add values."""
+        """Add values; the length of their intervals does not matter."""
         self._max = max(self._max, float(values.max(initial=-np.inf)))
 
     def result(self) -> float:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.metric import number
+from diploee.base.metric import format_number
 from diploee.base.progress import report, stage
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
@@ -40,7 +40,7 @@ from diploee.grid.dynamics.curves import (
     worst,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
-from diploee.runs.formatting import pattern_for
+from diploee.runs.formatting import number_format
 from diploee.runs.load_parts import LoadParts, sum_columns
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
@@ -311,9 +311,9 @@ def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Stati
     load_mw, away_mw, latched_mw = (
         sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
     )
-    form = pattern_for([load_mw], DIGITS)
+    form = number_format([load_mw], DIGITS)
     part = (
-        f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW"
+        f"{100 * away_mw / load_mw:.0f} % of {format_number(load_mw, form)} MW"
         if load_mw
         else ""
     )
@@ -327,7 +327,7 @@ def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Stati
             longest_s,
             "s",
             "or longer" if stays else "",
-            pattern=pattern_for([longest_s], DIGITS),
+            pattern=number_format([longest_s], DIGITS),
         )
         note = "no automatic return in the settings" if stays else ""
         yield Statistic("Still away at the end", latched_mw, "MW", note, pattern=form)
@@ -352,10 +352,10 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
         "battery_mwh": "On battery",
     }
     for case in cases:
-        form = pattern_for([case.load_mw], DIGITS)
+        form = number_format([case.load_mw], DIGITS)
         for key, value in case.sums().items():
             unit, of = (
-                ("MWh", pattern_for([value], 2))
+                ("MWh", number_format([value], 2))
                 if key.endswith("mwh")
                 else ("MW", form)
             )
@@ -364,7 +364,7 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
 
 def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
     sums: dict[tuple[int, str], float] = {}
-    form = pattern_for([case.load_mw], DIGITS)
+    form = number_format([case.load_mw], DIGITS)
     for move in case.moves():
         what = move["cause"] if move["what"] == "transfer" else "returns"
         key = (move["dip"], f"{move['block']}: {what}")
@@ -509,7 +509,7 @@ class _Load:
             if not 0 <= row < self.series.n_rows:
                 raise InputError(
                     f"--at: {at.isoformat()} lies outside the run, "
-                    f"{self.series.covered}"
+                    f"{self.series.period_text}"
                 )
             yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
             return

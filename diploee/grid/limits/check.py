@@ -35,7 +35,7 @@ from diploee.base.measures.series import (
     power,
 )
 from diploee.base.measures.voltage import ShortCircuit
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.metrics.changes import Key
@@ -490,8 +490,8 @@ def in_kw(limit_mw: float, shown: SeriesContext) -> str:
     """Return whether a limit on the power may be in kW; empty where it may not."""
     ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
     rated = (
-        f"{short(limit_mw)} MW is {short(ratio)} times the rated "
-        f"{short(shown.rated_mw)} MW"
+        f"{format_short(limit_mw)} MW is {format_short(ratio)} times the rated "
+        f"{format_short(shown.rated_mw)} MW"
     )
     return f"{rated}: is it in kW?" if ratio > MAX_OF_RATED else ""
 

@@ -52,7 +52,7 @@ from diploee.grid.limits.report import (
 )
 from diploee.grid.limits.watch import needed_step_ms
 from diploee.metrics.demand import rated_of
-from diploee.runs.formatting import pattern_for
+from diploee.runs.formatting import number_format
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.times import steps_ms
@@ -155,7 +155,7 @@ class Mitigation(Brief):
             cells = (
                 Statistic(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
                 for name, (*values, unit) in self.beside.items()
-                for pattern in (pattern_for(values),)
+                for pattern in (number_format(values),)
                 for of, value in zip(("without", "with battery"), values, strict=True)
             )
             tables = [SectionTable("Load", tuple(cells), first="of the load")]

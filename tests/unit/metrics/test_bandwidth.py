@@ -39,12 +39,12 @@ def readings(interval_s, window_s):
 def test_window_and_sampling_together_decide_what_readings_show(
     field, gpu, trusted_hz, flagged_hz, min_step_s, is_sampled
 ):
-    found = known_meter(field, gpu, 0.1).reach
+    found = known_meter(field, gpu, 0.1).resolvable_range
     assert found == (trusted_hz, flagged_hz, min_step_s, is_sampled)
 
 
 def test_polling_an_a100_faster_than_it_refreshes_shows_no_more():
-    assert known_meter("power.draw", "A100", 0.02).reach.flagged_hz == 0.0
+    assert known_meter("power.draw", "A100", 0.02).resolvable_range.flagged_hz == 0.0
 
 
 @pytest.mark.parametrize(

@@ -484,7 +484,7 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(
     (table,) = [
         t for t in found.section().tables if t.title.startswith("By block and dip")
     ]
-    assert 0 < len(table.heads) <= answer_module.MAX_DIPS + 1
+    assert 0 < len(table.headings) <= answer_module.MAX_DIPS + 1
     assert (
         len({move["dip"] for move in found.cases[0].moves()}) > answer_module.MAX_DIPS
     )
