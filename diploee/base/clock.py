@@ -110,17 +110,8 @@ def _offset_changes(
     """
     if isinstance(zone, timezone):
         return np.zeros(0, dtype=np.int64), np.array([zone.utcoffset(None) // _MS])
-    first, last = (
-        min(
-            max(
-                int(np.datetime64(ms, "ms").astype("datetime64[Y]").astype(int)) + 1970,
-                low,
-            ),
-            high,
-        )
-        for ms in (first_ms, last_ms)
-        for low, high in [_ZONE_YEARS]
-    )
+    ends = np.array([first_ms, last_ms], "datetime64[ms]").astype("datetime64[Y]")
+    first, last = np.clip(ends.astype(int) + 1970, *_ZONE_YEARS).tolist()
     return _offset_changes_in_years(zone, first, last + 1)
 
 

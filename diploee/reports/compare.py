@@ -304,8 +304,10 @@ def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
         name = report.name or "limits"
         result[name,] = name, report.verdict, report.verdict
         for of in report.results:
-            value, limit = format_short(of.value), format_short(of.limit)
-            how = f"{of.verdict}, {value} of {limit} {of.unit}"
+            how = (
+                f"{of.verdict}, {format_short(of.value)} of {format_short(of.limit)} "
+                f"{of.unit}"
+            )
             text = f"{name}: {of.text.partition(' (')[0]}"
             result[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
         for left in report.unchecked:

@@ -550,8 +550,8 @@ def part_tables(
     ):
         raise InputError(
             f"{run.folder}: --from and --to must lie within "
-            f"{run.series().period_text}, whole steps of {step_ms / MS_PER_S:g} s from its start, found "
-            f"{span.first or 'the start'} to {span.until or 'the end'}"
+            f"{run.series().period_text}, whole steps of {step_ms / MS_PER_S:g} s from "
+            f"its start, found {span.first or 'the start'} to {span.until or 'the end'}"
         )
     _size(scenario.facility, level)
     if dict(site.inputs.hashes) != run.manifest.get("input_files", {}):

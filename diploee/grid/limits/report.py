@@ -188,8 +188,9 @@ class LimitReport(Brief):
             end = of.get((result.key, result.number)) or of.get((result.key, 0))
             said = open_.get(result.key, "not covered")
             if end is not None:
-                worst = format_short(end.value)
-                said = f"{end.verdict}, worst {worst} {end.unit}".rstrip()
+                said = (
+                    f"{end.verdict}, worst {format_short(end.value)} {end.unit}"
+                ).rstrip()
             results.append(replace(result, ends=f"{where}: {said}"))
         return replace(self, results=tuple(results))
 
