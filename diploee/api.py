@@ -397,7 +397,7 @@ def simulate(
         - ``at_most_s``, ``at_most_mb``: a run that is forecast to take longer [s], or
           more memory [MB], is refused.
         - ``until_decided``: stop once no file of limits can be met any more, at both
-          ends of a large job, with a `DecidedError` that has the `reports`.
+          ends of a large job, with a `EarlyStopError` that has the `reports`.
 
         And what takes part in it in Python: ``policies``, own queue disciplines by the
         name of their pool; ``stages``, behind those of the scenario; ``controller``,
@@ -417,7 +417,7 @@ def simulate(
         too long.
     OutputError
         If the folder can't be written; nothing is kept then.
-    DecidedError
+    EarlyStopError
         If it stops `until_decided`; nothing is kept then.
     """
     known = [field.name for field in fields(RunOptions)]

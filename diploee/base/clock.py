@@ -166,7 +166,7 @@ class NamedSpan:
 
 
 @dataclass(frozen=True)
-class SteadySpan:
+class ConstantOffsetSpan:
     """A part of a run in which the UTC offset is constant."""
 
     # Start and end [ms since the run's start]
@@ -262,7 +262,7 @@ class WallClock:
             yield self.month(first_ms), slice(begin, end)
             begin = end
 
-    def steady_spans(self, begin_ms: int, end_ms: int) -> list[SteadySpan]:
+    def steady_spans(self, begin_ms: int, end_ms: int) -> list[ConstantOffsetSpan]:
         """Return the periods of constant UTC offset between two times of the run."""
         origin_ms = self.origin_ms
         begins_ms, offsets = _offset_changes(
@@ -275,7 +275,8 @@ class WallClock:
         first = int(np.searchsorted(begins_ms, origin_ms + begin_ms, side="right"))
         shifts = (origin_ms + offsets[first:]).tolist()
         return [
-            SteadySpan(*part) for part in zip(edges, edges[1:], shifts, strict=False)
+            ConstantOffsetSpan(*part)
+            for part in zip(edges, edges[1:], shifts, strict=False)
         ]
 
 

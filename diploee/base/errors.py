@@ -105,7 +105,7 @@ class RunTooLongError(InputError):
     time_s = 0.0
 
 
-class DecidedError(DiploeeError):
+class EarlyStopError(DiploeeError):
     """A run stopped early because its limits can't be met any more.
 
     `reports` are the limit reports on the simulated part of the run.

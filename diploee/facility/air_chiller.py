@@ -12,7 +12,12 @@ from pydantic import Field
 
 from diploee.base.model import default, uncertain
 from diploee.base.tables import Float64Array
-from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, running_fans
+from diploee.facility.cooling import (
+    FrostProtection,
+    HeatCoolingSpec,
+    PartLoad,
+    running_fans,
+)
 from diploee.facility.psychrometrics import ZERO_C_K
 from diploee.facility.wse import (
     Efficiency,
@@ -27,7 +32,7 @@ MIN_LIFT_K = 5.0
 MIN_COP, MAX_COP = 1.5, 12.0
 
 
-class AirChillerSpec(HeatCoolingSpec, PartLoad, Winter):
+class AirChillerSpec(HeatCoolingSpec, PartLoad, FrostProtection):
     """Air-cooled chillers with dry coolers, as a fraction of Carnot efficiency.
 
     With q the heat, T_db the dry-bulb temperature and g(q) the part-load curve of fans

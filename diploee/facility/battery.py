@@ -56,7 +56,7 @@ from diploee.facility.local_hours import LocalHours, in_any_hours
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.storage import (
     BatteryLimits,
-    Clock,
+    DispatchPlan,
     DispatchState,
     StoreState,
     SupplyLimits,
@@ -387,7 +387,7 @@ class BatterySpec(StageSpec, Nameable):
             supply.supply_w, supply.battery_w, supply.stored_j, supply.uncovered_w
         ), supply.state
 
-    def _dispatch_inputs(self, block: Block) -> tuple[float, float, Clock]:
+    def _dispatch_inputs(self, block: Block) -> tuple[float, float, DispatchPlan]:
         """Return the target [W], the billed interval's length [s], and local clock."""
         target_w, window_ms, wall = np.inf, MS_PER_DAY, self._wall
         plan = np.zeros(len(block))
@@ -404,7 +404,7 @@ class BatterySpec(StageSpec, Nameable):
             window_ms = self.demand_charge.interval_min * MS_PER_MIN
         local_ms = wall.local_ms(block.starts_ms)
         months = local_ms.astype("datetime64[ms]").astype("datetime64[M]")
-        clock = Clock(
+        clock = DispatchPlan(
             plan,
             local_ms // window_ms,
             local_ms % window_ms / MS_PER_S,
@@ -419,7 +419,7 @@ class BatterySpec(StageSpec, Nameable):
         stored_j: Float64Array,
         uncovered_w: Float64Array,
     ) -> Values:
-        """Return the columns of the battery; arguments as in `SteadiedSupply`."""
+        """Return the columns of the battery; arguments as in `SmoothedSupply`."""
         auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         loss_w = np.where(
             battery_w > 0,

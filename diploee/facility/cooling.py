@@ -86,8 +86,8 @@ class PartLoad(Model):
         return np.maximum(load, self.min_part_load) ** self.part_load_exponent
 
 
-class Winter(Model):
-    """Power of frost protection of towers and dry coolers."""
+class FrostProtection(Model):
+    """Frost protection of towers and dry coolers by heaters."""
 
     frost_fraction: float = uncertain(
         0.003,
@@ -351,21 +351,21 @@ class Cooling:
         return _CoolingMeter(self)
 
     @cached_property
-    def hours_clamped(self) -> Hours:
+    def hours_clamped(self) -> CumulativeHours:
         """Hours outside the temperature range of the model."""
         low_c, high_c = self.plant.range_c
         time_ms, temperature_c = self._weather.time_ms, self.temperature_c
-        return Hours.above(time_ms, temperature_c, high_c) + Hours.above(
-            time_ms, -temperature_c, -low_c
-        )
+        return CumulativeHours.above(
+            time_ms, temperature_c, high_c
+        ) + CumulativeHours.above(time_ms, -temperature_c, -low_c)
 
     @cached_property
-    def hours_beyond_set_point(self) -> Hours | None:
+    def hours_beyond_set_point(self) -> CumulativeHours | None:
         """Hours beyond the set point; None for a model without one."""
         limit_c = self.plant.set_point_c
         if limit_c is None:
             return None
-        return Hours.above(self._weather.time_ms, self.temperature_c, limit_c)
+        return CumulativeHours.above(self._weather.time_ms, self.temperature_c, limit_c)
 
 
 class _CoolingMeter(LoadMeter):
@@ -400,7 +400,7 @@ class _CoolingMeter(LoadMeter):
         }
 
 
-class Hours(NamedTuple):
+class CumulativeHours(NamedTuple):
     """Cumulative hours of a condition at some times, linear between them."""
 
     # Times, ascending, and hours up to them
@@ -408,7 +408,9 @@ class Hours(NamedTuple):
     hours: Float64Array
 
     @classmethod
-    def above(cls, time_ms: Int64Array, values: Float64Array, limit: float) -> Hours:
+    def above(
+        cls, time_ms: Int64Array, values: Float64Array, limit: float
+    ) -> CumulativeHours:
         """Return the hours in which values, linear between times, are above a limit."""
         excess = values - limit
         crossings = np.flatnonzero((excess[:-1] > 0) != (excess[1:] > 0))
@@ -421,12 +423,12 @@ class Hours(NamedTuple):
         durations_h = np.where(middle > 0, np.diff(edges_ms), 0.0) / MS_PER_H
         return cls(edges_ms, np.concatenate([[0.0], np.cumsum(durations_h)]))
 
-    def __add__(self, other: Any) -> Hours:  # another tuple would be joined
+    def __add__(self, other: Any) -> CumulativeHours:  # another tuple would be joined
         edges_ms = np.union1d(self.time_ms, other.time_ms)
         parts = [
             np.interp(edges_ms, each.time_ms, each.hours) for each in (self, other)
         ]
-        return Hours(edges_ms, parts[0] + parts[1])
+        return CumulativeHours(edges_ms, parts[0] + parts[1])
 
     def between(self, begin_ms: int, end_ms: int) -> float:
         """Return the hours between two times."""

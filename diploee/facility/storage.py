@@ -73,7 +73,7 @@ class StoreState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SteadiedSupply:
+class SmoothedSupply:
     """Smoothed supply and battery power of a load, each of shape (n,)."""
 
     supply_w: Float64Array  # supply from the grid side [W]
@@ -89,7 +89,7 @@ def smooth_supply(
     store: BatteryLimits,
     limits: SupplyLimits,
     state: StoreState,
-) -> SteadiedSupply:
+) -> SmoothedSupply:
     """Smooth the supply of a load with a store, within ramp limits and a lag."""
     rows = np.empty((4, load_w.size))
     if np.isnan(store.gives_w):
@@ -99,7 +99,7 @@ def smooth_supply(
         initial = initial._replace(level_w=initial.supply_w)
     parameters = BatteryLimits(*map(float, store)), SupplyLimits(*map(float, limits))
     last = _smooth(load_w, dt_s, *parameters, initial, rows)
-    return SteadiedSupply(rows[0], rows[1], rows[2], rows[3], StoreState(*last))
+    return SmoothedSupply(rows[0], rows[1], rows[2], rows[3], StoreState(*last))
 
 
 @njit(inline="always")
@@ -166,8 +166,8 @@ class DispatchState(NamedTuple):
     month: int = -(2**62)
 
 
-class Clock(NamedTuple):
-    """Local time of intervals and their dispatch plan, each of shape (n,)."""
+class DispatchPlan(NamedTuple):
+    """A dispatch plan over the local time of intervals, each of shape (n,)."""
 
     plan: Float64Array  # 1 to charge, -1 to discharge, 0 to rest
     # Number of the billed clock interval, start of each interval within it [s], and
@@ -184,7 +184,7 @@ def dispatch(
     store: BatteryLimits,
     target_w: float,
     window_s: float,
-    clock: Clock,
+    clock: DispatchPlan,
     state: DispatchState,
     rows: Float64Array,
 ) -> tuple[float, float, float, int, int]:

@@ -19,7 +19,12 @@ from pydantic import Field
 
 from diploee.base.model import PositiveShare, default, uncertain
 from diploee.base.tables import Float64Array
-from diploee.facility.cooling import HeatCoolingSpec, PartLoad, Winter, running_fans
+from diploee.facility.cooling import (
+    FrostProtection,
+    HeatCoolingSpec,
+    PartLoad,
+    running_fans,
+)
 
 CP_AIR, CP_WATER, WATER_KG_M3 = 1006.0, 4200.0, 1000.0
 """Specific heat of air and water [J/(kg K)], density of water [kg/m3]."""
@@ -115,7 +120,7 @@ large_site_value = partial(
 )
 
 
-class WaterPlant(PartLoad, Winter):
+class WaterPlant(PartLoad, FrostProtection):
     """Chillers, towers, coils and pumps; ranges for large sites (Lei and Masanet)."""
 
     supply_air_c: float = large_site_value(

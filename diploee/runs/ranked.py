@@ -22,8 +22,8 @@ class Pivot:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A section of a run's results as `RANKED` declares it.
+class SectionSpec:
+    """The declaration of a section of a run's results.
 
     `keys` are keys of metrics, or prefixes of keys, in the order of display.
     """
@@ -119,7 +119,7 @@ SPECTRAL_LINES = Pivot(
 )
 
 RANKED = (
-    Part(
+    SectionSpec(
         "demand",
         "Demand and energy",
         (
@@ -153,7 +153,7 @@ RANKED = (
         ),
         ("carpet", "peak-week", "bands", "duration", "months", "carpet-pools"),
     ),
-    Part(
+    SectionSpec(
         "ramps",
         "Ramps and swings",
         tuple(
@@ -213,7 +213,7 @@ RANKED = (
         ),
         ("ramps", "swings", "worst-weeks", "zooms"),
     ),
-    Part(
+    SectionSpec(
         "spectrum",
         "Spectrum",
         (),
@@ -240,7 +240,7 @@ RANKED = (
         ("spectrum",),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "poi",
         "Up to the meter",
         (
@@ -309,7 +309,7 @@ RANKED = (
         ),
         ("poi",),
     ),
-    Part(
+    SectionSpec(
         "flexibility",
         "Events and what they cost",
         ("flexibility.",),
@@ -339,14 +339,14 @@ RANKED = (
         ),
         ("events",),
     ),
-    Part(
+    SectionSpec(
         "nodes",
         "Nodes and queue",
         ("utilization.", "jobs."),
         (),
         ("occupancy", "queue"),
     ),
-    Part(
+    SectionSpec(
         "aggregates",
         "Least, mean and largest",
         (),
@@ -374,7 +374,7 @@ RANKED = (
         ),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "layout",
         "Racks, rows and halls",
         (),
@@ -403,7 +403,7 @@ RANKED = (
         ),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "services",
         "Inference services",
         ("requests.",),
@@ -433,7 +433,7 @@ RANKED = (
         ),
         ("request-rates", "unserved", "instances"),
     ),
-    Part(
+    SectionSpec(
         "synchronous",
         "Synchronous training",
         ("synchronous.",),
@@ -457,7 +457,7 @@ RANKED = (
             ),
         ),
     ),
-    Part(
+    SectionSpec(
         "replicas",
         "Replicas of served models",
         ("replicas.",),
@@ -526,7 +526,7 @@ def sort_by_rank(keys: Iterable[str]) -> list[str]:
     return sorted(keys, key=rank)
 
 
-def _table_keys(part: Part) -> Iterator[str]:
+def _table_keys(part: SectionSpec) -> Iterator[str]:
     """Yield the keys of a section's tables, with `<row>` in place of the row."""
     for pivot in part.tables:
         yield from (f"{pivot.key}{column}" for column in pivot.columns)

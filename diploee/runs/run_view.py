@@ -10,7 +10,7 @@ from diploee.base.metric import Metric, find_metric, format_number, is_plain_num
 from diploee.base.units import MS_PER_MIN, MS_PER_S, W_PER_MW, PowerUnit, power_unit
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.formatting import format_time, interval, number_format
-from diploee.runs.ranked import Part, Pivot
+from diploee.runs.ranked import Pivot, SectionSpec
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 
@@ -103,7 +103,7 @@ class RunView:
             time = self.values.get(f"grid.{extreme}.time")
         return format_time(time, self.step_ms) if time else ""
 
-    def section(self, part: Part) -> Section:
+    def section(self, part: SectionSpec) -> Section:
         """Return a section of the run's results."""
         figures: dict[str, Statistic] = {}
         for pattern in part.keys:

@@ -117,7 +117,7 @@ class RunOptions:
     # Longest time that a run may be forecast to take [s]
     at_most_s: float | None = None
     at_most_mb: float | None = None  # most memory [MB]
-    # Whether it stops, with `DecidedError`, once no verdict can change
+    # Whether it stops, with `EarlyStopError`, once no verdict can change
     until_decided: bool = False
 
     def __post_init__(self) -> None:

@@ -117,7 +117,7 @@ def _rolling(
     return result
 
 
-class Magnitudes:
+class SignalHistogram:
     """The histogram of a signal's values, such as ramps."""
 
     def __init__(self, signal: Signal, n_window: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from diploee.base.clock import SteadySpan, WallClock
+from diploee.base.clock import ConstantOffsetSpan, WallClock
 from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
@@ -211,7 +211,7 @@ class ClockSums:
         self, clock: WallClock, interval_ms: int, reactive: bool = False
     ) -> None:
         self.clock, self.interval_ms, self._reactive = clock, interval_ms, reactive
-        self._last, self._index = SteadySpan(0, 0, 0), -1
+        self._last, self._index = ConstantOffsetSpan(0, 0, 0), -1
         self._parts: list[tuple[Int64Array, Any]] = []
 
     def add(self, chunk: Chunk) -> None:
@@ -243,7 +243,7 @@ class ClockSums:
             self._index, self._last = int(last), span
 
     def _append_part(
-        self, part: Int64Array, sums: Any, span: SteadySpan, local_ms: int
+        self, part: Int64Array, sums: Any, span: ConstantOffsetSpan, local_ms: int
     ) -> None:
         """Append a part's intervals; its first one may continue the last interval.
 

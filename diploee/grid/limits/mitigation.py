@@ -39,7 +39,7 @@ from diploee.base.units import (
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
 from diploee.facility.battery import BatterySpec, RampRates
-from diploee.facility.storage import SteadiedSupply, StoreState, smooth_supply
+from diploee.facility.storage import SmoothedSupply, StoreState, smooth_supply
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.grid.limits.report import (
@@ -399,7 +399,7 @@ class _Sizing:
             )
         self._is_kept = not any(report.not_met for report in without)
 
-    def held(self, control: BatterySpec) -> SteadiedSupply:
+    def held(self, control: BatterySpec) -> SmoothedSupply:
         """Return the load held by a battery without end."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
         return smooth_supply(
