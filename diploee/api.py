@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import pyarrow as pa
 
 from diploee.base.errors import InputError, did_you_mean, one_of, shown
-from diploee.base.files import check_folder
+from diploee.base.files import check_output_folder
 from diploee.base.files.paths import ShippedKind, shipped
 from diploee.base.progress import NotebookProgress, Progress, Stopwatch, in_notebook
 from diploee.grid.limits.file import Limits, limits_of, load_limits
@@ -397,7 +397,7 @@ def simulate(
         - ``at_most_s``, ``at_most_mb``: a run that is forecast to take longer [s], or
           more memory [MB], is refused.
         - ``until_decided``: stop once no file of limits can be met any more, at both
-          ends of a large job, with a `DecidedError` that has the `reports`.
+          ends of a large job, with a `EarlyStopError` that has the `reports`.
 
         And what takes part in it in Python: ``policies``, own queue disciplines by the
         name of their pool; ``stages``, behind those of the scenario; ``controller``,
@@ -417,7 +417,7 @@ def simulate(
         too long.
     OutputError
         If the folder can't be written; nothing is kept then.
-    DecidedError
+    EarlyStopError
         If it stops `until_decided`; nothing is kept then.
     """
     known = [field.name for field in fields(RunOptions)]
@@ -435,7 +435,7 @@ def simulate(
     how, watch = RunOptions(**options), Stopwatch(progress or Progress())
     with watch.stage("read inputs"):
         if out is not None:  # before all that is read
-            check_folder(out, how.force, kind=RUN_FOLDER)
+            check_output_folder(out, how.force, kind=RUN_FOLDER)
         site = site_of(scenario, library, how, inputs, limits)
     return open_run(running.simulate(site, out, watch))
 

@@ -1,6 +1,6 @@
-"""Units, errors, time, tables, files.
+"""Foundations: units, errors, time, tables, columns, metrics, models, files.
 
-What every other room stands on, and it on none.
+Every other package imports this one; it imports none of them.
 """
 
 import lazy_loader

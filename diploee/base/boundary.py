@@ -1,7 +1,8 @@
-"""The boundary of a run: all that stages, loads, policies and measures hand over.
+"""Checks at the boundary of a run: of data from stages, loads, policies and measures.
 
-Whoever wrote a part, its arrays are checked when the first of them pass, and taken as
-they are from then on. What a part raises is one line that names it.
+Arrays of a component are checked with its first block and trusted afterwards, no matter
+who wrote the component. An exception raised inside a component becomes a one-line error
+that names the component.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from diploee.base.errors import DiploeeError, InputError, one_line, one_of, show
 
 _NOT_NEGATIVE: tuple[Role, ...] = ("loss", "load", "source")
 
-Refusal = Callable[[str], InputError]
-"""Makes an error of what is wrong with a part of a run, which it names."""
+ErrorMaker = Callable[[str], InputError]
+"""Function that builds an error from its text and names the component in it."""
 
 
-def imported(path: str) -> Any:
-    """Return the object at an import path, ``module:name``."""
+def import_object(path: str) -> Any:
+    """Return the object at an import path ``module:name``."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -36,60 +37,68 @@ def imported(path: str) -> Any:
 
 
 @contextmanager
-def naming(
-    doing: str, refuse: Refusal, but: type[Exception] = MemoryError
+def named_errors(
+    activity: str, make_error: ErrorMaker, passing: type[Exception] = MemoryError
 ) -> Iterator[None]:
-    """Name the part in whatever it raises, `but` what is not of its making."""
+    """Convert exceptions raised within the block to errors that name the component.
+
+    `but` is a type of exception that passes unchanged, as it is not the component's
+    fault.
+    """
     try:
         yield
-    except (DiploeeError, MemoryError, but):
+    except (DiploeeError, MemoryError, passing):
         raise
-    except Exception as raised:
-        why = one_line(f"{type(raised).__name__}: {raised}")
-        raise refuse(f": {doing} raised {why}") from raised
+    except Exception as problem:
+        reason = one_line(f"{type(problem).__name__}: {problem}")
+        raise make_error(f": {activity} raised {reason}") from problem
 
 
-def check_kind(part: str, found: object, kind: Any, expected: str, of: Refusal) -> None:
-    """Refuse what a part gives where it is of another kind."""
-    if not isinstance(found, kind):
-        raise of(f": {part} must be {expected}, found {one_line(shown(found))}")
+def check_type(
+    component: str, value: object, type_: Any, expected: str, make_error: ErrorMaker
+) -> None:
+    """Raise an error if a value from a component has the wrong type."""
+    if not isinstance(value, type_):
+        raise make_error(
+            f": {component} must be {expected}, found {one_line(shown(value))}"
+        )
 
 
-def check_values(
+def check_columns(
     values: Mapping[str, npt.NDArray[Any]],
     columns: Columns,
     n_values: int,
-    refuse: Refusal,
-    more: Iterable[str] = (),
+    make_error: ErrorMaker,
+    optional_names: Iterable[str] = (),
 ) -> None:
-    """Refuse a first block of columns that are not as a stage or load declares them.
+    """Raise an error unless a first block of columns matches its declaration.
 
-    One finite number for each interval; losses, loads and sources are not negative.
-    `more` may be given without being declared.
+    A column needs one finite number per interval; losses, loads and sources must not be
+    negative. `optional_names` are columns that may be present without being declared.
     """
-    own = {column.name: column for column in columns}
-    given = {name.partition(".")[0] for name in values}
-    if undeclared := given - {*own, *more}:
-        raise refuse(
+    declared = {column.name: column for column in columns}
+    names = {name.partition(".")[0] for name in values}
+    if undeclared := names - {*declared, *optional_names}:
+        raise make_error(
             f" gives column '{min(undeclared)}', which it does not declare (declared: "
-            f"{one_of(own)}); add it to its columns"
+            f"{one_of(declared)}); add it to its columns"
         )
     for name, array in values.items():
-        column = own.get(name.partition(".")[0])
-        # No latency where nothing arrives
-        lacks = column is not None and column.unit == "s"
-        bounded = column is not None and column.role in _NOT_NEGATIVE
+        column = declared.get(name.partition(".")[0])
+        # A latency is NaN while no requests arrive
+        may_be_nan = column is not None and column.unit == "s"
+        is_not_negative = column is not None and column.role in _NOT_NEGATIVE
         if array.shape != (n_values,) or array.dtype.kind not in "bfiu":
-            result = f"of shape {array.shape} of {array.dtype}"
+            actual = f"of shape {array.shape} of {array.dtype}"
             expected = f"({n_values},) of numbers, one per interval of the block"
-        elif not lacks and not np.isfinite(array).all():
-            result, expected = "with values that are not finite", "finite numbers"
-        elif bounded and array.min(initial=0.0) < 0:
-            result, expected = f"with {array.min():g}", "0 or more"
+        elif not may_be_nan and not np.isfinite(array).all():
+            actual, expected = "with values that are not finite", "finite numbers"
+        elif is_not_negative and array.min(initial=0.0) < 0:
+            actual, expected = f"with {array.min():g}", "0 or more"
         else:
             continue
-        raise refuse(f" gives column '{name}' {result}, expected {expected}")
-    if missing := {name for name, c in own.items() if c.per != "service"} - given:
-        raise refuse(
+        raise make_error(f" gives column '{name}' {actual}, expected {expected}")
+    if missing := {name for name, c in declared.items() if c.per != "service"} - names:
+        raise make_error(
             f" lacks column '{min(missing)}', which it declares; give it in every block"
         )

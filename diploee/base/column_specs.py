@@ -1,8 +1,8 @@
-"""Columns of a power series: declared once, beside the code that computes them.
+"""Declarations of the columns of a power series: name, unit, role, boundary.
 
-The writer, the file's metadata and every reader take name, unit and boundary from here.
-A column of one pool or service carries its owner's name after a dot, as in
-``it_power_w.h100``.
+Each component declares its columns once; the writer, the file's metadata and all
+readers use the declaration. A column of one pool or service has the owner's name after
+a dot, as in ``it_power_w.h100``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
 Role = Literal[
     "device", "overhead", "loss", "cooling", "load", "source", "store", "hold"
 ]
-"""Role of a power between the devices and the meter."""
+"""Role of a power column in the power balance between devices and meter."""
 
 ADDED: tuple[Role, ...] = ("loss", "cooling", "load")
-"""Roles that a stage adds to the power which passes it."""
+"""Roles of powers that a stage adds to the power that passes it."""
 
 TAKEN_OFF: tuple[Role, ...] = ("source", "store", "hold")
-"""Roles that a stage takes off it."""
+"""Roles of powers that a stage subtracts from the power that passes it."""
 
 ValueKind = Literal["mean", "instant", "end", "total"]
 
@@ -39,10 +39,10 @@ VALUE_KINDS: dict[ValueKind, str] = {
 }
 
 
-def coarser(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[Any]:
-    """Return each n values in turn as one, as their kind says.
+def coarsen(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[Any]:
+    """Aggregate every n values to one: their mean, total, first or last value.
 
-    Their number is a multiple of n.
+    The number of values must be a multiple of n.
     """
     steps = values.reshape(-1, n)
     if kind in ("instant", "end"):
@@ -55,62 +55,67 @@ def coarser(values: npt.NDArray[Any], n: int, kind: ValueKind) -> npt.NDArray[An
 
 @dataclass(frozen=True)
 class Column(Brief):
-    """A column of the series."""
+    """The declaration of a column of the series."""
 
-    name: str  # its name, without an owner
-    unit: str  # unit of its values
-    # Whose values it holds; one per pool also exists for the whole facility
+    name: str  # name without the owner
+    unit: str  # unit of the values
+    # Owner of the values; a column per pool also exists for the whole facility
     per: Literal["facility", "pool", "service"]
-    kind: ValueKind  # what a value is of its interval
-    boundary: str | None  # of a power: where it is taken and so what it includes
-    text: str  # what it is, in a few words
-    # Of a power, what it does to the power that passes its stage. Added to it: a
-    # `loss`, `cooling`, a `load`. Taken off it: the output of a `source`; the net
-    # discharge of a `store`, before its losses, which are a `loss`; what is held back
-    # of the load (`hold`). `device` and `overhead` are the nodes', the second with the
-    # first in it. None for any other column.
+    kind: ValueKind  # mean, total, first or last value of the interval
+    boundary: str | None  # of a power: the point of measurement, so what it includes
+    text: str  # short description
+    # Role of a power in the balance of its stage. Added to the power that passes: a
+    # `loss`, `cooling`, a `load`. Subtracted: the output of a `source`; the net
+    # discharge of a `store` before its losses, which are a `loss`; curtailed load
+    # (`hold`). `device` and `overhead` belong to the nodes; `overhead` includes the
+    # device power. None for any other column.
     role: Role | None = None
-    # Name of the part of the energy that it counts to, as in ``poi.energy.<part>_mwh``;
+    # Category of energy that the column adds to, as in ``poi.energy.<part>_mwh``;
     # `other` if absent
     part: str | None = None
 
     @property
     def sign(self) -> int:
-        """Sign with which its power counts to that at the meter."""
+        """Sign of the column's power in the power at the meter."""
         return -1 if self.role in TAKEN_OFF else 1
 
     @property
     def label(self) -> str:
-        """Its name in words, without the unit, such as ``UPS loss``."""
-        return in_words(self.name.removesuffix("_w").removesuffix("_power"))
+        """Name in plain words without the unit, such as ``UPS loss``."""
+        return spell_out(self.name.removesuffix("_w").removesuffix("_power"))
 
     def line(self) -> str:
-        """Return the column in one line, unit first."""
+        """Return a one-line description of the column, unit first."""
         boundary = f" ({self.boundary})" if self.boundary else ""
         return f"{self.unit}, {self.text}{boundary}, {VALUE_KINDS[self.kind]}"
 
 
-def in_words(name: str) -> str:
-    """Return a name of words joined by _ as words."""
-    return " ".join(w.upper() if w in ("pdu", "ups") else w for w in name.split("_"))
+def spell_out(name: str) -> str:
+    """Return a name such as ``ups_loss`` in plain words, such as ``UPS loss``."""
+    return " ".join(
+        word.upper() if word in ("pdu", "ups") else word for word in name.split("_")
+    )
 
 
 Columns = tuple[Column, ...]
-"""A catalogue: the columns that a run may hold."""
+"""A catalogue: declarations of all columns that a run may have."""
 
 
 def read_columns(path: Path) -> dict[str, Columns]:
-    """Return the columns of a table by whose they are; an empty cell is none."""
+    """Read a table of column declarations, grouped by the stage that they belong to.
+
+    An empty cell is None.
+    """
     result = defaultdict[str, Columns](tuple)
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            given: dict[str, Any] = {k: v or None for k, v in row.items()}
-            result[given.pop("stage")] += (Column(**given),)
+            fields: dict[str, Any] = {k: v or None for k, v in row.items()}
+            result[fields.pop("stage")] += (Column(**fields),)
     return dict(result)
 
 
 def catalogue(*groups: Iterable[Column]) -> Columns:
-    """Join columns declared in several places."""
+    """Join groups of column declarations, and refuse a name declared twice."""
     result: dict[str, Column] = {}
     for column in (column for group in groups for column in group):
         if (first := result.setdefault(column.name, column)) is not column:
@@ -123,30 +128,30 @@ def catalogue(*groups: Iterable[Column]) -> Columns:
 
 
 def with_boundary(columns: Columns, name: str, boundary: str) -> Columns:
-    """Return the catalogue with another boundary of one column."""
+    """Return the catalogue with another boundary for one column."""
     find_column(name, columns)
     return tuple(
         replace(c, boundary=boundary) if c.name == name else c for c in columns
     )
 
 
-def find_column(written: str, columns: Columns) -> tuple[Column, str]:
-    """Return the column of a name as written in a file, and its owner."""
-    name, _, owner = written.partition(".")
-    have = {
+def find_column(name_in_file: str, columns: Columns) -> tuple[Column, str]:
+    """Return the declaration of a column named as in a file, and its owner."""
+    name, _, owner = name_in_file.partition(".")
+    declared = {
         c.name: c
         for c in columns
         if (c.per != "facility" if owner else c.per != "service")
     }
-    if name not in have:
-        of = "of pools and services" if owner else "of the facility"
+    if name not in declared:
+        scope = "of pools and services" if owner else "of the facility"
         raise InputError(
-            f"column {shown(written)} is not declared (have, {of}: {one_of(have)})"
-            f"{did_you_mean(name, have)}"
+            f"column {shown(name_in_file)} is not declared (have, {scope}: "
+            f"{one_of(declared)}){did_you_mean(name, declared)}"
         )
-    return have[name], owner
+    return declared[name], owner
 
 
-def as_entries(columns: Columns) -> list[dict[str, Any]]:
-    """Return a catalogue in plain types, for metadata and manifest."""
+def column_dicts(columns: Columns) -> list[dict[str, Any]]:
+    """Return a catalogue as plain dictionaries, for metadata and manifest."""
     return [asdict(column) for column in columns]

@@ -1,7 +1,8 @@
-"""Exceptions whose text is one clear line: where, what, found, allowed, remedy.
+"""Exceptions with a one-line text for users, and helpers to write that line.
 
-The command line prints them without a traceback: `InputError` ends with exit code 2
-(the user can mend the input), any other `DiploeeError` with 1.
+A line says where the problem is, what was found, what is allowed, and the remedy. The
+command line prints it without a traceback. `InputError` ends with exit code 2, as the
+user can correct the input; any other `DiploeeError` ends with 1.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ from pathlib import PurePath
 from typing import Any
 
 MAX_VALUE_LENGTH = 60
-"""Characters of a value that an error message shows."""
+"""Maximum length of a value in an error message [characters]."""
 
 MAX_LIST_LENGTH = 300
-"""Characters of the allowed values that an error message lists."""
+"""Maximum length of the list of allowed values in an error message [characters]."""
 
 MAX_LINE_LENGTH = 490
-"""Characters of one line of an error message."""
+"""Maximum length of one line of an error message [characters]."""
 
 MAX_REPR_LENGTH = 200
-"""Characters of an object that a notebook shows."""
+"""Maximum length of an object's repr in a notebook [characters]."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 MAX_PROBLEMS = 50
-"""Problems that one error lists; a file of aliases may hold thousands of the same."""
+"""Maximum number of problems that one error lists."""
 
 
 class DiploeeError(Exception):
-    """Base of every error that this package raises on purpose.
+    """Base class of all errors that this package raises on purpose.
 
     Parameters
     ----------
     problems : str or iterable of str
-        What is wrong; several things have a line each. Control characters are escaped
-        and long lines cut here, so that no message can carry them to a terminal.
+        One line per problem. Control characters are escaped and long lines are
+        shortened, so that a message is safe to print on a terminal.
 
     Attributes
     ----------
@@ -51,11 +52,11 @@ class DiploeeError(Exception):
 
     def __init__(self, problems: str | Iterable[str] = "") -> None:
         lines = iter((problems,) if isinstance(problems, str) else problems)
-        kept = [one_line(line) for line in islice(lines, MAX_PROBLEMS)]
+        shortened = [one_line(line) for line in islice(lines, MAX_PROBLEMS)]
         if next(lines, None) is not None:
-            kept.append("and more problems: mend those above first")
-        self.problems = tuple(kept)
-        # What an error that crosses processes is made of again
+            shortened.append("and more problems: mend those above first")
+        self.problems = tuple(shortened)
+        # Arguments with which another process rebuilds the error
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -63,54 +64,51 @@ class DiploeeError(Exception):
 
 
 class InputError(DiploeeError):
-    """Something that the user gave is wrong.
-
-    The text names the place and the remedy.
-    """
+    """An error in the user's input; its text names the place and the remedy."""
 
 
 class ScenarioError(InputError):
-    """A scenario does not load; `problems` holds one line for each thing found."""
+    """An error in a scenario; `problems` has one line per problem."""
 
 
 class ProfileError(InputError):
-    """A power profile or a profile library is missing or not usable."""
+    """A power profile or profile library that is missing or unusable."""
 
 
 class LogFormatError(InputError):
-    """A foreign file does not have the format that its importer reads."""
+    """A file of another tool that does not have the format of its importer."""
 
 
 class WorkloadError(InputError):
-    """The requested workload can't be generated, such as a utilization out of reach."""
+    """A workload that can't be generated, such as an unreachable utilization."""
 
 
 class PolicyError(InputError):
-    """A queue discipline starts what it may not, or leaves a pool idle."""
+    """A queue policy that starts jobs it must not start, or leaves a pool idle."""
 
 
 class StageError(InputError):
-    """A stage gives a column that it did not declare, or of a wrong shape."""
+    """A stage that returns undeclared columns or columns of the wrong shape."""
 
 
 class OutputError(DiploeeError):
-    """A result can't be written, such as a full disk or a folder without permission."""
+    """A result that can't be written, for example because the disk is full."""
 
 
 class OutputExistsError(InputError):
-    """The output folder exists and may not be overwritten."""
+    """An output path that exists and may not be overwritten."""
 
 
 class RunTooLongError(InputError):
-    """A run is forecast to take longer than allowed; `time_s` is the forecast [s]."""
+    """A run forecast to exceed the maximum duration; `time_s` is the forecast [s]."""
 
     time_s = 0.0
 
 
-class DecidedError(DiploeeError):
-    """A run stopped as its limits are not met whatever follows.
+class EarlyStopError(DiploeeError):
+    """A run stopped early because its limits can't be met any more.
 
-    `reports` are on what it had of the run until then.
+    `reports` are the limit reports on the simulated part of the run.
     """
 
     reports: tuple[Any, ...] = ()
@@ -120,24 +118,24 @@ _NAMES_OPTIONS = ContextVar("_NAMES_OPTIONS", default=True)
 
 
 def option(flag: str) -> str:
-    """Return an option of the commands in brackets, which follows the name of what it gives.
+    """Return a command-line option in brackets to append to a name: `` (--seed)``.
 
     Empty within `without_options`.
-    """  # noqa: E501
+    """
     return f" ({flag})" if _NAMES_OPTIONS.get() else ""
 
 
 @contextmanager
-def without_options() -> Iterator[None]:
-    """Name no options of commands in messages.
+def hide_options() -> Iterator[None]:
+    """Omit command-line options from error messages within the block.
 
-    A scenario gives by keys what they give.
+    A scenario uses keys instead of these options.
     """
-    before = _NAMES_OPTIONS.set(False)
+    token = _NAMES_OPTIONS.set(False)
     try:
         yield
     finally:
-        _NAMES_OPTIONS.reset(before)
+        _NAMES_OPTIONS.reset(token)
 
 
 def printable(text: str) -> str:
@@ -147,18 +145,15 @@ def printable(text: str) -> str:
     )
 
 
-def cell(value: Any) -> Any:
-    """Return a value for a table that a spreadsheet opens.
-
-    Text like a formula is quoted.
-    """
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a value for a spreadsheet cell; text like a formula is quoted."""
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def one_line(text: str) -> str:
-    """Return the text with control characters escaped, shortened where long."""
+    """Return the text as one line: control characters escaped, long text shortened."""
     half = MAX_LINE_LENGTH // 2
-    if len(text) > 4 * MAX_LINE_LENGTH:  # of megabytes, what could be shown
+    if len(text) > 4 * MAX_LINE_LENGTH:  # megabytes of text: keep only both ends
         text = f"{text[: 2 * MAX_LINE_LENGTH]}{text[-2 * MAX_LINE_LENGTH :]}"
     line = printable(text)
     return (
@@ -169,7 +164,7 @@ def one_line(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a found value as text for an error message, as in YAML."""
+    """Format a value for an error message, as YAML would write it."""
     match value:
         case None:
             return "null"
@@ -190,33 +185,36 @@ def shown(value: object) -> str:
 
 
 class Brief:
-    """Base of records and models.
+    """Base class of records and models with a repr of one line.
 
-    Whatever they hold, they show in one line of `MAX_REPR_LENGTH`.
+    The repr has at most about `MAX_REPR_LENGTH` characters, whatever the fields
+    contain.
     """
 
     __slots__ = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A dataclass keeps it
+        # A dataclass keeps a repr that its class defines
         cls.__repr__ = Brief.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        of: Any = type(self)
+        class_: Any = type(self)
         parts: list[str] = []
-        for name in getattr(of, "__dataclass_fields__", None) or of.model_fields:
-            parts.append(f"{name}={_sized(getattr(self, name, None))}")
+        for name in (
+            getattr(class_, "__dataclass_fields__", None) or class_.model_fields
+        ):
+            parts.append(f"{name}={_short_repr(getattr(self, name, None))}")
             if len(", ".join(parts)) > MAX_REPR_LENGTH - 80:
                 parts[-1:] = ["..."]
                 break
-        return f"{of.__name__}({', '.join(parts)})"
+        return f"{class_.__name__}({', '.join(parts)})"
 
     __str__ = __repr__
 
 
-def _sized(value: object) -> str:
-    """Return a value if it is short, else its type and size."""
+def _short_repr(value: object) -> str:
+    """Return the repr of a short value, or type and size of a long one."""
     if value is None or isinstance(value, str | int | float | PurePath):
         return one_line(
             shown(str(value) if isinstance(value, PurePath | StrEnum) else value)
@@ -230,7 +228,7 @@ def _sized(value: object) -> str:
 def one_of(allowed: Iterable[object]) -> str:
     """Return the allowed values as text for an error message, ``'a', 'b'``.
 
-    Not all of many.
+    A long list is cut, with the number of omitted values.
     """
     names = [f"'{name}'" for name in allowed]
     ends = accumulate(len(name) + 2 for name in names)
@@ -240,24 +238,32 @@ def one_of(allowed: Iterable[object]) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """Return a count with its noun, ``1 run`` or ``1,200 runs``."""
+    """Return a count with its noun, such as ``1 run`` or ``1,200 runs``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def counted(texts: Iterable[Iterable[str]], n_of: int, what: str) -> list[str]:
-    """Return each text once, with how many of the things it was said of."""
-    result: dict[str, list[str]] = {}
-    for of_one in texts:
-        for alike, text in {
-            re.sub(r"\d[\d.,]*", "#", text): text for text in of_one
+def counted(texts: Iterable[Iterable[str]], n_items: int, noun: str) -> list[str]:
+    """Return each distinct text with the number of items that it applies to.
+
+    Texts that differ only in numbers are one.
+    """
+    by_pattern: dict[str, list[str]] = {}
+    for item_texts in texts:
+        for pattern, text in {
+            re.sub(r"\d[\d.,]*", "#", text): text for text in item_texts
         }.items():
-            result.setdefault(alike, []).append(text)
-    return [f"{of[0]} ({len(of):,} of {plural(n_of, what)})" for of in result.values()]
+            by_pattern.setdefault(pattern, []).append(text)
+    return [
+        f"{matches[0]} ({len(matches):,} of {plural(n_items, noun)})"
+        for matches in by_pattern.values()
+    ]
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest allowed words, or ""."""
-    words = list(allowed)
-    near = get_close_matches(word, words, n=2, cutoff=0.9)  # 0.9: about a letter off
-    near = near or get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    """Return ``; did you mean 'x'?`` for the closest allowed words, or ""."""
+    allowed_words = list(allowed)
+    matches = get_close_matches(
+        word, allowed_words, n=2, cutoff=0.9
+    )  # 0.9: about a letter off
+    matches = matches or get_close_matches(word, allowed_words, n=1, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

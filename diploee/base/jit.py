@@ -1,7 +1,7 @@
-"""Compiled functions: numba's `njit` with its cache, from the first call of one on.
+"""Lazy `njit`: numba is imported and kernels are compiled at the first call.
 
-Until then numba is not imported: it takes longer than most commands that compile
-nothing.
+Compiled kernels are cached by numba. Importing numba takes longer than most commands
+that call no kernel.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def njit(
     *, inline: Literal["never", "always"] = "never"
 ) -> Callable[[Function], Function]:
-    """Return a decorator; the first call of a module's functions compiles all that it needs.
+    """Return a decorator that compiles a module's kernels when one is first called.
 
-    Kernels that call each other stand in one file: numba keeps machine code until the
-    file of the one that is called changes, and looks at no other.
-    """  # noqa: E501
+    Kernels that call each other belong in one file: numba's cache is only invalidated
+    by changes of the file of the called kernel.
+    """
 
     def decorate(function: Function) -> Function:
         names = function.__globals__
@@ -36,9 +36,9 @@ def njit(
             try:
                 return names[function.__name__](*args)
             except Exception as error:
-                if not _is_of_cache(error):
+                if not _is_cache_error(error):
                     raise
-            _compile(names, kernels, cache=_emptied(names[function.__name__]))
+            _compile(names, kernels, cache=_clear_cache(names[function.__name__]))
             return names[function.__name__](*args)
 
         return cast("Function", first)
@@ -49,11 +49,14 @@ def njit(
 def _compile(names: dict[str, Any], kernels: dict[str, Any], cache: bool) -> None:
     # In one step: another thread must not see a kernel whose callees aren't numba's.
     names.update(
-        {name: _compiled(of, inline, cache) for name, (of, inline) in kernels.items()}
+        {
+            name: _compile_kernel(function, inline, cache)
+            for name, (function, inline) in kernels.items()
+        }
     )
 
 
-def _compiled(function: Callable[..., Any], inline: str, cache: bool) -> Any:
+def _compile_kernel(function: Callable[..., Any], inline: str, cache: bool) -> Any:
     import numba
 
     # A division by zero is infinite, as in numpy: the check of each takes a tenth of
@@ -65,14 +68,14 @@ def _compiled(function: Callable[..., Any], inline: str, cache: bool) -> Any:
         return numba.njit(**options)(function)
 
 
-def _is_of_cache(error: BaseException) -> bool:
-    """Return whether numba failed to read its cache, as of another version, or to write it."""  # noqa: E501
+def _is_cache_error(error: BaseException) -> bool:
+    """Return True if an exception comes from reading or writing numba's cache."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(f.f_globals.get("__name__") == "numba.core.caching" for f, _ in frames)
 
 
-def _emptied(kernel: Any) -> bool:
-    """Remove what is kept of a kernel's module; return whether it can be kept anew."""
+def _clear_cache(kernel: Any) -> bool:
+    """Delete the cached kernels of a module; return True if the cache is writable."""
     home, stem = (
         Path(kernel.stats.cache_path),
         Path(kernel.py_func.__code__.co_filename).stem,

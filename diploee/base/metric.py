@@ -1,9 +1,9 @@
-"""Values of `metrics.json`: declared once, beside the code that computes them.
+"""Declarations of the values in metrics.json: key, unit, label, format.
 
-A key is dotted as the values are nested; an entry of a list goes by what tells it from
-the others, as in ``grid.ramps.intervals.10s.up.max_mw``. A declaration has ``<...>``
-where it stands for many keys: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of
-one pool are in ``pools.<pool>.``.
+A key is the dotted path of a nested value; an entry of a list is addressed by its
+identifying value, as in ``grid.ramps.intervals.10s.up.max_mw``. In a declaration
+``<...>`` is a placeholder: ``grid.ramps.intervals.<interval>.up.max_mw``. Values of one
+pool are in ``pools.<pool>.``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from diploee.base.errors import Brief, InputError, one_line, one_of, shown
 from diploee.base.units import W_PER_MW, PowerUnit
 
 NONE = "\N{EN DASH}"
-"""A cell without a value."""
+"""Text of a cell without a value."""
 
 _MAX_DIGITS = 5
 _POWER = re.compile(r"[kMG](Wh?|varh?|VA)\b")
 _DECIMALS = re.compile(r"\.(\d)f")
 
-_TOLD_BY = (
+_IDENTIFIED_BY = (
     (("name",), "{}"),
     (("interval_min",), "{:g}min"),
     (("interval_s",), "{:g}s"),
@@ -38,92 +38,90 @@ _TOLD_BY = (
     (("month",), "{}"),
     (("from_mw", "to_mw"), "{:g}-{:g}MW"),
 )
-"""Field that distinguishes the entries of a list, and its form in a key."""
+"""Fields that identify the entries of a list, and their format in a key."""
 
 
-_OF_TIME, _BY_RANK = "percent_of_time", "lines"
+_PERCENT_KEY, _RANKED_KEY = "percent_of_time", "lines"
 
 View = Literal["main", "table", "detail"]
 
 
 @dataclass(frozen=True)
 class Metric(Brief):
-    """A value of the metrics."""
+    """The declaration of a value in metrics.json."""
 
-    key: str  # where it stands in ``metrics.json``
-    unit: str  # unit that it is shown in
-    label: str  # its name in lower case
-    format: str = "{:,.3f}"  # format of the shown number
-    text: str = ""  # what the label leaves open
-    # Main metrics head a report and stand for a run in a sweep; they and those of the
-    # table stand in every table of a run; a detail has its place in a section of its
-    # own
+    key: str  # dotted path in ``metrics.json``
+    unit: str  # displayed unit
+    label: str  # name in lower case
+    format: str = "{:,.3f}"  # format of the displayed number
+    text: str = ""  # explanation beyond the label
+    # "main": at the top of a report, and in a sweep's table of runs; "main" and
+    # "table": in every table of a run; "detail": only in a section of its own
     view: View = "detail"
-    factor: float = 1  # from the stored to the shown number
-    # It depends on the interval of the means, which is shown beside it
+    factor: float = 1  # from the stored to the displayed number
+    # Depends on the averaging interval, which is displayed with it
     of_means: bool = False
 
     @property
     def title(self) -> str:
-        """Label and unit, as in ``mean power [MW]``.
-
-        The label alone of a plain number.
-        """
+        """Label and unit, as in ``mean power [MW]``; no unit if dimensionless."""
         return f"{self.label} [{self.unit}]" if self.suffix else self.label
 
     @property
     def heading(self) -> str:
-        """The title with a capital."""
+        """Title with a capital letter."""
         return self.title[0].upper() + self.title[1:]
 
     @property
     def name(self) -> str:
-        """The label with a capital."""
+        """Label with a capital letter."""
         return self.heading.partition(" [")[0]
 
     @property
     def suffix(self) -> str:
-        """The unit as it follows a number."""
+        """Unit to append to a number; empty for a dimensionless number."""
         return "" if self.unit == "1" else self.unit
 
     @property
     def digits(self) -> int:
-        """Decimals that are shown."""
+        """Number of displayed decimals."""
         return len(self.format.format(0.0).partition(".")[2])
 
     @property
     def is_power(self) -> bool:
-        """Whether it is a power or an energy, whose unit may suit the size of a site."""  # noqa: E501
+        """True for a power or energy, with a unit that may suit the site's size."""
         return bool(_POWER.match(self.unit))
 
     def show(self, value: object, none: str = NONE) -> str:
-        """Return a stored value as text."""
-        return number(value, self.format, self.factor, none)
+        """Format a stored value as text."""
+        return format_number(value, self.format, self.factor, none)
 
     def sized(self, unit: PowerUnit) -> Metric:
-        """Return the metric with powers and energies in another unit."""
+        """Return the metric with its power or energy in another unit."""
         if not self.is_power or self.unit[0] != "M":
             return self
         factor = self.factor * W_PER_MW / unit.watts
         return replace(self, unit=f"{unit.power[0]}{self.unit[1:]}", factor=factor)
 
 
-def number(value: object, pattern: str, factor: float = 1, none: str = NONE) -> str:
-    """Return a number by a format, with at most five digits before and after its point.
+def format_number(
+    value: object, pattern: str, factor: float = 1, none: str = NONE
+) -> str:
+    """Format a number with at most five digits before and after its decimal point.
 
-    `none` stands for what is not a number.
+    `none` is the text for anything that is not a number.
     """
     if not is_plain_number(value) or isnan(value):
         return none
-    if (result := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
-        before = len(f"{abs(value * factor):.0f}")
-        kept = min(int(result[1]), max(_MAX_DIGITS - before, 0))
-        pattern = pattern.replace(result[0], f".{kept}f")
+    if (decimals := _DECIMALS.search(pattern)) and abs(value * factor) >= 1:
+        n_digits = len(f"{abs(value * factor):.0f}")
+        n_decimals = min(int(decimals[1]), max(_MAX_DIGITS - n_digits, 0))
+        pattern = pattern.replace(decimals[0], f".{n_decimals}f")
     return pattern.format(value * factor)
 
 
-def short(value: float) -> str:
-    """Return a number of four digits, a large one in full."""
+def format_short(value: float) -> str:
+    """Format a number with four significant digits, a large one in full."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
@@ -131,7 +129,7 @@ _CONVERTED: dict[str, Any] = {"factor": float, "of_means": bool}
 
 
 def read_metrics(path: Path) -> list[Metric]:
-    """Return the metrics of a table, a row each; an empty cell is the default."""
+    """Read metric declarations from a CSV table; empty cells are defaults."""
     with path.open(encoding="utf-8") as file:
         return [
             Metric(**{k: _CONVERTED.get(k, str)(v) for k, v in row.items() if v})
@@ -140,7 +138,7 @@ def read_metrics(path: Path) -> list[Metric]:
 
 
 def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Join metrics declared in several places."""
+    """Join groups of metric declarations, and refuse a key declared twice."""
     result: dict[str, Metric] = {}
     for metric in (metric for group in groups for metric in group):
         if (first := result.setdefault(metric.key, metric)) is not metric:
@@ -152,89 +150,87 @@ def catalogue(*groups: Iterable[Metric]) -> tuple[Metric, ...]:
 
 
 def is_plain_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number of Python; true and false are none."""
+    """Return True if a value is an int or float, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_number(value: Any, least: float, most: float) -> bool:
-    """Return whether a value is a real number, of Python or numpy, in a range."""
-    return isinstance(value, Real) and bool(least <= value <= most)  # type: ignore[operator]
+def is_number_within(value: Any, low: float, high: float) -> bool:
+    """Return True if a value is a real number of Python or numpy within a range."""
+    return isinstance(value, Real) and bool(low <= value <= high)  # type: ignore[operator]
 
 
 def check_declared(
     values: Iterable[tuple[str, Any]],
     metrics: Iterable[Metric],
-    refuse: Callable[[str], Exception],
+    make_error: Callable[[str], Exception],
 ) -> None:
-    """Refuse values by key that are undeclared, or neither finite nor None."""
+    """Raise an error if values are undeclared, or neither finite nor None."""
     metrics = list(metrics)
     for key, value in values:
         if str(key).startswith("pools.") or not find_metric(str(key), metrics):
             declared = one_of([metric.key for metric in metrics])
-            raise refuse(
+            raise make_error(
                 f" gives metric '{one_line(str(key))}', which it does not declare "
                 f"(declared: {declared}); add it to its metrics"
             )
-        if value is not None and not is_number(
+        if value is not None and not is_number_within(
             value, -sys.float_info.max, sys.float_info.max
         ):
-            raise refuse(
+            raise make_error(
                 f" gives {one_line(shown(value))} for '{key}', expected a finite "
                 "number or None"
             )
 
 
 def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the single values of nested metrics by key.
+    """Yield key and value of the single values in nested metrics.
 
-    Points of a curve go by their share of the time, as
-    ``load_duration_curve.1%.exceeded_mw``, lines of a spectrum by their rank, the
-    strongest first. Other lists of plain numbers, and of entries that nothing tells
-    apart, such as the parts of a cause, stay in ``metrics.json``.
+    Points of a curve are keyed by their fraction of time, as in
+    ``load_duration_curve.1%.exceeded_mw``, and lines of a spectrum by rank, strongest
+    first. Other lists of plain numbers, and of entries without an identifying field,
+    such as the components of an attribution, stay in ``metrics.json`` only.
     """
-    percents = metrics.get(_OF_TIME)
+    percents = metrics.get(_PERCENT_KEY)
     for name, value in metrics.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}.")
         elif not isinstance(value, list):
             yield f"{prefix}{name}", value
         elif isinstance(percents, list):
-            if name != _OF_TIME:
+            if name != _PERCENT_KEY:
                 for percent, point in zip(percents, value, strict=False):
                     yield f"{prefix}{percent:g}%.{name}", point
-        elif name == _BY_RANK:
+        elif name == _RANKED_KEY:
             for rank, entry in enumerate(value, start=1):
                 yield from flatten(entry, f"{prefix}{name}.{rank}.")
         elif name != "absent":
             for entry in value:
-                told, part = _told_by(entry)
+                fields, part = _identifying_fields(entry)
                 rest = (
-                    {key: entry[key] for key in entry if key not in told}
-                    if told
+                    {key: entry[key] for key in entry if key not in fields}
+                    if fields
                     else {}
                 )
                 yield from flatten(rest, f"{prefix}{name}.{part}.")
 
 
-def _told_by(entry: object) -> tuple[tuple[str, ...], str]:
-    """Return the keys that tell entries of a list apart, and their key part."""
-    for told, form in _TOLD_BY:
-        if isinstance(entry, Mapping) and all(key in entry for key in told):
+def _identifying_fields(entry: object) -> tuple[tuple[str, ...], str]:
+    """Return the fields that identify an entry of a list, and their text in a key."""
+    for fields, form in _IDENTIFIED_BY:
+        if isinstance(entry, Mapping) and all(key in entry for key in fields):
             # No upper end
-            ends = (inf if entry[key] is None else entry[key] for key in told)
-            return told, form.format(*ends)
+            ends = (inf if entry[key] is None else entry[key] for key in fields)
+            return fields, form.format(*ends)
     return (), ""
 
 
-def of_curve(key: str) -> bool:
-    """Return whether a key is of one point of a curve, or one class of a count."""
+def is_curve_point(key: str) -> bool:
+    """Return True if a key is a point of a curve or a class of a count."""
     return "%." in key or "MW.swings" in key
 
 
 def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
-    """Return the metric that is declared for a key, its label filled in.
-
-    None where none is.
+    """Return the declaration of a key with its label filled in, or None.
 
     Parameters
     ----------
@@ -244,8 +240,8 @@ def find_metric(key: str, metrics: Iterable[Metric]) -> Metric | None:
         Declared metrics.
     """
     for metric in metrics:
-        if result := _pattern(metric.key).fullmatch(key):
-            parts = {name: part for name, part in result.groupdict().items() if part}
+        if match := _pattern(metric.key).fullmatch(key):
+            parts = {name: part for name, part in match.groupdict().items() if part}
             label = metric.label
             for name, part in parts.items():
                 label = label.replace(f"<{name}>", _LENGTH.sub(r"\1 \2", part))
@@ -264,6 +260,7 @@ _WITHOUT_DOT = ("interval", "window", "month", "rank")
 
 @cache
 def _pattern(key: str) -> re.Pattern[str]:
+    """Return the regular expression that matches a declared key with placeholders."""
     parts = re.split(r"<(\w+)>", key)
     parts[::2] = map(re.escape, parts[::2])
     parts[1::2] = (

@@ -1,8 +1,7 @@
-"""Base of scenario models, strict about keys and types, and choices by name.
+"""Base classes of scenario models, strict about keys and types; registries of kinds.
 
-A kind of a thing is a model that stands beside the code that it configures and says its
-own name in `kind`. A package of kinds is a folder with one file each, and what others
-register.
+A kind, such as one stage, is a model next to the code that it configures, with its name
+in `kind`. The kinds of a package are found in its modules; others can be registered.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from pydantic_core import (
     core_schema,
 )
 
-from diploee.base.boundary import imported
+from diploee.base.boundary import import_object
 from diploee.base.clock import fixed_zone
 from diploee.base.errors import Brief, InputError, did_you_mean, one_of, shown
 from diploee.base.plain_data import must_be, plain_problems
@@ -60,7 +59,7 @@ from diploee.base.plain_data import must_be, plain_problems
 PROBABILITY_TOLERANCE = 1e-6
 MAX_NODES, MAX_DEVICES, MAX_POWER_W = 1_000_000, 1_000, 1_000_000
 MAX_SEED = 2**63 - 1
-"""Tables hold seeds as signed integers of 64 bits."""
+"""Maximum seed: tables store seeds as signed 64-bit integers."""
 MAX_NAME_LENGTH = 200
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 
@@ -77,24 +76,28 @@ RENAMED_KEYS = {
     "most_state_of_charge": "max_state_of_charge",
     "power_law": "batch_power_model",
 }
-"""Keys up to 0.3 and their names since; the old ones are read until 0.5."""
+"""Names of keys up to 0.3 and their new names; old names are read until 0.5."""
 
 
 def _with_new_names(data: Any, model: type[BaseModel]) -> Any:
-    """Return data whose renamed keys have their new names; warn of the old ones."""
-    old = RENAMED_KEYS.keys() & data.keys() if isinstance(data, dict) else ()
-    names = {key: RENAMED_KEYS[key] for key in old if key not in model.model_fields}
-    names = {key: new for key, new in names.items() if new not in data}
-    for key, new in names.items():
+    """Return data with old names of keys replaced by new ones, and warn of each."""
+    old_keys = RENAMED_KEYS.keys() & data.keys() if isinstance(data, dict) else ()
+    new_names = {
+        key: RENAMED_KEYS[key] for key in old_keys if key not in model.model_fields
+    }
+    new_names = {key: new for key, new in new_names.items() if new not in data}
+    for key, new in new_names.items():
         text = f"key '{key}' is now '{new}'; the old name is read until 0.5"
         warnings.warn(text, FutureWarning, stacklevel=2)
     return (
-        {names.get(key, key): value for key, value in data.items()} if names else data
+        {new_names.get(key, key): value for key, value in data.items()}
+        if new_names
+        else data
     )
 
 
-def _with_keys(detail: ErrorDetails, keys: list[str]) -> InitErrorDetails:
-    """Return an error that knows the allowed keys, if it is of one beside them."""
+def _with_allowed_keys(detail: ErrorDetails, keys: list[str]) -> InitErrorDetails:
+    """Return an error detail, with the allowed keys if the error is an unknown key."""
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
         context = {"allowed": keys}
@@ -102,15 +105,15 @@ def _with_keys(detail: ErrorDetails, keys: list[str]) -> InitErrorDetails:
     return {"type": kind, "loc": detail["loc"], "input": detail["input"]}
 
 
-def _number(value: Any) -> Any:
-    """Refuse what pydantic would take for a whole number, which 5.0 is."""
+def _check_integer(value: Any) -> Any:
+    """Refuse text and booleans as integers; pydantic still accepts 5.0."""
     if isinstance(value, bool | str):
         raise PydanticKnownError("int_type")
     return value
 
 
-def _date(value: Any) -> Any:
-    """Refuse what pydantic would take for seconds since 1970."""
+def _check_date(value: Any) -> Any:
+    """Refuse numbers, which pydantic would convert to dates as seconds since 1970."""
     if isinstance(value, str) and _ISO_DATE.fullmatch(value):
         return value
     if not isinstance(value, date):
@@ -118,21 +121,21 @@ def _date(value: Any) -> Any:
     return value
 
 
-def _be_strict(schema: Any) -> None:
-    """Take neither text nor truth values for numbers, nor numbers for dates.
+def _make_strict(schema: Any) -> None:
+    """Make a schema refuse text and booleans as numbers, and numbers as dates.
 
-    Keys are left: JSON has them as text. Pydantic's strict mode is no help: it also
-    refuses lists as tuples and 5.0 as a whole number.
+    Keys are not changed: in JSON they are text. Pydantic's strict mode is no
+    alternative, as it also refuses lists for tuples and 5.0 for an integer.
     """
     parts = schema.items() if isinstance(schema, dict) else enumerate(schema)
     for name, part in parts:
         if name != "keys_schema" and isinstance(part, dict | list | tuple):
-            _be_strict(part)
+            _make_strict(part)
     match schema:
         case {"type": "float" | "bool"}:
             schema["strict"] = True
         case {"type": "int" | "date" | "datetime" as kind}:
-            check = _number if kind == "int" else _date
+            check = _check_integer if kind == "int" else _check_date
             inner = {**schema}
             schema.clear()
             schema |= core_schema.no_info_before_validator_function(check, inner)
@@ -146,55 +149,61 @@ class Model(Brief, BaseModel):
     )
 
     def _keys_set(self, *keys: str) -> list[str]:
-        """Return those of some keys that differ from their defaults."""
+        """Return those of the named keys that differ from their defaults."""
         fields = type(self).model_fields
         return [key for key in keys if getattr(self, key) != fields[key].default]
 
-    def _need_one(self, *keys: str, least: int = 1) -> None:
-        """Refuse more than one of some keys, and none unless that is allowed."""
-        result = self._keys_set(*keys)
-        if not least <= len(result) <= 1:
-            raise ValueError(f"give one of {one_of(keys)}, found {one_of(result)}")
+    def _need_one(self, *keys: str, n_min: int = 1) -> None:
+        """Raise an error unless exactly one key is set (or none, if `n_min` is 0)."""
+        set_keys = self._keys_set(*keys)
+        if not n_min <= len(set_keys) <= 1:
+            raise ValueError(f"give one of {one_of(keys)}, found {one_of(set_keys)}")
 
     def _need(self, key: str, *others: str) -> None:
-        """Refuse a key without others that it needs."""
+        """Raise an error if a key is set without the others that it needs."""
         missing = [other for other in others if not self._keys_set(other)]
         if missing and self._keys_set(key):
             raise ValueError(f"'{key}' needs {one_of(missing)}; give both, or neither")
 
     def _refuse(self, key: str, *others: str) -> None:
-        """Refuse a key with others that can't go with it."""
-        if self._keys_set(key) and (result := self._keys_set(*others)):
-            raise ValueError(f"'{key}' can't go with {one_of(result)}; remove one")
+        """Raise an error if a key is set together with keys that it excludes."""
+        if self._keys_set(key) and (conflicts := self._keys_set(*others)):
+            raise ValueError(f"'{key}' can't go with {one_of(conflicts)}; remove one")
 
-    def given_otherwise(self) -> Collection[str]:
-        """Return keys replaced by another key, so nothing is assumed of them."""
+    def unused_keys(self) -> Collection[str]:
+        """Return keys that others make irrelevant: their defaults are no assumption."""
         return ()
 
     @model_validator(mode="wrap")
     @classmethod
     def _name_allowed_keys(cls, data: Any, handler: Any) -> Any:
-        """Say of an unknown key which there are; the nearest is not missing besides."""
+        """Add the allowed keys to errors of unknown keys.
+
+        A missing key that an unknown key nearly spells is not reported separately.
+        """
         data = _with_new_names(data, cls)
         try:
             return handler(data)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            slips = [
+            unknown_keys = [
                 str(detail["loc"][0])
                 for detail in details
                 if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1
             ]
-            if not slips:
+            if not unknown_keys:
                 raise
-            left = [
+            remaining = [
                 detail
                 for detail in details
                 if detail["type"] != "missing"
-                or not any(did_you_mean(s, map(str, detail["loc"])) for s in slips)
+                or not any(
+                    did_you_mean(s, map(str, detail["loc"])) for s in unknown_keys
+                )
             ]
             raise ValidationError.from_exception_data(
-                cls.__name__, [_with_keys(d, list(cls.model_fields)) for d in left]
+                cls.__name__,
+                [_with_allowed_keys(d, list(cls.model_fields)) for d in remaining],
             ) from None
 
     @classmethod
@@ -203,40 +212,37 @@ class Model(Brief, BaseModel):
     ) -> CoreSchema:
         """Return the schema of the model, strict about numbers and dates."""
         schema = handler(source)
-        _be_strict(handler.resolve_ref_schema(schema))
+        _make_strict(handler.resolve_ref_schema(schema))
         return schema
 
 
 M = TypeVar("M", bound=Model)
 
 
-def documented(model: type[M]) -> type[M]:
-    """Add the fields, as their descriptions tell them, to a model's docstring."""
-    known = model.model_fields.items()
-    fields = [f"{name}\n    {field.description}" for name, field in known]
+def document_fields(model: type[M]) -> type[M]:
+    """Add the descriptions of the fields to a model's docstring (class decorator)."""
+    items = model.model_fields.items()
+    fields = [f"{name}\n    {field.description}" for name, field in items]
     section = "\n".join(["Parameters", "----------", *fields, ""])
-    summary, mark, rest = (inspect.getdoc(model) or "").partition("Raises\n------")
-    model.__doc__ = f"{summary.rstrip()}\n\n{section}\n{mark}{rest}".rstrip()
+    summary, separator, rest = (inspect.getdoc(model) or "").partition("Raises\n------")
+    model.__doc__ = f"{summary.rstrip()}\n\n{section}\n{separator}{rest}".rstrip()
     return model
 
 
 class Choices(Model):
-    """Options of a function or a command.
-
-    What is wrong with them is an `InputError`.
-    """
+    """Options of a function or command; invalid options raise `InputError`."""
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
             problems = plain_problems(error, values)
-            words = (f"{'.'.join(map(str, at))}: {p}" for at, p in problems)
-            raise InputError("; ".join(words)) from error
+            texts = (f"{'.'.join(map(str, key_path))}: {p}" for key_path, p in problems)
+            raise InputError("; ".join(texts)) from error
 
 
-def _printable(text: str) -> str:
-    """Refuse names that would end a line, or hide or reverse text."""
+def _check_printable(text: str) -> str:
+    """Refuse names with control characters, and empty or very long names."""
     if not text.strip() or not text.isprintable() or len(text) > MAX_NAME_LENGTH:
         raise must_be(
             f"a name of 1 to {MAX_NAME_LENGTH} characters, all printable", text
@@ -247,9 +253,9 @@ def _printable(text: str) -> str:
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
-"""Parts of a whole: from none to all, above none, and between both."""
-Name = Annotated[str, AfterValidator(_printable)]
-"""A name that files, scripts and column heads carry."""
+"""Fractions: 0 to 1; above 0 up to 1; and between 0 and 1, both excluded."""
+Name = Annotated[str, AfterValidator(_check_printable)]
+"""A name that is safe in file names, scripts and column headings."""
 
 
 def _check_utc_offset(text: str) -> str:
@@ -262,32 +268,32 @@ UtcOffset = Annotated[str, AfterValidator(_check_utc_offset)]
 
 
 class _Scales:
-    """The mark itself."""
+    """Type of the `SCALES` marker."""
 
 
 SCALES = _Scales()
-"""Marks a field, in its annotation, that grows with the size of a site: nodes, rates,
-ratings."""
+"""Marker in the annotation of a field that scales with the size of a site: nodes,
+rates, ratings."""
 
 
 def default(
     value: Any, description: str, *, assumed: bool = False, **limits: Any
 ) -> Any:
-    """Declare a key by the value that it has where it is left out, and whether that is assumed."""  # noqa: E501
+    """Declare a key with a default value, which may be marked as an assumption."""
     if assumed:
         limits["json_schema_extra"] = {"assumed": True}
     return Field(default=value, description=description, **limits)
 
 
 def unset(description: str, **limits: Any) -> Any:
-    """Declare a key that may be left out, and is None then."""
+    """Declare a key that may be omitted and is then None."""
     return default(None, description, **limits)
 
 
 def optional(description: str, **limits: Any) -> Any:
-    """Declare a key that later versions added.
+    """Declare a key that was added in a later version.
 
-    Absent from dumps and hashes where not given.
+    If omitted, it is absent from dumps and hashes.
     """
     return unset(description, exclude_if=lambda value: value is None, **limits)
 
@@ -303,35 +309,34 @@ def uncertain(
     assumed: bool = False,
     **limits: Any,
 ) -> Any:
-    """Declare a number with its default and the range that the true value lies in.
+    """Declare a number with its default and the range of its true value.
 
     Parameters
     ----------
     default : float, optional
-        None where another key or rule gives it; the key is then absent from dumps and
+        None if another key or rule determines it; the key is then absent from dumps and
         hashes.
     text : str
-        Its description; the marks of default and range are added.
+        Description; notes on the default and the range are appended.
     within : tuple of float
         Both ends of the range, in the unit of the key.
     source : str
-        Where the range was seen, in words that follow it; assumed where empty.
+        Source of the range, as text that follows it; empty if the range is assumed.
     basis : str, optional
-        Of the default, assumed where absent; empty where the range's source gives it
-        too.
+        Source of the default; None if it is assumed, empty if it is the range's source.
     per_rating : bool
-        The range is in multiples of the nodes' power at their ratings [MW].
+        The range is in multiples of the nodes' rated power [MW].
     assumed : bool
-        Something else of it is assumed, though default and range are not.
+        Another property of the number is assumed, though default and range are not.
     **limits : object
-        Allowed values, as `pydantic.Field` takes them.
+        Allowed values, as for `pydantic.Field`.
     """
-    of = "times the nodes' power at their ratings" if per_rating else source
+    unit_text = "times the nodes' power at their ratings" if per_rating else source
     marks = [f"default {'assumed' if basis is None else basis}"] * (basis != "")
     ends = " to ".join(f"{end:g}" for end in within)
-    marks += [f"range{'' if source else ' assumed,'} {ends} {of}".rstrip()]
-    said = "; ".join(marks)
-    description = f"{text}. {said[:1].upper()}{said[1:]}."
+    marks += [f"range{'' if source else ' assumed,'} {ends} {unit_text}".rstrip()]
+    notes = "; ".join(marks)
+    description = f"{text}. {notes[:1].upper()}{notes[1:]}."
     extra: Any = {"range": list(within), **({"per_rating": True} if per_rating else {})}
     if basis is None or not source or assumed:
         extra["assumed"] = True
@@ -342,101 +347,100 @@ def uncertain(
     )
 
 
-def with_preset(given: Any, read: Callable[[], Mapping[str, dict[str, Any]]]) -> Any:
-    """Return the keys that are given beside those of the preset that they name."""
-    name = given.get("preset") if isinstance(given, dict) else None
+def with_preset(data: Any, read: Callable[[], Mapping[str, dict[str, Any]]]) -> Any:
+    """Return keys merged with the defaults of the preset that they name."""
+    name = data.get("preset") if isinstance(data, dict) else None
     if name is None:
-        return given
+        return data
     presets = read()
     if not isinstance(name, str) or name not in presets:
         error = must_be(one_of(presets), name)
         raise ValidationError.from_exception_data(
             "preset", [{"type": error, "loc": ("preset",), "input": name}]
         )
-    return presets[name] | given
+    return presets[name] | data
 
 
-def marks_of(field: FieldInfo) -> dict[str, Any]:
-    """Return what `default` and `uncertain` declare of a key beside its value."""
+def field_marks(field: FieldInfo) -> dict[str, Any]:
+    """Return the metadata of a key that `default` and `uncertain` declared."""
     extra: Any = field.json_schema_extra
     return extra or {}
 
 
-def assumed_keys(value: Any, at: str = "") -> Iterator[str]:
-    """Yield the keys within a part of a scenario whose value is assumed.
+def assumed_keys(value: Any, key_path: str = "") -> Iterator[str]:
+    """Yield the keys within a part of a scenario that have an assumed value.
 
-    They are left as they are, or name one of several sets of such values.
+    These are keys left at an assumed default, or that name a set of such values.
     """
-    for key, inner, owner, name in parts_of(value, at):
+    for key, inner, owner, name in children(value, key_path):
         field = type(owner).model_fields[name] if owner else None
         chosen = field and (
             inner is None or inner == field.default or isinstance(inner, str)
         )
-        if owner and field and chosen and marks_of(field).get("assumed"):
-            yield from () if name in owner.given_otherwise() else (key,)
+        if owner and field and chosen and field_marks(field).get("assumed"):
+            yield from () if name in owner.unused_keys() else (key,)
         else:
             yield from assumed_keys(inner, key)
 
 
 def ranges(
-    value: Any, at: str, rating: float
+    value: Any, key_path: str, rating: float
 ) -> Iterator[tuple[str, tuple[float, float], bool]]:
-    """Yield key and range of each `uncertain` number at its default, and if given.
+    """Yield key, range and set flag of each `uncertain` number at its default.
 
-    Ranges per rating are of the rating given.
+    The flag is True if the scenario sets the key. Ranges per rating are multiplied by
+    `rating`.
     """
-    for key, inner, owner, name in parts_of(value, at):
+    for key, inner, owner, name in children(value, key_path):
         field = type(owner).model_fields[name] if owner else None
-        extra = marks_of(field) if field else {}
+        extra = field_marks(field) if field else {}
         if not owner or not field or "range" not in extra:
             yield from ranges(inner, key, rating)
-        elif inner == field.default and name not in owner.given_otherwise():
-            of = rating if "per_rating" in extra else 1.0
+        elif inner == field.default and name not in owner.unused_keys():
+            factor = rating if "per_rating" in extra else 1.0
             low, high = extra["range"]
             yield (
                 key,
-                (float(low * of), float(high * of)),
+                (float(low * factor), float(high * factor)),
                 name in owner.model_fields_set,
             )
 
 
-def parts_of(value: Any, at: str) -> Iterator[tuple[str, Any, Model | None, str]]:
-    """Yield key and value of what lies directly within a value.
-
-    Of a model it and the name.
-    """
+def children(value: Any, prefix: str) -> Iterator[tuple[str, Any, Model | None, str]]:
+    """Yield key, value, parent model (or None) and field name of each direct child."""
     match value:
         case Model():
             for name in type(value).model_fields:
-                yield f"{at}.{name}", getattr(value, name), value, name
+                yield f"{prefix}.{name}", getattr(value, name), value, name
         case Mapping():
             yield from (
-                (f"{at}.{name}", inner, None, "") for name, inner in value.items()
+                (f"{prefix}.{name}", inner, None, "") for name, inner in value.items()
             )
         case list() | tuple():
             yield from (
-                (f"{at}.{index}", inner, None, "") for index, inner in enumerate(value)
+                (f"{prefix}.{index}", inner, None, "")
+                for index, inner in enumerate(value)
             )
 
 
-def check_probabilities(probabilities: Iterable[float], of_what: str) -> None:
+def check_probabilities(probabilities: Iterable[float], noun: str) -> None:
     """Raise `ValueError` unless the probabilities sum to 1 (within 1e-6)."""
     total = sum(probabilities)
     if abs(total - 1) > PROBABILITY_TOLERANCE:
         raise ValueError(
-            f"the probabilities of the {of_what} must sum to 1, found {total:.6g}"
+            f"the probabilities of the {noun} must sum to 1, found {total:.6g}"
         )
 
 
 class Kind(Model):
-    """Base of the specs: what a scenario says of one thing."""
+    """Base class of specs that a scenario selects by `kind`."""
 
     kind: str
     imported_as: ClassVar[str] = ""
-    """Import path that a scenario has for it in place of a name."""
+    """Import path by which a scenario names the kind, if it is not registered."""
 
     def open(self, *_: Any, **__: Any) -> Any:
-        """Return what the spec stands for; each kind says how."""
+        """Return the object that the spec describes; each kind implements it."""
         raise InputError(
             f"kind '{self.kind}': {type(self).__name__} has no method open, which "
             "returns what it stands for"
@@ -444,7 +448,7 @@ class Kind(Model):
 
     @model_serializer(mode="wrap")
     def _by_name(self, handler: SerializerFunctionWrapHandler) -> Any:
-        """Write a kind without keys of its own by its name, as users do."""
+        """Serialize a kind without other keys as its name alone."""
         dumped = handler(self)
         if self.imported_as:
             dumped["kind"] = self.imported_as
@@ -452,23 +456,20 @@ class Kind(Model):
 
 
 class StatefulKind(Kind):
-    """A kind that is itself what it stands for.
-
-    A copy of the spec, opened, with its own state.
-    """
+    """A spec that is also the object it describes: each opened copy has a state."""
 
     def open(self, setting: Any) -> Any:
-        """Return a new one for a setting."""
+        """Return a new object with its own state for a setting."""
         opened = self.model_copy()
         opened._start(setting)
         return opened
 
     def _start(self, setting: Any) -> None:
-        """Make ready what is learnt and drawn."""
+        """Initialize the state: learned and random values."""
 
 
 def _importable(path: str) -> str:
-    if not callable(imported(path)):
+    if not callable(import_object(path)):
         raise ValueError(
             f"expected 'module:Class', found {shown(path)}; name a class that takes a "
             "setting and the keys beside it"
@@ -476,11 +477,8 @@ def _importable(path: str) -> str:
     return path
 
 
-class OwnKind(Model):
-    """Makes a kind of what the user names by import path.
-
-    Other keys are arguments of it.
-    """
+class ImportedKind(Model):
+    """A kind that the user names by import path; other keys are its arguments."""
 
     kind: Literal["path"] = default("path", "One of your own, by import path.")
     path: Annotated[str, AfterValidator(_importable)] = Field(
@@ -491,18 +489,18 @@ class OwnKind(Model):
     )
 
     def open(self, setting: Any) -> Any:
-        """Return a new one."""
-        return imported(self.path)(setting, **(self.model_extra or {}))
+        """Return a new object of the imported class."""
+        return import_object(self.path)(setting, **(self.model_extra or {}))
 
 
 KINDS, FORMATS, READERS = "diploee.kinds:", "diploee.formats", "diploee.readers"
 PARTS = "diploee.parts"
-"""Groups of entry points: modules of kinds, registries of formats, readers of foreign
-files; classes of kinds of other distributions."""
+"""Groups of entry points: modules of kinds, registries of formats, readers of other
+tools' files, and classes of kinds from other distributions."""
 
 
-class _Offered(dict[str, Any]):
-    """Objects of entry points by name; diploee itself offers those it asks for."""
+class _EntryPointObjects(dict[str, Any]):
+    """Objects of an entry-point group by name; a missing one raises an error."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise InputError(
@@ -512,31 +510,32 @@ class _Offered(dict[str, Any]):
 
 
 @cache
-def installed(group: str) -> dict[str, Any]:
-    """Return what installed distributions offer in a group of entry points, by name."""
-    offered = _Offered()
+def entry_point_objects(group: str) -> dict[str, Any]:
+    """Return the objects in an entry-point group of all installed packages, by name."""
+    objects = _EntryPointObjects()
     for point in entry_points(group=group):
         try:
-            offered[point.name] = point.load()
+            objects[point.name] = point.load()
         except (ImportError, AttributeError) as error:
-            whose = point.dist.name if point.dist else "some distribution"
+            package = point.dist.name if point.dist else "some distribution"
             raise InputError(
-                f"the entry point {shown(point.name)} of {whose} does not load "
-                f"({error}); install {whose} again, or uninstall it"
+                f"the entry point {shown(point.name)} of {package} does not load "
+                f"({error}); install {package} again, or uninstall it"
             ) from None
-    return offered
+    return objects
 
 
 T = TypeVar("T", bound=Model)
 
 
 class Kinds(Generic[T]):
-    """The kinds that one key of the scenario may name.
+    """The registry of kinds that one key of a scenario may name.
 
-    `what` they are is for messages; `home` is the module that declares them, or a
-    package with modules, such as ``diploee.facility``, or else an entry point,
-    ``diploee.kinds:<name>``, that names the module; `key` says which one, or is an
-    attribute of its class. `added` are those of others, by name.
+    `what` is the noun for messages. `home` is the module that declares the kinds, or a
+    package of such modules, such as ``diploee.facility``, or an entry point
+    ``diploee.kinds:<name>`` that names the module. `key` is the field, or class
+    attribute, that holds a kind's name. `added` are the kinds registered by others, by
+    name.
     """
 
     def __init__(self, what: str, base: type[T], home: str, key: str = "kind") -> None:
@@ -545,21 +544,22 @@ class Kinds(Generic[T]):
 
     @cached_property
     def _own(self) -> dict[str, type[T]]:
+        """Kinds declared in the home module and in installed packages, by name."""
         if self._home.startswith(KINDS):
-            home = installed(KINDS[:-1])[self._home.removeprefix(KINDS)]
+            home = entry_point_objects(KINDS[:-1])[self._home.removeprefix(KINDS)]
         else:
             home = import_module(self._home)
-        within = pkgutil.iter_modules(
+        module_infos = pkgutil.iter_modules(
             getattr(home, "__path__", ()), f"{home.__name__}."
         )
-        modules = [home, *(import_module(module.name) for module in within)]
+        modules = [home, *(import_module(module.name) for module in module_infos)]
         own = {
             self._name_of(value): value
             for module in modules
             for value in vars(module).values()
             if self._is_kind(value) and value.__module__ == module.__name__
         }
-        others = filter(self._is_kind, installed(PARTS).values())
+        others = filter(self._is_kind, entry_point_objects(PARTS).values())
         return {self._name_of(value): value for value in others} | own
 
     def _is_kind(self, value: Any) -> TypeGuard[type[T]]:
@@ -571,10 +571,7 @@ class Kinds(Generic[T]):
         )
 
     def register(self, spec: type[T]) -> type[T]:
-        """Add a kind from outside the package.
-
-        Returns it, so that it serves as a decorator.
-        """
+        """Add a kind from outside the package, and return it (class decorator)."""
         if not (isinstance(spec, type) and issubclass(spec, self._base)):
             raise InputError(
                 f"{self.what} kinds are derived from {self._base.__name__}, found "
@@ -582,9 +579,9 @@ class Kinds(Generic[T]):
             )
         name = self._name_of(spec)
         if isabstract(spec):
-            lacking = one_of(sorted(spec.__abstractmethods__))
+            missing = one_of(sorted(spec.__abstractmethods__))
             raise InputError(
-                f"{self.what} kind '{name}': {spec.__name__} has no {lacking}; give "
+                f"{self.what} kind '{name}': {spec.__name__} has no {missing}; give "
                 "it all of these"
             )
         if self.by_name.get(name, spec) is not spec:
@@ -605,9 +602,9 @@ class Kinds(Generic[T]):
         return name
 
     def _import(self, path: str) -> str:
-        """Add the kind at an import path, and return its name."""
+        """Register the kind at an import path, and return its name."""
         try:
-            spec = self.register(imported(path))
+            spec = self.register(import_object(path))
         except InputError as error:
             raise ValueError(*error.problems) from None
         if issubclass(spec, Kind):
@@ -616,14 +613,14 @@ class Kinds(Generic[T]):
 
     @property
     def by_name(self) -> dict[str, type[T]]:
-        """The specs by name."""
+        """Specs of all kinds by name."""
         return self._own | self.added
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
 
     def read(self, value: Any) -> T:
-        """Return the spec that plain data ask for; a name alone takes every default."""
+        """Return the spec that plain data describe; a name alone means all defaults."""
         if isinstance(value, self._base):
             return value
         key = self._key
@@ -634,7 +631,7 @@ class Kinds(Generic[T]):
             and "path" in data
             and "path" in self.by_name
         ):
-            data = {key: "path", **data}  # an import path says of itself what it is
+            data = {key: "path", **data}  # an import path implies its kind
         name = data.get(key) if isinstance(data, dict) else None
         if isinstance(name, str) and ":" in name:
             name = self._import(name)
@@ -649,10 +646,7 @@ class Kinds(Generic[T]):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """As metadata of an annotation.
-
-        Read what is given there as one of the kinds.
-        """
+        """Return the schema of an annotation with this registry: any of the kinds."""
         return core_schema.no_info_before_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(
@@ -663,21 +657,23 @@ class Kinds(Generic[T]):
         """Return the JSON Schema of all kinds."""
         by_name = self.by_name
         keyed = [spec for spec in by_name.values() if len(spec.model_fields) > 1]
-        result = [handler(spec.__pydantic_core_schema__) for spec in keyed]
-        for group in map(handler.resolve_ref_schema, result):
+        schemas = [handler(spec.__pydantic_core_schema__) for spec in keyed]
+        for group in map(handler.resolve_ref_schema, schemas):
             group["required"] = sorted({self._key, *group.get("required", ())})
-        if others := [name for name, spec in by_name.items() if spec not in keyed]:
-            kind = {self._key: {"enum": others}}
-            result.insert(
+        if names_only := [name for name, spec in by_name.items() if spec not in keyed]:
+            kind = {self._key: {"enum": names_only}}
+            schemas.insert(
                 0, {"type": "object", "properties": kind, "additionalProperties": False}
             )
-        if plain := [name for name, spec in by_name.items() if not _needed(spec)]:
-            result.insert(0, {"type": "string", "enum": plain})
-        return {"anyOf": result}
+        if plain := [
+            name for name, spec in by_name.items() if not _required_keys(spec)
+        ]:
+            schemas.insert(0, {"type": "string", "enum": plain})
+        return {"anyOf": schemas}
 
 
-def _needed(spec: type[Model]) -> list[str]:
-    """Return the keys that a spec has no default for."""
+def _required_keys(spec: type[Model]) -> list[str]:
+    """Return the keys of a spec without a default."""
     return [key for key, field in spec.model_fields.items() if field.is_required()]
 
 
@@ -686,7 +682,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """As users write it, such as ``"swf"``."""
+        """Name as users write it, such as ``"swf"``."""
         ...
 
 
@@ -694,27 +690,27 @@ F = TypeVar("F", bound=Named)
 
 
 class Registry(Mapping[str, F]):
-    """Formats, or another `noun`, by name.
+    """Objects by name, such as formats (or another `noun`).
 
-    `what` they are formats of stands in errors.
+    `what` is the kind of format, for error messages.
     """
 
     def __init__(
         self, what: str, formats: Iterable[F] = (), noun: str = "format"
     ) -> None:
         self._what, self._noun = what, noun
-        self.by_name = {known.name: known for known in formats}
+        self.by_name = {obj.name: obj for obj in formats}
 
     def __getitem__(self, name: str) -> F:
-        """Return what has a name, or is found by its import path."""
+        """Return the object with a name or import path."""
         if ":" not in name:
             return self.by_name[name]
-        result: F = imported(name)
-        if not isinstance(result, tuple({*map(type, self.by_name.values())})):
+        obj: F = import_object(name)
+        if not isinstance(obj, tuple({*map(type, self.by_name.values())})):
             raise ValueError(
-                f"{shown(name)} is {shown(result)}, no {self._what} {self._noun}"
+                f"{shown(name)} is {shown(obj)}, no {self._what} {self._noun}"
             )
-        return result
+        return obj
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -722,21 +718,21 @@ class Registry(Mapping[str, F]):
     def __len__(self) -> int:
         return len(self.by_name)
 
-    def register(self, known: F) -> None:
-        """Add a format, which is tried before those that there are."""
-        if isinstance(known, type) or not isinstance(getattr(known, "name", None), str):
+    def register(self, obj: F) -> None:
+        """Add an object, which has precedence over objects registered before."""
+        if isinstance(obj, type) or not isinstance(getattr(obj, "name", None), str):
             raise InputError(
                 f"{self._what} {self._noun}s are objects with a name, found "
-                f"{shown(known)}"
+                f"{shown(obj)}"
             )
-        if known.name in self.by_name:
+        if obj.name in self.by_name:
             raise InputError(
-                f"{self._what} {self._noun} '{known.name}' is known already; rename it"
+                f"{self._what} {self._noun} '{obj.name}' is known already; rename it"
             )
-        self.by_name = {known.name: known, **self.by_name}
+        self.by_name = {obj.name: obj, **self.by_name}
 
     def named(self, where: object, name: str, remedy: str = "") -> F:
-        """Return the format of a name; an error ends with the remedy."""
+        """Return the object with a name, or raise an error that ends with `remedy`."""
         try:
             return self[name]
         except ValueError as error:
@@ -749,13 +745,13 @@ class Registry(Mapping[str, F]):
 
 
 class NameIn:
-    """As metadata of an annotation of text: a name of a registry among `FORMATS`."""
+    """Annotation metadata of a text that must be a name in a `FORMATS` registry."""
 
     def __init__(self, registry: str) -> None:
         self._registry = registry
 
     def _names(self) -> Registry[Any]:
-        result: Registry[Any] = installed(FORMATS)[self._registry]
+        result: Registry[Any] = entry_point_objects(FORMATS)[self._registry]
         return result
 
     def _check(self, name: str) -> str:
@@ -766,14 +762,14 @@ class NameIn:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the check that a text is one of the names."""
+        """Return a schema that accepts only names of the registry."""
         return core_schema.no_info_after_validator_function(
             self._check, handler(source)
         )
 
     def __get_pydantic_json_schema__(
         self,
-        schema: CoreSchema,  # the names are all that there is to say
+        schema: CoreSchema,  # not needed: the names say all
         handler: GetJsonSchemaHandler,
     ) -> JsonSchemaValue:
         """Return the JSON Schema of the names."""

@@ -1,7 +1,7 @@
-"""Plain data from outside, JSON above all, checked before anything reads it.
+"""Validation of plain data from outside, such as YAML, JSON and options.
 
-Pydantic's errors are turned into plain words here alone, for YAML, JSON, options and
-records alike: what is allowed, what was found, the nearest key.
+Only this module turns pydantic's errors into plain messages: the allowed values, the
+value found, and the closest key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from diploee.base.files import check_is_file, reason
 T = TypeVar("T")
 
 _DATE, _GROUP, _LIST = "an ISO date such as 2018-01-01", "a group of keys", "a list"
-MUST_BE = {
+ALLOWED_TEXTS = {
     "bool": "true or false",
     "date": _DATE,
     "datetime": _DATE,
@@ -55,7 +55,7 @@ MUST_BE = {
     "too_short": "at least {min_length} long",
     "tuple": _LIST,
 }
-"""Words for what a value must be, by pydantic's type of error or its first word."""
+"""Text of the allowed values by pydantic's error type, or the type's first word."""
 
 MAX_DETAILS = 200
 
@@ -68,20 +68,20 @@ def checked(
     where: Callable[[KeyPath], str],
     error: Callable[[list[str]], InputError] = ScenarioError,
 ) -> T:
-    """Return data as a model, or raise one error with a line per problem."""
+    """Validate data as a model, or raise one error with a line per problem."""
     try:
         if isinstance(root, type) and issubclass(root, BaseModel):
-            # Which knows the keys that were added to it
+            # Only the model's own method knows keys that were added to it
             return root.model_validate(data)
         result: T = _adapter(cast("Hashable", root)).validate_python(data)
         return result
-    except ValidationError as found:
+    except ValidationError as problem:
         raise error(
             [
                 f"{where(key_path)}: {message}"
-                for key_path, message in plain_problems(found, data)
+                for key_path, message in plain_problems(problem, data)
             ]
-        ) from found
+        ) from problem
 
 
 @lru_cache
@@ -90,31 +90,38 @@ def _adapter(root: Hashable) -> TypeAdapter[Any]:
 
 
 def plain_problems(error: ValidationError, data: Any) -> list[tuple[KeyPath, str]]:
-    """Return what pydantic found wrong, each with its place in the data.
+    """Return the problems that pydantic found, each with the path of its key.
 
     Notes
     -----
-    Pydantic reports every branch of a union, and a list that is too short once its
-    faulty entries are taken out. Here each is said once.
+    Pydantic reports each branch of a union, and lists that are too short only because
+    faulty entries were removed. Here each problem is reported once.
     """
-    # A file of aliases may be wrong in the same way a hundred thousand times.
+    # A file with YAML aliases may repeat one problem a hundred thousand times.
     first = error.errors(include_url=False)[:MAX_DETAILS]
     details = [(_key_path(detail, data), detail) for detail in first]
-    result: dict[KeyPath, list[ErrorDetails]] = {}
-    for at, detail in details:
-        if all(other[: len(at)] != at or other == at for other, _ in details):
-            result.setdefault(at, []).append(detail)
-    return [(at, text) for at, of in result.items() for text in _texts(of)]
+    groups: dict[KeyPath, list[ErrorDetails]] = {}
+    for key_path, detail in details:
+        if all(
+            other_path[: len(key_path)] != key_path or other_path == key_path
+            for other_path, _ in details
+        ):
+            groups.setdefault(key_path, []).append(detail)
+    return [
+        (key_path, text)
+        for key_path, group in groups.items()
+        for text in _problem_texts(group)
+    ]
 
 
-def _texts(details: list[ErrorDetails]) -> Iterator[str]:
-    """Yield what is wrong with one value, in one line what it might have been."""
-    allowed = list(dict.fromkeys(filter(None, map(_allowed, details))))
+def _problem_texts(details: list[ErrorDetails]) -> Iterator[str]:
+    """Yield the problems of one value; alternatives are joined in one line."""
+    allowed = list(dict.fromkeys(filter(None, map(_allowed_text, details))))
     if allowed:
         text = " or ".join(allowed)
-        result = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
-        near = did_you_mean(result, re.findall("'([^']*)'", text))
-        yield f"must be {text}, found {result}{near}"
+        value = details[0].get("ctx", {}).get("found") or shown(details[0]["input"])
+        suggestion = did_you_mean(value, re.findall("'([^']*)'", text))
+        yield f"must be {text}, found {value}{suggestion}"
     for detail in details:
         context = detail.get("ctx", {})
         match detail["type"]:
@@ -122,52 +129,52 @@ def _texts(details: list[ErrorDetails]) -> Iterator[str]:
                 yield "this key is missing; add it"
             case "extra_forbidden":
                 word, keys = str(detail["loc"][-1]), context.get("allowed", ())
-                near = did_you_mean(word, keys)
-                yield f"unknown key '{word}' (allowed: {one_of(keys)}){near}"
-            case _ if not _allowed(detail):
+                suggestion = did_you_mean(word, keys)
+                yield f"unknown key '{word}' (allowed: {one_of(keys)}){suggestion}"
+            case _ if not _allowed_text(detail):
                 yield str(context.get("error", detail["msg"]))
 
 
-def _allowed(detail: ErrorDetails) -> str:
-    """Return what a value must be; empty where nothing would do."""
+def _allowed_text(detail: ErrorDetails) -> str:
+    """Return the text of a value's allowed values, or "" if the error has none."""
     kind, limits = detail["type"], dict(detail.get("ctx", {}))
     for name, limit in limits.items():
         if isinstance(limit, float) and limit.is_integer():
             limits[name] = int(limit)
-    text = MUST_BE.get(kind, MUST_BE.get(kind.partition("_")[0], ""))
+    text = ALLOWED_TEXTS.get(kind, ALLOWED_TEXTS.get(kind.partition("_")[0], ""))
     return text.format(**limits)
 
 
 def _key_path(detail: ErrorDetails, data: Any) -> KeyPath:
-    """Drop pydantic's additions to a location, such as ``[key]``."""
+    """Return an error's location in the data, without parts added by pydantic."""
     key_path: list[str | int] = []
     for part in detail["loc"]:
         keys: Any = data if isinstance(data, Mapping) else ()
         if isinstance(data, list | tuple):
             keys = range(len(data))
-        known = [key for key in keys if str(key) == str(part)]
-        if known:
-            data = data[known[0]]
-        if known or (detail["type"] == "missing" and part == detail["loc"][-1]):
-            key_path.append(known[0] if known else part)
+        matches = [key for key in keys if str(key) == str(part)]
+        if matches:
+            data = data[matches[0]]
+        if matches or (detail["type"] == "missing" and part == detail["loc"][-1]):
+            key_path.append(matches[0] if matches else part)
     return tuple(key_path)
 
 
-def must_be(allowed: str, found: Any) -> PydanticCustomError:
-    """Return the error of a validator."""
-    context = {"allowed": allowed, "found": shown(found)}
+def must_be(allowed: str, value: Any) -> PydanticCustomError:
+    """Return a validator's error: the allowed values and the value found."""
+    context = {"allowed": allowed, "found": shown(value)}
     return PydanticCustomError("must_be", "must be {allowed}, found {found}", context)
 
 
 MAX_BYTES = 1 << 30
 SHA256 = "^[0-9a-f]{64}$"
-"""Pattern of a hash in hexadecimal digits."""
+"""Regular expression of a SHA-256 hash in hexadecimal digits."""
 
 
 class Record(BaseModel):
-    """A part of a JSON file that is read back.
+    """A part of a JSON file that diploee reads back.
 
-    No type is converted, further keys may follow.
+    Types are not converted; further keys are allowed.
     """
 
     model_config = ConfigDict(
@@ -176,14 +183,11 @@ class Record(BaseModel):
 
 
 class _MissingKeyError(InputError, KeyError):
-    """A group of a file lacks a key that is read."""
+    """A required key that is missing in a group of a file."""
 
 
 class Group(dict[str, Any]):
-    """A group of keys of a file.
-
-    A missing one is refused in one line by who reads it.
-    """
+    """A group of keys of a file; reading a missing key raises a one-line error."""
 
     def __init__(self, values: Mapping[str, Any], where: str, remedy: str) -> None:
         super().__init__(values)
@@ -201,18 +205,22 @@ class Group(dict[str, Any]):
         return Group({**other, **self}, self._where, self._remedy)
 
 
-def grouped(data: Any, where: str, remedy: str) -> Any:
-    """Return data of a file, at its place, with `Group` for its groups."""
+def with_groups(data: Any, where: str, remedy: str) -> Any:
+    """Return the data of a file with each dictionary replaced by a `Group`."""
     if isinstance(data, list):
-        return [grouped(item, f"{where}{k}.", remedy) for k, item in enumerate(data)]
+        return [
+            with_groups(item, f"{where}{k}.", remedy) for k, item in enumerate(data)
+        ]
     if not isinstance(data, dict):
         return data
-    groups = {key: grouped(of, f"{where}{key}.", remedy) for key, of in data.items()}
+    groups = {
+        key: with_groups(value, f"{where}{key}.", remedy) for key, value in data.items()
+    }
     return Group(groups, where, remedy)
 
 
 def read_json(path: Path, root: type[T], error: type[InputError] = InputError) -> T:
-    """Read a JSON file and check what it holds."""
+    """Read a JSON file and validate its content as a type."""
     where = one_line(str(path))
     try:
         check_is_file(path, error)
@@ -235,31 +243,32 @@ def parse_json(
     *,
     finite: bool = True,
 ) -> T:
-    """Read JSON from memory and check what it holds.
+    """Parse JSON from memory and validate it as a type.
 
     Further arguments as for `read_json`.
     """
-    given = content.encode() if isinstance(content, str) else content
+    content_bytes = content.encode() if isinstance(content, str) else content
     try:
-        data = from_json(given.removeprefix(BOM_UTF8), allow_inf_nan=not finite)
+        data = from_json(content_bytes.removeprefix(BOM_UTF8), allow_inf_nan=not finite)
     except ValueError as problem:
-        what, _, at = str(problem).rpartition(" at line ")
+        problem_text, _, position = str(problem).rpartition(" at line ")
         raise error(
-            f"{where}:{at.split()[0]}: not valid JSON ({what}); is the file complete?"
+            f"{where}:{position.split()[0]}: not valid JSON ({problem_text}); is the "
+            "file complete?"
         ) from problem
-    return checked_record(data, root, where, error)
+    return validate_record(data, root, where, error)
 
 
-def checked_record(
+def validate_record(
     data: Any,
     root: type[T],
     where: str,
     error: type[InputError] = InputError,
     remedy: str = "",
 ) -> T:
-    """Return plain data as a record."""
+    """Validate plain data as a record; an error is one line, with the remedy."""
 
-    def place_in(key_path: KeyPath) -> str:
+    def describe_path(key_path: KeyPath) -> str:
         return f"{where}: {'.'.join(map(str, key_path))}".removesuffix(": ")
 
     def one_error(problems: list[str]) -> InputError:
@@ -268,11 +277,11 @@ def checked_record(
         rest = (f"{more} more such problems" if more else "", remedy)
         return error("; ".join(filter(None, (first, *rest))))
 
-    return checked(data, root, place_in, one_error)
+    return checked(data, root, describe_path, one_error)
 
 
 def plain(value: Any) -> Any:
-    """Return arrays as lists, and infinite or unknown numbers as None."""
+    """Return data with arrays as lists, and infinite or NaN numbers as None."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):

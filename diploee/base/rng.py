@@ -1,4 +1,4 @@
-"""Named random streams, one per draw, so that adding one shifts no other."""
+"""Named random generators, one per purpose, so that adding one changes no other."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy.typing as npt
 def named_rng(seed: int, *name: str | int) -> np.random.Generator:
     """Return the random generator of a named purpose."""
     digest = hashlib.sha256("\x1f".join(map(str, name)).encode()).digest()
-    # As words, which SeedSequence takes as they are; it takes a list number by number,
-    # slowly.
+    # SeedSequence takes 32-bit words as they are; a list it converts slowly, number by
+    # number.
     n_bytes = 4 * max(1, -(-seed.bit_length() // 32))
     words = np.frombuffer(seed.to_bytes(n_bytes, "little") + digest, dtype="<u4")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
-def random_each(
+def uniform_from_each(
     rngs: Iterable[np.random.Generator], counts: Iterable[int]
 ) -> npt.NDArray[np.float64]:
-    """Return uniform random numbers (0-1), some from each generator."""
+    """Return uniform random numbers (0-1): `counts` of them from each generator."""
     return np.concatenate([rng.random(n) for rng, n in zip(rngs, counts, strict=True)])

@@ -1,4 +1,4 @@
-"""Tables: dataclasses of equally long NumPy columns, and checked Parquet files."""
+"""Tables: dataclasses of NumPy columns of equal length, and validated Parquet files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arrow_numbers(
     kind: pa.DataType | None = None,
     missing: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Array:
-    """Return numbers or truth values as an Arrow array, numbers without a copy."""
+    """Return numbers or booleans as an Arrow array; numbers are not copied."""
     content = (
         _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
     )
@@ -41,6 +41,7 @@ def arrow_numbers(
 
 
 def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return booleans packed to bits, as Arrow stores them."""
     return np.packbits(values, bitorder="little")
 
 
@@ -56,9 +57,9 @@ def arrow_texts(texts: Sequence[str]) -> pa.Array:
 def as_numpy(
     column: pa.ChunkedArray, dtype: npt.DTypeLike, null: float | None = None
 ) -> npt.NDArray[Any]:
-    """Return a column of numbers or truth values as NumPy array.
+    """Return a column of numbers or booleans as NumPy array; nulls become `null`.
 
-    Nulls as `null`, else NaN.
+    Without `null` they become NaN.
     """
     if not column.null_count and not pa.types.is_boolean(column.type):
         return np.from_dlpack(column.combine_chunks()).astype(dtype, copy=False)
@@ -79,10 +80,7 @@ T = TypeVar("T", bound="Table")
 
 
 def column(dtype: str, default: float | None = None) -> Any:
-    """Declare a table column of the given NumPy type.
-
-    One with a default may be left out.
-    """
+    """Declare a table column of a NumPy type; one with a default may be omitted."""
     metadata = {"dtype": np.dtype(dtype), "default": default}
     return (
         field(metadata=metadata)
@@ -93,12 +91,12 @@ def column(dtype: str, default: float | None = None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Table(Brief):
-    """Base of all tables. Subclasses declare their columns with `column`."""
+    """Base class of tables. Subclasses declare their columns with `column`."""
 
     def __post_init__(self) -> None:
         n_rows = -1
         for name, dtype in self._dtypes():
-            # A column with a default, which others precede
+            # An omitted column with a default; other columns precede it
             if getattr(self, name) is None:
                 default = self.__dataclass_fields__[name].metadata["default"]
                 object.__setattr__(self, name, np.full(n_rows, default, dtype))
@@ -114,7 +112,11 @@ class Table(Brief):
     @classmethod
     @cache  # a run makes thousands of small tables
     def _dtypes(cls) -> tuple[tuple[str, np.dtype[Any]], ...]:
-        kinds = ((result.name, result.metadata.get("dtype")) for result in fields(cls))
+        """Return name and type of each column."""
+        kinds = (
+            (column_field.name, column_field.metadata.get("dtype"))
+            for column_field in fields(cls)
+        )
         return tuple((name, dtype) for name, dtype in kinds if dtype is not None)
 
     def __len__(self) -> int:
@@ -122,13 +124,13 @@ class Table(Brief):
         return int(getattr(self, first).size)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Self:
-        """Return the rows of a boolean mask, an index array or a slice."""
+        """Return the rows selected by a boolean mask, an index array or a slice."""
         return type(self)(
             **{name: getattr(self, name)[rows] for name, _ in self._dtypes()}
         )
 
     def columns(self, *names: str) -> tuple[npt.NDArray[Any], ...]:
-        """Return some columns."""
+        """Return the named columns."""
         return tuple(getattr(self, name) for name in names)
 
     @classmethod
@@ -138,32 +140,32 @@ class Table(Brief):
 
 
 def repeated(count: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return each row as often as its count says, and how often it came before."""
+    """Return row indices repeated by count, and the repetition number of each."""
     row = np.repeat(np.arange(count.size), count)
     return row, np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
 
 
 def concat(tables: Sequence[T]) -> T:
-    """Concatenate tables of one type row-wise."""
+    """Concatenate tables of one type by rows."""
     if not tables:
         raise ValueError("concat needs at least one table")
-    filled = [table for table in tables if len(table)]
-    if len(filled) < 2:
-        return filled[0] if filled else tables[0]  # nothing to copy
+    nonempty = [table for table in tables if len(table)]
+    if len(nonempty) < 2:
+        return nonempty[0] if nonempty else tables[0]  # nothing to copy
     kind = type(tables[0])
     return kind(
         **{
-            name: np.concatenate([getattr(table, name) for table in filled])
+            name: np.concatenate([getattr(table, name) for table in nonempty])
             for name, _ in kind._dtypes()
         }
     )
 
 
 Kind = Literal["number", "truth", "time", "text", "any"]
-"""Kind of a column: numbers, truth values, zone-aware stamps, text, or whatever it is."""  # noqa: E501
+"""Kind of a column: numbers, booleans, zone-aware timestamps, text, or any."""
 
 MAX_SIZE = 1e15
-"""Largest size of a number that is read; sums and squares of it stay finite."""
+"""Maximum magnitude of a number read; its sums and squares stay finite."""
 
 _DAMAGED = (OSError, pa.ArrowException, UnicodeDecodeError)
 
@@ -175,12 +177,11 @@ def open_parquet(
     error: type[InputError] = InputError,
     remedy: str = "was it written to its end?",
 ) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file whose columns are as expected."""
+    """Open a Parquet file and check that it has the expected columns."""
     where = one_line(str(path))
     check_is_file(path, error)
     try:
-        # A file may have many readers, and memory maps of files that change end the
-        # process.
+        # No memory map: the process would crash if another one changed the file.
         with pq.ParquetFile(path, memory_map=False) as file:
             _check_columns(file.schema_arrow, columns, where, error)
             yield file
@@ -189,8 +190,8 @@ def open_parquet(
         raise error(f"{where}: can't be read ({first[:200]}); {remedy}") from problem
 
 
-def as_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table as pandas has it; an error of Arrow where it can't have it."""
+def to_pandas_frame(table: pa.Table) -> pd.DataFrame:
+    """Return an Arrow table as a pandas DataFrame, or raise an Arrow error."""
     table.validate(full=True)  # text that is not UTF-8
     try:
         frame: pd.DataFrame = table.to_pandas()
@@ -202,10 +203,11 @@ def as_frame(table: pa.Table) -> pd.DataFrame:
 def _check_columns(
     schema: pa.Schema, columns: Mapping[str, Kind], where: str, error: type[InputError]
 ) -> None:
+    """Raise an error if columns are missing, duplicated or of the wrong type."""
     names = schema.names
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise error(f"{where}: column '{twice}' is there twice")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise error(f"{where}: column '{duplicate}' is there twice")
     for name, kind in columns.items():
         if name not in names:
             raise error(
@@ -213,13 +215,14 @@ def _check_columns(
                 f"{did_you_mean(name, names)}"
             )
         type_ = schema.field(name).type
-        if not _is(type_, kind):
+        if not _is_of_kind(type_, kind):
             raise error(
-                f"{where}: column '{name}' is of type {type_}, expected {_WORDS[kind]}"
+                f"{where}: column '{name}' is of type {type_}, expected "
+                f"{_KIND_TEXTS[kind]}"
             )
 
 
-_WORDS = {
+_KIND_TEXTS = {
     "number": "numbers",
     "truth": "truth values",
     "time": "time stamps with a zone",
@@ -227,7 +230,8 @@ _WORDS = {
 }
 
 
-def _is(type_: pa.DataType, kind: Kind) -> bool:
+def _is_of_kind(type_: pa.DataType, kind: Kind) -> bool:
+    """Return True if an Arrow type is of a kind."""
     if kind == "number":
         return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
     if kind == "time":
@@ -248,21 +252,18 @@ def numbers(
     *,
     has_gaps: bool = False,
 ) -> Float64Array:
-    """Return a column of numbers as an array.
-
-    What is missing as NaN where it may have gaps.
-    """
+    """Return a column of numbers as an array; with `has_gaps`, missing ones are NaN."""
     column = (
         values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     )
     result: Float64Array = as_numpy(column, np.float64)
-    known = result[column.is_valid().to_numpy()] if has_gaps else result
-    # NaN is neither above nor below.
-    if known.size and not (known.min() >= -MAX_SIZE and known.max() <= MAX_SIZE):
+    present = result[column.is_valid().to_numpy()] if has_gaps else result
+    # NaN fails both comparisons.
+    if present.size and not (present.min() >= -MAX_SIZE and present.max() <= MAX_SIZE):
         row = int(np.argmin(np.abs(result) <= MAX_SIZE))
-        found = "missing" if not values[row].is_valid else f"{result[row]:g}"
+        actual = "missing" if not values[row].is_valid else f"{result[row]:g}"
         raise InputError(
-            f"{where}: the value of row {first + row:,} is {found}, expected a number "
+            f"{where}: the value of row {first + row:,} is {actual}, expected a number "
             f"up to {MAX_SIZE:g}"
         )
     return result
@@ -270,34 +271,34 @@ def numbers(
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between bounds."""
+    """A range of allowed numbers."""
 
-    largest: float = MAX_NUMBER  # largest absolute value
-    # Smallest value; value that all are above
+    largest: float = MAX_NUMBER  # maximum absolute value
+    # Inclusive and exclusive lower bound
     at_least: float = -np.inf
     above: float = -np.inf
 
-    def holds(self, values: Float64Array) -> BoolArray:
-        """Return which values are allowed; NaN is not."""
+    def contains(self, values: Float64Array) -> BoolArray:
+        """Return True for each value within the range; NaN is not."""
         allowed = (np.abs(values) <= self.largest) & (values >= self.at_least)
         return np.asarray(allowed & (values > self.above), dtype=np.bool_)
 
     @property
     def noun(self) -> str:
-        """Allowed values in words, without their bounds."""
+        """Noun of an allowed value, without the bounds."""
         return "a number"
 
     @property
     def largest_text(self) -> str:
-        """The largest value as it is written."""
+        """Maximum value as text."""
         return f"{self.largest:g}"
 
     def __str__(self) -> str:
-        words = self.noun
+        text = self.noun
         if self.above > -np.inf:
-            words += f" above {self.above:g}"
+            text += f" above {self.above:g}"
         if self.at_least > -np.inf:
-            words += f" of {self.at_least:g} or more"
+            text += f" of {self.at_least:g} or more"
         if self.largest < MAX_NUMBER:
-            words += f" up to {self.largest_text}"
-        return words
+            text += f" up to {self.largest_text}"
+        return text

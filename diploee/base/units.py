@@ -1,7 +1,4 @@
-"""Unit constants.
-
-Inside the package times are int64 milliseconds, power W, energy J.
-"""
+"""Unit constants. Inside the package times are int64 ms, power is W, energy is J."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,16 +28,15 @@ W_PER_KW = 1e3
 J_PER_MWH = 3.6e9
 
 MAX_NUMBER = 1e18
-"""Magnitude of the numbers in SI units that are read from files; squares of them stay
-finite."""
+"""Maximum magnitude of a number read from a file, in SI units; its square is finite."""
 
 PROFILE_STEP_MS = 100
-"""Sampling step of the measured power profiles, 0.1 s (arXiv:2604.07345, section 2.2)."""  # noqa: E501
+"""Sampling step of the measured power profiles [ms] (arXiv:2604.07345, sec. 2.2)."""
 
 
 @dataclass(frozen=True)
 class PowerUnit:
-    """A unit of power and the unit of energy that goes with it."""
+    """A unit of power and the corresponding unit of energy."""
 
     power: str
     energy: str
@@ -53,17 +49,17 @@ KILOWATT = PowerUnit("kW", "kWh", W_PER_KW, J_PER_MWH / 1000)
 
 
 def power_unit(max_w: float) -> PowerUnit:
-    """Return MW from 1 MW on, else kW."""
+    """Return megawatts for a maximum power of 1 MW or more, or kilowatts."""
     return MEGAWATT if max_w >= W_PER_MW else KILOWATT
 
 
 SLOTS_PER_GPU = 100
-"""Jobs may be given parts of a GPU: fractions are rounded to hundredths, at least one
-of them (ASSUMPTION: [J])."""
+"""Allocation slots per GPU: fractions of a GPU are rounded to hundredths, at least one
+(ASSUMPTION)."""
 
 
 def whole_ms(dt_s: float) -> int:
-    """Return a step in milliseconds."""
+    """Return a step [s] as whole milliseconds, or raise `ValueError`."""
     dt_ms = round(dt_s * MS_PER_S)
     if dt_ms < 1 or abs(dt_s * MS_PER_S - dt_ms) > 1e-6:
         raise ValueError(f"must be a whole number of milliseconds, found {dt_s:g} s")

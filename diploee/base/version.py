@@ -1,4 +1,4 @@
-"""The version with what a development version is of."""
+"""The version of diploee; a development version includes its git commit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __version__ = "0.4.0.dev0"
 def full_version(
     root: Path = Path(__file__).parents[2], version: str = __version__
 ) -> str:
-    """Return the version; of a development version in a git checkout with its commit.
+    """Return the version; a development version in a git checkout has its commit.
 
-    Changes that are not committed are marked, as in ``0.4.0.dev0+g1a2b3c4d5e.dirty``.
+    Uncommitted changes are marked, as in ``0.4.0.dev0+g1a2b3c4d5e.dirty``.
     """
     if ".dev" not in version or not (root / ".git").exists():
         return version

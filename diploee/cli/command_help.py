@@ -154,10 +154,10 @@ class Command(_Helped, TyperCommand):
         is_silent = ctx.params.get("quiet") or ctx.params.get("as_json")
         if is_silent or not sys.stderr.isatty():
             return super().invoke(ctx)
-        from diploee.base.progress import watched_by
+        from diploee.base.progress import show_progress
         from diploee.cli.display import ProgressBars
 
-        with watched_by(ProgressBars()):
+        with show_progress(ProgressBars()):
             return super().invoke(ctx)
 
 

@@ -27,17 +27,17 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Compare runs: what differs, the most asked for first."""
-    from diploee.base.errors import cell
-    from diploee.base.files import check_file, whole_file
+    from diploee.base.errors import spreadsheet_cell
+    from diploee.base.files import check_output_file, whole_file
     from diploee.cli.display import show_texts
     from diploee.reports.compare import compare
 
     if out is not None:
-        check_file(out, force, inputs=folders)
+        check_output_file(out, force, inputs=folders)
     result = compare(*folders)
     if out is not None:
         with whole_file(out, force, inputs=folders) as path:
-            result.frame().rename(columns=cell).to_csv(path)
+            result.frame().rename(columns=spreadsheet_cell).to_csv(path)
     if as_json:
         print_result(result.as_dict())
         return

@@ -203,7 +203,7 @@ def show_texts(tables: Iterable[SectionTable]) -> None:
     console = Console(highlight=False)
     width = console.width if sys.stdout.isatty() else WIDE
     for table in tables:
-        heads, below = (table.first, *table.heads), list[tuple[str, ...]]()
+        heads, below = (table.first, *table.headings), list[tuple[str, ...]]()
         columns = [*zip(heads, *table.lines(), strict=True)]
         lengths = {of: max(map(len, of)) for of in columns}
         lengths[columns[0]] = min(lengths[columns[0]], NAMES)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import Field
 
-from diploee.base.clock import zone_of
+from diploee.base.clock import parse_zone
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, unset
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
@@ -95,7 +95,7 @@ def fit_requests_command(
     check_place(out, force, trace, scenario, named=as_option)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
-        zone_of(reading.utc_offset, "--utc-offset")
+        parse_zone(reading.utc_offset, "--utc-offset")
     zero_hour = reading.zero_hour_of_week
     base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
     stated = trace_format or ("csv" if reading.columns else None)

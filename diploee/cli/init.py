@@ -45,10 +45,10 @@ def init_command(
     in it is assumed is marked.
     """
     from diploee.api import starter
-    from diploee.base.files import check_file, whole_file
+    from diploee.base.files import check_output_file, whole_file
     from diploee.importers.text.source import open_file
 
-    check_file(out, force)
+    check_output_file(out, force)
     if out.is_file():
         with open_file(out) as file:
             if not re.search(rb"(?m)^facility:|\A\s*\Z", file.read(1 << 20)):

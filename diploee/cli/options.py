@@ -38,9 +38,9 @@ def place_option(words: str, option: str = "--out", metavar: str = "PATH") -> An
     """
 
     def place(text: str | Path) -> Path:
-        from diploee.base.files import local_place
+        from diploee.base.files import local_path
 
-        return local_place(text, option)
+        return local_path(text, option)
 
     return typer.Option(option, parser=place, metavar=metavar, help=words)
 

@@ -103,10 +103,12 @@ def compare_command(
     strongest line and the swings up to 0.25 Hz; each the mean over the
     profiles of a class. The difference is that of A from B.
     """
-    from diploee.profiles.compare_libraries import compare
+    from diploee.profiles.compare_libraries import compare_libraries
     from diploee.profiles.library import ProfileLibrary
 
-    differences = compare(ProfileLibrary.open(first), ProfileLibrary.open(second))
+    differences = compare_libraries(
+        ProfileLibrary.open(first), ProfileLibrary.open(second)
+    )
     if as_json:
         print_result([asdict(d) for d in differences])
     else:
@@ -262,7 +264,7 @@ def _facts(profile: PowerProfile) -> dict[str, str]:
         else f"every {origin.sampling_interval_s:g} s, averaged over "
         f"{'unknown times' if window_s is None else f'{window_s:g} s'}, "
         f"bandwidth {origin.bandwidth_hz:g} Hz",
-        "meter": "" if origin.meter is None else origin.meter.words,
+        "meter": "" if origin.meter is None else origin.meter.description,
         "source": origin.source,
         "licence": origin.licence,
         "notes": origin.notes,

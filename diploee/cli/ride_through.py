@@ -11,7 +11,7 @@ import typer
 
 from diploee.api import open_run, simulate
 from diploee.base.errors import InputError
-from diploee.base.files import check_file, whole_file
+from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import Progress
 from diploee.base.units import S_PER_MIN
 from diploee.cli.display import ProgressBars, show_sections
@@ -76,7 +76,7 @@ def ride_through_command(
     alone.
     """
     for place in filter(None, (out, picture)):
-        check_file(place, force)  # before any work
+        check_output_file(place, force)  # before any work
     with TemporaryDirectory() as folder:
         overrides = set_ or []
         if Path(site).is_dir():

@@ -125,7 +125,7 @@ def run_command(
 ) -> None:
     """Simulate the power of a data center and write the results to a folder."""
     from diploee.api import simulate
-    from diploee.base.errors import DecidedError
+    from diploee.base.errors import EarlyStopError
     from diploee.base.progress import Progress
     from diploee.base.units import S_PER_MIN
     from diploee.cli.display import ProgressBars, show_run
@@ -165,7 +165,7 @@ def run_command(
                 at_most_s=None if at_most is None else at_most * S_PER_MIN,
                 until_decided=until_decided,
             )
-    except DecidedError as stopped:
+    except EarlyStopError as stopped:
         reports = [report.as_dict() for report in stopped.reports]
         lines = [line for report in stopped.reports for line in report.brief()]
         print_result({"limits": reports}, [*lines, str(stopped)], as_json=as_json)

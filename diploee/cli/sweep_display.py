@@ -25,7 +25,9 @@ def show_sweep(result: SweepResult, ids: Collection[str]) -> None:
             for table in section.tables:
                 shown = _fitting(table, console.width)
                 console.print()
-                show_lines(shown.title, (shown.first, *shown.heads), [*shown.lines()])
+                show_lines(
+                    shown.title, (shown.first, *shown.headings), [*shown.lines()]
+                )
             notes = [*(table.note for table in section.tables), *section.notes]
             for note in filter(None, notes):
                 console.print(escape(note), highlight=False)

@@ -1,4 +1,4 @@
-"""Equipment between the devices and the meter, as stages for blocks of power."""
+"""Equipment between the devices and the meter, as stages that act on power blocks."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A constant load beside the IT equipment: lights, offices, storage, networks.
+"""A constant auxiliary load next to the IT equipment: lights, offices, networks.
 
 See also: docs/models/node_to_meter.md
 """
@@ -18,12 +18,17 @@ from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import EnergyMeter
 
 DESIGN_SHARE = 0.01
-"""ASSUMPTION: security, offices and building management, of the nodes' power (section
-3.4) [J]."""
+"""Default auxiliary power per rated power of the nodes: security, offices and building
+management (ASSUMPTION)."""
 
 
 class AuxiliaryLoadSpec(StageSpec):
-    """A constant load beside the IT equipment."""
+    """A constant auxiliary load next to the IT equipment.
+
+    ``P' = P + P_aux`` and ``Q' = Q + P_aux sqrt(1 / pf² - 1)``, with active power P
+    [W], reactive power Q [var], P_aux `power_kw` (or `design_share` times the nodes'
+    rated power), and pf `power_factor`, lagging.
+    """
 
     columns = COLUMNS["auxiliary_load"]
     metrics = METRICS["auxiliary_load"]
@@ -31,16 +36,16 @@ class AuxiliaryLoadSpec(StageSpec):
     place = "auxiliary_load"
 
     kind: Literal["auxiliary_load"] = default(
-        "auxiliary_load", "A constant load beside the IT equipment."
+        "auxiliary_load", "A constant load in addition to the IT equipment."
     )
     power_kw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Its power [kW]; or design_share."
+        "Power of the load [kW]; or design_share."
     )
     design_share: Annotated[float | None, Field(ge=0, le=1)] = uncertain(
         None,
         (
-            "Its power, share of the nodes' power at their ratings; 0.01 if power_kw "
-            "is not given either"
+            "Power of the load per rated power of the nodes; 0.01 if power_kw is not "
+            "given either"
         ),
         (0.002, 0.03),
     )
@@ -49,17 +54,18 @@ class AuxiliaryLoadSpec(StageSpec):
     )
 
     @model_validator(mode="after")
-    def _one_size(self) -> AuxiliaryLoadSpec:
+    def _check_one_size(self) -> AuxiliaryLoadSpec:
+        """Refuse both sizes at once."""
         if self.power_kw is not None and self.design_share is not None:
             raise ValueError("give either power_kw or design_share")
         return self
 
-    def given_otherwise(self) -> tuple[str, ...]:
-        """Return the share where the power is given."""
+    def unused_keys(self) -> tuple[str, ...]:
+        """Return the share if the power is set."""
         return () if self.power_kw is None else ("design_share",)
 
     def open(self, site: SiteView) -> AuxiliaryLoadSpec:
-        """Return the load with its power."""
+        """Return the load with its power set."""
         if self.power_kw is not None:
             return self
         share = DESIGN_SHARE if self.design_share is None else self.design_share
@@ -67,15 +73,18 @@ class AuxiliaryLoadSpec(StageSpec):
         return self.model_copy(update={"power_kw": power_kw, "design_share": None})
 
     def meter(self) -> EnergyMeter:
-        """Return the meter of its energy."""
+        """Return the energy meter of the load."""
         return EnergyMeter("auxiliary_power_w", "auxiliary_load.energy_mwh")
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
-        """Add the load to the facility's power, active and reactive."""
+        """Add the load to the facility's active and reactive power."""
         power_w = (self.power_kw or 0.0) * W_PER_KW
-        own_w = np.full(len(block), power_w)
-        given = {"auxiliary_power_w": own_w, POWER: block.columns[POWER] + own_w}
+        auxiliary_w = np.full(len(block), power_w)
+        columns = {
+            "auxiliary_power_w": auxiliary_w,
+            POWER: block.columns[POWER] + auxiliary_w,
+        }
         if REACTIVE in block.columns:
-            own_var = power_w * sqrt(1 / self.power_factor**2 - 1)
-            given[REACTIVE] = block.columns[REACTIVE] + own_var
-        return given, None
+            auxiliary_var = power_w * sqrt(1 / self.power_factor**2 - 1)
+            columns[REACTIVE] = block.columns[REACTIVE] + auxiliary_var
+        return columns, None

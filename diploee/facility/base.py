@@ -1,9 +1,8 @@
-"""Blocks of columns, the stages on their way to the meter, and meters.
+"""Base classes of the facility chain: blocks of columns, stages and meters.
 
-A stage reads columns of a block and adds its own; mostly it also gives
-`facility_power_w` anew, the power at the place behind it. Its state is whatever it
-needs of the past: it is handed over from block to block, so that results do not depend
-on how a run is cut into blocks.
+A stage reads columns of a block and adds its own; most stages also replace
+`facility_power_w` by the power after the stage. State is passed from block to block, so
+that results do not depend on how a run is cut into blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from diploee.base.boundary import Refusal, check_kind, check_values, naming
+from diploee.base.boundary import ErrorMaker, check_columns, check_type, named_errors
 from diploee.base.clock import RunClock
 from diploee.base.column_specs import (
     ADDED,
@@ -44,15 +43,14 @@ from diploee.base.units import MS_PER_H, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.weather import Weather
 
 POWER = "facility_power_w"
-"""Power at the place that a block has reached; every stage may give it anew."""
+"""Column of the power at the present point of the chain, which stages may replace."""
 
 REACTIVE = "facility_reactive_var"
-"""Reactive power there, drawn positive; a block has it where the nodes' AC power is
-modelled."""
+"""Column of the reactive power at that point, consumption positive; present if the
+nodes' AC power is modelled."""
 
 BALANCED = 1e-6
-"""Part of the power that a stage may change it by beyond what its columns say:
-rounding."""
+"""Relative tolerance of the power balance of a stage: rounding."""
 
 PLACES = (
     "pdu",
@@ -62,16 +60,16 @@ PLACES = (
     "transformers",
     "point_of_interconnection",
 )
-"""Places in a facility, from the nodes to the meter, which is the last."""
+"""Positions in the facility chain, from the nodes to the meter."""
 
 RESERVED_PARTS = ("device", "node_overhead", "total")
-"""Parts of the energy that no stage adds to."""
+"""Categories of energy that no stage may add to."""
 
 PART_NAME = re.compile("[a-z][a-z0-9_]*")
 STAGE_NAME = "^[a-z][a-z0-9_]{0,30}$"
 
 Values = Mapping[str, npt.NDArray[Any]]
-"""Columns by name; those of a pool or service carry its name after a dot."""
+"""Columns by name; a column of a pool or service has its name after a dot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +77,8 @@ class Block(Brief):
     """Columns over consecutive intervals."""
 
     t0_ms: int  # start of the first interval [ms]
-    dt_ms: int  # length of each [ms]
-    columns: Values  # arrays of shape (B,) by name; `facility_power_w` is always there
+    dt_ms: int  # length of an interval [ms]
+    columns: Values  # arrays of shape (B,) by name, `facility_power_w` included
 
     def __len__(self) -> int:
         return int(self.columns[POWER].size)
@@ -96,7 +94,7 @@ class Block(Brief):
         return self.t0_ms + len(self) * self.dt_ms
 
     def part(self, begin_ms: int, end_ms: int) -> Block:
-        """Return the intervals between two times, multiples of the interval."""
+        """Return the intervals between two times, both multiples of the interval."""
         rows = slice(
             (begin_ms - self.t0_ms) // self.dt_ms, (end_ms - self.t0_ms) // self.dt_ms
         )
@@ -105,8 +103,8 @@ class Block(Brief):
         )
 
 
-def joined(blocks: Sequence[Block]) -> Block:
-    """Return adjoining blocks as one."""
+def concatenate_blocks(blocks: Sequence[Block]) -> Block:
+    """Concatenate adjacent blocks."""
     if len(blocks) == 1:
         return blocks[0]
     first = blocks[0]
@@ -119,24 +117,24 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 @dataclass(frozen=True)
 class SiteView(Brief):
-    """The facility, as far as a stage may know it."""
+    """The properties of a facility that a stage may use."""
 
-    clock: RunClock  # span, interval and zone of the run
-    # Power of all nodes at their ratings, as the first stage takes it in [W]: at their
-    # AC input where that is modelled, else at the devices
+    clock: RunClock  # period, interval and zone of the run
+    # Rated power of all nodes at the input of the first stage [W]: AC power if that is
+    # modelled, else device power
     rated_power_w: float
-    # Whether the nodes' AC power is modelled, and with it reactive power
+    # True if the nodes' AC power is modelled, and so reactive power
     ac: bool = False
     weather: Weather | None = None  # weather over the run
-    folder: Path = Path()  # where relative file names start from
-    columns: Columns = ()  # what all its stages declare
+    folder: Path = Path()  # base of relative file names
+    columns: Columns = ()  # columns declared by all stages
 
     def with_role(self, *roles: Role) -> tuple[str, ...]:
-        """Return the names of the stages' columns of some roles."""
+        """Return the names of the stages' columns with certain roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 
     def require_ac(self, kind: str) -> None:
-        """Refuse a kind of stage that takes AC power where there is none."""
+        """Raise an error if the nodes' AC power is not modelled."""
         if not self.ac:
             raise InputError(
                 f"facility.stages: '{kind}' needs what the nodes draw at their AC "
@@ -145,7 +143,7 @@ class SiteView(Brief):
             )
 
     def design_mw(self, kind: str) -> float:
-        """Return what a kind of stage is built for where it has no rating [MW]."""
+        """Return the default rating of a kind of stage: the nodes' rated power [MW]."""
         self.require_ac(kind)
         if not self.rated_power_w > 0:
             raise InputError(
@@ -157,68 +155,59 @@ class SiteView(Brief):
 
 
 class Meter(Protocol):
-    """Measures a stage over the blocks of a run.
-
-    A sink with a part of ``metrics.json``.
-    """
+    """A meter of one stage, which yields its metrics at the end of a run."""
 
     def add(self, block: Block) -> None:
-        """Take in a block behind all stages."""
+        """Add a block that has passed all stages."""
         ...
 
     def values(self) -> Mapping[str, float | None]:
-        """Return the values by the key of their metric."""
+        """Return the values by metric key."""
         ...
 
 
 class Stage(Protocol):
-    """A part of the facility.
+    """A stage of the facility, which transforms blocks of power.
 
-    A stage that is also measured has `metrics`, the catalogue of its values in a block
-    of their own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new
-    `Meter`. One whose power is interpolated has `interpolated_s`, the time within which
-    it is [s].
+    A metered stage also has `metrics`, the declarations of its values in a block of
+    their own, such as ``chiller.energy_mwh``, and `meter()`, which returns a new
+    `Meter`. A stage with interpolated power has `interpolated_s`, the interpolation
+    interval [s].
     """
 
     @property
     def columns(self) -> Columns:
-        """The columns that it adds."""
+        """Declarations of the columns that the stage adds."""
         ...
 
     @property
     def boundary(self) -> str | None:
-        """Its part of the boundary of `facility_power_w`, in words.
-
-        None for nothing.
-        """
+        """Addition to the boundary text of `facility_power_w`; None for no addition."""
         ...
 
     def start(self) -> Any:
-        """Return its state at the start of a run; None for a stage without one."""
+        """Return the state at the start of a run; None for a stage without state."""
         ...
 
     def apply(self, block: Block, state: Any) -> tuple[Values, Any]:
-        """Return its columns over a block, and its state at the block's end.
+        """Return the stage's columns over a block, and the state at the block's end.
 
         Parameters
         ----------
         block : Block
-            What the stages before it gave.
+            Columns of the devices and of all previous stages.
         state : object
-            Its state at the block's start; it must not be changed in place.
+            State at the block's start; it must not be modified in place.
         """
         ...
 
 
 STEPS_OF_TIME = 10
-"""A start delay, ramp or lag is computed in steps of a tenth of it at most."""
+"""Minimum number of steps within a start delay, ramp or lag."""
 
 
-def tenth_ms(*times_s: float) -> int | None:
-    """Return a tenth of the shortest of some times above 0 [ms].
-
-    None where there is none.
-    """
+def tenth_of_shortest_ms(*times_s: float) -> int | None:
+    """Return a tenth of the shortest positive time [ms], or None if there is none."""
     fast_s = min((s for s in times_s if s > 0), default=np.inf)
     if fast_s == np.inf:
         return None
@@ -226,49 +215,49 @@ def tenth_ms(*times_s: float) -> int | None:
 
 
 class StageSpec(Kind):
-    """Settings of a stage in a scenario.
+    """Scenario settings of a stage, which are the stage itself by default.
 
-    The stage itself unless `open` makes another object.
+    A subclass whose stage is another object overrides `open`.
     """
 
     part_of_run: ClassVar[str] = "stage"
     columns: ClassVar[Columns] = ()
-    """The columns that the stage adds."""
+    """Declarations of the columns that the stage adds."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    """The metrics that it is measured by."""
+    """Declarations of the stage's metrics."""
     boundary: ClassVar[str | None] = None
     place: ClassVar[str | None] = None
-    """Where it must stand, of `PLACES`; None for anywhere before the meter."""
+    """Position of the stage among `PLACES`; None for any before the meter."""
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files that it reads, as the scenario names them."""
+        """Input files of the stage, named as in the scenario."""
         return ()
 
     def open(self, site: SiteView) -> Any:  # noqa: ARG002
-        """Return the stage as it stands in a facility."""
+        """Return the stage for a facility."""
         return self
 
     def needed_step_ms(self) -> int | None:
-        """Return the coarsest step at which it can be computed [ms]; None for any."""
+        """Return the longest step at which the stage is accurate [ms]; None for any."""
         return None
 
     def start(self) -> Any:
-        """Return its state at the start of a run; none."""
+        """Return the state at the start of a run; None, as there is no state."""
         return None
 
 
 class Nameable(Model):
-    """Settings of a stage of which a site may have several."""
+    """Settings of a stage that a site may have several times, each with a name."""
 
     name: Annotated[str, Field(pattern=STAGE_NAME)] | None = optional(
-        "Name where a site has several of its kind; it stands before those of its "
+        "Name, if a site has several stages of this kind; it prefixes the stage's "
         "columns and metrics, as in second_battery_power_w."
     )
 
 
 class NamedStage:
-    """A stage, or what a scenario says of it, whose columns and metrics begin with its name."""  # noqa: E501
+    """A stage with a name, which prefixes its columns and metrics."""
 
     def __init__(self, stage: Any, name: str) -> None:
         self._stage, self._name = stage, name
@@ -284,35 +273,43 @@ class NamedStage:
         self.interpolated_s = interpolated_s([stage])
 
     def start(self) -> Any:
-        """Return its state at the start of a run."""
+        """Return the state at the start of a run."""
         return self._stage.start()
 
     def apply(self, block: Block, state: Any) -> tuple[Values, Any]:
-        """Return its columns over a block, and its state at the block's end."""
-        values, after = self._stage.apply(block, state)
+        """Return the stage's columns over a block, and the state at the block's end."""
+        values, state_after = self._stage.apply(block, state)
         return {
             k if k == POWER else f"{self._name}_{k}": v for k, v in values.items()
-        }, after
+        }, state_after
 
     def meter(self) -> Meter:
-        """Return what measures it."""
+        """Return the meter of the stage."""
         return _NamedMeter(self._stage, self._name)
 
 
 class _NamedMeter:
+    """The meter of a named stage."""
+
     def __init__(self, stage: Any, name: str) -> None:
         self._columns, self._meter, self._name = stage.columns, stage.meter(), name
 
     def add(self, block: Block) -> None:
-        own = {c.name: block.columns[f"{self._name}_{c.name}"] for c in self._columns}
-        self._meter.add(Block(block.t0_ms, block.dt_ms, {**block.columns, **own}))
+        stage_columns = {
+            c.name: block.columns[f"{self._name}_{c.name}"] for c in self._columns
+        }
+        self._meter.add(
+            Block(block.t0_ms, block.dt_ms, {**block.columns, **stage_columns})
+        )
 
     def values(self) -> dict[str, float | None]:
-        return {f"{self._name}_{key}": of for key, of in self._meter.values().items()}
+        return {
+            f"{self._name}_{key}": value for key, value in self._meter.values().items()
+        }
 
 
-def named(stage: Any, spec: StageSpec) -> Any:
-    """Return a stage under the name that its spec has, if any."""
+def apply_name(stage: Any, spec: StageSpec) -> Any:
+    """Return a stage with the name from its spec, if it has one."""
     return (
         NamedStage(stage, spec.name)
         if isinstance(spec, Nameable) and spec.name
@@ -321,20 +318,17 @@ def named(stage: Any, spec: StageSpec) -> Any:
 
 
 def interpolated_s(stages: Iterable[object]) -> float:
-    """Return the longest time within which the power of a stage is interpolated [s].
-
-    0 for none.
-    """
+    """Return the longest interpolation interval of the stages [s]; 0 for none."""
     return max(
         (float(getattr(stage, "interpolated_s", 0.0)) for stage in stages), default=0.0
     )
 
 
 class Stages:
-    """The stages of a run in their order, from the devices on."""
+    """The stages of a run in order, from the devices to the meter."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages, self._has_passed = tuple(stages), False
+        self._stages, self._is_checked = tuple(stages), False
         for stage in self._stages:
             if isinstance(stage, type):
                 name = stage.__name__
@@ -342,8 +336,8 @@ class Stages:
                     f"stages: found the class {name}, expected an object: {name}(...)"
                 )
             for name, kind, expected in _DECLARED:
-                check_kind(
-                    name, getattr(stage, name, 0), kind, expected, refusal(stage)
+                check_type(
+                    name, getattr(stage, name, 0), kind, expected, error_maker(stage)
                 )
 
     def __bool__(self) -> bool:
@@ -354,14 +348,14 @@ class Stages:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """Metrics that the measured stages declare."""
+        """Declarations of the metrics of all metered stages."""
         measured = (stage for stage in self._stages if hasattr(stage, "meter"))
         return tuple(
             metric for stage in measured for metric in getattr(stage, "metrics", ())
         )
 
     def by_name(self) -> dict[str, Stage]:
-        """Return the stages by their kinds; objects of one class are numbered."""
+        """Return the stages by kind; several objects of one class are numbered."""
         names = [
             str(getattr(stage, "kind", type(stage).__name__)) for stage in self._stages
         ]
@@ -372,71 +366,72 @@ class Stages:
         return dict(zip(map(str.__add__, names, repeated), self._stages, strict=True))
 
     def extend(self, columns: Columns) -> Columns:
-        """Return a catalogue with the stages' columns, and the power's place."""
+        """Return the columns with the stages' columns and the power's new boundary."""
         for stage in self._stages:
             _check_roles(stage)
-            have = {column.name for column in columns}
-            if twice := [
-                column.name for column in stage.columns if column.name in have
+            names = {column.name for column in columns}
+            if duplicates := [
+                column.name for column in stage.columns if column.name in names
             ]:
                 raise StageError(
-                    f"stage {type(stage).__name__}: column '{twice[0]}' is declared "
-                    "twice, here and to the left of it; give it another name, or "
-                    "take a stage out"
+                    f"stage {type(stage).__name__}: column '{duplicates[0]}' is "
+                    "declared twice, here and to the left of it; give it another name, "
+                    "or take a stage out"
                 )
             columns = catalogue(columns, stage.columns)
             if stage.boundary is not None:
-                for name in {POWER, REACTIVE} & have:
-                    before = find_column(name, columns)[0].boundary
+                for name in {POWER, REACTIVE} & names:
+                    base_boundary = find_column(name, columns)[0].boundary
                     columns = with_boundary(
-                        columns, name, f"{before}, {stage.boundary}"
+                        columns, name, f"{base_boundary}, {stage.boundary}"
                     )
         return columns
 
     def start(self) -> tuple[Any, ...]:
-        """Return the states at the start of a run."""
+        """Return the states of all stages at the start of a run."""
         return tuple(stage.start() for stage in self._stages)
 
     def apply(
         self, block: Block, states: Sequence[Any]
     ) -> tuple[Block, tuple[Any, ...]]:
-        """Take a block through all stages.
+        """Pass a block through all stages.
 
-        Returns it with their columns, and their states.
+        Returns the block with the stages' columns, and the new states.
         """
-        after = []
+        new_states = []
         for stage, state in zip(self._stages, states, strict=True):
-            refuse = refusal(stage, block)
+            make_error = error_maker(stage, block)
             powers = {column.name for column in stage.columns if column.role}
-            with naming("apply", refuse):
-                given, state_after = stage.apply(block, state)
+            with named_errors("apply", make_error):
+                outputs, state_after = stage.apply(block, state)
                 added = {
                     name: np.asarray(
-                        of, np.float64 if name in {*powers, POWER, REACTIVE} else None
+                        values,
+                        np.float64 if name in {*powers, POWER, REACTIVE} else None,
                     )
-                    for name, of in given.items()
+                    for name, values in outputs.items()
                 }
-            if not self._has_passed:
-                check_values(
-                    added, stage.columns, len(block), refuse, (POWER, REACTIVE)
+            if not self._is_checked:
+                check_columns(
+                    added, stage.columns, len(block), make_error, (POWER, REACTIVE)
                 )
-            _check_balance(stage, added, block, refuse)
+            _check_balance(stage, added, block, make_error)
             block = Block(block.t0_ms, block.dt_ms, {**block.columns, **added})
-            after.append(state_after)
-        self._has_passed = True
-        return block, tuple(after)
+            new_states.append(state_after)
+        self._is_checked = True
+        return block, tuple(new_states)
 
-    def through(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """Take consecutive blocks from the start of a run through all stages."""
+    def pass_blocks(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Pass consecutive blocks, from the start of a run, through all stages."""
         states = self.start()
         for block in blocks:
-            passed, states = self.apply(block, states)
-            yield passed
+            passed_block, states = self.apply(block, states)
+            yield passed_block
 
 
 def check_order(stages: Sequence[object]) -> None:
-    """Refuse stages, or their specs, that do not stand as in `PLACES`."""
-    farthest, at = "", -1
+    """Raise an error if stages, or their specs, are not in the order of `PLACES`."""
+    last_placed, position = "", -1
     for i, stage in enumerate(stages):
         name = getattr(stage, "kind", type(stage).__name__)
         place = getattr(stage, "place", None)
@@ -445,14 +440,14 @@ def check_order(stages: Sequence[object]) -> None:
                 f"facility.stages.{i}: '{name}' has the place "
                 f"{one_line(shown(place))}, expected {one_of(PLACES)} or None"
             )
-        rank = PLACES.index(place) if place is not None else at
-        if rank < at or at == len(PLACES) - 1:
+        rank = PLACES.index(place) if place is not None else position
+        if rank < position or position == len(PLACES) - 1:
             raise StageError(
-                f"facility.stages.{i}: '{name}' must not stand behind '{farthest}'; "
+                f"facility.stages.{i}: '{name}' must not stand behind '{last_placed}'; "
                 f"the order is {', '.join(PLACES)}, which is the last"
             )
-        if rank > at:
-            farthest, at = name, rank
+        if rank > position:
+            last_placed, position = name, rank
 
 
 _DECLARED: tuple[tuple[str, Any, str], ...] = (
@@ -461,14 +456,16 @@ _DECLARED: tuple[tuple[str, Any, str], ...] = (
 )
 
 
-def refusal(stage: Stage, block: Block | None = None) -> Refusal:
-    """Return what makes an error that names a stage, and a block."""
-    at = f" (block from {block.t0_ms / MS_PER_H:,.4g} h of the run)" if block else ""
-    return lambda text: StageError(f"stage {type(stage).__name__}{text}{at}")
+def error_maker(stage: Stage, block: Block | None = None) -> ErrorMaker:
+    """Return a function that builds errors which name the stage, and the block."""
+    location = (
+        f" (block from {block.t0_ms / MS_PER_H:,.4g} h of the run)" if block else ""
+    )
+    return lambda text: StageError(f"stage {type(stage).__name__}{text}{location}")
 
 
 def _check_roles(stage: Stage) -> None:
-    """Refuse roles and parts that a stage's columns can't have."""
+    """Raise an error if a stage's columns have invalid roles or energy categories."""
     roles = (*ADDED, *TAKEN_OFF)
     for c in (column for column in stage.columns if column.role is not None):
         part = c.part or "other"
@@ -478,7 +475,7 @@ def _check_roles(stage: Stage) -> None:
             or part in RESERVED_PARTS
             or not PART_NAME.fullmatch(part)
         ):
-            raise refusal(stage)(
+            raise error_maker(stage)(
                 f": column '{c.name}' has the role {one_line(shown(c.role))}, part "
                 f"'{part}', and is of {c.unit} per {c.per}; a role is one of "
                 f"{one_of(roles)}, of powers of the whole facility [W], and a part is "
@@ -486,74 +483,76 @@ def _check_roles(stage: Stage) -> None:
             )
 
 
-def _check_balance(stage: Stage, added: Values, block: Block, refuse: Refusal) -> None:
-    """Refuse a change of power that the stage's columns do not add up to."""
-    own = [c for c in stage.columns if c.role is not None and c.name in added]
+def _check_balance(
+    stage: Stage, added: Values, block: Block, make_error: ErrorMaker
+) -> None:
+    """Raise an error if a stage's change of power is not the sum of its columns."""
+    power_columns = [c for c in stage.columns if c.role is not None and c.name in added]
     before_w = block.columns[POWER]
     after_w = added.get(POWER, before_w)
-    gap_w = after_w - before_w - sum(c.sign * added[c.name] for c in own)
+    gap_w = after_w - before_w - sum(c.sign * added[c.name] for c in power_columns)
     worst_w, most_w = (
         float(np.abs(w).max(initial=0)) for w in (gap_w, [before_w, after_w])
     )
     if worst_w > BALANCED * most_w:
-        named = ": " + ", ".join(f"'{c.name}' ({c.role})" for c in own)
-        raise refuse(
+        column_text = ": " + ", ".join(f"'{c.name}' ({c.role})" for c in power_columns)
+        raise make_error(
             f" changes {POWER} by up to {worst_w:.4g} W more or less than its columns "
-            f"say{named if own else ', of which none has a role'}; declare what it "
-            f"adds as columns with role {one_of(ADDED)}, and what it takes off as "
-            f"{one_of(TAKEN_OFF)}, such as Column(..., role='source', "
+            f"say{column_text if power_columns else ', of which none has a role'}; "
+            f"declare what it adds as columns with role {one_of(ADDED)}, and what it "
+            f"takes off as {one_of(TAKEN_OFF)}, such as Column(..., role='source', "
             "part='generator')"
         )
 
 
 STAGES: Kinds[StageSpec] = Kinds("stage", StageSpec, "diploee.facility")
-"""Stages by name: one module of this package each, and those registered."""
+"""Registry of stages: one module of this package each, and registered ones."""
 
 
 class StageMeters:
-    """The meters of all stages that have one, as one sink.
+    """The meters of all metered stages, as one sink.
 
-    `taken` blocks are not a stage's own.
+    `reserved` are metric blocks of other parts of a run.
 
     Raises
     ------
     StageError
-        If a stage declares a metric in such a block, or one that another stage has.
+        If a stage declares a metric in such a block, or a metric of another stage.
     """
 
-    def __init__(self, stages: Iterable[Stage], taken: Collection[str]) -> None:
+    def __init__(self, stages: Iterable[Stage], reserved: Collection[str]) -> None:
         self._meters: list[tuple[Any, Meter]] = []
-        seen = set[str]()
+        declared = set[str]()
         measured: list[Any] = [stage for stage in stages if hasattr(stage, "meter")]
         for stage in measured:
-            with naming("meter", refusal(stage)):
+            with named_errors("meter", error_maker(stage)):
                 self._meters.append((stage, stage.meter()))
                 keys = [metric.key for metric in stage.metrics]
             for key in keys:
                 block, _, name = key.partition(".")
-                if key in seen or block in taken or not name:
-                    raise refusal(stage)(
+                if key in declared or block in reserved or not name:
+                    raise error_maker(stage)(
                         f" declares metric '{key}'; name it as in 'chiller.energy_mwh'"
                         ", with a block that no other part of a run has"
                     )
-                seen.add(key)
+                declared.add(key)
 
     def add(self, block: Block) -> None:
-        """Take in a block behind all stages."""
+        """Add a block that has passed all stages."""
         for stage, meter in self._meters:
-            with naming("its meter's add", refusal(stage, block)):
+            with named_errors("its meter's add", error_maker(stage, block)):
                 meter.add(block)
 
     def blocks(self) -> dict[str, dict[str, float | None]]:
-        """Return the metrics, a block for each first part of their keys.
+        """Return the metrics grouped by the first part of their keys.
 
-        Refuse undeclared ones.
+        Raises an error for undeclared metrics.
         """
         result: dict[str, dict[str, float | None]] = {}
         for stage, meter in self._meters:
-            with naming("its meter's values", refusal(stage)):
+            with named_errors("its meter's values", error_maker(stage)):
                 values = dict(meter.values())
-            check_declared(values.items(), stage.metrics, refusal(stage))
+            check_declared(values.items(), stage.metrics, error_maker(stage))
             for key, value in values.items():
                 block, _, name = key.partition(".")
                 result.setdefault(block, {})[name] = value

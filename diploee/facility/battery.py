@@ -1,4 +1,6 @@
-"""A battery: what a scenario says of it, a stage on a store, and what measures it.
+"""Battery storage: ramp limits, smoothing, peak shaving, time of use; cycle counting.
+
+See `diploee.facility.storage` for the equations.
 
 See also: docs/models/node_to_meter.md
 """
@@ -49,47 +51,47 @@ from diploee.facility.base import (
     SiteView,
     StageSpec,
     Values,
-    tenth_ms,
+    tenth_of_shortest_ms,
 )
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.local_hours import LocalHours, any_hold
+from diploee.facility.local_hours import LocalHours, in_any_hours
 from diploee.facility.meters import ColumnMeter
 from diploee.facility.storage import (
     BatteryLimits,
-    Clock,
+    DispatchPlan,
     DispatchState,
     StoreState,
     SupplyLimits,
     dispatch,
-    hold,
+    smooth_supply,
 )
 
 ROUNDING_W = 1e-3
-"""A smaller shortfall is rounding [W]."""
+"""Threshold below which a shortfall is rounding [W]."""
 
 DEPTHS_PERCENT = (1, 10, 20, 50, 100)
-"""Edges of the classes of a cycle's depth [% of the nominal energy]; all depths are
-added up."""
+"""Edges of the depth classes of cycles [% of the nominal energy]."""
 
-_PARTS = 10**9
-"""The state of charge is counted in such parts of the nominal energy."""
+_UNITS = 10**9
+"""Units of the state of charge per nominal energy, for exact integer counts."""
 
 
 @dataclass(frozen=True)
 class _CycleCount:
-    """Rainflow cycles of a state of charge, with halves (ASTM E1049-85, 5.4.4)."""
+    """Rainflow cycles of a state of charge, with half-cycles (ASTM E1049-85, 5.4.4)."""
 
-    # Cycles of each class of `DEPTHS_PERCENT`; both edges belong to the last
+    # Number of cycles by class of `DEPTHS_PERCENT`; the last includes both edges
     classes: tuple[float, ...]
     deepest: float  # depth of the deepest cycle or half-cycle, 0-1
-    # Depths of all cycles added up, the smallest ones too, in full cycles
+    # Sum of the depths of all cycles, of any depth, in full cycles
     depths: float
 
 
 class ChargeCycles:
-    """Counts the rainflow cycles of a state of charge given in consecutive blocks.
+    """Counter of the rainflow cycles of a state of charge, added in consecutive blocks.
 
-    Depths are whole billionths of the nominal energy: counts do not depend on blocks.
+    Depths are integers of a billionth of the nominal energy, so that counts do not
+    depend on blocks.
     """
 
     def __init__(self) -> None:
@@ -99,29 +101,29 @@ class ChargeCycles:
 
     def add(self, charge: Float64Array) -> None:
         """Add consecutive states of charge, 0-1."""
-        parts = np.rint(charge * _PARTS).astype(np.int64)
-        for closed in self._points.add(parts, 0, 0):
-            self._classes += 2 * _by_depth(closed[0])
-            self._depths += 2 * int(closed[0].sum())
-            self._deepest = max(self._deepest, int(closed[0].max(initial=0)))
+        parts = np.rint(charge * _UNITS).astype(np.int64)
+        for closed_swings in self._points.add(parts, 0, 0):
+            self._classes += 2 * _count_by_depth(closed_swings[0])
+            self._depths += 2 * int(closed_swings[0].sum())
+            self._deepest = max(self._deepest, int(closed_swings[0].max(initial=0)))
 
     def count(self) -> _CycleCount:
         """Return the cycles so far."""
         halves = np.abs(np.diff(self._points.residue))
-        classes = self._classes + _by_depth(halves)
+        classes = self._classes + _count_by_depth(halves)
         classes[-2] += classes[-1]
         return _CycleCount(
             tuple((classes[1:-1] / 2).tolist()),
-            max(self._deepest, int(halves.max(initial=0))) / _PARTS,
-            (self._depths + int(halves.sum())) / 2 / _PARTS,
+            max(self._deepest, int(halves.max(initial=0))) / _UNITS,
+            (self._depths + int(halves.sum())) / 2 / _UNITS,
         )
 
 
-def _by_depth(depths: Int64Array) -> Int64Array:
-    """Return how many depths lie below, between and above the edges of the classes."""
-    edges = np.array(DEPTHS_PERCENT) * (_PARTS // 100)
-    result = np.searchsorted(edges, depths, side="right")
-    return np.bincount(result, minlength=edges.size + 1)
+def _count_by_depth(depths: Int64Array) -> Int64Array:
+    """Return the number of depths below, between and above the class edges."""
+    edges = np.array(DEPTHS_PERCENT) * (_UNITS // 100)
+    class_index = np.searchsorted(edges, depths, side="right")
+    return np.bincount(class_index, minlength=edges.size + 1)
 
 
 EXAMPLE = "{{kind: battery, power_mw: 2, energy_mwh: 1, {}}}"
@@ -134,29 +136,30 @@ MODES = {
         "{charge: [{from_h: 0, to_h: 6}], discharge: [{from_h: 17, to_h: 21}]}"
     ),
 }
-"""Modes of a battery by key, with an example of each."""
+"""Modes of a battery by key, each with an example."""
 
 Rate = PositiveFloat
 
 
 State = StoreState | None
-"""None to begin: with the load as it is, at the reference."""
+"""State of a battery; None at the start of a run."""
 
 
 class RampRates(Model):
-    """Largest ramps of the supply."""
+    """Maximum ramp rates of the supply."""
 
-    up_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest rise [MW/min].")
-    down_mw_per_min: Annotated[Rate | None, SCALES] = unset("Largest fall [MW/min].")
+    up_mw_per_min: Annotated[Rate | None, SCALES] = unset("Maximum rise [MW/min].")
+    down_mw_per_min: Annotated[Rate | None, SCALES] = unset("Maximum fall [MW/min].")
 
     @model_validator(mode="after")
-    def _some(self) -> RampRates:
+    def _check_any(self) -> RampRates:
+        """Refuse limits without any rate."""
         if self.up_mw_per_min is None and self.down_mw_per_min is None:
             raise ValueError("give up_mw_per_min, down_mw_per_min or both")
         return self
 
-    def hold(self) -> SupplyLimits:
-        """Return them in W/s."""
+    def supply_limits(self) -> SupplyLimits:
+        """Return the limits in W/s."""
         up, down = (
             np.inf if rate is None else rate * W_PER_MW / S_PER_MIN
             for rate in (self.up_mw_per_min, self.down_mw_per_min)
@@ -165,40 +168,50 @@ class RampRates(Model):
 
 
 class PeakShaving(Model):
-    """A power that the supply is kept below."""
+    """Peak shaving: a power above which the battery discharges."""
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description=(
-            "Power that the battery discharges above, and does not charge beyond [MW]."
+            "Power above which the battery discharges, and up to which it charges [MW]."
         )
     )
 
 
 class DemandCharge(PeakShaving):
-    """A mean over clock intervals that caps the supply, and grows if missed."""
+    """Demand-charge management: a limit on means over clock intervals.
+
+    The limit of a month rises to the highest mean that occurred.
+    """
 
     target_mw: Annotated[PositiveFloat, SCALES] = Field(
         description=(
-            "Mean over a clock interval that each month begins with; where one is "
-            "larger, it is billed anyway, and is kept for the rest of the month [MW]."
+            "Limit on the mean over a clock interval at the start of each month; a "
+            "higher mean is billed anyway and is the limit for the rest of the month "
+            "[MW]."
         )
     )
     interval_min: Literal[15, 30, 60] = default(15, "The clock interval [min].")
 
 
 class TimeOfUse(Model):
-    """Hours in which it charges at its power, and discharges up to the load."""
+    """Time-of-use schedule: charging at rated power, discharging up to the load."""
 
     charge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
-        description="Hours in which it charges."
+        description="Hours of charging."
     )
     discharge: Annotated[tuple[LocalHours, ...], Field(min_length=1)] = Field(
-        description="Hours in which it discharges; not in those in which it charges."
+        description="Hours of discharging, except in hours of charging."
     )
 
 
 class BatterySpec(StageSpec, Nameable):
-    """A battery that holds ramps, smooths, shaves peaks or follows the clock."""
+    """A battery for ramp limits, smoothing, peak shaving, or time of use.
+
+    See Also
+    --------
+    diploee.facility.storage : equations of the supply, the store and its losses.
+    RampLimitSpec : a ramp limit without storage.
+    """
 
     columns = COLUMNS["battery"]
     metrics = METRICS["battery"]
@@ -208,76 +221,73 @@ class BatterySpec(StageSpec, Nameable):
     kind: Literal["battery"] = default(
         "battery",
         (
-            "A battery at this place that holds ramps, smooths the power, shaves "
-            "peaks, or charges and discharges by the clock."
+            "A battery that limits ramps, smooths the power, shaves peaks, or charges "
+            "and discharges by schedule."
         ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(
-        description="Most that it takes and gives [MW]."
+        description="Maximum charge and discharge power [MW]."
     )
     energy_mwh: Annotated[PositiveFloat, SCALES] = Field(
-        description="Nominal energy [MWh]; usable of it: what is between least_ and "
+        description="Nominal energy [MWh]; usable between min_ and "
         "max_state_of_charge, 80 % by default."
     )
-    ramp_limit: RampRates | None = unset(
-        "Ramps of the supply that it holds; or smoothing_s."
-    )
+    ramp_limit: RampRates | None = unset("Maximum ramps of the supply; or smoothing_s.")
     smoothing_s: PositiveFloat | None = unset(
-        "Time constant of the lag that the supply follows the load with; a minute "
-        "beside ramp_limit makes it follow the mean over a job's iterations."
+        "Time constant of the lag with which the supply follows the load [s]; with "
+        "ramp_limit, a minute makes it follow the mean over a job's iterations."
     )
     peak_shaving: PeakShaving | None = optional(
-        "A power that the supply is kept below; it is filled again below that."
+        "Limit on the supply; the battery recharges below it."
     )
     demand_charge: DemandCharge | None = optional(
-        "The month's largest billed mean so far, which the supply's means are kept "
-        "below."
+        "Limit on the supply's means over clock intervals, the month's highest billed "
+        "mean so far."
     )
-    time_of_use: TimeOfUse | None = optional(
-        "Local hours in which it charges and discharges."
-    )
+    time_of_use: TimeOfUse | None = optional("Local hours of charging and discharging.")
     charge_efficiency: PositiveShare = uncertain(
-        0.95, "Energy stored per energy taken, 0-1", (0.92, 0.98)
+        0.95, "Stored energy per charged energy, 0-1", (0.92, 0.98)
     )
     discharge_efficiency: PositiveShare = uncertain(
-        0.95, "Energy given per energy drawn from the store, 0-1", (0.92, 0.98)
+        0.95, "Discharged energy per energy taken from the store, 0-1", (0.92, 0.98)
     )
     auxiliary_kw: Annotated[NonNegativeFloat, SCALES] = default(
-        0.0, "Its own constant power [kW]."
+        0.0, "Constant auxiliary power of the battery [kW]."
     )
     min_state_of_charge: Share = uncertain(
-        0.1, "It is not emptied below this part of its nominal energy", (0.05, 0.2)
+        0.1, "Minimum energy per nominal energy, 0-1", (0.05, 0.2)
     )
     max_state_of_charge: Share = uncertain(
-        0.9, "It is not filled above this part of its nominal energy", (0.85, 1)
+        0.9, "Maximum energy per nominal energy, 0-1", (0.85, 1)
     )
     reference_state_of_charge: Share = uncertain(
         0.5,
         (
-            "State that it starts with, and is brought back to; where it shaves "
-            "peaks, it starts filled and is filled again"
+            "State of charge at the start, to which the battery returns, 0-1; for peak "
+            "shaving the maximum takes its place"
         ),
         (0.4, 0.6),
     )
     feedback_per_h: NonNegativeFloat = uncertain(
         1.0,
-        "Part of the lacking energy that it asks for per hour, to be brought back",
+        "Fraction of the missing energy that is requested per hour [1/h]",
         (0.5, 2),
     )
     calendar_fade_per_year: Share = uncertain(
         0.02,
         (
-            "Part of the nominal energy lost in a year by age alone, 0-1. It is "
-            "measured, and takes nothing from the energy within the run"
+            "Fraction of the nominal energy lost per year by age alone, 0-1; reported, "
+            "without effect on the energy within the run"
         ),
         (0.01, 0.04),
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _one_mode(cls, value: Any) -> Any:
-        # Before the other keys are looked at: an entry of the kind alone is shown the
-        # modes.
+    def _check_one_mode(cls, value: Any) -> Any:
+        """Raise an error unless exactly one mode is set."""
+        # Before the other keys are validated, so that an entry without any is shown
+        # the modes
         modes = [
             key
             for key in MODES
@@ -298,7 +308,8 @@ class BatterySpec(StageSpec, Nameable):
         return value
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> BatterySpec:
+    def _check_states_of_charge(self) -> BatterySpec:
+        """Refuse states of charge that are not in ascending order."""
         low, middle, high = (
             self.min_state_of_charge,
             self.reference_state_of_charge,
@@ -306,31 +317,31 @@ class BatterySpec(StageSpec, Nameable):
         )
         if not low <= middle <= high or low == high:
             raise ValueError(
-                "least, reference and max_state_of_charge must rise, found "
+                "min_, reference_ and max_state_of_charge must rise, found "
                 f"{low:g}, {middle:g}, {high:g}"
             )
         return self
 
     @property
     def first_state_of_charge(self) -> float:
-        """State that it starts with, and is brought back to."""
-        fills = self.peak_shaving or self.demand_charge
-        return self.max_state_of_charge if fills else self.reference_state_of_charge
+        """State of charge at the start, to which the battery returns."""
+        is_filled = self.peak_shaving or self.demand_charge
+        return self.max_state_of_charge if is_filled else self.reference_state_of_charge
 
     def open(self, site: SiteView) -> BatterySpec:
-        """Return the stage, which knows the local time."""
+        """Return the battery with the local time of the site."""
         opened = self.model_copy()
         opened._wall = site.clock.wall
         return opened
 
     def start(self) -> DispatchState | None:
-        """Return its state at the start of a run; none where it holds ramps."""
+        """Return the dispatch state at a run's start; None for ramps and smoothing."""
         if any((self.peak_shaving, self.demand_charge, self.time_of_use)):
             return DispatchState(self.store().reference_j)
         return None
 
     def store(self) -> BatteryLimits:
-        """Return it in W, J and s."""
+        """Return the battery's limits in W, J and s."""
         capacity_j = self.energy_mwh * J_PER_MWH
         return BatteryLimits(
             self.power_mw * W_PER_MW,
@@ -342,46 +353,52 @@ class BatterySpec(StageSpec, Nameable):
             self.feedback_per_h / (MS_PER_H / MS_PER_S),
         )
 
-    def hold(self) -> SupplyLimits:
-        """Return what it holds."""
-        ramps = SupplyLimits() if self.ramp_limit is None else self.ramp_limit.hold()
+    def supply_limits(self) -> SupplyLimits:
+        """Return the limits on ramps and lag of the supply."""
+        ramps = (
+            SupplyLimits()
+            if self.ramp_limit is None
+            else self.ramp_limit.supply_limits()
+        )
         return ramps._replace(lag_s=self.smoothing_s or 0.0)
 
     def needed_step_ms(self) -> int | None:
         """Return a tenth of the lag, a ramp's minute or the billed interval [ms]."""
         if self.demand_charge is not None:
-            return tenth_ms(self.demand_charge.interval_min * S_PER_MIN)
-        return tenth_ms(self.smoothing_s or 0.0, S_PER_MIN if self.ramp_limit else 0.0)
+            return tenth_of_shortest_ms(self.demand_charge.interval_min * S_PER_MIN)
+        return tenth_of_shortest_ms(
+            self.smoothing_s or 0.0, S_PER_MIN if self.ramp_limit else 0.0
+        )
 
     def apply(
         self, block: Block, state: State | DispatchState
     ) -> tuple[Values, State | DispatchState]:
-        """Hold the facility's power, and tell what the battery does."""
+        """Return the power after the battery, and the battery's own columns."""
         load_w, dt_s, store = block.columns[POWER], block.dt_ms / MS_PER_S, self.store()
         if isinstance(state, DispatchState):
             rows = np.empty((4, len(block)))
             store = store._replace(gives_w=store.power_w)
-            asked = self._asked(block)
-            after = dispatch(load_w, dt_s, store, *asked, state, rows)
-            return self.values(*rows), DispatchState(*after)
-        before = (
+            request = self._dispatch_inputs(block)
+            next_state = dispatch(load_w, dt_s, store, *request, state, rows)
+            return self.values(*rows), DispatchState(*next_state)
+        initial = (
             StoreState(float(load_w[0]), store.reference_j) if state is None else state
         )
-        held = hold(load_w, dt_s, store, self.hold(), before)
+        supply = smooth_supply(load_w, dt_s, store, self.supply_limits(), initial)
         return self.values(
-            held.supply_w, held.battery_w, held.stored_j, held.uncovered_w
-        ), held.state
+            supply.supply_w, supply.battery_w, supply.stored_j, supply.uncovered_w
+        ), supply.state
 
-    def _asked(self, block: Block) -> tuple[float, float, Clock]:
-        """Return the target [W], the clock interval that bills [s], and the clock."""
+    def _dispatch_inputs(self, block: Block) -> tuple[float, float, DispatchPlan]:
+        """Return the target [W], the billed interval's length [s], and local clock."""
         target_w, window_ms, wall = np.inf, MS_PER_DAY, self._wall
         plan = np.zeros(len(block))
-        if asked := self.peak_shaving or self.demand_charge:
-            # Its own power passes the meter too, and is within what it holds.
-            target_w = asked.target_mw * W_PER_MW - self.auxiliary_kw * W_PER_KW
+        if mode := self.peak_shaving or self.demand_charge:
+            # The battery's auxiliary power counts toward the target too
+            target_w = mode.target_mw * W_PER_MW - self.auxiliary_kw * W_PER_KW
         elif self.time_of_use is not None:
             charges, discharges = (
-                any_hold(hours, wall, block.starts_ms)
+                in_any_hours(hours, wall, block.starts_ms)
                 for hours in (self.time_of_use.charge, self.time_of_use.discharge)
             )
             plan = np.where(charges, 1.0, np.where(discharges, -1.0, 0.0))
@@ -389,7 +406,7 @@ class BatterySpec(StageSpec, Nameable):
             window_ms = self.demand_charge.interval_min * MS_PER_MIN
         local_ms = wall.local_ms(block.starts_ms)
         months = local_ms.astype("datetime64[ms]").astype("datetime64[M]")
-        clock = Clock(
+        clock = DispatchPlan(
             plan,
             local_ms // window_ms,
             local_ms % window_ms / MS_PER_S,
@@ -404,7 +421,7 @@ class BatterySpec(StageSpec, Nameable):
         stored_j: Float64Array,
         uncovered_w: Float64Array,
     ) -> Values:
-        """Return the columns of what it does; arguments as in `Held`."""
+        """Return the columns of the battery; arguments as in `SmoothedSupply`."""
         auxiliary_w, store = self.auxiliary_kw * W_PER_KW, self.store()
         loss_w = np.where(
             battery_w > 0,
@@ -421,12 +438,12 @@ class BatterySpec(StageSpec, Nameable):
         }
 
     def meter(self) -> _BatteryMeter:
-        """Return what measures it."""
+        """Return the meter of the battery."""
         return _BatteryMeter(self)
 
 
 class _BatteryMeter(ColumnMeter):
-    """Measures what a battery does over a run."""
+    """Meter of a battery: energy, losses, shortfall, state of charge, cycles."""
 
     def __init__(self, spec: BatterySpec) -> None:
         power, uncovered, charge = (
@@ -442,14 +459,14 @@ class _BatteryMeter(ColumnMeter):
                 "battery.uncovered_h": (HoursAbove(ROUNDING_W), uncovered),
                 "battery.uncovered_mwh": (Energy(), uncovered),
                 "battery.least_state_of_charge": (
-                    RunningMaximum(-np.inf, per=-1),
+                    RunningMaximum(-np.inf, divisor=-1),
                     lambda columns: -columns[charge],
                 ),
                 "battery.most_state_of_charge": (RunningMaximum(-np.inf), charge),
                 "battery.mean_state_of_charge": (Mean(), charge),
             }
         )
-        self._capacity_mwh, self._taken = spec.energy_mwh, Energy()
+        self._capacity_mwh, self._charged = spec.energy_mwh, Energy()
         self._cycles = ChargeCycles()
         self._cycles.add(np.array([spec.first_state_of_charge]))
         self._fade_per_ms, self._ms = (
@@ -458,16 +475,16 @@ class _BatteryMeter(ColumnMeter):
         )
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
+        """Add a block to all statistics and to the cycle count."""
         super().add(block)
         self._ms += len(block) * block.dt_ms
-        self._taken.add(-np.minimum(block.columns["battery_power_w"], 0), block.dt_ms)
+        self._charged.add(-np.minimum(block.columns["battery_power_w"], 0), block.dt_ms)
         self._cycles.add(block.columns["battery_state_of_charge"])
 
     def values(self) -> dict[str, float | None]:
-        """Return the metrics."""
+        """Return the values by metric key."""
         result, cycles = super().values(), self._cycles.count()
-        moved_mwh = (result["battery.discharged_mwh"] or 0.0) + self._taken.result()
+        moved_mwh = (result["battery.discharged_mwh"] or 0.0) + self._charged.result()
         return {
             "battery.discharged_mwh": result.pop("battery.discharged_mwh"),
             "battery.loss_mwh": result.pop("battery.loss_mwh"),

@@ -1,4 +1,4 @@
-"""The load that reaches a site's first battery or ramp limit, kept for steps."""
+"""Recorder of the load upstream of the first battery or ramp limit (co-simulation)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from diploee.facility.base import POWER, REACTIVE, Block, Values
 from diploee.facility.declared import COLUMNS
 
 BEFORE_STORES = COLUMNS["before_stores"]
-"""Columns that --before-stores keeps; the file then has double precision."""
+"""Columns recorded with --before-stores, in double precision."""
 
 
 @dataclass(frozen=True)
 class BeforeStores:
-    """Keeps the power that passes it."""
+    """A stage that records the power that passes it."""
 
     ac: bool
     kind: ClassVar[str] = "before_stores"
@@ -24,24 +24,27 @@ class BeforeStores:
 
     @property
     def columns(self) -> Columns:
-        """The columns that it adds."""
+        """Declarations of the columns that the stage adds."""
         return BEFORE_STORES[: 1 + self.ac]
 
     def start(self) -> None:
-        """Return its state at the start of a run; none."""
+        """Return the state at the start of a run; None, as there is no state."""
         return None
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Return what arrives."""
-        arrives = (
+        """Return the power that arrives."""
+        powers = (
             block.columns[name] for name in (POWER, REACTIVE) if name in block.columns
         )
         return dict(
-            zip((column.name for column in self.columns), arrives, strict=True)
+            zip((column.name for column in self.columns), powers, strict=True)
         ), state
 
 
-def first_store(stages: Sequence[Any]) -> int:
-    """Return the place of the first store or limit, or behind the last stage."""
+def first_store_index(stages: Sequence[Any]) -> int:
+    """Return the index of the first battery or ramp limit, or the number of stages."""
     roles = [{column.role for column in stage.columns} for stage in stages]
-    return next((k for k, of in enumerate(roles) if of & {"store", "hold"}), len(roles))
+    return next(
+        (k for k, stage_roles in enumerate(roles) if stage_roles & {"store", "hold"}),
+        len(roles),
+    )

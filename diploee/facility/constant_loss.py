@@ -1,6 +1,4 @@
-"""A loss that is a constant part of what is drawn.
-
-Conversion and distribution, roughly.
+"""A loss of a fixed fraction of input power, a rough model of conversion losses.
 
 See also: docs/models/node_to_meter.md
 """
@@ -19,9 +17,10 @@ from diploee.facility.meters import EnergyMeter
 
 
 class ConstantLossSpec(StageSpec):
-    """A loss that is a constant part of what is drawn.
+    """A loss that is a fixed fraction of the input power.
 
-    ``P / (1 - loss_fraction)`` for a load P.
+    ``P_in = P / (1 - k)``, with load P [W], input power P_in [W], and k
+    `loss_fraction`. For power flowing back (P < 0) it is ``P_in = P (1 - k)``.
     """
 
     columns = COLUMNS["constant_loss"]
@@ -29,24 +28,24 @@ class ConstantLossSpec(StageSpec):
     boundary = "behind a loss that is a constant part of it"
 
     kind: Literal["constant_loss"] = default(
-        "constant_loss", "A loss that is a constant part of what is drawn."
+        "constant_loss", "A loss that is a fixed fraction of the input power."
     )
     loss_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(
-        description="Part of the drawn power that does not reach the load, 0-1."
+        description="Fraction of the input power that is lost, 0-1."
     )
 
     def meter(self) -> EnergyMeter:
-        """Return the meter of its energy."""
+        """Return the energy meter of the loss."""
         return EnergyMeter("loss_power_w", "constant_loss.energy_mwh")
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power."""
         load_w = block.columns[POWER]
-        # Below 0 the load sends power on, and the same part of it is lost.
-        lost = np.where(
+        # Below 0 power flows back, and the same fraction of it is lost
+        loss_per_load = np.where(
             load_w < 0,
             -self.loss_fraction,
             self.loss_fraction / (1 - self.loss_fraction),
         )
-        loss_w = load_w * lost
+        loss_w = load_w * loss_per_load
         return {"loss_power_w": loss_w, POWER: load_w + loss_w}, None

@@ -1,9 +1,16 @@
-"""Power of cooling: heat behind its lags, against the weather; the base of all models.
+"""Base of cooling models: heat with thermal lags, mapped to power by weather.
 
 Each model is a static map from heat and one temperature to power (see docs/meter.md),
-the same at every size when both are taken per design heat. The heat that reaches it
-lags: swings of the load within seconds hardly reach the cooling, and are not scaled by
-the PUE.
+scaled by the design heat. The heat passes first-order lags before it reaches the plant,
+so that fluctuations of the load within seconds hardly change the cooling power; they
+are not multiplied by the PUE.
+
+See Also
+--------
+diploee.facility.wse : water-cooled chillers and waterside economizer.
+diploee.facility.air_chiller : air-cooled chillers.
+diploee.facility.dlc_tower : direct liquid cooling.
+diploee.facility.cooling_table : measured cooling power.
 
 See also: docs/models/node_to_meter.md
 """
@@ -33,36 +40,36 @@ IT_AC_POWER = "it_ac_power_w"
 HEAT = "cooling_heat_w"
 
 DESIGN_OVER_RATED = 1.1
-"""ASSUMPTION: design heat over the nodes' rated power [J]."""
+"""Default design heat per rated power of the nodes (ASSUMPTION)."""
 
 MAX_LAGS = 3
 MIN_LAG_S, MAX_LAG_S = 0.1, 1e6
 MIN_RATIO_OF_LAGS = 1.01
-"""Lags of one time constant would have no partial fractions."""
+"""Minimum ratio of time constants: equal ones would have no partial fractions."""
 
 HEATS_PER_DESIGN = 128
 HEATS = np.arange(193) / HEATS_PER_DESIGN
-"""Heat over design heat at which a model is tabulated; it goes on straight beyond the
-last."""
+"""Heat per design heat at which a model is tabulated; extrapolated linearly beyond."""
 STEP_K = 0.125
-"""Largest step of the temperature in the table; a model's own breaks stand in it as
-well."""
+"""Maximum step of temperature in the table [K], which also has the model's breaks."""
 
 
 FROST_K = 20.0
 
 
 class PartLoad(Model):
-    """How fans and pumps follow the load.
+    """Part-load curve of fans and pumps.
 
-    ``g(q) = max(q, least)^n``: n = 3 of an ideal drive, 1 of constant specific power.
+    ``g(q) = max(q, q_min)^n``, with g power per design power, q load per design load,
+    q_min `min_part_load`, and n `part_load_exponent`: 3 for an ideal variable-speed
+    drive, 1 for constant specific power.
     """
 
     part_load_exponent: float = uncertain(
         2.0,
         (
-            "Exponent n of fan and pump power over load; 3 is an ideal variable speed "
-            "drive, 1 a constant power per heat"
+            "Exponent n of fan and pump power over load: 3 for an ideal variable-speed "
+            "drive, 1 for constant power per heat"
         ),
         (1, 3),
         ge=0,
@@ -70,28 +77,25 @@ class PartLoad(Model):
     )
     min_part_load: float = uncertain(
         0.5,
-        "Load below which fans and pumps slow down no further, 0-1",
+        "Minimum load to which fans and pumps slow down, 0-1",
         (0.3, 0.7),
         ge=0,
         le=1,
     )
 
-    def turned_down(self, load: Any) -> Any:
-        """Return the power of fans and pumps at a load, both over those at design."""
+    def part_load_power(self, load: Any) -> Any:
+        """Return fan and pump power per design power, at a load per design load."""
         return np.maximum(load, self.min_part_load) ** self.part_load_exponent
 
 
-class Winter(Model):
-    """How towers and dry coolers pass the cold.
-
-    Fans slow down, and heaters keep frost off.
-    """
+class FrostProtection(Model):
+    """Frost protection of towers and dry coolers by heaters."""
 
     frost_fraction: float = uncertain(
         0.003,
         (
-            "Power of basin heaters and traced pipes at 20 K below freezing, over the "
-            "design heat; in proportion to the cold"
+            "Power of basin and pipe heaters at -20 deg C per design heat, "
+            "proportional to the temperature below freezing"
         ),
         (0.001, 0.01),
         ge=0,
@@ -99,54 +103,57 @@ class Winter(Model):
     )
 
     def frost_power(self, temperature_c: Any) -> Any:
-        """Return the power of heaters over the design heat."""
+        """Return the power of heaters per design heat.
+
+        ``f max(-T, 0) / (20 K)``, with f `frost_fraction` and T the temperature [deg
+        C].
+        """
         return self.frost_fraction * np.maximum(-temperature_c, 0.0) / FROST_K
 
 
-def staged_fans(temperature_c: Any, approach_k: float, least_c: float) -> Any:
-    """Return the share of fans that keep cold water at `least_c` or above.
+def running_fans(temperature_c: Any, approach_k: float, min_c: float) -> Any:
+    """Return the fraction of fans that run to keep cold water at `least_c` or above.
 
-    The air that takes a heat goes with one over its rise in temperature; fans are
-    switched off one by one, so that their power goes with the air.
+    ``n = dT / max(T_min - T, dT)``, with dT `approach_k` [K], T_min `least_c` and T the
+    outdoor temperature [deg C]. The air flow for a given heat is inversely proportional
+    to its temperature rise; fans are staged, so that their power is proportional to the
+    flow.
     """
-    return approach_k / np.maximum(least_c - temperature_c, approach_k)
+    return approach_k / np.maximum(min_c - temperature_c, approach_k)
 
 
 class Plant(ABC):
-    """A static model of cooling: power over design heat, by heat over design heat."""
+    """A static cooling model: power per design heat, by heat per design heat."""
 
     @property
     def follows(self) -> Literal["wet_bulb", "dry_bulb"]:
-        """The temperature that it follows."""
+        """Driving temperature of the plant."""
         return "wet_bulb"
 
     @property
     @abstractmethod
     def range_c(self) -> tuple[float, float]:
-        """Lowest and highest temperature that it holds for [deg C]."""
+        """Lowest and highest temperature of the model's validity [deg C]."""
 
     @property
     def breaks_c(self) -> Sequence[float]:
-        """Temperatures at which its slope changes [deg C]."""
+        """Temperatures at which the slope of the model changes [deg C]."""
         return ()
 
     @property
     def set_point_c(self) -> float | None:
-        """Temperature above which it can't hold its set point [deg C].
-
-        None if it always can.
-        """
+        """Temperature above which the set point is exceeded [deg C], or None."""
         return None
 
     @abstractmethod
     def relative_power(
         self, heat: Float64Array, temperature_c: Float64Array
     ) -> Float64Array:
-        """Return the plant's power over its design heat."""
+        """Return the plant's power per design heat."""
 
 
 class CoolingSpec(StageSpec, ABC):
-    """Settings of cooling in a scenario."""
+    """Scenario settings of cooling."""
 
     columns = COLUMNS["cooling"]
     metrics = METRICS["cooling"]
@@ -159,8 +166,8 @@ class CoolingSpec(StageSpec, ABC):
         Annotated[tuple[float, ...], Field(max_length=MAX_LAGS)] | None
     ) = optional(
         (
-            "Lags that the heat passes one after the other [s]; none for an empty "
-            "list. If absent: room air 120 s (direct liquid cooling: its loop 60 s) "
+            "Time constants of the heat's lags, in series [s]; an empty list for "
+            "none. If absent: room air 120 s (direct liquid cooling: its loop 60 s) "
             "and the facility's water 300 s (assumed; ranges 60-600, 20-120 and "
             "120-900 s)."
         ),
@@ -170,7 +177,7 @@ class CoolingSpec(StageSpec, ABC):
         0.96,
         (
             "Power factor of the drives of fans, pumps and chillers, lagging "
-            "(0.95-0.96 of variable speed drives)"
+            "(0.95-0.96 for variable-speed drives)"
         ),
         (0.94, 0.98),
         gt=0.1,
@@ -178,7 +185,8 @@ class CoolingSpec(StageSpec, ABC):
     )
 
     @model_validator(mode="after")
-    def _lags_differ(self) -> Self:
+    def _check_lags(self) -> Self:
+        """Refuse time constants that are out of range or nearly equal."""
         lags_s = sorted(self.lags_s)
         for lag_s in lags_s:
             if not MIN_LAG_S <= lag_s <= MAX_LAG_S:
@@ -205,7 +213,7 @@ class CoolingSpec(StageSpec, ABC):
 
     @abstractmethod
     def plant(self, site: SiteView) -> Plant:
-        """Return the static model."""
+        """Return the static model of the plant."""
 
     @abstractmethod
     def design_w(self, site: SiteView) -> float:
@@ -213,11 +221,11 @@ class CoolingSpec(StageSpec, ABC):
 
     @property
     def other_heat_w(self) -> float:
-        """Heat beside the power that sets the load [W]."""
+        """Heat in addition to the power of the load [W]."""
         return 0.0
 
     def open(self, site: SiteView) -> Cooling:
-        """Return the plant as it stands in a facility."""
+        """Return the cooling plant for a facility."""
         site.require_ac(self.kind)
         kind = f"stage '{self.kind}'"
         if site.weather is None:
@@ -234,13 +242,13 @@ class CoolingSpec(StageSpec, ABC):
 
 
 class HeatCoolingSpec(CoolingSpec, Plant):
-    """Base of the models that cool all power which has passed, as heat."""
+    """Base of cooling models that remove all power that has passed, as heat."""
 
     design_heat_mw: Annotated[float | None, Field(ge=1e-6, le=1e6), SCALES] = uncertain(
         None,
         (
-            "Heat that the plant is designed for [MW]; 1.1 times the power of all "
-            "nodes at their ratings if absent"
+            "Design heat of the plant [MW]; 1.1 times the rated power of all nodes if "
+            "absent"
         ),
         (1.0, 1.3),
         per_rating=True,
@@ -248,18 +256,18 @@ class HeatCoolingSpec(CoolingSpec, Plant):
     other_heat_kw: Annotated[float, Field(ge=0, le=1e9), SCALES] = default(
         0.0,
         (
-            "Heat in the cooled space beside the power that reaches it, such as lights "
-            "[kW]; what it draws belongs to an auxiliary_load."
+            "Other heat in the cooled space, such as of lights [kW]; its power belongs "
+            "to an auxiliary_load."
         ),
     )
 
     @property
     def other_heat_w(self) -> float:
-        """Heat beside the power that sets the load [W]."""
+        """Heat in addition to the power of the load [W]."""
         return self.other_heat_kw * W_PER_KW
 
     def plant(self, site: SiteView) -> Plant:  # noqa: ARG002
-        """Return the static model: itself."""
+        """Return the static model: the spec itself."""
         return self
 
     def design_w(self, site: SiteView) -> float:
@@ -270,7 +278,7 @@ class HeatCoolingSpec(CoolingSpec, Plant):
 
 
 class Cooling:
-    """A cooling plant over a run, on a site with weather."""
+    """A cooling plant over a run, with the weather of the site."""
 
     columns = COLUMNS["cooling"]
     metrics = METRICS["cooling"]
@@ -279,8 +287,10 @@ class Cooling:
         self.kind = spec.kind
         assert site.weather is not None
         self.spec, self.boundary, self.plant = spec, spec.boundary, spec.plant(site)
-        # What sources and stores give becomes heat as what the grid gives does.
-        self._given = site.with_role("source", "store") if spec.source == POWER else ()
+        # Power of on-site sources and storage becomes heat like that of the grid
+        self._source_columns = (
+            site.with_role("source", "store") if spec.source == POWER else ()
+        )
         self._weather = weather = site.weather
         self.design_w = spec.design_w(site)
         self.temperature_c = (
@@ -291,19 +301,18 @@ class Cooling:
         low_c, high_c = self.plant.range_c
         n_steps = int(np.ceil((high_c - low_c) / STEP_K))
         even = np.linspace(low_c, high_c, n_steps + 1)
-        inside = [t for t in self.plant.breaks_c if low_c < t < high_c]
-        nodes_c = np.unique(np.concatenate([even, inside]))
+        inner_breaks = [t for t in self.plant.breaks_c if low_c < t < high_c]
+        nodes_c = np.unique(np.concatenate([even, inner_breaks]))
         table = self.plant.relative_power(HEATS[None, :], nodes_c[:, None])
-        self._map = _Map(nodes_c, table.ravel(), self.design_w, spec.other_heat_w)
+        self._table = _PowerTable(
+            nodes_c, table.ravel(), self.design_w, spec.other_heat_w
+        )
         self._lines = _WeatherLines(
             weather.time_ms.astype(np.float64), self.temperature_c, weather.wet_bulb_c
         )
 
     def start(self) -> None:
-        """Return the state at the start.
-
-        None, the first interval's heat has flowed for long.
-        """
+        """Return the state at the start: None, lags settled at the first heat."""
         return None
 
     def apply(
@@ -311,10 +320,10 @@ class Cooling:
     ) -> tuple[Values, Float64Array | None]:
         """Add the plant's power; the state is the heat in each lag [W], shape (k,)."""
         heat_w = np.ascontiguousarray(block.columns[self.spec.source], dtype=np.float64)
-        for name in self._given:
-            heat_w = heat_w + block.columns.get(name, 0.0)  # of the stages before it
+        for name in self._source_columns:
+            heat_w = heat_w + block.columns.get(name, 0.0)  # of previous stages
         state = (
-            np.full(MAX_LAGS, heat_w[0] + self._map.other_w)
+            np.full(MAX_LAGS, heat_w[0] + self._table.other_w)
             if state is None
             else state.copy()
         )
@@ -326,10 +335,10 @@ class Cooling:
             middle_ms,
             float(block.dt_ms),
             state,
-            _lags(self.spec.lags_s, block.dt_ms / MS_PER_S),
+            _lag_fractions(self.spec.lags_s, block.dt_ms / MS_PER_S),
             min(max(int(hour), 0), self._lines.time_ms.size - 2),
             self._lines,
-            self._map,
+            self._table,
             rows,
         )
         result = {"cooling_w": cooling_w, HEAT: lagged_w, "t_wetbulb_c": wet_c}
@@ -340,29 +349,29 @@ class Cooling:
         return result, state
 
     def meter(self) -> _CoolingMeter:
-        """Return the meter of its energy and hours."""
+        """Return the meter of the plant's energy and hours."""
         return _CoolingMeter(self)
 
     @cached_property
-    def clamped(self) -> Hours:
-        """Hours outside the model's range."""
+    def hours_clamped(self) -> CumulativeHours:
+        """Hours outside the temperature range of the model."""
         low_c, high_c = self.plant.range_c
-        time_ms, found_c = self._weather.time_ms, self.temperature_c
-        return Hours.above(time_ms, found_c, high_c) + Hours.above(
-            time_ms, -found_c, -low_c
-        )
+        time_ms, temperature_c = self._weather.time_ms, self.temperature_c
+        return CumulativeHours.above(
+            time_ms, temperature_c, high_c
+        ) + CumulativeHours.above(time_ms, -temperature_c, -low_c)
 
     @cached_property
-    def beyond(self) -> Hours | None:
-        """Hours beyond the set point; None where the model has none."""
+    def hours_beyond_set_point(self) -> CumulativeHours | None:
+        """Hours beyond the set point; None for a model without one."""
         limit_c = self.plant.set_point_c
         if limit_c is None:
             return None
-        return Hours.above(self._weather.time_ms, self.temperature_c, limit_c)
+        return CumulativeHours.above(self._weather.time_ms, self.temperature_c, limit_c)
 
 
 class _CoolingMeter(LoadMeter):
-    """Energy, load and hours of a cooling plant."""
+    """Meter of a cooling plant: energy, load, and hours out of range."""
 
     def __init__(self, cooling: Cooling) -> None:
         super().__init__(
@@ -371,16 +380,21 @@ class _CoolingMeter(LoadMeter):
         self._cooling, self._clamped_h, self._beyond_h = cooling, 0.0, 0.0
 
     def add(self, block: Block) -> None:
-        """Take in a block behind all stages."""
+        """Add a block that has passed all stages."""
         super().add(block)
-        clamped, beyond = self._cooling.clamped, self._cooling.beyond
+        clamped, set_point_hours = (
+            self._cooling.hours_clamped,
+            self._cooling.hours_beyond_set_point,
+        )
         self._clamped_h += clamped.between(block.t0_ms, block.end_ms)
-        if beyond is not None:
-            self._beyond_h += beyond.between(block.t0_ms, block.end_ms)
+        if set_point_hours is not None:
+            self._beyond_h += set_point_hours.between(block.t0_ms, block.end_ms)
 
     def values(self) -> dict[str, float | None]:
-        """Return the metrics."""
-        beyond_h = None if self._cooling.beyond is None else self._beyond_h
+        """Return the values by metric key."""
+        beyond_h = (
+            None if self._cooling.hours_beyond_set_point is None else self._beyond_h
+        )
         return {
             **super().values(),
             "cooling.hours_beyond_set_point": beyond_h,
@@ -388,31 +402,35 @@ class _CoolingMeter(LoadMeter):
         }
 
 
-class Hours(NamedTuple):
-    """Time that something lasted up to each of some instants, linear between them."""
+class CumulativeHours(NamedTuple):
+    """Cumulative hours of a condition at some times, linear between them."""
 
-    # Instants, rising, and hours up to them
+    # Times, ascending, and hours up to them
     time_ms: Float64Array
     hours: Float64Array
 
     @classmethod
-    def above(cls, time_ms: Int64Array, values: Float64Array, limit: float) -> Hours:
-        """Return the time that values, linear between instants, are above a limit."""
-        over = values - limit
-        crosses = np.flatnonzero((over[:-1] > 0) != (over[1:] > 0))
-        part = over[crosses] / (over[crosses] - over[crosses + 1])
-        crossing_ms = time_ms[crosses] + part * (
-            time_ms[crosses + 1] - time_ms[crosses]
+    def above(
+        cls, time_ms: Int64Array, values: Float64Array, limit: float
+    ) -> CumulativeHours:
+        """Return the hours in which values, linear between times, are above a limit."""
+        excess = values - limit
+        crossings = np.flatnonzero((excess[:-1] > 0) != (excess[1:] > 0))
+        fraction = excess[crossings] / (excess[crossings] - excess[crossings + 1])
+        crossing_ms = time_ms[crossings] + fraction * (
+            time_ms[crossings + 1] - time_ms[crossings]
         )
         edges_ms = np.sort(np.concatenate([time_ms, crossing_ms]))
-        middle = np.interp((edges_ms[:-1] + edges_ms[1:]) / 2, time_ms, over)
-        lasts = np.where(middle > 0, np.diff(edges_ms), 0.0) / MS_PER_H
-        return cls(edges_ms, np.concatenate([[0.0], np.cumsum(lasts)]))
+        middle = np.interp((edges_ms[:-1] + edges_ms[1:]) / 2, time_ms, excess)
+        durations_h = np.where(middle > 0, np.diff(edges_ms), 0.0) / MS_PER_H
+        return cls(edges_ms, np.concatenate([[0.0], np.cumsum(durations_h)]))
 
-    def __add__(self, other: Any) -> Hours:  # another tuple would be joined
+    def __add__(self, other: Any) -> CumulativeHours:  # another tuple would be joined
         edges_ms = np.union1d(self.time_ms, other.time_ms)
-        parts = [np.interp(edges_ms, of.time_ms, of.hours) for of in (self, other)]
-        return Hours(edges_ms, parts[0] + parts[1])
+        parts = [
+            np.interp(edges_ms, each.time_ms, each.hours) for each in (self, other)
+        ]
+        return CumulativeHours(edges_ms, parts[0] + parts[1])
 
     def between(self, begin_ms: int, end_ms: int) -> float:
         """Return the hours between two times."""
@@ -421,41 +439,47 @@ class Hours(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _lags(lags_s: tuple[float, ...], dt_s: float) -> tuple[Float64Array, Float64Array]:
-    """Return lags in a row as partial fractions.
+def _lag_fractions(
+    lags_s: tuple[float, ...], dt_s: float
+) -> tuple[Float64Array, Float64Array]:
+    """Return the weights and decays of lags in series, as partial fractions.
 
-    Share of the mean, and decay, of each lag. A row of first-order lags, distinct, is
-    the sum of single ones with shares that sum to 1; each has an exact update and an
-    exact mean over an interval of constant heat u, so that nothing depends on the
-    interval: ``y' = u + (y - u) e^(-dt/tau)``, mean
-    ``u + (y - u) (tau/dt) (1 - e^(-dt/tau))`` (3.5). Lags that there are not have a
-    share of 0.
+    Lags in series with distinct time constants equal a weighted sum of single lags with
+    weights that sum to 1. Each has an exact update and an exact mean over an interval
+    of constant heat u, so that results do not depend on the interval::
+
+        y' = u + (y - u) exp(-dt / tau)
+        mean = u + (y - u) (tau / dt) (1 - exp(-dt / tau))
+
+    with y the lag's heat [W], tau its time constant [s], and dt the interval [s].
+    Returned are weight times mean factor, and decay, of each lag; unused lags have
+    weight 0.
     """
     tau = np.array(lags_s, dtype=np.float64)
-    share = np.array(
+    weight = np.array(
         [np.prod([t / (t - other) for other in tau if other != t]) for t in tau]
     )
     missing = (0, MAX_LAGS - tau.size)
     decay = np.exp(-dt_s / tau)
     mean = -np.expm1(-dt_s / tau) * tau / dt_s
-    return np.pad(share * mean, missing), np.pad(decay, missing)
+    return np.pad(weight * mean, missing), np.pad(decay, missing)
 
 
 class _WeatherLines(NamedTuple):
-    """Weather by hours, straight lines between."""
+    """Hourly weather, linear in between."""
 
     time_ms: Float64Array
-    driving_c: Float64Array  # what the plant follows
+    driving_c: Float64Array  # driving temperature of the plant
     wet_bulb_c: Float64Array
 
 
-class _Map(NamedTuple):
-    """Power of a plant over its design heat, by temperature and heat."""
+class _PowerTable(NamedTuple):
+    """Table of a plant's power per design heat, by temperature and heat."""
 
     nodes_c: Float64Array
     table: Float64Array
     design_w: float
-    other_w: float  # heat beside the power that sets the load
+    other_w: float  # heat in addition to that of the power [W]
 
 
 @njit()
@@ -467,36 +491,36 @@ def _cool(
     lags: tuple[Float64Array, Float64Array],
     hour: int,
     lines: _WeatherLines,
-    plant: _Map,
+    plant: _PowerTable,
     rows: Float64Array,
 ) -> None:
-    """Find cooling power, lagged heat and wet-bulb; update the lags in place.
+    """Compute cooling power, lagged heat and wet bulb; update the lags in place.
 
-    Every value follows from its own time, the lags and the tables alone, so that
-    results do not depend on where a block begins.
+    Each value depends only on its time, the lags and the tables, so that results do not
+    depend on the boundaries of blocks.
     """
     time_ms, driving_c, wet_bulb_c = lines
     nodes_c, table, design_w, other_w = plant
-    share, decay = lags
+    weight, decay = lags
     n, n_heats = heat_w.size, table.size // nodes_c.size
     cooling_w, lagged_w, wet_c = rows[0], rows[1], rows[2]
     last_hour, last_node, last_heat = time_ms.size - 2, nodes_c.size - 2, n_heats - 2
     coldest, hottest = nodes_c[0], nodes_c[-1]
     per_design = HEATS_PER_DESIGN / design_w
     y0, y1, y2 = state[0], state[1], state[2]
-    share0, share1, share2 = share[0], share[1], share[2]
+    share0, share1, share2 = weight[0], weight[1], weight[2]
     decay0, decay1, decay2 = decay[0], decay[1], decay[2]
     hour, hour_ends_ms = hour - 1, -np.inf
     node, node_c, next_c = 0, np.inf, -np.inf
     hour_ms = wet = wet_per_ms = driving0 = driving_per_ms = per_node = 0.0
     for i in range(n):
-        # Heat behind the lags, its mean over the interval.
+        # Heat after the lags, as the mean over the interval
         u = heat_w[i] + other_w
         over0, over1, over2 = y0 - u, y1 - u, y2 - u
         lagged = u + share0 * over0 + share1 * over1 + share2 * over2
         y0, y1, y2 = u + decay0 * over0, u + decay1 * over1, u + decay2 * over2
         lagged_w[i] = lagged
-        # Weather in the middle of the interval; its lines change once an hour.
+        # Weather in the middle of the interval; its slope changes once an hour
         t = middle_ms + i * dt_ms
         if t >= hour_ends_ms:
             while hour < last_hour and (hour_ends_ms <= t):
@@ -517,14 +541,18 @@ def _cool(
             node_c, next_c = nodes_c[node], nodes_c[node + 1]
             per_node = 1 / (next_c - node_c)
         warmer = (driving - node_c) * per_node
-        # The static map, bilinear; beyond the last heat it goes on straight.
+        # The static map is bilinear, and extrapolated beyond the last heat
         q = max(lagged * per_design, 0.0)
         cell = np.int64(q) if q < last_heat else last_heat
-        rest = q - cell
-        at = np.uint64(node * n_heats + cell)
-        above = np.uint64(at + np.uint64(n_heats))
+        remainder = q - cell
+        cell_index = np.uint64(node * n_heats + cell)
+        warmer_index = np.uint64(cell_index + np.uint64(n_heats))
         one = np.uint64(1)
-        cold = table[at] + rest * (table[at + one] - table[at])
-        warm = table[above] + rest * (table[above + one] - table[above])
+        cold = table[cell_index] + remainder * (
+            table[cell_index + one] - table[cell_index]
+        )
+        warm = table[warmer_index] + remainder * (
+            table[warmer_index + one] - table[warmer_index]
+        )
         cooling_w[i] = (cold + warmer * (warm - cold)) * design_w
     state[0], state[1], state[2] = y0, y1, y2

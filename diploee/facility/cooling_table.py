@@ -1,6 +1,4 @@
-"""Cooling by a site's own measured table.
-
-Power over IT power, by weather and load (3.4).
+"""Cooling by a measured table of a site: power per IT power, by weather and load.
 
 See also: docs/models/node_to_meter.md
 """
@@ -15,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.base.errors import StageError
-from diploee.base.model import READERS, default, installed, optional
+from diploee.base.model import READERS, default, entry_point_objects, optional
 from diploee.base.tables import Float64Array, Range
 from diploee.facility.base import SiteView
 from diploee.facility.cooling import HEATS, IT_AC_POWER, CoolingSpec, Plant
@@ -28,26 +26,27 @@ LIMITS = {
     "load": Range(above=0, largest=1.5),
     "cooling_ratio": Range(at_least=0, largest=5),
 }
-"""Columns of a table and what they may hold."""
+"""Columns of a table and their allowed ranges."""
 
 
 @dataclass(frozen=True, eq=False)
 class _MeasuredPlant(Plant):
     """A table of cooling power, linear between its points."""
 
-    temperature: Temperature  # what the plant follows
-    nodes_c: Float64Array  # temperatures, rising [deg C]
-    # IT power over that of all nodes at their ratings, rising from 0 on
+    temperature: Temperature  # driving temperature
+    nodes_c: Float64Array  # temperatures, ascending [deg C]
+    # IT power per rated power of all nodes, ascending from 0
     loads: Float64Array
-    power: Float64Array  # cooling power over that of all nodes at their ratings
+    power: Float64Array  # cooling power per rated power of all nodes
 
     @classmethod
-    def of_points(
+    def from_points(
         cls, temperature: Temperature, points: Sequence[Point]
     ) -> _MeasuredPlant:
-        """Return the points of temperature, load, and cooling power over IT power.
+        """Build the table from points of temperature, load, and power per IT power.
 
-        Below the least and above the highest load power goes on straight, not below 0.
+        Beyond the lowest and highest load power is extrapolated linearly, but not below
+        0.
         """
         nodes_c, loads = (
             np.unique([point[axis] for point in points]) for axis in (0, 1)
@@ -64,28 +63,28 @@ class _MeasuredPlant(Plant):
                 ratio * load
             )
         if np.isnan(power).any():
-            at = np.argwhere(np.isnan(power))[0]
+            missing = np.argwhere(np.isnan(power))[0]
             raise ValueError(
-                f"has no point at {nodes_c[at[0]]:g} deg C and a load of "
-                f"{loads[at[1]]:g}, and two at another place"
+                f"has no point at {nodes_c[missing[0]]:g} deg C and a load of "
+                f"{loads[missing[1]]:g}, and two at another place"
             )
-        most = max(float(HEATS[-1]), loads[-1] + 1)
+        max_load = max(float(HEATS[-1]), loads[-1] + 1)
         if loads.size == 1:  # one load alone: in proportion to it
-            ends = [np.zeros((nodes_c.size, 1)), power * (most / loads)]
+            ends = [np.zeros((nodes_c.size, 1)), power * (max_load / loads)]
         else:
             slopes = np.diff(power) / np.diff(loads)
             ends = [
                 power[:, :1] - slopes[:, :1] * loads[0],
-                power[:, -1:] + slopes[:, -1:] * (most - loads[-1]),
+                power[:, -1:] + slopes[:, -1:] * (max_load - loads[-1]),
             ]
         extended = np.maximum(np.hstack([ends[0], power, ends[1]]), 0.0)
         return cls(
-            temperature, nodes_c, np.concatenate([[0.0], loads, [most]]), extended
+            temperature, nodes_c, np.concatenate([[0.0], loads, [max_load]]), extended
         )
 
     @property
     def follows(self) -> Temperature:
-        """The temperature that it follows."""
+        """Driving temperature of the plant."""
         return self.temperature
 
     @property
@@ -95,13 +94,13 @@ class _MeasuredPlant(Plant):
 
     @property
     def breaks_c(self) -> Sequence[float]:
-        """The table's temperatures [deg C]."""
+        """Temperatures of the table [deg C]."""
         return [float(t) for t in self.nodes_c]
 
     def relative_power(
         self, heat: Float64Array, temperature_c: Float64Array
     ) -> Float64Array:
-        """Return cooling power over the nodes' rated power, by load and temperature."""
+        """Return cooling power per rated power of the nodes, by load and weather."""
         from scipy.interpolate import RegularGridInterpolator
 
         table = RegularGridInterpolator((self.nodes_c, self.loads), self.power)
@@ -109,22 +108,32 @@ class _MeasuredPlant(Plant):
 
 
 class CoolingTableSpec(CoolingSpec):
-    """The best model of a site: cooling power over IT power as measured there."""
+    """Cooling power measured at the site, the most accurate model.
+
+    ``P = P_rated r(T, x) x``, with P cooling power [W], P_rated the nodes' rated AC
+    power [W], r measured cooling power per IT power, T the wet-bulb or dry-bulb
+    temperature [deg C], and x lagged IT power per P_rated. The product r x is linear
+    between points.
+
+    See Also
+    --------
+    WseSpec, AirChillerSpec, DlcTowerSpec : models without measurements.
+    """
 
     source = IT_AC_POWER
 
     kind: Literal["cooling_table"] = default(
         "cooling_table",
         (
-            "Cooling power over IT power as measured at the site, by temperature and "
-            "load; the best model where there is one."
+            "Cooling power per IT power as measured at the site, by temperature and "
+            "load; the best model if available."
         ),
     )
-    temperature: Temperature = default("wet_bulb", "Which temperature the table has.")
+    temperature: Temperature = default("wet_bulb", "Kind of temperature in the table.")
     points: Annotated[tuple[Point, ...], Field(min_length=2)] | None = optional(
-        "Points of temperature [deg C], load (IT power at the nodes' AC input over "
-        "that of all nodes at their ratings) and cooling power over IT power, one for "
-        "each temperature and load; instead of path."
+        "Points of temperature [deg C], load (IT power at the nodes' AC input per "
+        "rated power of all nodes) and cooling power per IT power, one for each "
+        "temperature and load; instead of path."
     )
     path: str | None = optional(
         "CSV file with the columns temperature_c, load and cooling_ratio, relative to "
@@ -132,37 +141,40 @@ class CoolingTableSpec(CoolingSpec):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_source(self) -> Self:
+        """Refuse none or both sources, and values out of range."""
         if (self.points is None) == (self.path is None):
             raise ValueError(
                 "give either points or path, the table of measured cooling power"
             )
         for number, point in enumerate(self.points or ()):
             for value, (name, limit) in zip(point, LIMITS.items(), strict=True):
-                if not limit.holds(np.array([value])).all():
+                if not limit.contains(np.array([value])).all():
                     raise ValueError(
                         f"points: {name} of point {number + 1} must be {limit}, found "
                         f"{value:g}"
                     )
         if self.points is not None:
-            _MeasuredPlant.of_points(self.temperature, self.points)
+            _MeasuredPlant.from_points(self.temperature, self.points)
         return self
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The table's file, where it has one."""
+        """File of the table, if any."""
         return () if self.path is None else (self.path,)
 
     def design_w(self, site: SiteView) -> float:
-        """Return the power that loads are relative to, of all nodes' ratings [W]."""
+        """Return the rated power of all nodes, to which loads are relative [W]."""
         return site.rated_power_w
 
     def plant(self, site: SiteView) -> Plant:
         """Return the table."""
         points = self.points
         if self.path is not None:
-            points = installed(READERS)["cooling_points"](site.folder / self.path)
+            points = entry_point_objects(READERS)["cooling_points"](
+                site.folder / self.path
+            )
         try:
-            return _MeasuredPlant.of_points(self.temperature, points or ())
+            return _MeasuredPlant.from_points(self.temperature, points or ())
         except ValueError as error:
             raise StageError(f"stage 'cooling_table': {self.path} {error}") from None

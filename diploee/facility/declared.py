@@ -1,4 +1,4 @@
-"""Columns and metrics of the shipped stages, by stage: a row of a table each."""
+"""Declared columns and metrics of the shipped stages, read from tables."""
 
 from __future__ import annotations
 

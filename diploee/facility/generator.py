@@ -1,17 +1,19 @@
-"""A generator at this place.
+"""On-site generator: engines or turbines that run by schedule or above a demand.
 
-Engines or turbines that run by the clock or above a demand. It starts after a delay,
-ramps to its output and back, and is not run steadily below its least load. Output and
-fuel are means of what happens within an interval, ramps and the end of the delay
-included; it is started and stopped at the start of an interval, by that interval's mean
-demand. Its fuel is linear in its output P while it runs (Willans' line), with P_r its
-rated power::
+A generator starts after a delay, ramps to its output and back, and does not run
+steadily below its minimum load. Output and fuel are means over an interval, ramps and
+the end of the delay included. It starts and stops at the start of an interval, decided
+by the mean demand of that interval. While it runs, fuel power is linear in output
+(Willans line)::
 
-    fuel = P_r / efficiency * (no_load_fuel + (1 - no_load_fuel) P / P_r)
+    F = P_r / eta (k + (1 - k) P / P_r)
 
-ASSUMPTION [J]: it does not fail, gives active power alone, and has no auxiliaries of
-its own. The defaults are assumed, from memory of makers' data sheets; the ranges are
-those of diesel and gas engines up to simple-cycle gas turbines.
+with F fuel power [W], P output [W], P_r rated power [W], eta `efficiency` at rated
+power, and k `no_load_fuel`.
+
+ASSUMPTION: the generator never fails, supplies active power only, and has no auxiliary
+power. The defaults are assumed after makers' data sheets; the ranges span diesel and
+gas engines and simple-cycle gas turbines.
 
 See also: docs/models/node_to_meter.md
 """
@@ -49,24 +51,29 @@ from diploee.facility.base import (
     SiteView,
     StageSpec,
     Values,
-    tenth_ms,
+    tenth_of_shortest_ms,
 )
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.local_hours import LocalHours, any_hold
+from diploee.facility.local_hours import LocalHours, in_any_hours
 from diploee.facility.meters import ColumnMeter
 
 
 class GeneratorState(NamedTuple):
-    """State of a generator behind an interval."""
+    """State of a generator at the end of an interval."""
 
-    on: bool = False  # whether it is to run
-    level_w: float = 0.0  # output at the interval's start [W]
-    delay_s: float = 0.0  # what is left of its start delay [s]
-    since_s: float = np.inf  # time since it was started or stopped [s]
+    on: bool = False  # True if ordered to run
+    level_w: float = 0.0  # output [W]
+    delay_s: float = 0.0  # remaining start delay [s]
+    since_s: float = np.inf  # time since the last start or stop order [s]
 
 
 class GeneratorSpec(StageSpec, Nameable):
-    """A generator that runs in local hours, or where demand is above a power."""
+    """A generator that runs in local hours, or when demand exceeds a power.
+
+    See Also
+    --------
+    SolarSpec, BatterySpec : other on-site sources.
+    """
 
     columns = COLUMNS["generator"]
     metrics = METRICS["generator"]
@@ -76,49 +83,47 @@ class GeneratorSpec(StageSpec, Nameable):
     kind: Literal["generator"] = default(
         "generator",
         (
-            "A generator at this place that runs in hours of local time, at its rated "
-            "power, or where demand is above a power, and gives what is above it."
+            "A generator that runs at its rated power in local hours, or supplies the "
+            "demand above a power."
         ),
     )
     power_mw: Annotated[PositiveFloat, SCALES] = Field(description="Rated power [MW].")
     schedule: Annotated[tuple[LocalHours, ...], Field(min_length=1)] | None = optional(
-        "Hours in which it runs at its rated power, whatever the demand; or above_mw."
+        "Local hours of running at rated power, whatever the demand; or above_mw."
     )
     above_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Demand at this place above which it is started; it gives what is above [MW]."
+        "Demand above which the generator starts, and supplies the excess [MW]."
     )
     hysteresis_mw: Annotated[NonNegativeFloat, SCALES] = default(
-        0.0, "By how much demand must fall below above_mw to stop it [MW]."
+        0.0, "Distance below above_mw to which demand must fall for a stop [MW]."
     )
     min_load: Share = uncertain(
-        0.3, "Least steady output, of its rated power, 0-1", (0.2, 0.6)
+        0.3, "Minimum steady output per rated power, 0-1", (0.2, 0.6)
     )
     ramp_per_min: PositiveFloat = uncertain(
-        1.0, "Its ramp up and down, of its rated power per minute", (0.1, 1)
+        1.0, "Ramp rate up and down per rated power [1/min]", (0.1, 1)
     )
     start_delay_s: NonNegativeFloat = uncertain(
-        60.0, "From the order to start to its first output [s]", (60, 600)
+        60.0, "Time from start order to first output [s]", (60, 600)
     )
     min_up_time_min: NonNegativeFloat = uncertain(
-        30.0, "It is not stopped before, from its start order [min]", (0, 240)
+        30.0, "Minimum time from start to stop order [min]", (0, 240)
     )
     min_down_time_min: NonNegativeFloat = uncertain(
-        15.0, "It is not started again before, from its stop order [min]", (0, 240)
+        15.0, "Minimum time from stop to start order [min]", (0, 240)
     )
     efficiency: PositiveShare = uncertain(
-        0.40, "Output per heat in the fuel at its rated power, 0-1", (0.28, 0.48)
+        0.40, "Output per heat in the fuel at rated power, 0-1", (0.28, 0.48)
     )
     no_load_fuel: Annotated[float, Field(ge=0, lt=1)] = uncertain(
         0.08,
-        (
-            "Fuel that it burns without output, of that at its rated power, 0-1; gas "
-            "turbines 0.2-0.35"
-        ),
+        ("Fuel at no load per fuel at rated power, 0-1; gas turbines 0.2-0.35"),
         (0.03, 0.12),
     )
 
     @model_validator(mode="after")
-    def _runs_by_one(self) -> GeneratorSpec:
+    def _check_one_trigger(self) -> GeneratorSpec:
+        """Refuse none or both of schedule and demand."""
         if (self.schedule is None) == (self.above_mw is None):
             both = "both" if self.schedule is not None else "neither"
             raise ValueError(
@@ -131,11 +136,11 @@ class GeneratorSpec(StageSpec, Nameable):
         return self
 
     def needed_step_ms(self) -> int | None:
-        """Return a tenth of its start delay, or of a shorter ramp [ms]."""
-        return tenth_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
+        """Return a tenth of the start delay, or of the ramp if shorter [ms]."""
+        return tenth_of_shortest_ms(self.start_delay_s, S_PER_MIN / self.ramp_per_min)
 
     def open(self, site: SiteView) -> GeneratorSpec:
-        """Return the stage, which knows the local time."""
+        """Return the generator with the local time of the site."""
         opened = self.model_copy()
         opened._wall = site.clock.wall
         return opened
@@ -143,48 +148,52 @@ class GeneratorSpec(StageSpec, Nameable):
     def apply(
         self, block: Block, state: GeneratorState | None
     ) -> tuple[Values, GeneratorState]:
-        """Run it, and return what it gives and burns."""
+        """Return the generator's output, fuel and starts, and the remaining power."""
         load_w = block.columns[POWER]
         rated_w = self.power_mw * W_PER_MW
         if self.schedule is not None:
             times_ms = np.append(block.t0_ms - block.dt_ms, block.starts_ms)
-            ran, *_ = scheduled = any_hold(self.schedule, self._wall, times_ms)
-            # It is wanted where a signal is above the first of two values, until it is
-            # not above the second
+            was_running, *_ = scheduled = in_any_hours(
+                self.schedule, self._wall, times_ms
+            )
+            # Hysteresis: on if the signal is above the first bound, off if not above
+            # the second
             signal, bounds = scheduled[1:].astype(np.float64), (0.5, 0.5)
-            wish_w = np.full(len(block), rated_w)
-            first = GeneratorState(True, rated_w) if ran else GeneratorState()
+            target_w = np.full(len(block), rated_w)
+            initial_state = (
+                GeneratorState(True, rated_w) if was_running else GeneratorState()
+            )
         else:
             assert self.above_mw is not None
             above_w = self.above_mw * W_PER_MW
             signal, bounds = load_w, (above_w, above_w - self.hysteresis_mw * W_PER_MW)
-            wish_w, first = load_w - above_w, GeneratorState()
+            target_w, initial_state = load_w - above_w, GeneratorState()
         rows = np.empty((3, len(block)))
-        after = _run(
+        next_state = _run(
             signal,
-            np.clip(wish_w, self.min_load * rated_w, rated_w),
+            np.clip(target_w, self.min_load * rated_w, rated_w),
             block.dt_ms / MS_PER_S,
             bounds,
             (self.min_up_time_min * S_PER_MIN, self.min_down_time_min * S_PER_MIN),
             self.start_delay_s,
             self.ramp_per_min * rated_w / S_PER_MIN,
-            first if state is None else state,
+            initial_state if state is None else state,
             rows,
         )
-        given_w, running, starts = rows
-        idle = self.no_load_fuel
+        output_w, running, starts = rows
+        no_load = self.no_load_fuel
         columns = {
-            "generator_w": given_w,
-            "generator_fuel_w": (idle * rated_w * running + (1 - idle) * given_w)
+            "generator_w": output_w,
+            "generator_fuel_w": (no_load * rated_w * running + (1 - no_load) * output_w)
             / self.efficiency,
             "generator_running": running,
             "generator_starts": starts,
-            POWER: load_w - given_w,
+            POWER: load_w - output_w,
         }
-        return columns, GeneratorState(*after)
+        return columns, GeneratorState(*next_state)
 
     def meter(self) -> ColumnMeter:
-        """Return what measures what it gives and burns."""
+        """Return the meter of energy, fuel, starts and hours."""
         return ColumnMeter(
             {
                 "generator.energy_mwh": (Energy(), "generator_w"),
@@ -194,7 +203,7 @@ class GeneratorSpec(StageSpec, Nameable):
                     Energy(),
                     lambda columns: W_PER_MW * columns["generator_running"],
                 ),
-                "generator.max_mw": (RunningMaximum(per=W_PER_MW), "generator_w"),
+                "generator.max_mw": (RunningMaximum(divisor=W_PER_MW), "generator_w"),
             }
         )
 
@@ -202,37 +211,37 @@ class GeneratorSpec(StageSpec, Nameable):
 @njit()
 def _run(
     signal: Float64Array,
-    wish_w: Float64Array,
+    target_w: Float64Array,
     dt_s: float,
     bounds: tuple[float, float],
-    least_s: tuple[float, float],
+    min_times_s: tuple[float, float],
     start_delay_s: float,
     ramp_w_per_s: float,
     state: GeneratorState,
     rows: Float64Array,
 ) -> tuple[bool, float, float, float]:
-    """Give mean output [W], share of time run, and starts of each interval."""
+    """Compute mean output [W], fraction of time running, and starts by interval."""
     on, level_w, delay_s, since_s = state
     for k in range(signal.size):
         rows[2, k] = 0.0
-        wanted = signal[k] > (bounds[1] if on else bounds[0])
-        if wanted != on and since_s >= (least_s[0] if on else least_s[1]):
-            on, since_s, delay_s = wanted, 0.0, 0.0
+        is_wanted = signal[k] > (bounds[1] if on else bounds[0])
+        if is_wanted != on and since_s >= (min_times_s[0] if on else min_times_s[1]):
+            on, since_s, delay_s = is_wanted, 0.0, 0.0
             if on and level_w == 0.0:
                 delay_s, rows[2, k] = start_delay_s, 1.0
         waits_s = min(delay_s, dt_s)
         delay_s -= waits_s
-        left_s = dt_s - waits_s
-        goal_w = wish_w[k] if on else 0.0
+        running_s = dt_s - waits_s
+        goal_w = target_w[k] if on else 0.0
         gap_w = goal_w - level_w
         ramps_s = abs(gap_w) / ramp_w_per_s
         end_w = goal_w
-        if ramps_s > left_s:
-            ramps_s = left_s
-            end_w = level_w + np.sign(gap_w) * ramp_w_per_s * left_s
-        given_j = (level_w + end_w) / 2 * ramps_s + end_w * (left_s - ramps_s)
-        rows[0, k] = given_j / dt_s
-        rows[1, k] = (left_s if on else ramps_s) / dt_s
+        if ramps_s > running_s:
+            ramps_s = running_s
+            end_w = level_w + np.sign(gap_w) * ramp_w_per_s * running_s
+        output_j = (level_w + end_w) / 2 * ramps_s + end_w * (running_s - ramps_s)
+        rows[0, k] = output_j / dt_s
+        rows[1, k] = (running_s if on else ramps_s) / dt_s
         level_w = end_w
         since_s += dt_s
     return on, level_w, delay_s, since_s

@@ -1,7 +1,4 @@
-"""Hours of local time in which a stage does something.
-
-By hour, kind of day and date.
-"""
+"""Local hours in which a stage acts, by hour, kind of day, and date."""
 
 from __future__ import annotations
 
@@ -19,26 +16,27 @@ from diploee.base.tables import Int64Array
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H
 
 DAYS_PER_WEEK, THURSDAY = 7, 3
-"""1970-01-01 was a Thursday, counted from Monday at 0."""
+"""Weekday of 1970-01-01, counted from Monday as 0."""
 
 Hour = Annotated[float, Field(ge=0, le=HOURS_PER_DAY)]
 
 
 class LocalHours(Model):
-    """Hours of some days; an interval is in them where its start is."""
+    """Hours of the day on some days; an interval belongs to the hour of its start."""
 
-    from_h: Hour = default(0.0, "Local hour from which on [h].")
+    from_h: Hour = default(0.0, "Local hour of the start [h].")
     to_h: Hour = default(
-        24.0, "Local hour until which [h]; below from_h it goes past midnight."
+        24.0, "Local hour of the end [h]; below from_h the range passes midnight."
     )
     days: Literal["all", "weekdays", "weekends"] = default(
-        "all", "Days of the week; each hour by its own date."
+        "all", "Days of the week, by the date of each hour."
     )
     first: dt.date | None = optional("First local date, such as 2018-06-01.")
     last: dt.date | None = optional("Last local date, included.")
 
     @model_validator(mode="after")
-    def _not_empty(self) -> LocalHours:
+    def _check_not_empty(self) -> LocalHours:
+        """Refuse an empty range of hours or dates."""
         if self.from_h == self.to_h:
             raise ValueError(f"from_h and to_h are both {self.to_h:g}; let them differ")
         if self.first is not None and self.last is not None and self.last < self.first:
@@ -47,24 +45,26 @@ class LocalHours(Model):
             )
         return self
 
-    def hold_at(self, local_ms: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return of local times [ms since 1970-01-01 00:00] whether they are in it."""
+    def contains(self, local_ms: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return True for local times [ms since 1970-01-01 00:00] in the hours."""
         day, hour = local_ms // MS_PER_DAY, local_ms % MS_PER_DAY / MS_PER_H
-        after, before = hour >= self.from_h, hour < self.to_h
-        inside = after & before if self.from_h < self.to_h else after | before
+        is_after, is_before = hour >= self.from_h, hour < self.to_h
+        is_inside = (
+            is_after & is_before if self.from_h < self.to_h else is_after | is_before
+        )
         if self.days != "all":
-            inside &= ((day + THURSDAY) % DAYS_PER_WEEK < 5) == (
+            is_inside &= ((day + THURSDAY) % DAYS_PER_WEEK < 5) == (
                 self.days == "weekdays"
             )
         for date, sign in ((self.first, 1), (self.last, -1)):
             if date is not None:
-                inside &= sign * (day - (date - dt.date(1970, 1, 1)).days) >= 0
-        return np.asarray(inside)
+                is_inside &= sign * (day - (date - dt.date(1970, 1, 1)).days) >= 0
+        return np.asarray(is_inside)
 
 
-def any_hold(
+def in_any_hours(
     hours: Iterable[LocalHours], wall: WallClock, times_ms: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Return of times of a run [ms] whether they are in any of some hours."""
+    """Return True for each time of a run [ms] within any of the hours."""
     local_ms = wall.local_ms(times_ms)
-    return np.asarray(np.any([of.hold_at(local_ms) for of in hours], axis=0))
+    return np.asarray(np.any([each.contains(local_ms) for each in hours], axis=0))

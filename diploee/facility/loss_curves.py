@@ -1,8 +1,9 @@
-"""Losses of converters by their load: power supplies and UPS.
+"""Converter losses (power supplies, UPS) as a function of load.
 
-A converter that gives a part x of its rating draws x plus a loss, both in parts of its
-rating; its efficiency is ``x / (x + loss)``. The loss is ``a0 + a1 x + a2 x^2`` as of a
-preset, or of a user's own measured efficiencies.
+A converter with output x, in per unit of its rating, draws ``x + loss(x)``, so that its
+efficiency is ``x / (x + loss(x))``. The loss is ``a0 + a1 x + a2 x²``, with
+coefficients in per unit of the rating, from a preset or fitted to a user's measured
+efficiencies.
 
 See also: docs/models/node_to_meter.md
 """
@@ -23,44 +24,46 @@ from diploee.base.model import Kind, Kinds, default
 from diploee.base.tables import Float64Array
 
 WORST_FIT = 0.005
-"""Largest miss of an efficiency: half a percentage point."""
+"""Maximum error of a fitted efficiency: half a percentage point."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossCurve(Brief):
-    """A loss in parts of the rating, quadratic in the load between edges."""
+    """A loss in per unit of the rating, piecewise quadratic in the load."""
 
-    coefficients: Float64Array  # a0, a1 and a2 of each part
-    edges: Float64Array  # loads at which the next part begins, rising
+    coefficients: Float64Array  # a0, a1 and a2 of each piece, shape (3, n)
+    edges: Float64Array  # loads at which the next piece begins, ascending
 
     def __call__(self, load: Any) -> Any:
-        """Return the loss at a load, scalar or array, in parts of the rating."""
-        part = np.searchsorted(self.edges, load, side="right") if self.edges.size else 0
-        a0, a1, a2 = self.coefficients[:, part]
+        """Return the loss at a load (scalar or array), in per unit of the rating."""
+        piece = (
+            np.searchsorted(self.edges, load, side="right") if self.edges.size else 0
+        )
+        a0, a1, a2 = self.coefficients[:, piece]
         return np.maximum(a0 + load * (a1 + load * a2), 0.0)
 
     def loss_w(self, power_w: Float64Array, rating_w: float) -> Float64Array:
-        """Return the losses [W] at powers given out [W], shape (n,)."""
-        load = np.abs(power_w) / rating_w  # what flows back is lost in part as well
+        """Return the losses [W] at output powers [W], shape (n,)."""
+        load = np.abs(power_w) / rating_w  # reverse power has the same loss
         return rating_w * self(load)
 
 
-def quadratic(a0: float, a1: float, a2: float) -> LossCurve:
-    """Return the loss ``a0 + a1 x + a2 x^2``."""
+def quadratic_loss(a0: float, a1: float, a2: float) -> LossCurve:
+    """Return the loss curve ``a0 + a1 x + a2 x²``."""
     return LossCurve(np.array([[a0], [a1], [a2]], dtype=np.float64), np.empty(0))
 
 
 class CurveSpec(Kind):
-    """Base of what a scenario says of a converter's loss."""
+    """Base class of the loss settings of a converter."""
 
     @property
     @abstractmethod
     def curve(self) -> LossCurve:
-        """The loss in parts of the rating."""
+        """Loss curve in per unit of the rating."""
 
 
 class TitaniumTypSpec(CurveSpec):
-    """A typical power supply of the class 80 PLUS Titanium."""
+    """A typical 80 PLUS Titanium power supply."""
 
     # ASSUMPTION: 92.4, 95.1, 95.9 and 94.6 % at 10, 20, 50 and 100 % load [M].
     kind: Literal["titanium_typ"] = default(
@@ -71,12 +74,12 @@ class TitaniumTypSpec(CurveSpec):
 
     @cached_property
     def curve(self) -> LossCurve:
-        """The loss in parts of the rating."""
-        return quadratic(0.0070, 0.0080, 0.0420)
+        """Loss curve in per unit of the rating."""
+        return quadratic_loss(0.0070, 0.0080, 0.0420)
 
 
 class Orv3Spec(CurveSpec):
-    """A rack's power shelf of Open Rack V3."""
+    """Loss settings of a rack power shelf of Open Rack V3."""
 
     # ASSUMPTION: "over 97.5 %" at its peak (a secondary source), 94.1 % at 10 % load.
     kind: Literal["orv3"] = default(
@@ -87,21 +90,22 @@ class Orv3Spec(CurveSpec):
 
     @cached_property
     def curve(self) -> LossCurve:
-        """The loss in parts of the rating."""
-        return quadratic(0.0060, 0.0005, 0.0240)
+        """Loss curve in per unit of the rating."""
+        return quadratic_loss(0.0060, 0.0005, 0.0240)
 
 
 class MeasuredSpec(CurveSpec):
-    """Base of a user's own: efficiencies at loads."""
+    """Base class of measured efficiencies at some loads."""
 
     efficiency: dict[float, float] = Field(
         description=(
-            "Efficiency (output over input, 0-1) by load (output over rating, 0-1)."
+            "Efficiency (output per input, 0-1) by load (output per rating, 0-1)."
         )
     )
 
     @model_validator(mode="after")
-    def _possible(self) -> MeasuredSpec:
+    def _check_possible(self) -> MeasuredSpec:
+        """Refuse impossible efficiencies."""
         for load, efficiency in self.efficiency.items():
             if not 0 < load <= 1:
                 raise ValueError(
@@ -115,11 +119,11 @@ class MeasuredSpec(CurveSpec):
         load, efficiency = self._points
         inputs = load / efficiency
         if (np.diff(inputs) <= 0).any():
-            at = int(np.argmax(np.diff(inputs) <= 0))
+            rise = int(np.argmax(np.diff(inputs) <= 0))
             raise ValueError(
-                f"from load {load[at]:g} to {load[at + 1]:g} the efficiency rises so "
-                f"steeply, from {efficiency[at]:g} to {efficiency[at + 1]:g}, that "
-                "less is drawn for more"
+                f"from load {load[rise]:g} to {load[rise + 1]:g} the efficiency rises "
+                f"so steeply, from {efficiency[rise]:g} to {efficiency[rise + 1]:g}, "
+                "that less is drawn for more"
             )
         _ = self.curve
         return self
@@ -127,15 +131,17 @@ class MeasuredSpec(CurveSpec):
     @property
     @abstractmethod
     def curve(self) -> LossCurve:
-        """The loss in parts of the rating."""
+        """Loss curve in per unit of the rating."""
 
     @property
     def _points(self) -> Float64Array:
+        """Loads and efficiencies, sorted by load, shape (2, n)."""
         return np.array(sorted(self.efficiency.items()), dtype=np.float64).T.reshape(
             2, -1
         )
 
-    def _at_least(self, n: int) -> None:
+    def _check_n_points(self, n: int) -> None:
+        """Raise an error if there are fewer than n points."""
         if len(self.efficiency) < n:
             raise ValueError(
                 f"'{self.kind}' needs efficiencies at {n} loads or more, found "
@@ -144,43 +150,43 @@ class MeasuredSpec(CurveSpec):
 
 
 class PointsSpec(MeasuredSpec):
-    """Measured efficiencies as the nearest loss ``a0 + a1 x + a2 x^2``.
+    """A quadratic loss ``a0 + a1 x + a2 x²`` fitted to measured efficiencies.
 
-    ``a >= 0`` by least squares of ``x (1 / efficiency - 1)`` with weights 1 / x. What
-    no such loss meets within half a percentage point is refused: limits, as of 80 PLUS,
-    are no curve.
+    Coefficients ``a >= 0`` minimize the squared errors of ``x (1 / efficiency - 1)``
+    with weights 1 / x (non-negative least squares). A fit with an error above half a
+    percentage point is refused: limits, such as those of 80 PLUS, are no efficiency
+    curve.
     """
 
     kind: Literal["points"] = default(
         "points",
-        "A quadratic loss fitted to measured efficiencies, to half a percentage point.",
+        "A quadratic loss fitted to measured efficiencies within half a point.",
     )
 
     @cached_property
     def curve(self) -> LossCurve:
-        """The fitted loss."""
-        self._at_least(3)
+        """Fitted loss curve in per unit of the rating."""
+        self._check_n_points(3)
         load, efficiency = self._points
         terms = load ** np.array([[-1.0], [0.0], [1.0]])  # of the loss over the load
         a, _ = scipy.optimize.nnls(terms.T, 1 / efficiency - 1)
-        missed = 1 / (1 + a @ terms) - efficiency
-        worst = int(np.argmax(np.abs(missed)))
-        if abs(missed[worst]) > WORST_FIT:
+        errors = 1 / (1 + a @ terms) - efficiency
+        worst = int(np.argmax(np.abs(errors)))
+        if abs(errors[worst]) > WORST_FIT:
             raise ValueError(
                 "no loss a0 + a1 x + a2 x^2 with a >= 0 has these efficiencies: the "
                 f"nearest one misses {efficiency[worst]:g} at load {load[worst]:g} by "
-                f"{100 * abs(missed[worst]):.2f} points, at most {100 * WORST_FIT:g} "
+                f"{100 * abs(errors[worst]):.2f} points, at most {100 * WORST_FIT:g} "
                 "are allowed; mend the point, or use 'table' for straight lines "
                 "between points"
             )
-        return quadratic(*a)
+        return quadratic_loss(*a)
 
 
 class TableSpec(MeasuredSpec):
-    """Measured efficiencies with the loss on straight lines between them.
+    """Measured efficiencies with the loss interpolated linearly between them.
 
-    The outer lines go on beyond the points, to no load and to overload, but not below
-    no loss.
+    The loss is extrapolated to no load and overload, but not below zero.
     """
 
     kind: Literal["table"] = default(
@@ -189,8 +195,8 @@ class TableSpec(MeasuredSpec):
 
     @cached_property
     def curve(self) -> LossCurve:
-        """The loss from point to point."""
-        self._at_least(2)
+        """Interpolated loss curve in per unit of the rating."""
+        self._check_n_points(2)
         load, efficiency = self._points
         loss = load * (1 / efficiency - 1)
         slope = np.diff(loss) / np.diff(load)
@@ -201,7 +207,7 @@ class TableSpec(MeasuredSpec):
 _HOME = "diploee.facility.loss_curves"
 
 SUPPLIES: Kinds[CurveSpec] = Kinds("power supply", CurveSpec, _HOME)  # type: ignore[type-abstract]
-"""Power supplies of nodes by name."""
+"""Registry of power supplies of nodes."""
 
 MEASURED: Kinds[MeasuredSpec] = Kinds("loss curve", MeasuredSpec, _HOME)  # type: ignore[type-abstract]
-"""Those of them that a user measured."""
+"""Registry of measured loss curves."""

@@ -1,4 +1,4 @@
-"""Meters of stages: one a stage, read at the end of a run."""
+"""Meters of stages, which are read at the end of a run."""
 
 from __future__ import annotations
 
@@ -15,35 +15,39 @@ from diploee.base.tables import Float64Array
 from diploee.facility.base import Block, Values
 
 ABOVE_RATING = 1 + 1e-9
-"""A load above it, in parts of the rating, is more than rounding."""
+"""Load per rating above which there is an overload, not rounding."""
 
 
 Total = CountAbove | Energy | HoursAbove | Mean | RunningMaximum
-"""A measure of a column."""
+"""Statistic of a column."""
 
-Of = str | Callable[[Values], Float64Array]
-"""A column, or what is made of the columns of a block."""
+ColumnSource = str | Callable[[Values], Float64Array]
+"""Name of a column, or function of a block's columns."""
 
 
 class ColumnMeter:
-    """Measures of columns, by the keys of their metrics."""
+    """A meter with statistics of columns, by metric key."""
 
-    def __init__(self, measures: Mapping[str, tuple[Total, Of]]) -> None:
+    def __init__(self, measures: Mapping[str, tuple[Total, ColumnSource]]) -> None:
         self._measures = measures
 
     def add(self, block: Block) -> None:
-        """Take in a block."""
-        for measure, of in self._measures.values():
-            values = block.columns[of] if isinstance(of, str) else of(block.columns)
+        """Add a block."""
+        for measure, source in self._measures.values():
+            values = (
+                block.columns[source]
+                if isinstance(source, str)
+                else source(block.columns)
+            )
             measure.add(values, block.dt_ms)
 
     def values(self) -> dict[str, float | None]:
-        """Return the metrics."""
+        """Return the values by metric key."""
         return {key: measure.result() for key, (measure, _) in self._measures.items()}
 
 
 class EnergyMeter(ColumnMeter):
-    """The energy of a column of power [W], by the key of its metric, in MWh.
+    """A meter of the energy of one column of power.
 
     Parameters
     ----------
@@ -58,12 +62,12 @@ class EnergyMeter(ColumnMeter):
 
 
 class LoadMeter(ColumnMeter):
-    """Energy lost in a part of the facility, highest load, overload hours.
+    """A meter of a device's energy loss, maximum load, and overload hours.
 
-    `load` is a column, or gives the load in parts of the rating.
+    `load` is a column, or a function that returns the load in per unit of the rating.
     """
 
-    def __init__(self, part: str, column: str, load: Of) -> None:
+    def __init__(self, part: str, column: str, load: ColumnSource) -> None:
         super().__init__(
             {
                 f"{part}.energy_mwh": (Energy(), column),

@@ -1,20 +1,30 @@
-"""From the power of a node's devices to what it draws at its AC input.
+"""AC power of nodes from the power of their devices.
 
-Memory, network cards, drives, management and voltage regulators draw a fixed part of
-the rating, fans a part by the cube of the devices' activity, and the power supplies
-lose by their load. With R the devices' rating, I their idle power and P their power, u
-= max(0, (P - I) / (R - I))::
+Memory, network cards, drives, management and voltage regulators draw a fixed share of
+the devices' rating, fans a share by the cube of the devices' activity, and the power
+supplies have losses by their load::
 
-    DC = P + R (fixed + fan_min + (fan_max - fan_min) u^3) + variable (P - I)
+    u = max(0, (P - I) / (R - I))
+    DC = P + R (fixed + fan_min + (fan_max - fan_min) u³) + variable (P - I)
     AC = DC + S loss(DC / S) + network,    S = supply_ratio DC(P = R)
 
-Each model is held to +-10 % of measurements, not better; what fans add to swings below
-a minute is not modelled (they follow at once here), nor inlet temperature and leakage.
+- P power of the devices (GPUs and CPU packages) [W], I their idle power, R rating,
+- u activity, 0-1; fixed, fan_min, fan_max, variable shares of R or of P - I,
+- DC power after the supplies [W], AC power at the node's input [W],
+- S installed rating of the supplies [W], loss curve of the supplies [per unit of S],
+- network a node's share of switches [W].
+
+Each model is accurate to about 10 %. Fan dynamics below a minute (fans follow at once
+here), inlet temperature and leakage are not modelled.
 
 References
 ----------
 AcmeTrace: power of 8 x A100 servers and of their GPUs, by percentile. ExaDigiT/RAPS:
 Frontier's nodes and rectifiers.
+
+See Also
+--------
+diploee.facility.loss_curves : losses of power supplies.
 
 See also: docs/models/node_to_meter.md
 """
@@ -32,10 +42,7 @@ from diploee.facility.loss_curves import SUPPLIES, CurveSpec, Orv3Spec, Titanium
 
 
 class AcPowerSpec(Kind):
-    """Base of the models of a node's AC power.
-
-    Without memory, so that profiles pass through it.
-    """
+    """Base class of the models of a node's AC power, all of them without state."""
 
     @abstractmethod
     def ac_power_w(
@@ -45,7 +52,7 @@ class AcPowerSpec(Kind):
 
     @abstractmethod
     def reactive_power_var(self, rated_power_w: float, idle_power_w: float) -> float:
-        """Return the reactive power of one node that is on [var], drawn positive."""
+        """Return the reactive power of one running node [var], consumption positive."""
 
 
 AC_POWER: Kinds[AcPowerSpec] = Kinds(
@@ -53,7 +60,7 @@ AC_POWER: Kinds[AcPowerSpec] = Kinds(
     AcPowerSpec,  # type: ignore[type-abstract]
     "diploee.facility.node_power",
 )
-"""Models by name: those of this module, and those registered from outside."""
+"""Registry of AC power models: those of this module, and registered ones."""
 
 
 Share = Share
@@ -73,17 +80,17 @@ _SUPPLY = (
     "Power supplies by name, or by efficiencies: {kind: points, efficiency: {0.1: "
     "0.92, ...}}"
 )
-_RATIO = "Installed rating of the supplies over the DC power at the devices' rating"
-_NETWORK = "Switches and other network equipment, a node's part of it [W]"
+_RATIO = "Installed rating of the supplies per DC power at the devices' rating"
+_NETWORK = "A node's share of switches and other network equipment [W]"
 _SERVERS = "of servers"
 _REACTIVE = (
-    "Input capacitors of the supplies: reactive power supplied, constant, share of "
+    "Input capacitors of the supplies: constant reactive power supplied, share of "
     "the supplies' installed rating"
 )
 
 
 class _Node(AcPowerSpec):
-    """Base of all models of a node."""
+    """Base class of the shipped models of a node."""
 
     supply_ratio: Annotated[float, Field(ge=1, le=10)] = uncertain(
         1.8, _RATIO, (1.2, 2.4), "of racks and servers"
@@ -93,30 +100,31 @@ class _Node(AcPowerSpec):
 
     @abstractmethod
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:
-        """Return the power behind the supplies [W]."""
+        """Return the DC power after the supplies [W]."""
 
     @abstractmethod
     def _supply_loss_w(self, dc_w: Any, installed_w: float) -> Any:
-        """Return what the supplies lose [W]."""
+        """Return the loss of the supplies [W]."""
 
     def ac_power_w(
         self, device_power_w: Any, rated_power_w: float, idle_power_w: float
     ) -> Any:
-        """Return the AC power of one node [W], its part of the network included."""
+        """Return the AC power of one node [W], including its share of the network."""
         dc_w = self._dc_w(device_power_w, rated_power_w, idle_power_w)
         installed_w = self._installed_w(rated_power_w, idle_power_w)
         return dc_w + self._supply_loss_w(dc_w, installed_w) + self.network_w
 
     def reactive_power_var(self, rated_power_w: float, idle_power_w: float) -> float:
-        """Return ``-reactive_share`` of the supplies' rating [var] (section 4)."""
+        """Return ``-reactive_share`` times the supplies' rating [var]."""
         return -self.reactive_share * self._installed_w(rated_power_w, idle_power_w)
 
     def _installed_w(self, rated_w: float, idle_w: float) -> float:
+        """Return the installed rating of the supplies [W]."""
         return self.supply_ratio * float(self._dc_w(rated_w, rated_w, idle_w))
 
 
 class _Shares(Model):
-    """Overhead and supplies by shares of the devices' rating, for node types."""
+    """Overhead and supplies as shares of the devices' rating."""
 
     fixed_share: Share = Field(description=f"{_FIXED}.")
     fan_share_min: Share = Field(description=f"{_FAN_MIN}.")
@@ -125,7 +133,8 @@ class _Shares(Model):
     supply: Supply = Field(description=f"{_SUPPLY}.")
 
     @model_validator(mode="after")
-    def _fans_speed_up(self) -> _Shares:
+    def _check_fan_shares(self) -> _Shares:
+        """Refuse fan power that falls with the load."""
         if self.fan_share_max < self.fan_share_min:
             raise ValueError(
                 f"fan_share_max must be fan_share_min ({self.fan_share_min:g}) or "
@@ -134,6 +143,7 @@ class _Shares(Model):
         return self
 
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:
+        """Return the DC power after the supplies [W]."""
         above_w, span_w = device_w - idle_w, rated_w - idle_w
         activity = np.maximum(above_w, 0.0) / span_w if span_w > 0 else 0.0
         fans = (
@@ -146,11 +156,12 @@ class _Shares(Model):
         )
 
     def _supply_loss_w(self, dc_w: Any, installed_w: float) -> Any:
+        """Return the loss of the supplies [W]."""
         return installed_w * self.supply.curve(dc_w / installed_w)
 
 
 class AirHgxSpec(_Shares, _Node):
-    """An air-cooled server, as with HGX boards: fans and typical Titanium supplies."""
+    """An air-cooled server, such as HGX: fans and typical Titanium power supplies."""
 
     # Fitted to percentiles of 8 x A100 servers (AcmeTrace), to +-10 %
     kind: Literal["air_hgx"] = default(
@@ -168,7 +179,7 @@ class AirHgxSpec(_Shares, _Node):
 
 
 class DlcSpec(_Shares, _Node):
-    """A node with direct liquid cooling and a rack's power shelf: no fans."""
+    """A node with direct liquid cooling and a rack power shelf, without fans."""
 
     kind: Literal["dlc"] = default(
         "dlc", "A node with direct liquid cooling and a rack's power shelf."
@@ -183,30 +194,33 @@ class DlcSpec(_Shares, _Node):
 
 
 class CustomSpec(_Shares, _Node):
-    """A node whose shares and supplies are given."""
+    """A node with user-defined shares and supplies."""
 
     kind: Literal["custom"] = default(
-        "custom", "A node by shares and supplies of its own."
+        "custom", "A node with user-defined shares and supplies."
     )
 
 
 class RapsFrontierSpec(_Node):
-    """A node of Frontier as in ExaDigiT/RAPS.
+    """A node of Frontier as in ExaDigiT/RAPS, with converter and shared rectifier.
 
-    A converter a node, a rectifier per four nodes.
-    ``((P + 184.26 + 13) / 0.98 + 17 / 4) / 0.96``: memory, network cards and drives,
-    then linear losses. The devices' rating stands for nothing but the reactive power.
+    ``AC = ((P + 184.26 + 13) / 0.98 + 17 / 4) / 0.96 + network``, with P the devices'
+    power [W]: memory, network cards and drives, then linear losses of the converter
+    (0.98) and of a rectifier per four nodes (0.96). The devices' rating affects the
+    reactive power only.
     """
 
     kind: Literal["raps_frontier"] = default(
-        "raps_frontier", "A node of Frontier, as ExaDigiT/RAPS has it."
+        "raps_frontier", "A node of Frontier as in ExaDigiT/RAPS."
     )
     network_w: NonNegativeFloat = default(
         62.5, f"{_NETWORK} (Frontier: 4 of 250 W per 16 nodes)."
     )
 
     def _dc_w(self, device_w: Any, rated_w: float, idle_w: float) -> Any:  # noqa: ARG002
+        """Return the DC power after the supplies [W]."""
         return device_w + 184.26  # memory 74.26, four network cards of 20, drives 30
 
     def _supply_loss_w(self, dc_w: Any, installed_w: float) -> Any:  # noqa: ARG002
+        """Return the loss of converter and rectifier [W]."""
         return ((dc_w + 13) / 0.98 + 17 / 4) / 0.96 - dc_w

@@ -13,17 +13,22 @@ from diploee.base.model import SCALES, Share, default, optional, uncertain
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS, METRICS
-from diploee.facility.loss_curves import quadratic
+from diploee.facility.loss_curves import quadratic_loss
 from diploee.facility.meters import LoadMeter
 
 Loss = Share
 
 
 class PduSpec(StageSpec):
-    """Distribution between the UPS and the nodes.
+    """Power distribution between the UPS and the nodes.
 
-    ``R (p1 y + p2 y^2)`` is lost at a load y = P/R (see docs/meter.md). Reactive power
-    passes as it is.
+    Loss ``R (p1 y + p2 y²)`` at load y = P / R, with P power of the nodes [W], R rating
+    `rated_mw`, p1 `linear_loss` and p2 `square_loss` (see docs/meter.md). Reactive
+    power is unchanged.
+
+    See Also
+    --------
+    UpsSpec, TransformersSpec : the other devices of the electrical chain.
     """
 
     columns = COLUMNS["pdu"]
@@ -35,29 +40,28 @@ class PduSpec(StageSpec):
         "pdu", "Losses of PDUs and busways between the UPS and the nodes."
     )
     rated_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Power of the nodes that they are built for [MW]; all nodes at their ratings "
-        "if absent."
+        "Rated power [MW]; the rated power of all nodes if absent."
     )
     linear_loss: Loss = uncertain(
         0.005,
-        "Loss at the rating that goes with the load, share of the rating",
+        "Loss at rated load that is proportional to the load, per rating",
         (0, 0.01),
         "of large sites",
     )
     square_loss: Loss = uncertain(
         0.005,
-        "Loss at the rating that goes with its square, share of the rating",
+        "Loss at rated load that is proportional to the square of the load, per rating",
         (0, 0.01),
         "of large sites",
     )
 
     def open(self, site: SiteView) -> PduSpec:
-        """Return the stage with its rating."""
+        """Return the stage with its rating set."""
         rated_mw = site.design_mw(self.kind)
         return self.model_copy(update={"rated_mw": self.rated_mw or rated_mw})
 
     def meter(self) -> LoadMeter:
-        """Return the meter of its loss and load."""
+        """Return the meter of loss and load."""
         rated_w = (self.rated_mw or 0.0) * W_PER_MW
         return LoadMeter(
             "pdu", "pdu_loss_w", lambda columns: columns["it_ac_power_w"] / rated_w
@@ -66,6 +70,6 @@ class PduSpec(StageSpec):
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
         """Add the loss to the facility's power."""
         load_w = block.columns[POWER]
-        curve = quadratic(0.0, self.linear_loss, self.square_loss)
+        curve = quadratic_loss(0.0, self.linear_loss, self.square_loss)
         loss_w = curve.loss_w(load_w, (self.rated_mw or 0.0) * W_PER_MW)
         return {"pdu_loss_w": loss_w, POWER: load_w + loss_w}, None

@@ -1,4 +1,4 @@
-"""The point of interconnection: where the site meets the grid, and its meter stands.
+"""The point of interconnection between site and grid, with its meter.
 
 See also: docs/models/node_to_meter.md
 """
@@ -11,39 +11,36 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
 
 from diploee.base.errors import one_of
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.model import SCALES, Model, PositiveShare, default, optional
 from diploee.facility.base import POWER, REACTIVE, Block, SiteView, StageSpec, Values
 from diploee.facility.declared import COLUMNS
 
 
 class Billing(Model):
-    """Rules by which a tariff turns the demand of a month into what is billed.
-
-    One at least.
-    """
+    """Tariff rules that turn the demand of a month into billed demand; at least one."""
 
     interval_min: Literal[15, 30, 60] = default(
-        15, "Clock interval of the demand that the rules take [min]."
+        15, "Clock interval of the billed demand [min]."
     )
     power_factor_min: PositiveShare | None = optional(
         "A month's demand is billed times this over its average lagging power factor "
         "where that is lower, 0-1."
     )
     kvar_free_share: NonNegativeFloat | None = optional(
-        "Largest reactive demand that is free, as a part of the month's maximum "
-        "demand; 0.62 is a power factor of 0.85."
+        "Maximum free reactive demand per maximum demand of the month; 0.62 is a power "
+        "factor of 0.85."
     )
     ratchet: PositiveShare | None = optional(
-        "Part of the highest demand of the 11 months before that is billed at least, "
-        "0-1."
+        "Minimum billed demand per highest demand of the previous 11 months, 0-1."
     )
     contract_minimum_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Demand that is billed at least [MW]."
+        "Minimum billed demand [MW]."
     )
 
     @model_validator(mode="after")
-    def _some_rule(self) -> Billing:
+    def _check_any_rule(self) -> Billing:
+        """Refuse settings without any rule."""
         rules = [name for name in type(self).model_fields if name != "interval_min"]
         if all(getattr(self, name) is None for name in rules):
             raise ValueError(
@@ -55,17 +52,21 @@ class Billing(Model):
 class Contract(NamedTuple):
     """Contracted power of a connection."""
 
-    amount: float  # in `unit`
+    amount: float  # contracted power [`unit`]
     name: str
-    unit: str  # MW of active power, or MVA
+    unit: str  # MW of active power, or MVA of apparent power
 
 
 class PointOfInterconnectionSpec(StageSpec):
-    """The point of interconnection, the last stage.
+    """The point of interconnection, the last stage: power and all losses.
 
-    Active and reactive power, and all losses. Reactive power is of fundamental
-    frequency at constant voltage, and no better than its assumed parts, +-30 % unless
-    they are given: `reactive_share`, `filter_share` and `u_k`.
+    Reactive power is that of the fundamental frequency at constant voltage. It is
+    accurate to about 30 % unless its assumed components are specified:
+    `reactive_share`, `filter_share` and `u_k`.
+
+    See Also
+    --------
+    TransformersSpec, UpsSpec : sources of reactive power.
     """
 
     columns = COLUMNS["point_of_interconnection"]
@@ -78,18 +79,18 @@ class PointOfInterconnectionSpec(StageSpec):
         "The meter between the site and the grid; the last stage.",
     )
     contract_mva: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Apparent power that the connection is contracted for [MVA]."
+        "Contracted apparent power of the connection [MVA]."
     )
     contract_mw: Annotated[PositiveFloat | None, SCALES] = optional(
-        "Active power that the connection is contracted for [MW]; in place of "
-        "contract_mva."
+        "Contracted active power of the connection [MW]; in place of contract_mva."
     )
     billing: Billing | None = optional(
-        "Rules of a tariff that demand is billed by; none if absent."
+        "Tariff rules for billed demand; none if absent."
     )
 
     @model_validator(mode="after")
-    def _one_contract(self) -> Self:
+    def _check_one_contract(self) -> Self:
+        """Refuse two contracted powers."""
         if self.contract_mva is not None and self.contract_mw is not None:
             raise ValueError(
                 "has contract_mva and contract_mw; give the contracted one, and null "
@@ -99,29 +100,29 @@ class PointOfInterconnectionSpec(StageSpec):
 
     @property
     def contract(self) -> Contract | None:
-        """The contracted power, active or apparent; None without a contract."""
+        """Contracted active or apparent power; None without a contract."""
         if (mw := self.contract_mw) is not None:
-            return Contract(mw, f"contract, {short(mw)} MW", "MW")
+            return Contract(mw, f"contract, {format_short(mw)} MW", "MW")
         if (mva := self.contract_mva) is not None:
             return Contract(
-                mva, f"contract, {short(mva)} MVA at unity power factor", "MVA"
+                mva, f"contract, {format_short(mva)} MVA at unity power factor", "MVA"
             )
         return None
 
     def open(self, site: SiteView) -> PointOfInterconnectionSpec:
-        """Return the stage; it needs reactive power."""
+        """Return the stage for a facility, which must model reactive power."""
         site.require_ac(self.kind)
         opened = self.model_copy()
         opened._losses = site.with_role("loss")
         return opened
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:  # noqa: ARG002
-        """Return what arrives, and the sum of the losses on the way."""
+        """Return the power that arrives, and the sum of all losses."""
         loss_w = np.zeros(len(block))
         for name in self._losses:
             loss_w = loss_w + block.columns.get(name, 0.0)
-        arrives = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
+        source_columns = {"poi_power_w": POWER, "poi_reactive_var": REACTIVE}
         return {
-            **{name: block.columns[of] for name, of in arrives.items()},
+            **{name: block.columns[source] for name, source in source_columns.items()},
             "loss_w": loss_w,
         }, None

@@ -1,13 +1,17 @@
-"""A ramp limit without storage.
+"""Ramp-rate limit without storage: a dummy load on falls, curtailment on rises.
 
-A ballast that burns what falls too fast, and curtailing. The supply asked for is that
-of a battery that holds ramps, ``clip(load, supply - r dt, supply + r dt)``, with
-nothing to store in. On a fall a ballast (resistors, dummy work) draws what lacks, and
-all of it is heat. A rise can't be held back by a ballast: it passes and is counted,
-unless the load itself can be curtailed, whose work is lost. What is left beyond the
-ramp is counted as it passes, interval by interval: the next ramp begins where the
-supply really is. ASSUMPTION [J]: ballast and curtailing act within the interval, and
-reactive power passes unchanged.
+The target supply is that of a ramp-limiting battery,
+``clip(P, P_s - r dt, P_s + r dt)``, with load P [W], previous supply P_s [W], ramp rate
+r [W/s] and interval dt [s]. When the load falls too fast, a dummy load (resistors,
+dummy work) draws the difference, which is dissipated. A dummy load can't limit rises:
+they pass and are counted, unless the load can be curtailed, at the cost of lost work.
+The excess of each interval is counted, and the next ramp starts from the actual supply.
+ASSUMPTION: dummy load and curtailment act within the interval, and reactive power is
+unchanged.
+
+See Also
+--------
+BatterySpec : ramp limits with storage.
 
 See also: docs/models/node_to_meter.md
 """
@@ -22,18 +26,22 @@ from pydantic import NonNegativeFloat, model_validator
 from diploee.base.measures.distribution import CountAbove, Energy, RunningMaximum
 from diploee.base.model import SCALES, default, optional
 from diploee.base.units import MS_PER_S, S_PER_MIN, W_PER_MW
-from diploee.facility.base import POWER, Block, Nameable, StageSpec, Values, tenth_ms
+from diploee.facility.base import (
+    POWER,
+    Block,
+    Nameable,
+    StageSpec,
+    Values,
+    tenth_of_shortest_ms,
+)
 from diploee.facility.battery import ROUNDING_W, RampRates, State
 from diploee.facility.declared import COLUMNS, METRICS
 from diploee.facility.meters import ColumnMeter
-from diploee.facility.storage import BatteryLimits, StoreState, hold
+from diploee.facility.storage import BatteryLimits, StoreState, smooth_supply
 
 
 class RampLimitSpec(StageSpec, Nameable, RampRates):
-    """Ramps held at this place without storage.
-
-    A ballast on falls, and curtailing on rises.
-    """
+    """A ramp limit without storage: a dummy load on falls, curtailment on rises."""
 
     columns = COLUMNS["ramp_limit"]
     metrics = METRICS["ramp_limit"]
@@ -42,23 +50,24 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
     kind: Literal["ramp_limit"] = default(
         "ramp_limit",
         (
-            "Ramps held at this place without storage: a ballast burns what falls too "
-            "fast; rises pass and are counted, unless the load is curtailed."
+            "A ramp limit without storage: a dummy load (ballast) fills falls that are "
+            "too fast; rises pass and are counted, unless the load is curtailed."
         ),
     )
     ballast_mw: Annotated[NonNegativeFloat | None, SCALES] = optional(
-        "Most that the ballast draws [MW]; as much as falls ask for if absent."
+        "Maximum power of the dummy load [MW]; unlimited if absent."
     )
     curtails: bool = default(
         False,
         (
-            "Whether the load can be held back on a rise; the work lost is counted as "
+            "Whether the load can be curtailed on a rise; lost work is counted as "
             "energy and not made up."
         ),
     )
 
     @model_validator(mode="after")
-    def _each_has_its_ramp(self) -> RampLimitSpec:
+    def _check_ramps(self) -> RampLimitSpec:
+        """Refuse a dummy load or curtailment without a limit in its direction."""
         if self.ballast_mw is not None and self.down_mw_per_min is None:
             raise ValueError(
                 "ballast_mw holds falls alone: give down_mw_per_min, or leave it out"
@@ -70,47 +79,52 @@ class RampLimitSpec(StageSpec, Nameable, RampRates):
         return self
 
     def needed_step_ms(self) -> int | None:
-        """Return a tenth of the minute that ramps are kept over [ms]."""
-        return tenth_ms(S_PER_MIN)
+        """Return a tenth of the minute over which ramps are limited [ms]."""
+        return tenth_of_shortest_ms(S_PER_MIN)
 
     def store(self) -> BatteryLimits:
-        """Return a store that takes the ballast's power and gives the curtailed."""
+        """Return battery limits that represent the dummy load and curtailment."""
         takes_w = np.inf if self.ballast_mw is None else self.ballast_mw * W_PER_MW
         gives_w = np.inf if self.curtails else 0.0
         return BatteryLimits(takes_w, -np.inf, np.inf, 0.0, gives_w=gives_w)
 
     def apply(self, block: Block, state: State) -> tuple[Values, State]:
-        """Hold the ramps of the facility's power as far as can be."""
+        """Limit the ramps of the facility's power as far as possible."""
         load_w = block.columns[POWER]
-        before = StoreState(float(load_w[0]), 0.0) if state is None else state
-        held = hold(load_w, block.dt_ms / MS_PER_S, self.store(), self.hold(), before)
+        initial = StoreState(float(load_w[0]), 0.0) if state is None else state
+        supply = smooth_supply(
+            load_w, block.dt_ms / MS_PER_S, self.store(), self.supply_limits(), initial
+        )
         columns = {
-            "ballast_power_w": np.maximum(-held.battery_w, 0.0),
-            "curtailed_power_w": np.maximum(held.battery_w, 0.0),
-            "ramp_uncovered_w": held.uncovered_w,
-            POWER: held.supply_w,
+            "ballast_power_w": np.maximum(-supply.battery_w, 0.0),
+            "curtailed_power_w": np.maximum(supply.battery_w, 0.0),
+            "ramp_uncovered_w": supply.uncovered_w,
+            POWER: supply.supply_w,
         }
-        return columns, held.state
+        return columns, supply.state
 
     def meter(self) -> ColumnMeter:
-        """Return what measures what it burns, curtails and leaves."""
-        burnt, curtailed, uncovered = (
+        """Return the meter of dissipated, curtailed and uncovered power."""
+        dissipated, curtailed, uncovered = (
             "ballast_power_w",
             "curtailed_power_w",
             "ramp_uncovered_w",
         )
         return ColumnMeter(
             {
-                "ramp_limit.burnt_mwh": (Energy(), burnt),
+                "ramp_limit.burnt_mwh": (Energy(), dissipated),
                 "ramp_limit.curtailed_mwh": (Energy(), curtailed),
                 "ramp_limit.uncovered_mwh": (Energy(), uncovered),
-                "ramp_limit.max_ballast_mw": (RunningMaximum(per=W_PER_MW), burnt),
+                "ramp_limit.max_ballast_mw": (
+                    RunningMaximum(divisor=W_PER_MW),
+                    dissipated,
+                ),
                 "ramp_limit.max_curtailed_mw": (
-                    RunningMaximum(per=W_PER_MW),
+                    RunningMaximum(divisor=W_PER_MW),
                     curtailed,
                 ),
                 "ramp_limit.max_uncovered_mw": (
-                    RunningMaximum(per=W_PER_MW),
+                    RunningMaximum(divisor=W_PER_MW),
                     uncovered,
                 ),
                 "ramp_limit.uncovered_steps": (CountAbove(ROUNDING_W), uncovered),

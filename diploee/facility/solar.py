@@ -1,19 +1,18 @@
-"""A solar plant at this place.
+"""Solar plant: PVWatts chain of pvlib on the irradiance of a weather file.
 
-Pvlib's PVWatts chain on the irradiance of a weather file. The chain [1]_ gives the mean
-output of each record of the weather, with the sun where it is in the record's middle.
-Within a record the output goes on a line from edge to edge that keeps the record's
-energy and stays between nothing and the inverters' rating: below an hour, or what the
-file's records are, no cloud is seen, and ramps, swings and bands with it are lower
+The chain [1]_ gives the mean output of each weather record, with the sun's position at
+the middle of the record. Within a record the output is piecewise linear, keeps the
+record's energy, and stays between zero and the inverters' rating. Clouds shorter than a
+record are not resolved, so ramps, swings and spectral bands of the output are lower
 bounds.
 
-ASSUMPTION [J]: open racks of glass and polymer; it does not fail, is not curtailed, and
-gives active power alone.
+ASSUMPTION: open-rack glass-polymer modules; the plant never fails, is not curtailed,
+and supplies active power only.
 
 References
 ----------
-.. [1] A. P. Dobos, "PVWatts Version 5 Manual", NREL/TP-6A20-62641, 2014, as
-   `pvlib.modelchain.ModelChain.with_pvwatts` has it.
+.. [1] A. P. Dobos, "PVWatts Version 5 Manual", NREL/TP-6A20-62641, 2014, as implemented
+   in `pvlib.modelchain.ModelChain.with_pvwatts`.
 
 See also: docs/models/node_to_meter.md
 """
@@ -39,18 +38,27 @@ from diploee.facility.meters import ColumnMeter
 from diploee.facility.weather import Sun
 
 PER_KELVIN = -0.0035
-"""DC power per kelvin of the cells above 25 deg C: crystalline silicon, "premium" in
-[1] [M]."""
+"""Temperature coefficient of DC power [1/K]: crystalline silicon, "premium" in PVWatts
+(Dobos 2014)."""
 INVERTER = 0.96
-"""Efficiency of the inverters at their rating, PVWatts' [S: pvlib]."""
+"""Efficiency of the inverters at their rating (PVWatts default in pvlib)."""
 ALBEDO = 0.2
-"""Of the ground, PVWatts' [M]."""
-MAX_TURN_DEG, COVER = 60.0, 0.4
-"""Of tracking rows: largest angle (typical of makers) and ground cover (PVWatts') [M]."""  # noqa: E501
+"""Albedo of the ground (PVWatts default)."""
+MAX_TURN_DEG, GROUND_COVERAGE = 60.0, 0.4
+"""Tracking rows: maximum rotation [deg] (typical), ground coverage ratio (PVWatts)."""
 
 
 class SolarSpec(StageSpec, Nameable):
-    """A solar plant on the irradiance of the facility's weather."""
+    """A solar plant on the irradiance of the facility's weather, by PVWatts.
+
+    DC power ``P_dc = dc_mw (G / 1000 W/m²) (1 + gamma (T_cell - 25 °C))`` times (1 -
+    `losses`), with plane-of-array irradiance G [W/m²], cell temperature T_cell [°C] and
+    gamma -0.35 %/K; the inverters' AC power is limited to ``dc_mw / dc_per_ac``.
+
+    See Also
+    --------
+    pvlib.modelchain.ModelChain.with_pvwatts : the model chain.
+    """
 
     columns = COLUMNS["solar"]
     metrics = METRICS["solar"]
@@ -60,9 +68,9 @@ class SolarSpec(StageSpec, Nameable):
     kind: Literal["solar"] = default(
         "solar",
         (
-            "A solar plant at this place, by PVWatts (pvlib) on the irradiance of "
-            "facility.weather, which must be a file that has it; without clouds within "
-            "its records."
+            "A solar plant by PVWatts (pvlib) on the irradiance of facility.weather, "
+            "which must be a file with irradiance; clouds shorter than its records are "
+            "not resolved."
         ),
     )
     dc_mw: Annotated[PositiveFloat, SCALES] = Field(
@@ -70,14 +78,14 @@ class SolarSpec(StageSpec, Nameable):
     )
     dc_per_ac: Annotated[float, Field(ge=0.5, le=3)] = uncertain(
         1.2,
-        "Panels' rated power over the inverters', which clip what is above",
+        "Rated power of the panels per rated power of the inverters, which clip",
         (1.1, 1.5),
     )
     tilt_deg: Annotated[float, Field(ge=0, le=90)] = uncertain(
         20.0, "Tilt of fixed panels [deg]", (10, 40)
     )
     azimuth_deg: Annotated[float, Field(ge=0, lt=360)] = default(
-        180.0, "Where fixed panels look, clockwise from north [deg]: 180 is south."
+        180.0, "Azimuth of fixed panels, clockwise from north [deg]: 180 is south."
     )
     tracks: bool = default(
         False, "Rows that follow the sun from east to west, in place of fixed panels."
@@ -90,7 +98,7 @@ class SolarSpec(StageSpec, Nameable):
     )
 
     def open(self, site: SiteView) -> SolarSpec:
-        """Return the plant under the site's weather."""
+        """Return the plant with the site's irradiance."""
         sun = site.weather.sun if site.weather else "there is no facility.weather"
         if isinstance(sun, str):
             raise StageError(
@@ -104,45 +112,47 @@ class SolarSpec(StageSpec, Nameable):
 
     @property
     def interpolated_s(self) -> float:
-        """Time within which its output is interpolated [s]."""
+        """Interval within which the output is interpolated [s]."""
         return self._sun.step_ms / MS_PER_S
 
     @cached_property
     def _line(self) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Nodes of the output [ms], output there [W], and energy up to there [W ms]."""
-        sun, most_w = self._sun, self.dc_mw * W_PER_MW / self.dc_per_ac
+        sun, max_w = self._sun, self.dc_mw * W_PER_MW / self.dc_per_ac
         edges_ms = (
             np.append(sun.middle_ms, sun.middle_ms[-1] + sun.step_ms) - sun.step_ms // 2
         )
-        nodes_ms, values_w = line_of_means(edges_ms, pvwatts_w(self, sun), most_w)
+        nodes_ms, values_w = curve_through_means(edges_ms, pvwatts_w(self, sun), max_w)
         energy = np.cumsum((values_w[1:] + values_w[:-1]) / 2 * np.diff(nodes_ms))
         return nodes_ms, values_w, np.concatenate([[0.0], energy])
 
     def apply(self, block: Block, state: None) -> tuple[Values, None]:
-        """Give what the sun yields."""
+        """Subtract the plant's output from the facility's power."""
         nodes_ms, values_w, energy = self._line
         edges_ms = np.append(block.starts_ms, block.end_ms)
-        at = np.clip(
+        segment = np.clip(
             np.searchsorted(nodes_ms, edges_ms, side="right") - 1, 0, energy.size - 2
         )
-        since_ms = edges_ms - nodes_ms[at]
-        rises = np.diff(values_w)[at] / np.diff(nodes_ms)[at]
-        until = energy[at] + since_ms * (values_w[at] + rises * since_ms / 2)
-        given_w = np.maximum(np.diff(until) / block.dt_ms, 0.0)
-        return {"solar_w": given_w, POWER: block.columns[POWER] - given_w}, state
+        elapsed_ms = edges_ms - nodes_ms[segment]
+        slopes = np.diff(values_w)[segment] / np.diff(nodes_ms)[segment]
+        energy_until = energy[segment] + elapsed_ms * (
+            values_w[segment] + slopes * elapsed_ms / 2
+        )
+        output_w = np.maximum(np.diff(energy_until) / block.dt_ms, 0.0)
+        return {"solar_w": output_w, POWER: block.columns[POWER] - output_w}, state
 
     def meter(self) -> ColumnMeter:
-        """Return what measures what it gives."""
+        """Return the meter of energy and maximum output."""
         return ColumnMeter(
             {
                 "solar.energy_mwh": (Energy(), "solar_w"),
-                "solar.max_mw": (RunningMaximum(per=W_PER_MW), "solar_w"),
+                "solar.max_mw": (RunningMaximum(divisor=W_PER_MW), "solar_w"),
             }
         )
 
 
 def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:
-    """Return the mean AC power of each record by PVWatts [W], shape (n,)."""
+    """Return the mean AC power of each weather record by PVWatts [W], shape (n,)."""
     import pandas as pd
     from pvlib.location import Location
     from pvlib.modelchain import ModelChain
@@ -157,7 +167,9 @@ def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:
 
     mount = FixedMount(spec.tilt_deg, spec.azimuth_deg)
     if spec.tracks:
-        mount = SingleAxisTrackerMount(0, 180, MAX_TURN_DEG, backtrack=True, gcr=COVER)
+        mount = SingleAxisTrackerMount(
+            0, 180, MAX_TURN_DEG, backtrack=True, gcr=GROUND_COVERAGE
+        )
     panels = Array(
         mount,
         albedo=ALBEDO,
@@ -180,33 +192,35 @@ def pvwatts_w(spec: SolarSpec, sun: Sun) -> Float64Array:
         pd.to_datetime(sun.middle_ms + sun.utc_ms, unit="ms", utc=True)
     )
     with warnings.catch_warnings():
-        # Of pvlib's use of pandas, and of angles at night
+        # Warnings of pvlib's use of pandas, and of angles at night
         warnings.simplefilter("ignore")
         chain.run_model(pd.DataFrame(dict(zip(names, sun.records, strict=True)), times))
     power_w = np.nan_to_num(chain.results.ac.to_numpy(np.float64))
     return np.asarray(np.maximum(power_w, 0.0))  # inverters draw nothing at night
 
 
-def line_of_means(
-    edges_ms: Int64Array, means: Float64Array, most: float
+def curve_through_means(
+    edges_ms: Int64Array, means: Float64Array, maximum: float
 ) -> tuple[Float64Array, Float64Array]:
-    """Return nodes of a line with given means between edges, within bounds.
+    """Return nodes of a piecewise linear curve with specified means between edges.
 
-    At an edge it passes the mean of its neighbours where both allow that; from there it
-    goes to a level, as slowly as keeps that within bounds, at most half of the time on
-    either side.
+    The curve stays between 0 and `maximum`. At an edge it takes the mean of the
+    neighbouring values if bounds allow; from there it changes to a constant level, as
+    slowly as the bounds allow, within at most half of the interval on either side.
     """
     low, high = np.minimum(means[1:], means[:-1]), np.maximum(means[1:], means[:-1])
-    joints = np.minimum(np.maximum((low + high) / 2, 2 * high - most), 2 * low)
-    ends = np.concatenate([means[:1], joints, means[-1:]])
+    edge_values = np.minimum(np.maximum((low + high) / 2, 2 * high - maximum), 2 * low)
+    ends = np.concatenate([means[:1], edge_values, means[-1:]])
     outer = (ends[1:] + ends[:-1]) / 2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        parts = np.fmin(np.fmin(means / outer, (most - means) / (most - outer)), 0.5)
-    parts = np.clip(np.nan_to_num(parts), 0.0, 0.5)
-    level = np.clip((means - parts * outer) / (1 - parts), 0.0, most)
-    reach_ms = parts * np.diff(edges_ms)
+        fractions = np.fmin(
+            np.fmin(means / outer, (maximum - means) / (maximum - outer)), 0.5
+        )
+    fractions = np.clip(np.nan_to_num(fractions), 0.0, 0.5)
+    level = np.clip((means - fractions * outer) / (1 - fractions), 0.0, maximum)
+    ramp_ms = fractions * np.diff(edges_ms)
     nodes = np.column_stack(
-        [edges_ms[:-1], edges_ms[:-1] + reach_ms, edges_ms[1:] - reach_ms]
+        [edges_ms[:-1], edges_ms[:-1] + ramp_ms, edges_ms[1:] - ramp_ms]
     )
     values = np.column_stack([ends[:-1], level, level])
     return np.append(nodes, edges_ms[-1]), np.append(values, ends[-1])

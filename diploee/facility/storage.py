@@ -1,22 +1,33 @@
-"""A store that holds the supply steady, interval by interval.
+"""Storage that smooths the supply or follows a dispatch plan, interval by interval.
 
-Each interval of length dt asks for a supply: a wish through a first-order lag of time
-constant tau, and that within a ramp limit r of the supply before,
-``clip(lagged, supply - r dt, supply + r dt)``. Held ramps alone follow the load's
-median, such as the upper level of a job's iterations, and the store stands full; with a
-lag of several iterations they follow its mean. The battery gives the difference b =
-load - supply as far as its power and its store reach; what it can't cover passes
-through, and is counted. With e the energy stored::
+Smoothing: in each interval dt the target supply follows the request through a
+first-order lag of time constant tau, and is limited to a ramp rate r from the previous
+supply, ``clip(lagged, P_s - r dt, P_s + r dt)``. Ramp limits alone follow the load's
+median, such as the upper level of a job's iterations, and the store stays full; with a
+lag of several iterations the supply follows the load's mean. The battery supplies the
+difference b = load - supply as far as its power and energy allow; the rest passes and
+is counted as uncovered. Stored energy e::
 
-    e' = e - b dt / eta_d   (b > 0, discharging)        e' = e - b dt eta_c   (b < 0, charging)
+    e' = e - b dt / eta_d    (b > 0, discharging)
+    e' = e - b dt eta_c      (b < 0, charging)
 
-The wish is the load, what the battery lost in the interval before, and
-``feedback (e_ref - e)``, which brings the store back to its reference. All of it is
-O(1) an interval and its state is handed on, so that results do not depend on blocks.
-ASSUMPTION [J]: reactive power passes it unchanged.
+The request is the load, plus the battery's loss in the previous interval, plus
+``k (e_ref - e)``, which returns the store to its reference.
+
+Symbols: b battery output [W], e energy [J], e_ref reference energy [J], k feedback
+[1/s], eta_c and eta_d charge and discharge efficiency, dt interval [s], tau lag [s], r
+ramp rate [W/s], P_s supply [W].
+
+The state is passed from block to block, so that results do not depend on blocks.
+ASSUMPTION: reactive power is unchanged.
+
+See Also
+--------
+diploee.facility.battery : modes, settings and meter of a battery.
+diploee.facility.ramp_limit : ramp limits without storage.
 
 See also: docs/models/node_to_meter.md
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -30,109 +41,109 @@ from diploee.base.tables import Float64Array, Int64Array
 
 
 class BatteryLimits(NamedTuple):
-    """A battery in W, J and s."""
+    """Limits and efficiencies of a battery in W, J and s."""
 
-    power_w: float  # most that it takes and gives [W]
-    # Energy that it may be emptied and filled to, and what it is brought back to [J]
+    power_w: float  # maximum charge and discharge power [W]
+    # Minimum, maximum and reference energy [J]
     least_j: float
     most_j: float
     reference_j: float
-    # Efficiencies, 0-1
+    # Charge and discharge efficiency, 0-1
     charge: float = 1.0
     discharge: float = 1.0
-    # Power that brings it back, per energy that lacks [1/s]
+    # Power requested to return to the reference, per missing energy [1/s]
     feedback_per_s: float = 0.0
-    gives_w: float = np.nan  # most that it gives [W]; as much as it takes if NaN
+    gives_w: float = np.nan  # maximum discharge power [W]; `power_w` if NaN
 
 
 class SupplyLimits(NamedTuple):
     """Limits on the ramps and the lag of the supply."""
 
-    # Largest ramps [W/s]; infinite for none
+    # Maximum ramp rates [W/s]; infinite for no limit
     up_w_per_s: float = np.inf
     down_w_per_s: float = np.inf
     lag_s: float = 0.0  # time constant of the lag [s]; 0 for none
 
 
 class StoreState(NamedTuple):
-    """State behind an interval."""
+    """State of a battery at the end of an interval."""
 
-    supply_w: float  # what was drawn [W]
-    stored_j: float  # energy in it [J]
-    level_w: float = np.nan  # of the lag [W]; the supply if NaN
-    loss_w: float = 0.0  # what it lost [W]
+    supply_w: float  # supply from the grid side [W]
+    stored_j: float  # stored energy [J]
+    level_w: float = np.nan  # output of the lag [W]; the supply if NaN
+    loss_w: float = 0.0  # loss [W]
 
 
 @dataclass(frozen=True, eq=False)
-class SteadiedSupply:
-    """Supply, battery and store under a load, each of shape (n,)."""
+class SmoothedSupply:
+    """Smoothed supply and battery power of a load, each of shape (n,)."""
 
-    supply_w: Float64Array  # what is drawn [W]
-    battery_w: Float64Array  # what the battery gives, negative where it takes [W]
-    stored_j: Float64Array  # energy in it at the end of each interval [J]
-    uncovered_w: Float64Array  # by how much it misses the supply that was asked for [W]
+    supply_w: Float64Array  # supply from the grid side [W]
+    battery_w: Float64Array  # battery output, negative when charging [W]
+    stored_j: Float64Array  # stored energy at the end of each interval [J]
+    uncovered_w: Float64Array  # deviation from the target supply [W]
     state: StoreState
 
 
-def hold(
+def smooth_supply(
     load_w: Float64Array,
     dt_s: float,
     store: BatteryLimits,
-    asked: SupplyLimits,
+    limits: SupplyLimits,
     state: StoreState,
-) -> SteadiedSupply:
-    """Hold the supply of a load by a store."""
+) -> SmoothedSupply:
+    """Smooth the supply of a load with a store, within ramp limits and a lag."""
     rows = np.empty((4, load_w.size))
     if np.isnan(store.gives_w):
         store = store._replace(gives_w=store.power_w)
-    before = StoreState(*map(float, state))
-    if np.isnan(before.level_w):
-        before = before._replace(level_w=before.supply_w)
-    numbers = BatteryLimits(*map(float, store)), SupplyLimits(*map(float, asked))
-    last = _hold(load_w, dt_s, *numbers, before, rows)
-    return SteadiedSupply(rows[0], rows[1], rows[2], rows[3], StoreState(*last))
+    initial = StoreState(*map(float, state))
+    if np.isnan(initial.level_w):
+        initial = initial._replace(level_w=initial.supply_w)
+    parameters = BatteryLimits(*map(float, store)), SupplyLimits(*map(float, limits))
+    last = _smooth(load_w, dt_s, *parameters, initial, rows)
+    return SmoothedSupply(rows[0], rows[1], rows[2], rows[3], StoreState(*last))
 
 
 @njit(inline="always")
-def _given(
+def _battery_output(
     gives_w: float, dt_s: float, store: BatteryLimits, stored_j: float
 ) -> tuple[float, float]:
-    """Return what a battery gives of a request [W], and its energy then [J]."""
+    """Return the battery output for a request [W], and the energy after it [J]."""
     if gives_w > 0:
-        room_w = max(stored_j - store.least_j, 0.0) * store.discharge / dt_s
-        gives_w = min(gives_w, store.gives_w, room_w)
+        available_w = max(stored_j - store.least_j, 0.0) * store.discharge / dt_s
+        gives_w = min(gives_w, store.gives_w, available_w)
         return gives_w, stored_j - gives_w * dt_s / store.discharge
-    room_w = max(store.most_j - stored_j, 0.0) / store.charge / dt_s
-    gives_w = -min(-gives_w, store.power_w, room_w)
+    available_w = max(store.most_j - stored_j, 0.0) / store.charge / dt_s
+    gives_w = -min(-gives_w, store.power_w, available_w)
     return gives_w, stored_j - gives_w * dt_s * store.charge
 
 
 @njit()
-def _hold(
+def _smooth(
     load_w: Float64Array,
     dt_s: float,
     store: BatteryLimits,
-    asked: SupplyLimits,
-    before: StoreState,
+    limits: SupplyLimits,
+    initial: StoreState,
     rows: Float64Array,
 ) -> tuple[float, float, float, float]:
-    supply_w, stored_j, level_w, loss_w = before
-    # A lag of interval means: what is left of a step after an interval, and of it on
-    # average.
-    kept = mean = 0.0
-    if asked.lag_s > 0:
-        kept = np.exp(-dt_s / asked.lag_s)
-        mean = (1 - kept) * asked.lag_s / dt_s
+    """Compute supply, battery output, energy and deviation; return the last state."""
+    supply_w, stored_j, level_w, loss_w = initial
+    # Lag of interval means: remainder of a step after an interval, and its mean
+    remainder = mean = 0.0
+    if limits.lag_s > 0:
+        remainder = np.exp(-dt_s / limits.lag_s)
+        mean = (1 - remainder) * limits.lag_s / dt_s
     for k in range(load_w.size):
-        wish_w = (
+        request_w = (
             load_w[k] + loss_w + store.feedback_per_s * (store.reference_j - stored_j)
         )
-        lagged_w = wish_w + (level_w - wish_w) * mean
-        level_w = wish_w + (level_w - wish_w) * kept
-        lowest_w = supply_w - asked.down_w_per_s * dt_s
-        asked_w = min(max(lagged_w, lowest_w), supply_w + asked.up_w_per_s * dt_s)
-        gives_w = load_w[k] - asked_w
-        gives_w, stored_j = _given(gives_w, dt_s, store, stored_j)
+        lagged_w = request_w + (level_w - request_w) * mean
+        level_w = request_w + (level_w - request_w) * remainder
+        lowest_w = supply_w - limits.down_w_per_s * dt_s
+        target_w = min(max(lagged_w, lowest_w), supply_w + limits.up_w_per_s * dt_s)
+        gives_w = load_w[k] - target_w
+        gives_w, stored_j = _battery_output(gives_w, dt_s, store, stored_j)
         loss_w = (
             gives_w * (1 / store.discharge - 1)
             if gives_w > 0
@@ -142,27 +153,27 @@ def _hold(
         rows[0, k] = supply_w
         rows[1, k] = gives_w
         rows[2, k] = stored_j
-        rows[3, k] = abs(supply_w - asked_w)
+        rows[3, k] = abs(supply_w - target_w)
     return supply_w, stored_j, level_w, loss_w
 
 
 class DispatchState(NamedTuple):
-    """State of a battery that shaves peaks or follows the clock, behind an interval."""
+    """State of a battery with peak shaving or time of use, after an interval."""
 
-    stored_j: float  # energy in it [J]
-    billed_w: float = 0.0  # largest billed mean of the month [W]
+    stored_j: float  # stored energy [J]
+    billed_w: float = 0.0  # maximum billed mean of the month [W]
     drawn_j: float = 0.0  # energy of the clock interval so far [J]
-    # Clock interval and month of the interval before; below all at the start
+    # Clock interval and month of the previous interval; at the start below all others
     window: int = -(2**62)
     month: int = -(2**62)
 
 
-class Clock(NamedTuple):
-    """Local time of intervals, each of shape (n,), for what goes by it."""
+class DispatchPlan(NamedTuple):
+    """A dispatch plan over the local time of intervals, each of shape (n,)."""
 
     plan: Float64Array  # 1 to charge, -1 to discharge, 0 to rest
-    # Number of the clock interval that bills, where in it each begins [s], and number
-    # of the month
+    # Number of the billed clock interval, start of each interval within it [s], and
+    # number of the month
     window: Int64Array
     offset_s: Float64Array
     month: Int64Array
@@ -175,19 +186,18 @@ def dispatch(
     store: BatteryLimits,
     target_w: float,
     window_s: float,
-    clock: Clock,
+    clock: DispatchPlan,
     state: DispatchState,
     rows: Float64Array,
 ) -> tuple[float, float, float, int, int]:
-    """Hold the supply at a target or billed mean, or follow the clock.
+    """Dispatch the battery by a target power, a billed mean, or the plan of the clock.
 
-    `target_w` is infinite for the clock's plan, and `window_s` 0 where nothing is
-    billed.
+    `target_w` is infinite for a plan; `window_s` is 0 without billed intervals.
     """
     stored_j, billed_w, drawn_j, window, month = state
     for k in range(load_w.size):
         load = load_w[k]
-        hold_w = most_w = target_w
+        limit_w = max_w = target_w
         if window_s > 0:
             begins = clock.window[k] != window
             if begins:
@@ -195,24 +205,26 @@ def dispatch(
             if clock.month[k] != month:
                 billed_w = 0.0
             window, month = clock.window[k], clock.month[k]
-            hold_w = max(billed_w, target_w)
-            if begins:  # what a run has not seen of its first counts as held
-                drawn_j = hold_w * clock.offset_s[k]
-            # The mean of the clock interval may still come to what is held
-            most_w = max(
-                (hold_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0
+            limit_w = max(billed_w, target_w)
+            if begins:  # time before the run counts as at the limit
+                drawn_j = limit_w * clock.offset_s[k]
+            # Power with which the mean of the clock interval just meets the limit
+            max_w = max(
+                (limit_w * window_s - drawn_j) / (window_s - clock.offset_s[k]), 0.0
             )
         if np.isfinite(target_w):
-            filled_w = load + store.feedback_per_s * (store.reference_j - stored_j)
-            asked_w = min(filled_w, max(load, hold_w), most_w)
+            recharging_w = load + store.feedback_per_s * (store.reference_j - stored_j)
+            target_supply_w = min(recharging_w, max(load, limit_w), max_w)
         elif clock.plan[k] >= 0:
-            asked_w = load + clock.plan[k] * store.power_w
+            target_supply_w = load + clock.plan[k] * store.power_w
         else:
-            asked_w = max(load - store.power_w, min(load, 0.0))
-        gives_w, stored_j = _given(load - asked_w, dt_s, store, stored_j)
+            target_supply_w = max(load - store.power_w, min(load, 0.0))
+        gives_w, stored_j = _battery_output(
+            load - target_supply_w, dt_s, store, stored_j
+        )
         rows[0, k] = load - gives_w
         rows[1, k] = gives_w
         rows[2, k] = stored_j
-        rows[3, k] = max(load - gives_w - most_w, 0.0)
+        rows[3, k] = max(load - gives_w - max_w, 0.0)
         drawn_j += (load - gives_w) * dt_s
     return stored_j, billed_w, drawn_j, window, month

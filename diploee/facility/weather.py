@@ -1,7 +1,7 @@
-"""Weather over a run, as the stages of a facility take it, and where it comes from.
+"""Weather over a run, and its sources: shipped typical days, or a weather file.
 
-Weather is kept as one year of records by month, day and hour in local standard time of
-its station. It is laid over a run by the calendar: every year of the run has the same
+Weather is stored as one year of records by month, day and hour in local standard time
+of the station, and applied to a run by the calendar: each year of the run has the same
 weather on the same date.
 
 See also: docs/models/node_to_meter.md
@@ -29,7 +29,7 @@ from diploee.base.model import (
     Kinds,
     UtcOffset,
     default,
-    installed,
+    entry_point_objects,
     optional,
 )
 from diploee.base.tables import Float64Array, Int64Array
@@ -38,24 +38,24 @@ from diploee.facility.psychrometrics import relative_humidity, wet_bulb_c
 
 LEAP_DAYS = 366
 DAYS_BEFORE_MONTH = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-"""Days of a leap year before each month."""
+"""Number of days of a leap year before each month."""
 LEAP_DAY = 59
-"""29 February, counted from 0."""
+"""Index of 29 February in a leap year, from 0."""
 
 STATIONS = {"denver": "-07:00", "greensboro": "-05:00"}
-"""Standard time of the stations of the shipped typical days."""
+"""UTC offsets of the stations with shipped typical days (standard time)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sun(Brief):
-    """Irradiance and wind over a run as means of records, and their source."""
+    """Irradiance and wind over a run, as means of records, and the station."""
 
     # Global horizontal, direct normal and diffuse horizontal irradiance [W/m2], wind
     # [m/s] and air [deg C], shape (5, n)
     records: Float64Array
-    # Middle of each record since the start of the run [ms], equal steps
+    # Middle of each record [ms since the start of the run], in equal steps
     middle_ms: Int64Array
-    utc_ms: int  # of the middles, from the start of the run to the station's epoch [ms]
+    utc_ms: int  # offset from `middle_ms` to Unix time, for the sun's position [ms]
     station: tuple[float, ...]  # latitude and longitude [deg], altitude [m]
 
     @property
@@ -66,50 +66,50 @@ class Sun(Brief):
 
 @dataclass(frozen=True, eq=False)
 class Weather(Brief):
-    """Weather at instants, linear in time between them."""
+    """Weather at some times, linear in between."""
 
-    # Instants since the start of the run [ms], rising; they enclose the run
+    # Times [ms since the start of the run], ascending; they enclose the run
     time_ms: Int64Array
-    # Temperatures [deg C] and air pressure [Pa] there, shape (n,)
+    # Temperatures [deg C] and air pressure [Pa] at these times, shape (n,)
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
     pressure_pa: Float64Array
-    source: str  # where it is from, in a few words
-    typical: bool  # it is a typical day or year, which holds no extremes
-    sun: Sun | str = "this weather holds none"  # irradiance, or why there is none
-    utc_offset_ms: int | None = None  # of the clock that its hours are taken in [ms]
+    source: str  # short description of the source
+    typical: bool  # True for a typical day or year, which has no extremes
+    sun: Sun | str = "this weather holds none"  # irradiance, or the reason for none
+    utc_offset_ms: int | None = None  # UTC offset of the weather's hours [ms]
 
 
 @dataclass(frozen=True, eq=False)
 class SunYear(Brief):
-    """Irradiance of a leap year by the records of its weather."""
+    """Irradiance of a leap year, by the records of its weather."""
 
-    records: Float64Array  # as in `Sun`, without the air, shape (4, n)
-    middle_ms: int  # middle of what a record is the mean of, from its instant [ms]
+    records: Float64Array  # as in `Sun`, without air temperature, shape (4, n)
+    middle_ms: int  # middle of a record's averaging interval, from its timestamp [ms]
     station: tuple[float, ...]  # latitude and longitude [deg], altitude [m]
 
 
 @dataclass(frozen=True, eq=False)
 class WeatherYear:
-    """Weather of a leap year at equal steps, in standard time of its station."""
+    """Weather of a leap year in equal steps, in standard time of the station."""
 
     # Temperatures [deg C]
     dry_bulb_c: Float64Array
     wet_bulb_c: Float64Array
     pressure_pa: Float64Array  # air pressure [Pa]
-    # Instant of the first record after the year's beginning [ms]: an hour where records
-    # are made at the end of their hour
+    # Time of the first record since the year's start [ms]: one hour if records have the
+    # end of their hour as timestamp
     first_ms: int
     zone: tzinfo  # standard time of the station, a fixed offset
-    source: str  # where it is from, in a few words
-    sun: SunYear | str = "this weather holds none"  # irradiance, or why there is none
+    source: str  # short description of the source
+    sun: SunYear | str = "this weather holds none"  # irradiance, or the reason for none
 
-    def shifted(self, offset_k: float) -> WeatherYear:
-        """Return it warmer by some kelvin at the same relative humidity and pressure.
+    def warmed(self, offset_k: float) -> WeatherYear:
+        """Return warmer weather with the same relative humidity and pressure.
 
-        ASSUMPTION: relative humidity stays [J]; the wet-bulb temperature follows, by
-        less than the dry-bulb temperature. At a constant dew point it would rise by
-        about a third of it.
+        ASSUMPTION: the relative humidity is constant, so that the wet-bulb temperature
+        rises less than the dry-bulb temperature. With a constant dew point it would
+        rise by about a third.
         """
         if offset_k == 0:
             return self
@@ -125,52 +125,54 @@ class WeatherYear:
             self.sun,
         )
 
-    def over(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
-        """Return the weather over a run with its warm-up, hours in a zone."""
+    def for_run(self, clock: RunClock, zone: tzinfo, typical: bool) -> Weather:
+        """Return the weather over a run with its warm-up, hours in a time zone."""
         origin_ms = clock.wall.origin_ms
         shift_ms = origin_ms + int(offsets_ms(np.array([origin_ms]), zone)[0])
         begin_ms, end_ms = clock.begin_ms + shift_ms, clock.horizon_ms + shift_ms
-        # A day more at both ends, so that records enclose the run.
+        # One day more at both ends, so that records enclose the run
         edges = np.array(
             [begin_ms - MS_PER_DAY, end_ms + MS_PER_DAY], dtype="datetime64[ms]"
         )
         first, last = edges.astype("datetime64[Y]").astype(int) + 1970
         step_ms = LEAP_DAYS * MS_PER_DAY // self.dry_bulb_c.size
         rows = np.arange(self.dry_bulb_c.size)
-        in_common = rows[rows * step_ms // MS_PER_DAY != LEAP_DAY]
-        times, taken = [], []
+        common_rows = rows[rows * step_ms // MS_PER_DAY != LEAP_DAY]
+        times, year_rows = [], []
         for year in range(first, last + 1):
-            begins = np.array(
+            year_starts = np.array(
                 [f"{year:04}-01-01", f"{year + 1:04}-01-01"], dtype="datetime64[ms]"
             )
-            year_ms, next_ms = begins.astype(np.int64)
-            taken.append(
-                rows if next_ms - year_ms == LEAP_DAYS * MS_PER_DAY else in_common
+            year_ms, next_ms = year_starts.astype(np.int64)
+            year_rows.append(
+                rows if next_ms - year_ms == LEAP_DAYS * MS_PER_DAY else common_rows
             )
-            times.append(year_ms + self.first_ms + np.arange(taken[-1].size) * step_ms)
-        time_ms, row = np.concatenate(times), np.concatenate(taken)
-        within = slice(
+            times.append(
+                year_ms + self.first_ms + np.arange(year_rows[-1].size) * step_ms
+            )
+        time_ms, row = np.concatenate(times), np.concatenate(year_rows)
+        run_rows = slice(
             int(np.searchsorted(time_ms, begin_ms, side="right")) - 1,
             int(np.searchsorted(time_ms, end_ms)) + 1,
         )
         sun: Sun | str
         if isinstance(self.sun, str):
             sun = self.sun
-        # With a record more at both ends, so that none of the run's is the outermost
+        # One record more at both ends, so that none of the run's is the outermost
         else:
-            more = slice(within.start - 1, within.stop + 1)
-            middle_ms = time_ms[more] + self.sun.middle_ms
+            sun_rows = slice(run_rows.start - 1, run_rows.stop + 1)
+            middle_ms = time_ms[sun_rows] + self.sun.middle_ms
             air_c = np.interp(middle_ms, time_ms, self.dry_bulb_c[row])
             utc_ms = shift_ms - int(offsets_ms(np.array([origin_ms]), self.zone)[0])
             sun = Sun(
-                np.vstack([self.sun.records[:, row[more]], air_c]),
+                np.vstack([self.sun.records[:, row[sun_rows]], air_c]),
                 middle_ms - shift_ms,
                 utc_ms,
                 self.sun.station,
             )
-        row = row[within]
+        row = row[run_rows]
         return Weather(
-            time_ms[within] - shift_ms,
+            time_ms[run_rows] - shift_ms,
             self.dry_bulb_c[row],
             self.wet_bulb_c[row],
             self.pressure_pa[row],
@@ -182,11 +184,11 @@ class WeatherYear:
 
 
 Read = Callable[..., WeatherYear]
-"""Calls a reader with a file and options, or returns what it gave before."""
+"""Function that calls a reader with a file and options, and caches its result."""
 
 
 class WeatherSpec(Kind):
-    """Settings of the weather in a scenario."""
+    """Scenario settings of the weather."""
 
     offset_k: float = default(
         0.0,
@@ -198,44 +200,43 @@ class WeatherSpec(Kind):
         le=20,
     )
     utc_offset: UtcOffset | None = optional(
-        "Offset from UTC that the weather's hours are taken in, such as '-07:00', "
-        "where its station stands in for a place in another zone; the station's "
-        "standard time if absent."
+        "Offset from UTC of the weather's hours, such as '-07:00', for a station in "
+        "another time zone than the site; the station's standard time if absent."
     )
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files that it reads, as the scenario names them."""
+        """Input files of the weather, named as in the scenario."""
         return ()
 
     @property
     def typical(self) -> bool:
-        """Whether it holds typical weather, without extremes."""
+        """True for typical weather, without extremes."""
         return True
 
     @abstractmethod
     def year(self, folder: Path, read: Read) -> WeatherYear:
-        """Return the year of weather that `read` gives for a file and options."""
+        """Return the year of weather, read by `read` from a file with options."""
 
     def open(self, clock: RunClock, folder: Path, read: Read) -> Weather:
         """Return the weather over a run.
 
-        Files are in the folder, and `read` is as in `year`.
+        `folder` is the base of file names, and `read` is as in `year`.
         """
-        year = self.year(folder, read).shifted(self.offset_k)
+        year = self.year(folder, read).warmed(self.offset_k)
         zone = year.zone if self.utc_offset is None else fixed_zone(self.utc_offset)
-        return year.over(clock, zone, self.typical)
+        return year.for_run(clock, zone, self.typical)
 
 
 class TypicalDaySpec(WeatherSpec):
-    """A mean day of each month of a station, with smooth passage between."""
+    """Typical weather: a mean day of each month at a station, smoothly varying."""
 
     kind: Literal["typical_day"] = default(
         "typical_day",
         (
-            "A mean day of each month of a shipped station, by TMY3; it needs no "
-            "file. Mean days know no heat waves: hours beyond a set point, peaks and "
-            "headroom come out low."
+            "A mean day of each month of a shipped station, by TMY3; it needs no file. "
+            "Mean days have no heat waves: hours beyond a set point and peaks are "
+            "underestimated."
         ),
     )
     station: Literal["denver", "greensboro"] = Field(
@@ -249,7 +250,7 @@ class TypicalDaySpec(WeatherSpec):
 
 
 class WeatherFileSpec(WeatherSpec):
-    """A file with the records of a year."""
+    """A weather file with the records of a year."""
 
     kind: Literal["file"] = default(
         "file",
@@ -265,40 +266,40 @@ class WeatherFileSpec(WeatherSpec):
         min_length=1, description="The file, relative to the scenario file."
     )
     actual_year: bool = default(
-        False, "The file holds a year as it was, not a typical one: its peaks count."
+        False,
+        "True if the file has an actual year, not a typical one: its peaks count.",
     )
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The file."""
+        """Name of the weather file."""
         return (self.path,)
 
     @property
     def typical(self) -> bool:
-        """Whether it is a typical year."""
+        """True unless the file has the records of an actual year."""
         return not self.actual_year
 
     def year(self, folder: Path, read: Read) -> WeatherYear:
         """Return the year of weather."""
-        return read(installed(READERS)["weather"], folder / self.path)
+        return read(entry_point_objects(READERS)["weather"], folder / self.path)
 
 
 WEATHER: Kinds[WeatherSpec] = Kinds("weather", WeatherSpec, "diploee.facility.weather")  # type: ignore[type-abstract]
-"""Sources of weather by name: those of this module, and those registered from outside."""  # noqa: E501
+"""Registry of weather sources: those of this module, and registered ones."""
 
 
 def read_typical_days(path: Path, station: str) -> WeatherYear:
     """Return the shipped mean days of a station as a year.
 
-    Each hour of the day goes on a straight line from the middle of one month to that of
-    the next, so that nothing steps where a month begins; the values at the middles are
-    such that every month keeps its mean.
+    Each hour of the day is linear from the middle of one month to the next, so that
+    there is no step between months; the values at the middles are such that each month
+    keeps its mean.
     """
     with path.open(encoding="utf-8") as file:
         lines = csv.DictReader(line for line in file if not line.startswith("#"))
         rows = [row for row in lines if row["station"] == station]
-    # A day's weights of the middles of the months before and after it; the year is a
-    # ring.
+    # Weights of the middles of the adjacent months for each day; the year is periodic
     months = np.repeat(np.arange(MONTHS_PER_YEAR), np.diff(DAYS_BEFORE_MONTH))
     middles = (DAYS_BEFORE_MONTH[:-1] + DAYS_BEFORE_MONTH[1:]) / 2
     days = np.arange(LEAP_DAYS) + 0.5
@@ -319,7 +320,7 @@ def read_typical_days(path: Path, station: str) -> WeatherYear:
         )
         return np.asarray(weights @ at_middles).ravel()
 
-    # A record is made at the end of its hour, as in TMY3.
+    # A record's timestamp is the end of its hour, as in TMY3
     return WeatherYear(
         column("t_db_c"),
         column("t_wb_c"),

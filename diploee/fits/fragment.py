@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from diploee.base.errors import InputError, LogFormatError, did_you_mean, one_of
-from diploee.base.files import check_file, whole_file
+from diploee.base.files import check_output_file, whole_file
 from diploee.importers.job_logs.read import JOB_LOG_FORMATS
 from diploee.importers.registry import Formats
 from diploee.importers.request_traces import servegen
@@ -41,7 +41,7 @@ def check_place(
 ) -> None:
     """Raise `InputError`, before any work, if a fragment can't go to a place."""
     if out is not None:
-        check_file(out, force, inputs=inputs, option=named("out"))
+        check_output_file(out, force, inputs=inputs, option=named("out"))
 
 
 class Target(NamedTuple):

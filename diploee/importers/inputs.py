@@ -8,9 +8,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from diploee.base.clock import RunClock, whole_year
-from diploee.base.errors import InputError, LogFormatError, without_options
-from diploee.base.model import FORMATS, installed
+from diploee.base.clock import RunClock, leap_year_clock
+from diploee.base.errors import InputError, LogFormatError, hide_options
+from diploee.base.model import FORMATS, entry_point_objects
 from diploee.base.units import MS_PER_S
 from diploee.facility.weather import Weather
 from diploee.importers.text.source import readable
@@ -79,7 +79,7 @@ class InputReader:
             name: self._once(content_hash, folder / name)
             for name in input_files(scenario)
         }
-        known = installed(FORMATS)
+        known = entry_point_objects(FORMATS)
         formats = [known["job_logs"].get(log.log_format) for log in logs.values()]
         formats += [
             known["request_traces"].get(trace.trace_format) for trace in traces.values()
@@ -111,7 +111,7 @@ class InputReader:
             curves=curves,
             batches=batches,
             weather=self.weather(scenario, scenario.clock),
-            weather_year=self.weather(scenario, whole_year(facility.zone)),
+            weather_year=self.weather(scenario, leap_year_clock(facility.zone)),
             signals=self._signals(scenario),
             hashes={
                 name: sha256 for name, sha256 in hashes.items() if sha256 is not None
@@ -193,7 +193,7 @@ class InputReader:
 def _of_replay(stream: str) -> Iterator[None]:
     """Name the replay in problems of its file, without command options."""
     try:
-        with without_options():
+        with hide_options():
             yield
     except InputError as error:
         raise type(error)(f"{stream}.replay: {error}") from error

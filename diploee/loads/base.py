@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from diploee.base.boundary import Refusal, check_kind, check_values, naming
+from diploee.base.boundary import ErrorMaker, check_columns, check_type, named_errors
 from diploee.base.column_specs import Columns
 from diploee.base.errors import WorkloadError
 from diploee.facility.base import Block, Values
@@ -79,7 +79,7 @@ WHOLE = 1e-6
 """Nodes by which a mean may be more than those that stand: rounding."""
 
 
-def refusal(load: object) -> Refusal:
+def refusal(load: object) -> ErrorMaker:
     """Return what makes an error that names a load, or what opens it."""
     name = getattr(load, "__name__", type(load).__name__)
     return lambda text: WorkloadError(f"load {name}{text}")
@@ -104,12 +104,12 @@ def open_loads(
         refuse = refusal(open_load)
         if any(open_load is other for other in loads[:i]):
             raise refuse(" is given twice; take one out")
-        with naming("opening it", refuse):
+        with named_errors("opening it", refuse):
             load = open_load(scenario, inputs, library)
-            check_kind(
+            check_type(
                 "columns", load.columns, tuple | list, "a tuple of Column", refuse
             )
-            check_kind(
+            check_type(
                 "library", load.library, ProfileLibrary, "a ProfileLibrary", refuse
             )
             new = [column for column in load.columns if column not in columns]
@@ -136,7 +136,7 @@ def load_metrics(
     """Return the blocks of ``metrics.json`` of loads, none of them `taken`."""
     result = dict[str, Any]()
     for load in loads:
-        with naming("metrics", refusal(load)):
+        with named_errors("metrics", refusal(load)):
             blocks = dict(load.metrics(pool))
         if twice := blocks.keys() & {*taken, *result}:
             raise refusal(load)(
@@ -158,7 +158,7 @@ class Loads:
         """Return the segments of each load that start in a window."""
         result = []
         for load in self._loads:
-            with naming("between", refusal(load)):
+            with named_errors("between", refusal(load)):
                 result.append(load.between(begin_ms, end_ms))
                 if not self._has_passed:
                     self._check(load, result[-1], begin_ms)
@@ -170,17 +170,17 @@ class Loads:
         result = dict(block.columns)
         for load in self._loads:
             refuse = refusal(load)
-            with naming("values", refuse):
+            with named_errors("values", refuse):
                 values = load.values(block)
                 if not self._has_passed:
-                    check_values(values, load.columns, len(block), refuse)
+                    check_columns(values, load.columns, len(block), refuse)
             result |= values
         self._has_passed = True
         return result
 
     def _check(self, load: Load, found: Segments, begin_ms: int) -> None:
         """Refuse segments that can't be summed, or of another window."""
-        check_kind("between", found, Segments, "Segments", refusal(load))
+        check_type("between", found, Segments, "Segments", refusal(load))
         for name, is_right, expected in (
             ("start_ms", found.start_ms >= begin_ms, "none before its window"),
             ("end_ms", found.end_ms > found.start_ms, "ends after starts"),

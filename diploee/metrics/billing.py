@@ -110,7 +110,7 @@ class BillingDemand:
             demand_sums(clock),
             demand_sums(clock, reactive=True),
         )
-        if rules and (why := clock.why_not_aligned(rules.interval_min * MS_PER_MIN)):
+        if rules and (why := clock.alignment_problem(rules.interval_min * MS_PER_MIN)):
             raise InputError(
                 "facility.stages, point_of_interconnection: billing.interval_min: "
                 f"{rules.interval_min} min is {why}; have: {one_of(list(self._active))}"
@@ -157,7 +157,7 @@ class BillingDemand:
         p_mw, q_mvar = active.mean_mw, reactive.mean_mw
         s_mva = np.hypot(p_mw, q_mvar)
         result: dict[str, dict[str, Any]] = {}
-        for month, rows in self._clock.months_in(active.starts_ms):
+        for month, rows in self._clock.month_slices(active.starts_ms):
             at = [
                 rows.start + int(np.argmax(v[rows]))
                 for v in (p_mw, s_mva, q_mvar, -q_mvar)

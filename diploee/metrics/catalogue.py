@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from diploee.base.boundary import check_kind
+from diploee.base.boundary import check_type
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.series import Measure
 from diploee.base.metric import Metric, catalogue, find_metric, read_metrics
-from diploee.base.model import Registry, installed
+from diploee.base.model import Registry, entry_point_objects
 from diploee.facility.base import STAGES
 from diploee.scenario.plugged import LOADS
 
@@ -29,8 +29,8 @@ class RunMeasure(Brief):
         def refuse(text: str) -> InputError:
             return InputError(f"measure {self.name}{text}")
 
-        check_kind("metrics", self.metrics, tuple | list, "a tuple of Metric", refuse)
-        check_kind("open", self.open, Callable, "a class or function", refuse)
+        check_type("metrics", self.metrics, tuple | list, "a tuple of Metric", refuse)
+        check_type("open", self.open, Callable, "a class or function", refuse)
 
 
 MEASURES: Registry[RunMeasure] = Registry("run", noun="measure")
@@ -44,7 +44,11 @@ DECLARED = read_metrics(Path(__file__).with_name("catalogue.csv"))
 def _declared() -> list[Metric]:
     """Return all metrics but stages': other loads stand behind the services."""
     behind = max(k for k, m in enumerate(DECLARED) if m.key.startswith("requests.")) + 1
-    others = [metric for kind in installed(LOADS).values() for metric in kind.metrics]
+    others = [
+        metric
+        for kind in entry_point_objects(LOADS).values()
+        for metric in kind.metrics
+    ]
     return [*DECLARED[:behind], *others, *DECLARED[behind:], *added_metrics()]
 
 

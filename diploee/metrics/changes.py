@@ -19,9 +19,9 @@ from diploee.base.measures.ramps import (
     CLASS_FACTORS,
     BothWays,
     LargestChanges,
-    Magnitudes,
     Rainflow,
     RollingRanges,
+    SignalHistogram,
     ramps,
 )
 from diploee.base.measures.series import to_mw
@@ -79,13 +79,13 @@ class Changes:
     def __init__(self, clock: WallClock) -> None:
         self._clock, step_ms = clock, clock.step_ms
         self._no_ramps = {
-            length_ms: clock.why_not_held(length_ms) for length_ms in RAMP_MS
+            length_ms: clock.window_problem(length_ms) for length_ms in RAMP_MS
         }
         self._no_ranges = {
-            length_ms: clock.why_not_held(length_ms, 2) for length_ms in SWING_MS
+            length_ms: clock.window_problem(length_ms, 2) for length_ms in SWING_MS
         }
         self._no_changes = {
-            length_ms: clock.why_not_held(length_ms - length_ms % step_ms)
+            length_ms: clock.window_problem(length_ms - length_ms % step_ms)
             for length_ms in WITHIN_MS
         }
         self._changes = {
@@ -94,7 +94,7 @@ class Changes:
             if not reason
         }
         self._ramps = {
-            length_ms: Magnitudes(ramps(n := length_ms // step_ms), 2 * n)
+            length_ms: SignalHistogram(ramps(n := length_ms // step_ms), 2 * n)
             for length_ms, reason in self._no_ramps.items()
             if not reason
         }
@@ -104,7 +104,7 @@ class Changes:
         )
 
     @property
-    def measures(self) -> Iterable[LargestChanges | Magnitudes | RollingRanges]:
+    def measures(self) -> Iterable[LargestChanges | SignalHistogram | RollingRanges]:
         """Accumulators of the series."""
         return *self._changes.values(), *self._ramps.values(), self._ranges
 

@@ -156,7 +156,7 @@ class Peaks:
         """Add consecutive interval means [W] from `t0_ms` on, also of every pool."""
         step_ms = self._clock.step_ms
         starts_ms = t0_ms + np.arange(power_w.size) * step_ms
-        for month, rows in self._clock.months_in(starts_ms):
+        for month, rows in self._clock.month_slices(starts_ms):
             of_month = self._of_month.setdefault(month, FirstMaximum())
             of_month.add(power_w[rows], int(starts_ms[rows.start]), step_ms)
         self._negated.add(-power_w, t0_ms, step_ms)
@@ -219,7 +219,7 @@ def demand_sums(clock: WallClock, reactive: bool = False) -> dict[int, ClockSums
     return {
         minutes: ClockSums(clock, length_ms, reactive)
         for minutes, length_ms in lengths.items()
-        if not clock.why_not_aligned(length_ms)
+        if not clock.alignment_problem(length_ms)
     }
 
 
@@ -228,7 +228,7 @@ def absent_demand(
 ) -> list[dict[str, Any]]:
     """Return the intervals [min] whose demand is not reported, with the reason."""
     reasons = {
-        minutes: clock.why_not_aligned(minutes * MS_PER_MIN) for minutes in DEMAND_MIN
+        minutes: clock.alignment_problem(minutes * MS_PER_MIN) for minutes in DEMAND_MIN
     }
     reasons |= {minutes: NO_WHOLE for minutes, of in seen.items() if not of.counts.size}
     return absent("interval_min", reasons)
@@ -249,7 +249,7 @@ def demand_block(
         largest = _largest(of, clock, slice(None))
         entry = {"interval_min": minutes, **largest}
         entry["load_factor"] = load_factor(mean_mw, largest["max_mw"])
-        months = clock.months_in(of.starts_ms)
+        months = clock.month_slices(of.starts_ms)
         entry["monthly"] = {month: _largest(of, clock, rows) for month, rows in months}
         entries.append(entry)
     return {

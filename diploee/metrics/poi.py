@@ -71,7 +71,7 @@ class PoiMetrics:
         names = [
             column.name for column in self._with_role if column.name in block.columns
         ]
-        for month, rows in self._clock.months_in(block.starts_ms):
+        for month, rows in self._clock.month_slices(block.starts_ms):
             sums = self._months.setdefault(
                 month, MonthSums(int(block.starts_ms[rows.start]))
             )
@@ -178,10 +178,10 @@ class PoiMetrics:
         }
 
     def _extremes(self) -> dict[str, Any]:
-        if not self._peak.beside:  # the run never filled up
+        if not self._peak.companions:  # the run never filled up
             return {}
-        iso, peak, (peak_var,) = self._clock.iso, self._peak, self._peak.beside
-        max_mva = hypot(*self._apparent.beside) / W_PER_MW
+        iso, peak, (peak_var,) = self._clock.iso, self._peak, self._peak.companions
+        max_mva = hypot(*self._apparent.companions) / W_PER_MW
         result: dict[str, Any] = {
             "peak": {
                 "max_mw": peak.value / W_PER_MW,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from diploee.base.boundary import Refusal, check_kind, naming
+from diploee.base.boundary import ErrorMaker, check_type, named_errors
 from diploee.base.clock import RunClock, WallClock
 from diploee.base.errors import InputError
 from diploee.base.measures.distribution import Distribution
@@ -55,15 +55,15 @@ DURATION_PERCENTS = (
 """Points of the load duration curve, denser where few hours decide [% of the time]."""
 
 
-def _refusal(name: str) -> Refusal:
+def _refusal(name: str) -> ErrorMaker:
     return lambda text: InputError(f"measure '{name}'{text}")
 
 
 def _opened(added: RunMeasure, clock: WallClock) -> Measure:
     """Open an added measure, which must have what one has."""
-    with naming("opening it", _refusal(added.name)):
+    with named_errors("opening it", _refusal(added.name)):
         measure = added.open(clock)
-        check_kind(
+        check_type(
             "n_window", measure.n_window, int, "a whole number", _refusal(added.name)
         )
     return measure
@@ -72,9 +72,9 @@ def _opened(added: RunMeasure, clock: WallClock) -> Measure:
 def _result(name: str, measure: Measure) -> Mapping[str, Any]:
     """Return the values of an added measure: all that it declared, nothing else."""
     refuse = _refusal(name)
-    with naming("result", refuse):
+    with named_errors("result", refuse):
         values = measure.result()
-        check_kind("its result", values, Mapping, "values by name", refuse)
+        check_type("its result", values, Mapping, "values by name", refuse)
     keyed = dict(flatten(values, f"measures.{name}."))
     declared = MEASURES[name].metrics
     check_declared(keyed.items(), declared, refuse)

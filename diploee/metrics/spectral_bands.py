@@ -36,7 +36,7 @@ from diploee.profiles.meter_response import (
     UNKNOWN_WINDOW_S,
     MeterModel,
     ResolvableRange,
-    reach,
+    resolvable_range,
 )
 from diploee.profiles.profile import Provenance
 
@@ -116,7 +116,9 @@ class Readings(NamedTuple):
         has = origin if isinstance(origin, Mapping) else vars(origin)
         most_hz, names = has["bandwidth_hz"], (name,) if name else ()
         if most_hz is None:
-            return cls(reach(0.0, 0.0), NO_METER, is_synthesised=True, names=names)
+            return cls(
+                resolvable_range(0.0, 0.0), NO_METER, is_synthesised=True, names=names
+            )
         meter = has.get("meter")
         if meter is None:
             meter = MeterModel(
@@ -127,7 +129,11 @@ class Readings(NamedTuple):
             known = meter.keys() & MeterModel.__dataclass_fields__.keys()
             meter = MeterModel(**{key: meter[key] for key in known})
         is_reference = has.get("kind") == "reference"
-        window_s, interval_s, result = meter.window_s, meter.interval_s, meter.reach
+        window_s, interval_s, result = (
+            meter.window_s,
+            meter.interval_s,
+            meter.resolvable_range,
+        )
         if window_s is None:
             window_s = FLAGGED_WINDOWS / (most_hz or _NO_HZ)
         why = f"means over {window_s:.3g} s"
@@ -274,7 +280,9 @@ class Support:
     def block(self, energy_j: Mapping[str, float] = NONE) -> dict[str, Any]:
         """Return the `bandwidth` block, with the energy of each profile, by name."""
         others = set(energy_j).difference(*(of.names for of in self.readings))
-        rest = Readings(reach(0.0, 0.0), "constant power", names=tuple(sorted(others)))
+        rest = Readings(
+            resolvable_range(0.0, 0.0), "constant power", names=tuple(sorted(others))
+        )
         return {
             "trusted_hz": self.trusted_hz,
             "flagged_hz": max(self.flagged_hz, self.trusted_hz),
@@ -317,7 +325,7 @@ def profile_support(
         alike[of.reach, of.why] = before._replace(names=(*before.names, *of.names))
     result = [of._replace(names=tuple(sorted(set(of.names)))) for of in alike.values()]
     result = result or [
-        Readings(reach(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)
+        Readings(resolvable_range(UNKNOWN_WINDOW_S, 0.0), NO_PROFILE, UNKNOWN_WINDOW_S)
     ]
     result.sort(key=lambda of: (of.reach.flagged_hz, of.reach.trusted_hz, of.why))
     finest = max(result, key=lambda of: of.reach.flagged_hz)

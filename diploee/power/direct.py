@@ -102,12 +102,12 @@ class EnergyTables(NamedTuple):
 def _cumulative_on_grid(profile: PowerProfile, grid_ms: int) -> Float64Array:
     per_sample = profile.dt_ms // grid_ms
     if per_sample == 1:
-        return profile.cumulated_j()
+        return profile.compute_cumulative_j()
     n_points = profile.power_w.size * per_sample + 1
     return np.interp(
         np.arange(n_points),
         np.arange(profile.power_w.size + 1) * per_sample,
-        profile.cumulated_j(),
+        profile.compute_cumulative_j(),
     )
 
 

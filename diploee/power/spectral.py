@@ -24,7 +24,7 @@ from diploee.base.tables import Float64Array, Int32Array, Int64Array
 from diploee.base.units import MS_PER_S
 from diploee.power.segments import Segments
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.looping import phases
+from diploee.profiles.looping import find_phases
 
 FFT_LENGTH = 1 << 18
 """Length of a transform at least; a block is what remains of it beyond the longest
@@ -69,7 +69,7 @@ class Slices(NamedTuple):
         """Return the longest slices of profiles, no more than `max_slices`."""
         ranked: list[tuple[int, int, int, int]] = []
         for index in profile_ids:
-            of = phases(library[index])
+            of = find_phases(library[index])
             loop_ms, tail_ms = (
                 of.ending_ms - of.steady_ms,
                 of.duration_ms - of.ending_ms,

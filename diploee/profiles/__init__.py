@@ -1,4 +1,4 @@
-"""Power profiles of jobs: the type, the Parquet store, the library."""
+"""Power profiles of jobs: the profile type, its Parquet store, and the library."""
 
 import lazy_loader
 

@@ -1,7 +1,4 @@
-"""Check a library file by file.
-
-Everything that is wrong, not only what a run would trip over.
-"""
+"""Complete check of a profile library: every problem of every file."""
 
 from __future__ import annotations
 
@@ -18,27 +15,27 @@ from diploee.profiles.profile import PowerProfile
 from diploee.profiles.store import StoredProfile
 
 IDLE_W, RATED_W, GPUS_W = 420.0, 3_520.0, 2_800.0
-"""Idle and rated device power of the published node, 4 x H100 and 2 x EPYC 9554, and
-the TDP of its GPUs [W]."""
+"""Idle and rated device power of the published node (4 x H100, 2 x EPYC 9554), and the
+TDP of its GPUs [W] (arXiv:2604.07345)."""
 ABOVE_RATED = 1.2
-"""A sample above this part of the rated power is believed to be wrong, a mean above 1."""  # noqa: E501
+"""Maximum plausible sample in per unit of the rated power; the maximum mean is 1."""
 
 
 @dataclass(frozen=True)
 class _FileCheck:
-    """One file of a library."""
+    """The check of one file of a library."""
 
     path: Path  # the file
-    # As in the file's head; empty and 0 where it can't be read
+    # As in the file's metadata; empty and 0 if it can't be read
     profile_id: str
     workload: str
     n_nodes: int
-    problems: tuple[str, ...]  # what is wrong with it, a line each
+    problems: tuple[str, ...]  # one line each
 
 
 @dataclass(frozen=True)
 class LibraryCheck(Brief):
-    """All files of a library."""
+    """The check of all files of a library."""
 
     files: tuple[_FileCheck, ...]  # in the order of their paths
 
@@ -49,7 +46,7 @@ class LibraryCheck(Brief):
 
     @property
     def classes(self) -> dict[tuple[str, int], int]:
-        """Number of readable profiles by workload and node count, in order."""
+        """Number of readable profiles by workload and node count, sorted."""
         result = Counter(
             (file.workload, file.n_nodes) for file in self.files if file.profile_id
         )
@@ -59,20 +56,20 @@ class LibraryCheck(Brief):
 def check_library(
     *folders: Path | str, idle_w: float | None = None, rated_w: float | None = None
 ) -> LibraryCheck:
-    """Read every file of one or several folders and report what is wrong with it.
+    """Read every file of one or several folders, and list its problems.
 
     Parameters
     ----------
     *folders : path
         Folders of profiles.
     idle_w, rated_w : float, optional
-        Idle and rated power of a node that profiles are compared with [W].
+        Idle and rated power of a node [W], with which profiles are compared.
     """
-    least_w = IDLE_W if idle_w is None else idle_w
-    most_w = RATED_W if rated_w is None else rated_w
-    if not 0 <= least_w < most_w < np.inf:
+    low_w = IDLE_W if idle_w is None else idle_w
+    high_w = RATED_W if rated_w is None else rated_w
+    if not 0 <= low_w < high_w < np.inf:
         raise ProfileError(
-            f"a node idle at {least_w:g} W and rated {most_w:g} W, expected 0 or more, "
+            f"a node idle at {low_w:g} W and rated {high_w:g} W, expected 0 or more, "
             "the rated power above the idle power"
         )
     first: dict[str, Path] = {}
@@ -85,9 +82,9 @@ def check_library(
             problems = list(_value_problems(stored.profile, idle_w, rated_w))
         except ProfileError as error:
             problems = [str(error).removeprefix(f"{path}: ")]
-        other = first.setdefault(head[0], path)
-        if head[0] and other is not path:
-            problems.append(f"its id '{head[0]}' is that of {other}, too")
+        first_path = first.setdefault(head[0], path)
+        if head[0] and first_path is not path:
+            problems.append(f"its id '{head[0]}' is that of {first_path}, too")
         checks.append(_FileCheck(path, *head, tuple(problems)))
     return LibraryCheck(tuple(checks))
 
@@ -95,15 +92,16 @@ def check_library(
 def _value_problems(
     profile: PowerProfile, idle_w: float | None, rated_w: float | None
 ) -> Iterator[str]:
+    """Yield implausible values: samples far above rated power, means out of range."""
     origin = profile.provenance
     gpus_w = (origin.gpus_per_node or 0) * (origin.gpu_tdp_w or 0) or GPUS_W
     idle_w = IDLE_W * gpus_w / GPUS_W if idle_w is None else idle_w
     rated_w = RATED_W * gpus_w / GPUS_W if rated_w is None else rated_w
     node_w = profile.power_w.astype(np.float64) / profile.n_nodes
-    high = node_w > ABOVE_RATED * rated_w
-    if high.any():
+    is_high = node_w > ABOVE_RATED * rated_w
+    if is_high.any():
         yield (
-            f"{int(high.sum())} values above {ABOVE_RATED:g} times the rated "
+            f"{int(is_high.sum())} values above {ABOVE_RATED:g} times the rated "
             f"{rated_w:,g} W of a node, up to {node_w.max():,.4g} W: is it of "
             f"{profile.n_nodes} nodes, and in W?"
         )

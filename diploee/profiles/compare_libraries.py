@@ -1,7 +1,7 @@
-"""How two libraries differ, class by class.
+"""Comparison of two profile libraries, job class by job class.
 
-Mean, spread, duration and spectrum of their profiles. Used to say what changes when
-measured profiles take the place of the reference ones.
+Compared are mean, spread, duration and spectrum of the profiles: the changes when
+measured profiles replace reference profiles.
 """
 
 from __future__ import annotations
@@ -18,115 +18,119 @@ from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
 
 BAND_HZ = 0.25
-"""Up to here a reading that is averaged over 1 s is trusted (gain 0.90) [Hz]."""
+"""Maximum frequency of trusted readings averaged over 1 s, gain 0.90 [Hz]."""
 SWING_HZ = 0.02
-"""Swings within a phase lie above, the phases of a job below [Hz]."""
+"""Frequency below which are phases of a job, above swings within a phase [Hz]."""
 SEGMENT_S = 256.0
-"""Length of the averaged spectra [s]: lines 0.004 Hz apart are resolved."""
+"""Length of the averaged segments [s]: lines 0.004 Hz apart are resolved."""
 SEGMENTS = 4
-"""A line is looked for in profiles of at least this number of segments, then maybe
-shorter."""
+"""Minimum number of segments per profile; shorter profiles have shorter segments."""
 LINE_OVER_FLOOR = 10.0
-"""A line stands this much above the median of the octave on either side [power ratio]."""  # noqa: E501
+"""Minimum ratio of a line's power to the median of the octaves around it."""
 
 
 @dataclass(frozen=True)
 class ProfileStatistics:
-    """Figures of one profile, or their means over the profiles of a class."""
+    """Statistics of one profile, or their means over the profiles of a class."""
 
     mean_w: float  # mean power of the job [W]
     std_w: float  # population standard deviation in time [W]
     duration_s: float  # length [s]
-    # Root mean square of all swings above 0 and up to `BAND_HZ` [W]; NaN where the step
-    # is too long for it
+    # Rms of fluctuations above 0 and up to `BAND_HZ` [W]; NaN if the step is too long
     band_rms_w: float
-    # The same from `SWING_HZ` on, without the slow phases of the job [W]
+    # Rms from `SWING_HZ` to `BAND_HZ`, without the slow phases of the job [W]
     swing_rms_w: float
-    # Frequency of the strongest line between the two [Hz]; NaN where no line stands out
+    # Frequency of the strongest line from `SWING_HZ` to `BAND_HZ` [Hz]; NaN if none
     line_hz: float
 
 
 @dataclass(frozen=True)
-class _ClassFigures:
-    """A job class of a library."""
+class _ClassStatistics:
+    """Statistics of a job class of a library."""
 
-    n_profiles: int  # profiles of the class
-    n_lines: int  # profiles of them with a line
-    # Means over the profiles; of the line over those that have one
+    n_profiles: int  # number of profiles of the class
+    n_lines: int  # number of profiles with a spectral line
+    # Means over the profiles; the line's over profiles with a line
     figures: ProfileStatistics
-    boundaries: tuple[str, ...]  # what the power of its profiles includes
+    boundaries: tuple[str, ...]  # power boundaries of the profiles
 
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """A job class in two libraries."""
+    """The statistics of a job class in two libraries."""
 
     workload: str  # kind of work
     n_nodes: int  # nodes of the job
-    # The class in either library; None where it has none
-    first: _ClassFigures | None
-    second: _ClassFigures | None
+    # Statistics in each library; None if the library lacks the class
+    first: _ClassStatistics | None
+    second: _ClassStatistics | None
 
     @property
     def boundaries_differ(self) -> bool:
-        """Whether both libraries have the class, with power of different boundaries."""
+        """True if both libraries have the class, with different power boundaries."""
         if self.first is None or self.second is None:
             return False
         return self.first.boundaries != self.second.boundaries
 
 
-def figures_of(profile: PowerProfile) -> ProfileStatistics:
-    """Return the figures of one profile."""
+def profile_statistics(profile: PowerProfile) -> ProfileStatistics:
+    """Return the statistics of one profile."""
     step_s = profile.dt_ms / MS_PER_S
     frequency_hz, power_w2 = scipy.signal.periodogram(
         np.asarray(profile.power_w, np.float64), 1 / step_s, scaling="spectrum"
     )
     in_band = (frequency_hz > 0) & (frequency_hz <= BAND_HZ)
-    reaches = 0.5 / step_s >= BAND_HZ
+    is_resolved = 0.5 / step_s >= BAND_HZ
     return ProfileStatistics(
         mean_w=profile.mean_power_w,
         std_w=float(np.std(profile.power_w, dtype=np.float64)),
         duration_s=profile.duration_ms / MS_PER_S,
-        band_rms_w=_rms(power_w2[in_band]) if reaches else np.nan,
+        band_rms_w=_rms(power_w2[in_band]) if is_resolved else np.nan,
         swing_rms_w=_rms(power_w2[in_band & (frequency_hz >= SWING_HZ)])
-        if reaches
+        if is_resolved
         else np.nan,
         line_hz=strongest_line_hz(profile.power_w, step_s),
     )
 
 
-def _class_figures(library: ProfileLibrary) -> dict[tuple[str, int], _ClassFigures]:
-    """Return the figures of each class of a library, by workload and nodes."""
+def _class_statistics(
+    library: ProfileLibrary,
+) -> dict[tuple[str, int], _ClassStatistics]:
+    """Return the statistics of each class of a library, by workload and node count."""
     by_class: dict[tuple[str, int], list[ProfileStatistics]] = {}
     boundaries: dict[tuple[str, int], set[str]] = {}
     for index, entry in enumerate(library.entries):
         job_class = entry.workload, entry.n_nodes
-        by_class.setdefault(job_class, []).append(figures_of(library[index]))
+        by_class.setdefault(job_class, []).append(profile_statistics(library[index]))
         boundaries.setdefault(job_class, set()).add(entry.provenance.power_boundary)
     return {
-        job_class: _mean(result, boundaries[job_class])
-        for job_class, result in sorted(by_class.items())
+        job_class: _mean_statistics(statistics, boundaries[job_class])
+        for job_class, statistics in sorted(by_class.items())
     }
 
 
-def compare(first: ProfileLibrary, second: ProfileLibrary) -> list[ClassDifference]:
-    """Compare two libraries."""
-    one, other = _class_figures(first), _class_figures(second)
+def compare_libraries(
+    first: ProfileLibrary, second: ProfileLibrary
+) -> list[ClassDifference]:
+    """Compare two libraries, and return the difference of each class."""
+    first_classes, second_classes = _class_statistics(first), _class_statistics(second)
     return [
-        ClassDifference(*job_class, one.get(job_class), other.get(job_class))
-        for job_class in sorted({*one, *other})
+        ClassDifference(
+            *job_class, first_classes.get(job_class), second_classes.get(job_class)
+        )
+        for job_class in sorted({*first_classes, *second_classes})
     ]
 
 
 def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
-    """Return the frequency of the strongest line between `SWING_HZ` and `BAND_HZ` [Hz].
+    """Return the frequency of the strongest line from `SWING_HZ` to `BAND_HZ` [Hz].
 
-    Averaged spectra (Welch's method, Hann window) are searched for peaks that stand out
-    from the octaves around them; the highest one's place is refined by a parabola
-    through its logarithm.
+    Peaks of the averaged spectrum (Welch's method, Hann window) must exceed the octaves
+    around them. The frequency of the highest peak is refined by a parabola through the
+    logarithms of three bins. NaN if there is no peak or the profile is too short.
     """
     n_segment = int(min(SEGMENT_S / step_s, power_w.size / SEGMENTS))
-    # The lowest octave that is looked at needs a few bins below the lowest line.
+    # The octave below the lowest line needs a few bins
     if n_segment * step_s * SWING_HZ < 2 or step_s > 0.5 / BAND_HZ:
         return np.nan
     frequency_hz, density = scipy.signal.welch(
@@ -138,8 +142,10 @@ def strongest_line_hz(power_w: Float32Array, step_s: float) -> float:
     if peaks.size == 0:
         return np.nan
     peak = int(peaks[np.argmax(density[peaks])])
-    left, top, right = np.log(density[peak - 1 : peak + 2] + np.finfo(np.float64).tiny)
-    shift = (left - right) / (2 * (left - 2 * top + right))
+    below, centre, above = np.log(
+        density[peak - 1 : peak + 2] + np.finfo(np.float64).tiny
+    )
+    shift = (below - above) / (2 * (below - 2 * centre + above))
     return float((peak + shift) * frequency_hz[1])
 
 
@@ -156,16 +162,20 @@ def _floor(density: Float64Array) -> Float64Array:
 
 
 def _rms(power_w2: Float64Array) -> float:
+    """Return the rms of a power spectrum's bins [W]."""
     return float(np.sqrt(power_w2.sum()))
 
 
-def _mean(found: Iterable[ProfileStatistics], boundaries: set[str]) -> _ClassFigures:
-    rows = np.array([list(vars(figures).values()) for figures in found])
-    there = ~np.isnan(rows)
-    n_there = there.sum(axis=0)
-    sums = np.where(there, rows, 0.0).sum(axis=0)
-    means = np.where(n_there > 0, sums / np.maximum(n_there, 1), np.nan)
+def _mean_statistics(
+    statistics: Iterable[ProfileStatistics], boundaries: set[str]
+) -> _ClassStatistics:
+    """Return the mean statistics of a class."""
+    rows = np.array([list(vars(figures).values()) for figures in statistics])
+    is_valid = ~np.isnan(rows)
+    n_valid = is_valid.sum(axis=0)
+    sums = np.where(is_valid, rows, 0.0).sum(axis=0)
+    means = np.where(n_valid > 0, sums / np.maximum(n_valid, 1), np.nan)
     figures = ProfileStatistics(*means.tolist())
-    return _ClassFigures(
-        len(rows), int(n_there[-1]), figures, tuple(sorted(boundaries))
+    return _ClassStatistics(
+        len(rows), int(n_valid[-1]), figures, tuple(sorted(boundaries))
     )

@@ -1,16 +1,24 @@
-"""Profiles made of others: on other GPUs, slower or faster, cut, or with capped GPUs.
+"""Derived profiles: scaled to other GPUs, stretched, trimmed, or power-capped.
 
-A cap on GPUs takes their power to a share p and the work to a share s of its rate, so
-that a profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with C what
-the CPUs draw of it, their part of the nodes' idle power as in
-`diploee.profiles.gpu_power_smoothing`. The energy of the GPUs for the same work is
-p / s of what it was.
+A cap reduces the power of the GPUs to a fraction p, and the rate of work to a fraction
+s. A profile P on n nodes becomes ``P' = C + (P - C) p``, s times as fast, with
 
-The shares are means of measurements on A100 GPUs (400 W), by kind of work, relative to
-no cap: ``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache-2.0)
-[S], means [C]. Between the measured caps they are interpolated linearly. ASSUMPTION:
-other GPUs follow the same table by their TDP [J]; no open table of H100 or later was
-found, so that capped profiles are ``reference``.
+- P, P' power of the job [W], without and with the cap,
+- C power of the CPUs [W]: their part of the nodes' idle power, as in
+  `diploee.profiles.gpu_power_smoothing`,
+- p, s power and speed in per unit of the uncapped values.
+
+The GPUs' energy for the same work changes by the factor p / s.
+
+p and s are means of measurements on A100 GPUs (400 W), by kind of work:
+``data/dvfs_sweep.csv`` of the demonstration in arXiv:2507.00909 (Apache-2.0). Between
+measured caps they are interpolated linearly. ASSUMPTION: other GPUs have the same table
+relative to their TDP; no open table of H100 or later was found, so capped profiles are
+``reference``.
+
+See Also
+--------
+diploee.profiles.gpu_power_smoothing : floors and ramp limits of GPUs.
 
 See also: docs/models/flexibility.md
 """
@@ -36,22 +44,19 @@ from diploee.scenario.pools import NodeType
 
 @dataclass(frozen=True, eq=False)
 class DerivedProfile(ABC):
-    """A profile with the head of another one and power of its own."""
+    """A profile with the metadata of a base profile and computed power."""
 
-    # The profile that it is computed from
-    of: PowerProfile | StoredProfile | DerivedProfile
+    # The base profile
+    base: PowerProfile | StoredProfile | DerivedProfile
 
     @abstractmethod
     def power_w(self, base: PowerProfile) -> Float64Array:
-        """Return its power [W], shape as of the base's."""
+        """Return the derived power [W] from the base's."""
 
     @property
     def profile(self) -> PowerProfile:
-        """The profile itself, computed anew each time.
-
-        It is looked at once or twice in a run.
-        """
-        base = self.of if isinstance(self.of, PowerProfile) else self.of.profile
+        """The profile with its power, computed at each access (rarely needed)."""
+        base = self.base if isinstance(self.base, PowerProfile) else self.base.profile
         return replace(
             base,
             profile_id=self.profile_id,
@@ -64,13 +69,13 @@ class DerivedProfile(ABC):
         """Content hash, as in `PowerProfile`."""
         return self.profile.sha256
 
-    # Its head is that of the base.
-    profile_id = property(attrgetter("of.profile_id"))
-    workload = property(attrgetter("of.workload"))
-    n_nodes = property(attrgetter("of.n_nodes"))
-    dt_ms = property(attrgetter("of.dt_ms"))
-    duration_ms = property(attrgetter("of.duration_ms"))
-    provenance = property(attrgetter("of.provenance"))
+    # Metadata of the base profile
+    profile_id = property(attrgetter("base.profile_id"))
+    workload = property(attrgetter("base.workload"))
+    n_nodes = property(attrgetter("base.n_nodes"))
+    dt_ms = property(attrgetter("base.dt_ms"))
+    duration_ms = property(attrgetter("base.duration_ms"))
+    provenance = property(attrgetter("base.provenance"))
 
 
 TDP_W = {
@@ -81,63 +86,62 @@ TDP_W = {
     r"\bB200\b.*\bSXM": 1_000.0,
     r"\bL40S\b": 350.0,
 }
-"""Thermal design power of one GPU [W] by a pattern of its name, of the makers' data
-sheets [M]."""
+"""Thermal design power of one GPU [W] by a pattern of its name (data sheets)."""
 
 
-def tdp_of(model: str) -> float | None:
-    """Return the thermal design power of a GPU [W].
-
-    None where its model is not known.
-    """
+def gpu_tdp_w_by_model(model: str) -> float | None:
+    """Return the thermal design power of a GPU model [W], or None if unknown."""
     return next(
         (w for name, w in TDP_W.items() if re.search(name, model.upper())), None
     )
 
 
-def gpus_shown(n_gpus: int | None, tdp_w: float | None) -> str:
-    """Return a node's GPUs in words, such as ``4 GPUs of 700 W``, if known."""
+def gpus_text(n_gpus: int | None, tdp_w: float | None) -> str:
+    """Return a node's GPUs as text, such as ``4 GPUs of 700 W``."""
     count = "GPUs" if n_gpus is None else plural(n_gpus, "GPU")
     return count if tdp_w is None else f"{count} of {tdp_w:,g} W"
 
 
-def gpus_of(provenance: Provenance) -> str:
-    """Return the GPUs of the nodes that a profile was measured on, in words."""
-    return gpus_shown(provenance.gpus_per_node, provenance.gpu_tdp_w)
+def origin_gpus(provenance: Provenance) -> str:
+    """Return the GPUs of the nodes on which a profile was measured, as text."""
+    return gpus_text(provenance.gpus_per_node, provenance.gpu_tdp_w)
 
 
 def is_other_hardware(provenance: Provenance, node: NodeType) -> bool:
-    """Return whether a profile is of other GPUs than a node's, if known."""
-    known = (
+    """Return True if a profile is known to be from other GPUs than a node's."""
+    pairs = (
         (provenance.gpus_per_node, node.n_gpus),
         (
             provenance.gpu_tdp_w,
             node.gpu_tdp_w,
         ),
     )
-    return any(of not in (None, own) for of, own in known)
+    return any(
+        profile_value not in (None, node_value) for profile_value, node_value in pairs
+    )
 
 
-def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
-    """Return a profile in proportion to the TDP of a node's GPUs, as long as it is.
+def scale_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
+    """Scale a profile's power to a node by the ratio of the nodes' total GPU TDP.
 
-    ASSUMPTION [J]: all of a node's power, CPUs and idle power too, goes with the TDP of
-    its GPUs.
+    ``P' = P (n' TDP') / (n TDP)``, with n GPUs per node of thermal design power TDP
+    [W]; the run time is unchanged. ASSUMPTION: all of a node's power, including CPUs
+    and idle power, is proportional to the TDP of its GPUs.
     """
     origin = profile.provenance
     n_gpus = node.n_gpus if origin.gpus_per_node is None else origin.gpus_per_node
     tdp_w = node.gpu_tdp_w if origin.gpu_tdp_w is None else origin.gpu_tdp_w
-    of_node_w, measured_w = node.n_gpus * node.gpu_tdp_w, n_gpus * tdp_w
-    if not (of_node_w > 0 and measured_w > 0):
+    target_tdp_w, profile_tdp_w = node.n_gpus * node.gpu_tdp_w, n_gpus * tdp_w
+    if not (target_tdp_w > 0 and profile_tdp_w > 0):
         raise ProfileError(
-            f"profile '{profile.profile_id}' of {gpus_of(origin)} can't be scaled by "
-            f"the TDP to {gpus_shown(node.n_gpus, node.gpu_tdp_w)}; use profiles of "
+            f"profile '{profile.profile_id}' of {origin_gpus(origin)} can't be scaled "
+            f"by the TDP to {gpus_text(node.n_gpus, node.gpu_tdp_w)}; use profiles of "
             "these nodes (--profiles)"
         )
-    factor = of_node_w / measured_w
+    factor = target_tdp_w / profile_tdp_w
     note = (
         f"power scaled by {factor:.4g}, the TDP of "
-        f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)} over that of {gpus_of(origin)}, "
+        f"{gpus_text(node.n_gpus, node.gpu_tdp_w)} over that of {origin_gpus(origin)}, "
         "run time as it was: not measured on these nodes"
     )
     return replace(
@@ -156,11 +160,11 @@ def scaled_by_tdp(profile: PowerProfile, node: NodeType) -> PowerProfile:
     )
 
 
-def stretched(profile: PowerProfile, time_factor: float) -> PowerProfile:
-    """Return a profile played slower (factor above 1) or faster, at the same power.
+def stretch_profile(profile: PowerProfile, time_factor: float) -> PowerProfile:
+    """Stretch a profile in time by a factor (slower if above 1), at the same power.
 
-    Its length is the nearest whole number of samples; each sample is the mean of the
-    stretched course over its step, so that the mean power stays exact.
+    The length is rounded to whole samples; each sample is the mean of the stretched
+    series over its step, so that the mean power is exact.
     """
     n_samples = max(1, round(profile.power_w.size * time_factor))
     edges = np.linspace(0.0, profile.power_w.size, n_samples + 1)
@@ -183,7 +187,7 @@ def trim_profile(
     to_s: float | None = None,
     idle_w: float | None = None,
 ) -> PowerProfile:
-    """Return a profile between two times, without idle samples at its ends."""
+    """Cut a profile to a time range, and remove idle samples at its ends."""
     if from_s is None and to_s is None and idle_w is None:
         return profile
     step_s, length_s = profile.dt_ms / MS_PER_S, profile.duration_ms / MS_PER_S
@@ -195,7 +199,7 @@ def trim_profile(
             f"{stop_s:g}, expected two times one after the other within its "
             f"{length_s:g} s"
         )
-    # A rounding of the quotient must not take a further sample.
+    # Rounding of the quotient must not add a sample
     start = int(np.floor(start_s / step_s + 1e-9))
     stop = min(int(np.ceil(stop_s / step_s - 1e-9)), profile.power_w.size)
     if idle_w is not None:
@@ -208,32 +212,37 @@ def trim_profile(
                 "lower idle_w"
             )
         start, stop = start + int(busy[0]), start + int(busy[-1]) + 1
-    cut = replace(profile, power_w=profile.power_w[start:stop])
+    trimmed = replace(profile, power_w=profile.power_w[start:stop])
     note = (
         f"Trimmed to {start * step_s:g}-{stop * step_s:g} s (SHA-256 before "
         f"{profile.sha256[:12]}), without "
-        f"{(profile.energy_j - cut.energy_j) / 3.6e6:.4g} kWh."
+        f"{(profile.energy_j - trimmed.energy_j) / 3.6e6:.4g} kWh."
     )
-    origin, cut_s, kept_s = profile.provenance, start * step_s, (stop - start) * step_s
+    origin, cut_s, length_kept_s = (
+        profile.provenance,
+        start * step_s,
+        (stop - start) * step_s,
+    )
     phases = {
         name: [
-            [float(np.clip(at_s - cut_s, 0, kept_s)) for at_s in span]
+            [float(np.clip(at_s - cut_s, 0, length_kept_s)) for at_s in span]
             for span in spans
-            if span[0] < cut_s + kept_s and span[1] > cut_s
+            if span[0] < cut_s + length_kept_s and span[1] > cut_s
         ]
         for name, spans in origin.phases.items()
     }
     counts = origin.counts | {"trimmed_samples": profile.power_w.size - (stop - start)}
     notes = f"{origin.notes} {note}".strip()
     return replace(
-        cut, provenance=replace(origin, notes=notes, counts=counts, phases=phases)
+        trimmed, provenance=replace(origin, notes=notes, counts=counts, phases=phases)
     )
 
 
 WorkKind = Literal["pre_training", "fine_tuning", "inference"]
 
 MEASURED_CAPS = (0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
-"""Measured caps over the TDP: 100, 200, 250, 300, 350 and 400 W of 400 W [S]."""
+"""Measured caps in per unit of the TDP: 100, 200, 250, 300, 350, 400 W of 400 W
+(arXiv:2507.00909)."""
 
 MEASURED: dict[WorkKind, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "pre_training": (
@@ -249,34 +258,35 @@ MEASURED: dict[WorkKind, tuple[tuple[float, ...], tuple[float, ...]]] = {
         (0.266, 0.529, 0.656, 0.784, 0.904, 1.0),
     ),
 }
-"""Throughput and GPU power at each measured cap, relative to no cap: 3, 2 and 1
-workloads [C]."""
+"""Throughput and GPU power at each measured cap, relative to no cap: means of 3, 2 and
+1 workloads (arXiv:2507.00909)."""
 
 
 @dataclass(frozen=True)
 class CapLevels:
-    """The caps that jobs may be run at; level 0 is none."""
+    """The power-cap levels at which jobs may run; level 0 is uncapped."""
 
-    # Caps over the TDP, falling from 1, by level. Below half of it a job takes more
-    # energy than without a cap: 1.18 to 1.43 times at 0.25
+    # Caps in per unit of the TDP by level, descending from 1. Below 0.5 a job takes
+    # more energy than without a cap: 1.18 to 1.43 times at 0.25
     caps: tuple[float, ...] = (1.0, 0.875, 0.75, 0.625, 0.5)
 
     def __len__(self) -> int:
         return len(self.caps)
 
     def speed(self, kind: WorkKind, level: int) -> float:
-        """Return the rate of work at a level over that without a cap."""
+        """Return the rate of work at a level, in per unit of the uncapped rate."""
         return float(np.interp(self.caps[level], MEASURED_CAPS, MEASURED[kind][0]))
 
     def power(self, kind: WorkKind, level: int) -> float:
-        """Return the power of GPUs at a level over that without a cap."""
+        """Return the power of GPUs at a level, in per unit of the uncapped power."""
         return float(np.interp(self.caps[level], MEASURED_CAPS, MEASURED[kind][1]))
 
 
 def cpu_power_w(node: NodeType) -> float:
-    """Return what the CPUs of a node draw all the time [W].
+    """Return the constant power of a node's CPUs [W].
 
-    Their part of its idle power.
+    ``C = P_idle n_cpu TDP_cpu / P_rated``: the CPUs' part of the idle power, with
+    powers of the node and n_cpu CPUs of thermal design power TDP_cpu [W].
     """
     if not node.rated_power_w:
         return 0.0
@@ -284,47 +294,51 @@ def cpu_power_w(node: NodeType) -> float:
 
 
 def capped_power_w(power_w: Float64Array, cpu_w: float, power: float) -> Float64Array:
-    """Return power whose part above that of the CPUs is scaled [W]."""
+    """Return power with the part above the CPUs' power scaled [W].
+
+    ``P' = P + max(P - C, 0) (p - 1)``.
+    """
     capped_w: Float64Array = power_w + np.maximum(power_w - cpu_w, 0) * (power - 1)
     return capped_w
 
 
 @dataclass(frozen=True, eq=False)
 class CappedProfile(DerivedProfile):
-    """A profile as capped GPUs play it."""
+    """A base profile as played by power-capped GPUs."""
 
-    node: NodeType  # nodes that it runs on
-    speed: float  # rate of work, over that without a cap
-    power: float  # power of the GPUs, over that without a cap
+    node: NodeType  # nodes that the job runs on
+    speed: float  # rate of work, in per unit of the uncapped rate
+    power: float  # power of the GPUs, in per unit of the uncapped power
 
     def power_w(self, base: PowerProfile) -> Float64Array:
-        """Return its power [W]."""
-        slow_w = stretched(base, self._n_samples / base.power_w.size).power_w.astype(
-            np.float64
-        )
+        """Return the capped power [W]."""
+        slow_w = stretch_profile(
+            base, self._n_samples / base.power_w.size
+        ).power_w.astype(np.float64)
         return capped_power_w(slow_w, cpu_power_w(self.node) * base.n_nodes, self.power)
 
     @property
     def profile_id(self) -> str:
-        """Its id."""
-        return f"{self.of.profile_id}~capped-{self.speed:.4g}-{self.power:.4g}"
+        """Id of the base profile with speed and power."""
+        return f"{self.base.profile_id}~capped-{self.speed:.4g}-{self.power:.4g}"
 
     @property
     def duration_ms(self) -> int:
-        """Length [ms]."""
-        return self._n_samples * self.of.dt_ms
+        """Length of the capped job [ms]."""
+        return self._n_samples * self.base.dt_ms
 
     @property
     def _n_samples(self) -> int:
+        """Number of samples, rounded up: a job never ends after its profile."""
         # Rounded up: a job ends before its profile does, never after it.
-        return ceil(self.of.duration_ms // self.of.dt_ms / self.speed)
+        return ceil(self.base.duration_ms // self.base.dt_ms / self.speed)
 
     @property
     def provenance(self) -> Provenance:
-        """That of the base, as ``reference``."""
+        """Provenance of the base, as ``reference``."""
         note = (
             "GPUs capped as measured on the A100 (Emerald, dvfs_sweep.csv), scaled by "
             "the TDP"
         )
-        notes = "; ".join(filter(None, [self.of.provenance.notes, note]))
-        return replace(self.of.provenance, kind="reference", notes=notes)
+        notes = "; ".join(filter(None, [self.base.provenance.notes, note]))
+        return replace(self.base.provenance, kind="reference", notes=notes)

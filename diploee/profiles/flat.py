@@ -1,4 +1,4 @@
-"""A profile of constant power, for loads that are known by their mean power alone."""
+"""A profile of constant power, for loads known only by their mean power."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from diploee.profiles.profile import PowerProfile, Provenance
 FLAT_ID = "~flat-1kw"
 FLAT_WORKLOAD = "flat"
 FLAT_POWER_W = 1000.0
-"""Power of the flat profile on its one node [W]; jobs scale it by their `power_factor`."""  # noqa: E501
+"""Power of the flat profile on one node [W], scaled by a job's `power_factor`."""
 
 FLAT_DURATION_MS = MS_PER_H
-"""Length of the flat profile [ms]; longer loads play it again and again."""
+"""Length of the flat profile [ms]; longer loads repeat it."""
 
 
 def flat_profile(
@@ -26,10 +26,10 @@ def flat_profile(
     Parameters
     ----------
     profile_id, source : str
-        Id and origin of the load that it is for.
+        Id and origin of the load.
     averaging_window_s : float
-        Time over which the load is known as a mean [s]; no swing faster than that is
-        claimed. 0 where it is known at all times.
+        Averaging time of the load's power [s]: no faster fluctuation is represented. 0
+        if the power is known at all times.
     """
     return PowerProfile(
         profile_id=profile_id,

@@ -1,18 +1,28 @@
-"""Profiles as GPUs with power smoothing draw them.
+"""GPU power smoothing applied to profiles: power floor, ramp limits, hysteresis.
 
-A GPU draws t = max(p, F), its own power p or the floor F, but rises by no more than
-`up` a second, holds its power for the hysteresis and then falls by no more than `down`.
-What it draws above p is burnt. Where it may not draw p yet, its work goes on at the
-rate q/p of its power q, so that the job gets longer by the integral of (p - q)/p. At
-its end the power falls as it may; the nodes are the job's until then.
+The power q of a GPU follows the target ``t = max(p, F)``: q rises by at most ``up`` per
+second, stays for the hysteresis before it falls, then falls by at most ``down`` per
+second. Power above p is dissipated without work. While q < p the work proceeds at the
+rate q/p, so a job takes longer by the integral of (p - q)/p. At the end of the job its
+nodes stay occupied until the power has ramped down.
 
-A profile is a sum over nodes and GPUs. ASSUMPTION: the GPUs of a job draw alike, and
-its CPUs draw their part of the node's idle power all the time.
+Symbols, all powers in per unit of the GPU's TDP:
+
+- p power without smoothing, q power with smoothing,
+- F floor (`PowerSmoothing.floor`),
+- up, down ramp rates [1/s], hysteresis [s].
+
+A profile is a sum over nodes and GPUs. ASSUMPTION: all GPUs of a job draw the same
+power, and its CPUs draw a constant power, their part of the node's idle power.
 
 References
 ----------
-NVIDIA's names of power smoothing in NVML and DCGM: minimum power in percent of the TDP
-("TMP floor"), ramp-up and ramp-down rates, hysteresis. arXiv:2508.14318 for its energy.
+NVIDIA's power smoothing in NVML and DCGM: minimum power in percent of the TDP ("TMP
+floor"), ramp-up and ramp-down rates, hysteresis. arXiv:2508.14318 on its energy.
+
+See Also
+--------
+diploee.profiles.derived : profiles with power-capped GPUs.
 
 See also: docs/models/training.md
 """
@@ -32,25 +42,31 @@ from diploee.scenario.job_streams import PowerSmoothing
 from diploee.scenario.pools import NodeType
 
 MAX_PASSES = 100
-"""A loop is steady long before, but for ramps of hours."""
+"""Maximum passes until a loop is periodic; only ramps of hours need that many."""
 
-LONGEST = 4
-"""A smoothed profile is at most this many times as long; beyond, the ramp is too slow
-for it."""
+MAX_STRETCH = 4
+"""Maximum ratio of a smoothed profile's length to the original; a ramp that needs more
+is too slow."""
 
 
-def smoothed(
+def smooth_profile(
     profile: PowerProfile, spec: PowerSmoothing, node: NodeType
 ) -> PowerProfile:
-    """Return a profile as the GPUs of a node type draw it with power smoothing."""
+    """Return a profile with the GPU power smoothing of a node type applied."""
     rated_w = node.n_gpus * node.gpu_tdp_w
     cpus_w = cpu_power_w(node)
-    own = (profile.power_w.astype(np.float64) / profile.n_nodes - cpus_w) / rated_w
+    unsmoothed = (
+        profile.power_w.astype(np.float64) / profile.n_nodes - cpus_w
+    ) / rated_w
     idle = max(0.0, (node.idle_power_w - cpus_w) / rated_w)
-    drawn, burnt = smoothed_course(own, profile.dt_ms / MS_PER_S, spec, idle)
-    power_w = (drawn * rated_w + cpus_w) * profile.n_nodes
+    smoothed_pu, dissipated = smooth_series(
+        unsmoothed, profile.dt_ms / MS_PER_S, spec, idle
+    )
+    power_w = (smoothed_pu * rated_w + cpus_w) * profile.n_nodes
     note = smoothing_note(
-        spec, burnt / max(float(own.sum()), 1e-9), drawn.size / own.size - 1
+        spec,
+        dissipated / max(float(unsmoothed.sum()), 1e-9),
+        smoothed_pu.size / unsmoothed.size - 1,
     )
     notes = "; ".join(filter(None, [profile.provenance.notes, note]))
     return replace(
@@ -61,118 +77,127 @@ def smoothed(
     )
 
 
-def smoothing_note(spec: PowerSmoothing, burnt: float, stretch: float) -> str:
-    """Return what smoothing does to a profile.
-
-    What it burns of its energy, how much longer.
-    """
+def smoothing_note(spec: PowerSmoothing, dissipated: float, stretch: float) -> str:
+    """Return a note on a smoothed profile: dissipated energy, and longer run time."""
     return (
         f"with GPU power smoothing (floor {spec.floor:g}, up {spec.up_per_s:g}/s, down "
         f"{spec.down_per_s:g}/s of the TDP, hysteresis {spec.hysteresis_s:g} s): "
-        f"{burnt:+.2%} of the GPUs' energy burnt, {stretch:+.2%} of the time"
+        f"{dissipated:+.2%} of the GPUs' energy burnt, {stretch:+.2%} of the time"
     )
 
 
-def smoothed_loop(
-    own: Float64Array, dt_s: float, spec: PowerSmoothing
+def smooth_loop(
+    unsmoothed: Float64Array, dt_s: float, spec: PowerSmoothing
 ) -> tuple[Float64Array, float]:
-    """Return what a GPU draws in one pass of a loop that it goes through for ever."""
-    drawn = np.empty(LONGEST * own.size)
-    now, held_s = max(float(own.max()), spec.floor), 0.0
+    """Return a GPU's power over one pass of a periodic loop, and its dissipated sum.
+
+    Power is in per unit of the TDP; the dissipated power is summed over steps.
+    """
+    smoothed_pu = np.empty(MAX_STRETCH * unsmoothed.size)
+    level, held_s = max(float(unsmoothed.max()), spec.floor), 0.0
     for _ in range(MAX_PASSES):
-        begun = now, held_s
-        count, now, held_s, burnt = _follow(
-            own,
+        start_state = level, held_s
+        count, level, held_s, dissipated = _follow(
+            unsmoothed,
             dt_s,
             spec.floor,
             spec.up_per_s * dt_s,
             spec.down_per_s * dt_s,
             spec.hysteresis_s,
-            now,
+            level,
             held_s,
-            drawn,
+            smoothed_pu,
         )
-        if np.allclose((now, held_s), begun, rtol=0, atol=1e-9):
+        if np.allclose((level, held_s), start_state, rtol=0, atol=1e-9):
             break
-    return drawn[:count], float(burnt)
+    return smoothed_pu[:count], float(dissipated)
 
 
-def smoothed_course(
-    own: Float64Array, dt_s: float, spec: PowerSmoothing, idle: float
+def smooth_series(
+    unsmoothed: Float64Array, dt_s: float, spec: PowerSmoothing, idle: float
 ) -> tuple[Float64Array, float]:
-    """Return what a GPU draws, and the sum over steps of what it burns."""
-    most = LONGEST * own.size + int(2 / (spec.down_per_s * dt_s)) + 1
-    drawn = np.empty(most)
-    count, burnt = _smooth(
-        own,
+    """Return a GPU's smoothed power, and the sum over steps of the dissipated power.
+
+    Power is in per unit of the TDP.
+    """
+    max_steps = MAX_STRETCH * unsmoothed.size + int(2 / (spec.down_per_s * dt_s)) + 1
+    smoothed_pu = np.empty(max_steps)
+    count, dissipated = _smooth(
+        unsmoothed,
         dt_s,
         spec.floor,
         spec.up_per_s * dt_s,
         spec.down_per_s * dt_s,
         spec.hysteresis_s,
         idle,
-        drawn,
+        smoothed_pu,
     )
-    return drawn[:count], float(burnt)
+    return smoothed_pu[:count], float(dissipated)
 
 
 @njit()
 def _smooth(
-    own: Float64Array,
+    unsmoothed: Float64Array,
     dt_s: float,
     floor: float,
     up: float,
     down: float,
     hysteresis_s: float,
     idle: float,
-    drawn: Float64Array,
+    smoothed_pu: Float64Array,
 ) -> tuple[int, float]:
-    k, now, _, burnt = _follow(
-        own, dt_s, floor, up, down, hysteresis_s, idle, 0.0, drawn
+    """Compute the smoothed power of the work, and of the ramp down to idle after it.
+
+    Fills `smoothed_pu`, and returns the number of steps and the sum of the dissipated
+    power.
+    """
+    k, level, _, dissipated = _follow(
+        unsmoothed, dt_s, floor, up, down, hysteresis_s, idle, 0.0, smoothed_pu
     )
     held_s = 0.0
-    while now > idle + 1e-9 and k < drawn.size:
+    while level > idle + 1e-9 and k < smoothed_pu.size:
         held_s += dt_s
         if held_s > hysteresis_s + 1e-9:
-            now = max(idle, now - down)
-        burnt += now - idle
-        drawn[k] = now
+            level = max(idle, level - down)
+        dissipated += level - idle
+        smoothed_pu[k] = level
         k += 1
-    return k, burnt
+    return k, dissipated
 
 
 @njit()
 def _follow(
-    own: Float64Array,
+    unsmoothed: Float64Array,
     dt_s: float,
     floor: float,
     up: float,
     down: float,
     hysteresis_s: float,
-    now: float,
+    level: float,
     held_s: float,
-    drawn: Float64Array,
+    smoothed_pu: Float64Array,
 ) -> tuple[int, float, float, float]:
-    """Go through the work from a power held for a time.
+    """Follow the work's power from a starting level that has lasted for `held_s`.
 
-    Return steps, both, and what is burnt.
+    Returns the number of steps, the last level and its duration [s], and the sum of the
+    dissipated power.
     """
-    # A share of a step that rounding leaves must not cost a whole one.
-    last = own.size - 1e-9
-    done, burnt, k = 0.0, 0.0, 0
-    while done < last and k < drawn.size:
-        wish = own[int(done)]
-        target = max(wish, floor)
-        if target >= now:
-            now = min(target, now + up)
+    # A remainder of a step due to rounding must not take a whole step
+    last = unsmoothed.size - 1e-9
+    done, dissipated, k = 0.0, 0.0, 0
+    while done < last and k < smoothed_pu.size:
+        requested = unsmoothed[int(done)]
+        target = max(requested, floor)
+        if target >= level:
+            level = min(target, level + up)
             held_s = 0.0
         else:
             held_s += dt_s
             if held_s > hysteresis_s + 1e-9:
-                now = max(target, now - down)
-        rate = 1.0 if now >= wish or wish <= 0 else now / wish
-        burnt += max(0.0, now - wish)
+                level = max(target, level - down)
+        rate = 1.0 if level >= requested or requested <= 0 else level / requested
+        dissipated += max(0.0, level - requested)
         done += rate
-        drawn[k] = now
+        smoothed_pu[k] = level
         k += 1
-    return k, now, held_s, burnt
+    return k, level, held_s, dissipated

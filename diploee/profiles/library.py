@@ -1,4 +1,4 @@
-"""`ProfileLibrary`: a scenario's profiles, by workload and node count."""
+"""`ProfileLibrary`: the power profiles of a scenario, by workload and node count."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from diploee.profiles.store import StoredProfile
 
 REFERENCE, EIGHT_GPUS, COMMISSIONING = "reference", "reference-8gpu", "commissioning"
 SHIPPED = (REFERENCE, EIGHT_GPUS, COMMISSIONING)
-"""The shipped libraries: of nodes with 4 x H100, with 8 x H100 at their AC input, and
-stress, idle and HPL tests of the former."""
+"""The shipped libraries: nodes with 4 x H100; nodes with 8 x H100, AC power; and
+stress, idle and HPL tests of nodes with 4 x H100."""
 
 Entry = PowerProfile | StoredProfile | DerivedProfile
-"""A profile of a library; all but the first read or compute their power when it is
-needed."""
+"""A profile of a library; stored and derived profiles have their power on demand."""
 
 
 def library_files(*folders: Path | str) -> list[Path]:
-    """Return the profile files of folders, one folder after the other."""
+    """Return the profile files of folders, in the order of the folders."""
     result: list[Path] = []
     for folder in folders:
         path = (
@@ -46,14 +45,12 @@ def library_files(*folders: Path | str) -> list[Path]:
 
 
 class ProfileLibrary:
-    """A set of power profiles, in the order of their ids.
-
-    `extended` appends further ones.
+    """A set of power profiles, sorted by id.
 
     Parameters
     ----------
     profiles : iterable of PowerProfile or StoredProfile
-        Their ids must differ.
+        Profiles with distinct ids.
 
     Raises
     ------
@@ -62,22 +59,22 @@ class ProfileLibrary:
     """
 
     def __init__(self, profiles: Iterable[Entry]) -> None:
-        self._hold(sorted(profiles, key=lambda profile: profile.profile_id))
+        self._set_profiles(sorted(profiles, key=lambda profile: profile.profile_id))
         if not self._profiles:
             raise ProfileError("a profile library needs at least one profile")
-        twice = [a for a, b in zip(self.ids, self.ids[1:], strict=False) if a == b]
-        if twice:
+        duplicates = [a for a, b in zip(self.ids, self.ids[1:], strict=False) if a == b]
+        if duplicates:
             raise ProfileError(
-                f"two profiles have the id '{twice[0]}'; rename or remove one"
+                f"two profiles have the id '{duplicates[0]}'; rename or remove one"
             )
 
     @classmethod
     def open(cls, *folders: Path | str) -> ProfileLibrary:
         """Open profiles of folders, ``"reference"`` meaning the shipped ones.
 
-        An earlier folder's profiles of a workload and node count replace those of later
-        folders, so that measured profiles before ``"reference"`` swap their classes and
-        leave the others.
+        Profiles of an earlier folder replace those of later folders with the same
+        workload and node count: measured profiles before ``"reference"`` replace their
+        classes only.
 
         Parameters
         ----------
@@ -87,32 +84,35 @@ class ProfileLibrary:
         Raises
         ------
         ProfileError
-            If a folder does not exist or holds no profile, or a file is not usable.
+            If a folder does not exist or has no profile, or a file is not usable.
         """
         stored: list[StoredProfile] = []
         for folder in folders or (REFERENCE,):
             files = library_files(folder)
-            known = {(profile.workload, profile.n_nodes) for profile in stored}
-            result = map(StoredProfile, files)
-            stored.extend(p for p in result if (p.workload, p.n_nodes) not in known)
+            known_classes = {(profile.workload, profile.n_nodes) for profile in stored}
+            profiles = map(StoredProfile, files)
+            stored.extend(
+                p for p in profiles if (p.workload, p.n_nodes) not in known_classes
+            )
         return cls(stored)
 
     @classmethod
     def in_order(cls, profiles: Iterable[Entry]) -> ProfileLibrary:
-        """Build a library that is indexed, as by rows of segments, not drawn from.
+        """Build a library that is accessed by index, such as from rows of segments.
 
-        The profiles stay in this order; there may be none, and ids may repeat (`get`
-        finds the first).
+        The profiles keep their order; there may be none, and ids may repeat (`get`
+        returns the first).
         """
         library = cls.__new__(cls)
-        library._hold(list(profiles))
+        library._set_profiles(list(profiles))
         return library
 
     def extended(self, profiles: Iterable[Entry]) -> ProfileLibrary:
-        """Return a library with this one's profiles first, and others behind."""
+        """Return a library with this library's profiles, followed by others."""
         return ProfileLibrary.in_order([*self._profiles, *profiles])
 
-    def _hold(self, profiles: list[Entry]) -> None:
+    def _set_profiles(self, profiles: list[Entry]) -> None:
+        """Store the profiles and their ids."""
         self._profiles = profiles
         self.ids = tuple(profile.profile_id for profile in profiles)
 
@@ -128,16 +128,16 @@ class ProfileLibrary:
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """The profiles' heads (id, workload, nodes, duration) without power."""
+        """Profiles without loading their power: id, workload, nodes, duration."""
         return tuple(self._profiles)
 
     def get(self, profile_id: str) -> PowerProfile:
-        """Return one profile by its id.
+        """Return a profile by its id.
 
         Raises
         ------
         ProfileError
-            If there is none; the text names the nearest id.
+            If there is none; the text suggests the closest id.
         """
         if profile_id not in self.ids:
             raise ProfileError(
@@ -148,30 +148,31 @@ class ProfileLibrary:
         return self[self.ids.index(profile_id)]
 
     def select(self, workload: str, n_nodes: int) -> tuple[int, ...]:
-        """Return the indices of all profiles of a workload on a node count.
+        """Return the indices of all profiles of a workload and node count.
 
         Raises
         ------
         ProfileError
-            If there is none; the text lists what there is.
+            If there is none; the text lists the existing ones.
         """
-        result = tuple(
+        indices = tuple(
             index
             for index, profile in enumerate(self._profiles)
             if (profile.workload, profile.n_nodes) == (workload, n_nodes)
         )
-        if result:
-            return result
-        have: dict[str, list[int]] = {}
+        if indices:
+            return indices
+        nodes_by_workload: dict[str, list[int]] = {}
         for profile in self._profiles:
-            have.setdefault(profile.workload, []).append(profile.n_nodes)
-        nodes = ", ".join(map(str, sorted({*have.get(workload, ())})))
-        on = f"on {n_nodes} nodes (have: {nodes}); to scale one linearly, set "
+            nodes_by_workload.setdefault(profile.workload, []).append(profile.n_nodes)
+        nodes = ", ".join(map(str, sorted({*nodes_by_workload.get(workload, ())})))
+        mismatch = f"on {n_nodes} nodes (have: {nodes}); to scale one linearly, set "
         raise ProfileError(
             f"no profile of workload '{workload}' "
             + (
-                f"{on}'scale_from_n_nodes'"
+                f"{mismatch}'scale_from_n_nodes'"
                 if nodes
-                else f"(have: {one_of(sorted(have))}){did_you_mean(workload, have)}"
+                else f"(have: {one_of(sorted(nodes_by_workload))})"
+                f"{did_you_mean(workload, nodes_by_workload)}"
             )
         )

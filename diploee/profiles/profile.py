@@ -1,4 +1,4 @@
-"""`PowerProfile`: the measured power of one whole job, and its source."""
+"""`PowerProfile`: the power of one whole job over time, and its provenance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from diploee.profiles.meter_response import MeterModel
 
 
 class PowerBoundary(StrEnum):
-    """Devices whose power a profile holds, as its file says it."""
+    """Devices included in a profile's power, as written in its file."""
 
     DEVICES = (
         "device power: GPUs and CPU packages, no memory, network, fans or power supply"
@@ -34,13 +34,13 @@ class PowerBoundary(StrEnum):
 PLUS_CONSTANT = "plus a constant"
 
 Boundary = Literal["devices", "gpus", "cpus", "node_ac", "node_dc"]
-"""Boundaries by the names that users give on import."""
+"""Names of boundaries on import."""
 
 
-def check_argument(name: str, value: float | None, least: float, most: float) -> None:
-    """Raise `ProfileError` unless a given number lies from `least` to `most`."""
-    if value is not None and not least <= value <= most:
-        raise ProfileError(f"{name} is {shown(value)}, expected {least:,} to {most:,}")
+def check_argument(name: str, value: float | None, low: float, high: float) -> None:
+    """Raise `ProfileError` if a number is out of range; None is allowed."""
+    if value is not None and not low <= value <= high:
+        raise ProfileError(f"{name} is {shown(value)}, expected {low:,} to {high:,}")
 
 
 _Positive = Annotated[float, Field(gt=0, le=MAX_SIZE, strict=True)]
@@ -56,55 +56,54 @@ _Amount = Annotated[float, Field(ge=0, le=MAX_SIZE)]
 
 @dataclass(frozen=True)
 class Repair(Brief):
-    """Readings of a device left out, moved or filled in, for one cause."""
+    """Readings of a device that were dropped, moved or filled in, for one cause."""
 
     device: str
     cause: str  # as in `Provenance.counts`
     n_rows: _Count
-    energy_j: _Amount  # their energy [J]
-    energy_fraction: _Amount  # of the device's energy
-    time_s: _Amount  # time that they stand for [s]
+    energy_j: _Amount  # energy of the readings [J]
+    energy_fraction: _Amount  # fraction of the device's energy
+    time_s: _Amount  # time covered by the readings [s]
 
 
 @dataclass(frozen=True)
 class Provenance(Brief):
-    """Where a profile comes from and what it can support.
+    """The origin of a profile, and the limits of its data.
 
-    Files are checked as it is annotated.
+    The annotations validate files.
     """
 
     # `reference` is synthesised from published facts
     kind: Literal["measured", "reference"]
     source: str  # publication, data set or file names
-    licence: str  # licence of the source; "unknown" where it is not stated
+    licence: str  # licence of the source; "unknown" if not stated
     sampling_interval_s: _Positive  # interval of the original readings [s]
-    # Window over which the driver averages each reading [s]; None where it is unknown
+    # Averaging window of the readings [s]; None if unknown
     averaging_window_s: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
-    # Highest frequency that the readings support, above which nothing is claimed; 0
-    # where all they show may be folded, None where nothing was read: synthetic, no
-    # meter
+    # Maximum frequency that the readings resolve [Hz]; 0 if all may be aliased, None if
+    # nothing was read (synthetic)
     bandwidth_hz: Annotated[float, Field(ge=0, le=MAX_SIZE, strict=True)] | None
-    source_sha256: str = ""  # of the source files, joined in order of their names
-    power_boundary: str = PowerBoundary.DEVICES  # what the power includes
+    source_sha256: str = ""  # hash of the source files, joined in order of names
+    power_boundary: str = PowerBoundary.DEVICES  # devices that the power includes
     notes: str = ""  # assumptions and remarks
     # Readings dropped or repaired on import, by cause
     counts: dict[str, _Count] = field(default_factory=dict)
-    # Their energy and time, per device
+    # Energy and time of these readings, per device
     repairs: list[Repair] = field(default_factory=list)
-    # GPUs of each node; None where it is unknown, as for the next two
+    # GPUs per node; None if unknown, as for the next two
     gpus_per_node: Annotated[int, Field(ge=0, le=MAX_DEVICES, strict=True)] | None = (
         None
     )
     gpu_tdp_w: _Positive | None = None  # thermal design power of one GPU [W]
     gpu_model: str | None = None  # name of the GPU
-    # Factor on the power as measured, to play it on other GPUs
+    # Factor on the measured power, to scale it to other GPUs
     power_factor: _Positive = 1.0
-    # Start and end [s from the start of the profile] of each part of the run that its
-    # events say, by its name, such as `training`
+    # Starts and ends [s since the profile's start] of the run's phases by name, such as
+    # `training`, from logged events
     phases: dict[str, list[_Span]] = field(default_factory=dict)
-    # How the readings came about; None where no meter was recorded
+    # Meter of the readings; None if not recorded
     meter: MeterModel | None = None
-    # Whether the meter's gain was divided out, and up to which frequency [Hz]
+    # True if the meter's gain was divided out, and the maximum frequency of that [Hz]
     restored: bool = False
     restored_hz: _Positive | None = None
 
@@ -123,14 +122,13 @@ PUBLISHED_NODE = Provenance(
     licence="CC BY 4.0 (facts); this synthesis BSD-3-Clause",
     sampling_interval_s=0.2,  # of the raw training logs; the paper's text says 0.1 s
     averaging_window_s=1.0,
-    # Where a 1 s moving average has gain 0.71; gain 0.90 and trusted at 0.25 Hz, none
-    # at 1 Hz
+    # A 1 s moving average has gain 0.71 here; 0.90 (trusted) at 0.25 Hz, 0 at 1 Hz
     bandwidth_hz=0.44,
     gpus_per_node=4,
     gpu_tdp_w=700.0,
     gpu_model="NVIDIA H100 SXM",
 )
-"""Origin of power that is synthesised from published facts about the paper's nodes."""
+"""Provenance of power synthesised from published facts about the paper's nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,7 @@ class PowerProfile(Brief):
     workload : str
         Kind of work, such as ``"llama2_70b_lora"``.
     n_nodes : int
-        Nodes that the measured job ran on.
+        Number of nodes of the measured job.
     dt_ms : int
         Sampling step [ms].
     power_w : numpy.ndarray, shape (n,), float32
@@ -152,8 +150,7 @@ class PowerProfile(Brief):
     provenance : Provenance
         Origin, licence and limits of the data.
     periodic : bool
-        Whether all of it is one period, of which a longer job plays another and
-        another.
+        True if the whole profile is one period, which longer jobs repeat.
 
     Raises
     ------
@@ -195,14 +192,14 @@ class PowerProfile(Brief):
     @cached_property
     def energy_j(self) -> float:
         """Energy of the whole job [J]."""
-        return float(self.cumulated_j()[-1])
+        return float(self.compute_cumulative_j()[-1])
 
     @property
     def mean_power_w(self) -> float:
         """Mean power of the whole job [W]."""
         return self.energy_j / (self.duration_ms / MS_PER_S)
 
-    def cumulated_j(self) -> Float64Array:
+    def compute_cumulative_j(self) -> Float64Array:
         """Return the energy since the start at each sample edge [J], shape (n + 1,)."""
         energy_j = np.zeros(self.power_w.size + 1)
         np.cumsum(self.power_w, dtype=np.float64, out=energy_j[1:])
@@ -211,8 +208,8 @@ class PowerProfile(Brief):
 
     @cached_property
     def cumulative_energy_j(self) -> Float64Array:
-        """Energy from the start to each sample edge, kept for frequent use [J]."""
-        return self.cumulated_j()
+        """Energy from the start to each sample edge, cached [J]."""
+        return self.compute_cumulative_j()
 
     @cached_property
     def sha256(self) -> str:

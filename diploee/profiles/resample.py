@@ -1,7 +1,4 @@
-"""Energy-exact resampling.
-
-Readings at uneven stamps become mean power over even steps.
-"""
+"""Energy-exact resampling: readings at uneven times to mean power over even steps."""
 
 from __future__ import annotations
 
@@ -20,38 +17,40 @@ FLOAT32_DIGITS = 24
 
 @dataclass(frozen=True, eq=False)
 class EnergyCurve:
-    """Energy of one or several devices since the first of their readings."""
+    """Cumulative energy of one or several devices since their first reading."""
 
-    t_us: Int64Array  # stamps of the readings [us], increasing
-    energy_j: Float64Array  # energy since the first stamp [J]
-    # Power at each stamp [W] where the power runs linearly from one reading to the
-    # next; without it the power is constant between two stamps, as a counter tells it
+    t_us: Int64Array  # times of the readings [us], increasing
+    energy_j: Float64Array  # energy since the first reading [J]
+    # Power at each reading [W] for power that is linear between readings; None for
+    # power that is constant between readings, as from an energy counter
     power_w: Float64Array | None = None
 
     @classmethod
     def from_readings(cls, t_us: Int64Array, power_w: Float64Array) -> EnergyCurve:
-        """Join power readings [W] at their stamps by straight lines."""
+        """Return the curve of power readings [W], linear between their times."""
         dt_s = np.diff(t_us) / US_PER_S
         steps_j = dt_s * (power_w[:-1] + power_w[1:]) / 2
         return cls(t_us, np.concatenate(([0.0], np.cumsum(steps_j))), power_w)
 
     def at(self, edges_us: Int64Array) -> Float64Array:
-        """Return the energy [J] at times [us] within the curve's stamps."""
-        left = np.searchsorted(self.t_us, edges_us, side="right") - 1
-        left = np.clip(left, 0, self.t_us.size - 2)
-        elapsed_s = (edges_us - self.t_us[left]) / US_PER_S
-        dt_s = (self.t_us[left + 1] - self.t_us[left]) / US_PER_S
+        """Return the energy [J] at times [us] within the curve."""
+        reading = np.searchsorted(self.t_us, edges_us, side="right") - 1
+        reading = np.clip(reading, 0, self.t_us.size - 2)
+        elapsed_s = (edges_us - self.t_us[reading]) / US_PER_S
+        dt_s = (self.t_us[reading + 1] - self.t_us[reading]) / US_PER_S
         if self.power_w is None:
-            slope_w = (self.energy_j[left + 1] - self.energy_j[left]) / dt_s
+            slope_w = (self.energy_j[reading + 1] - self.energy_j[reading]) / dt_s
         else:
-            # Mean of a straight line from its start to t: p0 + (p1 - p0) t / dt / 2.
-            rise_w = self.power_w[left + 1] - self.power_w[left]
-            slope_w = self.power_w[left] + rise_w * elapsed_s / dt_s / 2
-        return np.asarray(self.energy_j[left] + slope_w * elapsed_s, dtype=np.float64)
+            # Mean of a straight line from its start to t: p0 + (p1 - p0) t / dt / 2
+            rise_w = self.power_w[reading + 1] - self.power_w[reading]
+            slope_w = self.power_w[reading] + rise_w * elapsed_s / dt_s / 2
+        return np.asarray(
+            self.energy_j[reading] + slope_w * elapsed_s, dtype=np.float64
+        )
 
 
-def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
-    """Sum curves over the time that all share, as the mean power of each whole step."""
+def common_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
+    """Return the sum of curves over their common time, as mean power per step [W]."""
     start_us = max(int(curve.t_us[0]) for curve in curves)
     end_us = min(int(curve.t_us[-1]) for curve in curves)
     n_steps = (end_us - start_us) // step_us
@@ -61,13 +60,13 @@ def joint_power_w(curves: Sequence[EnergyCurve], step_us: int) -> Float64Array:
     energy_j = np.zeros(n_steps + 1)
     for curve in curves:
         energy_j += curve.at(edges_us)
-    # A difference of two large sums may fall below zero by a rounding.
+    # A difference of two large sums may be negative by rounding
     power_w = np.maximum(np.diff(energy_j), 0.0) * (US_PER_S / step_us)
     return np.asarray(power_w, dtype=np.float64)
 
 
 def unshared_s(curves: Sequence[EnergyCurve]) -> int:
-    """Return whole seconds that only some curves cover, before and after."""
+    """Return the whole seconds at either end that not all curves cover."""
     starts_us = [int(curve.t_us[0]) for curve in curves]
     ends_us = [int(curve.t_us[-1]) for curve in curves]
     left_out_us = max(starts_us) - min(starts_us) + max(ends_us) - min(ends_us)
@@ -75,11 +74,11 @@ def unshared_s(curves: Sequence[EnergyCurve]) -> int:
 
 
 def round_keeping_energy(power_w: Float64Array) -> Float32Array:
-    """Round power to float32 so that running sums are off by one rounding at most.
+    """Round power to float32 so that cumulative sums are off by at most one rounding.
 
     Plain rounding of n values shifts their sum by about sqrt(n) roundings. Here the
-    running sum is rounded to a quantum (at most 2^-23 of the largest value) and
-    differenced, so that errors never add up: any running sum is exact to half a
+    cumulative sum is rounded to a quantum (at most 2^-23 of the maximum) and
+    differenced, so that errors never add up: any cumulative sum is exact to half a
     quantum.
     """
     largest = float(power_w.max(initial=0.0))

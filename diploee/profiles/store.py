@@ -1,9 +1,9 @@
-"""One profile, one Parquet file.
+"""Storage of power profiles, one Parquet file each.
 
-`t_ms` and `power_w`, provenance in the file's metadata. The columns are `t_ms` (int64,
-start of the step, from 0) and `power_w` (float32, or int32 where every value is a whole
-watt below 2^31, which packs four times smaller). The key ``diploee.profile`` of the
-file's metadata holds the rest of `PowerProfile` as JSON.
+The columns are `t_ms` (int64, start of the step, from 0) and `power_w` (float32, or
+int32 if every value is a whole watt below 2^31, which compresses four times better).
+The metadata key ``diploee.profile`` contains the other fields of `PowerProfile` as
+JSON.
 
 See also: docs/models/formats.md
 """
@@ -26,7 +26,7 @@ from pydantic import Field
 from diploee.base.errors import ProfileError, shown
 from diploee.base.files import whole_file
 from diploee.base.model import MAX_NODES, Name
-from diploee.base.plain_data import SHA256, Record, checked_record, parse_json
+from diploee.base.plain_data import SHA256, Record, parse_json, validate_record
 from diploee.base.tables import (
     BoolArray,
     Float32Array,
@@ -46,7 +46,7 @@ NOT_WRITTEN: dict[str, Any] = {
     "restored_hz": None,
     "repairs": [],
 }
-"""Facts of older files, which lack the keys."""
+"""Values of keys that older files lack; they are not written."""
 METADATA_KEY = b"diploee.profile"
 SCHEMA_VERSION = 1
 MAX_STEP_MS = MS_PER_DAY
@@ -56,7 +56,7 @@ _REMEDY = "import or build the profile again"
 
 
 class _ProfileHead(Record):
-    """Fields that a file's metadata must hold."""
+    """Metadata that a profile's file must contain."""
 
     workload: Name
     n_nodes: Annotated[int, Field(ge=1, le=MAX_NODES)]
@@ -72,31 +72,31 @@ def write_profile(
     force: bool = False,
     inputs: Iterable[Path] = (),
 ) -> None:
-    """Write a profile, whole or not at all.
+    """Write a profile atomically.
 
-    The same profile and pyarrow give the same bytes.
+    The same profile and pyarrow version give the same bytes.
 
     Parameters
     ----------
     profile : PowerProfile
         The profile.
     path : pathlib.Path
-        Its file.
+        Path of the file.
     force : bool
-        Replace a file that stands there.
+        Replace an existing file.
     inputs : iterable of pathlib.Path
-        Its sources, which are never replaced.
+        Source files, which are never replaced.
 
     Raises
     ------
     InputError
-        If its id, node count, step or provenance are none that could be read back, or
-        the place is taken.
+        If id, node count, step or provenance could not be read back, or the file
+        exists.
     OutputError
         If the file can't be written.
     """
     power_w = profile.power_w
-    whole_watts = bool(np.all(_fits_int32(power_w)))
+    has_whole_watts = bool(np.all(_fits_int32(power_w)))
     head = {
         "schema_version": SCHEMA_VERSION,
         "profile_id": profile.profile_id,
@@ -110,14 +110,14 @@ def write_profile(
             if (k, v) not in NOT_WRITTEN.items()
         },
     }
-    checked_record(head, _ProfileHead, f"profile '{profile.profile_id}'", ProfileError)
+    validate_record(head, _ProfileHead, f"profile '{profile.profile_id}'", ProfileError)
     table = pa.table(
         {
             "t_ms": arrow_numbers(
                 np.arange(power_w.size, dtype=np.int64) * profile.dt_ms
             ),
             "power_w": arrow_numbers(
-                power_w.astype(np.int32) if whole_watts else power_w
+                power_w.astype(np.int32) if has_whole_watts else power_w
             ),
         }
     ).replace_schema_metadata({METADATA_KEY: json.dumps(head, sort_keys=True)})
@@ -131,7 +131,7 @@ def write_profile(
             column_encoding={
                 "t_ms": "DELTA_BINARY_PACKED",
                 "power_w": "DELTA_BINARY_PACKED"
-                if whole_watts
+                if has_whole_watts
                 else "BYTE_STREAM_SPLIT",
             },
         )
@@ -150,17 +150,17 @@ def add_profile(
     profile, force, inputs
         As for `write_profile`.
     folder : pathlib.Path
-        The library; made if it does not exist.
+        The library; created if it does not exist.
 
     Returns
     -------
     pathlib.Path
-        Its file, ``<profile id>.parquet``.
+        The file, ``<profile id>.parquet``.
 
     Raises
     ------
     InputError
-        If its id can't be a file name, or is taken and `force` is not set.
+        If the id is no valid file name, or exists and `force` is not set.
     OutputError
         If the file can't be written.
     """
@@ -171,7 +171,7 @@ def add_profile(
 
 
 def check_file_name(profile_id: str) -> None:
-    """Refuse an id that can't be a file name, such as ``../x``."""
+    """Raise an error if an id is no valid file name, such as ``../x``."""
     if not _FILE_NAME.fullmatch(profile_id):
         raise ProfileError(
             f"profile id '{profile_id}': use letters, digits, '.', '_' and '-' only"
@@ -179,7 +179,7 @@ def check_file_name(profile_id: str) -> None:
 
 
 class StoredProfile:
-    """A profile on disk, its power read when it is first asked for."""
+    """A profile on disk; its power is read when first needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -200,7 +200,7 @@ class StoredProfile:
                 f"this version reads {SCHEMA_VERSION}; {_REMEDY}"
             )
         where = f"{path}: metadata '{METADATA_KEY.decode()}'"
-        head = checked_record(content, _ProfileHead, where, ProfileError, _REMEDY)
+        head = validate_record(content, _ProfileHead, where, ProfileError, _REMEDY)
         self.profile_id, self.workload = head.profile_id, head.workload
         self.n_nodes, self.dt_ms, self.sha256 = head.n_nodes, head.dt_ms, head.sha256
         self.provenance: Provenance = head.provenance
@@ -221,11 +221,11 @@ class StoredProfile:
         steps_ms = np.diff(t_ms)
         head = self.profile_id, self.workload, self.n_nodes, self.dt_ms
         try:
-            if (wrong := np.flatnonzero(steps_ms != self.dt_ms)).size:
+            if (bad_rows := np.flatnonzero(steps_ms != self.dt_ms)).size:
                 raise ProfileError(
-                    f"step after row {wrong[0]} is {steps_ms[wrong[0]]} ms, expected "
-                    f"{self.dt_ms} ms without gaps ({wrong.size} such rows); resample "
-                    "the data"
+                    f"step after row {bad_rows[0]} is {steps_ms[bad_rows[0]]} ms, "
+                    f"expected {self.dt_ms} ms without gaps ({bad_rows.size} such "
+                    "rows); resample the data"
                 )
             profile = PowerProfile(*head, power_w, self.provenance)
         except ProfileError as error:
@@ -239,14 +239,10 @@ class StoredProfile:
         return profile
 
     def columns(self) -> tuple[Int64Array, Float32Array]:
-        """Return the times [ms] and the power [W] as they stand in the file.
-
-        Null is -1 and NaN.
-        """
+        """Return the times [ms] and the power [W] in the file; null is -1 and NaN."""
         with open_parquet(self.path, _COLUMNS, ProfileError, _REMEDY) as file:
             table = file.read(columns=list(_COLUMNS))
-            # Arrow casts what NumPy would warn of; such values are named by who looks
-            # at them.
+            # Arrow casts without NumPy's warnings; callers report invalid values
             t_ms = as_numpy(table["t_ms"].cast(pa.int64(), safe=False), np.int64, -1)
             power_w = as_numpy(
                 table["power_w"].cast(pa.float32(), safe=False), np.float32
@@ -272,9 +268,9 @@ def read_profile(path: Path | str) -> PowerProfile:
 
 
 def _fits_int32(power_w: Float32Array) -> BoolArray:
-    """Return which values come back from int32 bit by bit.
+    """Return True for values that int32 represents exactly.
 
-    -0.0 and large ones do not.
+    False for -0.0 and large values.
     """
     fits: BoolArray = (
         (power_w == np.rint(power_w)) & (power_w < 2**31) & ~np.signbit(power_w)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diploee.base.errors import InputError, did_you_mean, one_of, plural
-from diploee.base.files import check_file, whole_file
+from diploee.base.files import check_output_file, whole_file
 from diploee.base.progress import stage
 from diploee.base.units import PowerUnit, power_unit
 from diploee.base.version import full_version
@@ -58,7 +58,7 @@ from diploee.runs.folder import run_files
 from diploee.runs.formatting import interval, listed
 from diploee.runs.ranked import RANKED
 from diploee.runs.reader import RunFolder
-from diploee.runs.sections import Section, beside
+from diploee.runs.sections import Section, side_by_side
 
 _HERE = Path(__file__).resolve().parent
 MARK = '<meta name="generator" content="diploee'
@@ -176,7 +176,7 @@ def write_report(
     places = [Path(folder) for folder in folders]
     # What must never be replaced: all of a sweep, the files of a run.
     inputs = [p for at in places for p in ([at] if is_sweep(at) else run_files(at))]
-    check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    check_output_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     report = build_report(folders, limits, by_load=by_load, bands=bands)
     written, failed = [Path(out)], None
     try:
@@ -339,7 +339,9 @@ def _runs_sections(
     for name in sorted(
         {name for of_run in by_run.values() for name in of_run}, key=order.index
     ):
-        section = beside({label: s[name] for label, s in by_run.items() if name in s})
+        section = side_by_side(
+            {label: s[name] for label, s in by_run.items() if name in s}
+        )
         if name == "limits":
             pairs = zip(runs, verdicts, strict=True)
             section = limits_section([(r, run.label) for run, of in pairs for r in of])

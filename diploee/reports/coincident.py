@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from diploee.base.clock import NamedSpan
 from diploee.base.errors import InputError
 from diploee.base.units import W_PER_MW
-from diploee.runs.formatting import moment
+from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder
 
 if TYPE_CHECKING:
@@ -61,5 +61,7 @@ def coincident_demand(run: RunFolder, intervals: Sequence[NamedSpan]) -> pd.Data
         row = dict(zip(UNITS, means, strict=False))
         row["own peak"] = own_mw
         row["of own peak"] = 100 * (means[0] / own_mw) if own_mw > 0 else 0.0
-        rows[f"{interval.name} {moment(series.at(first).isoformat())}".strip()] = row
+        rows[f"{interval.name} {format_time(series.at(first).isoformat())}".strip()] = (
+            row
+        )
     return pd.DataFrame.from_dict(rows, orient="index")

@@ -14,15 +14,15 @@ from diploee.base.metric import (
     Metric,
     find_metric,
     flatten,
+    format_short,
     is_plain_number,
-    short,
 )
 from diploee.base.units import W_PER_MW, power_unit
 from diploee.grid.limits.report import reports_of
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.data import differing_settings, run_labels, stages_of
 from diploee.runs.lower_bounds import is_lower_bound
-from diploee.runs.ranked import ranks
+from diploee.runs.ranked import sort_by_rank
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 
@@ -276,7 +276,7 @@ def _stages(runs: Sequence[RunFolder]) -> dict[str, tuple[str | None, ...]]:
 def _sizes(stage: Mapping[str, Any]) -> str:
     """Return the sizes of a stage, such as ``0.05 MW, 0.05 MWh``."""
     sizes = ", ".join(
-        f"{short(value)} {unit}"
+        f"{format_short(value)} {unit}"
         for key, unit in _SIZES.items()
         for name, value in stage.items()
         if name.rpartition("_")[2] == key and isinstance(value, int | float)
@@ -304,7 +304,10 @@ def _verdicts_of(run: RunFolder) -> dict[tuple[str, ...], tuple[str, str, str]]:
         name = report.name or "limits"
         result[name,] = name, report.verdict, report.verdict
         for of in report.results:
-            how = f"{of.verdict}, {short(of.value)} of {short(of.limit)} {of.unit}"
+            how = (
+                f"{of.verdict}, {format_short(of.value)} of {format_short(of.limit)} "
+                f"{of.unit}"
+            )
             text = f"{name}: {of.text.partition(' (')[0]}"
             result[name, of.key, str(of.number)] = text, of.verdict, how.rstrip()
         for left in report.unchecked:
@@ -330,7 +333,7 @@ def _rows(runs: Sequence[RunFolder]) -> list[MetricRow]:
     declared = (*declared_metrics(), *(m for run in runs for m in run.stage_metrics))
     largest_mw = max(float(of.get("power.max_mw") or 0) for of in values)
     unit, rows = power_unit(largest_mw * W_PER_MW), []
-    for key in ranks(dict.fromkeys(key for of in values for key in of)):
+    for key in sort_by_rank(dict.fromkeys(key for of in values for key in of)):
         result = tuple(_number(of.get(key)) for of in values)
         if any(value is not None for value in result) and (
             metric := find_metric(key, declared)

@@ -21,8 +21,8 @@ from diploee.base.tables import (
     Float32Array,
     Int64Array,
     Kind,
-    as_frame,
     open_parquet,
+    to_pandas_frame,
 )
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN, W_PER_MW
 from diploee.grid.dynamics.ride_through_study import RideThroughResult, ride_through
@@ -31,7 +31,7 @@ from diploee.reports.drawing.charts import PALETTE, colour
 from diploee.runs.formatting import short_boundary
 from diploee.runs.parquet_files import JOBS_FILE
 from diploee.runs.reader import RunFolder
-from diploee.runs.series import CHANGED, RunSeries, averaged
+from diploee.runs.series import CHANGED, RunSeries, average_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -263,7 +263,7 @@ def _read_series(
     taken = [column.name for column in series.columns if column.role in TAKEN_OFF]
     n_rows = 1 if series.n_rows <= MAX_INTERVALS else -(-MS_PER_MIN // series.step_ms)
     starts_ms, read = [], []
-    for block in averaged(series.blocks([*kept, *of_parts, *taken]), n_rows):
+    for block in average_steps(series.blocks([*kept, *of_parts, *taken]), n_rows):
         off = sum(
             (block.columns[name] for name in taken), np.zeros(len(block.starts_ms))
         )
@@ -286,7 +286,7 @@ def _read_waits(run: RunFolder, series: RunSeries) -> pd.Series[float] | None:
     if not os.path.lexists(path):
         return None
     with open_parquet(path, _WAIT_COLUMNS, remedy=CHANGED) as file:
-        jobs = as_frame(file.read(columns=list(_WAIT_COLUMNS))).dropna()
+        jobs = to_pandas_frame(file.read(columns=list(_WAIT_COLUMNS))).dropna()
     submit_ms = jobs["submit_time"].to_numpy("datetime64[ms]").astype(np.int64)
     waits = pd.Series(jobs["queue_time_s"].to_numpy(float), series.local_ms(submit_ms))
     return waits if len(waits) else None

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diploee.base.clock import NamedSpan
-from diploee.base.errors import InputError, cell, plural
-from diploee.base.files import check_file, whole_file
+from diploee.base.errors import InputError, plural, spreadsheet_cell
+from diploee.base.files import check_output_file, whole_file
 from diploee.base.measures.series import (
     MAX_DAY_POWER_W,
     ClockSums,
@@ -47,10 +47,10 @@ from diploee.metrics.spectral_bands import FLAGGED_STEPS
 from diploee.reports.build import Report, is_report, period, report_page
 from diploee.reports.coincident import UNITS, coincident_demand
 from diploee.reports.run_sections import reactive_notes, voltage_notes
-from diploee.runs.folder import refuse_in_run, run_files
+from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.formatting import interval, listed
 from diploee.runs.labels import LABELS
-from diploee.runs.lower_bounds import is_lower_bound, withheld
+from diploee.runs.lower_bounds import data_limits_note, is_lower_bound
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import SPECTRAL_LINES, SWINGS
 from diploee.runs.reader import RunFolder
@@ -163,7 +163,7 @@ def data_sheet(
     ]
     if "grid.voltage_change.largest_percent" in view.values:
         figures = filter(
-            None, (view.figure(key, name) for key, name in _VOLTAGE.items())
+            None, (view.statistic(key, name) for key, name in _VOLTAGE.items())
         )
         sections.append(
             _section(
@@ -183,7 +183,7 @@ def data_sheet(
         (*filter(None, map(_printed, sections)), _sources(run, sections)),
         kind="Interconnection data sheet",
         notes=(
-            *((run.bands.words,) if run.bands else ()),
+            *((run.bands.note,) if run.bands else ()),
             *(() if run.metrics.get("poi") else NO_METER[:1]),
         ),
         is_sheet=True,
@@ -231,7 +231,7 @@ def _sources(run: RunFolder, sections: Sequence[Section]) -> Section:
             for note in s.notes
         ),
         *reactive_notes(run)[1:],
-        *((withheld(grid),) if grid else ()),
+        *((data_limits_note(grid),) if grid else ()),
         *(() if run.metrics.get("poi") else NO_METER[1:]),
         NOT_FROM_A_RUN,
     )
@@ -308,9 +308,9 @@ def _declared(view: RunView, keys: Iterable[str], notes: Entry) -> Iterator[Stat
     for key in keys:
         metric, note, name = view.metric(key), notes.get(key, ""), LABELS[key].name
         assert metric is not None, key
-        figure = view.figure(key, name, view.when(key) or note)
+        figure = view.statistic(key, name, view.time_text(key) or note)
         yield figure or Statistic(
-            view.named(metric, name), None, metric.suffix, note or _NOT_THERE
+            view.display_name(metric, name), None, metric.suffix, note or _NOT_THERE
         )
 
 
@@ -366,7 +366,7 @@ def _reactive(view: RunView) -> Iterator[Statistic]:
         why = "the run ends before the point of interconnection, so none is modelled"
         yield Statistic("Reactive power", None, "Mvar", why)
         return
-    when = {"poi.peak.reactive_mvar": view.when("poi.peak.max_mw")}
+    when = {"poi.peak.reactive_mvar": view.time_text("poi.peak.max_mw")}
     result = {figure.key: figure for figure in _declared(view, _REACTIVE, when)}
     factors = [result[key] for key in _FACTORS if key in result]
     if len(factors) == len(_FACTORS) and len({(f.shown, f.band) for f in factors}) == 1:
@@ -535,7 +535,7 @@ def _demands(
     import pandas as pd
 
     clock = run.scenario.written_clock.wall
-    if reason := clock.why_not_aligned(length_ms):
+    if reason := clock.alignment_problem(length_ms):
         return pd.Series(dtype=float), f"{interval(length_ms)}: {reason}"
     sums, at_ms = ClockSums(clock, length_ms), 0
     series = MeasureRunner(clock.step_ms, [sums])
@@ -705,14 +705,14 @@ def write_datasheet(
     if bands is not None:
         run = run.with_bands(bands)
     inputs = [*run_files(run.folder), *{peak.path for peak in peaks}]
-    check_file(out, force, inputs=inputs, replaces=is_report)  # before any work
+    check_output_file(out, force, inputs=inputs, replaces=is_report)  # before any work
     if csv_file is not None:
         if os.path.realpath(csv_file) == os.path.realpath(out):
             raise InputError(
                 f"--csv: {csv_file} is that of --out; give each a place of its own"
             )
-        check_file(csv_file, force, inputs=inputs, option="--csv")
-        refuse_in_run(csv_file, run.folder, "--csv")
+        check_output_file(csv_file, force, inputs=inputs, option="--csv")
+        check_not_in_run(csv_file, run.folder, "--csv")
     sheet = data_sheet(run, limits, peaks)
     page = report_page(sheet)
     with whole_file(out, force, inputs=inputs, replaces=is_report) as path:
@@ -728,4 +728,6 @@ def write_csv(sheet: Report, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(map(cell, row) for row in long_rows(sheet.sections))
+        writer.writerows(
+            map(spreadsheet_cell, row) for row in long_rows(sheet.sections)
+        )

@@ -26,7 +26,7 @@ from diploee.reports.drawing.charts import (
     Panel,
     colour,
 )
-from diploee.runs.formatting import interval, moment
+from diploee.runs.formatting import format_time, interval
 
 Entry = dict[str, Any]
 
@@ -98,7 +98,7 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         add(x, ends, "allowed", colour(1), "dash")
     y_axis, jobs = Axis(f"Power [{unit.power}]", from_zero=True), event["widest_jobs"]
     time = Axis(
-        f"Time on {moment(event['times']['start'])[:10]}",
+        f"Time on {format_time(event['times']['start'])[:10]}",
         "time of day",
         (times[0], times[-1]),
     )
@@ -114,10 +114,10 @@ def _event_chart(run: RunData, event: Entry, unit: PowerUnit) -> Chart:
         f"event-{event['name']}",
         f"Event {event['name']}",
         (
-            f"Issued {moment(event['times']['issued'])}. Dashed: what may be drawn. "
-            "Below: what the widest jobs did from an hour before its ramp to two "
-            "hours after it, each on a row, the widest at the bottom; where a row is "
-            "empty the job waits or has not begun."
+            f"Issued {format_time(event['times']['issued'])}. Dashed: what may be "
+            "drawn. Below: what the widest jobs did from an hour before its ramp to "
+            "two hours after it, each on a row, the widest at the bottom; where a row "
+            "is empty the job waits or has not begun."
         ),
         tuple(panels),
     )

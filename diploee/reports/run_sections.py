@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.units import W_PER_MW
 from diploee.grid.dynamics.ride_through_study import RideThroughResult
 from diploee.grid.limits.report import LimitReport, limits_section
 from diploee.metrics.attribution_text import cause_words, causes_of, event_words
 from diploee.metrics.changes import Key
-from diploee.runs.formatting import interval, listed, moment
+from diploee.runs.formatting import format_time, interval, listed
 from diploee.runs.labels import LABELS
-from diploee.runs.lower_bounds import withheld
+from diploee.runs.lower_bounds import data_limits_note
 from diploee.runs.provenance import provenance
 from diploee.runs.ranked import FIRST, RANKED
 from diploee.runs.reader import RunFolder
@@ -120,7 +120,9 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     used, of_contract = view.values.get(FIRST[0]), ""
     for unit in ("mw", "mva"):
         if used and (most := view.values.get(f"poi.headroom.contract_{unit}")):
-            of_contract = f"{short(used * most)} of {short(most)} {unit.upper()}"
+            of_contract = (
+                f"{format_short(used * most)} of {format_short(most)} {unit.upper()}"
+            )
     notes = {"poi.headroom.use": of_contract, "requests.per_node_rps": _answers(view)}
     unserved, incoming = (
         view.values.get(f"requests.{n}_rps") for n in ("incomplete", "incoming")
@@ -129,7 +131,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
         share = 100 * unserved / incoming
         notes["requests.incomplete_rps"] = f"{share:.2g} % of all"
     result = [
-        view.figure(key, LABELS[key].name, notes.get(key, view.when(key)))
+        view.statistic(key, LABELS[key].name, notes.get(key, view.time_text(key)))
         for key in FIRST
         if key not in left_out and (key != FIRST[-1] or view.values.get(key))
     ]
@@ -144,7 +146,7 @@ def _answer(view: RunView, limits: Sequence[LimitReport]) -> Section:
     )
     events = _events(view.run)
     words = [f"Power is taken at: {view.run.boundary()}."]
-    words += [view.run.bands.words] if view.run.bands else []
+    words += [view.run.bands.note] if view.run.bands else []
     figures = (*events, *verdicts, *filter(None, result))
     return Section("answer", "At a glance", figures, (), ("overview",), tuple(words))
 
@@ -163,7 +165,7 @@ def _answers(view: RunView) -> str:
     ]
     rate = view.values.get("requests.per_node_rps")
     if rate and len(lengths) == 1 and isinstance(length := next(iter(lengths)), int):
-        result.append(f"{short(rate * length)} tokens/s per node")
+        result.append(f"{format_short(rate * length)} tokens/s per node")
     return "; ".join(result)
 
 
@@ -253,7 +255,9 @@ def _with_causes(section: Section, view: RunView) -> Section:
             Statistic(
                 item, cause["change_mw"] * per, view.unit.power, quantity="Change"
             ),
-            Statistic(item, moment(time, view.step_ms), quantity="When", link=shown),
+            Statistic(
+                item, format_time(time, view.step_ms), quantity="When", link=shown
+            ),
             Statistic(item, cause_words(cause, view.unit), quantity="Causes"),
         ]
     note = (
@@ -265,7 +269,7 @@ def _with_causes(section: Section, view: RunView) -> Section:
     )
     others = SectionTable("Why, of other lengths", tuple(figures[False]), note, "Event")
     grid = view.run.metrics.get("grid") or {}
-    notes = [withheld(grid)] if grid else []
+    notes = [data_limits_note(grid)] if grid else []
     if filled_h := grid.get("transient_h"):
         notes.append(
             f"The first {filled_h:,.1f} h, in which the run filled up from an empty "

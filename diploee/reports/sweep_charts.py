@@ -10,7 +10,7 @@ import numpy as np
 
 from diploee.base.errors import InputError, plural
 from diploee.base.metric import Metric
-from diploee.base.tables import Float64Array, Kind, as_frame, open_parquet
+from diploee.base.tables import Float64Array, Kind, open_parquet, to_pandas_frame
 from diploee.base.units import MS_PER_H, W_PER_MW, power_unit
 from diploee.grid.limits.file import Limits, load_limits
 from diploee.grid.limits.report import LimitReport, report_on
@@ -350,7 +350,7 @@ def _read(sweep: SweepData, name: str, columns: dict[str, Kind]) -> pd.DataFrame
     with open_parquet(
         sweep.folder / name, columns, remedy="run the sweep again"
     ) as file:
-        return as_frame(file.read())
+        return to_pandas_frame(file.read())
 
 
 def _envelopes(

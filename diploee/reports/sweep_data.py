@@ -11,7 +11,7 @@ from pydantic import Field
 
 from diploee.base.errors import InputError, counted
 from diploee.base.plain_data import Record, read_json
-from diploee.base.tables import Kind, as_frame, open_parquet
+from diploee.base.tables import Kind, open_parquet, to_pandas_frame
 from diploee.runs.folder import MANIFEST
 from diploee.runs.parquet_files import FACILITY_FILE
 
@@ -75,7 +75,7 @@ def read_sweep(folder: Path) -> SweepData:
     axes = tuple(name for name in dict.fromkeys(spec.axes) if name != "seed")
     needed: dict[str, Kind] = {"run": "text", **dict.fromkeys(axes, "any")}
     with open_parquet(path, needed, remedy="run the sweep again") as file:
-        table = as_frame(file.read())
+        table = to_pandas_frame(file.read())
     has_metrics = MEAN_POWER in table
     finished = table[table[MEAN_POWER].notna()].copy() if has_metrics else table[:0]
     if finished.empty:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from diploee.base.metric import number
+from diploee.base.metric import format_number
 from diploee.base.units import (
     MS_PER_DAY,
     MS_PER_H,
@@ -142,7 +142,7 @@ def queue_chart(runs: Sequence[RunData]) -> Chart | None:
         if alone:
             weekly.append(Line(x, p95, "95 %", main, "h", dash="dot"))
         weekly.append(Line(x, mean, "mean" if alone else name, main, "h", dash=dash(k)))
-        share = number(float((waits_h > 0).mean()), "{:.1f}", 100)
+        share = format_number(float((waits_h > 0).mean()), "{:.1f}", 100)
         queued.append(
             f"{'' if alone else f'{name}: '}{share} % of the started jobs queued at "
             "all."

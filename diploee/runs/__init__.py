@@ -1,4 +1,4 @@
-"""Outputs: the run folder with Parquet files, metrics and manifest; its reader."""
+"""The run folder: its Parquet files, metrics and manifest, and their reader."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Bands of a run's metrics: P5 to P95 over an ensemble of its scenario."""
+"""P5 and P95 of a run's metrics over an ensemble of its scenario."""
 
 from __future__ import annotations
 
@@ -16,85 +16,101 @@ from diploee.scenario.loading import with_value
 
 ENSEMBLE_FILE, SWEEP_FILE = "ensemble.json", "sweep.json"
 MAY_DIFFER = ("seed", "name", "description", "step", "limits")
-"""Keys of a run that its ensemble's runs need not share."""
+"""Scenario keys that may differ between a run and its ensemble."""
 
 
 class _Spread(Record):
+    """Number of values, P5 and P95 of a metric."""
+
     n: int
     p5: float | None
     p95: float | None
 
 
 class _Point(Record):
+    """One point of an ensemble: percentiles by metric."""
+
     metrics: dict[str, _Spread]
 
 
 class _Ensemble(Record):
+    """Content of ``ensemble.json`` that is read: varied keys and points."""
+
     draw: dict[str, Any]
     points: list[_Point] = Field(min_length=1)
 
 
 class _Sweep(Record):
+    """Content of ``sweep.json`` that is read: the base scenario."""
+
     base_scenario: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Bands:
-    """P5 and P95 of metrics, and what they are of."""
+    """P5 and P95 of a run's metrics, and a note on the ensemble."""
 
-    # By the metric's key, in its unit in ``metrics.json``
+    # P5 and P95 by metric key, in the metric's unit in ``metrics.json``
     ends: Mapping[str, tuple[float, float]]
-    words: str  # of which runs
+    note: str  # note on the ensemble's runs
 
 
 def read_bands(folder: Path | str, scenario: dict[str, Any], run_folder: Path) -> Bands:
-    """Return the bands of a run's metrics over an ensemble of its scenario.
+    """Read P5 and P95 of a run's metrics from an ensemble of its scenario.
 
     Raises
     ------
     InputError
-        If the folder is no ensemble of the run's scenario, or of fewer than 20 runs.
+        If the folder is not an ensemble of the run's scenario, or has fewer than 20
+        runs.
     """
-    place, remedy = (
+    path, remedy = (
         Path(folder),
         "'diploee ensemble SITE --assumed --runs 40' makes one",
     )
-    if not (place / ENSEMBLE_FILE).is_file():
+    if not (path / ENSEMBLE_FILE).is_file():
         raise InputError(
             f"--bands: {folder}: not an ensemble (no {ENSEMBLE_FILE}); {remedy}"
         )
-    result = read_json(place / ENSEMBLE_FILE, _Ensemble)
-    if len(result.points) > 1:
+    ensemble = read_json(path / ENSEMBLE_FILE, _Ensemble)
+    if len(ensemble.points) > 1:
         raise InputError(
-            f"--bands: {folder}: has {len(result.points)} points; {remedy} of one"
+            f"--bands: {folder}: has {len(ensemble.points)} points; {remedy} of one"
         )
-    theirs = read_json(place / SWEEP_FILE, _Sweep).base_scenario
-    own = scenario
-    for key in (*MAY_DIFFER, *result.draw):
-        own, theirs = (
-            with_value(of, key, None, lambda: "--bands") for of in (own, theirs)
+    ensemble_scenario = read_json(path / SWEEP_FILE, _Sweep).base_scenario
+    run_scenario = scenario
+    for key in (*MAY_DIFFER, *ensemble.draw):
+        run_scenario, ensemble_scenario = (
+            with_value(spread, key, None, lambda: "--bands")
+            for spread in (run_scenario, ensemble_scenario)
         )
-    if other := [key for key in own | theirs if own.get(key) != theirs.get(key)]:
+    if differing := [
+        key
+        for key in run_scenario | ensemble_scenario
+        if run_scenario.get(key) != ensemble_scenario.get(key)
+    ]:
         raise InputError(
-            f"--bands: {folder}: is of another scenario ({listed(sorted(other))} "
+            f"--bands: {folder}: is of another scenario ({listed(sorted(differing))} "
             f"differ from those of {run_folder}); {remedy} of the same file"
         )
-    metrics = result.points[0].metrics
-    n = max(of.n for of in metrics.values())
+    metrics = ensemble.points[0].metrics
+    n = max(spread.n for spread in metrics.values())
     if n < MIN_RUNS:
         raise InputError(
             f"--bands: {folder}: {n} runs have no P5 and P95; take --runs 40"
         )
-    drawn = (
-        f"which draw {len(result.draw)} numbers within their ranges"
-        if result.draw
+    variation = (
+        f"which draw {len(ensemble.draw)} numbers within their ranges"
+        if ensemble.draw
         else "by seed"
     )
     ends = {
-        k: (of.p5, of.p95) for k, of in metrics.items() if None not in (of.p5, of.p95)
+        k: (spread.p5, spread.p95)
+        for k, spread in metrics.items()
+        if None not in (spread.p5, spread.p95)
     }
-    words = (
-        f"P5-P95: over {n} runs in {place.absolute().name}, {drawn}; this run is one "
-        "more draw."
+    note = (
+        f"P5-P95: over {n} runs in {path.absolute().name}, {variation}; this run is "
+        "one more draw."
     )
-    return Bands(ends, words)  # type: ignore[arg-type]  # no None
+    return Bands(ends, note)  # type: ignore[arg-type]  # no None

@@ -1,4 +1,4 @@
-"""The run folder: its default place, what it may hold, how large it gets."""
+"""The run folder: its default path, allowed files, and expected size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES = (
     LIMITS_FILE,
     "zooms/*.parquet",
 )
-"""All that a run folder may hold, as patterns; with anything else it is never replaced."""  # noqa: E501
+"""Patterns of all files of a run folder; a folder with other files is not replaced."""
 
 RUN_FOLDER = FolderKind(
     "a run folder",
@@ -40,37 +40,39 @@ RUN_FOLDER = FolderKind(
 
 
 def default_folder(name: str, sha256: str, parent: Path = Path("runs")) -> Path:
-    """Return ``runs/<name>-<first 8 of the hash>``, numbered where it exists."""
-    first = parent / f"{name}-{sha256[:8]}"
-    others = (first.with_name(f"{first.name}-{n}") for n in count(2))
-    return next(folder for folder in chain([first], others) if is_free(folder))
+    """Return ``runs/<name>-<first 8 digits of the hash>``, numbered if it exists."""
+    first_folder = parent / f"{name}-{sha256[:8]}"
+    numbered = (first_folder.with_name(f"{first_folder.name}-{n}") for n in count(2))
+    return next(folder for folder in chain([first_folder], numbered) if is_free(folder))
 
 
 def run_files(folder: Path) -> list[Path]:
-    """Return the files of a run folder that are there."""
+    """Return the existing files of a run folder."""
     return [path for pattern in ENTRIES for path in folder.glob(pattern)]
 
 
-def refuse_in_run(place: Path | str, folder: Path, option: str = "--out") -> None:
-    """Refuse a place for a file within a run folder."""
-    if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder)):
+def check_not_in_run(path: Path | str, folder: Path, option: str = "--out") -> None:
+    """Raise an error if an output path is inside a run folder."""
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise InputError(
-            f"{option}: {place} lies in the run folder {folder}, which could not be "
+            f"{option}: {path} lies in the run folder {folder}, which could not be "
             "replaced by --force with other files in it; choose a place beside it"
         )
 
 
 BYTES_PER_INTERVAL = 10
-"""Of `facility.parquet`, measured on year-long runs; smooth 0.1 s series compress to
-half."""
+"""Size of `facility.parquet` per interval [bytes], measured on year-long runs; smooth
+0.1 s series take half."""
 BYTES_PER_SERVICE = 12
 BYTES_PER_JOB = 13
 
 
-def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) -> float:
+def estimate_size_mb(
+    n_intervals: int, step_ms: int, n_services: int, n_jobs: int
+) -> float:
     """Estimate the size of a run's files [MB], to about a factor of two.
 
-    A service has five columns; `n_jobs` is 0 where `jobs.parquet` is not written.
+    A service has five columns; `n_jobs` is 0 if `jobs.parquet` is not written.
     """
     per_interval = float(BYTES_PER_INTERVAL + BYTES_PER_SERVICE * n_services)
     if step_ms < MS_PER_S:
@@ -79,14 +81,14 @@ def expected_mb(n_intervals: int, step_ms: int, n_services: int, n_jobs: int) ->
 
 
 def write_json(path: Path, content: dict[str, Any]) -> str:
-    """Write JSON with a line per key, and return its SHA-256."""
-    data = f"{json.dumps(content, indent=2, ensure_ascii=False, default=_plain)}\n".encode()  # noqa: E501
+    """Write JSON with one line per key, and return its SHA-256."""
+    data = f"{json.dumps(content, indent=2, ensure_ascii=False, default=_to_python_number)}\n".encode()  # noqa: E501
     path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
 
-def _plain(value: object) -> Any:
-    """Return a number of numpy's as Python's; refuse what JSON can't hold."""
+def _to_python_number(value: object) -> Any:
+    """Return a numpy number as a Python number; refuse other objects."""
     if isinstance(value, np.generic):
         return value.item()
     raise InputError(

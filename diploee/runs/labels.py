@@ -1,7 +1,4 @@
-"""Names of figures and their formulas.
-
-Of the first ones, and of those of a data sheet.
-"""
+"""Names and formulas of the main metrics of a run, and of a data sheet's."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import NamedTuple
 
 
 class Label(NamedTuple):
-    """A name, and the formula of what bears it."""
+    """The displayed name of a value, and its formula."""
 
     name: str
     formula: str
@@ -117,8 +114,8 @@ LABELS: Mapping[str, Label] = {
     ),
     "month.reactive": Label("15 min reactive", "max of the month's 15 min means of Q"),
 }
-"""By the key of the metric, else by a name of their own.
+"""Labels by metric key, or by an own key for values that are no metric.
 
-P is the power of an interval of `facility.parquet`, Q its reactive power, once the site
-has filled up where nothing else is said.
+P is the power of an interval of `facility.parquet` [MW], Q its reactive power [Mvar],
+both after the warm-up unless stated otherwise.
 """

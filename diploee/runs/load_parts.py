@@ -1,7 +1,4 @@
-"""A run's load by what it is.
-
-The nodes with what feeds them, cooling, the rest, transformers.
-"""
+"""Components of a run's load: IT, cooling, other loads, transformer losses."""
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ from diploee.runs.reader import RunFolder
 
 @dataclass(frozen=True)
 class LoadParts(Brief):
-    """Columns of a run's load, before its own sources and stores, by what they are."""
+    """Column names of a run's load by component, without sources and storage."""
 
-    it: tuple[str, ...]  # the nodes, with the losses of PDUs and UPS
+    it: tuple[str, ...]  # nodes, and losses of PDUs and UPS
     motors: tuple[str, ...]  # cooling
     rest: tuple[str, ...]  # other loads and losses
-    network: tuple[str, ...]  # losses of transformers
-    taken: tuple[str, ...]  # what sources, stores and curtailing take off it
-    pools: tuple[str, ...]  # the nodes of each pool; empty where there is one
+    network: tuple[str, ...]  # transformer losses
+    taken: tuple[str, ...]  # subtracted powers: sources, storage, curtailment
+    pools: tuple[str, ...]  # nodes of each pool; empty for a single pool
 
     @classmethod
-    def of(cls, run: RunFolder) -> LoadParts:
-        """Return the parts of a run's columns."""
+    def from_run(cls, run: RunFolder) -> LoadParts:
+        """Return the load columns of a run."""
         names = set(run.series().check())
         nodes = next(n for n in ("it_ac_power_w", "it_power_w") if n in names)
         it = (nodes, *(n for n in ("pdu_loss_w", "ups_loss_w") if n in names))
@@ -38,35 +35,34 @@ class LoadParts(Brief):
                 key = "network" if column.part == "transformers" else column.role
                 by_role.setdefault(key, []).append(column.name)
 
-        def found(*roles: str) -> tuple[str, ...]:
+        def with_roles(*roles: str) -> tuple[str, ...]:
             return tuple(name for role in roles for name in by_role.get(role, ()))
 
         pools = tuple(f"{nodes}.{pool}" for pool in run.scenario.facility.pools)
         return cls(
             it,
-            found("cooling"),
-            found("load", "loss"),
-            found("network"),
-            found("source", "store", "hold"),
+            with_roles("cooling"),
+            with_roles("load", "loss"),
+            with_roles("network"),
+            with_roles("source", "store", "hold"),
             pools if names.issuperset(pools) else (),
         )
 
-    def without(self, names: Collection[str]) -> LoadParts:
-        """Return the parts without some columns."""
+    def excluding(self, names: Collection[str]) -> LoadParts:
+        """Return the load columns except the named ones."""
         return LoadParts(
             *(tuple(n for n in part if n not in names) for part in astuple(self))
         )
 
     @property
     def load(self) -> tuple[str, ...]:
-        """All columns that add up to the load."""
+        """All columns of the load, which is their sum."""
         return (*self.it, *self.motors, *self.rest, *self.network)
 
     def powers(self, columns: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
-        """Return the power of each part, and of several pools with their feeds.
+        """Return the power of each component, and of each pool including losses.
 
-        The rest includes the network, so that nodes, motors and rest are the whole
-        load.
+        `rest` includes `network`, so that `it`, `motors` and `rest` add up to the load.
         """
         parts = {
             "it": self.it,
@@ -74,23 +70,34 @@ class LoadParts(Brief):
             "rest": (*self.rest, *self.network),
             "network": self.network,
         }
-        result = {name: summed(columns, part) for name, part in parts.items()}
-        nodes = np.maximum(summed(columns, self.pools), 1e-9)
-        fed = {of: result["it"] * columns[of] / nodes for of in self.pools}
-        return result | {of.partition(".")[2]: power for of, power in fed.items()}
+        result = {name: sum_columns(columns, part) for name, part in parts.items()}
+        nodes = np.maximum(sum_columns(columns, self.pools), 1e-9)
+        by_pool = {
+            pool_column: result["it"] * columns[pool_column] / nodes
+            for pool_column in self.pools
+        }
+        return result | {
+            pool_column.partition(".")[2]: power
+            for pool_column, power in by_pool.items()
+        }
 
 
-def by_kind(power: Mapping[str, float], drives: float) -> tuple[float, float, float]:
-    """Return what draws constant power, motors on line, and impedance.
+def split_by_kind(
+    power: Mapping[str, float], drives: float
+) -> tuple[float, float, float]:
+    """Split load into constant-power, direct-on-line motor, and impedance components.
 
-    `powers` has the parts. What the UPS feeds is electronic, and so is the share of the
-    cooling on drives.
+    `power` is by component, as in `LoadParts.powers`. Load behind the UPS is electronic
+    (constant power), and so is the fraction `drives` of the cooling, which is fed by
+    variable-speed drives.
     """
-    of_drives = drives * power["motors"]
-    return power["it"] + of_drives, power["motors"] - of_drives, power["rest"]
+    on_drives = drives * power["motors"]
+    return power["it"] + on_drives, power["motors"] - on_drives, power["rest"]
 
 
-def summed(columns: Mapping[str, Float64Array], names: tuple[str, ...]) -> Float64Array:
-    """Return the sum of some columns, zeros where there are none."""
+def sum_columns(
+    columns: Mapping[str, Float64Array], names: tuple[str, ...]
+) -> Float64Array:
+    """Return the sum of the named columns, or zeros without names."""
     zero = np.zeros(len(next(iter(columns.values()))))
     return np.asarray(sum((columns[name] for name in names), zero))

@@ -1,4 +1,4 @@
-"""Which figures of a run are lower bounds, withheld or flagged, and why."""
+"""Values that a run's resolution does not support: lower bounds, withheld, flagged."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _LENGTH = re.compile(
 
 
 def is_lower_bound(values: Mapping[str, Any], key: str) -> bool:
-    """Return whether readings, or weather, are too coarse for a key's length."""
-    if (result := _LENGTH.match(key)) is None or (
-        result[1] and not key.endswith("max_mw")
+    """Return True if readings, or weather, are too coarse for the interval in a key."""
+    if (match := _LENGTH.match(key)) is None or (
+        match[1] and not key.endswith("max_mw")
     ):
         return False
-    below = "interpolated_s" if result[1] else "lower_bound_below_s"
-    length_s = float(result[2]) * (S_PER_MIN if result[3] == "min" else 1)
-    return length_s < (values.get(f"grid.bandwidth.{below}") or 0.0)
+    threshold_key = "interpolated_s" if match[1] else "lower_bound_below_s"
+    length_s = float(match[2]) * (S_PER_MIN if match[3] == "min" else 1)
+    return length_s < (values.get(f"grid.bandwidth.{threshold_key}") or 0.0)
 
 
-def withheld(block: Mapping[str, Any]) -> str:
-    """Return in one line what the run does not support or marks, and why."""
+def data_limits_note(block: Mapping[str, Any]) -> str:
+    """Return a paragraph on values that a run withholds or marks, with reasons."""
     reasons: dict[str, list[str]] = {}
-    kinds = (
+    quantities = (
         ("demand over {interval_min} min", block["maximum_demand"]["absent"]),
         ("changes within {window_s:g} s", block.get("changes", {}).get("absent", ())),
         ("ramps over {interval_s:g} s", block["ramps"]["absent"]),
         ("swings within {window_s:g} s", block["rolling_range"]["absent"]),
         ("the spectrum from {low_hz:g} to {high_hz:g} Hz", block["spectrum"]["absent"]),
     )
-    for form, absent in kinds:
+    for form, absent in quantities:
         for entry in absent:
             reasons.setdefault(entry["reason"], []).append(form.format(**entry))
     parts = [f"{listed(names)} ({reason})" for reason, names in reasons.items()]
@@ -63,16 +63,18 @@ def withheld(block: Mapping[str, Any]) -> str:
         block["bandwidth"]["averaging_window_s"],
     )
     records_s = block["bandwidth"].get("interpolated_s")
-    why = f"clouds are not seen within {records_s:g} s, and " if records_s else ""
-    words = [
+    cloud_note = (
+        f"clouds are not seen within {records_s:g} s, and " if records_s else ""
+    )
+    sentences = [
         f"Withheld: {'; '.join(parts)}." if parts else "",
         f"Flagged: {listed(flagged)}." if flagged else "",
         (
-            f"Lower bounds: {listed(bounds)} ({why}the profiles average over "
+            f"Lower bounds: {listed(bounds)} ({cloud_note}the profiles average over "
             f"{window_s:g} s)."
         )
         if bounds
         else "",
         f"{note[:1].upper()}{note[1:]}.",
     ]
-    return " ".join(filter(None, words))
+    return " ".join(filter(None, sentences))

@@ -1,7 +1,7 @@
-"""Contents of `manifest.json`, for those who read a run folder.
+"""Schema of `manifest.json` as far as readers of a run folder need it.
 
-Keys that nobody reads may be missing; those of a newer version may follow. Results
-beside it are as the run wrote them, by their hashes.
+Keys that no reader needs may be missing; unknown keys of newer versions are allowed.
+The hashes in the manifest show whether the result files are unchanged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ Number = Annotated[float, Field(ge=-MAX_SIZE, le=MAX_SIZE)]
 
 
 class _Profile(Record):
+    """Workload and provenance of a power profile."""
+
     workload: str
     provenance: Provenance
 
 
 class _StageMetric(Record):
+    """Declaration of a metric, as in `base.metric.Metric`."""
+
     key: str
     unit: str
     label: str
@@ -34,13 +38,15 @@ class _StageMetric(Record):
 
 
 class _OwnPart(Record):
+    """A component written by the user: kind, name and hash of its code."""
+
     kind: str
     name: str
     sha256: Annotated[str, Field(pattern=SHA256)]
 
 
 class Manifest(Record):
-    """``manifest.json``; the scenario is checked by its own model."""
+    """Content of ``manifest.json``; the scenario is validated by its own model."""
 
     schema_version: int
     scenario: dict[str, Any]

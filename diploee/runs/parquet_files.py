@@ -1,4 +1,4 @@
-"""Files of a run: `facility.parquet`, `jobs.parquet`, and `zooms/` at 0.1 s."""
+"""Writers of a run's Parquet files: facility, jobs, nodes, event windows at 0.1 s."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from diploee.base.clock import RunClock, instant_ms, zone_name
 from diploee.base.column_specs import (
     Column,
     Columns,
-    as_entries,
     catalogue,
+    column_dicts,
     find_column,
 )
-from diploee.base.model import installed
+from diploee.base.model import entry_point_objects
 from diploee.base.plain_data import Record, parse_json
 from diploee.base.tables import (
     BoolArray,
@@ -59,11 +59,11 @@ FACILITY_FILE = "facility.parquet"
 ZOOMS_FOLDER = "zooms"
 METADATA_KEY = b"diploee.facility"
 MIN_ROWS_PER_GROUP = 1 << 15
-"""Row groups hold an hour, or this number of rows where that is more."""
+"""Minimum rows per row group; a group has at least an hour."""
 
 
 def declared_columns() -> Columns:
-    """Return the columns that loads and power may give, for files without."""
+    """Return all columns that loads and power may have, for files without metadata."""
     return catalogue(
         POWER_COLUMNS,
         PHASE_COLUMNS,
@@ -72,41 +72,48 @@ def declared_columns() -> Columns:
         LOAD_COLUMNS,
         BASELINE_COLUMNS,
         BEFORE_STORES,
-        *(kind.columns_of(None) for kind in installed(LOADS).values()),
+        *(kind.columns_of(None) for kind in entry_point_objects(LOADS).values()),
     )
 
 
 def stored_columns(path: Path) -> Columns:
-    """Return the catalogue that a series was written with.
+    """Read the column declarations of a series file.
 
-    As declared today for older files.
+    Older files without them get today's declarations.
     """
     with open_parquet(path, {}) as file:
         content = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")
-    head = parse_json(content, f"{path}: metadata", _Head)
+    head = parse_json(content, f"{path}: metadata", _Metadata)
     if head.columns is None:
         return declared_columns()
     if any(column.role for column in head.columns):
         return tuple(head.columns)
-    # Older files hold no roles: those of today's columns of the same name.
-    of_stages = (column for spec in STAGES.by_name.values() for column in spec.columns)
-    today = {c.name: c for c in (*POWER_COLUMNS, *AC_COLUMNS, *of_stages)}
+    # Older files have no roles: take those of today's columns of the same name.
+    stage_columns = (
+        column for spec in STAGES.by_name.values() for column in spec.columns
+    )
+    declared = {c.name: c for c in (*POWER_COLUMNS, *AC_COLUMNS, *stage_columns)}
     return tuple(
-        replace(c, role=today[c.name].role, part=today[c.name].part)
-        if c.name in today
+        replace(c, role=declared[c.name].role, part=declared[c.name].part)
+        if c.name in declared
         else c
         for c in head.columns
     )
 
 
-class _Head(Record, strict=False):
+class _Metadata(Record, strict=False):
+    """Metadata of a series file that is read back."""
+
     columns: list[Column] | None = None
 
 
 def timestamps(
     times_ms: Int64Array, clock: RunClock, missing: BoolArray | None = None
 ) -> pa.Array:
-    """Return simulated times [ms] as instants in the facility's zone, or null."""
+    """Return simulated times [ms] as Arrow timestamps in the facility's zone.
+
+    Times in `missing` are null.
+    """
     kind = pa.timestamp("ms", tz=zone_name(clock.start_with_zone.tzinfo or UTC))
     return arrow_numbers(
         times_ms + instant_ms(clock.start_with_zone), kind, missing=missing
@@ -114,9 +121,10 @@ def timestamps(
 
 
 class FacilityFile:
-    """A sink that writes the power series; use it as a context manager.
+    """A sink that writes the power series (context manager).
 
-    `columns` are the run's catalogue, `head` is further metadata: scenario, hash, seed.
+    `columns` are the declarations of all columns, `head` is further metadata: scenario,
+    hash, seed.
     """
 
     def __init__(
@@ -126,8 +134,8 @@ class FacilityFile:
         is_double = BEFORE_STORES[0] in columns
         self._kind: type = np.float64 if is_double else np.float32
         self._writer: pq.ParquetWriter | None = None
-        self._held: list[pa.Table] = []
-        self._n_held, self._group_rows = 0, MIN_ROWS_PER_GROUP
+        self._buffered: list[pa.Table] = []
+        self._n_buffered, self._group_rows = 0, MIN_ROWS_PER_GROUP
 
     def __enter__(self) -> Self:
         return self
@@ -140,13 +148,14 @@ class FacilityFile:
     ) -> None:
         if self._writer is not None:
             if error is None:
-                self._write(self._n_held)
+                self._write(self._n_buffered)
             self._writer.close()
 
     def add(self, block: Block) -> None:
-        """Append a block, powers as float32, counts as int32, NaN as null."""
+        """Append a block: powers as float32, counts as int32, NaN as null."""
         columns = {
-            name: _stored(values, self._kind) for name, values in block.columns.items()
+            name: _to_stored_array(values, self._kind)
+            for name, values in block.columns.items()
         }
         table = pa.table(
             {"timestamp": timestamps(block.starts_ms, self._clock), **columns}
@@ -154,20 +163,24 @@ class FacilityFile:
         if self._writer is None:
             self._writer = self._open(table, block.dt_ms)
             self._group_rows = max(MIN_ROWS_PER_GROUP, MS_PER_H // block.dt_ms)
-        self._held.append(table)
-        self._n_held += table.num_rows
-        # Whole groups, however short the blocks are.
-        self._write(self._n_held // self._group_rows * self._group_rows)
+        self._buffered.append(table)
+        self._n_buffered += table.num_rows
+        # Only complete row groups, whatever the length of blocks
+        self._write(self._n_buffered // self._group_rows * self._group_rows)
 
     def _write(self, n_rows: int) -> None:
-        """Write the first rows of what is held."""
+        """Write the first `n_rows` buffered rows."""
         if not n_rows or self._writer is None:
             return
-        table = pa.concat_tables(self._held)
+        table = pa.concat_tables(self._buffered)
         self._writer.write_table(table.slice(0, n_rows), self._group_rows)
-        self._held, self._n_held = [table.slice(n_rows)], self._n_held - n_rows
+        self._buffered, self._n_buffered = (
+            [table.slice(n_rows)],
+            self._n_buffered - n_rows,
+        )
 
     def _open(self, table: pa.Table, step_ms: int) -> pq.ParquetWriter:
+        """Open the file with the schema of a first table."""
         head = {
             "diploee_version": full_version(),
             **self._head,
@@ -177,7 +190,7 @@ class FacilityFile:
                 name: find_column(name, self._columns)[0].line()
                 for name in table.column_names[1:]
             },
-            "columns": as_entries(self._columns),
+            "columns": column_dicts(self._columns),
         }
         metadata = {METADATA_KEY: json.dumps(head, sort_keys=True).encode()}
         schema = table.schema.with_metadata(metadata)
@@ -195,7 +208,8 @@ class FacilityFile:
         )
 
 
-def _stored(values: np.ndarray[Any, Any], kind: type) -> pa.Array:
+def _to_stored_array(values: np.ndarray[Any, Any], kind: type) -> pa.Array:
+    """Return values as they are stored: int32, or floats of a kind with nulls."""
     if values.dtype.kind in "iu":
         return arrow_numbers(values.astype(np.int32, copy=False))
     missing = np.isnan(values)
@@ -212,22 +226,22 @@ def write_event_windows(
     head: Mapping[str, Any],
     causes: Causes,
 ) -> dict[str, Any]:
-    """Write each window found at 0.1 s and return the metrics' `zooms` block."""
+    """Write each event window at 0.1 s, and return the `zooms` block of the metrics."""
     (folder / ZOOMS_FOLDER).mkdir()
     windows = []
     for event, segments, blocks in search.event_windows():
         name = f"{ZOOMS_FOLDER}/{event.name}.parquet"
         with FacilityFile(folder / name, clock, columns, head) as file:
-            kept = []
+            written_blocks = []
             for block in blocks:
                 file.add(block)
-                kept.append(block)
-        cause = causes.split(Extreme(*event.compared_ms), [segments], kept)
-        at = clock.wall.at(event.at_ms)
+                written_blocks.append(block)
+        cause = causes.split(Extreme(*event.compared_ms), [segments], written_blocks)
+        wall_time = clock.wall.at(event.at_ms)
         windows.append(
             {
                 "name": event.name,
-                "at": at.isoformat(timespec="seconds"),
+                "at": wall_time.isoformat(timespec="seconds"),
                 "value_mw": event.value_w / W_PER_MW,
                 "window_s": (event.end_ms - event.start_ms) / MS_PER_S,
                 "file": name,
@@ -246,14 +260,13 @@ ROWS_PER_GROUP = 1 << 18
 
 
 class JobsFile:
-    """Writes the jobs; start, end and queue time of a job that never started are null.
+    """Writer of the jobs; times of a job that never started are null.
 
-    Of the jobs submitted before the run those are written that wait or run at its
-    start. `end_time` is the planned end, which may lie beyond the run; `energy_j`
-    counts within it. With several pools or several job streams a last column `pool` or
-    `stream` tells them apart. Jobs are held until the ends of all that were submitted
-    before them are known. Where a pool allocates GPUs, a column `n_gpus` behind
-    `n_nodes` has the GPUs of each job.
+    Of jobs submitted before the run, only those waiting or running at its start are
+    written. `end_time` is the planned end, possibly after the run; `energy_j` counts
+    only energy within the run. With several pools or job streams a last column `pool`
+    or `stream` identifies them. If a pool allocates GPUs, a column `n_gpus` follows
+    `n_nodes`. Jobs are buffered until the ends of all earlier jobs are known.
     """
 
     def __init__(
@@ -278,11 +291,11 @@ class JobsFile:
         self._start_ms = np.empty(0, dtype=np.int64)
         self._end_ms = np.empty(0, dtype=np.int64)
         self._energy_j = np.empty(0)
-        none = Schedule(
+        empty_schedule = Schedule(
             self._jobs, self._start_ms, self._clock.horizon_ms, self._end_ms
         )
-        schema = self._table(none, self._energy_j).schema
-        repeated = [
+        schema = self._table(empty_schedule, self._energy_j).schema
+        text_columns = [
             field.name for field in schema if pa.types.is_dictionary(field.type)
         ]
         delta = ("job_id", "submit_time", "start_time", "end_time")
@@ -290,16 +303,16 @@ class JobsFile:
             path,
             schema,
             compression="zstd",
-            use_dictionary=[*repeated, "n_nodes", "queue_time_s", "energy_j"],
+            use_dictionary=[*text_columns, "n_nodes", "queue_time_s", "energy_j"],
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
         )
 
     def add(
         self, submitted: JobTable, started: Schedule, energy_j: Float64Array
     ) -> None:
-        """Take in the jobs submitted in a window, and those that started or ran in it.
+        """Add the jobs submitted in a window, and the jobs that started or ran in it.
 
-        Their energy [J] is of each job; of each of its stretches where it has `runs`.
+        `energy_j` is per job, or per execution interval if the schedule has `runs`.
         """
         n_new = len(submitted)
         never_ms = np.full(n_new, NEVER_MS, dtype=np.int64)
@@ -311,18 +324,19 @@ class JobsFile:
             rows = started.jobs.job_id - self._jobs.job_id[0]
             self._start_ms[rows] = started.start_ms
             self._end_ms[rows] = started.end_ms
-            # One after the other, so that sums do not depend on the windows.
+            # Added one by one, so that sums do not depend on the windows.
             np.add.at(self._energy_j, rows[started.of_energy], energy_j)
         waiting = np.flatnonzero(self._end_ms == NEVER_MS)
-        n_settled = int(waiting[0]) if waiting.size else len(self._jobs)
-        self._write(n_settled // ROWS_PER_GROUP * ROWS_PER_GROUP)
+        n_complete = int(waiting[0]) if waiting.size else len(self._jobs)
+        self._write(n_complete // ROWS_PER_GROUP * ROWS_PER_GROUP)
 
     def close(self) -> None:
-        """Write what is left; jobs that wait have never started."""
+        """Write the remaining jobs; waiting jobs never started."""
         self._write(len(self._jobs))
         self._writer.close()
 
     def _write(self, n_rows: int) -> None:
+        """Write the first `n_rows` buffered jobs."""
         for first in range(0, n_rows, ROWS_PER_GROUP):
             rows = slice(first, min(first + ROWS_PER_GROUP, n_rows))
             schedule = Schedule(
@@ -342,11 +356,12 @@ class JobsFile:
             self._energy_j = self._energy_j[n_rows:].copy()
 
     def _table(self, schedule: Schedule, energy_j: Float64Array) -> pa.Table:
+        """Return a schedule's jobs as a table of the file."""
         jobs, clock, never = schedule.jobs, self._clock, ~schedule.started
         slots = self._slots[jobs.pool_id]
         columns = {
             "job_id": arrow_numbers(jobs.job_id),
-            "class": _named(self._classes, jobs.class_id),
+            "class": _dictionary_array(self._classes, jobs.class_id),
             "n_nodes": arrow_numbers(-(-jobs.n_nodes // slots)),
         }
         if (self._slots > 1).any():
@@ -358,13 +373,15 @@ class JobsFile:
             "start_time": timestamps(schedule.start_ms, clock, never),
             "end_time": timestamps(schedule.end_ms, clock, never),
             "queue_time_s": arrow_numbers(schedule.wait_ms / MS_PER_S, missing=never),
-            "profile_id": _named(self._profile_ids, jobs.profile_id),
+            "profile_id": _dictionary_array(self._profile_ids, jobs.profile_id),
             "energy_j": arrow_numbers(energy_j),
         }
         if len(self._pools) > 1:
-            columns["pool"] = _named(self._pools, jobs.pool_id)
+            columns["pool"] = _dictionary_array(self._pools, jobs.pool_id)
         if len(self._streams) > 1:
-            columns["stream"] = _named(self._streams, self._stream_of[jobs.class_id])
+            columns["stream"] = _dictionary_array(
+                self._streams, self._stream_of[jobs.class_id]
+            )
         return pa.table(columns)
 
 
@@ -372,11 +389,11 @@ NODES_FILE = "nodes.parquet"
 
 
 class NodeAllocationsFile:
-    """Writes which nodes jobs and services hold, from when to when.
+    """Writer of node allocations: contiguous nodes allocated to a load for a time.
 
-    Rows of nodes side by side. Nodes are numbered within their pool. A job that is
-    stopped, resized or on nodes apart has several rows; rows are in the order of their
-    ends. Services and replicas have no `job_id`.
+    Nodes are numbered within their pool. A job that is suspended, resized, or on
+    non-contiguous nodes has several rows. Rows are in the order of their ends. Services
+    and replicas have no `job_id`.
     """
 
     def __init__(
@@ -384,7 +401,7 @@ class NodeAllocationsFile:
         path: Path,
         scenario: Scenario,
         classes: Sequence[StreamClass],  # by `class_id`
-        # Names of services and replicas, in the order of their owners
+        # Names of services and replicas, in the order of their owner numbers
         labels: Sequence[str],
     ) -> None:
         facility, self._clock, self._pools = (
@@ -400,7 +417,7 @@ class NodeAllocationsFile:
             np.array([facility.node_type_of(pool).n_gpus for pool in self._pools])
             / slots
         )
-        self._shares = bool((slots > 1).any())
+        self._has_gpu_shares = bool((slots > 1).any())
         self._tables, self._n_rows = [self._table(HeldNodes.empty())], 0
         self._writer = pq.ParquetWriter(
             path,
@@ -414,52 +431,58 @@ class NodeAllocationsFile:
         )
 
     def add(self, rows: HeldNodes) -> None:
-        """Take in rows that have ended.
+        """Add allocations that have ended.
 
-        Of owners below 0, no loads, and before the run none.
+        Rows of other owners than loads (below 0), and rows that ended before the run,
+        are skipped.
         """
-        of_loads = (rows.owner >= 0) & (rows.end_ms > 0)
-        self._tables.append(
-            self._table(rows if of_loads.all() else rows.take(of_loads))
-        )
+        is_load = (rows.owner >= 0) & (rows.end_ms > 0)
+        self._tables.append(self._table(rows if is_load.all() else rows.take(is_load)))
         self._n_rows += len(self._tables[-1])
         if self._n_rows >= ROWS_PER_GROUP:
             self._write()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows and close the file."""
         self._write()
         self._writer.close()
 
     def _write(self) -> None:
+        """Write all buffered rows."""
         self._writer.write_table(pa.concat_tables(self._tables), ROWS_PER_GROUP)
         self._tables, self._n_rows = self._tables[:1], 0
 
     def _table(self, rows: HeldNodes) -> pa.Table:
+        """Return allocations as a table of the file."""
         is_job = rows.owner < OF_SERVICES - self._n_labels
         name = (rows.owner - OF_SERVICES).astype(np.int32) + len(self._names)
         name[is_job] = self._stream_of[class_of_owner(rows.owner[is_job])]
         columns = {
             "job_id": arrow_numbers(job_of_owner(rows.owner), missing=~is_job),
-            "load": _named(self._names, name),
+            "load": _dictionary_array(self._names, name),
             "start_time": timestamps(rows.start_ms, self._clock),
             "end_time": timestamps(rows.end_ms, self._clock),
             "first_node": arrow_numbers(rows.first.astype(np.int32)),
             "n_nodes": arrow_numbers(rows.n_nodes.astype(np.int32)),
         }
-        if self._shares:
+        if self._has_gpu_shares:
             columns["n_gpus"] = arrow_numbers(rows.n_slots * self._gpus[rows.pool_id])
         if len(self._pools) > 1:
-            columns["pool"] = _named(self._pools, rows.pool_id.astype(np.int32))
+            columns["pool"] = _dictionary_array(
+                self._pools, rows.pool_id.astype(np.int32)
+            )
         return pa.table(columns)
 
 
-def _named(names: Sequence[str], index: Int16Array | Int32Array) -> pa.DictionaryArray:
+def _dictionary_array(
+    names: Sequence[str], index: Int16Array | Int32Array
+) -> pa.DictionaryArray:
+    """Return names by index as a dictionary-encoded array."""
     unique = list(dict.fromkeys(names))
-    # A name given twice would leave unset bytes in the file
+    # A duplicate name would leave uninitialized bytes in the file
     if len(unique) < len(names):
-        places = np.array([unique.index(name) for name in names], index.dtype)
+        new_index = np.array([unique.index(name) for name in names], index.dtype)
         return pa.DictionaryArray.from_arrays(
-            arrow_numbers(places[index]), arrow_texts(unique)
+            arrow_numbers(new_index[index]), arrow_texts(unique)
         )
     return pa.DictionaryArray.from_arrays(arrow_numbers(index), arrow_texts(names))

@@ -1,4 +1,4 @@
-"""The section that says where the numbers of a run come from."""
+"""The report section on the origin of a run's numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KINDS = {
 
 
 def provenance(run: RunFolder, in_brief: bool = False) -> Section:
-    """Return from where the numbers come.
+    """Return the section on profiles, inputs, assumptions and versions of a run.
 
-    In brief with assumed terms by what they are of.
+    With `in_brief`, assumptions are listed by component only.
     """
     manifest, scenario = run.manifest, run.scenario
     facility = scenario.facility
@@ -34,7 +34,7 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
         )
     samples = manifest.get("serving_samples") or {}
     versions = manifest.get("versions") or {}
-    result = {
+    texts = {
         "Power boundary": run.boundary(),
         "Power profiles": bases,
         "Their sources": "; ".join(
@@ -56,8 +56,8 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
             for part in manifest.get("own_parts") or ()
         ),
         "Assumed terms": "; ".join(
-            of.partition(":")[0].replace("_", " ") if in_brief else of
-            for of in _grouped(manifest.get("assumed") or (), run)
+            group.partition(":")[0].replace("_", " ") if in_brief else group
+            for group in _group_keys(manifest.get("assumed") or (), run)
         ),
         "Nodes": "; ".join(
             f"{p.n_nodes:,} in {name}" for name, p in facility.pools.items()
@@ -71,12 +71,12 @@ def provenance(run: RunFolder, in_brief: bool = False) -> Section:
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "Run folder": run.folder.absolute().name,
     }
-    figures = tuple(Statistic(name, text) for name, text in result.items() if text)
+    figures = tuple(Statistic(name, text) for name, text in texts.items() if text)
     return Section("provenance", "Where the numbers come from", figures, folded=True)
 
 
-def _grouped(keys: Iterable[str], run: RunFolder) -> Iterator[str]:
-    """Yield the assumed keys by their part of the site, those of several alike once."""
+def _group_keys(keys: Iterable[str], run: RunFolder) -> Iterator[str]:
+    """Yield assumed keys grouped by component of the site, without repetitions."""
     stages = run.scenario.facility.stages
     groups: dict[str, dict[str, None]] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""The ranked table: which metric belongs to which section, and what comes first."""
+"""The ranking of metrics: sections of a run's results, and the order of their keys."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pivot:
-    """A table of metrics: a row for each match of `<row>` in the keys.
+    """A table of metrics, with a row for each match of `<row>` in the keys.
 
-    `columns` are what follows in the keys, with their headings; None is the label of
-    the metric.
+    `columns` maps the rest of a key to its heading; None means the metric's label.
     """
 
     title: str
     key: str
     columns: Mapping[str, str | None]
     note: str = ""
-    first: str = ""
-    whole: str = ""  # name of a last row, of the keys without `<row>`
+    first: str = ""  # heading of the first column
+    whole: str = ""  # name of a last row, for the keys without `<row>`
 
 
 @dataclass(frozen=True)
-class Part:
-    """A section of a run as `RANKED` declares it.
+class SectionSpec:
+    """The declaration of a section of a run's results.
 
-    Prefixes of keys, or keys, in their order.
+    `keys` are keys of metrics, or prefixes of keys, in the order of display.
     """
 
     id: str
@@ -120,7 +119,7 @@ SPECTRAL_LINES = Pivot(
 )
 
 RANKED = (
-    Part(
+    SectionSpec(
         "demand",
         "Demand and energy",
         (
@@ -154,7 +153,7 @@ RANKED = (
         ),
         ("carpet", "peak-week", "bands", "duration", "months", "carpet-pools"),
     ),
-    Part(
+    SectionSpec(
         "ramps",
         "Ramps and swings",
         tuple(
@@ -214,7 +213,7 @@ RANKED = (
         ),
         ("ramps", "swings", "worst-weeks", "zooms"),
     ),
-    Part(
+    SectionSpec(
         "spectrum",
         "Spectrum",
         (),
@@ -241,7 +240,7 @@ RANKED = (
         ("spectrum",),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "poi",
         "Up to the meter",
         (
@@ -310,7 +309,7 @@ RANKED = (
         ),
         ("poi",),
     ),
-    Part(
+    SectionSpec(
         "flexibility",
         "Events and what they cost",
         ("flexibility.",),
@@ -340,14 +339,14 @@ RANKED = (
         ),
         ("events",),
     ),
-    Part(
+    SectionSpec(
         "nodes",
         "Nodes and queue",
         ("utilization.", "jobs."),
         (),
         ("occupancy", "queue"),
     ),
-    Part(
+    SectionSpec(
         "aggregates",
         "Least, mean and largest",
         (),
@@ -375,7 +374,7 @@ RANKED = (
         ),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "layout",
         "Racks, rows and halls",
         (),
@@ -404,7 +403,7 @@ RANKED = (
         ),
         folded=True,
     ),
-    Part(
+    SectionSpec(
         "services",
         "Inference services",
         ("requests.",),
@@ -434,7 +433,7 @@ RANKED = (
         ),
         ("request-rates", "unserved", "instances"),
     ),
-    Part(
+    SectionSpec(
         "synchronous",
         "Synchronous training",
         ("synchronous.",),
@@ -458,7 +457,7 @@ RANKED = (
             ),
         ),
     ),
-    Part(
+    SectionSpec(
         "replicas",
         "Replicas of served models",
         ("replicas.",),
@@ -493,7 +492,7 @@ RANKED = (
         ),
     ),
 )
-"""The sections of a run, what people ask first at the top."""
+"""The sections of a run's results, the most requested first."""
 
 
 FIRST = (
@@ -509,28 +508,33 @@ FIRST = (
     "requests.per_node_rps",
     "requests.incomplete_rps",
 )
-"""Keys that answer first."""
+"""Keys of the main metrics, which are displayed first."""
 
 
-def ranks(keys: Iterable[str]) -> list[str]:
-    """Return keys of metrics in the order of sections, the answer's first."""
-    order = [*FIRST, *(key for part in RANKED for key in (*part.keys, *_columns(part)))]
+def sort_by_rank(keys: Iterable[str]) -> list[str]:
+    """Return keys of metrics in the order of display: main metrics, then by section."""
+    order = [
+        *FIRST,
+        *(key for part in RANKED for key in (*part.keys, *_table_keys(part))),
+    ]
 
     def rank(key: str) -> int:
         return next(
-            (k for k, wanted in enumerate(order) if _fits(key, wanted)), len(order)
+            (k for k, pattern in enumerate(order) if _matches(key, pattern)), len(order)
         )
 
     return sorted(keys, key=rank)
 
 
-def _columns(part: Part) -> Iterator[str]:
+def _table_keys(part: SectionSpec) -> Iterator[str]:
+    """Yield the keys of a section's tables, with `<row>` in place of the row."""
     for pivot in part.tables:
         yield from (f"{pivot.key}{column}" for column in pivot.columns)
 
 
-def _fits(key: str, wanted: str) -> bool:
-    if "<row>" in wanted:
-        before, after = wanted.split("<row>")
-        return key.startswith(before) and key.endswith(after.rpartition("*")[2])
-    return key == wanted or (wanted.endswith(".") and key.startswith(wanted))
+def _matches(key: str, pattern: str) -> bool:
+    """Return True if a key matches a declared key or prefix."""
+    if "<row>" in pattern:
+        prefix, suffix = pattern.split("<row>")
+        return key.startswith(prefix) and key.endswith(suffix.rpartition("*")[2])
+    return key == pattern or (pattern.endswith(".") and key.startswith(pattern))

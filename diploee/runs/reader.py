@@ -1,4 +1,4 @@
-"""A run folder read back: metrics, manifest, and the series as pandas frames."""
+"""Reader of a run folder: metrics, manifest, and series as pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from diploee.base.errors import (
     shown,
 )
 from diploee.base.metric import Metric, find_metric, flatten
-from diploee.base.plain_data import KeyPath, checked_record, grouped, read_json
-from diploee.base.tables import Kind, as_frame, open_parquet
+from diploee.base.plain_data import KeyPath, read_json, validate_record, with_groups
+from diploee.base.tables import Kind, open_parquet, to_pandas_frame
 from diploee.base.units import MS_PER_S
 from diploee.metrics.catalogue import declared_metrics
 from diploee.runs.ensemble_percentiles import Bands, read_bands
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricValue(Brief):
-    """A value of a run's metrics with what it is."""
+    """A value of a run's metrics with its unit and label."""
 
     key: str  # dotted key, such as ``grid.ramps.intervals.60s.up.max_mw``
     value: Any  # as in ``metrics.json``
-    unit: str = ""  # its unit there; empty where none is declared
-    label: str = ""  # its name in lower case
+    unit: str = ""  # unit in ``metrics.json``; empty if none is declared
+    label: str = ""  # name in lower case
 
     def __float__(self) -> float:
         return float(self.value)
@@ -59,19 +59,19 @@ class MetricValue(Brief):
 
 @dataclass(frozen=True)
 class RunFolder(Brief):
-    """The folder of a finished run, read and nothing else."""
+    """A reader of the folder of a finished run."""
 
     folder: Path  # the run folder
-    bands: Bands | None = None  # of its metrics over an ensemble, where one was given
+    bands: Bands | None = None  # P5 and P95 of the metrics over an ensemble, if given
 
     @classmethod
     def open(cls, folder: Self | Path | str) -> Self:
-        """Open a run folder; one that is open already is returned.
+        """Open a run folder; a folder that is already open is returned unchanged.
 
         Raises
         ------
         InputError
-            If it is none, or was written by a newer version.
+            If the folder is not a run folder, or was written by a newer version.
         """
         if isinstance(folder, RunFolder):
             return folder
@@ -80,22 +80,22 @@ class RunFolder(Brief):
             raise InputError(
                 f"{folder}: not a run folder (no {MANIFEST}); 'diploee run' makes one"
             )
-        result = read_json(run.folder / MANIFEST, dict).get("schema_version")
-        if result != SCHEMA_VERSION:
+        version = read_json(run.folder / MANIFEST, dict).get("schema_version")
+        if version != SCHEMA_VERSION:
             raise InputError(
-                f"{run.folder / MANIFEST}: schema version {shown(result)}, this "
+                f"{run.folder / MANIFEST}: schema version {shown(version)}, this "
                 f"version of diploee reads {SCHEMA_VERSION}"
             )
-        _ = run.scenario  # all who read a run rely on it
+        _ = run.scenario  # validated here, as all readers rely on it
         return run
 
     def with_bands(self, ensemble: Path | str) -> Self:
-        """Return the run with an ensemble's P5 and P95 beside its figures.
+        """Return the run with P5 and P95 of its metrics from an ensemble.
 
         Raises
         ------
         InputError
-            If the folder is no ensemble of the run's scenario, or of fewer than 20
+            If the folder is not an ensemble of the run's scenario, or has fewer than 20
             runs.
         """
         return replace(
@@ -104,15 +104,12 @@ class RunFolder(Brief):
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The metrics, as in ``metrics.json``.
-
-        Reading a key that it lacks is an `InputError`.
-        """
-        return self._result(METRICS_FILE)
+        """Metrics as in ``metrics.json``; reading a missing key raises `InputError`."""
+        return self._read_result(METRICS_FILE)
 
     @property
     def transient_h(self) -> float:
-        """Time in which the facility filled up [h]; 0 for one that began full."""
+        """Warm-up time until the facility was filled [h]; 0 if it began full."""
         return (self.metrics.get("grid") or {}).get("transient_h") or 0.0
 
     @cached_property
@@ -120,12 +117,12 @@ class RunFolder(Brief):
         """Scenario, profiles, versions, warnings, timing, as in ``manifest.json``."""
         path = self.folder / MANIFEST
         content: dict[str, Any] = read_json(path, dict)
-        checked_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
-        return self._grouped(path, content)
+        validate_record(content, Manifest, one_line(str(path)), remedy=CHANGED)
+        return self._with_groups(path, content)
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The scenario as it was resolved for the run."""
+        """Scenario of the run, with all defaults and files resolved."""
 
         def where(key_path: KeyPath) -> str:
             return (
@@ -137,25 +134,25 @@ class RunFolder(Brief):
             return scenario_from_dict(self.manifest["scenario"], where)
         except ScenarioError as error:
             problem = error.problems[0]
-            own = "if it is your own, read the run where its module is imported; else "
-            own *= bool(self.manifest.get("own_parts"))
-            raise InputError(f"{problem}; {own}{CHANGED}") from error
+            hint = "if it is your own, read the run where its module is imported; else "
+            hint *= bool(self.manifest.get("own_parts"))
+            raise InputError(f"{problem}; {hint}{CHANGED}") from error
 
     @cached_property
     def columns(self) -> Columns:
-        """Columns of the power series, as the run declared them."""
+        """Column declarations of the power series."""
         return stored_columns(self.folder / FACILITY_FILE)
 
     @cached_property
     def stage_metrics(self) -> tuple[Metric, ...]:
-        """Metrics that the run's stages declared."""
+        """Metrics declared by the run's stages."""
         keys = [field.name for field in fields(Metric)]
         entries = self.manifest.get("metrics", ())
         return tuple(Metric(**{key: entry[key] for key in keys}) for entry in entries)
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """The single values of metrics by dotted key, those of lists by name."""
+        """Single values of the metrics by dotted key; list entries by their names."""
         return dict(flatten(self.metrics))
 
     def metric(self, key: str) -> MetricValue:
@@ -164,7 +161,7 @@ class RunFolder(Brief):
         Raises
         ------
         InputError
-            If the run has none of that key; the text names the nearest.
+            If the run has no such metric; the text suggests the closest key.
         """
         if key not in self.values:
             groups = dict.fromkeys(name.partition(".")[0] for name in self.values)
@@ -180,26 +177,23 @@ class RunFolder(Brief):
 
     @cached_property
     def checked_limits(self) -> list[dict[str, Any]]:
-        """Limits that were checked while the run passed, each with its report.
-
-        As in their file.
-        """
+        """Limits checked during the run, each with its report (``limits.json``)."""
         if not (self.folder / LIMITS_FILE).exists():
             return []
-        result: list[dict[str, Any]] = self._result(LIMITS_FILE)["checked"]
+        result: list[dict[str, Any]] = self._read_result(LIMITS_FILE)["checked"]
         return result
 
     def boundary(self, column: str = "facility_power_w") -> str:
-        """Return where a power is taken, in words."""
+        """Return the boundary of a power column as text."""
         return find_column(column, self.columns)[0].boundary or "unknown"
 
     def series(self, event_window: str | None = None) -> RunSeries:
-        """Return the power series of the whole run, or of one of its event windows.
+        """Return the power series of the whole run, or of an event window.
 
         Raises
         ------
         InputError
-            If the run keeps no such event window, or its manifest, its metrics or the
+            If the run has no such event window, or the manifest, the metrics or the
             window's file is damaged.
         """
         if event_window is not None:
@@ -221,13 +215,12 @@ class RunFolder(Brief):
         columns : sequence of str
             Columns of ``facility.parquet``, such as ``["facility_power_w"]``.
         step_ms : int, optional
-            Step [ms], a multiple of the run's resolution: values are means over each
-            step, or what the kind of their column says, the last one over what is left.
-            The run's own by default.
+            Step [ms], a multiple of the run's resolution (the default). Values are
+            means over each step, or totals, first or last values according to their
+            column's kind. The last step may be shorter.
         span : (datetime.datetime or None, datetime.datetime or None), optional
-            From the start of an interval to before that of another; local time of the
-            facility where it has no zone. From the run's start and to its end by
-            default.
+            Start and end, each the start of an interval; naive datetimes are local time
+            of the facility. By default the start and the end of the run.
 
         Yields
         ------
@@ -238,10 +231,10 @@ class RunFolder(Brief):
         Raises
         ------
         InputError
-            If the file is missing or damaged: a column is missing, there twice or holds
-            no numbers, a value is missing or not finite, a stamp is not where the
-            scenario has it; if `step_ms` is no multiple, or the span lies outside of
-            the run or within an interval.
+            If the file is missing or damaged: a column is missing, duplicated or not
+            numeric, a value is missing or not finite, or a timestamp is wrong; if
+            `step_ms` is not a multiple of the resolution; if the span lies outside the
+            run or off its intervals.
         """
         series = self.series()
         first, end = span
@@ -256,26 +249,26 @@ class RunFolder(Brief):
         return series.blocks(columns, step_ms, rows)
 
     def facility(self, columns: list[str] | None = None) -> pd.DataFrame:
-        """Return the power series, indexed by zone-aware `timestamp` (start).
+        """Return the power series, indexed by zone-aware `timestamp` (interval start).
 
-        Numbers with a point are float64; the file has them in float32.
+        Floats are float64, though the file stores float32.
         """
         return self.series().frame(columns)
 
     def jobs(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the jobs in the order of submission.
 
-        A run without jobs has no such file.
+        Raises an error for a run without jobs, as it has no such file.
         """
-        known: dict[str, Kind] = dict.fromkeys(columns or (), "any")
-        with open_parquet(self.folder / JOBS_FILE, known, remedy=CHANGED) as file:
-            return as_frame(file.read(columns=columns))
+        kinds: dict[str, Kind] = dict.fromkeys(columns or (), "any")
+        with open_parquet(self.folder / JOBS_FILE, kinds, remedy=CHANGED) as file:
+            return to_pandas_frame(file.read(columns=columns))
 
     @property
     def event_windows(self) -> dict[str, dict[str, Any]]:
-        """The worst windows kept at 0.1 s, by name, as in the metrics.
+        """The worst windows, recorded at 0.1 s, by name, as in the metrics.
 
-        Empty without any.
+        Empty if the run recorded none.
 
         Raises
         ------
@@ -291,29 +284,27 @@ class RunFolder(Brief):
         Raises
         ------
         InputError
-            If the run keeps no such event window, or its file can't be read.
+            If the run has no such event window, or its file can't be read.
         """
         return self.series(name).frame(columns)
 
     def event_window_entry(self, name: str) -> dict[str, Any]:
-        """Return what the metrics say of an event window.
-
-        One that is not kept is refused.
-        """
-        have = self.event_windows
-        if not have:
+        """Return the metrics of an event window, or raise an error if there is none."""
+        windows = self.event_windows
+        if not windows:
             raise InputError(
                 f"{self.folder}: the run keeps no event windows; run again with "
                 "--event-windows to have its worst moments at 0.1 s"
             )
-        if name not in have:
+        if name not in windows:
             raise InputError(
-                f"{self.folder}: no event window '{name}' (have: {one_of(have)})"
-                f"{did_you_mean(name, have)}"
+                f"{self.folder}: no event window '{name}' (have: {one_of(windows)})"
+                f"{did_you_mean(name, windows)}"
             )
-        return have[name]
+        return windows[name]
 
     def _event_window_series(self, name: str) -> RunSeries:
+        """Return the series of an event window."""
         entry, path = (
             self.event_window_entry(name),
             self.folder / ZOOMS_FOLDER / f"{name}.parquet",
@@ -322,33 +313,40 @@ class RunFolder(Brief):
         n_rows = round(entry["window_s"] * MS_PER_S / max(step_ms, 1))
         with open_parquet(path, {"timestamp": "time"}, remedy=CHANGED) as file:
             first = next(file.iter_batches(1, columns=["timestamp"]), None)
-            stamp = (
+            timestamp = (
                 first.column(0)[0]
                 if first
                 else pa.scalar(None, pa.timestamp("ms", "UTC"))
             )
-            start_ms = stamp.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()
-        at = datetime.fromisoformat(entry["at"])
+            start_ms = (
+                timestamp.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()
+            )
+        event_time = datetime.fromisoformat(entry["at"])
         start = (
-            at
+            event_time
             if start_ms is None
-            else at
-            + timedelta(milliseconds=start_ms - round(at.timestamp() * MS_PER_S))
+            else event_time
+            + timedelta(
+                milliseconds=start_ms - round(event_time.timestamp() * MS_PER_S)
+            )
         )
         return RunSeries(self.folder, path, start, step_ms, n_rows, name)
 
-    def _result(self, name: str) -> dict[str, Any]:
-        """Return a file of results, which is as the run wrote it."""
+    def _read_result(self, name: str) -> dict[str, Any]:
+        """Read a file of results, and check that it is unchanged since the run."""
         path = self.folder / name
         content: dict[str, Any] = read_json(path, dict)
-        # Of older runs none
-        written = self.manifest.get("results_sha256", {}).get(name)
-        if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+        # Older runs have no hashes
+        recorded_hash = self.manifest.get("results_sha256", {}).get(name)
+        if recorded_hash not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
             raise InputError(
                 f"{one_line(str(path))}: is not what the run wrote; {CHANGED}"
             )
-        return self._grouped(path, content)
+        return self._with_groups(path, content)
 
-    def _grouped(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = grouped(content, f"{one_line(str(path))}: ", CHANGED)
+    def _with_groups(self, path: Path, content: dict[str, Any]) -> dict[str, Any]:
+        """Return a file's content, with one-line errors for missing keys."""
+        result: dict[str, Any] = with_groups(
+            content, f"{one_line(str(path))}: ", CHANGED
+        )
         return result

@@ -1,6 +1,6 @@
-"""Sections: figures, tables, charts and words, which every view of results renders.
+"""Sections of results: statistics, tables, charts and notes, for all renderers.
 
-Page, data sheet, terminal, notebook, comparison, JSON and CSV take them as they are.
+Page, data sheet, terminal, notebook, comparison, JSON and CSV render the same sections.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
-from diploee.base.metric import NONE, number
-from diploee.runs.formatting import pattern_for
+from diploee.base.metric import NONE, format_number
+from diploee.runs.formatting import number_format
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number or a word of a section; of a table, a cell."""
+    """A number or text of a section, or a cell of a table."""
 
-    item: str  # whose it is, or the name of what it is
-    value: float | str | None  # in `unit`; None where the run does not support it
-    unit: str = ""  # empty for words and ratios
-    note: str = ""  # when, or of what; of what is absent the reason
-    quantity: str = ""  # the column, in tables
-    key: str = ""  # of its metric
-    pattern: str = ""  # its format; of four digits where empty
-    link: str = ""  # id of the chart of a page that shows it
+    item: str  # owner of the value (row of a table), or its name
+    value: float | str | None  # in `unit`; None if the run does not support it
+    unit: str = ""  # empty for text and ratios
+    note: str = ""  # time or explanation; the reason if the value is absent
+    quantity: str = ""  # column of a table
+    key: str = ""  # key of the metric
+    pattern: str = ""  # number format; four digits if empty
+    link: str = ""  # id of the chart that shows it
     band: tuple[float, float] | None = None  # P5 and P95 over an ensemble, in `unit`
 
     @property
     def shown(self) -> str:
-        """The value as text."""
+        """Value as text."""
         if isinstance(self.value, str):
             return self.value
-        return number(self.value, self.pattern or pattern_for([self.value]))
+        return format_number(self.value, self.pattern or number_format([self.value]))
 
 
 @dataclass(frozen=True)
 class SectionTable:
-    """Figures by item and quantity."""
+    """A table of statistics, with a row per item and a column per quantity."""
 
     title: str
     figures: tuple[Statistic, ...]
@@ -48,7 +48,7 @@ class SectionTable:
 
     @cached_property
     def rows(self) -> dict[str, dict[str, Statistic]]:
-        """The figures by item and quantity."""
+        """Statistics by item and quantity."""
         result: dict[str, dict[str, Statistic]] = {}
         for figure in self.figures:
             result.setdefault(figure.item, {})[figure.quantity] = figure
@@ -56,10 +56,7 @@ class SectionTable:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """Unit by quantity, in the order of the columns.
-
-        None where its numbers differ in it.
-        """
+        """Unit of each quantity in column order; "" if units of a column differ."""
         result: dict[str, set[str]] = {}
         for figure in self.figures:
             units = result.setdefault(figure.quantity, set())
@@ -71,39 +68,45 @@ class SectionTable:
 
     @cached_property
     def numeric(self) -> set[str]:
-        """Quantities that are numbers."""
-        words = {f.quantity for f in self.figures if isinstance(f.value, str)}
-        return set(self.units) - words
+        """Quantities with numbers as values."""
+        text_columns = {f.quantity for f in self.figures if isinstance(f.value, str)}
+        return set(self.units) - text_columns
 
     @cached_property
-    def heads(self) -> list[str]:
+    def headings(self) -> list[str]:
         """Headings of the columns, with units."""
         return [
             f"{name} [{unit}]" if unit else name for name, unit in self.units.items()
         ]
 
     def cell(self, item: str, quantity: str) -> str:
-        """Return a cell as text, the numbers of a column with like decimals.
+        """Return a cell as text; numbers of a column have equal decimals.
 
-        It has its unit where the heading has none.
+        The unit is included if the heading has none.
         """
-        result = self.rows[item].get(quantity)
-        if result is None or isinstance(result.value, str):
-            return result.value if result and isinstance(result.value, str) else NONE
+        statistic = self.rows[item].get(quantity)
+        if statistic is None or isinstance(statistic.value, str):
+            return (
+                statistic.value
+                if statistic and isinstance(statistic.value, str)
+                else NONE
+            )
         column = (f.value for f in self.figures if f.quantity == quantity)
-        text = number(result.value, result.pattern or pattern_for(column))
-        unit = "" if self.units[quantity] or result.value is None else result.unit
+        text = format_number(
+            statistic.value, statistic.pattern or number_format(column)
+        )
+        unit = "" if self.units[quantity] or statistic.value is None else statistic.unit
         return f"{text} {unit}".rstrip()
 
     def lines(self) -> Iterator[tuple[str, ...]]:
-        """Yield the rows as texts."""
+        """Yield the rows as tuples of text."""
         for item in self.rows:
             yield item, *(self.cell(item, quantity) for quantity in self.units)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what belongs to it, in the order of reading."""
+    """A heading with its statistics, tables, charts and notes, in display order."""
 
     id: str
     title: str
@@ -111,17 +114,14 @@ class Section:
     tables: tuple[SectionTable, ...] = ()
     charts: tuple[Any, ...] = ()  # ids of charts; a page has the charts themselves
     notes: tuple[str, ...] = ()
-    folded: bool = False  # detail, of which a page shows the heading at first
+    folded: bool = False  # a detail, collapsed to its heading on a page
 
     def __bool__(self) -> bool:
         return bool(self.figures or self.tables)
 
 
-def beside(named: Mapping[str, Section]) -> Section:
-    """Return sections of several runs as one.
-
-    The figures side by side, tables by run.
-    """
+def side_by_side(named: Mapping[str, Section]) -> Section:
+    """Merge the same section of several runs: statistics side by side, in a table."""
     first = next(iter(named.values()))
     if len(named) == 1:
         return first
@@ -132,29 +132,32 @@ def beside(named: Mapping[str, Section]) -> Section:
             cell = replace(figure, quantity=name, note="", unit="", item=item)
             rows.setdefault((item, figure.unit), []).append(cell)
     for (item, unit), cells in rows.items() if len(named) == 2 else ():
-        before, after = (cell.value for cell in (cells[0], cells[-1]))
+        first_value, last_value = (cell.value for cell in (cells[0], cells[-1]))
         if (
-            isinstance(before, float | int)
-            and isinstance(after, float | int)
+            isinstance(first_value, float | int)
+            and isinstance(last_value, float | int)
             and len(cells) == 2
         ):
-            of_percent, known = unit == "%", before or unit == "%"
+            is_percent, has_base = unit == "%", first_value or unit == "%"
             change = (
-                after - before
-                if of_percent
-                else 100 * (after / before - 1)
-                if known
+                last_value - first_value
+                if is_percent
+                else 100 * (last_value / first_value - 1)
+                if has_base
                 else None
             )
             change = change if change is None else round(change, 1) + 0.0
-            of = "pp" if of_percent else "%"
+            change_unit = "pp" if is_percent else "%"
             cells.append(
-                Statistic(item, change, of, quantity="change", pattern="{:+,.1f}")
+                Statistic(
+                    item, change, change_unit, quantity="change", pattern="{:+,.1f}"
+                )
             )
     figures = tuple(
         replace(
             cell,
-            pattern=cell.pattern or pattern_for([c.value for c in cells if not c.unit]),
+            pattern=cell.pattern
+            or number_format([c.value for c in cells if not c.unit]),
         )
         for cells in rows.values()
         for cell in cells
@@ -167,7 +170,7 @@ COLUMNS = ("section", "item", "quantity", "value", "unit", "note")
 
 
 def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None, ...]]:
-    """Yield each figure as a row of `COLUMNS`, in full precision."""
+    """Yield each statistic as a row of `COLUMNS`, in full precision."""
     for section in sections:
         for f in section.figures:
             yield section.title, f.item, f.quantity, f.value, f.unit, f.note
@@ -178,9 +181,9 @@ def long_rows(sections: Iterable[Section]) -> Iterator[tuple[float | str | None,
 
 
 def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
-    """Return sections in plain types, for JSON."""
+    """Return sections as plain dictionaries, for JSON."""
 
-    def plain(figure: Statistic) -> dict[str, Any]:
+    def statistic_dict(figure: Statistic) -> dict[str, Any]:
         names = ("item", "quantity", "value", "unit", "note", "key", "band")
         result = {k: v for k in names if (v := getattr(figure, k)) not in ("",)}
         return (
@@ -191,9 +194,12 @@ def as_dict(sections: Iterable[Section]) -> list[dict[str, Any]]:
         {
             "id": section.id,
             "title": section.title,
-            "figures": [plain(figure) for figure in section.figures],
+            "figures": [statistic_dict(figure) for figure in section.figures],
             "tables": [
-                {"title": table.title, "figures": [plain(f) for f in table.figures]}
+                {
+                    "title": table.title,
+                    "figures": [statistic_dict(f) for f in table.figures],
+                }
                 for table in section.tables
             ],
             "notes": list(section.notes),
@@ -211,16 +217,13 @@ def as_lines(sections: Iterable[Section]) -> Iterator[str]:
             yield f"{f.item}: {f.shown} {f.unit}".rstrip() + note
         for table in section.tables:
             yield from filter(None, [table.title])
-            rows = [(table.first, *table.heads), *table.lines()]
+            rows = [(table.first, *table.headings), *table.lines()]
             yield from (" | ".join(row) for row in rows)
         yield from section.notes
 
 
 def as_html(title: str, sections: Iterable[Section]) -> str:
-    """Return sections as a notebook shows them.
-
-    The first one open, the others folded.
-    """
+    """Return sections as notebook HTML, the first one open, the others collapsed."""
     parts = [f"<b>{escape(title)}</b>"]
     for k, section in enumerate(sections):
         rows: list[tuple[str, ...]] = [
@@ -228,7 +231,7 @@ def as_html(title: str, sections: Iterable[Section]) -> str:
         ]
         tables = [("", rows)] if rows else []
         tables += [
-            (table.title, [(table.first, *table.heads), *table.lines()])
+            (table.title, [(table.first, *table.headings), *table.lines()])
             for table in section.tables
         ]
         html = "".join(

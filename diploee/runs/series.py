@@ -1,7 +1,4 @@
-"""The power series of a run folder, streamed with every row checked.
-
-The one reader of it.
-"""
+"""Streaming reader of the power series in a run folder; every row is checked."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.base.clock import WallClock, instant_ms, is_skipped, local_ms, zone_name
-from diploee.base.column_specs import Columns, ValueKind, coarser, find_column
+from diploee.base.column_specs import Columns, ValueKind, coarsen, find_column
 from diploee.base.errors import Brief, InputError, one_line
 from diploee.base.tables import (
     Float64Array,
@@ -34,14 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_ROWS = 1 << 18
-"""Rows read at a time; it bounds the memory and does not change the values."""
+"""Rows per read; limits the memory without effect on the values."""
 
 CHANGED = "the run folder was changed, run it again"
 
 NO_KINDS: Mapping[str, ValueKind] = MappingProxyType({})
 
 Rows = tuple[int, int]
-"""Rows of a series, from the first to before the second."""
+"""Half-open range of rows of a series: first row, and row after the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +49,7 @@ class SeriesBlock(Brief):
     columns: Mapping[str, Float64Array]  # values by column, in its unit, of shape (n,)
 
     def rows(self, rows: slice) -> SeriesBlock:
-        """Return a part of the steps."""
+        """Return a slice of the steps."""
         return SeriesBlock(
             self.starts_ms[rows],
             {name: values[rows] for name, values in self.columns.items()},
@@ -61,26 +58,23 @@ class SeriesBlock(Brief):
 
 @dataclass(frozen=True)
 class RunSeries(Brief):
-    """A power series that a run folder holds.
-
-    Of the whole run, or one of its event windows.
-    """
+    """The power series of a run, or of an event window of a run."""
 
     folder: Path  # the run folder
-    path: Path  # its file, with the columns of ``facility.parquet``
-    start: datetime  # of the first interval, in the facility's zone
+    path: Path  # file of the series, with the columns of ``facility.parquet``
+    start: datetime  # start of the first interval, in the facility's zone
     step_ms: int  # interval of the series [ms]
     n_rows: int  # number of intervals
-    event_window: str = ""  # its name; empty for the whole run
+    event_window: str = ""  # name of the event window; empty for the whole run
 
     @cached_property
     def columns(self) -> Columns:
-        """Its columns, as the run declared them."""
+        """Column declarations of the series."""
         return stored_columns(self.folder / FACILITY_FILE)
 
     @property
     def name(self) -> str:
-        """The kind of the series in a word."""
+        """Noun for the series in messages: run or event window."""
         return "event window" if self.event_window else "run"
 
     @property
@@ -99,42 +93,42 @@ class RunSeries(Brief):
         return self.at(self.n_rows)
 
     def at(self, row: int) -> datetime:
-        """Return when a row starts, local time."""
+        """Return the local start time of a row."""
         return WallClock(self.start).at(row * self.step_ms)
 
     @property
-    def covered(self) -> str:
-        """The span as text."""
+    def period_text(self) -> str:
+        """Covered period as text."""
         hours = self.n_rows * self.step_ms / MS_PER_H
         return f"{self.start.isoformat()} to {self.end.isoformat()} ({hours:,.5g} h)"
 
     def local_ms(self, starts_ms: Int64Array) -> Int64Array:
-        """Return times since 1970 in UTC [ms] as local times since 1970 [ms]."""
+        """Convert times [ms since 1970 in UTC] to local times [ms since 1970]."""
         return local_ms(starts_ms, self.start.tzinfo or UTC)
 
     def row_at(self, moment: datetime, where: str, *, is_end: bool = False) -> int:
-        """Return the row that starts at a moment, or the end of the series.
+        """Return the row that starts at a time, or `n_rows` for the end of the series.
 
-        The moment is local time of the facility unless it has a zone, of an hour that
-        comes twice the first; `where` says in the error what gave it. The time at which
-        the clock is put forward exists as an end (`is_end`) alone.
+        A naive datetime is local time of the facility; an hour that occurs twice is the
+        first. `where` is the origin of the time, for error messages. A time skipped by
+        daylight saving is valid only as an end (`is_end`).
         """
         clock = WallClock(self.start)
-        before = moment - timedelta(milliseconds=1 if is_end else 0)
+        last_time = moment - timedelta(milliseconds=1 if is_end else 0)
         if moment.tzinfo is None and all(
-            is_skipped(at, clock.zone) for at in (moment, before)
+            is_skipped(time, clock.zone) for time in (moment, last_time)
         ):
             raise InputError(
                 f"{where}: {moment.isoformat()} does not exist in "
                 f"{zone_name(clock.zone)}, where the clock is put forward over it"
             )
-        row, within = divmod(clock.time_ms(moment), self.step_ms)
-        if not 0 <= row <= self.n_rows or (row == self.n_rows and within):
+        row, remainder = divmod(clock.time_ms(moment), self.step_ms)
+        if not 0 <= row <= self.n_rows or (row == self.n_rows and remainder):
             raise InputError(
                 f"{where}: {moment.isoformat()} lies outside the {self.name}, "
-                f"{self.covered}"
+                f"{self.period_text}"
             )
-        if within:
+        if remainder:
             raise InputError(
                 f"{where}: {moment.isoformat()} lies within an interval; the "
                 f"{self.name}'s start every {self.step_s:g} s from "
@@ -143,10 +137,10 @@ class RunSeries(Brief):
         return row
 
     def check(self, columns: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the names of the file's columns, after a look at its head alone.
+        """Return the names of the file's columns, from the file's metadata only.
 
-        A file that is not as long as it should be is refused, and columns that are
-        missing, there twice, or hold no numbers.
+        Raises an error if the file has the wrong number of rows, or if columns are
+        missing, duplicated or not numeric.
         """
         kinds: dict[str, Kind] = {
             "timestamp": "time",
@@ -168,7 +162,7 @@ class RunSeries(Brief):
         step_ms: int | None = None,
         rows: Rows | None = None,
     ) -> Iterator[SeriesBlock]:
-        """Stream columns; arguments and errors as in `RunFolder.blocks`, the span given in rows."""  # noqa: E501
+        """Stream columns as `RunFolder.blocks` does, for a range of rows."""
         self.check(columns)
         step_ms = step_ms or self.step_ms
         if step_ms % self.step_ms:
@@ -180,37 +174,39 @@ class RunSeries(Brief):
         if step_ms == self.step_ms:
             return blocks
         kinds = {name: find_column(name, self.columns)[0].kind for name in columns}
-        return averaged(blocks, step_ms // self.step_ms, kinds)
+        return average_steps(blocks, step_ms // self.step_ms, kinds)
 
     def read(self, columns: Sequence[str], rows: Rows | None = None) -> SeriesBlock:
-        """Return columns as one block; as `blocks`, for parts that fit into memory."""
+        """Return columns as one block, for series that fit into memory."""
         blocks = list(self.blocks(columns, rows=rows))
-        return _joined(blocks) if blocks else SeriesBlock(np.empty(0, np.int64), {})
+        return (
+            _concatenate(blocks) if blocks else SeriesBlock(np.empty(0, np.int64), {})
+        )
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return columns, all by default, indexed by zone-aware `timestamp`.
+        """Return columns (all by default), indexed by zone-aware `timestamp`.
 
-        Floats in float64. As they are stored, in float32, a running sum over a year
-        would be off by 0.01 %.
+        Floats are float64: a cumulative sum over a year in the stored float32 would be
+        off by 0.01 %.
         """
         names = self.check(columns or ())
-        chosen = (
+        column_names = (
             [name for name in names if name != "timestamp"]
             if columns is None
             else columns
         )
-        self.check(chosen)
+        self.check(column_names)
         with open_parquet(self.path, {}, remedy=CHANGED) as file:
-            table = file.read(columns=["timestamp", *chosen]).select(
-                ["timestamp", *chosen]
+            table = file.read(columns=["timestamp", *column_names]).select(
+                ["timestamp", *column_names]
             )
         row = 0
         for batch in table.to_batches():
-            self._block(batch, chosen, row)
+            self._block(batch, column_names, row)
             row += batch.num_rows
         table = table.cast(
             pa.schema(
-                [f.with_type(_wide(f.type)) for f in table.schema],
+                [f.with_type(_widened_type(f.type)) for f in table.schema],
                 table.schema.metadata,
             )
         )
@@ -220,18 +216,18 @@ class RunSeries(Brief):
     def _read(
         self, columns: Sequence[str], first: int, end: int
     ) -> Iterator[SeriesBlock]:
-        wanted, missing = ["timestamp", *columns], end - first
+        """Yield the blocks of a range of rows."""
+        names, missing = ["timestamp", *columns], end - first
         with open_parquet(self.path, {}, remedy=CHANGED) as file:
             row = 0
-            # Group by group: over all of them pyarrow keeps what it has read of the
-            # file.
+            # One row group at a time: across groups pyarrow keeps all it has read.
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
                 if row + n_rows <= first or row >= end:
                     row += n_rows
                     continue
                 for batch in file.iter_batches(
-                    BATCH_ROWS, row_groups=[group], columns=wanted
+                    BATCH_ROWS, row_groups=[group], columns=names
                 ):
                     low, high = max(first - row, 0), min(end - row, batch.num_rows)
                     if low < high:
@@ -248,73 +244,79 @@ class RunSeries(Brief):
     def _block(
         self, batch: pa.RecordBatch, columns: Sequence[str], row: int
     ) -> SeriesBlock:
+        """Return a batch of the file as a block; check values and timestamps."""
         where = one_line(str(self.path))
         starts_ms = self.start_ms + np.arange(row, row + batch.num_rows) * self.step_ms
-        # By name, as a dotted one can select further columns.
-        result = {}
+        # By index, as a dotted name could select further columns
+        values_by_column = {}
         for name in columns:
             values = batch.column(batch.schema.get_field_index(name))
-            gaps = (
+            may_have_gaps = (
                 values.null_count
                 and find_column(name, self.columns)[0].per == "service"
             )
-            result[name] = numbers(
-                values, f"{where}: column '{name}'", row, has_gaps=bool(gaps)
+            values_by_column[name] = numbers(
+                values, f"{where}: column '{name}'", row, has_gaps=bool(may_have_gaps)
             )
-        stamps = batch.column(batch.schema.get_field_index("timestamp"))
-        found_ms = stamps.cast(pa.timestamp("ms", stamps.type.tz)).cast(pa.int64())
-        # Only then: filling makes a scalar, which imports pandas
-        if found_ms.null_count:
-            found_ms = found_ms.fill_null(-1)
-        stamps_ms = as_numpy(pa.chunked_array([found_ms]), np.int64)
-        if not np.array_equal(stamps_ms, starts_ms):
-            wrong = int(np.argmax(stamps_ms != starts_ms))
+        timestamps = batch.column(batch.schema.get_field_index("timestamp"))
+        stored_ms = timestamps.cast(pa.timestamp("ms", timestamps.type.tz)).cast(
+            pa.int64()
+        )
+        # Only if needed: filling creates a scalar, which imports pandas
+        if stored_ms.null_count:
+            stored_ms = stored_ms.fill_null(-1)
+        timestamps_ms = as_numpy(pa.chunked_array([stored_ms]), np.int64)
+        if not np.array_equal(timestamps_ms, starts_ms):
+            bad_row = int(np.argmax(timestamps_ms != starts_ms))
             raise InputError(
-                f"{where}: the stamp of row {row + wrong:,} is {stamps[wrong]}, "
-                f"expected one every {self.step_s:g} s from {self.start.isoformat()}; "
-                f"{CHANGED}"
+                f"{where}: the timestamp of row {row + bad_row:,} is "
+                f"{timestamps[bad_row]}, expected one every {self.step_s:g} s from "
+                f"{self.start.isoformat()}; {CHANGED}"
             )
-        return SeriesBlock(starts_ms, result)
+        return SeriesBlock(starts_ms, values_by_column)
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
+def _widened_type(kind: pa.DataType) -> pa.DataType:
+    """Return float64 for float32, or the unchanged type."""
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
-def averaged(
+def average_steps(
     blocks: Iterable[SeriesBlock],
     n_rows: int,
     kinds: Mapping[str, ValueKind] = NO_KINDS,
 ) -> Iterator[SeriesBlock]:
-    """Yield n rows each as one, means but where the kind of a column is another.
+    """Aggregate every n rows to one, by the kind of each column (mean by default).
 
-    What is left of a block goes before the next one. The last rows are fewer where they
-    are no whole number of steps.
+    Rows are carried over from block to block. The last step has fewer rows if the
+    series is not a multiple of n.
     """
-    left: list[SeriesBlock] = []
+    carried: list[SeriesBlock] = []
     for block in blocks:
-        whole = _joined([*left, block])
-        end = whole.starts_ms.size // n_rows * n_rows
+        joined = _concatenate([*carried, block])
+        end = joined.starts_ms.size // n_rows * n_rows
         if end:
-            yield _coarser(whole.rows(slice(end)), n_rows, kinds)
-        left = [whole.rows(slice(end, None))]
-    if left and left[0].starts_ms.size:
-        yield _coarser(left[0], left[0].starts_ms.size, kinds)
+            yield _coarsen_block(joined.rows(slice(end)), n_rows, kinds)
+        carried = [joined.rows(slice(end, None))]
+    if carried and carried[0].starts_ms.size:
+        yield _coarsen_block(carried[0], carried[0].starts_ms.size, kinds)
 
 
-def _coarser(
+def _coarsen_block(
     block: SeriesBlock, n_rows: int, kinds: Mapping[str, ValueKind]
 ) -> SeriesBlock:
+    """Aggregate every n rows of a block."""
     return SeriesBlock(
         block.starts_ms[::n_rows],
         {
-            name: coarser(v, n_rows, kinds.get(name, "mean"))
+            name: coarsen(v, n_rows, kinds.get(name, "mean"))
             for name, v in block.columns.items()
         },
     )
 
 
-def _joined(blocks: Sequence[SeriesBlock]) -> SeriesBlock:
+def _concatenate(blocks: Sequence[SeriesBlock]) -> SeriesBlock:
+    """Concatenate blocks."""
     if len(blocks) == 1:
         return blocks[0]
     return SeriesBlock(

@@ -210,7 +210,7 @@ def _billing_problems(scenario: Scenario, stage: StageSpec, at: KeyPath) -> Prob
         minutes
         for minutes in get_args(Billing.model_fields["interval_min"].annotation)
         if minutes * MS_PER_MIN <= scenario.horizon_ms
-        and not scenario.clock.wall.why_not_aligned(minutes * MS_PER_MIN)
+        and not scenario.clock.wall.alignment_problem(minutes * MS_PER_MIN)
     ]
     if billing.interval_min not in allowed:
         yield (

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
 from diploee.base.model import Model, Share, check_probabilities, optional, unset
-from diploee.base.rng import random_each
+from diploee.base.rng import uniform_from_each
 from diploee.base.tables import Float64Array
 
 MAX_DURATION_S = 10 * 366 * 86_400
@@ -108,7 +108,7 @@ class DurationModel(Model):
         self, rngs: Sequence[np.random.Generator], counts: Collection[int]
     ) -> Float64Array:
         """Return what `draw` has of each of some generators, one after another [s]."""
-        levels = random_each(rngs, counts)
+        levels = uniform_from_each(rngs, counts)
         if self.quantiles_s is not None:
             return self._clipped(self._of_level(levels))
         parts = self._parts()

@@ -506,7 +506,7 @@ class JobFlexibilitySpec(Model):
                 f"{self.checkpoint_interval} between two; shorten it, or lengthen "
                 "checkpoint_interval"
             )
-        self._need_one("slack", "deadline", least=0)
+        self._need_one("slack", "deadline", n_min=0)
         return self
 
     @property

@@ -53,7 +53,8 @@ def markdown_reference(model: type[Model], title: str, command: str) -> str:
         written = as_written["$defs"].get(name, as_written if not any(places) else part)
         at = ", ".join(f"`{place}`" for place in places if place)
         lines += ["", f"## {name}", "", f"At {at}." if at else "The file itself.", ""]
-        lines += [" ".join(part["description"].split()), ""]
+        description = part["description"].partition("\n\nSee Also\n")[0]
+        lines += [description.replace("::\n", ":\n"), ""]
         lines += [
             "| key | type | default | allowed | description |",
             "|---|---|---|---|---|",

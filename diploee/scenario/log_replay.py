@@ -47,10 +47,10 @@ GpusPerNode = Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE)]
 
 
 def _known_zone(text: str) -> str:
-    from diploee.base.clock import zone_of
+    from diploee.base.clock import parse_zone
 
     try:
-        zone_of(text, "")
+        parse_zone(text, "")
     except InputError as error:
         raise ValueError(str(error).removeprefix(": ")) from error
     return text

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from diploee.base.column_specs import Columns
 from diploee.base.metric import Metric
-from diploee.base.model import Model, installed
+from diploee.base.model import Model, entry_point_objects
 
 LOADS = "diploee.loads"
 """Group of entry points: kinds of loads, by the key of a scenario that has their
@@ -54,7 +54,7 @@ class LoadKind:
 
 def load_kind(key: str) -> LoadKind:
     """Return the kind of load whose streams stand under a key of a scenario."""
-    result: LoadKind = installed(LOADS)[key]
+    result: LoadKind = entry_point_objects(LOADS)[key]
     return result
 
 

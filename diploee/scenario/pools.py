@@ -267,7 +267,7 @@ class NodeType(Model):
         "absent, the devices' power alone is known."
     )
 
-    def given_otherwise(self) -> tuple[str, ...]:
+    def unused_keys(self) -> tuple[str, ...]:
         """Return the preset where none is named."""
         return ("preset",) if self.preset is None else ()
 

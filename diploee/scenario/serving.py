@@ -312,7 +312,7 @@ class Service(Model):
     @model_validator(mode="after")
     def _capacity_is_given_once(self) -> Service:
         means = ("power_curve", "logistic", "batch_power_model")
-        self._need_one(*means, least=self.power_samples is None)
+        self._need_one(*means, n_min=self.power_samples is None)
         has_mean = bool(self._keys_set(*means))
         if not has_mean and len(self.power_samples or ()) < MIN_SAMPLES:
             raise ValueError(
@@ -332,7 +332,7 @@ class Service(Model):
                 self._need("batch_power_model", "latency_curve")
         self._refuse("logistic", "latency_curve")
         self._need_one(
-            "max_request_rate_rps", "latency_cap", least=self.logistic is None
+            "max_request_rate_rps", "latency_cap", n_min=self.logistic is None
         )
         if self.logistic is None:
             self._need("latency_cap", "latency_curve")
@@ -434,8 +434,8 @@ class RequestStream(Model):
     @model_validator(mode="after")
     def _parts_fit(self) -> RequestStream:
         replays = self.replay is not None or self.has_own_replays
-        self._need_one(*_RATES, least=not replays)
-        self._need_one("fluctuation", "minute_jitter_relative_std", least=0)
+        self._need_one(*_RATES, n_min=not replays)
+        self._need_one("fluctuation", "minute_jitter_relative_std", n_min=0)
         of_trace = ("calendar", "fluctuation", "minute_jitter_relative_std")
         if replays and (result := self._keys_set(*of_trace)):
             raise ValueError(f"'replay' can't go with {one_of(result)}; remove one")

@@ -425,13 +425,13 @@ class SynchronousJob(Model):
         self._need("parameters", "tokens_per_step", "tflops_per_gpu")
         self._need("tflops_per_gpu", "parameters")
         self._need("tokens", "tokens_per_step")
-        self._need_one("submit", "submit_after", least=0)
-        self._need_one("second_dip", "micro_steps", least=0)
+        self._need_one("submit", "submit_after", n_min=0)
+        self._need_one("second_dip", "micro_steps", n_min=0)
         if not self.low <= self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         return self
 
-    def given_otherwise(self) -> set[str]:
+    def unused_keys(self) -> set[str]:
         """Return the keys that have no effect, as phases are given."""
         return set() if self.phases is None else DRAWN
 

@@ -23,7 +23,7 @@ from diploee.base.tables import (
 from diploee.base.units import MS_PER_DAY, MS_PER_MIN
 from diploee.profiles.derived import WorkKind, capped_power_w, cpu_power_w
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.looping import phases
+from diploee.profiles.looping import find_phases
 from diploee.scenario.pools import NodeType
 
 DRAW_MS = MS_PER_DAY // 4
@@ -142,7 +142,7 @@ class JobPower:
         if profile_id not in self._found:
             profile = self._library[profile_id]
             power_w = profile.power_w.astype(np.float64)
-            of = phases(profile)
+            of = find_phases(profile)
             steady_w = power_w[
                 of.steady_ms // profile.dt_ms : of.ending_ms // profile.dt_ms
             ]

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from diploee.base.boundary import Refusal, imported
+from diploee.base.boundary import ErrorMaker, import_object
 from diploee.base.clock import WallClock
 from diploee.base.errors import DiploeeError, PolicyError, one_line, shown
 from diploee.base.model import Model, default
@@ -122,13 +122,13 @@ def compiled_engine_for(policy: object) -> Callable[..., Any] | None:
     if (engine := _TWINS.get(type(policy))) is None:
         return None
     try:
-        made: Callable[..., Any] = imported(engine)
+        made: Callable[..., Any] = import_object(engine)
     except ValueError as error:
         raise refusal(policy)(f": its twin: {error}") from None
     return made
 
 
-def refusal(of: object) -> Refusal:
+def refusal(of: object) -> ErrorMaker:
     """Return what makes an error that names a policy, its twin or a controller."""
     return lambda text: PolicyError(f"policy {type(of).__name__}{text}")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.errors import one_of, shown
 from diploee.base.tables import Int64Array, concat
 from diploee.scenario.pools import InstalledNodes
@@ -483,7 +483,7 @@ class PreemptiveEngine(SimpyLoop):
         if controller is None or not getattr(controller, "holds", True):
             pool.queue = pool.waiting
             return
-        with naming("may_start", refusal(controller)):
+        with named_errors("may_start", refusal(controller)):
             may = [
                 n
                 for n in pool.waiting

@@ -18,7 +18,7 @@ from diploee.loads.jobs.source import draw_spans
 from diploee.loads.jobs.synthetic import MAX_RETAINED
 from diploee.loads.services.service_plan import ServicePlan
 from diploee.power.blocks import BLOCK_INTERVALS
-from diploee.runs.folder import expected_mb
+from diploee.runs.folder import estimate_size_mb
 from diploee.schedule.job_table import DRAW_MS
 from diploee.schedule.schedule import Engine
 from diploee.simulation.prepared import PreparedSite
@@ -147,5 +147,7 @@ def forecast_of(
         n_jobs if site.options.jobs_file else 0,
     )
     return Forecast(
-        time_s * slowness(), START_MB + window_mb + memory_b / 1e6, expected_mb(*files)
+        time_s * slowness(),
+        START_MB + window_mb + memory_b / 1e6,
+        estimate_size_mb(*files),
     )

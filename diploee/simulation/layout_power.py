@@ -24,7 +24,7 @@ from pydantic import Field
 
 from diploee.base.errors import InputError, WorkloadError, did_you_mean, one_of, shown
 from diploee.base.files import whole_file
-from diploee.base.model import Choices, documented
+from diploee.base.model import Choices, document_fields
 from diploee.base.tables import Int64Array, arrow_numbers, concat, repeated
 from diploee.base.units import MS_PER_S, W_PER_KW
 from diploee.facility.base import Block
@@ -42,7 +42,7 @@ from diploee.power.blocks import (
     power_stream,
 )
 from diploee.power.segments import OF_SERVICES, Segments, owner_of_jobs, sorted_by_start
-from diploee.runs.folder import refuse_in_run, run_files
+from diploee.runs.folder import check_not_in_run, run_files
 from diploee.runs.parquet_files import timestamps
 from diploee.scenario.layout import LEVELS, Layout, Level, parts_of
 from diploee.scenario.models import Facility
@@ -499,7 +499,7 @@ MAX_DIGITS = 18
 """Of the number of a part; no site has one beyond."""
 
 
-@documented
+@document_fields
 class LayoutSpan(Choices):
     """Parts of a site, over a span of a run."""
 
@@ -551,9 +551,9 @@ def part_tables(
         or end_ms % step_ms
     ):
         raise InputError(
-            f"{run.folder}: --from and --to must lie within {run.series().covered}, "
-            f"whole steps of {step_ms / MS_PER_S:g} s from its start, found "
-            f"{span.first or 'the start'} to {span.until or 'the end'}"
+            f"{run.folder}: --from and --to must lie within "
+            f"{run.series().period_text}, whole steps of {step_ms / MS_PER_S:g} s from "
+            f"its start, found {span.first or 'the start'} to {span.until or 'the end'}"
         )
     _size(scenario.facility, level)
     if dict(site.inputs.hashes) != run.manifest.get("input_files", {}):
@@ -603,7 +603,7 @@ def write_parts(
     )
     if place.suffix not in (".parquet", ".csv"):
         raise InputError(f"--out: '{place.name}' must end in .parquet or .csv")
-    refuse_in_run(place, run.folder)
+    check_not_in_run(place, run.folder)
     tables = part_tables(run, site, span)
     with whole_file(place, force, inputs=run_files(run.folder)) as path:
         writer = None

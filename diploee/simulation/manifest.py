@@ -12,7 +12,7 @@ from importlib.metadata import version
 from math import inf
 from typing import Any
 
-from diploee.base.column_specs import as_entries
+from diploee.base.column_specs import column_dicts
 from diploee.base.model import assumed_keys
 from diploee.base.version import full_version
 from diploee.loads.jobs import StreamClass
@@ -61,7 +61,7 @@ def manifest_of(
             library, sorted({index for c in classes for index in c.profile_ids})
         ),
         **({"input_files": dict(inputs.hashes)} if inputs.hashes else {}),
-        "columns": as_entries(line.columns),
+        "columns": column_dicts(line.columns),
         **({} if assumed is None else {"assumed": assumed}),
         **({"ranges": ranges} if ranges else {}),
         **({"metrics": [asdict(metric) for metric in metrics]} if metrics else {}),

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.boundary import imported
-from diploee.base.model import Model, OwnKind, parts_of
+from diploee.base.boundary import import_object
+from diploee.base.model import ImportedKind, Model, children
 from diploee.loads.inputs import Inputs
 from diploee.metrics.catalogue import MEASURES
 from diploee.scenario.models import Scenario
@@ -111,8 +111,8 @@ def _outside(
     for key, model in (
         pair for root in (scenario, *models) for pair in _models(root, "")
     ):
-        if isinstance(model, OwnKind):
-            yield key, imported(model.path)
+        if isinstance(model, ImportedKind):
+            yield key, import_object(model.path)
         elif is_outside(type(model)):
             yield getattr(model, "part_of_run", key), type(model)
     yield from (("format", read) for read in inputs.readers if is_outside(read))
@@ -135,7 +135,7 @@ def _models(value: Any, at: str) -> Iterator[tuple[str, Model]]:
     """Yield the models within a value, each with the last name of its key."""
     if isinstance(value, Model):
         yield at, value
-    for key, inner, *_ in parts_of(value, ""):
+    for key, inner, *_ in children(value, ""):
         name = key.removeprefix(".")
         yield from _models(inner, at if name.isdigit() else name)
 

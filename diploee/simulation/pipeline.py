@@ -19,12 +19,12 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from diploee.base.column_specs import Columns, ValueKind, catalogue, coarser
+from diploee.base.column_specs import Columns, ValueKind, catalogue, coarsen
 from diploee.base.progress import Update
 from diploee.base.tables import concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
-from diploee.facility.base import POWER, Block, Stages, joined
-from diploee.facility.before_stores import BeforeStores, first_store
+from diploee.facility.base import POWER, Block, Stages, concatenate_blocks
+from diploee.facility.before_stores import BeforeStores, first_store_index
 from diploee.loads.base import Load, Loads, open_loads, refuse_overfull
 from diploee.loads.jobs.load import JobsLoad, JobWindow
 from diploee.loads.services.instance_groups import beyond_idle_w
@@ -211,7 +211,7 @@ class Pipeline:
             list(self.stages),
             BeforeStores(self.scenario.facility.has_ac_power),
         )
-        stages.insert(first_store(stages), kept)
+        stages.insert(first_store_index(stages), kept)
         return replace(
             self, stages=Stages(stages), columns=catalogue(self.columns, kept.columns)
         )
@@ -290,7 +290,7 @@ class Pipeline:
         if self.undisturbed is not None:
             others = self.undisturbed.windows(None, lambda *_: None)
             beside = self.undisturbed.blocks(others, n_threads)
-        for block in self.stages.through(self._device_blocks(windows, n_threads)):
+        for block in self.stages.pass_blocks(self._device_blocks(windows, n_threads)):
             other = next(beside) if self.undisturbed else block
             baseline = {BASELINE: other.columns[POWER]} if self.is_measured else {}
             yield Block(block.t0_ms, block.dt_ms, {**block.columns, **baseline})
@@ -311,7 +311,7 @@ class Pipeline:
             if n == 1:
                 yield block
                 continue
-            whole = joined([*held, block])
+            whole = concatenate_blocks([*held, block])
             end_ms = whole.t0_ms + len(whole) // n * n * whole.dt_ms
             held = [whole.part(end_ms, whole.end_ms)] if end_ms < whole.end_ms else []
             if end_ms > whole.t0_ms:
@@ -320,12 +320,12 @@ class Pipeline:
                 )
             is_last = end_ms == self.scenario.horizon_ms
             if averaged and (is_last or end_ms - averaged[0].t0_ms >= self.block_ms):
-                yield joined(averaged)
+                yield concatenate_blocks(averaged)
                 averaged = []
 
     def _averaged(self, block: Block, n: int, kinds: Mapping[str, ValueKind]) -> Block:
         columns = {
-            name: coarser(values, n, kinds.get(name.partition(".")[0], "mean"))
+            name: coarsen(values, n, kinds.get(name.partition(".")[0], "mean"))
             for name, values in block.columns.items()
         }
         result = Block(block.t0_ms, n * block.dt_ms, columns)

@@ -11,7 +11,7 @@ import numpy as np
 from diploee.base.clock import RunClock, offsets_ms
 from diploee.base.errors import plural
 from diploee.base.files.paths import shipped_folder
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S, W_PER_MW
 from diploee.facility.weather import Weather
 from diploee.loads.inputs import Inputs
@@ -21,7 +21,7 @@ from diploee.loads.jobs.streams import JobStreams
 from diploee.loads.services.curves import Curves
 from diploee.loads.services.samples import PROVENANCE
 from diploee.loads.services.service_plan import ServicePlan
-from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
+from diploee.profiles.derived import gpus_text, is_other_hardware, origin_gpus
 from diploee.profiles.flat import FLAT_WORKLOAD
 from diploee.profiles.library import Entry, ProfileLibrary
 from diploee.profiles.profile import PLUS_CONSTANT, PowerBoundary
@@ -299,8 +299,8 @@ def _services_of_other_gpus(
         if other and node.busy_power_factor == 1:
             yield (
                 f"request_streams.{stream}.services.{name}: its curves are of nodes "
-                f"with {gpus_of(other[0])}, pool '{pool_of[stream]}' has nodes with "
-                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
+                f"with {origin_gpus(other[0])}, pool '{pool_of[stream]}' has nodes "
+                f"with {gpus_text(node.n_gpus, node.gpu_tdp_w)}: neither the power nor "
                 "the requests of an instance are theirs; give curves of these nodes"
             )
 
@@ -343,9 +343,9 @@ def odd_contracts(facility: Facility, rated_mw: float) -> Iterator[str]:
         prefix, other = ("k", "another") if ratio > most else ("G", "a part of the")
         yield (
             f"facility.stages.{number}: contract_{unit.lower()}: "
-            f"{short(contract.amount)} {unit} is {short(ratio)} times the rated power "
-            f"at the meter, {short(rated_mw)} MW: is it in {prefix}{unit[1:]}, or of "
-            f"{other} site?"
+            f"{format_short(contract.amount)} {unit} is {format_short(ratio)} times "
+            f"the rated power at the meter, {format_short(rated_mw)} MW: is it in "
+            f"{prefix}{unit[1:]}, or of {other} site?"
         )
 
 
@@ -354,7 +354,7 @@ def _above_contract(poi: Mapping[str, Any]) -> Iterator[str]:
     for unit in ("mw", "mva"):
         if of.get("use", 0.0) > 1 and (contract := of.get(f"contract_{unit}")):
             yield (
-                f"poi: the load is above its contract of {short(contract)} "
+                f"poi: the load is above its contract of {format_short(contract)} "
                 f"{unit.upper()} in {of['over_h']:,.4g} h, up to "
                 f"{100 * of['use']:,.1f} % of it; it is counted, not clipped"
             )

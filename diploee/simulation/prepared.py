@@ -24,7 +24,7 @@ from diploee.base.errors import (
     one_of,
     shown,
 )
-from diploee.base.metric import is_number
+from diploee.base.metric import is_number_within
 from diploee.base.model import Model
 from diploee.base.tables import MAX_SIZE
 from diploee.base.units import MS_PER_H, MS_PER_MIN, MS_PER_S, PROFILE_STEP_MS, W_PER_MW
@@ -117,7 +117,7 @@ class RunOptions:
     # Longest time that a run may be forecast to take [s]
     at_most_s: float | None = None
     at_most_mb: float | None = None  # most memory [MB]
-    # Whether it stops, with `DecidedError`, once no verdict can change
+    # Whether it stops, with `EarlyStopError`, once no verdict can change
     until_decided: bool = False
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class RunOptions:
         expect(self.engine in (None, *engines), "engine", one_of(engines), self.engine)
         for name in ("window_days", "n_threads", "at_most_s", "at_most_mb"):
             value = getattr(self, name)
-            is_so = value in (None, inf) or is_number(value, 0, MAX_SIZE)
+            is_so = value in (None, inf) or is_number_within(value, 0, MAX_SIZE)
             expect(is_so, name, "a number from 0 on, or None", value)
 
 

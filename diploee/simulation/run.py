@@ -12,9 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.column_specs import catalogue
-from diploee.base.errors import DecidedError, InputError, RunTooLongError
+from diploee.base.errors import EarlyStopError, InputError, RunTooLongError
 from diploee.base.files import whole_folder
 from diploee.base.progress import Progress, Stopwatch, stage
 from diploee.base.units import MS_PER_DAY, W_PER_MW
@@ -119,7 +119,7 @@ def simulate(
                     for sink in taken.sinks:
                         sink.add(block)
                     for sink in options.sinks:
-                        with naming("add", _sink_error):
+                        with named_errors("add", _sink_error):
                             sink.add(block)
         result = taken.metrics_found(watch)
         manifest = manifest_of(pipeline, site, result)
@@ -135,13 +135,13 @@ def simulate(
 def _until_decided(
     blocks: Iterator[Block], site: PreparedSite, seen: Sequence[Any]
 ) -> Iterator[Block]:
-    """Yield blocks; raise `DecidedError` where no later one can change a verdict."""
+    """Yield blocks; raise `EarlyStopError` where no later one can change a verdict."""
     clock = site.scenario.clock
     for block in blocks:
         yield block  # which those that see it have taken then
         if block.end_ms < clock.horizon_ms and all(watch.is_decided for watch in seen):
             end = f"{clock.wall.at(block.end_ms):%Y-%m-%d %H:%M}"
-            error = DecidedError(f"not met; stopped at {end}, no run folder is kept")
+            error = EarlyStopError(f"not met; stopped at {end}, no run folder is kept")
             error.reports = tuple(watch.report({}) for watch in seen)
             raise error
 

@@ -10,13 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from diploee.base.clock import RunClock, whole_year
+from diploee.base.clock import RunClock, leap_year_clock
 from diploee.base.column_specs import TAKEN_OFF
 from diploee.base.errors import InputError, ScenarioError
 from diploee.base.model import SCALES, Model
 from diploee.base.plain_data import KeyPath, checked
 from diploee.base.units import W_PER_MW
-from diploee.facility.base import POWER, REACTIVE, Block, SiteView, Stage, Stages, named
+from diploee.facility.base import (
+    POWER,
+    REACTIVE,
+    Block,
+    SiteView,
+    Stage,
+    Stages,
+    apply_name,
+)
 from diploee.facility.weather import Weather
 from diploee.scenario.cross_checks import cross_problems
 from diploee.scenario.models import Facility, Scenario
@@ -88,7 +96,7 @@ def rated_at_meter_w(
     scenario.
     """
     facility = scenario.facility
-    clock = whole_year(facility.zone)
+    clock = leap_year_clock(facility.zone)
     stages = stages_of(scenario, clock, weather_year, further)
     kept = Stages([stage for stage in stages if not _is_out(stage)])
     out = (
@@ -132,9 +140,9 @@ def stages_of(
         facility.has_ac_power,
         weather,
         scenario.folder,
-        tuple(column for spec in specs for column in named(spec, spec).columns),
+        tuple(column for spec in specs for column in apply_name(spec, spec).columns),
     )
-    return Stages([*(named(spec.open(site), spec) for spec in specs), *further])
+    return Stages([*(apply_name(spec.open(site), spec) for spec in specs), *further])
 
 
 def _is_out(stage: Stage) -> bool:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from diploee.api import starter
 from diploee.base.errors import InputError, ScenarioError, plural, shown
 from diploee.base.files.paths import shipped, shipped_folder
-from diploee.base.model import Model, marks_of, parts_of
+from diploee.base.model import Model, children, field_marks
 from diploee.base.plain_data import checked
 from diploee.base.units import MS_PER_DAY
 from diploee.facility.base import STAGES
@@ -394,7 +394,7 @@ def _resolved(key: str, data: dict[str, Any]) -> str:
 
 def _walk(value: Any, at: str) -> Iterator[tuple[str, Model]]:
     """Yield each key that holds a plain value, with the model that has it."""
-    for key, inner, owner, _ in parts_of(value, at):
+    for key, inner, owner, _ in children(value, at):
         within = list(inner.values()) if isinstance(inner, Mapping) else inner
         listed = within if isinstance(within, list | tuple) else [within]
         if any(isinstance(part, Model) for part in listed):
@@ -490,7 +490,7 @@ def _field(
         type(owner).model_fields[name],
         _schema(type(owner))["properties"][name],
     )
-    text, marks = field.description or "", marks_of(field)
+    text, marks = field.description or "", field_marks(field)
     choices, default = _choices(of_key), of_key.get("default")
     return {
         "key": key,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from diploee.base.errors import shown
-from diploee.base.metric import is_plain_number, of_curve
+from diploee.base.metric import is_curve_point, is_plain_number
 from diploee.base.tables import Float64Array
 from diploee.runs.formatting import MIN_RUNS
 from diploee.sweeps.draws import Choice
@@ -185,7 +185,7 @@ def _point(
         if values.size < 2:
             continue
         metrics[name] = spread(values, spec.accuracy)
-        if inputs and not of_curve(name):  # hundreds of points
+        if inputs and not is_curve_point(name):  # hundreds of points
             alike.setdefault(known.tobytes(), {})[name] = values
     moved_by: dict[str, dict[str, float]] = {}
     vary = [np.ptp(of) > 0 for group in alike.values() for of in group.values()]

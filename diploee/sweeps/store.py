@@ -14,7 +14,7 @@ from pathlib import Path
 from diploee.base.errors import InputError, OutputError
 from diploee.base.files import (
     FolderKind,
-    local_place,
+    local_path,
     reason,
     remove_leftovers,
     whole_file,
@@ -38,7 +38,7 @@ RUN_OF_SWEEP = FolderKind(
 
 def sweep_folder(target: str | Path) -> Path:
     """Return the folder of a sweep, which workers find wherever they start."""
-    return Path(os.path.realpath(local_place(target)))
+    return Path(os.path.realpath(local_path(target)))
 
 
 def read_file(path: Path) -> bytes:

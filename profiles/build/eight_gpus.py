@@ -22,7 +22,7 @@ from diploee.base.rng import named_rng
 from diploee.base.tables import Float64Array
 from diploee.profiles.meter_response import FLAGGED_WINDOWS
 from diploee.profiles.profile import PowerBoundary, PowerProfile, Provenance
-from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, joint_power_w
+from diploee.profiles.resample import US_PER_MS, US_PER_S, EnergyCurve, common_power_w
 from profiles.build.llama2 import WORKLOAD
 from profiles.build.shaping import normal, uniform
 
@@ -340,4 +340,4 @@ def _course_w(
         if dip.stop < power.size and power[dip].min() > of_class.dip_range_w[1]:
             power[dip] = uniform(rng, *of_class.dip_range_w, 1)
     curve = EnergyCurve.from_readings((grid_s * US_PER_S).astype(np.int64), power)
-    return joint_power_w([curve], STEP_MS * US_PER_MS)
+    return common_power_w([curve], STEP_MS * US_PER_MS)

@@ -26,7 +26,7 @@ from diploee.power import Segments
 from diploee.power.blocks import MAX_THREADS, power_stream
 from diploee.power.spectral import fft_lengths
 from diploee.profiles import ProfileLibrary
-from diploee.runs.folder import expected_mb
+from diploee.runs.folder import estimate_size_mb
 from diploee.scenario import Scenario, load_scenario
 from diploee.simulation.pipeline import Pipeline
 from diploee.simulation.prepared import RunOptions
@@ -153,7 +153,9 @@ def test_weeks_at_a_tenth_of_a_second_are_written_in_less_than_two_gigabytes(
     assert energy[0] == pytest.approx(energy[1], rel=1e-6)
     size_mb = sum(file.stat().st_size for file in fine.folder.iterdir()) / 1e6
     n_jobs = fine.metrics["jobs"]["submitted"]
-    assert expected_mb(rows.num_rows, 100, 0, n_jobs) == pytest.approx(size_mb, rel=0.5)
+    assert estimate_size_mb(rows.num_rows, 100, 0, n_jobs) == pytest.approx(
+        size_mb, rel=0.5
+    )
 
 
 def checked(

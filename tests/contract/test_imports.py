@@ -14,7 +14,7 @@ MODULES = {
 }
 
 
-def imported(path: Path) -> set[str]:
+def import_object(path: Path) -> set[str]:
     """Return the modules that a module imports anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -26,6 +26,6 @@ def imported(path: Path) -> set[str]:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    edges = {name: imported(path) for name, path in MODULES.items()}
+    edges = {name: import_object(path) for name, path in MODULES.items()}
     assert sum(map(len, edges.values())) > 1_000
     TopologicalSorter(edges).prepare()

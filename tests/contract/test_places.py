@@ -31,7 +31,7 @@ from samples import AZURE, MLPERF, WATTAMETER, synthetic_sample
 from text_readers import READERS
 from weather_writers import write_epw
 
-from diploee.base.progress import Progress, Update, watched_by
+from diploee.base.progress import Progress, Update, show_progress
 from diploee.cli.command_help import EXAMPLES
 from diploee.grid.export import FORMATS
 from diploee.grid.export.base import Format
@@ -97,7 +97,7 @@ RIDE = (
 FRAGMENT = "--out {root}/stream.yaml"
 
 
-def imported(words: str, older: str = "--add-w 5") -> Command:
+def import_object(words: str, older: str = "--add-w 5") -> Command:
     """Return the import of a site's file or folder that is named for its format."""
     return Command(f"profiles import {words} --out {{root}}/lib", older)
 
@@ -106,15 +106,15 @@ COMMANDS = {
     "run": Command(f"{RUN} --out {{root}}/run", "--seed 7"),
     **{f"export {name}": export(FORMATS[name]) for name in EXPORTS},
     "series": Command(f"{SERIES} --out {{root}}/nodes.parquet", "--step 5min"),
-    "import plain": imported("plain {site}/plain --workload x --nodes 1"),
-    "import nvidia-smi": imported("nvidia-smi {site}/nvidia-smi --workload x"),
-    "import mlperf-power": imported(
+    "import plain": import_object("plain {site}/plain --workload x --nodes 1"),
+    "import nvidia-smi": import_object("nvidia-smi {site}/nvidia-smi --workload x"),
+    "import mlperf-power": import_object(
         "mlperf-power {site}/mlperf_power", "--licence CC0"
     ),
-    "import wattameter": imported(
+    "import wattameter": import_object(
         "wattameter {site}/wattameter --workload x", "--licence CC0"
     ),
-    "import nlr-genai": imported("nlr-genai {site}/nlr", ""),
+    "import nlr-genai": import_object("nlr-genai {site}/nlr", ""),
     "init": Command("init --defaults --out {root}/site.yaml", "--poi-mw 3", slow=True),
     "scenarios copy": Command("scenarios copy mixed_11mw --out {root}/site.yaml", ""),
     "profiles show": Command(SHOW, slow=True),
@@ -361,7 +361,7 @@ def test_long_part_of_a_command_shows_a_bar(
     line: str, stages: set[str], site: Path, tmp_path: Path
 ) -> None:
     watch = Watch()
-    with watched_by(watch):
+    with show_progress(watch):
         outcome = call(
             *(word.format(site=site, root=tmp_path) for word in line.split())
         )

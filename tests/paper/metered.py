@@ -11,7 +11,7 @@ from diploee.base.errors import plural
 from diploee.base.units import MS_PER_S
 from diploee.facility.node_power import AC_POWER, DlcSpec
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.compare_libraries import figures_of
+from diploee.profiles.compare_libraries import profile_statistics
 from diploee.profiles.library import EIGHT_GPUS
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, SUPPLY_EFFICIENCY
 from profiles.build.eight_gpus import SOURCE as EIGHT_GPU_SOURCE
@@ -20,7 +20,8 @@ from profiles.build.llama2 import WORKLOAD as LLAMA2
 SWINGS = "swings from 0.02 to 0.25 Hz, rms"
 METERED_SWINGS_KW = {1: 0.4078, 8: 5.445}
 """Of metered runs of Llama-2 70B LoRA at the AC input, by nodes with 8 x H100: means
-over ten runs of `figures_of` of what `diploee profiles import mlperf-power` gives [kW].
+over ten runs of `profile_statistics` of what `diploee profiles import mlperf-power`
+gives [kW].
 """
 
 PUE_CORRIDOR = (1.080, 1.194)
@@ -173,7 +174,7 @@ def eight_gpu_runs() -> Section:
         metered_w = float(np.mean(of_class.means_w))
         courses = ((metered_s, metered_w), (duration_s, mean_w))
         energies_mj = [of_class.n_nodes * w * s / 1e6 for s, w in courses]
-        swings_w = [figures_of(profile).swing_rms_w for profile in found]
+        swings_w = [profile_statistics(profile).swing_rms_w for profile in found]
         checks += [
             Check.near(
                 f"{where}: run time",

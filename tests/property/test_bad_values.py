@@ -55,7 +55,7 @@ SAMPLES: dict[str, list[Any]] = {
 TAKES = {  # beside itself
     "number": {"whole number"},
     "date": {"text"},
-    "[Amount](#amount)": {"group", "number", "whole number"},
+    "[PowerBound](#powerbound)": {"group", "number", "whole number"},
 }
 MODES = {"ramp_limit", "smoothing_s", "peak_shaving", "demand_charge", "time_of_use"}
 BESIDE = {"BatterySpec": {"smoothing_s": 600}}

@@ -27,9 +27,9 @@ from diploee.base.measures.distribution import (
     SignedHistogram,
 )
 from diploee.base.measures.ramps import (
-    Magnitudes,
     Rainflow,
     RollingRanges,
+    SignalHistogram,
     TurningPoints,
     differences,
     ramps,
@@ -118,9 +118,9 @@ def filtered(running):
 
 
 MEASURES = {
-    "ramps": lambda: Magnitudes(ramps(60), 120),
-    "differences": lambda: Magnitudes(differences(10), 11),
-    "ranges": lambda: Magnitudes(ranges(30), 30),
+    "ramps": lambda: SignalHistogram(ramps(60), 120),
+    "differences": lambda: SignalHistogram(differences(10), 11),
+    "ranges": lambda: SignalHistogram(ranges(30), 30),
     "ranges of several windows": lambda: RollingRanges([2, 10, 60]),
     "rainflow": lambda: Rainflow(5e4),
     "sums of clock quarters": lambda: ClockSums(CLOCK, 900_000),

@@ -1,17 +1,17 @@
-"""Files and folders that appear whole or not at all, and what may be replaced by them.
+"""Atomic output: files and folders that appear complete or not at all.
 
-Whoever writes a result uses `whole_file` or `whole_folder`. It is written into a hidden
-folder beside its place, synced, and moved in at the end. Of several results each
-appears by itself. What a killed process left is removed by the one that writes there a
-day later.
+All results are written with `whole_file` or `whole_folder`: into a hidden folder next
+to the target, synced, and moved to the target at the end. Of several results each
+appears on its own. Leftovers of a killed process are removed by the next writer to that
+folder at least a day later.
 """
 
 from diploee.base.files.paths import FolderKind as FolderKind
-from diploee.base.files.paths import check_file as check_file
-from diploee.base.files.paths import check_folder as check_folder
 from diploee.base.files.paths import check_is_file as check_is_file
+from diploee.base.files.paths import check_output_file as check_output_file
+from diploee.base.files.paths import check_output_folder as check_output_folder
 from diploee.base.files.paths import is_free as is_free
-from diploee.base.files.paths import local_place as local_place
+from diploee.base.files.paths import local_path as local_path
 from diploee.base.files.paths import reason as reason
 from diploee.base.files.writing import remove_leftovers as remove_leftovers
 from diploee.base.files.writing import whole_file as whole_file

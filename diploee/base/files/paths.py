@@ -1,4 +1,4 @@
-"""Where files lie: where a result may go, what may be replaced there, and what is shipped."""  # noqa: E501
+"""Paths: checks of output paths, identification of output folders, shipped files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from diploee.base.errors import (
 Paths = Iterable[Path | str | None]
 
 HIDDEN = ".diploee-"
-"""How the folders begin that lie beside a place while its result is written."""
+"""Prefix of the hidden folder into which a result is written before it is moved."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_USE = (5, 32, 33)
-"""Errors of Windows where a file is open: access denied, sharing violation, lock
+"""Windows error codes of a file in use: access denied, sharing violation, lock
 violation."""
 
 
 def reason(error: OSError) -> str:
-    """Return why the system refused, in a few words, such as ``Permission denied``."""
+    """Return a short reason for an `OSError`, such as ``Permission denied``."""
     if error.errno in _DISK_FULL:
         return "the disk is full"
     if getattr(error, "winerror", None) in _IN_USE:
@@ -43,56 +43,58 @@ def reason(error: OSError) -> str:
 
 
 def check_is_file(path: Path, error: type[InputError] = InputError) -> None:
-    """Refuse what can't be read as a file, such as a pipe."""
+    """Raise an error unless the path is a regular file."""
     if not path.is_file():
         result = "is no file" if os.path.lexists(path) else "no such file"
         raise error(f"{path}: {result}")
 
 
-_LARGEST = 1 << 28
-"""Size of a JSON file that is read to tell whose it is [bytes]."""
+_MAX_MARKER_BYTES = 1 << 28
+"""Maximum size of a marker file that is parsed to identify a folder [bytes]."""
 
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that this package writes and may replace."""
+    """A kind of output folder that this package writes and may replace."""
 
     name: str  # such as ``"run folder"``
-    marker: str  # JSON file by which it differs from others
-    keys: Collection[str]  # of this file; a kind without any may lack the file
-    # Returns from the file's content the relative names of all that may be in the
-    # folder, as patterns of `fnmatch`
+    marker: str  # name of the JSON file that identifies the folder
+    keys: Collection[str]  # keys required in the marker; without keys it may be absent
+    # Function of the marker's content that returns the relative names of all files that
+    # the folder may contain, as patterns of `fnmatch`
     entries: Callable[[Mapping[str, Any]], Iterable[str]]
 
-    def foreign(self, folder: Path) -> str | None:
-        """Return as a clause why a folder is not to be replaced; None if it may be."""
+    def refusal(self, folder: Path) -> str | None:
+        """Return the reason why a folder must not be replaced, or None if it may be."""
         if folder.is_dir() and not any(folder.iterdir()):
             return None
-        content = _object(folder / self.marker)
+        content = _read_json_object(folder / self.marker)
         if not set(self.keys) <= content.keys():
-            there = (folder / self.marker).is_file()
-            lacks = (
-                f"its {self.marker} is not diploee's" if there else f"no {self.marker}"
+            has_marker = (folder / self.marker).is_file()
+            mismatch = (
+                f"its {self.marker} is not diploee's"
+                if has_marker
+                else f"no {self.marker}"
             )
             return (
-                f"exists and is not {self.name} ({lacks}); --force replaces such "
+                f"exists and is not {self.name} ({mismatch}); --force replaces such "
                 "folders only"
             )
         if not folder.is_dir():  # a file, a pipe, a device, or a link to one
             return f"is no folder, expected {self.name}"
-        others = _entries_beyond(folder, self.entries(content))
-        if others:
+        extra_files = _unexpected_files(folder, self.entries(content))
+        if extra_files:
             return (
-                f"holds {one_of(others)} besides {self.name}, which --force would "
+                f"holds {one_of(extra_files)} besides {self.name}, which --force would "
                 "remove"
             )
         return None
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a foreign file, an empty one if none."""
+def _read_json_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, or an empty dict if there is none."""
     try:
-        if path.is_file() and path.stat().st_size < _LARGEST:
+        if path.is_file() and path.stat().st_size < _MAX_MARKER_BYTES:
             content = json.loads(path.read_bytes())
             return content if isinstance(content, dict) else {}
     except (OSError, ValueError, RecursionError):
@@ -100,12 +102,12 @@ def _object(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
-    """Return sorted relative names of files in a folder that no pattern matches.
+def _unexpected_files(folder: Path, patterns: Iterable[str]) -> list[str]:
+    """Return the sorted relative names of files that match no pattern.
 
-    What others write there, hidden, is left out.
+    Hidden folders of other writers are ignored.
     """
-    known = tuple(patterns)
+    allowed = tuple(patterns)
     files = (p for p in folder.rglob("*") if p.is_symlink() or not p.is_dir())
     names = sorted(path.relative_to(folder).as_posix() for path in files)
     return [
@@ -114,7 +116,7 @@ def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
         if not name.startswith(HIDDEN)
         and not any(
             fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
-            for pattern in known
+            for pattern in allowed
         )
     ]
 
@@ -124,12 +126,9 @@ def _entries_beyond(folder: Path, patterns: Iterable[str]) -> list[str]:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)?:(/|$)")
 
 
-def local_place(place: Path | str, option: str = "--out") -> Path:
-    """Return a place as a path of this machine.
-
-    Refuse URLs and what can't be a name.
-    """
-    text = str(place)
+def local_path(path: Path | str, option: str = "--out") -> Path:
+    """Return a path on the local machine; refuse URLs and invalid names."""
+    text = str(path)
     if not text:
         raise InputError(f"{option}: is empty; name a file or folder")
     if _URL.match(text):
@@ -138,108 +137,106 @@ def local_place(place: Path | str, option: str = "--out") -> Path:
         raise InputError(
             f"{option}: '{text}' is not a name in UTF-8; choose another one"
         )
-    return Path(place)
+    return Path(path)
 
 
-def check_file(
-    place: Path | str,
+def check_output_file(
+    path: Path | str,
     force: bool = False,
     *,
     inputs: Paths = (),
     replaces: Callable[[Path], bool] | None = None,
     option: str = "--out",
 ) -> None:
-    """Refuse a place for a file that is taken, unless it may be replaced.
+    """Raise an error if an output file exists, unless it may be replaced.
 
-    `force` replaces a file, unless it is one of the `inputs` or in one; `replaces`
-    returns whether a file may be replaced without it, also in a folder that is read.
-    `option` names the place in errors.
+    `force` permits replacing a file, unless it is one of the `inputs` or lies within
+    one. `replaces` is a function that returns True for a file that may be replaced
+    without `force`. `option` is the name of the path in error messages.
     """
-    if (taken := _taken(place, option)) is None:
+    if (existing := _existing_path(path, option)) is None:
         return
-    place = taken
-    if place.exists() and not place.is_file():
-        result = "folder" if place.is_dir() else "device or pipe"
+    path = existing
+    if path.exists() and not path.is_file():
+        actual = "folder" if path.is_dir() else "device or pipe"
         raise OutputExistsError(
-            f"{place}: is a {result}, expected a file; choose another {option}"
+            f"{path}: is a {actual}, expected a file; choose another {option}"
         )
-    if replaces is not None and replaces(place):
+    if replaces is not None and replaces(path):
         return
-    for path in inputs:
-        if path is not None and _is_or_holds(Path(path), place):
+    for input_path in inputs:
+        if input_path is not None and _is_same_or_contains(Path(input_path), path):
             raise InputError(
-                f"{option}: {place} is an input of this command; give another place"
+                f"{option}: {path} is an input of this command; give another place"
             )
     if not force:
         raise OutputExistsError(
-            f"{place}: exists already; choose another {option}, or --force to replace "
-            "it"
+            f"{path}: exists already; choose another {option}, or --force to replace it"
         )
 
 
-def check_folder(
-    place: Path | str,
+def check_output_folder(
+    path: Path | str,
     force: bool = False,
     *,
     kind: FolderKind | None = None,
     inputs: Paths = (),
     option: str = "--out",
 ) -> None:
-    """Refuse a place for a folder that is taken, unless it may be replaced.
+    """Raise an error if an output folder exists, unless it may be replaced.
 
-    `force` replaces an empty folder or one of the `kind`, unless an input is in it; the
-    other arguments are those of `check_file`.
+    `force` permits replacing an empty folder or one of the `kind`, unless an input lies
+    in it. The other arguments are those of `check_output_file`.
     """
-    if (taken := _taken(place, option)) is None:
+    if (existing := _existing_path(path, option)) is None:
         return
-    place = taken
+    path = existing
     if not force or kind is None:
         remedy = "" if kind is None else ", or --force to replace it"
         raise OutputExistsError(
-            f"{place}: exists already; choose another {option}{remedy}"
+            f"{path}: exists already; choose another {option}{remedy}"
         )
-    why = kind.foreign(place)
-    if why is not None:
-        raise OutputExistsError(f"{place}: {why}; choose another {option}")
-    for path in (Path(), *inputs):
-        if path is not None and _is_or_holds(place, Path(path)):
-            what = "the current folder" if path == Path() else str(path)
+    refusal = kind.refusal(path)
+    if refusal is not None:
+        raise OutputExistsError(f"{path}: {refusal}; choose another {option}")
+    for needed in (Path(), *inputs):
+        if needed is not None and _is_same_or_contains(path, Path(needed)):
+            name = "the current folder" if needed == Path() else str(needed)
             raise InputError(
-                f"{place}: holds {what}, which this command needs; choose another"
+                f"{path}: holds {name}, which this command needs; choose another"
             )
 
 
-def is_free(place: Path) -> bool:
-    """Return whether nothing is at a place, and nobody writes what shall be there."""
-    hidden = place.parent.glob(f"{HIDDEN}*/{place.name}")
-    return not os.path.lexists(place) and not any(hidden)
+def is_free(path: Path) -> bool:
+    """Return True if a path does not exist and no process is writing to it."""
+    hidden = path.parent.glob(f"{HIDDEN}*/{path.name}")
+    return not os.path.lexists(path) and not any(hidden)
 
 
-def _taken(place: Path | str, option: str) -> Path | None:
-    """Return the place where something is there; refuse one where nothing can be."""
-    place = local_place(place, option)
-    if os.path.lexists(place):
-        return place
-    parent = next(
-        (p for p in place.absolute().parents if os.path.lexists(p)), Path("/")
-    )
+def _existing_path(path: Path | str, option: str) -> Path | None:
+    """Return the path if it exists, or None; refuse a path that can't be created."""
+    path = local_path(path, option)
+    if os.path.lexists(path):
+        return path
+    parent = next((p for p in path.absolute().parents if os.path.lexists(p)), Path("/"))
     if not parent.is_dir():
         raise OutputError(
-            f"{place}: can't be written ({parent} is a file, not a folder); check "
+            f"{path}: can't be written ({parent} is a file, not a folder); check "
             f"{option}"
         )
     return None
 
 
-def _is_or_holds(one: Path, other: Path) -> bool:
-    """Return whether two names are of one file, or the first holds the second."""
+def _is_same_or_contains(outer: Path, inner: Path) -> bool:
+    """Return True if both paths are the same file, or the first contains the second."""
     try:
-        result = one.stat()
-        real = Path(os.path.realpath(other))
-        inside = (
-            path.stat() for path in ((real, *real.parents) if one.is_dir() else (real,))
+        outer_stat = outer.stat()
+        real = Path(os.path.realpath(inner))
+        ancestors = (
+            path.stat()
+            for path in ((real, *real.parents) if outer.is_dir() else (real,))
         )
-        return any(os.path.samestat(result, each) for each in inside)
+        return any(os.path.samestat(outer_stat, stat) for stat in ancestors)
     except (OSError, ValueError):
         return False
 
@@ -247,11 +244,11 @@ def _is_or_holds(one: Path, other: Path) -> bool:
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 MAX_NAME_LENGTH = 150
-"""Characters of a path that the message of a missing file shows."""
+"""Maximum length of a path in the message of a missing file [characters]."""
 
 
 def shipped_folder(kind: str) -> Path:
-    """Return the folder of what ships with the package.
+    """Return a folder of files that ship with the package.
 
     Parameters
     ----------
@@ -269,7 +266,7 @@ _FOLDERS = {"scenario": "", "sweep": "sweeps", "limits": "limits"}
 
 
 def shipped(kind: ShippedKind) -> dict[str, Path]:
-    """Return the files that ship, by name.
+    """Return the shipped files of a kind, by name.
 
     Parameters
     ----------
@@ -281,13 +278,13 @@ def shipped(kind: ShippedKind) -> dict[str, Path]:
 
 
 def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
-    """Return the file given by path or by shipped name; there must be one."""
-    have = shipped(kind)
+    """Return the file with a path or shipped name, or raise an error."""
+    files = shipped(kind)
     path = Path(name_or_path)
     if os.path.isfile(path):  # unlike pathlib's, no error for any text  # noqa: PTH113
         return path
-    if str(name_or_path) in have:
-        return have[str(name_or_path)]
+    if str(name_or_path) in files:
+        return files[str(name_or_path)]
     if os.path.isdir(path):  # noqa: PTH112
         raise ScenarioError([f"{path}: is a folder, expected a {kind} file"])
     name = str(name_or_path)
@@ -295,7 +292,7 @@ def find_shipped(kind: ShippedKind, name_or_path: str | Path) -> Path:
         name = f"...{name[3 - MAX_NAME_LENGTH :]}"
     raise ScenarioError(
         [
-            f"{name}: no such {kind} file or shipped {kind} (shipped: {one_of(have)})"
-            f"{did_you_mean(path.stem, have)}"
+            f"{name}: no such {kind} file or shipped {kind} (shipped: {one_of(files)})"
+            f"{did_you_mean(path.stem, files)}"
         ]
     )

@@ -1,4 +1,4 @@
-"""Writing results: each file or folder appears whole, or not at all."""
+"""Atomic writing: each output file or folder appears complete, or not at all."""
 
 from __future__ import annotations
 
@@ -17,58 +17,62 @@ from diploee.base.files.paths import (
     HIDDEN,
     FolderKind,
     Paths,
-    check_file,
-    check_folder,
+    check_output_file,
+    check_output_folder,
     reason,
 )
 
-_LEFT_AFTER_S = 86_400.0
+_LEFTOVER_AGE_S = 86_400.0
 
 
 @contextmanager
 def whole_file(
-    place: Path | str,
+    path: Path | str,
     force: bool = False,
     *,
     inputs: Paths = (),
     replaces: Callable[[Path], bool] | None = None,
     option: str = "--out",
 ) -> Iterator[Path]:
-    """Give a hidden path to write to, and put the file in its place at the end.
+    """Yield a hidden path to write to, then move the file to its final path.
 
-    The arguments are those of `check_file`.
+    The arguments are those of `check_output_file`.
     """
     check = partial(
-        check_file, place, force, inputs=inputs, replaces=replaces, option=option
+        check_output_file, path, force, inputs=inputs, replaces=replaces, option=option
     )
-    with _whole(place, check, option) as path:
-        yield path
+    with _write_atomically(path, check, option) as hidden:
+        yield hidden
 
 
 @contextmanager
 def whole_folder(
-    place: Path | str,
+    path: Path | str,
     force: bool = False,
     *,
     kind: FolderKind | None = None,
     inputs: Paths = (),
     option: str = "--out",
 ) -> Iterator[Path]:
-    """Give a hidden folder to write to, and put it in its place at the end.
+    """Yield a hidden folder to write to, then move it to its final path.
 
-    The arguments are those of `check_folder`. A link to a folder stays one.
+    The arguments are those of `check_output_folder`. A symbolic link is kept.
     """
-    check = partial(check_folder, place, force, kind=kind, inputs=inputs, option=option)
-    link = Path(place).is_symlink()
-    with _whole(os.path.realpath(place) if link else place, check, option) as path:
+    check = partial(
+        check_output_folder, path, force, kind=kind, inputs=inputs, option=option
+    )
+    link = Path(path).is_symlink()
+    with _write_atomically(
+        os.path.realpath(path) if link else path, check, option
+    ) as path:
         path.mkdir()
         yield path
 
 
-def remove_leftovers(folder: Path, older_than_s: float = _LEFT_AFTER_S) -> None:
-    """Remove what killed writers left in a folder, once nobody writes there any more.
+def remove_leftovers(folder: Path, older_than_s: float = _LEFTOVER_AGE_S) -> None:
+    """Remove hidden folders that killed writers left, once they are old enough.
 
-    What can't be removed stays, and harms nobody.
+    Folders that can't be removed are ignored.
     """
     for hidden in folder.glob(f"{HIDDEN}*/"):
         with suppress(OSError):
@@ -78,10 +82,12 @@ def remove_leftovers(folder: Path, older_than_s: float = _LEFT_AFTER_S) -> None:
 
 
 @contextmanager
-def _whole(place: Path | str, check: Callable[[], None], option: str) -> Iterator[Path]:
+def _write_atomically(
+    path: Path | str, check: Callable[[], None], option: str
+) -> Iterator[Path]:
     check()
     # '.' has no name, and Arrow takes a drive, as in C:/x, for a scheme
-    target = Path(os.path.abspath(place))  # noqa: PTH100
+    target = Path(os.path.abspath(path))  # noqa: PTH100
     missing = [parent for parent in target.parents if not parent.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +98,10 @@ def _whole(place: Path | str, check: Callable[[], None], option: str) -> Iterato
             new = Path(hidden, target.name)
             yield new
             _sync(new)
-            _put(new, target, check)
+            _move_to_target(new, target, check)
     except OSError as error:
         raise OutputError(
-            f"{place}: can't be written ({reason(error)}); nothing of it was kept, "
+            f"{path}: can't be written ({reason(error)}); nothing of it was kept, "
             f"check {option}"
         ) from error
     finally:
@@ -105,31 +111,31 @@ def _whole(place: Path | str, check: Callable[[], None], option: str) -> Iterato
 
 
 def _sync(new: Path) -> None:
-    """Make files last through a power cut."""
+    """Flush all files to disk, so that they survive a power failure."""
     for path in (new, *new.rglob("*")):
         if path.is_file():
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
 
 
-def _put(new: Path, target: Path, check: Callable[[], None]) -> None:
-    """Move what was written to its place, where others may write at the same time."""
+def _move_to_target(new: Path, target: Path, check: Callable[[], None]) -> None:
+    """Move the result to its final path, even if other processes write there too."""
     try:
         check()
         if new.is_dir():
-            _swap(new, target, Path(mkdtemp(dir=new.parent)) / "old")
+            _replace_folder(new, target, Path(mkdtemp(dir=new.parent)) / "old")
         elif os.path.lexists(target):
             new.replace(target)
         else:
-            _link(new, target)
+            _move_to_free_path(new, target)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        _put(new, target, check)  # another one came first
+        _move_to_target(new, target, check)  # another process was first: check again
 
 
-def _swap(new: Path, target: Path, old: Path) -> None:
-    """Move a folder to its place, and what was there aside."""
+def _replace_folder(new: Path, target: Path, old: Path) -> None:
+    """Move a folder to its final path, and move the existing one aside."""
     try:
         with suppress(FileNotFoundError):
             target.rename(old)
@@ -140,8 +146,8 @@ def _swap(new: Path, target: Path, old: Path) -> None:
         raise
 
 
-def _link(new: Path, target: Path) -> None:
-    """Move a file to a place that is free."""
+def _move_to_free_path(new: Path, target: Path) -> None:
+    """Move a file to a path that does not exist yet."""
     try:
         target.hardlink_to(new)
     except FileExistsError:

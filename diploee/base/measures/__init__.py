@@ -1,4 +1,4 @@
-"""Measures: what is summed, ranked and counted of a series, whatever its blocks."""
+"""Streaming measures of a series: percentiles, ramps, spectra, voltage changes."""
 
 import lazy_loader
 

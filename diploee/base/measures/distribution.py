@@ -1,11 +1,11 @@
-"""How values are distributed.
+"""Distributions of values: percentiles, extremes, and time beyond a limit.
 
-Percentiles, extremes, and for how long they are beyond a limit. The histogram of signed
-integers is log-linear and needs no range beforehand: every octave of magnitude has 512
-bins, so a quantile is off by at most 1/1024 of itself, whatever the range (Masson, Rim
-and Lee 2019, DDSketch; HdrHistogram). Counts are integers: the result does not depend
-on blocks or order. Numba rather than NumPy, because six passes of `searchsorted` or
-`bincount` over 315 million values would dominate.
+The histogram of signed integers is log-linear and needs no range in advance: each
+octave of magnitude has 512 bins, so the relative error of a quantile is at most 1/1024
+(Masson, Rim and Lee 2019, DDSketch; HdrHistogram). Counts are integers, so the result
+depends neither on blocks nor on their order. Numba is used instead of NumPy because six
+passes of `searchsorted` or `bincount` over 315 million values would dominate the run
+time.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import J_PER_MWH, MS_PER_H, MS_PER_S
 
 EXACT_VALUES = 1 << 22
-"""Up to this number of values, percentiles are exact (numpy's linear ones); 32 MB."""
+"""Number of values up to which percentiles are exact (numpy's linear ones); 32 MB."""
 
 N_BINS = 1 << 20
 
 
 class Distribution:
-    """Accumulates values in blocks.
+    """Moments, extremes and percentiles of values that are added in blocks.
 
-    Beyond `EXACT_VALUES` the values go to a histogram of at least 2**19 used bins; its
-    percentiles are off by no more than `percentile_error`. Mean, standard deviation and
-    extremes stay exact.
+    With more than `EXACT_VALUES` values a histogram of at least 2**19 used bins is kept
+    instead of the values; its percentiles are off by at most `percentile_error`. Mean,
+    standard deviation and extremes stay exact.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Distribution:
         self._exact: list[Float64Array] = []
         self._bins: Int64Array | None = None
         self._bin_width = 0.0
-        self._zero = 0  # bins below 0, none until such a value comes
+        self._zero = 0  # number of bins below 0; none until a negative value is added
 
     def add(self, values: Float64Array) -> None:
         """Add a block of values."""
@@ -67,42 +67,44 @@ class Distribution:
 
     @property
     def percentile_error(self) -> float:
-        """Largest error of a percentile; 0 where the values fit in memory."""
+        """Maximum error of a percentile, in the unit of the values; 0 if exact."""
         return self._bin_width
 
     def percentiles(self, *percents: float) -> list[float]:
-        """Return percentiles (numpy's linear definition)."""
+        """Return percentiles by numpy's linear definition."""
         if self._bins is None:
             result = np.percentile(np.concatenate(self._exact), percents)
             return [float(value) for value in result]
         reached = np.cumsum(self._bins)
         ranks = np.array(percents) / 100 * (self.count - 1)
-        below, above = (
+        low_values, high_values = (
             (np.searchsorted(reached, rank, side="right") - self._zero + 0.5)
             * self._bin_width
             for rank in (np.floor(ranks), np.ceil(ranks))
         )
-        values = below + (ranks - np.floor(ranks)) * (above - below)
+        values = low_values + (ranks - np.floor(ranks)) * (high_values - low_values)
         return [float(value) for value in np.clip(values, self.min, self.max)]
 
-    def _add_moments(self, count: int, mean: float, squares: float) -> None:
-        """Combine counts, means and squared distances (Chan et al. 1983)."""
+    def _add_moments(self, count: int, mean: float, sum_sq_dev: float) -> None:
+        """Combine counts, means and sums of squared deviations (Chan et al. 1983)."""
         total = self.count + count
-        distance = mean - self.mean
-        self._squares += squares + distance**2 * self.count * count / total
-        self.mean += distance * count / total
+        mean_diff = mean - self.mean
+        self._squares += sum_sq_dev + mean_diff**2 * self.count * count / total
+        self.mean += mean_diff * count / total
         self.count = total
 
     def _start_histogram(self) -> None:
-        # A power of two: a wider bin holds whole ones.
+        """Replace the stored values by a histogram."""
+        # A power of two, so that a wider bin later merges whole bins
         largest = max(self.max, -self.min, 1e-6)
         self._bin_width = 2.0 ** math.ceil(math.log2(largest / N_BINS))
         self._bins = np.zeros(N_BINS, dtype=np.int64)
-        kept, self._exact = self._exact, []
-        for values in kept:
+        exact_blocks, self._exact = self._exact, []
+        for values in exact_blocks:
             self._add_to_histogram(values)
 
     def _add_to_histogram(self, values: Float64Array) -> None:
+        """Count values in the histogram, and widen its bins if necessary."""
         assert self._bins is not None
         if self.min < 0 and not self._zero:
             self._bins = np.concatenate([np.zeros(N_BINS, dtype=np.int64), self._bins])
@@ -111,9 +113,9 @@ class Distribution:
             spare = (self._zero // 2, N_BINS // 2)
             self._bins = np.pad(self._bins.reshape(-1, 2).sum(axis=1), spare)
             self._bin_width *= 2
-        at = np.floor(values / self._bin_width).astype(np.int64) + self._zero
+        bins = np.floor(values / self._bin_width).astype(np.int64) + self._zero
         self._bins += np.bincount(
-            np.minimum(at, self._bins.size - 1), minlength=self._bins.size
+            np.minimum(bins, self._bins.size - 1), minlength=self._bins.size
         )
 
 
@@ -123,13 +125,13 @@ _BASE = 1023 << _MANTISSA_BITS  # bits of 1.0 after the shift
 _N_SIGNED_BINS = (63 << _MANTISSA_BITS) + 2
 
 RELATIVE_ERROR = 2.0 ** -(_MANTISSA_BITS + 1)
-"""Largest error of a quantile, relative to it."""
+"""Maximum relative error of a quantile."""
 
 
 class SignedHistogram:
-    """Counts signed integers.
+    """A log-linear histogram of signed integers, with exact extremes.
 
-    Keeps the extremes exactly, with the place of the first of each.
+    The position of each extreme is kept, of equal ones the first.
     """
 
     def __init__(self) -> None:
@@ -141,27 +143,30 @@ class SignedHistogram:
         self.count = 0
 
     def add(self, values: Int64Array, first: int, stride: int = 1) -> None:
-        """Add values; the k-th is at position ``first + k * stride``."""
+        """Add values; the position of value k is ``first + k * stride``."""
         if values.size:
             _count(values, first, stride, self._counts, self._extremes)
             self.count += values.size
             self.min, self.min_at, self.max, self.max_at = self._extremes.tolist()
 
     def percentile(self, percent: float) -> float:
-        """Return a percentile: the value of rank ``ceil(percent/100 n)`` in its bin."""
+        """Return a percentile: the middle of the bin of the rank.
+
+        The rank is ``ceil(percent / 100 * n)``, as in the nearest-rank definition.
+        """
         ordered = np.concatenate([self._counts[0, ::-1], self._counts[1]])
         rank = max(int(np.ceil(percent / 100 * self.count)), 1)
-        at = int(np.searchsorted(np.cumsum(ordered), rank))
+        bin_ = int(np.searchsorted(np.cumsum(ordered), rank))
         value = (
-            -_middle(_N_SIGNED_BINS - 1 - at)
-            if at < _N_SIGNED_BINS
-            else _middle(at - _N_SIGNED_BINS)
+            -_middle(_N_SIGNED_BINS - 1 - bin_)
+            if bin_ < _N_SIGNED_BINS
+            else _middle(bin_ - _N_SIGNED_BINS)
         )
         return float(min(max(value, self.min), self.max))
 
 
 def _middle(bin_: int) -> float:
-    """Return the middle of a bin; bin 0 holds the zeros."""
+    """Return the middle of a bin; bin 0 counts zeros."""
     if bin_ == 0:
         return 0.0
     edges = (np.array([bin_ - 1, bin_], dtype=np.int64) + _BASE) << _SHIFT
@@ -198,36 +203,36 @@ def _count(
 
 
 class FirstMaximum:
-    """The first largest value of a series, and what is beside it then."""
+    """The first maximum of a series, with the simultaneous values of other series."""
 
     def __init__(self) -> None:
         self.value, self.at_ms = -np.inf, 0
-        self.beside: tuple[float, ...] = ()
+        self.companions: tuple[float, ...] = ()
 
     def add(
-        self, values: Float64Array, t0_ms: int, step_ms: int, *beside: Float64Array
+        self, values: Float64Array, t0_ms: int, step_ms: int, *companions: Float64Array
     ) -> None:
-        """Add consecutive values from `t0_ms` on, and others of the same times."""
+        """Add consecutive values from `t0_ms` on, and other series' values."""
         if not values.size:
             return
         k = int(np.argmax(values))
         if values[k] > self.value:
             self.value, self.at_ms = float(values[k]), t0_ms + k * step_ms
-            self.beside = tuple(float(of[k]) for of in beside)
+            self.companions = tuple(float(other[k]) for other in companions)
 
     def result(self) -> tuple[Any, ...]:
-        """Return value, time [ms], and what is beside it."""
-        return self.value, self.at_ms, *self.beside
+        """Return the maximum, its time [ms], and the other series' values then."""
+        return self.value, self.at_ms, *self.companions
 
 
 class Energy:
-    """The energy of a power [MWh]."""
+    """The energy of a power series, as a running total [MWh]."""
 
     def __init__(self) -> None:
         self._energy_j = 0.0
 
     def add(self, power_w: Float64Array, dt_ms: int) -> None:
-        """Add mean powers [W] over intervals of a length."""
+        """Add mean powers [W] over intervals of `dt_ms`."""
         self._energy_j += float(power_w.sum(dtype="float64")) * dt_ms / MS_PER_S
 
     def result(self) -> float:
@@ -236,36 +241,36 @@ class Energy:
 
 
 class Mean:
-    """The mean of values over time."""
+    """The time-weighted mean of values."""
 
     def __init__(self) -> None:
         self._sum, self._ms = 0.0, 0
 
     def add(self, values: Float64Array, dt_ms: int) -> None:
-        """Add values of intervals of a length."""
+        """Add values over intervals of `dt_ms`."""
         self._sum, self._ms = (
             self._sum + float(values.sum()) * dt_ms,
             self._ms + len(values) * dt_ms,
         )
 
     def result(self) -> float:
-        """Return the mean; NaN of nothing."""
+        """Return the mean, or NaN without values."""
         return self._sum / self._ms if self._ms else np.nan
 
 
 class RunningMaximum:
-    """The largest of values and of a first one, in another unit."""
+    """The maximum of values and an initial value, divided by a unit factor."""
 
-    def __init__(self, first: float = 0.0, per: float = 1.0) -> None:
-        self._most, self._per = first, per
+    def __init__(self, initial: float = 0.0, divisor: float = 1.0) -> None:
+        self._max, self._divisor = initial, divisor
 
     def add(self, values: Float64Array, dt_ms: int) -> None:  # noqa: ARG002
-        """Add values."""
-        self._most = max(self._most, float(values.max(initial=-np.inf)))
+        """Add values; the length of their intervals does not matter."""
+        self._max = max(self._max, float(values.max(initial=-np.inf)))
 
     def result(self) -> float:
-        """Return the largest."""
-        return self._most / self._per
+        """Return the maximum in the converted unit."""
+        return self._max / self._divisor
 
 
 class CountAbove:
@@ -275,17 +280,17 @@ class CountAbove:
         self._bound, self._n, self._above_ms = bound, 0, 0
 
     def add(self, values: Float64Array, dt_ms: int) -> None:
-        """Add values of intervals of a length."""
+        """Add values over intervals of `dt_ms`."""
         n = int(np.count_nonzero(values > self._bound))
         self._n, self._above_ms = self._n + n, self._above_ms + n * dt_ms
 
     def result(self) -> float:
-        """Return the number."""
+        """Return the number of values above the bound."""
         return self._n
 
 
 class HoursAbove(CountAbove):
-    """The time in which values are above a bound [h]."""
+    """The time that values spend above a bound [h]."""
 
     def result(self) -> float:
         """Return the time [h]."""
@@ -295,33 +300,33 @@ class HoursAbove(CountAbove):
 N_WORST = 5
 
 ROUNDING = 1e-9
-"""A value just at the limit keeps it, whatever the last digit of a quotient."""
+"""Relative tolerance of a limit: rounding errors are no violation."""
 
 
 @dataclass(frozen=True)
 class _Excess:
-    """One unbroken stretch of values beyond the limit, its largest and its time."""
+    """One contiguous interval beyond the limit, with its worst value and time."""
 
     begin_ms: int
     end_ms: int
     worst: float
     worst_ms: int
 
-    def rank(self) -> tuple[float, int]:
-        """Return what orders events, the worst first."""
+    def sort_key(self) -> tuple[float, int]:
+        """Return the sort key of events, worst first."""
         return -self.worst, self.begin_ms
 
-    def joined(self, later: _Excess) -> _Excess:
-        """Return this event and the one that goes on where it ends as one."""
+    def merged_with(self, later: _Excess) -> _Excess:
+        """Return this event merged with the event that follows it directly."""
         worst = max((self, later), key=lambda event: (event.worst, -event.worst_ms))
         return _Excess(self.begin_ms, later.end_ms, worst.worst, worst.worst_ms)
 
 
 class Exceedance:
-    """Counts events in values that come in consecutive blocks, one every `stride_ms`.
+    """Violation events of a limit, in values added in consecutive blocks.
 
     A value above the limit by more than rounding is a violation, and counts for one
-    stride.
+    stride `stride_ms`.
     """
 
     def __init__(self, limit: float, stride_ms: int) -> None:
@@ -338,63 +343,66 @@ class Exceedance:
     def add(
         self, values: Float64Array, first_ms: int, edges_ms: Int64Array | None = None
     ) -> None:
-        """Add values, the first at `first_ms`.
+        """Add values from `first_ms` on.
 
-        From edge to edge where they are not one stride.
+        Value k covers one stride, or `edges_ms` k to k + 1 if given.
         """
         self.n_values += values.size
         if values.size and (largest := float(values.max())) > self.largest:
-            at = int(values.argmax())
+            k = int(values.argmax())
             self.largest = largest
-            self.largest_ms = first_ms + at * self.stride_ms
+            self.largest_ms = first_ms + k * self.stride_ms
             if edges_ms is not None:
-                self.largest_ms = int(edges_ms[at])
-        beyond = values > self._beyond
-        n_beyond = int(np.count_nonzero(beyond))
+                self.largest_ms = int(edges_ms[k])
+        is_beyond = values > self._beyond
+        n_beyond = int(np.count_nonzero(is_beyond))
         self.n_beyond += n_beyond
-        goes_on = self._open is not None and self._open.end_ms == first_ms
-        if values.size and not (goes_on and beyond[0]):
-            self._go_on(None)
+        is_continued = self._open is not None and self._open.end_ms == first_ms
+        if values.size and not (is_continued and is_beyond[0]):
+            self._extend_or_close(None)
         if not n_beyond:
             return
         if edges_ms is None:
             edges_ms = first_ms + np.arange(values.size + 1) * self.stride_ms
-        spans = np.flatnonzero(np.diff(beyond, prepend=False, append=False)).reshape(
+        spans = np.flatnonzero(np.diff(is_beyond, prepend=False, append=False)).reshape(
             -1, 2
         )
-        # The first may go on an open event, the last stays open; of the rest the worst
-        # matter.
-        self._go_on(self._event(values, edges_ms, spans[0]))
+        # The first event may continue the open one, the last stays open; of the others
+        # only the worst are kept.
+        self._extend_or_close(self._event(values, edges_ms, spans[0]))
         inner = spans[1:-1]
         if len(inner):
             self._n_closed += len(inner)
             worst = np.maximum.reduceat(values, inner.ravel())[::2]
-            of_inner = np.lexsort((inner[:, 0], -worst))[:N_WORST]
-            self._keep(*(self._event(values, edges_ms, inner[k]) for k in of_inner))
+            by_rank = np.lexsort((inner[:, 0], -worst))[:N_WORST]
+            self._keep_worst(
+                *(self._event(values, edges_ms, inner[k]) for k in by_rank)
+            )
         if len(spans) > 1:
-            self._go_on(self._event(values, edges_ms, spans[-1]))
+            self._extend_or_close(self._event(values, edges_ms, spans[-1]))
 
     def _event(
         self, values: Float64Array, edges_ms: Int64Array, span: Int64Array
     ) -> _Excess:
+        """Return the event of a span of rows."""
         begin, end = span
         worst = int(begin + np.argmax(values[begin:end]))
         begin_ms, end_ms, worst_ms = (int(edges_ms[k]) for k in (begin, end, worst))
         return _Excess(begin_ms, end_ms, float(values[worst]), worst_ms)
 
-    def _go_on(self, event: _Excess | None) -> None:
-        """Join an event to the open one it adjoins, or close that and open this."""
+    def _extend_or_close(self, event: _Excess | None) -> None:
+        """Extend the open event by an adjacent one, or close it and open another."""
         if self._open is not None:
             if event is not None and self._open.end_ms == event.begin_ms:
-                event = self._open.joined(event)
+                event = self._open.merged_with(event)
             else:
                 self._n_closed += 1
-                self._keep(self._open)
+                self._keep_worst(self._open)
         self._open = event
 
-    def _keep(self, *events: _Excess) -> None:
+    def _keep_worst(self, *events: _Excess) -> None:
         """Keep closed events that are among the worst."""
-        self._worst = sorted([*self._worst, *events], key=_Excess.rank)[:N_WORST]
+        self._worst = sorted([*self._worst, *events], key=_Excess.sort_key)[:N_WORST]
 
     @property
     def n_events(self) -> int:
@@ -408,5 +416,5 @@ class Exceedance:
 
     def worst(self) -> list[_Excess]:
         """Return the worst events, the worst first."""
-        opened = [] if self._open is None else [self._open]
-        return sorted([*self._worst, *opened], key=_Excess.rank)[:N_WORST]
+        open_events = [] if self._open is None else [self._open]
+        return sorted([*self._worst, *open_events], key=_Excess.sort_key)[:N_WORST]

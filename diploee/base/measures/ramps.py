@@ -1,15 +1,15 @@
-"""Ramps, ranges and swings: how a series changes.
+"""Ramps, ranges and swings of a series.
 
 Closed swings are counted by the four-point rule (Amzallag et al. 1994): of four
-successive turning points A, B, C, D the swing B-C is closed where it lies within both
-A-B and C-D; it is counted and taken out. What never closes is the residue: half-cycles
-in ASTM E1049-85 (5.4.4). Closed swings plus the residue as halves give the ASTM count.
-Taking smaller swings out first leaves larger ones as they are, so counting only those
-of a threshold or more equals a hysteresis filter before.
+successive turning points A, B, C, D the swing B-C is closed if it lies within both A-B
+and C-D; it is counted and removed. Points that never close form the residue, whose
+half-cycles are those of ASTM E1049-85 (5.4.4). Closed swings plus half-cycles of the
+residue give the ASTM count. Removing smaller swings first does not change larger ones,
+so counting only swings above a threshold equals prior hysteresis filtering.
 
-Own code instead of the `rainflow` package (which tests compare with): that one is a
-Python generator, a hundred times too slow for 0.1 s. Here the open points are the
-state, so blocks of any size count the same.
+The `rainflow` package (which tests compare with) is a Python generator and a hundred
+times too slow for 0.1 s values. Here the open points are the state, so the count does
+not depend on the size of blocks.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CHUNK = 1 << 15  # values per pass, so that the passes stay in cache
 _CHUNK_OF_CHANGES = 1 << 12
 
 Array = TypeVar("Array", Int64Array, Float64Array)
-_Pick = Callable[[Int64Array, Int64Array], Int64Array]
+_Extreme = Callable[[Int64Array, Int64Array], Int64Array]
 
 
 def ramp_sums(values: Array, n: int) -> Array:
-    """Return `n` times all differences of adjacent means of `n` values.
+    """Return `n` times the differences of adjacent means of `n` values.
 
     With C the cumulative sum: (C[k + 2n] - C[k + n]) - (C[k + n] - C[k]).
     """
@@ -47,138 +47,140 @@ def ramp_sums(values: Array, n: int) -> Array:
 
 
 def ramps(n: int) -> Signal:
-    """Return the signal of `ramp_sums`.
+    """Return the signal of `ramp_sums`, timed by the start of the earlier interval."""
 
-    The time is the start of the earlier interval.
-    """
-
-    def of(stretch: Chunk) -> SignalChunk:
-        part = stretch.windows_of(2 * n)
+    def signal(chunk: Chunk) -> SignalChunk:
+        part = chunk.windows_of(2 * n)
         return SignalChunk(ramp_sums(part.values, n), part.begin_ms)
 
-    return of
+    return signal
 
 
 def differences(n: int) -> Signal:
-    """Return the signal of each value less the one `n` before.
+    """Return the signal of differences over `n` steps, timed by the earlier value."""
 
-    The time is the earlier one's.
-    """
-
-    def of(stretch: Chunk) -> SignalChunk:
-        part = stretch.windows_of(n + 1)
+    def signal(chunk: Chunk) -> SignalChunk:
+        part = chunk.windows_of(n + 1)
         return SignalChunk(part.values[n:] - part.values[:-n], part.begin_ms)
 
-    return of
+    return signal
 
 
 def ranges(n: int) -> Signal:
-    """Return the signal of `rolling_ranges` over `n` values.
+    """Return the signal of ranges over `n` values, timed by the window's start."""
 
-    The time is the window's start.
-    """
+    def signal(chunk: Chunk) -> SignalChunk:
+        result = rolling_ranges(chunk, [n])[0]
+        return SignalChunk(result, chunk.end_ms - (result.size + n - 1) * chunk.step_ms)
 
-    def of(stretch: Chunk) -> SignalChunk:
-        result = rolling_ranges(stretch, [n])[0]
-        return SignalChunk(
-            result, stretch.end_ms - (result.size + n - 1) * stretch.step_ms
-        )
-
-    return of
+    return signal
 
 
-def rolling_ranges(stretch: Chunk, sizes: list[int]) -> list[Int64Array]:
-    """Return the largest range of the windows that end in the new part, by size.
+def rolling_ranges(chunk: Chunk, sizes: list[int]) -> list[Int64Array]:
+    """Return the ranges of all windows that end in the new values, by window length.
 
     Minima and maxima over w values come from those over powers of two (two overlapping
-    ones cover any window), a handful of vector passes for all windows together;
-    `scipy.ndimage.maximum_filter1d` takes several times as long at 0.1 s. Sizes are
-    ascending.
+    windows cover any length): a few vector passes for all lengths together.
+    `scipy.ndimage.maximum_filter1d` takes several times as long at 0.1 s. `sizes` are
+    window lengths in ascending order.
     """
-    values = stretch.values
+    values = chunk.values
     parts: list[list[Int64Array]] = [[] for _ in sizes]
-    for begin in range(values.size - stretch.n_new, values.size, _CHUNK):
+    for begin in range(values.size - chunk.n_new, values.size, _CHUNK):
         end = min(begin + _CHUNK, values.size)
-        piece = values[max(begin - sizes[-1] + 1, 0) : end]
-        fitting = [size for size in sizes if size <= piece.size]
-        lowest = _rolling(piece, fitting, np.minimum)
-        highest = _rolling(piece, fitting, np.maximum)
-        for of_size, low, high in zip(parts, lowest, highest, strict=False):
-            of_size.append((high - low)[-(end - begin) :])
+        segment = values[max(begin - sizes[-1] + 1, 0) : end]
+        usable_sizes = [size for size in sizes if size <= segment.size]
+        lowest = _rolling(segment, usable_sizes, np.minimum)
+        highest = _rolling(segment, usable_sizes, np.maximum)
+        for part, low, high in zip(parts, lowest, highest, strict=False):
+            part.append((high - low)[-(end - begin) :])
     empty = np.empty(0, dtype=np.int64)
-    return [np.concatenate(of_size) if of_size else empty for of_size in parts]
+    return [np.concatenate(part) if part else empty for part in parts]
 
 
-def _rolling(values: Int64Array, sizes: list[int], pick: _Pick) -> list[Int64Array]:
-    """Return rolling minima or maxima by ascending window size, n - size + 1 each."""
+def _rolling(
+    values: Int64Array, sizes: list[int], extreme: _Extreme
+) -> list[Int64Array]:
+    """Return rolling minima or maxima for ascending window lengths.
+
+    A window of length w over n values gives n - w + 1 extremes.
+    """
     result, level, width = [], values, 1
     for size in sizes:
         # level[i] is the extreme of values[i : i + width]; any size up to 2 width is
         # covered by two of them, which may overlap.
         while 2 * width <= size:
-            level = pick(level[:-width], level[width:])
+            level = extreme(level[:-width], level[width:])
             width *= 2
         gap = size - width
-        result.append(pick(level[: level.size - gap], level[gap:]) if gap else level)
+        result.append(extreme(level[: level.size - gap], level[gap:]) if gap else level)
     return result
 
 
-class Magnitudes:
-    """The sizes of what a signal gives at every step, such as ramps."""
+class SignalHistogram:
+    """The histogram of a signal's values, such as ramps."""
 
     def __init__(self, signal: Signal, n_window: int) -> None:
-        self.n_window, self._signal, self._seen = n_window, signal, SignedHistogram()
+        self.n_window, self._signal, self._histogram = (
+            n_window,
+            signal,
+            SignedHistogram(),
+        )
 
-    def add(self, stretch: Chunk) -> None:
-        """Count the values that end in the new part of a stretch."""
-        if (result := self._signal(stretch)) is not None:
-            self._seen.add(result.values, result.first_ms, stretch.step_ms)
+    def add(self, chunk: Chunk) -> None:
+        """Count the signal's values that end in the new part of a chunk."""
+        if (result := self._signal(chunk)) is not None:
+            self._histogram.add(result.values, result.first_ms, chunk.step_ms)
 
     def result(self) -> SignedHistogram:
-        """Return their histogram, and the times of the extremes [ms]."""
-        return self._seen
+        """Return the histogram of the values, with the times of its extremes [ms]."""
+        return self._histogram
 
 
 class RollingRanges:
-    """The ranges within windows of several lengths, in values and ascending."""
+    """The ranges within rolling windows of several lengths (in values, ascending)."""
 
     def __init__(self, sizes: list[int]) -> None:
         self._sizes, self.n_window = sizes, max(sizes, default=1)
-        self._seen = [SignedHistogram() for _ in sizes]
+        self._histograms = [SignedHistogram() for _ in sizes]
         self._extremes_ms = [(0, 0)] * len(sizes)
 
-    def add(self, stretch: Chunk) -> None:
-        """Add the windows that end in the new part of a stretch."""
+    def add(self, chunk: Chunk) -> None:
+        """Count the ranges of windows that end in the new part of a chunk."""
         if not self._sizes:
             return
-        result, step_ms = rolling_ranges(stretch, self._sizes), stretch.step_ms
-        for k, (size, seen) in enumerate(zip(self._sizes, self._seen, strict=True)):
-            of_size = result[k]
-            largest = max(seen.max, 0)  # the last range ends with the stretch
-            seen.add(
-                of_size, stretch.end_ms - (of_size.size + size - 1) * step_ms, step_ms
+        result, step_ms = rolling_ranges(chunk, self._sizes), chunk.step_ms
+        for k, (size, histogram) in enumerate(
+            zip(self._sizes, self._histograms, strict=True)
+        ):
+            values = result[k]
+            largest = max(histogram.max, 0)  # the last range ends with the stretch
+            histogram.add(
+                values, chunk.end_ms - (values.size + size - 1) * step_ms, step_ms
             )
-            if seen.max > largest:
-                first = (seen.max_at - stretch.begin_ms) // step_ms
-                window = stretch.values[first : first + size]
-                at = sorted((int(window.argmin()), int(window.argmax())))
-                first_ms, last_ms = (seen.max_at + place * step_ms for place in at)
+            if histogram.max > largest:
+                first = (histogram.max_at - chunk.begin_ms) // step_ms
+                window = chunk.values[first : first + size]
+                indices = sorted((int(window.argmin()), int(window.argmax())))
+                first_ms, last_ms = (
+                    histogram.max_at + index * step_ms for index in indices
+                )
                 self._extremes_ms[k] = first_ms, last_ms
 
     def result(self) -> list[tuple[SignedHistogram, tuple[int, int]]]:
-        """Return each length's histogram, and the times of its largest range [ms]."""
-        return list(zip(self._seen, self._extremes_ms, strict=True))
+        """Return each length's histogram, and both times of its largest range [ms]."""
+        return list(zip(self._histograms, self._extremes_ms, strict=True))
 
 
 BothWays = tuple[tuple[int, int, int], tuple[int, int, int]]
-"""Size, and the times [ms] of the earlier and the later value, of a rise and of a fall."""  # noqa: E501
+"""Largest rise and largest fall: size, and times of the two values [ms]."""
 
 
 class LargestChanges:
-    """The largest rise and fall between any two values at most `n` apart.
+    """The largest rise and fall between any two values at most `n` steps apart.
 
-    A result holds size, and the times of the earlier and the later value [ms], of equal
-    ones the first; the size is 0 where the series does not rise, or fall, and -1
+    A result holds the size and the times of the earlier and the later value [ms]; of
+    equal changes the first. The size is 0 if the series never rises (or falls), and -1
     without values.
     """
 
@@ -186,9 +188,9 @@ class LargestChanges:
         self.n_window, self._n = n + 1, n
         self._largest: BothWays = ((-1, 0, 0), (-1, 0, 0))
 
-    def add(self, stretch: Chunk) -> None:
-        """Add the changes that end in the new part of a stretch."""
-        part = stretch.windows_of(self.n_window)
+    def add(self, chunk: Chunk) -> None:
+        """Add the changes that end in the new part of a chunk."""
+        part = chunk.windows_of(self.n_window)
         (size_up, *_), (size_down, *_) = self._largest
         result = _largest_changes(
             part.values, part.values.size - part.n_new, self._n, size_up, size_down
@@ -198,7 +200,7 @@ class LargestChanges:
             for size, *rows in result
         ]
         pairs = zip(self._largest, times, strict=True)
-        up, down = (max(old, new, key=lambda of: of[0]) for old, new in pairs)
+        up, down = (max(old, new, key=lambda change: change[0]) for old, new in pairs)
         self._largest = up, down
 
     def result(self) -> BothWays:
@@ -210,12 +212,12 @@ class LargestChanges:
 def _largest_changes(
     values: Int64Array, first: int, n: int, size_up: int, size_down: int
 ) -> Int64Array:
-    """Return the largest rise and fall that end from `first` on.
+    """Return the largest rise and fall that end at or after index `first`.
 
-    Size, and the two indices. Those up to the given sizes are left out. Of a chunk
-    whose extremes, with those of the n values before, allow no larger one, nothing else
-    is looked at; in others a monotonic queue has the least of the last n + 1 values at
-    its head (Lemire 2006).
+    Each is a size and two indices; changes up to the given sizes are ignored. A chunk
+    whose extremes, together with those of the n values before it, allow no larger
+    change is skipped; in the others a monotonic queue keeps the minimum of the last n +
+    1 values at its head (Lemire 2006).
     """
     result = np.zeros((2, 3), dtype=np.int64)
     n_chunks = -(-values.size // _CHUNK_OF_CHANGES)
@@ -256,19 +258,18 @@ def _largest_changes(
 
 
 CLASS_FACTORS = (1, 2, 5, 10, 20, 50, 100)
-"""Lower edges of the classes of swings, as multiples of the threshold; the last is
-open."""
+"""Lower edges of the size classes of swings, in multiples of the threshold."""
 
-_AT_ONCE = 4096
-"""Closed swings that are given at a time."""
+_BATCH_SIZE = 4096
+"""Maximum number of closed swings per batch."""
 
 
 class Rainflow:
-    """Counts the closed swings of at least a threshold [W], the hysteresis.
+    """Counts of the closed swings of at least a threshold [W], the hysteresis.
 
-    `classes` counts them by `CLASS_FACTORS`, `largest_ms` are the two turning points of
-    the largest, of equal ones the earliest; half-cycles of the residue of `points` are
-    no events.
+    `classes` are counts by `CLASS_FACTORS`; `largest_ms` are the times of both turning
+    points of the largest swing, of equal swings the earliest. Half-cycles of the
+    residue are not counted.
     """
 
     n_window = 1
@@ -283,18 +284,19 @@ class Rainflow:
         self.classes = np.zeros(len(CLASS_FACTORS), dtype=np.int64)
         self.largest_ms = (0, 0)
 
-    def add(self, stretch: Chunk) -> None:
-        """Add the new values of a stretch."""
-        for closed in self.points.add(stretch.new, stretch.new_ms, stretch.step_ms):
-            if closed.shape[1]:
-                self._count(closed)
+    def add(self, chunk: Chunk) -> None:
+        """Add the new values of a chunk."""
+        for closed_swings in self.points.add(chunk.new, chunk.new_ms, chunk.step_ms):
+            if closed_swings.shape[1]:
+                self._count(closed_swings)
 
-    def _count(self, closed: Int64Array) -> None:
-        ranges = closed[0]
-        at = np.lexsort((closed[1], -ranges))[0]
-        from_to_ms = (int(closed[1, at]), int(closed[2, at]))
+    def _count(self, closed_swings: Int64Array) -> None:
+        """Count closed swings, an array of range and both times (3 × n)."""
+        ranges = closed_swings[0]
+        row = np.lexsort((closed_swings[1], -ranges))[0]
+        from_to_ms = (int(closed_swings[1, row]), int(closed_swings[2, row]))
         largest = self._swings.max if self._swings.count else 0
-        if (-int(ranges[at]), from_to_ms) < (-largest, self.largest_ms):
+        if (-int(ranges[row]), from_to_ms) < (-largest, self.largest_ms):
             self.largest_ms = from_to_ms
         self._swings.add(np.ascontiguousarray(ranges), 0, 0)
         edges = self.threshold * np.array(CLASS_FACTORS)
@@ -307,9 +309,9 @@ class Rainflow:
 
 
 class TurningPoints:
-    """The turning points of a series that no closed swing has taken out yet.
+    """The open turning points of a series, which belong to no closed swing yet.
 
-    Swings below the threshold are taken out, but not given.
+    Closed swings below the threshold are removed, but not reported.
     """
 
     def __init__(self, threshold: int) -> None:
@@ -325,20 +327,20 @@ class TurningPoints:
         n_open = self._open.size
         points = np.concatenate([self._open, values])
         points_ms = np.concatenate([self._open_ms, times_ms])
-        closed = np.empty((3, _AT_ONCE), dtype=np.int64)
+        closed_swings = np.empty((3, _BATCH_SIZE), dtype=np.int64)
         begin = n_open
         while begin < points.size:
-            # The stack lies at the front of `points`; it never overtakes what is still
-            # to be read.
+            # The stack of open points is at the front of `points`; it never reaches
+            # the unread values.
             n_open, begin, n_closed = _close(
-                points, points_ms, n_open, begin, self._threshold, closed
+                points, points_ms, n_open, begin, self._threshold, closed_swings
             )
-            yield closed[:, :n_closed]
+            yield closed_swings[:, :n_closed]
         self._open, self._open_ms = points[:n_open].copy(), points_ms[:n_open].copy()
 
     @property
     def residue(self) -> Int64Array:
-        """The open turning points, with the last value."""
+        """Open turning points, the last value included."""
         return self._open
 
 
@@ -349,15 +351,16 @@ def _close(
     n_open: int,
     begin: int,
     threshold: int,
-    closed: Int64Array,
+    closed_swings: Int64Array,
 ) -> tuple[int, int, int]:
-    """Read points from `begin`, keep open ones in front, and list closed swings.
+    """Read points from `begin` on, keep the open ones in front, list closed swings.
 
-    Stops when `closed` may not hold the swings of one more point. Returns the number of
-    open points, where to go on, and the number of closed swings.
+    The function stops when `closed_swings` might not hold the swings of one more point.
+    It returns the number of open points, the next point to read, and the number of
+    closed swings.
     """
     n_closed = 0
-    capacity = closed.shape[1]
+    capacity = closed_swings.shape[1]
     for k in range(begin, points.size):
         value, at_ms = points[k], points_ms[k]
         if n_open and points[n_open - 1] == value:
@@ -365,11 +368,11 @@ def _close(
         if n_open > 1 and (points[n_open - 1] > points[n_open - 2]) == (
             value > points[n_open - 1]
         ):
-            # The last point was no turning point: the series goes on the same way
+            # The last point is no turning point: the series continues its direction
             n_open -= 1
         while n_open > 2:
-            # A, B, C are the last open points, D the value: B-C is closed, and leaves
-            # with its points, where |B - C| <= |A - B| and |B - C| <= |C - D|.
+            # A, B, C are the last open points, D is the value: B-C is closed, and its
+            # points are removed, if |B - C| <= |A - B| and |B - C| <= |C - D|.
             inner = abs(points[n_open - 1] - points[n_open - 2])
             if inner > abs(points[n_open - 2] - points[n_open - 3]):
                 break
@@ -378,9 +381,9 @@ def _close(
             if inner >= threshold:
                 if n_closed == capacity:
                     return n_open, k, n_closed
-                closed[0, n_closed] = inner
-                closed[1, n_closed] = points_ms[n_open - 2]
-                closed[2, n_closed] = points_ms[n_open - 1]
+                closed_swings[0, n_closed] = inner
+                closed_swings[1, n_closed] = points_ms[n_open - 2]
+                closed_swings[2, n_closed] = points_ms[n_open - 1]
                 n_closed += 1
             n_open -= 2
         points[n_open], points_ms[n_open] = value, at_ms

@@ -1,8 +1,8 @@
-"""The contract of a measure, power as quanta of 1/64 W, and sums over intervals.
+"""Streaming measures of a series, fixed-point power (1/64 W), and clock-interval sums.
 
-Sums of float64 depend on where a block begins; sums of integers do not. Differences of
-running sums stay right even where the running sum itself has wrapped around (two's
-complement).
+Power is counted in integer quanta of 1/64 W: sums of float64 depend on the boundaries
+of blocks, sums of integers do not. Differences of cumulative sums stay correct even if
+the sum itself overflows (two's complement).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from diploee.base.clock import SteadySpan, WallClock
+from diploee.base.clock import ConstantOffsetSpan, WallClock
 from diploee.base.errors import Brief
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
@@ -22,30 +22,29 @@ QUANTA_PER_W = 64.0
 QUANTA_PER_MW = QUANTA_PER_W * W_PER_MW
 
 MAX_POWER_W = 1e12
-"""Largest power that an hour of 0.1 s values can sum without overflow, with a margin
-[W]."""
+"""Maximum power [W]: an hour of 0.1 s values sums without overflow, with a margin."""
 
 MAX_DAY_POWER_W = 1e11
-"""The same for a day of 0.1 s values [W]."""
+"""Maximum power [W] for which a day of 0.1 s values sums without overflow."""
 
 _SUMMED = 1 << 20
-"""Values that are summed at a time: as many of the largest power fit an integer."""
+"""Number of values per partial sum, which fits an integer at the maximum power."""
 
 
 def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Array:
-    """Return power in quanta of 1/64 W, rounded.
+    """Return power as integer quanta of 1/64 W, rounded to the nearest.
 
     Parameters
     ----------
     power_w : numpy.ndarray
         Power [W].
     largest_w : float
-        Largest magnitude that is allowed [W].
+        Maximum allowed magnitude [W].
 
     Raises
     ------
     ValueError
-        For no number, or one beyond the largest.
+        If a value is NaN or its magnitude exceeds the maximum.
     """
     if power_w.size and not np.abs(power_w).max() <= largest_w:
         raise ValueError(f"power must be finite and within {largest_w:g} W")
@@ -55,22 +54,22 @@ def to_quanta(power_w: Float64Array, largest_w: float = MAX_POWER_W) -> Int64Arr
 
 
 def to_mw(quanta: float, n_summed: int = 1) -> float:
-    """Return a sum of values in quanta as their mean [MW].
+    """Convert a sum of `n_summed` powers in quanta to their mean [MW].
 
     Parameters
     ----------
     quanta : float
         Sum [1/64 W].
     n_summed : int
-        Number of values in it.
+        Number of summed values.
     """
     return float(quanta) / (QUANTA_PER_MW * n_summed)
 
 
 def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
-    """Return the sum of power in quanta, and that of what is above 0.
+    """Return the sum of power and the sum of its positive values, both in quanta.
 
-    Each value as `to_quanta`.
+    Each value is rounded as by `to_quanta`.
     """
     total = positive = 0
     for begin in range(0, power_w.size, _SUMMED):
@@ -86,7 +85,7 @@ def sum_quanta(power_w: Float64Array) -> tuple[int, int]:
 class Chunk(Brief):
     """Consecutive values of a series, of which the last `n_new` are new."""
 
-    # Power in quanta, int64 (or in W, float64): `h` earlier values, then the new ones
+    # Power in quanta, int64 (or in W, float64): earlier values, then the new ones
     values: Any
     n_new: int  # number of new values
     end_ms: int  # end of the last value [ms since the start]
@@ -94,7 +93,7 @@ class Chunk(Brief):
     reactive: Int64Array | None = None  # reactive power of the new values [quanta]
 
     def windows_of(self, n_window: int) -> Chunk:
-        """Return the values that windows of `n_window` ending in the new part need."""
+        """Return only the values that windows ending in the new part need."""
         n_needed = min(self.values.size, self.n_new + n_window - 1)
         needed = self.values[self.values.size - n_needed :]
         return Chunk(needed, self.n_new, self.end_ms, self.step_ms)
@@ -106,7 +105,7 @@ class Chunk(Brief):
 
     @property
     def new(self) -> Any:
-        """The new values."""
+        """New values."""
         return self.values[self.values.size - self.n_new :]
 
     @property
@@ -116,9 +115,9 @@ class Chunk(Brief):
 
 
 class SignalChunk(NamedTuple):
-    """Measure of a signal over a stretch, the first at `first_ms`.
+    """Values of a signal over a chunk, the first at `first_ms`.
 
-    From edge to edge if given.
+    Value k covers `edges_ms` k to k + 1 if given, else one step.
     """
 
     values: Any
@@ -127,65 +126,65 @@ class SignalChunk(NamedTuple):
 
 
 Signal = Callable[[Chunk], SignalChunk | None]
-"""Gives the values that end in the new part of a stretch, such as its ramps."""
+"""Function that returns a signal's values, such as ramps, that end in the new part."""
 
 
-def power(stretch: Chunk) -> SignalChunk:
-    """Return the signal of the power itself [quanta]."""
-    return SignalChunk(stretch.new, stretch.new_ms)
+def power(chunk: Chunk) -> SignalChunk:
+    """Return the power itself as a signal: the new values of a chunk [quanta]."""
+    return SignalChunk(chunk.new, chunk.new_ms)
 
 
 class Measure(Protocol):
-    """Takes a series stretch by stretch.
+    """A statistic of a series that is added chunk by chunk.
 
-    Where it is cut changes nothing of the result.
+    The result does not depend on the boundaries of the chunks.
     """
 
     @property
     def n_window(self) -> int:
-        """Values that one of its own reaches back over, the last one included."""
+        """Number of values over which the measure looks back, the last one included."""
 
-    def add(self, stretch: Chunk) -> None:
-        """Take in what ends in the new part of the next stretch."""
+    def add(self, chunk: Chunk) -> None:
+        """Add the values that end in the new part of the next chunk."""
 
     def result(self) -> Any:
-        """Return what was measured of all that was added."""
+        """Return the statistic of all values added so far."""
 
 
 class MeasureRunner:
-    """Passes a series that comes in pieces to measures."""
+    """Passes consecutive blocks of a series to measures, with the history they need."""
 
     def __init__(self, step_ms: int, measures: Iterable[Measure]) -> None:
         self._step_ms, self._measures = step_ms, list(measures)
-        self._n_kept = (
+        self._n_history = (
             max((measure.n_window for measure in self._measures), default=1) - 1
         )
-        self._kept, self._end_ms = np.empty(0, dtype=np.int64), 0
+        self._history, self._end_ms = np.empty(0, dtype=np.int64), 0
 
     def add(
         self, begin_ms: int, quanta: Int64Array, since_ms: int = 0, reactive: Any = None
     ) -> int:
-        """Add a piece from `begin_ms` on, less what is before `since_ms`.
+        """Add a block that starts at `begin_ms`, without its values before `since_ms`.
 
-        Return how many are left. One that does not follow on the last is measured as a
-        series of its own.
+        Returns the number of values added. A block that does not follow the previous
+        one directly is measured as a new series.
         """
-        n_out = min(max(-((begin_ms - since_ms) // self._step_ms), 0), quanta.size)
-        new, end_ms = quanta[n_out:], begin_ms + quanta.size * self._step_ms
+        n_skipped = min(max(-((begin_ms - since_ms) // self._step_ms), 0), quanta.size)
+        new, end_ms = quanta[n_skipped:], begin_ms + quanta.size * self._step_ms
         if not new.size:
             return 0
-        if self._end_ms != begin_ms + n_out * self._step_ms:
-            self._kept = new[:0]
-        values, self._end_ms = np.concatenate([self._kept, new]), end_ms
-        reactive = None if reactive is None else reactive[n_out:]
+        if self._end_ms != begin_ms + n_skipped * self._step_ms:
+            self._history = new[:0]
+        values, self._end_ms = np.concatenate([self._history, new]), end_ms
+        reactive = None if reactive is None else reactive[n_skipped:]
         for measure in self._measures:
             measure.add(Chunk(values, new.size, end_ms, self._step_ms, reactive))
-        self._kept = values[max(values.size - self._n_kept, 0) :].copy()
+        self._history = values[max(values.size - self._n_history, 0) :].copy()
         return int(new.size)
 
 
 class Intervals(NamedTuple):
-    """Clock intervals: starts [ms from the run's start], sums [quanta], values."""
+    """Clock intervals: starts [ms since the run's start], sums [quanta], counts."""
 
     starts_ms: Int64Array
     sums: Any
@@ -193,17 +192,17 @@ class Intervals(NamedTuple):
 
     @property
     def mean_mw(self) -> Float64Array:
-        """Their means [MW]."""
+        """Mean power of each interval [MW]."""
         means: Float64Array = self.sums / (QUANTA_PER_MW * self.counts)
         return means
 
 
 class ClockSums:
-    """Sums of a series, or of the `reactive` power, over clock intervals.
+    """Sums of a series, or of reactive power if `reactive`, over local clock intervals.
 
-    Where the clock is changed, an interval that holds the change is as long as it
-    takes: a day has 23 or 25 hours. One that is no longer than the hour put back is
-    counted both times. Whole ones need `WallClock.why_not_aligned` to be empty.
+    On a daylight-saving change an interval is longer or shorter: a day has 23 or 25
+    hours. An interval no longer than the clock shift occurs twice. Only complete
+    intervals are in the result; `WallClock.alignment_problem` must be empty.
     """
 
     n_window = 1
@@ -212,15 +211,15 @@ class ClockSums:
         self, clock: WallClock, interval_ms: int, reactive: bool = False
     ) -> None:
         self.clock, self.interval_ms, self._reactive = clock, interval_ms, reactive
-        self._last, self._index = SteadySpan(0, 0, 0), -1
+        self._last, self._index = ConstantOffsetSpan(0, 0, 0), -1
         self._parts: list[tuple[Int64Array, Any]] = []
 
-    def add(self, stretch: Chunk) -> None:
-        """Add the new values of a stretch."""
-        values = stretch.reactive if self._reactive else stretch.new
+    def add(self, chunk: Chunk) -> None:
+        """Add the new values of a chunk."""
+        values = chunk.reactive if self._reactive else chunk.new
         assert values is not None
-        t0_ms, step_ms, length_ms = stretch.new_ms, stretch.step_ms, self.interval_ms
-        for span in self.clock.steady_spans(t0_ms, stretch.end_ms):
+        t0_ms, step_ms, length_ms = chunk.new_ms, chunk.step_ms, self.interval_ms
+        for span in self.clock.steady_spans(t0_ms, chunk.end_ms):
             rows = slice(
                 *(-(-(t - t0_ms) // step_ms) for t in (span.begin_ms, span.end_ms))
             )
@@ -238,49 +237,52 @@ class ClockSums:
             counts = np.diff(edges, append=n)
             whole = np.full(counts.size, length_ms // step_ms)
             sums = np.add.reduceat(values[rows], edges)
-            self._append(np.stack([starts_ms, counts, whole]), sums, span, local_ms)
+            self._append_part(
+                np.stack([starts_ms, counts, whole]), sums, span, local_ms
+            )
             self._index, self._last = int(last), span
 
-    def _append(
-        self, part: Int64Array, sums: Any, span: SteadySpan, local_ms: int
+    def _append_part(
+        self, part: Int64Array, sums: Any, span: ConstantOffsetSpan, local_ms: int
     ) -> None:
-        """Join what follows on the last interval.
+        """Append a part's intervals; its first one may continue the last interval.
 
-        `part` has starts, counts and whole counts.
+        `part` holds rows of starts [ms], counts and full counts (3 × n).
         """
         step_ms = self.clock.step_ms
         offset, n = local_ms // step_ms, self.interval_ms // step_ms
-        goes_on = self._index == local_ms // self.interval_ms
-        # The clock was changed
+        is_continued = self._index == local_ms // self.interval_ms
+        # The UTC offset changed
         if self._parts and self._last.shift_ms != span.shift_ms:
-            put_back_ms, before = (
+            put_back_ms, previous = (
                 self._last.shift_ms - span.shift_ms,
                 self._parts[-1][0],
             )
-            goes_on &= self.interval_ms > put_back_ms
-            if goes_on:
-                before[2, -1] += put_back_ms // step_ms
+            is_continued &= self.interval_ms > put_back_ms
+            if is_continued:
+                previous[2, -1] += put_back_ms // step_ms
             else:
-                before[2, -1] -= -(offset + put_back_ms // step_ms) % n
+                previous[2, -1] -= -(offset + put_back_ms // step_ms) % n
                 part[0, 0] += offset % n * step_ms
                 part[2, 0] -= offset % n
-        if self._parts and goes_on:
+        if self._parts and is_continued:
             self._parts[-1][0][1, -1] += part[1, 0]
             self._parts[-1][1][-1] += sums[0]
             part, sums = part[:, 1:], sums[1:]
         if sums.size:
             self._parts.append((part.copy(), sums.copy()))
         if len(self._parts) > 1024:
-            self._parts = [self._joined()]
+            self._parts = [self._concatenated()]
 
-    def _joined(self) -> tuple[Int64Array, Any]:
+    def _concatenated(self) -> tuple[Int64Array, Any]:
+        """Return all parts and their sums concatenated."""
         if not self._parts:
             return np.empty((3, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
         parts, sums = zip(*self._parts, strict=True)
         return np.concatenate(parts, axis=1), np.concatenate(sums)
 
     def result(self) -> Intervals:
-        """Return the whole intervals."""
-        (starts_ms, counts, n_whole), sums = self._joined()
+        """Return the complete intervals."""
+        (starts_ms, counts, n_whole), sums = self._concatenated()
         whole = counts == n_whole
         return Intervals(starts_ms[whole], sums[whole], counts[whole])

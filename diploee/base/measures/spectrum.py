@@ -1,13 +1,13 @@
-"""Power spectral density of 10-minute windows.
+"""Power spectral density of 10-minute windows: band rms, mean spectrum, spectral lines.
 
-The rms of bands, the mean spectrum, its lines. Welch's method: a linear trend is taken
-from every 10-minute window, a Hann window applied, and the one-sided periodogram scaled
-to density, windows overlapping by half. It is what `scipy.signal.periodogram` gives
-(tests compare with that), on `numpy.fft` directly because the former takes four times
-as long on 315 million values. A band's rms is ``sqrt(sum PSD(f) df)`` over the bins f =
-k/600 Hz with low <= f < high; over all bins the sum is the variance (Parseval),
-weighted by the Hann window. The mean over the windows is the Welch estimate of the
-whole run. Windows lie on multiples of 5 minutes since the run's start.
+Welch's method: each 10-minute window is detrended linearly and multiplied by a Hann
+window, and its one-sided periodogram is scaled to density; windows overlap by half. The
+result equals `scipy.signal.periodogram` (tests compare both), but uses `numpy.fft`
+directly because the former takes four times as long on 315 million values. A band's rms
+is ``sqrt(sum PSD(f) df)`` over the bins f = k/600 Hz with low <= f < high; over all
+bins the sum is the variance weighted by the Hann window (Parseval). The mean over
+windows is the Welch estimate of the whole run. Windows start at multiples of 5 minutes
+since the run's start.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RESOLUTION_HZ = MS_PER_S / WINDOW_MS
 _ROWS = 16  # windows per transform, so that they stay in cache
 
 Band = tuple[float, float]
-"""Lower edge, which belongs to it, and upper edge [Hz]."""
+"""Frequency band: lower edge (inclusive) and upper edge (exclusive) [Hz]."""
 
 
 def window_spectra(
     power_mw: Float64Array, step_ms: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the power spectral density of windows."""
+    """Return frequencies [Hz] and spectral densities [MW²/Hz] of windows (rows)."""
     n = power_mw.shape[-1]
     taper = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, n + 1))[:-1]
     spectrum = np.fft.rfft(_without_trend(power_mw) * taper, axis=-1)
@@ -50,11 +50,12 @@ def window_spectra(
 
 
 def _frequencies_hz(n: int, step_ms: int) -> Float64Array:
+    """Return the frequencies of the spectrum's bins [Hz]."""
     return np.fft.rfftfreq(n, step_ms / MS_PER_S).astype(np.float64)
 
 
 def _without_trend(values: Float64Array) -> Float64Array:
-    """Take the straight line of least squares from every row."""
+    """Subtract the least-squares line from every row."""
     n = values.shape[-1]
     t = np.arange(n) - (n - 1) / 2
     level: Float64Array = values - values.mean(axis=-1, keepdims=True)
@@ -64,11 +65,11 @@ def _without_trend(values: Float64Array) -> Float64Array:
     return level
 
 
-def _spectra_of(stretch: Chunk) -> Iterator[tuple[Int64Array, Float64Array]]:
-    """Yield starts [ms] and densities of windows that end in the new part."""
-    step_ms = stretch.step_ms
+def _window_spectra(chunk: Chunk) -> Iterator[tuple[Int64Array, Float64Array]]:
+    """Yield starts [ms] and densities [MW²/Hz] of windows that end in the new part."""
+    step_ms = chunk.step_ms
     n_window, stride = WINDOW_MS // step_ms, STRIDE_MS // step_ms
-    part = stretch.windows_of(n_window)
+    part = chunk.windows_of(n_window)
     skipped = -part.begin_ms % STRIDE_MS // step_ms
     if part.values.size < skipped + n_window:
         return
@@ -84,20 +85,17 @@ def _spectra_of(stretch: Chunk) -> Iterator[tuple[Int64Array, Float64Array]]:
 
 
 class BandRms(NamedTuple):
-    """The spectra of all windows.
+    """Spectra of all windows; rms and strongest bin have shape (windows, bands)."""
 
-    Of shape (m, bands) is what each window has of each band.
-    """
-
-    frequency_hz: Float64Array  # bins
-    mean_psd: Float64Array  # mean of the densities [MW^2/Hz]
+    frequency_hz: Float64Array  # frequencies of the bins
+    mean_psd: Float64Array  # mean of the windows' densities [MW^2/Hz]
     starts_ms: Int64Array  # start of each window
-    rms_mw: Float64Array  # level of each band
-    strongest_hz: Float64Array  # its strongest bin
+    rms_mw: Float64Array  # rms of each window and band
+    strongest_hz: Float64Array  # strongest bin of each window and band
 
 
 class Spectrum:
-    """The spectra of 10-minute windows, at an interval [ms] that divides 5 minutes."""
+    """Spectra of 10-minute windows; the step [ms] must divide 5 minutes."""
 
     def __init__(self, step_ms: int, bands_hz: tuple[Band, ...]) -> None:
         self.n_window = WINDOW_MS // step_ms
@@ -108,50 +106,53 @@ class Spectrum:
         none = np.empty((0, len(bands_hz)))
         self._parts = [(np.empty(0, dtype=np.int64), none, none.astype(np.int64))]
 
-    def add(self, stretch: Chunk) -> None:
-        """Add the windows that end in the new part of a stretch."""
-        for starts_ms, psd in _spectra_of(stretch):
-            for of_window in psd:  # one by one, so that blocks of any size sum the same
-                self._sum += of_window
+    def add(self, chunk: Chunk) -> None:
+        """Add the windows that end in the new part of a chunk."""
+        for starts_ms, psd in _window_spectra(chunk):
+            for (
+                window_psd
+            ) in psd:  # one by one, so that blocks of any size sum the same
+                self._sum += window_psd
             bands = [psd[:, low:high] for low, high in self._bins]
             power = np.stack(
                 [band.sum(axis=1) * RESOLUTION_HZ for band in bands], axis=1
             )
-            at = [band.argmax(axis=1) for band in bands]
+            strongest = [band.argmax(axis=1) for band in bands]
             self._parts.append(
-                (starts_ms, power, self._bins[:, 0] + np.stack(at, axis=1))
+                (starts_ms, power, self._bins[:, 0] + np.stack(strongest, axis=1))
             )
 
     def result(self) -> BandRms:
-        """Return mean density and the rms of bands."""
-        starts_ms, power, at = (
+        """Return the mean density and the rms of bands."""
+        starts_ms, power, strongest = (
             np.concatenate(part) for part in zip(*self._parts, strict=True)
         )
         mean_psd = self._sum / max(starts_ms.size, 1)
-        strongest_hz = self._frequency_hz[at]
+        strongest_hz = self._frequency_hz[strongest]
         return BandRms(
             self._frequency_hz, mean_psd, starts_ms, np.sqrt(power), strongest_hz
         )
 
 
 def band_rms(band_hz: Band) -> Signal:
-    """Return the signal of a band's level in 10-minute windows [MW]."""
+    """Return the signal of a band's rms in 10-minute windows [MW]."""
 
-    def of(stretch: Chunk) -> SignalChunk | None:
-        spectrum = Spectrum(stretch.step_ms, (band_hz,))
-        spectrum.add(stretch)
+    def signal(chunk: Chunk) -> SignalChunk | None:
+        spectrum = Spectrum(chunk.step_ms, (band_hz,))
+        spectrum.add(chunk)
         result = spectrum.result()
         if not result.starts_ms.size:
             return None
         return SignalChunk(result.rms_mw[:, 0], int(result.starts_ms[0]))
 
-    return of
+    return signal
 
 
 def line_amplitude(band_hz: Band) -> Signal:
-    """Return the strongest line in a band of the 10-minute windows [MW], or 0.
+    """Return the signal of the strongest line's amplitude in a band [MW].
 
-    It is that of a sine, √2 times its rms.
+    The amplitude is that of a sine, √2 times its rms, in each 10-minute window; 0
+    without a line.
     """
     low_hz, high_hz = band_hz
 
@@ -159,36 +160,36 @@ def line_amplitude(band_hz: Band) -> Signal:
         lines = strongest_lines(bins_hz, psd, 1, high_hz, low_hz)
         return float(np.sqrt(2) * lines[0].rms_mw) if lines else 0.0
 
-    def of(stretch: Chunk) -> SignalChunk | None:
-        bins_hz = _frequencies_hz(WINDOW_MS // stretch.step_ms, stretch.step_ms)
+    def signal(chunk: Chunk) -> SignalChunk | None:
+        bins_hz = _frequencies_hz(WINDOW_MS // chunk.step_ms, chunk.step_ms)
         # The floor reaches 15 bins beyond
         end = int(np.searchsorted(bins_hz, high_hz)) + 20
-        result = [
+        amplitudes = [
             (int(at_ms), strongest_mw(bins_hz[:end], psd[:end]))
-            for starts_ms, psds in _spectra_of(stretch)
+            for starts_ms, psds in _window_spectra(chunk)
             for at_ms, psd in zip(starts_ms, psds, strict=True)
         ]
         return (
-            SignalChunk(np.array([mw for _, mw in result]), result[0][0])
-            if result
+            SignalChunk(np.array([mw for _, mw in amplitudes]), amplitudes[0][0])
+            if amplitudes
             else None
         )
 
-    return of
+    return signal
 
 
 N_LINES = 5
-"""Lines that are reported at most."""
+"""Maximum number of reported spectral lines."""
 
 FALSE_ALARM = 1e-3
-"""Probability that Gaussian noise alone shows a line anywhere in the spectrum."""
+"""Probability of a false line anywhere in the spectrum of pure Gaussian noise."""
 
 MIN_OVER_FLOOR = 2.0
-"""A line stands out of the floor at least by this factor, however long the run."""
+"""Minimum ratio of a line's density to the noise floor, whatever the run's length."""
 
 MAX_OVER_FLOOR = 1e12
-"""Beyond, the load is strictly periodic: the floor is nothing but the rounding of a
-transform."""
+"""Ratio to the floor above which the load is strictly periodic: the floor is only the
+transform's rounding error."""
 
 _HALF_FLOOR_BINS = 15
 _HALF_LINE_BINS = 2  # half the main lobe of the Hann window
@@ -196,7 +197,7 @@ _FIRST_BIN = 3  # below, detrending and the window shape the spectrum
 
 
 class SpectralLine(NamedTuple):
-    """A spectral line; `over_floor` is None where there is no floor."""
+    """A spectral line; `over_floor` is its ratio to the noise floor, if any."""
 
     frequency_hz: float
     rms_mw: float
@@ -210,11 +211,11 @@ def strongest_lines(
     high_hz: float,
     low_hz: float = 0.0,
 ) -> list[SpectralLine]:
-    """Return the strongest lines of a mean spectrum between two frequencies.
+    """Return the strongest spectral lines of a mean spectrum between two frequencies.
 
-    A line is a local maximum over the local floor (the median over 31 bins) by more
-    than noise would show, and no smaller than what power is rounded to. Its rms is that
-    of the five bins of the Hann window's main lobe above the floor, its frequency their
+    A line is a local maximum that exceeds the local floor (the median over 31 bins) by
+    more than noise would, and is not below the rounding of power. Its rms is that of
+    the five bins of the Hann window's main lobe above the floor, its frequency their
     centroid.
     """
     width_hz = frequency_hz[1] - frequency_hz[0]
@@ -224,26 +225,26 @@ def strongest_lines(
     # windows that overlap by half these (Percival and Walden 1993, section 6.17); the
     # floor is a median.
     freedom = 36 * n_windows**2 / (19 * n_windows - 1)
-    # Bonferroni: each of the bins may alarm by its share of the probability.
-    # Those of scipy.stats.chi2 take a hundred times as long.
+    # Bonferroni: the false-alarm probability is divided by the number of bins.
+    # The functions of scipy.stats.chi2 take a hundred times as long.
     median = 2 * scipy.special.gammaincinv(freedom / 2, 0.5)
     noise = scipy.special.chdtri(freedom, FALSE_ALARM / psd.size) / median
-    least = max(float(noise), MIN_OVER_FLOOR)
-    tops, _ = scipy.signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
-    result = []
-    for top in tops[(tops >= _FIRST_BIN) & (tops < end)]:
-        if psd[top] <= least * floor[top]:
+    min_ratio = max(float(noise), MIN_OVER_FLOOR)
+    peaks, _ = scipy.signal.find_peaks(psd, distance=2 * _HALF_LINE_BINS)
+    lines = []
+    for peak in peaks[(peaks >= _FIRST_BIN) & (peaks < end)]:
+        if psd[peak] <= min_ratio * floor[peak]:
             continue
-        bins = slice(top - _HALF_LINE_BINS, top + _HALF_LINE_BINS + 1)
-        above = np.maximum(psd[bins] - floor[bins], 0.0)
-        centre_hz = float((frequency_hz[bins] * above).sum() / above.sum())
-        rms_mw = float(np.sqrt(above.sum() * width_hz))
+        bins = slice(peak - _HALF_LINE_BINS, peak + _HALF_LINE_BINS + 1)
+        excess = np.maximum(psd[bins] - floor[bins], 0.0)
+        centre_hz = float((frequency_hz[bins] * excess).sum() / excess.sum())
+        rms_mw = float(np.sqrt(excess.sum() * width_hz))
         if centre_hz < low_hz or rms_mw < 1 / QUANTA_PER_MW:
             continue
-        has_floor = floor[top] * MAX_OVER_FLOOR > psd[top]
-        result.append(
+        has_floor = floor[peak] * MAX_OVER_FLOOR > psd[peak]
+        lines.append(
             SpectralLine(
-                centre_hz, rms_mw, float(psd[top] / floor[top]) if has_floor else None
+                centre_hz, rms_mw, float(psd[peak] / floor[peak]) if has_floor else None
             )
         )
-    return sorted(result, key=lambda line: -line.rms_mw)[:N_LINES]
+    return sorted(lines, key=lambda line: -line.rms_mw)[:N_LINES]

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from diploee.base.errors import Brief
-from diploee.base.model import InnerShare, default, documented, unset
+from diploee.base.model import InnerShare, default, document_fields, unset
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, HOURS_PER_WEEK, MS_PER_DAY, MS_PER_H
 from diploee.fits.binned_counts import Counts, sums
@@ -36,7 +36,7 @@ over-dispersed."""
 ArrivalKind = Literal["auto", "poisson", "gamma"]
 
 
-@documented
+@document_fields
 class JobFitOptions(FitChoices):
     """Options of a fit of a job log."""
 

@@ -32,7 +32,7 @@ from diploee.fits.jobs.job_log_fit import JobLogFit, fit_job_log
 from diploee.fits.jobs.summary import head_of, job_stream
 from diploee.importers.job_logs import read_job_log
 from diploee.loads.jobs.job_log import JobLog
-from diploee.profiles.derived import gpus_of, gpus_shown, is_other_hardware
+from diploee.profiles.derived import gpus_text, is_other_hardware, origin_gpus
 from diploee.profiles.library import ProfileLibrary
 from diploee.scenario.log_replay import ClassRule, JobReplay, LogReading
 from diploee.scenario.models import Facility, Scenario
@@ -188,9 +188,9 @@ def _of_other_gpus(
         origins = [e.provenance for e in library.entries if e.workload == workload]
         if origins and all(is_other_hardware(origin, node) for origin in origins):
             yield (
-                f"profiles of '{workload}' are of nodes with {gpus_of(origins[0])}, "
-                f"pool '{pool}' has nodes with "
-                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
+                f"profiles of '{workload}' are of nodes with "
+                f"{origin_gpus(origins[0])}, pool '{pool}' has nodes with "
+                f"{gpus_text(node.n_gpus, node.gpu_tdp_w)}: before it runs set "
                 f"facility.pools.{pool}.scale_profiles: by_tdp, or give profiles of "
                 f"these nodes ({named('profiles')})"
             )

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
-from diploee.base.metric import number
+from diploee.base.metric import format_number
 from diploee.base.progress import report, stage
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_H, S_PER_MIN, W_PER_MW
@@ -40,8 +40,8 @@ from diploee.grid.dynamics.curves import (
     worst,
 )
 from diploee.grid.dynamics.events import EVENTS, NORMAL_PU, Event
-from diploee.runs.formatting import pattern_for
-from diploee.runs.load_parts import LoadParts, summed
+from diploee.runs.formatting import number_format
+from diploee.runs.load_parts import LoadParts, sum_columns
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.ride_through import RideThrough
@@ -311,9 +311,9 @@ def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Stati
     load_mw, away_mw, latched_mw = (
         sums[key] for key in ("load_mw", "most_away_mw", "latched_mw")
     )
-    form = pattern_for([load_mw], DIGITS)
+    form = number_format([load_mw], DIGITS)
     part = (
-        f"{100 * away_mw / load_mw:.0f} % of {number(load_mw, form)} MW"
+        f"{100 * away_mw / load_mw:.0f} % of {format_number(load_mw, form)} MW"
         if load_mw
         else ""
     )
@@ -327,7 +327,7 @@ def _answer(case: ResponseCase, judged: Mapping[str, Verdict]) -> Iterator[Stati
             longest_s,
             "s",
             "or longer" if stays else "",
-            pattern=pattern_for([longest_s], DIGITS),
+            pattern=number_format([longest_s], DIGITS),
         )
         note = "no automatic return in the settings" if stays else ""
         yield Statistic("Still away at the end", latched_mw, "MW", note, pattern=form)
@@ -352,10 +352,10 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
         "battery_mwh": "On battery",
     }
     for case in cases:
-        form = pattern_for([case.load_mw], DIGITS)
+        form = number_format([case.load_mw], DIGITS)
         for key, value in case.sums().items():
             unit, of = (
-                ("MWh", pattern_for([value], 2))
+                ("MWh", number_format([value], 2))
                 if key.endswith("mwh")
                 else ("MW", form)
             )
@@ -364,7 +364,7 @@ def _sums(cases: Iterable[ResponseCase]) -> Iterator[Statistic]:
 
 def _by_dip(case: ResponseCase) -> Iterator[Statistic]:
     sums: dict[tuple[int, str], float] = {}
-    form = pattern_for([case.load_mw], DIGITS)
+    form = number_format([case.load_mw], DIGITS)
     for move in case.moves():
         what = move["cause"] if move["what"] == "transfer" else "returns"
         key = (move["dip"], f"{move['block']}: {what}")
@@ -499,7 +499,7 @@ class _Load:
     """The load of a run, from which its blocks take their parts."""
 
     def __init__(self, run: RunFolder) -> None:
-        self.run, self.series, self.of = run, run.series(), LoadParts.of(run)
+        self.run, self.series, self.of = run, run.series(), LoadParts.from_run(run)
 
     def instants(self, at: datetime | None) -> Iterator[tuple[str, int]]:
         """Yield the name and the row of each instant."""
@@ -509,13 +509,13 @@ class _Load:
             if not 0 <= row < self.series.n_rows:
                 raise InputError(
                     f"--at: {at.isoformat()} lies outside the run, "
-                    f"{self.series.covered}"
+                    f"{self.series.period_text}"
                 )
             yield f"{self.series.at(row):%Y-%m-%d %H:%M}", row
             return
         n = max(MS_PER_MIN // step_ms, 1)
         blocks = self.series.blocks(self.of.load, n * step_ms)
-        load = np.concatenate([summed(b.columns, self.of.load) for b in blocks])
+        load = np.concatenate([sum_columns(b.columns, self.of.load) for b in blocks])
         first = min(
             ceil(self.run.transient_h * MS_PER_H / (n * step_ms)), load.size - 1
         )
@@ -530,7 +530,7 @@ class _Load:
         of, rows = self.of, ceil((voltage.time_s[-1] + AFTER_S) / self.series.step_s)
         end = min(row + rows, self.series.n_rows)
         columns = self.series.read([*of.load, *of.pools], (row, end)).columns
-        left, groups = summed(columns, of.load), of.powers(columns)
+        left, groups = sum_columns(columns, of.load), of.powers(columns)
         for name, block in settings.items():
             part = block.of or name
             power_w = groups.get(part, groups["it"]) * block.share

@@ -25,13 +25,13 @@ from diploee.base.errors import Brief, InputError
 from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.facility.base import POWER, REACTIVE, Block, Stage, Stages
-from diploee.facility.before_stores import BEFORE_STORES, first_store
+from diploee.facility.before_stores import BEFORE_STORES, first_store_index
 from diploee.facility.weather import Weather
 from diploee.grid.dynamics.block_ride_through import TIE_S, Machine
 from diploee.grid.dynamics.motor import Motor
 from diploee.grid.export.psse import PERC1
 from diploee.power.blocks import AC_COLUMNS, POWER_COLUMNS
-from diploee.runs.load_parts import LoadParts, by_kind
+from diploee.runs.load_parts import LoadParts, split_by_kind
 from diploee.runs.reader import RunFolder
 from diploee.scenario.ride_through import RideThrough
 from diploee.simulation.prepared import open_stages
@@ -82,7 +82,10 @@ class Site:
         self._state, self._motor = state, Motor(state.nominal_hz)
         self._series, self._behind = run.series(state.event_window), stages
         behind = {column.name for stage in self._behind for column in stage.columns}
-        self._parts, names = LoadParts.of(run).without(behind), self._series.check()[1:]
+        self._parts, names = (
+            LoadParts.from_run(run).excluding(behind),
+            self._series.check()[1:],
+        )
         per = {column.name: column.per for column in run.columns}
         self._names = [
             name
@@ -269,7 +272,9 @@ class Site:
         of_q = (electronic, motor.imag / nominal.imag, pu**2)
 
         def drawn(load: Mapping[str, float], factors: tuple[float, ...]) -> float:
-            power = by_kind({name: on[name] * load[name] for name in on}, of.drives)
+            power = split_by_kind(
+                {name: on[name] * load[name] for name in on}, of.drives
+            )
             return sum(w * factor for w, factor in zip(power, factors, strict=True))
 
         load_w = sum(parts[name] for name in on)
@@ -375,4 +380,4 @@ def _behind(run: RunFolder, weather: Weather | None) -> list[Any]:
             f"{run.folder}: was run with stages of your own ('{own[0]}'), which its "
             "scenario doesn't name, and can't be opened again; register them as kinds"
         )
-    return list(stages)[first_store(list(stages)) :]
+    return list(stages)[first_store_index(list(stages)) :]

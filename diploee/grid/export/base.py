@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, InstanceOf, PositiveFloat
 
 from diploee.base.clock import named_zone
 from diploee.base.errors import Brief, shown
-from diploee.base.model import Choices, Share, default, documented, unset
+from diploee.base.model import Choices, Share, default, document_fields, unset
 from diploee.base.progress import Update
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.grid.export.series import ExportBlock, LeapDay, ReactiveTable
@@ -47,7 +47,7 @@ LoadName = Annotated[str, AfterValidator(_load_name)]
 _FLAGS = {"first": "--from", "until": "--to"}
 
 
-@documented
+@document_fields
 class Options(Choices):
     """Options of an export; a format refuses those that it has no use for."""
 

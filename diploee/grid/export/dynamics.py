@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from diploee.base.clock import moment_at
+from diploee.base.clock import local_datetime
 from diploee.base.errors import InputError, printable
 from diploee.base.units import MS_PER_S, W_PER_MW
 from diploee.grid.export.base import ExportRequest, WrittenFiles
@@ -186,7 +186,7 @@ def write_comtrade(request: ExportRequest, revision: int) -> WrittenFiles:
             ",".join(map(str, row)) + "\r\n" for row in record.tolist()
         ).encode("ascii")
     (request.path / f"{stem}.dat").write_bytes(data)
-    begin = moment_at(int(blocks[0].starts_ms[0]), UTC)
+    begin = local_datetime(int(blocks[0].starts_ms[0]), UTC)
     clock = "the stamps are UTC, and the record says so"
     # It has no field for a zone: readers take its stamps as the place's own
     if revision == 1999:

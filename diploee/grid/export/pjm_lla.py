@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.clock import local_ms
-from diploee.base.errors import cell
+from diploee.base.errors import spreadsheet_cell
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import W_PER_MW
 from diploee.facility.base import POWER
@@ -74,7 +74,7 @@ def write_pjm_lla(request: ExportRequest) -> WrittenFiles:
     for name, (header, rows) in tables.items():
         with (request.path / name).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerows(map(cell, row) for row in (header, *rows))
+            writer.writerows(map(spreadsheet_cell, row) for row in (header, *rows))
     step = (
         f"largest mean over {request.step_s:g} s in the calendar year (local time), MW"
     )

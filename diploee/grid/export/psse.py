@@ -23,7 +23,7 @@ from diploee.base.tables import Float64Array
 from diploee.base.units import MS_PER_H, MS_PER_MIN, S_PER_MIN, W_PER_MW
 from diploee.grid.export.base import ExportRequest, WrittenFiles
 from diploee.metrics.spectral_bands import profile_support, recorded_readings
-from diploee.runs.load_parts import LoadParts, by_kind
+from diploee.runs.load_parts import LoadParts, split_by_kind
 from diploee.scenario.ride_through import RideThrough, VoltageStage, shortest_dip_s
 
 NOT_VERIFIED = (
@@ -194,9 +194,9 @@ The MVA base is 1.25 MVA per MW.
 
 def _cmld(window: _Window) -> WrittenFiles:
     """Write the composite load record, with shares from the run at the moment."""
-    request, of = window.request, LoadParts.of(window.request.run)
+    request, of = window.request, LoadParts.from_run(window.request.run)
     options, mw = request.options, window.parts_mw(of)
-    electronic, motors, static = by_kind(mw, options.drives)
+    electronic, motors, static = split_by_kind(mw, options.drives)
     whole = electronic + motors + static - mw["network"]
     when = window.when(window.studied)
     if not whole > 0:
@@ -287,7 +287,7 @@ PERC1: dict[str, float] = {
 
 def _perc1(window: _Window) -> WrittenFiles:
     """Write PERC1 by name, and as a record where the user gives its head."""
-    request, of = window.request, LoadParts.of(window.request.run)
+    request, of = window.request, LoadParts.from_run(window.request.run)
     options, values = request.options, dict(PERC1)
     changed, notes = _perc1_of(
         request.run.scenario.facility.ride_through or {}, window, of

@@ -11,12 +11,12 @@ from os.path import abspath
 from pathlib import Path
 from typing import Any
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.errors import InputError
 from diploee.base.files import (
     FolderKind,
-    check_file,
-    local_place,
+    check_output_file,
+    local_path,
     whole_file,
     whole_folder,
 )
@@ -279,7 +279,7 @@ def export_run(
         options = options.model_copy(update={"column": fmt.column})
     run = RunFolder.open(run)
     source = run.series(options.event_window)
-    place = _default_place(run, fmt, options) if out is None else local_place(out)
+    place = _default_place(run, fmt, options) if out is None else local_path(out)
     if len(fmt.suffixes) > 1 and place.suffix not in fmt.suffixes:
         raise InputError(
             f"--out: '{place.name}' must end in {' or '.join(fmt.suffixes)} for "
@@ -290,7 +290,7 @@ def export_run(
     reactive = _reactive(source, fmt, options)
     whole = partial(whole_folder, kind=EXPORT_FOLDER) if fmt.is_folder else whole_file
     if not fmt.is_folder:
-        check_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
+        check_output_file(sidecar_of(place, is_folder=False), force, inputs=inputs)
     with (
         (progress or Progress()).stage(f"export {fmt.name}") as update,
         whole(place, force, inputs=inputs) as target,
@@ -314,7 +314,7 @@ def _written(fmt: Format, request: ExportRequest) -> WrittenFiles:
     def error(text: str) -> InputError:
         return InputError(f"export format '{fmt.name}'{text}")
 
-    with naming("its writer", error, OSError):
+    with named_errors("its writer", error, OSError):
         written = fmt.write(request)
         written.files, written.notes  # noqa: B018
     if request.peak_w == -inf or not request.path.exists():

@@ -161,7 +161,7 @@ def year_spans(
             remedy = "run again with --set 'duration=1 year', or export 'csv'"
         raise InputError(
             f"{source.folder}: '{format_name}' needs {asked}, from 1 January 00:00 for "
-            f"8,760 hours, and the run covers {source.covered}; {remedy}"
+            f"8,760 hours, and the run covers {source.period_text}; {remedy}"
         )
     if isleap(year) and leap_day is None:
         raise InputError(

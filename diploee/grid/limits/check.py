@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from diploee.base.boundary import naming
+from diploee.base.boundary import named_errors
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.distribution import ROUNDING, Exceedance
@@ -35,7 +35,7 @@ from diploee.base.measures.series import (
     power,
 )
 from diploee.base.measures.voltage import ShortCircuit
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.model import Model, default, unset
 from diploee.base.units import MS_PER_S, PROFILE_STEP_MS
 from diploee.metrics.changes import Key
@@ -157,12 +157,12 @@ class SeriesContext(Brief):
 
     def held(self, span_ms: int, n_least: int = 1) -> None:
         """Raise `NotAssessable` where the series holds no window of a length."""
-        if reason := self.clock.why_not_held(span_ms, n_least):
+        if reason := self.clock.window_problem(span_ms, n_least):
             raise NotAssessable(reason, Need.FINER)
 
     def aligned(self, interval_ms: int) -> None:
         """Raise `NotAssessable` where clock intervals of a length can't be summed."""
-        if reason := self.clock.why_not_aligned(interval_ms):
+        if reason := self.clock.alignment_problem(interval_ms):
             raise NotAssessable(reason, Need.FINER)
 
     def steps(self, span_ms: int, between_points: bool = False) -> Caveats:
@@ -459,7 +459,7 @@ def named(spec: LimitSpec | None) -> AbstractContextManager[None]:
     return (
         nullcontext()
         if spec is None
-        else naming("its checks", spec.refused, NotAssessable)
+        else named_errors("its checks", spec.refused, NotAssessable)
     )
 
 
@@ -490,8 +490,8 @@ def in_kw(limit_mw: float, shown: SeriesContext) -> str:
     """Return whether a limit on the power may be in kW; empty where it may not."""
     ratio = limit_mw / shown.rated_mw if shown.rated_mw else 0.0
     rated = (
-        f"{short(limit_mw)} MW is {short(ratio)} times the rated "
-        f"{short(shown.rated_mw)} MW"
+        f"{format_short(limit_mw)} MW is {format_short(ratio)} times the rated "
+        f"{format_short(shown.rated_mw)} MW"
     )
     return f"{rated}: is it in kW?" if ratio > MAX_OF_RATED else ""
 

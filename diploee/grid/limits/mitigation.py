@@ -39,7 +39,7 @@ from diploee.base.units import (
 )
 from diploee.facility.base import POWER, STEPS_OF_TIME, Block
 from diploee.facility.battery import BatterySpec, RampRates
-from diploee.facility.storage import SteadiedSupply, StoreState, hold
+from diploee.facility.storage import SmoothedSupply, StoreState, smooth_supply
 from diploee.grid.limits.check import POINTS
 from diploee.grid.limits.file import LIMITS, Limits
 from diploee.grid.limits.report import (
@@ -52,7 +52,7 @@ from diploee.grid.limits.report import (
 )
 from diploee.grid.limits.watch import needed_step_ms
 from diploee.metrics.demand import rated_of
-from diploee.runs.formatting import pattern_for
+from diploee.runs.formatting import number_format
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic
 from diploee.scenario.times import steps_ms
@@ -155,7 +155,7 @@ class Mitigation(Brief):
             cells = (
                 Statistic(f"{name} [{unit}]", value, quantity=of, pattern=pattern)
                 for name, (*values, unit) in self.beside.items()
-                for pattern in (pattern_for(values),)
+                for pattern in (number_format(values),)
                 for of, value in zip(("without", "with battery"), values, strict=True)
             )
             tables = [SectionTable("Load", tuple(cells), first="of the load")]
@@ -399,10 +399,12 @@ class _Sizing:
             )
         self._is_kept = not any(report.not_met for report in without)
 
-    def held(self, control: BatterySpec) -> SteadiedSupply:
+    def held(self, control: BatterySpec) -> SmoothedSupply:
         """Return the load held by a battery without end."""
         start = StoreState(float(self.power_w[0]), ENDLESS_STORE.reference_j)
-        return hold(self.power_w, self.dt_s, ENDLESS_STORE, control.hold(), start)
+        return smooth_supply(
+            self.power_w, self.dt_s, ENDLESS_STORE, control.supply_limits(), start
+        )
 
     def judged(self, supply_w: Float64Array, limits: Limits) -> LimitReport:
         """Check the run with a supply [W] in place of its load."""

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from diploee.base.clock import WallClock
 from diploee.base.errors import Brief, InputError
 from diploee.base.measures.series import MAX_DAY_POWER_W, MeasureRunner, to_quanta
-from diploee.base.metric import NONE, short
+from diploee.base.metric import NONE, format_short
 from diploee.base.progress import stage
 from diploee.base.tables import Float64Array, Int64Array
 from diploee.base.units import (
@@ -46,7 +46,7 @@ from diploee.metrics.attribution_text import cause_words, causes_of
 from diploee.metrics.changes import Key
 from diploee.metrics.demand import rated_of
 from diploee.metrics.spectral_bands import Support, profile_support, recorded_readings
-from diploee.runs.formatting import moment
+from diploee.runs.formatting import format_time
 from diploee.runs.reader import RunFolder
 from diploee.runs.sections import Section, SectionTable, Statistic, as_html
 from diploee.scenario.models import Facility, Scenario
@@ -133,12 +133,15 @@ class LimitResult(Brief):
     def by_how_much(self) -> str:
         """Return the limit's name, the worst value and what is allowed."""
         name, of = self.text.partition(" (")[0], ", at least" if self.least else " of"
-        how = f"{short(self.value)}{of} {short(self.limit)} {self.unit}"
+        how = f"{format_short(self.value)}{of} {format_short(self.limit)} {self.unit}"
         return f"{name}: {how}".rstrip()
 
     def cells(self, step_ms: int) -> dict[str, str]:
         """Return what a table says of it, by column, its time as fine as a step."""
-        worst, violations = f"{short(self.value)} {self.unit}", f"{self.violations:,}"
+        worst, violations = (
+            f"{format_short(self.value)} {self.unit}",
+            f"{self.violations:,}",
+        )
         if self.violations and not self.of_run:
             violations += f", {_duration(self.duration_s)} in all"
         said = (self.note, self.scope, self.source, self.cause)
@@ -147,7 +150,7 @@ class LimitResult(Brief):
             "Allowed": f"{'at least ' * self.least}{self.limit:g} {self.unit}".rstrip(),
             "Worst": worst.rstrip(),
             "Of the limit": f"{100 * self.use:,.0f} %".replace("nan %", NONE),
-            "When": moment(self.time or None, step_ms),
+            "When": format_time(self.time or None, step_ms),
             "Violations": violations,
             ENDS: self.ends,
             COVERAGE: _joined(*said),
@@ -185,7 +188,9 @@ class LimitReport(Brief):
             end = of.get((result.key, result.number)) or of.get((result.key, 0))
             said = open_.get(result.key, "not covered")
             if end is not None:
-                said = f"{end.verdict}, worst {short(end.value)} {end.unit}".rstrip()
+                said = (
+                    f"{end.verdict}, worst {format_short(end.value)} {end.unit}"
+                ).rstrip()
             results.append(replace(result, ends=f"{where}: {said}"))
         return replace(self, results=tuple(results))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from diploee.base.column_specs import find_column
-from diploee.base.metric import short
+from diploee.base.metric import format_short
 from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, W_PER_MW
 from diploee.facility.base import POWER, Block, interpolated_s
 from diploee.grid.limits.check import Check, LimitSpec, Need, SeriesContext
@@ -149,7 +149,8 @@ class LimitWatch(CheckedSeries):
         worst, name = check.sign * first.worst, check.text.partition(" (")[0]
         return (
             f"{self.limits.name or 'limits'}: not met from {when} on{self._where}, "
-            f"{name}: {short(worst)} {check.unit}, limit {short(check.limit)}"
+            f"{name}: {format_short(worst)} {check.unit}, limit "
+            f"{format_short(check.limit)}"
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from diploee.base.clock import MISSING, Zone, zone_of
+from diploee.base.clock import MISSING, Zone, parse_zone
 from diploee.base.errors import Brief, option
 from diploee.base.model import unset
 from diploee.base.tables import (
@@ -86,7 +86,9 @@ class JobLogOptions(LogReading):
     def zone(self) -> Zone | None:
         """The zone that the user gave."""
         return (
-            None if self.utc_offset is None else zone_of(self.utc_offset, "utc_offset")
+            None
+            if self.utc_offset is None
+            else parse_zone(self.utc_offset, "utc_offset")
         )
 
 

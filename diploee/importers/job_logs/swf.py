@@ -37,7 +37,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from diploee.base.clock import Zone, zone_of
+from diploee.base.clock import Zone, parse_zone
 from diploee.base.errors import option, shown
 from diploee.base.tables import Float64Array, Int16Array, Int64Array
 from diploee.base.units import MS_PER_S, S_PER_MIN
@@ -201,7 +201,7 @@ def _times(
 def _zone(text: TextLines, header: _Header) -> Zone:
     line, name = header.get("TimeZoneString", (0, ""))
     if name:
-        return zone_of(name, f"{text.path}:{line}: TimeZoneString")
+        return parse_zone(name, f"{text.path}:{line}: TimeZoneString")
     line, offset = header.get("TimeZone", (0, ""))
     if not offset:
         return Zone()

@@ -42,7 +42,7 @@ from diploee.importers.power_logs.readings_to_profile import (
 )
 from diploee.importers.power_logs.repairs import Log, RepairCount
 from diploee.importers.text.text import TextLines, read_text
-from diploee.profiles.derived import tdp_of
+from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.profiles.meter_response import known_meter
 from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.profiles.resample import US_PER_MS, US_PER_S, unshared_s
@@ -253,7 +253,7 @@ def _profile(
         phases=in_profile,
         power_boundary=BOUNDARIES[side],
         gpus_per_node=_count(system.accelerators_per_node, described, MAX_DEVICES),
-        gpu_tdp_w=options.gpu_tdp_w or tdp_of(gpu or ""),
+        gpu_tdp_w=options.gpu_tdp_w or gpu_tdp_w_by_model(gpu or ""),
     )
 
 

@@ -12,7 +12,7 @@ from diploee.base.model import (
     Choices,
     Share,
     default,
-    documented,
+    document_fields,
     unset,
 )
 from diploee.base.units import MS_PER_DAY, PROFILE_STEP_MS, S_PER_DAY
@@ -73,7 +73,7 @@ class NewProfile(Reading):
         return self.profile_id or f"{self.workload}-{n_nodes}n", self.workload, n_nodes
 
 
-@documented
+@document_fields
 class WattAMeterOptions(NewProfile):
     """Options of `import_wattameter`."""
 
@@ -103,7 +103,7 @@ class _Averaged(NewProfile):
     )
 
 
-@documented
+@document_fields
 class NvidiaSmiOptions(_Averaged):
     """Options of `import_nvidia_smi`."""
 
@@ -118,7 +118,7 @@ class NvidiaSmiOptions(_Averaged):
     )
 
 
-@documented
+@document_fields
 class PlainOptions(_Averaged):
     """Options of `import_plain`."""
 
@@ -152,7 +152,7 @@ class PlainOptions(_Averaged):
     max_gap_s: MaxGap = 60.0
 
 
-@documented
+@document_fields
 class MLPerfOptions(Reading):
     """Options of `import_mlperf_power`."""
 

@@ -35,13 +35,13 @@ from diploee.importers.power_logs.repairs import (
     loss_text,
 )
 from diploee.profiles.derived import trim_profile
-from diploee.profiles.meter_response import MeterModel, reach
+from diploee.profiles.meter_response import MeterModel, resolvable_range
 from diploee.profiles.profile import PowerProfile, Provenance, Repair
 from diploee.profiles.resample import (
     US_PER_MS,
     US_PER_S,
     EnergyCurve,
-    joint_power_w,
+    common_power_w,
     round_keeping_energy,
     unshared_s,
 )
@@ -181,7 +181,7 @@ def device_of(
 def restored(device: Device, meter: MeterModel) -> Device:
     """Return a device with its meter's gain divided out of its readings."""
     step_us = max(round(meter.interval_s * US_PER_S), 1)
-    power_w = meter.restore(joint_power_w([device.curve], step_us), step_us / US_PER_S)
+    power_w = meter.restore(common_power_w([device.curve], step_us), step_us / US_PER_S)
     t_us = device.curve.t_us[0] + np.arange(power_w.size + 1) * step_us
     energy_j = np.concatenate(([0.0], np.cumsum(power_w))) * (step_us / US_PER_S)
     return replace(device, curve=EnergyCurve(t_us, energy_j))
@@ -201,7 +201,7 @@ def sum_w(
     it is refused.
     """
     curves = [device.curve for device in devices]
-    power_w = joint_power_w(curves, step_ms * US_PER_MS)
+    power_w = common_power_w(curves, step_ms * US_PER_MS)
     first = max(devices, key=lambda device: int(device.curve.t_us[0]))
     last = min(devices, key=lambda device: int(device.curve.t_us[-1]))
     start_us, end_us = int(first.curve.t_us[0]), int(last.curve.t_us[-1])
@@ -344,12 +344,12 @@ def measured(
         step_ms / MS_PER_S,
     )
     if bandwidth_hz is None:
-        bandwidth_hz = reach(window_s, meter.interval_s).flagged_hz
+        bandwidth_hz = resolvable_range(window_s, meter.interval_s).flagged_hz
         if options.restore:
             bandwidth_hz = meter.restored_hz
         if step_s > LONGER * interval_s:
             bandwidth_hz = min(
-                bandwidth_hz, reach(max(window_s, step_s), step_s).flagged_hz
+                bandwidth_hz, resolvable_range(max(window_s, step_s), step_s).flagged_hz
             )
     is_assumed = (meter.kind, meter.field) == ("unknown", "other")
     provenance = Provenance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from diploee.base.clock import zone_of
+from diploee.base.clock import parse_zone
 from diploee.base.errors import InputError, option
 from diploee.base.progress import stage
 from diploee.base.units import MS_PER_S, TimeUnit
@@ -85,7 +85,7 @@ def read_request_trace(
         If an argument is wrong, or a wanted service does not occur.
     """
     path = Path(path)
-    zone = None if utc_offset is None else zone_of(utc_offset, "utc_offset")
+    zone = None if utc_offset is None else parse_zone(utc_offset, "utc_offset")
     options = TraceOptions(
         _step_ms(step_s), services, columns, zone, time_unit, requests
     )

@@ -38,7 +38,7 @@ from diploee.loads.services.curves import (
 )
 from diploee.loads.services.request_trace import RequestTrace, mean_output_tokens
 from diploee.profiles.profile import Boundary, PowerProfile
-from diploee.profiles.resample import US_PER_MS, EnergyCurve, joint_power_w
+from diploee.profiles.resample import US_PER_MS, EnergyCurve, common_power_w
 from diploee.scenario.serving import (
     BatchPowerModel,
     LatencyMetric,
@@ -323,7 +323,7 @@ def _sample(name: str, rate_rps: float, profile: PowerProfile) -> PowerSample:
     if dt_ms % PROFILE_STEP_MS:
         edges_us = np.arange(power_w.size + 1, dtype=np.int64) * (dt_ms * US_PER_MS)
         energy_j = np.concatenate(([0.0], np.cumsum(power_w * (dt_ms / MS_PER_S))))
-        power_w = joint_power_w(
+        power_w = common_power_w(
             [EnergyCurve(edges_us, energy_j)], PROFILE_STEP_MS * US_PER_MS
         )
         dt_ms = PROFILE_STEP_MS

@@ -46,9 +46,9 @@ class Number(Range):
     none: float | None = None  # a number that stands for a missing value
     of: str = ""  # what is counted, for errors, such as ``"tokens"``
 
-    def holds(self, values: Float64Array) -> BoolArray:
+    def contains(self, values: Float64Array) -> BoolArray:
         """Return which values are allowed; NaN is not."""
-        allowed = super().holds(values)
+        allowed = super().contains(values)
         return allowed & (values == np.rint(values)) if self.whole else allowed
 
     @property
@@ -73,7 +73,7 @@ def numbers(table: ReadTable, key: str, kind: Number = ANY) -> Float64Array:
         return np.full(len(table), np.nan)
     values = _from_text(table, key, kind)
     missing = np.isnan(values) | (values == kind.none)
-    good = kind.holds(values)
+    good = kind.contains(values)
     good = good | missing if kind.may_miss else good & ~missing
     fail_values(table, key, good, str(kind))
     return np.where(missing, np.nan, values)

@@ -50,7 +50,7 @@ from diploee.integrations.openg2g.itl_mixture import ITLMixtureModel
 from diploee.integrations.openg2g.logistic import LogisticModel
 from diploee.integrations.openg2g.operating_curves import ServingFits
 from diploee.integrations.openg2g.sources.ml_energy import MlEnergySource
-from diploee.profiles.meter_response import reach
+from diploee.profiles.meter_response import resolvable_range
 from diploee.profiles.profile import PowerProfile, Provenance
 from diploee.profiles.resample import round_keeping_energy
 
@@ -327,7 +327,7 @@ class ModelData(CompiledModel):
             source_sha256=str(self.details.get("source_sha256", "")),
             sampling_interval_s=interval_s,
             averaging_window_s=self.dt_s,
-            bandwidth_hz=reach(self.dt_s, interval_s).flagged_hz,
+            bandwidth_hz=resolvable_range(self.dt_s, interval_s).flagged_hz,
             power_boundary=REPLICA_POWER,
             notes=f"Steady state at batch size {batch_size}, resampled; "
             + (

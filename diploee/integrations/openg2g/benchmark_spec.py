@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, model_validator
 
 from diploee.base.errors import one_of
-from diploee.base.model import Model, default, documented, unset
+from diploee.base.model import Model, default, document_fields, unset
 from diploee.base.plain_data import checked
 from diploee.base.units import whole_ms
 from diploee.scenario.yaml_lines import load_yaml_with_lines, located
@@ -40,7 +40,7 @@ ABSENT = {"precision": "bfloat16", "tensor_parallel": 1, "expert_parallel": 1}
 """OpenG2G's defaults for fields that a spec leaves out."""
 
 
-@documented
+@document_fields
 class InferenceModelSpec(Model):
     """One served model: the measurements it is compiled from, and its limits.
 

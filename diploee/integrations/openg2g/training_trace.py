@@ -22,7 +22,7 @@ from diploee.base.model import (
     MAX_SEED,
     Model,
     default,
-    documented,
+    document_fields,
 )
 from diploee.base.rng import named_rng
 from diploee.base.tables import BoolArray, Float64Array
@@ -31,7 +31,7 @@ from diploee.importers.text.tables import read_sheet
 from diploee.importers.text.values import Number, fail_values, numbers
 from diploee.integrations.openg2g.benchmark_spec import StepS
 from diploee.integrations.openg2g.folder import format_columns
-from diploee.profiles.meter_response import reach
+from diploee.profiles.meter_response import resolvable_range
 from diploee.profiles.profile import PowerProfile, Provenance, check_argument
 from diploee.profiles.resample import round_keeping_energy
 
@@ -52,7 +52,7 @@ def _rising(ends: tuple[float, float]) -> tuple[float, float]:
 Range = Annotated[tuple[NonNegative, NonNegative], AfterValidator(_rising)]
 
 
-@documented
+@document_fields
 class TrainingTraceParams(Model):
     """Shape of the trace of one GPU; the defaults are OpenG2G's.
 
@@ -179,7 +179,7 @@ class TrainingTrace(Brief):
             licence="Apache-2.0 (description); this synthesis BSD-3-Clause",
             sampling_interval_s=self.dt_s,
             averaging_window_s=window_s,
-            bandwidth_hz=reach(window_s, 0.0).flagged_hz,
+            bandwidth_hz=resolvable_range(window_s, 0.0).flagged_hz,
             power_boundary=GPU_POWER,
             notes=("" if self.params is None else synthesised)
             + f"one GPU's trace times {n_nodes * gpus_per_node} GPUs in step.",

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from diploee.base.model import Model, OwnKind, default
+from diploee.base.model import ImportedKind, Model, default
 from diploee.integrations.zeus.workload import (
     TrainingWorkload,
     cost_per_epoch_j,
@@ -311,7 +311,7 @@ class ThompsonBatchSize(Prior, BatchSizeOptimizer):
         self._arms[batch_size].observe(cost_j)
 
 
-class OwnBatchSize(OwnKind, BatchSizeOptimizer):
+class OwnBatchSize(ImportedKind, BatchSizeOptimizer):
     """An optimizer of the user's own, made from a Setting.
 
     It gets the other keys as arguments.
@@ -320,7 +320,7 @@ class OwnBatchSize(OwnKind, BatchSizeOptimizer):
     model_config = ConfigDict(extra="allow")
 
 
-class OwnPowerLimit(OwnKind, PowerLimitOptimizer):
+class OwnPowerLimit(ImportedKind, PowerLimitOptimizer):
     """An optimizer of the user's own, likewise."""
 
     model_config = ConfigDict(extra="allow")

@@ -24,7 +24,7 @@ from diploee.base.tables import (
 from diploee.power.segments import Segments, owner_of_jobs, slots_of
 from diploee.profiles.flat import FLAT_ID, FLAT_POWER_W
 from diploee.profiles.library import ProfileLibrary
-from diploee.profiles.looping import phases, played_parts
+from diploee.profiles.looping import find_phases, played_sections
 from diploee.scenario.models import Facility
 from diploee.schedule.job_table import JobTable
 from diploee.schedule.started import Schedule
@@ -66,9 +66,9 @@ def pieces_of_jobs(
     """Return what some jobs, `rows` of the table, play in their own time.
 
     A job that runs as long as its profile is one piece; another plays the profile as
-    `played_parts` says. A start-up is a piece of its own at idle power. The weight is
-    the job's nodes over its profile's, times the job's power factor. Pieces beyond the
-    own time `needed_ms` of each job [ms] may lack; `pieces_of` gives those of
+    `played_sections` says. A start-up is a piece of its own at idle power. The weight
+    is the job's nodes over its profile's, times the job's power factor. Pieces beyond
+    the own time `needed_ms` of each job [ms] may lack; `pieces_of` gives those of
     synchronous jobs.
     """
     duration_ms = np.array([entry.duration_ms for entry in library.entries])
@@ -141,7 +141,7 @@ def _filled(
     weight: Float64Array,
 ) -> ProfileSections:
     """Fill run times of jobs, from times of their own on, with one profile."""
-    of = phases(library[profile_id])
+    of = find_phases(library[profile_id])
     # Whole loops beyond what is needed are left out: the end of the profile stays
     # beyond it too.
     loop_ms = of.ending_ms - of.steady_ms
@@ -154,7 +154,7 @@ def _filled(
             f"{n_passes:,.0f} times, more than {MAX_PASSES:,} fit the memory; "
             "shorten the run, or use profiles with a longer steady part"
         )
-    played = played_parts(run_ms, of)
+    played = played_sections(run_ms, of)
     nth = played.row
     return ProfileSections(
         job=job[nth],

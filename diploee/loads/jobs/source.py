@@ -19,19 +19,19 @@ import numpy.typing as npt
 from diploee.base.clock import RunClock
 from diploee.base.errors import Brief, ProfileError, WorkloadError, did_you_mean, plural
 from diploee.base.jit import njit
-from diploee.base.rng import named_rng, random_each
+from diploee.base.rng import named_rng, uniform_from_each
 from diploee.base.tables import Float64Array, Int32Array, Int64Array
 from diploee.base.units import HOURS_PER_DAY, MS_PER_DAY, MS_PER_H, MS_PER_S
 from diploee.loads.jobs.rates import HourlyRates, hourly_rates, mean_from_ms
 from diploee.profiles.derived import (
-    gpus_of,
-    gpus_shown,
+    gpus_text,
     is_other_hardware,
-    scaled_by_tdp,
-    stretched,
+    origin_gpus,
+    scale_by_tdp,
+    stretch_profile,
 )
 from diploee.profiles.flat import flat_profile
-from diploee.profiles.gpu_power_smoothing import smoothed
+from diploee.profiles.gpu_power_smoothing import smooth_profile
 from diploee.profiles.library import ProfileLibrary
 from diploee.profiles.profile import PowerProfile
 from diploee.scenario.durations import DurationModel
@@ -341,16 +341,16 @@ class LibraryBuilder:
         if not frame.scales_by_tdp:
             raise ProfileError(
                 f"pool '{frame.pool}' has nodes with "
-                f"{gpus_shown(node.n_gpus, node.gpu_tdp_w)}, "
+                f"{gpus_text(node.n_gpus, node.gpu_tdp_w)}, "
                 f"{plural(len(other), 'profile')} such as "
                 f"'{entries[other[0]].profile_id}' are of nodes with "
-                f"{gpus_of(entries[other[0]].provenance)}; use profiles of these "
+                f"{origin_gpus(entries[other[0]].provenance)}; use profiles of these "
                 "nodes (--profiles), or set "
                 f"facility.pools.{frame.pool}.scale_profiles: by_tdp"
             )
         library = self.library
         return tuple(
-            self.index_of(scaled_by_tdp(library[k], node)) if k in other else k
+            self.index_of(scale_by_tdp(library[k], node)) if k in other else k
             for k in profile_ids
         )
 
@@ -369,7 +369,9 @@ class LibraryBuilder:
             return profile_ids
         library, factors = self.library, spec.profile_variants.time_factors()
         return tuple(
-            index if factor == 1 else self.index_of(stretched(library[index], factor))
+            index
+            if factor == 1
+            else self.index_of(stretch_profile(library[index], factor))
             for index in profile_ids
             for factor in factors
         )
@@ -382,7 +384,8 @@ class LibraryBuilder:
             return profile_ids
         library, node = self.library, frame.node_type
         return tuple(
-            self.index_of(smoothed(library[k], smoothing, node)) for k in profile_ids
+            self.index_of(smooth_profile(library[k], smoothing, node))
+            for k in profile_ids
         )
 
     def flat(self) -> int:
@@ -434,7 +437,7 @@ def draw_submissions(
     # that lies before each is uniform.
     submit_ms = np.empty(sum(counts), dtype=np.int64)
     first_piece = np.searchsorted(rates.nodes_ms, rates.edges_ms)
-    before, n_jobs = random_each(rngs, counts), np.concatenate(of_spans)
+    before, n_jobs = uniform_from_each(rngs, counts), np.concatenate(of_spans)
     _place(
         before, n_jobs, of_hours, first_piece, rates.nodes_ms, rates.at_nodes, submit_ms
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diploee.base.errors import LogFormatError, ProfileError, WorkloadError
-from diploee.base.model import installed
+from diploee.base.model import entry_point_objects
 from diploee.base.tables import concat
 from diploee.loads.jobs.lowering import ProfileSections
 from diploee.loads.jobs.source import (
@@ -165,7 +165,7 @@ def _source(
     if spec.synchronous is not None:
         return SynchronousJobs(spec, frame, builder)
     if spec.zeus is not None:
-        return installed(JOB_SOURCES)["zeus"](
+        return entry_point_objects(JOB_SOURCES)["zeus"](
             spec, frame, builder, inputs.zeus[frame.name]
         )
     return SyntheticJobs(spec, frame, builder, inputs.batches)

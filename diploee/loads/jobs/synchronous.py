@@ -47,7 +47,11 @@ from diploee.loads.jobs.training_phases import (
 )
 from diploee.profiles.derived import cpu_power_w
 from diploee.profiles.flat import FLAT_DURATION_MS, FLAT_POWER_W, flat_profile
-from diploee.profiles.gpu_power_smoothing import LONGEST, smoothed_loop, smoothing_note
+from diploee.profiles.gpu_power_smoothing import (
+    MAX_STRETCH,
+    smooth_loop,
+    smoothing_note,
+)
 from diploee.profiles.iterations import MAX_SIGMAS, loop_of_iterations
 from diploee.profiles.profile import PowerBoundary, PowerProfile
 from diploee.scenario.job_streams import JobClass, JobStream, PowerSmoothing
@@ -135,12 +139,10 @@ class _Kind:
             node.n_gpus * node.gpu_tdp_w
         )
         step_s = PROFILE_STEP_MS / MS_PER_S
-        loops = tuple(
-            smoothed_loop(own, step_s, smoothing)[0] for own in self.own_loops
-        )
+        loops = tuple(smooth_loop(own, step_s, smoothing)[0] for own in self.own_loops)
         rate = min(smoothing.up_per_s, smoothing.down_per_s)
         if rate < SLOWEST_PER_S or any(
-            drawn.size >= LONGEST * own.size
+            drawn.size >= MAX_STRETCH * own.size
             for drawn, own in zip(loops, self.own_loops, strict=True)
         ):
             raise WorkloadError(
@@ -148,7 +150,7 @@ class _Kind:
                 f"iterations of {self.period_s:.4g} s can't be shown with up_per_s "
                 f"{smoothing.up_per_s:g} and down_per_s {smoothing.down_per_s:g}; "
                 f"expected {SLOWEST_PER_S:g} at least, and a job that takes less than "
-                f"{LONGEST} times as long; raise them"
+                f"{MAX_STRETCH} times as long; raise them"
             )
         return SmoothedPhases(smoothing, loops, self.spec.high, idle)
 
@@ -315,7 +317,7 @@ class _Kind:
         own = shares = self.own_loops[loop]
         if self.smoothed is not None:
             shares, spec = self.smoothed.loops[loop], self.smoothed.spec
-            _, burnt = smoothed_loop(own, PROFILE_STEP_MS / MS_PER_S, spec)
+            _, burnt = smooth_loop(own, PROFILE_STEP_MS / MS_PER_S, spec)
             notes += (
                 "; "
                 f"{smoothing_note(spec, burnt / own.sum(), shares.size / own.size - 1)}"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from diploee.base.errors import ProfileError, WorkloadError
-from diploee.base.rng import named_rng, random_each
+from diploee.base.rng import named_rng, uniform_from_each
 from diploee.base.tables import Float64Array, Int64Array, concat
 from diploee.base.units import MS_PER_DAY, MS_PER_S
 from diploee.loads.jobs.rates import bisect
@@ -300,7 +300,7 @@ class SyntheticJobs(JobSource):
             [rng.integers(0, MARKS, n) for rng, n in zip(rngs, counts, strict=True)]
         )
         drawn = np.searchsorted(
-            edges[:-1] / edges[-1], random_each(rngs, counts), side="right"
+            edges[:-1] / edges[-1], uniform_from_each(rngs, counts), side="right"
         )
         span, array = (
             np.repeat(np.arange(len(spans)), counts),
@@ -311,7 +311,7 @@ class SyntheticJobs(JobSource):
                 named_rng(frame.seed, "workload", frame.name, "arrays", *n)
                 for n in names
             )
-            level = random_each(of_sizes, counts)
+            level = uniform_from_each(of_sizes, counts)
             array = np.repeat(
                 array, _sizes([c.job_class for c in self.classes], drawn, level)
             )
@@ -319,7 +319,7 @@ class SyntheticJobs(JobSource):
                 x[array] for x in (submit_ms, mark, drawn, span)
             )
             counts = np.bincount(span, minlength=len(spans)).tolist()
-        profile_id = draw_profiles(self.classes, drawn, random_each(rngs, counts))
+        profile_id = draw_profiles(self.classes, drawn, uniform_from_each(rngs, counts))
         startup_ms = self._startups_ms(dict(zip(names, counts, strict=True)))
         duration_ms: Int64Array = self._duration_ms[profile_id]
         self._draw_durations(duration_ms, names, drawn, span, array)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diploee.base.errors import Brief, InputError
-from diploee.base.files import check_file, whole_file
+from diploee.base.files import check_output_file, whole_file
 from diploee.reports.drawing.alt_text import alt_text
 from diploee.reports.drawing.charts import Chart
 from diploee.reports.drawing.engine import converted
@@ -32,7 +32,7 @@ def write_pictures(
     """Write one picture of each chart into a folder, by its name."""
     places, option = [folder / f"{name}.{kind}" for name in charts], f"--{kind}"
     for place in places:  # before any work
-        check_file(place, force, inputs=inputs, option=option)
+        check_output_file(place, force, inputs=inputs, option=option)
     drawn = _drawn(charts.values(), kind)
     for place, content in zip(places, drawn, strict=True):
         with whole_file(place, force, inputs=inputs, option=option) as path:

@@ -16,8 +16,8 @@ import diploee
 from diploee import Run
 from diploee.base.column_specs import (
     Column,
-    as_entries,
     catalogue,
+    column_dicts,
     find_column,
     with_boundary,
 )
@@ -94,9 +94,9 @@ def rewrite(run: Run, folder: Path, columns: object) -> Run:
 
 def test_a_run_knows_its_columns_from_its_file(run: Run, tmp_path: Path) -> None:
     assert [c.name for c in run.columns][-1] == "queued_jobs"
-    assert as_entries(run.columns) == run.manifest["columns"]
+    assert column_dicts(run.columns) == run.manifest["columns"]
     moved = with_boundary(run.columns, "facility_power_w", "point of interconnection")
-    entries = as_entries(catalogue(moved, (AUXILIARY,)))
+    entries = column_dicts(catalogue(moved, (AUXILIARY,)))
     newer = [entry | {"colour": "red"} for entry in entries]
     changed = rewrite(run, tmp_path / "moved", newer)
     assert changed.columns == (*moved, AUXILIARY)
@@ -118,7 +118,7 @@ def test_any_column_in_watts_that_a_run_declares_can_be_exported(
     run: Run, tmp_path: Path
 ) -> None:
     chillers = replace(AUXILIARY, name="chillers_w")
-    columns = as_entries(catalogue(run.columns, [chillers]))
+    columns = column_dicts(catalogue(run.columns, [chillers]))
     check_power_column(rewrite(run, tmp_path / "told", columns).series(), "chillers_w")
     untold = rewrite(run, tmp_path / "untold", None).series()
     with pytest.raises(InputError, match=r"no power column 'chillers_w' \(have: 'it_p"):

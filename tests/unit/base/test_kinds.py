@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from diploee.base import model
 from diploee.base.errors import InputError
-from diploee.base.model import Kinds, Model, installed
+from diploee.base.model import Kinds, Model, entry_point_objects
 from diploee.facility import STAGES, StageSpec
 from diploee.facility.loss_curves import MEASURED, SUPPLIES
 from diploee.facility.node_power import AC_POWER
@@ -164,14 +164,14 @@ def test_the_help_of_a_command_lists_every_name(
 def test_entry_points_that_are_absent_or_do_not_load_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    installed.cache_clear()
+    entry_point_objects.cache_clear()
     broken = EntryPoint("weather", "no_such_module:read", "diploee.readers")
     monkeypatch.setattr(model, "entry_points", lambda group: [broken][: group == "b"])
     with pytest.raises(InputError, match="no entry point gives 'weather'"):
-        installed("a")["weather"]
+        entry_point_objects("a")["weather"]
     with pytest.raises(InputError, match=r"does not load [(]No module named 'no_such_"):
-        installed("b")
-    installed.cache_clear()
+        entry_point_objects("b")
+    entry_point_objects.cache_clear()
 
 
 def test_kinds_of_another_distribution_are_known_by_name(
@@ -190,10 +190,10 @@ def test_kinds_of_another_distribution_are_known_by_name(
         "[diploee.parts]\nring_main = rings_of_others:RingMain\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    installed.cache_clear()
+    entry_point_objects.cache_clear()
     stages = Kinds("stage", StageSpec, "diploee.facility")
     assert stages.by_name["ring_main"].__module__ == "rings_of_others"
     assert "ring_main" not in Kinds(
         "scheduler", SchedulerSpec, "diploee.schedule.policies"
     )
-    installed.cache_clear()
+    entry_point_objects.cache_clear()

@@ -13,9 +13,9 @@ from diploee.base.progress import (
     Progress,
     Stopwatch,
     Update,
+    show_progress,
     stage,
     stop_with,
-    watched_by,
 )
 from diploee.loads.jobs.rates import bisect
 from tests.command_line import call
@@ -85,7 +85,7 @@ def test_bar_of_a_search_for_a_target_moves_forward_alone() -> None:
         def stage(self, name: str) -> Iterator[Update]:
             yield lambda fraction, _text: fractions.append(fraction)
 
-    with watched_by(Watch()), stage("plan"):
+    with show_progress(Watch()), stage("plan"):
         found, _, steps = bisect(lambda x: x**3, 0.3, 0.0, 1.0, 1e-9)
     assert found == pytest.approx(0.3 ** (1 / 3))
     assert len(fractions) == steps - 1 > 10
@@ -103,7 +103,7 @@ def test_long_part_within_a_silent_run_shows_no_bar_of_its_own() -> None:
             shown.append(name)
             yield lambda *_: None
 
-    with watched_by(Watch()):
+    with show_progress(Watch()):
         with Stopwatch(Progress()).stage("simulate"), stage("read log"):
             pass
         assert not shown

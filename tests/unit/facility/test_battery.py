@@ -19,7 +19,7 @@ from diploee.base.errors import ScenarioError
 from diploee.facility import Block, SiteView
 from diploee.facility.base import NamedStage, StageMeters, Stages
 from diploee.facility.battery import EXAMPLE, MODES, BatterySpec, ChargeCycles
-from diploee.facility.storage import BatteryLimits, SupplyLimits, hold
+from diploee.facility.storage import BatteryLimits, SupplyLimits, smooth_supply
 
 MW = 1e6
 START = datetime(2018, 1, 31)
@@ -42,7 +42,7 @@ def run_of(
         Block(a * dt_ms, dt_ms, {"facility_power_w": load_w[a:b]})
         for a, b in pairwise(edges)
     )
-    passed = list(stages.through(blocks))
+    passed = list(stages.pass_blocks(blocks))
     return {
         key: np.concatenate([b.columns[key] for b in passed])
         for key in passed[0].columns
@@ -63,7 +63,9 @@ def holding_battery(
         store = BatteryLimits(
             power_w, 0.0, energy_j, energy_j / 2, efficiency, efficiency, feedback_per_s
         )
-        held = hold(load_w, 1.0, store, asked, (float(load_w[0]), store.reference_j))
+        held = smooth_supply(
+            load_w, 1.0, store, asked, (float(load_w[0]), store.reference_j)
+        )
         return held.uncovered_w.max() <= least_w
 
     def smallest(enough: Callable[[float], bool], most: float) -> float:
@@ -99,7 +101,7 @@ def test_more_power_empties_the_same_energy_and_falls_by_more(
     once."""
     load_w = np.where(np.arange(1200) < 300, 2 * MW, 0.0)
     store = BatteryLimits(power_mw * MW, 0.0, 4 * 60 * MW, 4 * 60 * MW)
-    held = hold(
+    held = smooth_supply(
         load_w, 1.0, store, SupplyLimits(down_w_per_s=0.25 * MW / 60), (2 * MW, 0.0)
     )
     falls_w = held.supply_w[:-60] - held.supply_w[60:]
@@ -113,7 +115,7 @@ def test_a_tenth_less_does_not_hold(share: float) -> None:
     power_w, energy_j = holding_battery(load_w, asked, 0.95, 1 / 3600)
     energy_j *= share
     store = BatteryLimits(power_w, 0.0, energy_j, energy_j / 2, 0.95, 0.95, 1 / 3600)
-    held = hold(load_w, 1.0, store, asked, (load_w[0], store.reference_j))
+    held = smooth_supply(load_w, 1.0, store, asked, (load_w[0], store.reference_j))
     steps = np.abs(np.diff(held.supply_w))
     assert (steps.max() <= 0.1 * MW * (1 + 1e-6)) == (share == 1.0)
 
@@ -124,7 +126,7 @@ def test_lag_leaves_its_part_of_a_sine(tau_s: float, left: float) -> None:
     t_s = np.arange(20_000) * 0.1
     load_w = 10 * MW + MW * np.sin(2 * np.pi * 0.1 * t_s)
     store = BatteryLimits(100 * MW, 0.0, 1e12, 5e11)
-    held = hold(load_w, 0.1, store, SupplyLimits(lag_s=tau_s), (10 * MW, 5e11))
+    held = smooth_supply(load_w, 0.1, store, SupplyLimits(lag_s=tau_s), (10 * MW, 5e11))
     settled = held.supply_w[-1_000:]
     assert np.ptp(settled) / np.ptp(load_w) == pytest.approx(left, rel=5e-3)
 
@@ -134,7 +136,7 @@ def test_square_wave_held_at_its_mean_needs_the_energy_above_it() -> None:
     # 1 - d).
     load_w = square(1.0, 0.35, 10, 0.8, 0.1, 100_000)
     store = BatteryLimits(10.0, 0.0, 1e6, 5e5)
-    held = hold(
+    held = smooth_supply(
         load_w, 0.1, store, SupplyLimits(lag_s=2_000.0), (float(load_w.mean()), 5e5)
     )
     settled = held.stored_j[-10_000:]
@@ -155,7 +157,7 @@ def test_ramps_behind_a_lag_hold_the_mean_of_iterations_and_not_their_upper_leve
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 180_000)
     store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, feedback_per_s=1 / 3600)
     asked = SupplyLimits(5 * MW / 60, 5 * MW / 60, lag_s)
-    held = hold(load_w, 0.2, store, asked, (8.8 * MW, 0.0))
+    held = smooth_supply(load_w, 0.2, store, asked, (8.8 * MW, 0.0))
     displaced = held.stored_j[-18_000:].mean() / (3600 * MW)
     assert displaced == pytest.approx(displaced_mwh, abs=0.05)
     assert np.abs(np.diff(held.supply_w)).max() <= 5 * MW / 60 * 0.2 * (1 + 1e-9)
@@ -166,7 +168,7 @@ def test_the_supply_makes_up_for_what_the_battery_loses() -> None:
     # hour.
     load_w = square(10 * MW, 4 * MW, 6, 0.8, 0.2, 36_000)
     store = BatteryLimits(10 * MW, -np.inf, np.inf, 0.0, 0.95, 0.95)
-    held = hold(load_w, 0.2, store, SupplyLimits(lag_s=60.0), (8.8 * MW, 0.0))
+    held = smooth_supply(load_w, 0.2, store, SupplyLimits(lag_s=60.0), (8.8 * MW, 0.0))
     given_w = held.battery_w
     lost_w = np.where(given_w > 0, given_w * (1 / 0.95 - 1), -given_w * 0.05)
     assert lost_w.mean() > 0.09 * MW
@@ -314,7 +316,9 @@ def test_the_second_of_two_in_a_chain_covers_what_the_first_leaves() -> None:
     spec = battery(1, 2, peak_shaving={"target_mw": 9})
     site = SiteView(RunClock(START, UTC, load_w.size * 60_000, 60_000), 1e8)
     stages = Stages([spec.open(site), NamedStage(spec.open(site), "second")])
-    (passed,) = stages.through(iter([Block(0, 60_000, {"facility_power_w": load_w})]))
+    (passed,) = stages.pass_blocks(
+        iter([Block(0, 60_000, {"facility_power_w": load_w})])
+    )
     meters = StageMeters(stages, ())
     meters.add(passed)
     assert passed.columns["facility_power_w"].max() == pytest.approx(9 * MW)

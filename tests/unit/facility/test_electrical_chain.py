@@ -52,7 +52,7 @@ def through(
     ).copy()
     chain = opened(stages, site)
     columns = {"it_ac_power_w": power_w, POWER: power_w, REACTIVE: reactive_var}
-    (block,) = chain.through(iter([Block(0, 100, columns)]))
+    (block,) = chain.pass_blocks(iter([Block(0, 100, columns)]))
     return dict(block.columns)
 
 
@@ -287,8 +287,8 @@ def test_blocks_cut_anywhere_give_the_same_bytes(cooling: str, held: Any) -> Non
             }
             yield Block(begin * 40_000, 40_000, columns)
 
-    (whole,) = chain.through(blocks([0, POWERS_W.size]))
-    parts = list(chain.through(blocks(sorted(cuts))))
+    (whole,) = chain.pass_blocks(blocks([0, POWERS_W.size]))
+    parts = list(chain.pass_blocks(blocks(sorted(cuts))))
     for name, values in whole.columns.items():
         cut = np.concatenate([part.columns[name] for part in parts])
         assert cut.tobytes() == values.tobytes(), name

@@ -48,7 +48,7 @@ def ran(
         Block(a * dt_ms, dt_ms, {"facility_power_w": load_mw[a:b] * MW})
         for a, b in parts
     )
-    for block in Stages([stage]).through(loads):
+    for block in Stages([stage]).pass_blocks(loads):
         meter.add(block)
         blocks.append(block)
     columns = {

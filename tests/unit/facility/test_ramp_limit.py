@@ -24,7 +24,7 @@ def held(
     """Return the columns and metrics of a load."""
     meter = spec.meter()
     given = Block(0, dt_ms, {"facility_power_w": load_w})
-    (block,) = Stages([spec]).through(iter([given]))
+    (block,) = Stages([spec]).pass_blocks(iter([given]))
     meter.add(block)
     values = meter.values().items()
     return block.columns, {k.removeprefix("ramp_limit."): v for k, v in values}

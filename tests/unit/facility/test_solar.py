@@ -22,7 +22,7 @@ from diploee.base.clock import RunClock
 from diploee.base.errors import DiploeeError
 from diploee.facility import Block, SiteView, Weather
 from diploee.facility.base import POWER, Stages
-from diploee.facility.solar import SolarSpec, line_of_means, pvwatts_w
+from diploee.facility.solar import SolarSpec, curve_through_means, pvwatts_w
 from diploee.facility.weather import Sun
 from diploee.grid.limits import Limits, check_limits
 from diploee.importers.inputs import load_inputs
@@ -65,7 +65,7 @@ def output(
 ) -> np.ndarray:
     n = 3 * 24 * HOUR_MS // dt_ms if n is None else n
     block = Block(begin_ms, dt_ms, {POWER: np.full(n, 50e6)})
-    (passed,) = Stages([stage]).through(iter([block]))
+    (passed,) = Stages([stage]).pass_blocks(iter([block]))
     np.testing.assert_allclose(passed.columns[POWER], 50e6 - passed.columns["solar_w"])
     return np.asarray(passed.columns["solar_w"])
 
@@ -143,7 +143,9 @@ def test_steps_longer_than_a_record_have_its_mean_and_cuts_change_nothing() -> N
 
 @given(st.lists(st.sampled_from([0.0, 1.0]) | st.floats(0, 1), min_size=1, max_size=30))
 def test_a_line_of_means_keeps_each_mean_and_its_bounds(means: list[float]) -> None:
-    nodes, values = line_of_means(np.arange(len(means) + 1) * 10, np.array(means), 1.0)
+    nodes, values = curve_through_means(
+        np.arange(len(means) + 1) * 10, np.array(means), 1.0
+    )
     assert (np.diff(nodes) >= 0).all() and values.min() >= 0 and values.max() <= 1
     areas = (values[1:] + values[:-1]) / 2 * np.diff(nodes)
     assert areas.reshape(-1, 3).sum(axis=1) == pytest.approx(
@@ -153,7 +155,7 @@ def test_a_line_of_means_keeps_each_mean_and_its_bounds(means: list[float]) -> N
 
 def test_the_line_goes_on_without_a_step_where_means_allow_it() -> None:
     means = np.array([0, 0, 0.1, 0.4, 0.7, 0.9, 1, 1, 0.8, 0.4, 0.1, 0])
-    nodes, values = line_of_means(np.arange(means.size + 1) * 10, means, 1.0)
+    nodes, values = curve_through_means(np.arange(means.size + 1) * 10, means, 1.0)
     steps = np.diff(nodes) == 0
     assert values[1:][steps] == pytest.approx(values[:-1][steps], abs=1e-12)
 

@@ -15,12 +15,12 @@ from diploee.profiles import (
     read_profile,
     write_profile,
 )
-from diploee.profiles.meter_response import reach
+from diploee.profiles.meter_response import resolvable_range
 from diploee.profiles.profile import Provenance
 
 
 def readings(interval_s, window_s):
-    flagged_hz = reach(window_s, interval_s).flagged_hz
+    flagged_hz = resolvable_range(window_s, interval_s).flagged_hz
     return Provenance("measured", "", "", interval_s, window_s, flagged_hz)
 
 
@@ -39,12 +39,12 @@ def readings(interval_s, window_s):
 def test_window_and_sampling_together_decide_what_readings_show(
     field, gpu, trusted_hz, flagged_hz, min_step_s, is_sampled
 ):
-    found = known_meter(field, gpu, 0.1).reach
+    found = known_meter(field, gpu, 0.1).resolvable_range
     assert found == (trusted_hz, flagged_hz, min_step_s, is_sampled)
 
 
 def test_polling_an_a100_faster_than_it_refreshes_shows_no_more():
-    assert known_meter("power.draw", "A100", 0.02).reach.flagged_hz == 0.0
+    assert known_meter("power.draw", "A100", 0.02).resolvable_range.flagged_hz == 0.0
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_gain_and_folds_are_within_their_bounds_up_to_what_is_claimed(
     window_s, interval_s
 ):
     """The amplitude of sines read through the meter, with those that fold onto them."""
-    found = reach(window_s, interval_s)
+    found = resolvable_range(window_s, interval_s)
     meter = MeterModel("", None, "boxcar", window_s, polled_s=interval_s)
 
     def amplitude(at_hz, seen_hz):

@@ -13,7 +13,7 @@ from profile_shapes import runs_of
 from diploee import simulate
 from diploee.profiles import ProfileLibrary
 from diploee.profiles.check import check_library
-from diploee.profiles.looping import phases
+from diploee.profiles.looping import find_phases
 from diploee.profiles.store import read_profile
 from profiles.build.commissioning import build_commissioning_profiles
 
@@ -75,7 +75,7 @@ def test_a_long_stress_test_stays_at_its_level_to_its_end(tmp_path: Path) -> Non
     log = tmp_path / "tests.csv"
     log.write_text("submit,run_s,nodes\n2026-03-02T01:00:00,18000,4\n", "utf-8")
     library = ProfileLibrary.open("commissioning")
-    assert phases(library.get("node_stress-1n-1")).steady_ms > 30_000
+    assert find_phases(library.get("node_stress-1n-1")).steady_ms > 30_000
     columns = {"submit": "submit", "duration": "run_s", "nodes": "nodes"}
     replay = {"log": str(log), "columns": columns, "align": "date", "repeat": False}
     replay["rules"] = [{"workload": "node_stress"}]

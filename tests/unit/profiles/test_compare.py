@@ -10,7 +10,11 @@ from builders import profile
 from command_line import call
 
 from diploee.profiles import ProfileLibrary
-from diploee.profiles.compare_libraries import compare, figures_of, strongest_line_hz
+from diploee.profiles.compare_libraries import (
+    compare_libraries,
+    profile_statistics,
+    strongest_line_hz,
+)
 from diploee.profiles.profile import PowerBoundary
 from diploee.profiles.store import add_profile
 
@@ -30,7 +34,7 @@ def of(name, power_w, **options):
 
 
 def test_figures_of_sines_are_those_of_theory():
-    found = figures_of(of("a", signal((300, 0.095), (400, 0.005), (100, 2.0))))
+    found = profile_statistics(of("a", signal((300, 0.095), (400, 0.005), (100, 2.0))))
     assert found.mean_w == pytest.approx(5000, abs=0.1)
     std_w = np.sqrt((300**2 + 400**2 + 100**2) / 2)
     assert found.std_w == pytest.approx(std_w, rel=1e-3)
@@ -54,15 +58,15 @@ def test_noise_has_no_line():
 
 
 def test_slow_or_short_profiles_claim_no_swings():
-    slow = figures_of(profile("slow", signal((300, 0.095)), dt_ms=60_000))
+    slow = profile_statistics(profile("slow", signal((300, 0.095)), dt_ms=60_000))
     assert np.isnan([slow.band_rms_w, slow.swing_rms_w, slow.line_hz]).all()
-    short = figures_of(of("short", signal((300, 0.095), duration_s=60)))
+    short = profile_statistics(of("short", signal((300, 0.095), duration_s=60)))
     assert np.isnan(short.line_hz)
     assert short.band_rms_w == pytest.approx(300 / np.sqrt(2), rel=0.05)
 
 
 def test_constant_profile_has_no_spread():
-    found = figures_of(of("flat", signal()))
+    found = profile_statistics(of("flat", signal()))
     assert (found.std_w, found.band_rms_w) == (0, 0)
     assert np.isnan(found.line_hz)
 
@@ -75,7 +79,7 @@ def test_classes_are_averaged_and_those_of_one_library_stand_alone():
         ]
     )
     second = ProfileLibrary([of("b", signal(mean_w=5000), n_nodes=4)])
-    both, alone = compare(first, second)
+    both, alone = compare_libraries(first, second)
     assert (both.n_nodes, both.second) == (2, None)
     assert (both.first.n_profiles, both.first.n_lines) == (2, 1)
     assert both.first.figures.mean_w == pytest.approx(6000, abs=0.1)

@@ -7,7 +7,7 @@ import pytest
 from builders import profile, tiny_scenario, wavy_profile
 
 from diploee.profiles.derived import MEASURED, CapLevels, CappedProfile, cpu_power_w
-from diploee.profiles.gpu_power_smoothing import _smooth, smoothed, smoothed_course
+from diploee.profiles.gpu_power_smoothing import _smooth, smooth_profile, smooth_series
 from diploee.scenario.job_streams import PowerSmoothing
 
 NODE = tiny_scenario().facility.node_types["node"]
@@ -115,7 +115,7 @@ def test_slow_fall_burns_and_leaves_a_tenth() -> None:
 def test_work_that_waits_for_the_ramp_is_done_later() -> None:
     spec = PowerSmoothing(floor=0.0, up_per_s=0.1, down_per_s=1.0, hysteresis_s=0.0)
     own = np.full(6_000, 1.0)
-    drawn, burnt = smoothed_course(own, DT_S, spec, idle=0.0)
+    drawn, burnt = smooth_series(own, DT_S, spec, idle=0.0)
     # It rises within 10 s, half of whose work waits: 5 s more, and 1 s to fall.
     assert drawn.size * DT_S == pytest.approx(600 + 5 + 1, abs=0.3)
     assert np.diff(drawn).max() <= 0.1 * DT_S + 1e-12
@@ -125,7 +125,9 @@ def test_work_that_waits_for_the_ramp_is_done_later() -> None:
 
 def test_profile_keeps_its_nodes_and_tells_its_cost() -> None:
     own_w = (np.where(np.arange(3_000) % 100 < 80, 0.9, 0.3) * 2_800 + 100) * 2
-    made = smoothed(profile("a", own_w, n_nodes=2, dt_ms=100), PowerSmoothing(), NODE)
+    made = smooth_profile(
+        profile("a", own_w, n_nodes=2, dt_ms=100), PowerSmoothing(), NODE
+    )
     assert made.profile_id == "a~smoothed"
     assert made.n_nodes == 2
     steps_w = np.diff(made.power_w.astype(np.float64))

@@ -17,7 +17,7 @@ from diploee.importers.power_logs.mlperf_power import read_node_log
 from diploee.profiles import PowerProfile, ProfileLibrary
 from diploee.profiles.check import check_library
 from diploee.profiles.profile import PowerBoundary
-from diploee.profiles.resample import joint_power_w
+from diploee.profiles.resample import common_power_w
 from profiles.build import build_eight_gpu_profiles, write_reference_profiles
 from profiles.build.eight_gpus import EIGHT_GPU_CLASSES, IDLE_W, SUPPLY_EFFICIENCY
 
@@ -51,7 +51,7 @@ def measured(n_nodes: int, side: str) -> list[Float64Array]:
     of_nodes = (
         [read_node_log(log).curve for log in run.glob("node_*.txt")] for run in runs
     )
-    return [joint_power_w(curves, 2_000_000) for curves in of_nodes]
+    return [common_power_w(curves, 2_000_000) for curves in of_nodes]
 
 
 def test_shipped_files_are_rebuilt_byte_for_byte(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from diploee.base.metric import find_metric
 from diploee.grid.limits import check_limits, load_limits
 from diploee.metrics.catalogue import declared_metrics
 from diploee.reports.run_sections import run_sections
-from diploee.runs.formatting import moment, pattern_for
-from diploee.runs.lower_bounds import withheld
-from diploee.runs.ranked import ranks
-from diploee.runs.sections import Section, Statistic, as_dict, beside, long_rows
+from diploee.runs.formatting import format_time, number_format
+from diploee.runs.lower_bounds import data_limits_note
+from diploee.runs.ranked import sort_by_rank
+from diploee.runs.sections import Section, Statistic, as_dict, long_rows, side_by_side
 
 STAGES = [
     "pdu",
@@ -118,7 +118,7 @@ def test_one_line_says_what_is_withheld_and_why(run: Run) -> None:
     block = json.loads(json.dumps(run.metrics["grid"]))
     for kind in ("maximum_demand", "ramps", "rolling_range", "spectrum"):
         block[kind]["absent"].clear()
-    assert withheld(block).startswith("No claim on flicker")
+    assert data_limits_note(block).startswith("No claim on flicker")
 
 
 def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
@@ -128,11 +128,11 @@ def test_figures_in_percent_change_in_percentage_points_side_by_side() -> None:
         )
         for x, w in ((38.26, 2.0), (57.69, 3.0))
     )
-    (table,) = beside({"now": now, "more": more}).tables
+    (table,) = side_by_side({"now": now, "more": more}).tables
     changes = [(f.value, f.unit) for f in table.figures if f.quantity == "change"]
     assert changes == [(19.4, "pp"), (50.0, "%")]
     # Each cell says what it is, as no heading is true of both.
-    assert table.heads == ["now", "more", "change"] and len(table.rows) == 2
+    assert table.headings == ["now", "more", "change"] and len(table.rows) == 2
     assert [line[-1] for line in table.lines()] == ["+19.4 pp", "+50.0 %"]
 
 
@@ -151,18 +151,18 @@ def test_json_table_and_notebook_hold_the_same_figures(run: Run) -> None:
 
 def test_what_people_ask_first_is_ranked_first() -> None:
     ranked = "poi.headroom.use power.max_mw jobs.submitted grid.bandwidth.trusted_hz"
-    assert ranks(ranked.split()[::-1]) == ranked.split()
+    assert sort_by_rank(ranked.split()[::-1]) == ranked.split()
 
 
 def test_times_and_numbers_are_as_fine_as_they_can_be_read() -> None:
     text = "2018-05-19T12:39:07.300-07:00"
-    assert moment(text) == "2018-05-19 12:39"
-    assert moment(text, 1_000) == "2018-05-19 12:39:07"
-    assert moment(text, 100) == "2018-05-19 12:39:07.3"
-    assert moment(None) == moment(5) == "\N{EN DASH}"
-    assert pattern_for([7.33, None, -0.2]).format(7.33) == "7.330"
-    assert pattern_for([3649.2], 3).format(3649.2) == "3,649"
-    assert pattern_for([673, None, 2]).format(673) == "673"  # counts
+    assert format_time(text) == "2018-05-19 12:39"
+    assert format_time(text, 1_000) == "2018-05-19 12:39:07"
+    assert format_time(text, 100) == "2018-05-19 12:39:07.3"
+    assert format_time(None) == format_time(5) == "\N{EN DASH}"
+    assert number_format([7.33, None, -0.2]).format(7.33) == "7.330"
+    assert number_format([3649.2], 3).format(3649.2) == "3,649"
+    assert number_format([673, None, 2]).format(673) == "673"  # counts
 
 
 def test_notebook_text_of_a_user_s_name_is_no_markup(tmp_path: Path) -> None:

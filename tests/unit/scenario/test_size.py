@@ -147,7 +147,7 @@ def test_no_hour_of_a_run_at_full_ratings_draws_more_than_the_rated_power() -> N
             REACTIVE: np.full(n, facility.reactive_power_var),
         },
     )
-    (passed,) = stages.through(iter([block]))
+    (passed,) = stages.pass_blocks(iter([block]))
     hourly_w = passed.columns[POWER].reshape(-1, 60).mean(axis=1)
     assert hourly_w.max() <= rated_at_meter_w(scenario, inputs.weather_year) * (
         1 + 1e-6

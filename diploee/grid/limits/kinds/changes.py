@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from diploee.base.jit import njit
-from diploee.base.measures.ramps import Magnitudes, differences, ramps, ranges
+from diploee.base.measures.ramps import SignalHistogram, differences, ramps, ranges
 from diploee.base.measures.series import (
     QUANTA_PER_MW,
     Chunk,
@@ -147,7 +147,7 @@ class RampLimit(LimitSpec):
                     **said._asdict(),
                 )
                 continue
-            sizes = Magnitudes(_sizes(signal, way), n_window)
+            sizes = SignalHistogram(_sizes(signal, way), n_window)
             yield check_of_run(
                 f"P{self.percentile:g} of {text}",
                 limit,
@@ -178,7 +178,7 @@ def _sizes(signal: Signal, way: str, scale: float = 1) -> Signal:
     return of
 
 
-def _percentile(sizes: Magnitudes, percent: float, scale: float) -> float | None:
+def _percentile(sizes: SignalHistogram, percent: float, scale: float) -> float | None:
     seen = sizes.result()
     return seen.percentile(percent) * scale if seen.count else None
 
@@ -330,7 +330,7 @@ class SwingLimit(LimitSpec):
             running = RunningFilter(self.filter.sections(step_ms), n)
             signal = check.signal
             check.signal = lambda stretch: signal(running.see(stretch))
-            check.measure = unfiltered = Magnitudes(signal, n)
+            check.measure = unfiltered = SignalHistogram(signal, n)
             check.aside = lambda: (
                 f"without the filter {to_mw(max(unfiltered.result().max, 0)):.4g} MW"
             )

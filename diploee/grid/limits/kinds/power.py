@@ -65,7 +65,7 @@ def _monthly_mw(sums: ClockSums) -> SignalChunk | None:
     starts_ms = means.edges_ms[:-1]
     months = [
         (int(starts_ms[rows.start]), float(means.values[rows].max()))
-        for month, rows in clock.months_in(starts_ms)
+        for month, rows in clock.month_slices(starts_ms)
         if clock.month(int(starts_ms[rows.start]) - 1) != month
         and clock.next_month_ms(int(starts_ms[rows.start])) <= means.edges_ms[-1]
     ]

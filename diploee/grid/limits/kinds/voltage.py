@@ -50,7 +50,7 @@ class VoltageChangeLimit(LimitSpec):
         def largest() -> float | None:
             if changes.collapses:
                 check.text += f", a collapse at {changes.collapses:,} instants"
-            return changes.largest.value if changes.largest.beside else None
+            return changes.largest.value if changes.largest.companions else None
 
         no_q = (
             "" if shown.has_reactive else "lower bound: no reactive power is modelled"

@@ -37,7 +37,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt, PrivateAttr
 
-from diploee.base.model import Model, Name, OwnKind, default, uncertain
+from diploee.base.model import ImportedKind, Model, Name, default, uncertain
 from diploee.base.units import S_PER_DAY
 from diploee.integrations.openg2g.replicas.settings import BatchControllerSpec
 from diploee.integrations.openg2g.replicas.views import (
@@ -196,7 +196,7 @@ class ScheduleSpec(BatchControllerSpec):
         return result
 
 
-class OwnSpec(OwnKind, BatchControllerSpec):
+class OwnSpec(ImportedKind, BatchControllerSpec):
     """A controller of the user's own, made from a `ControlSetting` and keys."""
 
     model_config = ConfigDict(extra="allow")

@@ -38,7 +38,7 @@ from diploee.base.errors import (
     one_line,
     one_of,
 )
-from diploee.base.plain_data import Record, checked_record, parse_json
+from diploee.base.plain_data import Record, parse_json, validate_record
 from diploee.base.tables import Float64Array
 from diploee.base.units import MAX_NUMBER, MS_PER_S
 from diploee.importers.text.source import read_bytes
@@ -411,10 +411,10 @@ class MlEnergySource(BenchmarkSource):
         where = f"{self.name}: run of batch size {one.data.max_num_seqs}"
         values = {k: v for k, v in asdict(one.data).items() if not k.startswith("_")}
         content = json.dumps(values, sort_keys=True, default=str).encode()
-        summary = checked_record(values, Summary, where, LogFormatError).run()
+        summary = validate_record(values, Summary, where, LogFormatError).run()
         if not traces:
             return content, summary
-        result = checked_record(
+        result = validate_record(
             self._try(one.data.read_results_json), Results, where, LogFormatError
         )
         raw = run_of(result, where, summary.batch_size, counts)

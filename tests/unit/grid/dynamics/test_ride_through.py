@@ -22,7 +22,7 @@ from command_line import call
 
 from diploee.api import load_event
 from diploee.base.errors import InputError
-from diploee.base.progress import Progress, Update, watched_by
+from diploee.base.progress import Progress, Update, show_progress
 from diploee.grid.dynamics import EVENTS, Site, ride_through
 from diploee.grid.dynamics import ride_through_study as answer_module
 from diploee.grid.dynamics.curves import Course
@@ -389,13 +389,13 @@ def test_tables_of_an_event_of_many_dips_show_the_first_of_them(run, tmp_path):
             yield lambda _, text: bars.append(text)
 
     settings = {"it": RideThrough(preset="perc1")}
-    with watched_by(Bars()):
+    with show_progress(Bars()):
         found = run.answer(str(tmp_path / "dips.csv"), settings=settings)
     assert found.cases[0].name in bars and len(bars) > len(found.verdicts)
     (table,) = [
         t for t in found.section().tables if t.title.startswith("By block and dip")
     ]
-    assert 0 < len(table.heads) <= answer_module.MAX_DIPS + 1
+    assert 0 < len(table.headings) <= answer_module.MAX_DIPS + 1
     assert (
         len({move["dip"] for move in found.cases[0].moves()}) > answer_module.MAX_DIPS
     )

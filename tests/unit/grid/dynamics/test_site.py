@@ -185,7 +185,7 @@ def test_what_ride_through_moves_is_what_its_answer_to_the_same_event_moves(run)
 
 
 def test_each_part_answers_the_voltage_by_what_it_is(run):
-    of = LoadParts.of(run)
+    of = LoadParts.from_run(run)
     w = of.powers(run.series().read(of.load, (0, 1)).columns)
     it, motors, rest = (float(w[name][0]) / 1e6 for name in ("it", "motors", "rest"))
     assert min(it, motors, rest) > 0

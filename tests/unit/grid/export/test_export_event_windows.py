@@ -131,7 +131,7 @@ def test_run_without_event_windows_says_how_to_get_them(minute_run):
         ([(0, 0)], "holds 0 intervals where the event window has"),
         (
             [(0, 1_000), (999, 1), (1_001, None)],
-            r"the stamp of row 1,000 is .*, expected one every 0\.1 s from",
+            r"the timestamp of row 1,000 is .*, expected one every 0\.1 s from",
         ),
     ],
     ids=["cut", "empty", "a row twice"],

@@ -141,7 +141,7 @@ def signal_fails(self, shown):
             {"what": property(lambda self: self.nothing)},
             "its checks raised AttributeError",
         ),
-        ({"checks": signal_fails}, "its checks raised AttributeError: 'Stretch' obj"),
+        ({"checks": signal_fails}, "its checks raised AttributeError: 'Chunk' obj"),
     ],
 )
 def test_kind_that_fails_on_a_run_is_named_in_one_line(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diploee.base.clock import Zone, zone_of
+from diploee.base.clock import Zone, parse_zone
 from diploee.base.errors import InputError
 from diploee.loads.jobs.job_log import MISSING_MS
 
@@ -31,7 +31,7 @@ ZONES = (
     [("+00:00", 0), ("+08:00", 480), ("-07:30", -450), ("+14:00", 840)],
 )
 def test_fixed_offsets(text: str, minutes: int) -> None:
-    assert zone_of(text, "here") == Zone("", minutes)
+    assert parse_zone(text, "here") == Zone("", minutes)
 
 
 @pytest.mark.parametrize("text", ["", "8", "+8:00", "+15:00", "+08:60", "../etc"])
@@ -39,7 +39,7 @@ def test_what_is_no_zone_is_refused(text: str) -> None:
     with pytest.raises(
         InputError, match=r"^here: unknown time zone '.*', expected a fixed offset"
     ):
-        zone_of(text, "here")
+        parse_zone(text, "here")
 
 
 @given(
@@ -55,7 +55,7 @@ def test_local_times_of_named_zones_are_those_of_python(
     local_ms = np.array(
         [np.datetime64(time, "ms") for time in times], dtype="datetime64[ms]"
     )
-    found = zone_of(name, "here").utc_ms(local_ms.astype(np.int64))
+    found = parse_zone(name, "here").utc_ms(local_ms.astype(np.int64))
     zone = ZoneInfo(name)
     for time, utc_ms in zip(times, found.tolist(), strict=True):
         aware = time.replace(tzinfo=zone)
@@ -77,7 +77,7 @@ def test_the_offset_of_a_named_zone_is_that_of_its_standard_time(
     name: str, minutes: int
 ) -> None:
     july_ms = int(np.datetime64("2024-07-15", "ms").astype(np.int64))
-    assert zone_of(name, "here").offset_min(july_ms) == minutes
+    assert parse_zone(name, "here").offset_min(july_ms) == minutes
 
 
 @pytest.mark.slow

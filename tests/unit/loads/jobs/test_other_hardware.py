@@ -15,7 +15,7 @@ from command_line import call
 from diploee import Run, simulate
 from diploee.base.errors import ProfileError
 from diploee.profiles import PowerProfile, ProfileLibrary
-from diploee.profiles.derived import tdp_of
+from diploee.profiles.derived import gpu_tdp_w_by_model
 from diploee.scenario import Scenario, scenario_from_dict
 
 NODE, POOL = "facility.node_types.node", "facility.pools.main"
@@ -143,4 +143,4 @@ def test_nodes_or_profiles_without_gpus_can_not_be_scaled(tmp_path: Path) -> Non
     ],
 )
 def test_the_tdp_of_known_models(model: str, tdp_w: float | None) -> None:
-    assert tdp_of(model) == tdp_w
+    assert gpu_tdp_w_by_model(model) == tdp_w

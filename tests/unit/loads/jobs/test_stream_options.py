@@ -12,7 +12,7 @@ from scipy import stats
 
 from diploee import generate_jobs
 from diploee.base.errors import InputError
-from diploee.profiles.derived import stretched
+from diploee.profiles.derived import stretch_profile
 from diploee.profiles.flat import FLAT_ID
 from diploee.scenario import JobArrays
 from diploee.schedule.job_table import JobTable
@@ -87,7 +87,7 @@ def test_a_stretched_profile_has_its_cycles_at_the_stretched_period(
         (2_000 + 500 * np.sin(2 * np.pi * time_s / 40)),
         base.provenance,
     )
-    spectrum = np.abs(np.fft.rfft(stretched(swinging, factor).power_w - 2_000))
+    spectrum = np.abs(np.fft.rfft(stretch_profile(swinging, factor).power_w - 2_000))
     n_samples = round(4_000 * factor)
     period_s = n_samples / np.argmax(spectrum)
     assert period_s == pytest.approx(40 * factor, rel=1.5 / 100)

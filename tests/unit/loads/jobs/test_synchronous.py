@@ -17,7 +17,7 @@ from diploee import Run, generate_jobs, simulate
 from diploee.base.errors import InputError
 from diploee.loads.jobs.lowering import lower_jobs
 from diploee.metrics.attribution_text import cause_words, causes_of
-from diploee.profiles.gpu_power_smoothing import smoothed_course, smoothed_loop
+from diploee.profiles.gpu_power_smoothing import smooth_loop, smooth_series
 from diploee.profiles.iterations import loop_of_iterations
 from diploee.scenario import Scenario
 from diploee.scenario.job_streams import PowerSmoothing
@@ -448,18 +448,18 @@ def test_a_loop_burns_the_law_of_its_floor(floor: float) -> None:
     at_once = PowerSmoothing.model_construct(
         floor=floor, up_per_s=1e9, down_per_s=1e9, hysteresis_s=0.0
     )
-    drawn, burnt = smoothed_loop(own, 0.1, at_once)
+    drawn, burnt = smooth_loop(own, 0.1, at_once)
     law = 0.2 * (floor - 0.35) / (0.8 + 0.2 * 0.35)
     assert drawn.sum() / own.sum() - 1 == pytest.approx(law, rel=1e-3)
     assert burnt / own.sum() == pytest.approx(law, rel=1e-3)
-    none, _ = smoothed_loop(own, 0.1, at_once.model_copy(update={"floor": 0.0}))
+    none, _ = smooth_loop(own, 0.1, at_once.model_copy(update={"floor": 0.0}))
     assert none.tobytes() == own.tobytes()
 
 
 def test_a_loop_ends_where_it_begins_and_takes_longer_with_slow_rises() -> None:
     spec = PowerSmoothing(floor=0.6, up_per_s=0.05, down_per_s=0.3, hysteresis_s=0)
     own = loop_of_iterations(SynchronousJob(**JOB), 10.0, np.random.default_rng(0))
-    drawn, burnt = smoothed_loop(own, 0.1, spec)
+    drawn, burnt = smooth_loop(own, 0.1, spec)
     twice = np.tile(drawn, 2)
     assert np.diff(twice).max() <= 0.05 * 0.1 + 1e-12
     assert np.diff(twice).min() >= -0.3 * 0.1 - 1e-12
@@ -492,7 +492,7 @@ def test_pieces_are_those_of_gpus_that_go_through_all_phases(
         parts += [np.tile(own, 2)[: work_s * 10], np.full(200, 0.25)]
     idle = (IDLE_W - CPUS_W) / RATED_W
     power = PowerSmoothing(**spec)
-    drawn, _ = smoothed_course(np.concatenate(parts[:-1]), 0.1, power, idle)
+    drawn, _ = smooth_series(np.concatenate(parts[:-1]), 0.1, power, idle)
     ends = [np.flatnonzero(course > idle + 1e-3)[-1] for course in (drawn, found)]
     # Iterations begin anew behind each rise, whose work is that of a high level.
     assert ends[1] == pytest.approx(ends[0], rel=2e-3)

@@ -12,7 +12,7 @@ from builders import tiny_library
 from synchronous_builders import NODE, synchronous_scenario
 
 from diploee import simulate
-from diploee.base.errors import DecidedError
+from diploee.base.errors import EarlyStopError
 from diploee.base.progress import Progress
 from diploee.facility.base import Block
 from diploee.grid.limits import Limits, load_limits
@@ -181,7 +181,7 @@ def test_a_run_until_decided_stops_where_both_ends_are_not_met(tmp_path: Path) -
     own: dict[str, Any] = {"library": tiny_library(), "until_decided": True}
     site = scenario_of(site={"duration": "12 h"}, work_days=1)
     not_met = [limits_of(tmp_path, 10)]
-    with pytest.raises(DecidedError, match="no run folder") as stopped:
+    with pytest.raises(EarlyStopError, match="no run folder") as stopped:
         simulate(site, tmp_path / "a", limits=not_met, progress=Telling(), **own)
     (report,) = stopped.value.reports
     assert report.verdict == "not met" and 0 < report.days < 0.4
