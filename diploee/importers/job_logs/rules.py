@@ -105,7 +105,7 @@ def apply_rules(
         yield "no node count", np.isnan(n_nodes)
         if options.cpu_only == "drop":
             yield CPU_ONLY, noted[CPU_ONLY]
-        yield from _is_repeat(rows, raw, kept).items()
+        yield from _repeat_masks(rows, raw, kept).items()
         for index, state in enumerate(STATES):
             if state not in options.states:
                 yield f"state '{state}' left out", rows.state_id == index
@@ -328,8 +328,8 @@ def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
     return tuple(names), n_again
 
 
-def _is_repeat(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
-    """Return a mask of the kept rows that repeat an earlier row."""
+def _repeat_masks(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
+    """Return masks by cause of the kept rows that repeat an earlier row."""
     if raw.job_ids is None or raw.ids_repeat:
         return {}
     encoded = raw.job_ids.dictionary_encode()
