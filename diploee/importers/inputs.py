@@ -1,4 +1,4 @@
-"""Read all that a scenario names, once, before the first stage of a run."""
+"""Reader of all input files of a scenario, used once before a run starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Fingerprint = tuple[tuple[int, ...] | None, ...]
 
 
 def load_inputs(scenario: Scenario, library: ProfileLibrary | None = None) -> Inputs:
-    """Read all that a scenario names."""
+    """Read all input files that a scenario names."""
     return InputReader().load(scenario, library)
 
 
@@ -200,7 +200,7 @@ def _of_replay(stream: str) -> Iterator[None]:
 
 
 def _fingerprint(path: Path) -> Iterator[tuple[int, ...] | None]:
-    """Yield what shows that a file, or one in a folder, was changed."""
+    """Yield the values that change when a file or a folder's file changes."""
     for part in [path, *(sorted(path.rglob("*")) if path.is_dir() else ())]:
         try:
             stat = part.stat()

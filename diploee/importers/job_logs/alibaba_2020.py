@@ -75,7 +75,7 @@ _RANKS = np.array([_WORST_FIRST.index(s) if s in _WORST_FIRST else 1 for s in ST
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line is a header or row of the task table."""
+    """Return True if the first line is a header or row of the task table."""
     named = {"job_name", "inst_num", "plan_gpu"} <= header_words(text)
     return named or _ROW_WITHOUT_HEADER.fullmatch(text.first_row.strip()) is not None
 

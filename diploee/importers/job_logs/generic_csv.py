@@ -82,7 +82,7 @@ _NEEDED = (("submit", "start"), ("duration", "end"), ("nodes", "gpus"))
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line has usual names for all that is needed."""
+    """Return True if the first line has usual names for all required columns."""
     words = header_words(text)
     return all(
         any(name in words for key in keys for name in USUAL_NAMES[key])

@@ -74,7 +74,7 @@ class _Job(Record):
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the text begins as a JSON list of jobs with keys of Philly's."""
+    """Return True if the text begins as a JSON list of jobs with Philly's keys."""
     return _START.match(text.head.lstrip()) is not None
 
 

@@ -102,7 +102,7 @@ class RunTime(Enum):
 
 @dataclass(frozen=True, eq=False)
 class RawJobs(Table):
-    """Rows of a log as it says them, in the order of the file.
+    """Raw rows of a job log, in the order of the file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""From the rows of any job log to a `JobLog`: one set of rules for all formats.
+"""Rules that turn the rows of any job log into a `JobLog`, for all formats.
 
 The rules, in this order; a row is dropped by the first that applies:
 
@@ -84,10 +84,10 @@ MAX_NODE_COUNT = 2**31 - 1
 def apply_rules(
     path: Path, log_format: str, raw: RawLog, options: JobLogOptions
 ) -> JobLog:
-    """Make a `JobLog` of rows by the rules of this module."""
-    believed, not_believed = _believed(raw)
-    believed, of_run_times = _of_one_run_time(believed, raw.run_time)
-    rows, repaired = _with_times(believed, options)
+    """Make a `JobLog` from raw rows by the rules of this module."""
+    believed, not_believed = _plausible_rows(raw)
+    believed, of_run_times = _choose_run_time(believed, raw.run_time)
+    rows, repaired = _fill_times(believed, options)
     repaired[f"{NOT_BELIEVED}, left out"] = not_believed
     n_nodes, of_nodes, noted = _node_counts(rows, raw.node_rule, raw.node_unit, options)
     repaired |= of_nodes
@@ -100,16 +100,16 @@ def apply_rules(
         What comes later sees the rows that stay so far.
         """
         yield NOT_BELIEVED, not_believed & (rows.submit_ms == MISSING_MS)
-        yield from _unusable(believed, rows).items()
+        yield from _unusable_masks(believed, rows).items()
         _check_nodes(path, n_nodes, kept)
         yield "no node count", np.isnan(n_nodes)
         if options.cpu_only == "drop":
             yield CPU_ONLY, noted[CPU_ONLY]
-        yield from _repeated(rows, raw, kept).items()
+        yield from _repeat_masks(rows, raw, kept).items()
         for index, state in enumerate(STATES):
             if state not in options.states:
                 yield f"state '{state}' left out", rows.state_id == index
-        yield STRAY, _strays(rows.submit_ms, kept)
+        yield STRAY, _is_outlier(rows.submit_ms, kept)
 
     dropped = Counter(raw.dropped)
     leave_out(kept, causes(), dropped)
@@ -150,7 +150,7 @@ def apply_rules(
     )
 
 
-def _believed(raw: RawLog) -> tuple[RawJobs, BoolArray]:
+def _plausible_rows(raw: RawLog) -> tuple[RawJobs, BoolArray]:
     """Return the rows without times that no log can have, and which rows had such."""
     rows = raw.rows
     wrong = np.zeros(len(rows), dtype=bool)
@@ -165,8 +165,8 @@ def _believed(raw: RawLog) -> tuple[RawJobs, BoolArray]:
     return replace(rows, **kept), wrong
 
 
-def _strays(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
-    """Return which of the kept rows stand alone, far from all others."""
+def _is_outlier(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
+    """Return a mask of the kept rows that are outliers in submission time."""
     times = np.sort(submit_ms[kept])
     span = believed_span(times, np.ones(times.size), STRAY_GAP_MS)
     if span is None:
@@ -174,10 +174,10 @@ def _strays(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
     return kept & ((submit_ms < span[0]) | (submit_ms > span[1]))
 
 
-def _of_one_run_time(
+def _choose_run_time(
     rows: RawJobs, run_time: RunTime
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return the rows with the run time that counts, and where another one is given."""
+    """Return the rows with the chosen run time, and a mask of conflicting rows."""
     span_ms = rows.end_ms - rows.start_ms
     both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)
     both &= rows.run_ms > 0
@@ -200,7 +200,7 @@ def _of_one_run_time(
     return rows, {cause: both}
 
 
-def _with_times(
+def _fill_times(
     raw: RawJobs, options: JobLogOptions
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
     """Return rows with missing times filled from others, and the repairs."""
@@ -233,8 +233,8 @@ def _with_times(
     }
 
 
-def _unusable(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
-    """Return which rows can't be jobs, by cause, in the order of the rules."""
+def _unusable_masks(raw: RawJobs, rows: RawJobs) -> dict[str, BoolArray]:
+    """Return masks of the rows that can't be jobs, by cause, in rule order."""
     no_run = rows.run_ms == MISSING_MS
     no_start = rows.start_ms == MISSING_MS
     did_not_run = (
@@ -328,8 +328,8 @@ def _names(raw: RawLog, order: Int64Array) -> tuple[tuple[str, ...], int]:
     return tuple(names), n_again
 
 
-def _repeated(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
-    """Return which of the rows that stay so far repeat an earlier one."""
+def _repeat_masks(rows: RawJobs, raw: RawLog, kept: BoolArray) -> dict[str, BoolArray]:
+    """Return masks by cause of the kept rows that repeat an earlier row."""
     if raw.job_ids is None or raw.ids_repeat:
         return {}
     encoded = raw.job_ids.dictionary_encode()

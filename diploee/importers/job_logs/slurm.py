@@ -97,7 +97,7 @@ _THOUSANDS = {"K": 1024, "M": 1024**2}
 
 
 def read(text: TextLines, options: JobLogOptions) -> RawLog:
-    """Read what ``sacct`` printed."""
+    """Read the output of ``sacct``."""
     dashes = _DASHES.match(text.head)
     if dashes:
         text = _delimited(text, dashes[1])

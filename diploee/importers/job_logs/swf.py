@@ -102,7 +102,7 @@ _COUNTED = r"^(?P<n>\d{1,9})$"
 
 
 def recognises(text: TextLines) -> bool:
-    """Return whether the first line is a ``;`` comment or has 18 numbers."""
+    """Return True if the first line is a ``;`` comment or has 18 numbers."""
     line = text.first_row
     return line.lstrip().startswith(";") or _ROW.fullmatch(line) is not None
 

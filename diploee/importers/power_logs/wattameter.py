@@ -176,8 +176,9 @@ def import_wattameter(paths: Sequence[Path | str], **given: Any) -> PowerProfile
     n_nodes = _count_nodes(logs)
     if options.n_nodes not in (None, n_nodes):
         raise LogFormatError(
-            f"{chosen[0].parent}: logs of {n_nodes} nodes, expected {options.n_nodes}; "
-            "give the logs of all nodes of one job, or correct the node count"
+            f"{chosen[0].parent}: logs of {plural(n_nodes, 'node')}, expected "
+            f"{options.n_nodes}; give the logs of all nodes of one job, or correct "
+            "the node count"
         )
     counts: Counter[str] = Counter()
     devices = [

@@ -255,7 +255,7 @@ def _training_power_w(params: TrainingTraceParams) -> Float64Array:
 
 
 def _plateaus(params: TrainingTraceParams, rng: np.random.Generator) -> BoolArray:
-    """Return which samples lie in high plateaus.
+    """Return a mask of the samples in high plateaus.
 
     High and low ones alternate, high first.
     """
@@ -278,7 +278,7 @@ def _smoothed(power_w: Float64Array, width: int) -> Float64Array:
 
 
 def _dips_w(params: TrainingTraceParams, rng: np.random.Generator) -> Float64Array:
-    """Return how far dips lower each sample [W]."""
+    """Return the power reduction by dips at each sample [W]."""
     n_dips = int(rng.poisson(params.dips_per_s * params.duration_s))
     begin = rng.integers(0, params.n_samples, n_dips)
     length = np.rint(rng.uniform(*params.dip_duration_s, n_dips) / params.dt_s).astype(

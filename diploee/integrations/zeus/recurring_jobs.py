@@ -99,7 +99,7 @@ class _ZeusInputs:
 def read_zeus_inputs(
     name: str, spec: RecurringTraining, folder: Path, once: Callable[..., Any]
 ) -> _ZeusInputs:
-    """Read what a stream's `zeus` block names, by `once(read, *paths)`."""
+    """Read the files that a stream's `zeus` block names, by `once(read, *paths)`."""
     try:
         if spec.train is not None and spec.power is not None:
             train = readable(folder / spec.train, "zeus.train")

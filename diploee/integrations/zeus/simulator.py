@@ -156,7 +156,7 @@ class EpochTable:
 
 @dataclass(frozen=True)
 class _Run(_TrainingRun):
-    """A run that was started; what comes of it is known to the simulator alone."""
+    """A started run, with a result that only the simulator knows."""
 
     recurrence: int
     attempt: int

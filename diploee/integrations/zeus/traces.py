@@ -143,7 +143,7 @@ class TrainingTraces(Brief):
         return result
 
     def workload(self, spec: WorkloadSpec) -> TrainingWorkload:
-        """Return what the traces know of a workload; see `KNOWN_WORKLOADS`.
+        """Return the measured data of a workload; see `KNOWN_WORKLOADS`.
 
         A batch size without a path to the target metric is left out; a path that never
         reaches the target is kept, as one of infinite length. `WorkloadError` if a
