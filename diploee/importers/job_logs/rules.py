@@ -109,7 +109,7 @@ def apply_rules(
         for index, state in enumerate(STATES):
             if state not in options.states:
                 yield f"state '{state}' left out", rows.state_id == index
-        yield STRAY, _is_outlier(rows.submit_ms, kept)
+        yield STRAY, _outlier_mask(rows.submit_ms, kept)
 
     dropped = Counter(raw.dropped)
     leave_out(kept, causes(), dropped)
@@ -165,7 +165,7 @@ def _plausible_rows(raw: RawLog) -> tuple[RawJobs, BoolArray]:
     return replace(rows, **kept), wrong
 
 
-def _is_outlier(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
+def _outlier_mask(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
     """Return a mask of the kept rows that are outliers in submission time."""
     times = np.sort(submit_ms[kept])
     span = believed_span(times, np.ones(times.size), STRAY_GAP_MS)
@@ -177,7 +177,7 @@ def _is_outlier(submit_ms: Int64Array, kept: BoolArray) -> BoolArray:
 def _choose_run_time(
     rows: RawJobs, run_time: RunTime
 ) -> tuple[RawJobs, dict[str, BoolArray]]:
-    """Return the rows with the chosen run time, and a mask of conflicting rows."""
+    """Return rows with the chosen run time, and masks of rows with both, by cause."""
     span_ms = rows.end_ms - rows.start_ms
     both = (rows.start_ms != MISSING_MS) & (rows.end_ms != MISSING_MS) & (span_ms > 0)
     both &= rows.run_ms > 0
