@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from diploee.cli.command_help import App
+from diploee.cli.command_help import HELP_ALL, App
 
 COMMANDS = {
     "Start": {
@@ -64,7 +64,7 @@ def application(called: str | None = None, *, alone: bool = False) -> typer.Type
         ),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help", HELP_ALL]},
     )
     app.callback()(_root)
     for panel, names in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""`diploee export`: a run in the formats of planners' tools."""
+"""`diploee export`: write a run's power in the formats of grid planning tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def export_command(
     format_name: Annotated[
         str, typer.Argument(metavar="FORMAT", help=f"{one_of(FORMATS)}.")
     ],
-    run_dir: Annotated[Path, typer.Argument(help="A run folder, as 'run' writes it.")],
+    run_dir: Annotated[Path, typer.Argument(help="Run folder.")],
     chosen: Options,
     out: Annotated[
         Path | None, place_option("File or folder; <run folder>-<format> by default.")
@@ -41,10 +41,10 @@ def export_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run's power as the file that a grid planner's tool loads.
+    """Write a run's power in the file format of a grid planning tool.
 
-    Coarser steps are exact means, so that the energy stays the same. A sidecar in JSON
-    says units, zone, interval convention, leap-day rule and source.
+    Coarser steps are exact means, so the energy is unchanged. A JSON sidecar states
+    units, time zone, interval convention, leap-day rule and source.
     """
     progress = Progress() if quiet or as_json else ProgressBars()
     place = export_run(

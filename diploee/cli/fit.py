@@ -1,4 +1,4 @@
-"""`diploee fit`: from a job log to a piece of a scenario."""
+"""`diploee fit`: fit a job stream of a scenario to a job log."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def fit_command(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(
-            help="Workload that all jobs take their power from, at the nearest size."
-        ),
+        typer.Option(help="Workload whose profiles give the power of all jobs."),
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(help="YAML list of rules that map jobs to workloads.")
@@ -51,10 +49,8 @@ def fit_command(
         str | None,
         typer.Option(
             help=(
-                "Scenario that the stream is for: gives the pool, its nodes and GPUs, "
-                "the zone of stamps that name none, and how to read the log where its "
-                "only replay of a log says so. With --out it is written as a whole, "
-                "the stream in place of those of the pool."
+                "Scenario for the stream, from which missing options are taken; --out "
+                "then writes the whole scenario."
             )
         ),
     ] = None,
@@ -65,12 +61,11 @@ def fit_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from a job log when jobs come, how wide they are and how long they run.
+    """Fit a job stream to a job log: submission times, job sizes and durations.
 
-    Gives a stream of a scenario with the weights of the week that predict best, months
-    where the span covers them, classes with shares, durations and arrays, and, where
-    hours, days or weeks scatter more than Poisson counts, how much. Comments give
-    confidence limits and goodness of fit.
+    The stream has weekly and monthly weights, job classes with durations and arrays,
+    and the overdispersion of the counts. Comments give confidence limits and goodness
+    of fit.
     """
     check_place(out, force, log, rules, scenario, named=as_option)
     fit = fit_from_log(
