@@ -10,7 +10,7 @@ import typer
 from diploee.base.errors import one_of
 from diploee.base.progress import Progress
 from diploee.cli.display import ProgressBars
-from diploee.cli.options import Force, Json, Quiet, options, place_option, print_written
+from diploee.cli.options import Force, Json, Quiet, options, path_option, print_written
 from diploee.grid.export.base import Options
 from diploee.grid.export.registry import FORMATS, export_run
 from diploee.grid.export.series import ReactiveTable
@@ -35,7 +35,7 @@ def export_command(
     run_dir: Annotated[Path, typer.Argument(help="Run folder.")],
     chosen: Options,
     out: Annotated[
-        Path | None, place_option("File or folder; <run folder>-<format> by default.")
+        Path | None, path_option("File or folder; <run folder>-<format> by default.")
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
@@ -47,7 +47,5 @@ def export_command(
     units, time zone, interval convention, leap-day rule and source.
     """
     progress = Progress() if quiet or as_json else ProgressBars()
-    place = export_run(
-        run_dir, format_name, out, chosen, force=force, progress=progress
-    )
-    print_written([place], as_json, quiet)
+    path = export_run(run_dir, format_name, out, chosen, force=force, progress=progress)
+    print_written([path], as_json, quiet)

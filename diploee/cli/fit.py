@@ -13,9 +13,9 @@ from diploee.cli.options import (
     Fragment,
     Json,
     Profiles,
-    as_option,
-    give_fragment,
+    option_name,
     options,
+    output_fragment,
 )
 from diploee.fits.fragment import Target, check_place
 from diploee.fits.jobs.arrivals import JobFitOptions
@@ -67,16 +67,16 @@ def fit_command(
     and the overdispersion of the counts. Comments give confidence limits and goodness
     of fit.
     """
-    check_place(out, force, log, rules, scenario, named=as_option)
+    check_place(out, force, log, rules, scenario, named=option_name)
     fit = fit_from_log(
         log,
         ProfileLibrary.open(*(profiles or ())),
         reading.model_dump(exclude_unset=True) | {"log_format": log_format},
         choices,
-        Target(scenario, pool, stream, out, as_option),
+        Target(scenario, pool, stream, out, option_name),
         workload=workload,
         rules=rules,
     )
     folders = "".join(f" --profiles {folder}" for folder in profiles or ())
-    following = [] if scenario is None else [f"next: diploee run {out}{folders}"]
-    give_fragment(fit, fit.fragment, out, force, as_json, following)
+    next_lines = [] if scenario is None else [f"next: diploee run {out}{folders}"]
+    output_fragment(fit, fit.fragment, out, force, as_json, next_lines)

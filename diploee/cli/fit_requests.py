@@ -12,7 +12,14 @@ from diploee.base.clock import zone_of
 from diploee.base.errors import InputError, one_of
 from diploee.base.model import Model, default, unset
 from diploee.base.units import HOURS_PER_WEEK, MS_PER_H, MS_PER_S, TimeUnit
-from diploee.cli.options import Force, Fragment, Json, as_option, give_fragment, options
+from diploee.cli.options import (
+    Force,
+    Fragment,
+    Json,
+    option_name,
+    options,
+    output_fragment,
+)
 from diploee.fits.calendar import FitChoices
 from diploee.fits.fragment import (
     Target,
@@ -88,12 +95,12 @@ def fit_requests_command(
     with fractions and output lengths. Model, latency cap and hardware, which no trace
     records, remain to be set in the result.
     """
-    check_place(out, force, trace, scenario, named=as_option)
+    check_place(out, force, trace, scenario, named=option_name)
     _check_step(reading.step_s)
     if reading.utc_offset is not None:
         zone_of(reading.utc_offset, "--utc-offset")
     zero_hour = reading.zero_hour_of_week
-    base, pool_name = pool_of(scenario, pool, default="serving", named=as_option)
+    base, pool_name = pool_of(scenario, pool, default="serving", named=option_name)
     stated = trace_format or ("csv" if reading.columns else None)
     with naming_the_other_command(trace, "fit-requests", stated):
         read = read_request_trace(
@@ -116,11 +123,11 @@ def fit_requests_command(
     )
     entry, target = (
         request_stream(fit, pool=pool_name),
-        Target(scenario, pool, stream, out, as_option),
+        Target(scenario, pool, stream, out, option_name),
     )
     text = stream_yaml(head_of(fit), "request_streams", entry, target, base)
-    following = [f"next: diploee run {out}"] if scenario else ()
-    give_fragment(fit, text, out, force, as_json, following)
+    next_lines = [f"next: diploee run {out}"] if scenario else ()
+    output_fragment(fit, text, out, force, as_json, next_lines)
 
 
 def _check_step(step_s: float) -> None:

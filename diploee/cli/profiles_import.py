@@ -14,10 +14,10 @@ from diploee.cli.options import (
     Force,
     Json,
     ToLibrary,
-    naming_options,
     options,
-    place_option,
+    path_option,
     print_result,
+    rename_arguments,
 )
 from diploee.importers.power_logs.options import (
     MLPerfOptions,
@@ -124,7 +124,7 @@ def _import_mlperf_power_command(
     ],
     new: MLPerfOptions,
     out: Annotated[
-        Path, place_option("Folder of the library to write the profiles to.")
+        Path, path_option("Folder of the library to write the profiles to.")
     ],
     force: Force = False,
     as_json: Json = False,
@@ -141,7 +141,7 @@ def _import_mlperf_power_command(
 def _import_nlr_genai_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the unpacked data set.")],
     out: Annotated[
-        Path, place_option("Folder of the library to write the profiles to.")
+        Path, path_option("Folder of the library to write the profiles to.")
     ],
     force: Force = False,
     as_json: Json = False,
@@ -198,7 +198,7 @@ def _import(
     from diploee.importers.power_logs.read import add_profiles, read_profiles
     from diploee.metrics.spectral_bands import Readings
 
-    with naming_options(**OPTIONS):
+    with rename_arguments(**OPTIONS):
         profiles = read_profiles(
             files, source_format, **(new.model_dump() if new else {})
         )

@@ -16,7 +16,7 @@ from diploee.cli.options import (
     Json,
     Profiles,
     Quiet,
-    place_option,
+    path_option,
     print_result,
     shipped_names,
 )
@@ -50,7 +50,7 @@ SeedOption = Annotated[int | None, typer.Option(help="Random seed.")]
 def run_command(
     scenario: ScenarioArgument,
     out: Annotated[
-        Path | None, place_option("Run folder; runs/<scenario>-<hash> by default.")
+        Path | None, path_option("Run folder; runs/<scenario>-<hash> by default.")
     ] = None,
     force: Force = False,
     target_utilization: TargetOption = None,
