@@ -234,9 +234,9 @@ def _option_type(annotation: Any) -> Any:
     if get_origin(plain) in (tuple, list):
         item = _plain_type(get_args(plain)[0])
         names = get_args(item)  # of a literal, which typer does not support in lists
-        return list[
-            StrEnum("Choice", zip(names, names, strict=True)) if names else item
-        ]  # type: ignore[misc]
+        if not names:
+            return list[item]  # type: ignore[valid-type]
+        return list[StrEnum("Choice", zip(names, names, strict=True))]  # type: ignore[misc]
     return list[str] if get_origin(plain) is dict else plain
 
 
